@@ -1,4 +1,4 @@
-"""Findings with a place and a code, and the exceptions that carry them; every other module speaks to the user through these."""
+"""Findings with a place and a code, and the exceptions that carry them: how every module speaks to the user."""
 
 from __future__ import annotations
 

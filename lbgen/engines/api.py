@@ -1,4 +1,4 @@
-"""What an engine is to the rest of lbgen: verdicts, rendered files, and how its process is checked, started and stopped."""
+"""What an engine is to the rest of lbgen: verdicts, rendered files, how its process is checked and run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`note` is empty for native; else how it is emulated, what differs, or why it is refused, as a user understands it."""
+    """`note`: empty for native; else how it is emulated, what differs, or why it is refused, in a user's words."""
 
     level: Level
     note: str = ""
@@ -115,7 +115,7 @@ class ProcessSpec:
 class CheckSpec:
     """How the engine's own checker is asked about the files in a folder.
 
-    `judge(exit code, output, answers)` returns the problems found, one line each. With `serves` the command keeps running:
+    `judge(exit code, output, answers)` returns the problems found, one line each. With `serves` the command goes on:
     it is started, every path of `ask` is fetched from the admin port once it answers, then it is stopped.
     """
 
@@ -176,7 +176,7 @@ def engine(name: str) -> Engine:
 
 
 def target_version(target: Engine, asked: str | None) -> str:
-    """`asked` (1.31 or 1.31.3) as one of the engine's versions; the newest when None; UsageError LB305 when unsupported."""
+    """`asked` (1.31 or 1.31.3) as one of the engine's versions; None = the newest; UsageError LB305 otherwise."""
     if asked is None:
         return target.versions[0]
     for version in target.versions:

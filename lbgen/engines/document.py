@@ -31,7 +31,7 @@ class Tagged(dict[str, "Data"]):
 
 
 def dump(data: Data, header: str = "") -> tuple[str, tuple[str, ...]]:
-    """`data` as YAML below the comment lines of `header`; returns the text and the field behind each line ("" = none)."""
+    """`data` as YAML below the comment lines of `header`: the text, and the field behind each line ("" = none)."""
     lines: list[str] = []
     origins: list[str] = []
     for line in header.splitlines():

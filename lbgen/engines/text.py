@@ -1,4 +1,4 @@
-"""Jinja2 for text configs: only typed values reach the output, and each output line remembers the topology field behind it."""
+"""Jinja2 for text configs: only typed values are printed, and each line remembers the topology field behind it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALLOWED_FILTERS = ("length",)
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """Text that goes out as it stands. Build it with `Atom.of`, or directly where code (not a user) made every character."""
+    """Text that goes out as it stands. `Atom.of` checks a grammar; else code, not a user, made every character."""
 
     text: str
 
@@ -52,7 +52,7 @@ class Literal:
 
 
 def environment(loader: BaseLoader, quotes: Mapping[str, Callable[[str], str]]) -> Environment:
-    """A Jinja2 environment in which `{{ x }}` accepts Atom, Literal (through `quotes[x.kind]`) and int, and raises on all else."""
+    """A Jinja2 environment in which `{{ x }}` takes Atom, Literal (by `quotes[x.kind]`) and int, and raises on all else."""
 
     def finalize(value: object) -> Markup:
         if isinstance(value, Markup):
@@ -88,7 +88,7 @@ def _at(origin: Atom | None = None) -> Markup:
 
 
 def guard(view: object, path: str = "view") -> None:
-    """Walk a view: frozen dataclasses of Atom, Literal, int, bool, None and tuples only; TypeError names what is not."""
+    """Walk a view: frozen dataclasses of Atom, Literal, int, bool, None and tuples only; else TypeError."""
     if view is None or isinstance(view, Atom | Literal | int):
         return
     if isinstance(view, tuple):

@@ -50,7 +50,7 @@ class Balance(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HostPattern:
-    """`name` is lower-case without port or trailing dot; a wildcard's name lacks the `*.` and covers any depth below."""
+    """`name` is lower-case, no port or trailing dot; a wildcard's name lacks the `*.` and covers any depth below."""
 
     name: str
     wildcard: bool = False
@@ -120,7 +120,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One way into a route: one host pattern (None = every host) and one match. `rank` 0 is tried first, plan-wide."""
+    """One way into a route: a host pattern (None = every host) and a match. `rank` 0 is tried first, plan-wide."""
 
     id: str  # unique in the plan, a safe word: <route name>.<n>
     rank: int
@@ -132,10 +132,10 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class HostTable:
-    """Every rule that a request for `host` (None = any host without a table of its own) can meet, in the order of trial.
+    """Every rule that a request for `host` (None = any host without a table of its own) can meet, in order.
 
-    The list is complete: rules of wider hosts are copied in, and it ends at the first catch-all. An engine picks the most
-    specific table for a request and needs no other. A request that no rule takes gets 404.
+    The list is complete: rules of wider hosts are copied in, and it ends at the first catch-all. An engine picks
+    the most specific table for a request and needs no other. A request that no rule takes gets 404.
     """
 
     host: HostPattern | None
@@ -165,8 +165,8 @@ class ClientTimeouts:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A port. L7 listeners carry `hosts` (exact first, then longer wildcards, the hostless table always last, maybe empty),
-    L4 listeners `l4_rules` in the order of trial."""
+    """A port. L7 listeners carry `hosts` (exact first, then longer wildcards, the hostless table always last and maybe
+    empty), L4 listeners `l4_rules` in the order of trial."""
 
     name: str
     address: str
@@ -179,7 +179,7 @@ class Listener:
     trusted_proxies: tuple[str, ...] = ()
     forwarded_headers: bool = True  # X-Forwarded-For, -Proto, -Host, -Port
     request_id: bool = True  # X-Request-Id
-    timeouts: ClientTimeouts = field(default=ClientTimeouts(60_000, 60_000, 75_000))
+    timeouts: ClientTimeouts = ClientTimeouts(60_000, 60_000, 75_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class HeaderEdits:
-    """Applied as remove, then set (replaces all lines of that name), then add (appends a line). Names are lower-case."""
+    """Applied as remove, then set (replaces all lines of that name), then add (a further line). Lower-case names."""
 
     set: tuple[tuple[str, str], ...] = ()
     add: tuple[tuple[str, str], ...] = ()
@@ -242,7 +242,7 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """`prefix` replaces the matched prefix (or the matched exact path), `path` the whole path; at most one of them is set.
+    """`prefix` replaces the matched prefix (or the matched exact path), `path` the whole path; one of them at most.
     `host` replaces the Host. The query is kept."""
 
     prefix: str | None = None
@@ -308,7 +308,7 @@ class EngineOptions:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """See the module. `resolvers` are DNS servers for endpoint names, for engines that must be told (host or host:port).
+    """See the module. `resolvers` are DNS servers for endpoint names, for engines that must be told (IP or IP:port).
     `admin_port` is set by the runtime only: a loopback port for the engine's own status interface."""
 
     name: str

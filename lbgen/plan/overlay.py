@@ -1,4 +1,4 @@
-"""Changes that a runtime makes to a plan before it is rendered for one engine: other ports, other endpoint addresses."""
+"""What a runtime changes in a plan before it is rendered for one engine: other ports, other endpoint addresses."""
 
 from __future__ import annotations
 

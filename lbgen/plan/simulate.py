@@ -29,8 +29,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """What reaches an endpoint of `pool` (a `weight` share of the traffic). `headers` are all that arrive, lower-case names;
-    a value of None means present, made by the proxy (X-Request-Id)."""
+    """What reaches an endpoint of `pool` (a `weight` share of the traffic). `headers` are all that arrive, names in
+    lower case; a value of None means present, made by the proxy (X-Request-Id)."""
 
     pool: str
     weight: int
@@ -52,7 +52,7 @@ class Loser:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """`status` is set when the proxy answers by itself, else None and `upstreams` say what the endpoint gets.
-    `response_edits` apply to what the client sees in both cases; `headers` are those of a proxy-made answer before them."""
+    `response_edits` apply to what the client sees in both cases; `headers` are a proxy-made answer's before them."""
 
     route: str | None
     rule: str | None
