@@ -1,0 +1,78 @@
+"""Write a load balancer topology once; run it on nginx, HAProxy, Envoy, Traefik or nftables, and have proof.
+
+    topology = lbgen.load("shop.yaml")
+    plan = lbgen.plan(topology)
+    lbgen.render(topology, engine="nginx").write("out")
+    lbgen.simulate(plan, lbgen.Request(target="/api", headers=(("Host", "shop.example"),)))
+    with lbgen.up(topology, engine="haproxy") as stack:
+        stack.url("web")
+
+Every error raised on purpose is a `LbgenError` with `Diagnostic`s. Names are imported when first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, Span, UsageError
+    from lbgen.engines.rendered import Rendered, render
+    from lbgen.plan.model import Plan
+    from lbgen.plan.resolve import plan
+    from lbgen.plan.simulate import Outcome, Request, simulate
+    from lbgen.runtime.api import Stack, up
+    from lbgen.spec.load import Topology, load
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Diagnostic": "lbgen.diagnostics",
+    "EngineError": "lbgen.diagnostics",
+    "LbgenError": "lbgen.diagnostics",
+    "Outcome": "lbgen.plan.simulate",
+    "Plan": "lbgen.plan.model",
+    "Rendered": "lbgen.engines.rendered",
+    "Request": "lbgen.plan.simulate",
+    "Severity": "lbgen.diagnostics",
+    "Span": "lbgen.diagnostics",
+    "Stack": "lbgen.runtime.api",
+    "Topology": "lbgen.spec.load",
+    "UsageError": "lbgen.diagnostics",
+    "load": "lbgen.spec.load",
+    "render": "lbgen.engines.rendered",
+    "simulate": "lbgen.plan.simulate",
+    "up": "lbgen.runtime.api",
+}
+
+__all__ = [
+    "Diagnostic",
+    "EngineError",
+    "LbgenError",
+    "Outcome",
+    "Plan",
+    "Rendered",
+    "Request",
+    "Severity",
+    "Span",
+    "Stack",
+    "Topology",
+    "UsageError",
+    "load",
+    "plan",
+    "render",
+    "simulate",
+    "up",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name == "plan":  # the package is callable, see lbgen/plan/__init__.py
+        return import_module("lbgen.plan")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

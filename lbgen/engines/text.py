@@ -52,7 +52,7 @@ class Literal:
 
 
 def environment(loader: BaseLoader, quotes: Mapping[str, Callable[[str], str]]) -> Environment:
-    """A Jinja2 environment in which `{{ x }}` takes Atom, Literal (by `quotes[x.kind]`) and int, and raises on all else."""
+    """A Jinja2 environment in which `{{ x }}` takes Atom, Literal (by `quotes[x.kind]`) and int; all else raises."""
 
     def finalize(value: object) -> Markup:
         if isinstance(value, Markup):

@@ -1,0 +1,24 @@
+"""Topology -> plan: names resolved, defaults written out, rules in the order of trial.
+
+`lbgen.plan` is this package and the public function of that name, so the package is callable.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lbgen.plan.model import Plan
+    from lbgen.spec.load import Topology
+
+
+class _CallableModule(ModuleType):
+    def __call__(self, topology: Topology) -> Plan:
+        from lbgen.plan.resolve import plan
+
+        return plan(topology)
+
+
+sys.modules[__name__].__class__ = _CallableModule

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Feature(StrEnum):
-    """One thing a topology can ask for. The value is what `--accept` and the reports say; sections are the contract's."""
+    """One thing a topology can ask for. Its value is what `--accept` and reports say; sections are the contract's."""
 
     # section 1 and 7: listeners
     L7 = "listener.l7"

@@ -1,0 +1,101 @@
+"""Plan -> the native files of one engine, verdicts first; and those files on disk."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import LbgenError
+from lbgen.engines.api import engine as find_engine
+from lbgen.engines.api import target_version
+from lbgen.engines.verdicts import judge
+
+if TYPE_CHECKING:
+    from lbgen.engines.api import RenderedFile
+    from lbgen.engines.verdicts import Answer
+    from lbgen.plan.model import Plan
+    from lbgen.spec.load import Topology
+
+MANIFEST = ".lbgen-files"  # names written last time, so that files of ours that are gone are removed and others are not
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered(Mapping[str, str]):
+    """The files of one engine: a mapping of file name (relative, `/` between folders) to text."""
+
+    engine: str
+    version: str
+    files: tuple[RenderedFile, ...]
+    verdicts: tuple[Answer, ...] = field(default=(), repr=False)
+
+    def __getitem__(self, name: str) -> str:
+        for file in self.files:
+            if file.name == name:
+                return file.text
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (file.name for file in self.files)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def write(self, directory: str | os.PathLike[str]) -> tuple[Path, ...]:
+        """Write the files below `directory` and return their paths.
+
+        All texts are written beside their targets first and then renamed, so a failure leaves the old files whole. Files
+        that an earlier `write` left and that are no longer rendered go away; nobody else's are touched. Raises OSError.
+        """
+        root = Path(directory)
+        root.mkdir(parents=True, exist_ok=True)
+        staged: list[tuple[Path, Path]] = []
+        try:
+            for file in self.files:
+                target = root / PurePosixPath(file.name)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                staged.append((_stage(target, file.text), target))
+        except OSError:
+            for temporary, _ in staged:
+                temporary.unlink(missing_ok=True)
+            raise
+        manifest = root / MANIFEST
+        old = manifest.read_text(encoding="utf-8").splitlines() if manifest.is_file() else []
+        for temporary, target in staged:
+            temporary.replace(target)
+        for name in set(old) - set(self):
+            (root / PurePosixPath(name)).unlink(missing_ok=True)
+        _stage(manifest, "".join(f"{name}\n" for name in self)).replace(manifest)
+        return tuple(target for _, target in staged)
+
+
+def _stage(target: Path, text: str) -> Path:
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
+        stream.write(text)
+    staged = Path(name)
+    staged.chmod(0o644)
+    return staged
+
+
+def render(topology: Topology | Plan, engine: str, accept: tuple[str, ...] = ()) -> Rendered:
+    """The native configuration of `topology` for one engine, in the version that `engines.<engine>.version` asks for.
+
+    `accept` names approximate features to accept beside the topology's own, `all` for every one. Raises LbgenError:
+    findings of the topology, LB301 refused, LB302 approximate and not accepted, LB305 unknown engine or version.
+    """
+    from lbgen.plan.model import Plan
+
+    if not isinstance(topology, Plan):
+        from lbgen.plan.resolve import plan
+
+        topology = plan(topology)
+    target = find_engine(engine)
+    version = target_version(target, topology.options(engine).version)
+    answers, problems = judge(topology, target, version, accept)
+    if problems:
+        raise LbgenError(problems)
+    return Rendered(target.name, version, tuple(target.render(topology, version)), answers)

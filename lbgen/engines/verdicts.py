@@ -1,0 +1,119 @@
+"""Plan and engine -> a verdict for every feature in use, and the findings that stop a render."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, assert_never
+
+from lbgen.diagnostics import NOWHERE, Diagnostic
+from lbgen.engines.api import NOT_YET, Level, engines
+from lbgen.plan.features import needs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lbgen.diagnostics import Span
+    from lbgen.engines.api import Engine, Verdict
+    from lbgen.plan.features import Feature
+    from lbgen.plan.model import Plan
+
+ACCEPT_ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an engine says to one feature of a plan. `feature` None: a verdict on the single place `fields[0]`."""
+
+    feature: Feature | None
+    verdict: Verdict
+    fields: tuple[str, ...]
+    accepted: bool = False
+
+    def as_dict(self) -> dict[str, object]:
+        """The JSON record: feature, verdict, note, fields, accepted."""
+        return {
+            "feature": str(self.feature) if self.feature else None,
+            "verdict": str(self.verdict.level),
+            "note": self.verdict.note,
+            "fields": list(self.fields),
+            "accepted": self.accepted,
+        }
+
+
+def answers(plan: Plan, engine: Engine, version: str, accept: Iterable[str] = ()) -> tuple[Answer, ...]:
+    """One answer per feature that `plan` uses, then one per objection to a single place."""
+    accepted = {*plan.accept, *accept}
+    found = []
+    for feature, uses in needs(plan).items():
+        verdict = engine.verdict(feature, version)
+        fields = tuple(dict.fromkeys(use.field for use in uses))
+        found.append(Answer(feature, verdict, fields, bool(accepted & {feature.value, ACCEPT_ALL})))
+    for objection in engine.objections(plan, version):
+        named = objection.feature.value if objection.feature else ""
+        found.append(
+            Answer(objection.feature, objection.verdict, (objection.field,), bool(accepted & {named, ACCEPT_ALL}))
+        )
+    return tuple(found)
+
+
+def judge(
+    plan: Plan, engine: Engine, version: str, accept: Iterable[str] = ()
+) -> tuple[tuple[Answer, ...], tuple[Diagnostic, ...]]:
+    """The answers, and a diagnostic for each that stops: LB301/LB304 refused, LB302 approximate and not accepted."""
+    every = answers(plan, engine, version, accept)
+    spans = dict(plan.spans)
+    found = []
+    for answer in every:
+        stopped = _stops(answer, plan, engine, version, spans)
+        if stopped is not None:
+            found.append(stopped)
+    return every, tuple(found)
+
+
+def _stops(answer: Answer, plan: Plan, engine: Engine, version: str, spans: dict[str, Span]) -> Diagnostic | None:
+    field = answer.fields[0] if answer.fields else ""
+    more = f" (and {len(answer.fields) - 1} more places)" if len(answer.fields) > 1 else ""
+    span = _place(field, spans, answer, plan)
+    name = answer.feature.value if answer.feature else "this value"
+    match answer.verdict.level:
+        case Level.NATIVE | Level.EMULATED:
+            return None
+        case Level.APPROXIMATE:
+            if answer.accepted:
+                return None
+            how = (
+                f"accept it with --accept {name}, or `accept: [{name}]` in the topology"
+                if answer.feature
+                else ("accept it with --accept all, or change the value")
+            )
+            message = f"{name} is approximate on {engine.title} {version}: {answer.verdict.note}{more}"
+            return Diagnostic("LB302", message, span, field, how)
+        case Level.REFUSED:
+            code = "LB301" if answer.feature else "LB304"
+            message = f"{name} is refused by {engine.title} {version}: {answer.verdict.note}{more}"
+            return Diagnostic(code, message, span, field, _remedy(answer.feature, engine))
+        case _:
+            assert_never(answer.verdict.level)
+
+
+def _place(field: str, spans: dict[str, Span], answer: Answer, plan: Plan) -> Span:
+    for use in plan.uses:
+        if use.feature is answer.feature and use.field == field:
+            return use.span
+    return spans.get(field, NOWHERE)
+
+
+def _remedy(feature: Feature | None, engine: Engine) -> str:
+    """Which other engines can, or what is left to do."""
+    if feature is None:
+        return "change the value, or leave this engine out"
+    able = [
+        other.title
+        for other in engines().values()
+        if other.name != engine.name and other.verdict(feature, other.versions[0]).level is not Level.REFUSED
+    ]
+    if able:
+        return f"{', '.join(able)} can; or leave it out"
+    if engine.verdict(feature, engine.versions[0]) == NOT_YET:
+        return "no engine can yet; leave it out for now"
+    return "no engine can; leave it out"
