@@ -1,0 +1,197 @@
+"""Stand-in endpoints: a list of (name, pool, address) into listening servers of one event loop, faults included."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+import threading
+from collections import Counter
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.runtime import standin
+from lbgen.runtime.standin import Behaviour
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+JSON = Behaviour()
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """One endpoint. `host` is an IP literal. `listen`: `yes`, `refuse` (the port is held but refuses connections) or
+    `drop` (the accept queue is full, so connection attempts get no answer)."""
+
+    name: str
+    pool: str
+    host: str
+    port: int
+    behaviour: Behaviour = JSON
+    listen: str = "yes"
+
+    def as_dict(self) -> dict[str, object]:
+        """JSON data that `from_dict` reads back."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, object]) -> StandIn:
+        """From `as_dict` data; ValueError or TypeError when it is not."""
+        fields = dict(data)
+        behaviour = fields.pop("behaviour", None)
+        parsed = Behaviour.parse(behaviour) if isinstance(behaviour, dict) else JSON
+        return cls(behaviour=parsed, **fields)  # type: ignore[arg-type]  # JSON data, checked by the constructor's user
+
+
+@dataclass(slots=True)
+class Endpoints:
+    """Running stand-ins. `connections` and `requests` count by endpoint name; `behave` changes one while it runs."""
+
+    stand_ins: tuple[StandIn, ...]
+    connections: Counter[str] = field(default_factory=Counter)
+    requests: Counter[str] = field(default_factory=Counter)
+    _behaviours: dict[str, Behaviour] = field(default_factory=dict)
+    _servers: list[asyncio.Server] = field(default_factory=list)
+    _held: list[socket.socket] = field(default_factory=list)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def behave(self, name: str, behaviour: Behaviour) -> None:
+        """From the next request on, `name` answers like this."""
+        self._behaviours[name] = behaviour
+
+    async def start(self) -> None:
+        """Bind and listen; EngineError LB404 when an address is taken."""
+        for stand_in in self.stand_ins:
+            self._behaviours.setdefault(stand_in.name, stand_in.behaviour)
+            try:
+                await self._listen(stand_in)
+            except OSError as error:
+                await self.stop()
+                place = f"{stand_in.host}:{stand_in.port}"
+                message = f"stand-in endpoint {stand_in.name} cannot listen on {place}: {error.strerror or error}"
+                raise EngineError(Diagnostic("LB404", message)) from error
+
+    async def stop(self) -> None:
+        """Close all listeners and connections."""
+        for server in self._servers:
+            server.close()
+        for sock in self._held:
+            sock.close()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _listen(self, stand_in: StandIn) -> None:
+        family = socket.AF_INET6 if ":" in stand_in.host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        self._held.append(sock)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((stand_in.host, stand_in.port))
+        if stand_in.listen == "refuse":  # bound but not listening: nobody else gets the port, connections are refused
+            return
+        if stand_in.listen == "drop":
+            sock.listen(0)
+            for _ in range(4):
+                filler = socket.socket(family, socket.SOCK_STREAM)
+                filler.setblocking(False)
+                with suppress(BlockingIOError):
+                    filler.connect((stand_in.host, stand_in.port))
+                self._held.append(filler)
+            return
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None  # noqa: S101  # a server callback always runs in one
+            self._tasks.add(task)
+            try:
+                await self._serve(stand_in, reader, writer)
+            except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError, TimeoutError):
+                pass  # the peer left, or we are stopping
+            finally:
+                self._tasks.discard(task)
+                writer.close()
+
+        self._servers.append(await asyncio.start_server(serve, sock=sock, limit=standin.HEAD_LIMIT, backlog=1024))
+        self._held.remove(sock)
+
+    async def _serve(self, stand_in: StandIn, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        name = stand_in.name
+        self.connections[name] += 1
+        if self._behaviours[name].mode == "echo":
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+            writer.write(f"end of {name}\n".encode())
+            return
+        while True:
+            try:
+                arrival = await standin.read_request(reader, writer)
+                if arrival is None:
+                    return
+                self.requests[name] += 1
+                how = standin.behaviour_of(arrival, self._behaviours[name])
+            except (standin.BadRequestError, ValueError) as error:
+                body = f"stand-in {name}: {error}\n".encode("latin-1", "replace")
+                writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+                return
+            told = (json.dumps(standin.account(name, stand_in.pool, arrival)) + "\n").encode()
+            if standin.is_websocket(arrival) and how.mode == "json":
+                await standin.websocket(reader, writer, name, arrival, told)
+                return
+            reusable = await standin.answer(writer, name, arrival, told, how)
+            await writer.drain()
+            asked = (arrival.header("connection") or "").lower()
+            if not reusable or asked == "close" or (arrival.version == "1.0" and asked != "keep-alive"):
+                return
+
+
+@contextmanager
+def endpoints(stand_ins: Iterable[StandIn]) -> Iterator[Endpoints]:
+    """Stand-ins that run in a thread of this process for the length of a `with`; EngineError when a port is taken."""
+    group = Endpoints(tuple(stand_ins))
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="stand-ins", daemon=True)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(group.start(), loop).result()
+        yield group
+    finally:
+        asyncio.run_coroutine_threadsafe(group.stop(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`python -m lbgen.runtime.endpoints FILE`: serve the JSON list of stand-ins in FILE (`-` = standard input) until
+    SIGTERM or SIGINT; prints `ready` once all listen. Exit 3 when an address is taken."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if len(arguments) != 1:
+        sys.stderr.write("usage: python -m lbgen.runtime.endpoints FILE\n")
+        return 2
+    text = sys.stdin.read() if arguments[0] == "-" else Path(arguments[0]).read_text(encoding="utf-8")
+    group = Endpoints(tuple(StandIn.from_dict(entry) for entry in json.loads(text)))
+
+    async def run() -> None:
+        await group.start()
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+    try:
+        asyncio.run(run())
+    except EngineError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

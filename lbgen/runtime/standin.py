@@ -1,0 +1,265 @@
+"""One stand-in endpoint's side of a connection: raw HTTP/1.x bytes in, a JSON account of them (or a fault) out."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import socket
+import struct
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any, Literal
+
+CONTROL = "x-stand-in"  # request header: a JSON object with fields of Behaviour
+SEEN = "x-stand-in-saw"  # response header: base64 of the JSON account, where the body does not hold it
+NAME = "x-stand-in-name"  # response header on every answer
+HEAD_LIMIT = 1 << 20
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_NO_LINGER = struct.pack("ii", 1, 0)
+
+Mode = Literal[
+    "json",  # 200 with the account as body
+    "fixed",  # `status`, `headers`, `body`
+    "echo",  # no HTTP: bytes back as they come; at the client's end a farewell, then close
+    "close",  # close after the request, nothing sent
+    "reset",  # RST after the request, nothing sent
+    "reset_body",  # head and half a body, then RST
+    "cut_body",  # head and half a body, then close
+    "stall_body",  # head and half a body, then silence for `wait_ms`
+    "hang",  # silence for `wait_ms`, then the account
+    "drip",  # `count` chunks, `wait_ms` apart
+    "garbage",  # bytes that are no HTTP
+    "half_close",  # the account without a length, then the sending side is shut
+]
+MODES: tuple[str, ...] = Mode.__args__  # type: ignore[attr-defined]  # Literal keeps its words there
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """What an endpoint does with a request. `wait_ms` is milliseconds; `interim` heads go out before the answer."""
+
+    mode: str = "json"
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
+    body: str = ""
+    chunked: bool = False
+    wait_ms: int = 60_000
+    count: int = 5
+    interim: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise ValueError(f"unknown stand-in mode {self.mode!r}; one of: {', '.join(MODES)}")
+
+    @classmethod
+    def parse(cls, fields: dict[str, Any]) -> Behaviour:
+        """From JSON or YAML data; ValueError on an unknown field or mode."""
+        try:
+            found = cls(**fields)
+        except TypeError as error:
+            raise ValueError(str(error)) from error
+        return replace(
+            found,
+            headers=tuple((str(n), str(v)) for n, v in found.headers),
+            interim=tuple(int(x) for x in found.interim),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A request as it reached the endpoint; text is latin-1, one character per byte."""
+
+    method: str
+    target: str
+    version: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+    def header(self, name: str) -> str | None:
+        """All lines of that name joined by ", ", or None."""
+        found = [v for n, v in self.headers if n.lower() == name]
+        return ", ".join(found) if found else None
+
+
+class BadRequestError(ValueError):
+    """The bytes are no HTTP/1.x request."""
+
+
+async def read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Arrival | None:
+    """The next request, or None when the peer has closed; BadRequestError on bytes that are none."""
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError as error:
+        if error.partial.strip():
+            raise BadRequestError("the head ends early") from error
+        return None
+    except asyncio.LimitOverrunError as error:
+        raise BadRequestError("the head is too long") from error
+    lines = head[:-4].lstrip(b"\r\n").decode("latin-1").split("\r\n")
+    parts = lines[0].split(" ")
+    if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
+        raise BadRequestError(f"request line {lines[0]!r}")
+    headers = []
+    for line in lines[1:]:
+        name, colon, value = line.partition(":")
+        if not colon or not name:
+            raise BadRequestError(f"header line {line!r}")
+        headers.append((name, value.strip(" \t")))
+    arrival = Arrival(parts[0], parts[1], parts[2][5:], tuple(headers), b"")
+    if (arrival.header("expect") or "").lower() == "100-continue":
+        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    return replace(arrival, body=await _body(reader, arrival))
+
+
+async def _body(reader: asyncio.StreamReader, arrival: Arrival) -> bytes:
+    if (arrival.header("transfer-encoding") or "").lower().endswith("chunked"):
+        body = bytearray()
+        while size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):
+            body += (await reader.readexactly(size + 2))[:-2]
+        while (await reader.readuntil(b"\r\n")) != b"\r\n":  # trailers
+            pass
+        return bytes(body)
+    length = arrival.header("content-length") or "0"
+    if not length.isdigit():
+        raise BadRequestError(f"Content-Length {length!r}")
+    return await reader.readexactly(int(length))
+
+
+def account(name: str, pool: str, arrival: Arrival) -> dict[str, object]:
+    """What the endpoint tells about a request, as JSON data."""
+    return {
+        "name": name,
+        "pool": pool,
+        "method": arrival.method,
+        "target": arrival.target,
+        "path": arrival.target.partition("?")[0],
+        "version": arrival.version,
+        "headers": [[n, v] for n, v in arrival.headers],
+        "body_length": len(arrival.body),
+        "body_sha256": hashlib.sha256(arrival.body).hexdigest(),
+    }
+
+
+def is_websocket(arrival: Arrival) -> bool:
+    """Whether the request is a WebSocket handshake."""
+    tokens = (arrival.header("connection") or "").lower().replace(" ", "").split(",")
+    asked = (arrival.header("upgrade") or "").lower() == "websocket"
+    return asked and "upgrade" in tokens and bool(arrival.header("sec-websocket-key"))
+
+
+def behaviour_of(arrival: Arrival, default: Behaviour) -> Behaviour:
+    """The behaviour that the control header asks for, else `default`; BadRequestError when it cannot be read."""
+    asked = arrival.header(CONTROL)
+    if asked is None or default.mode != "json":
+        return default
+    try:
+        return Behaviour.parse(json.loads(asked))
+    except ValueError as error:
+        raise BadRequestError(f"{CONTROL}: {error}") from error
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """Close with RST instead of FIN."""
+    sock: socket.socket = writer.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+    writer.transport.abort()
+
+
+def _head(status: int, headers: tuple[tuple[str, str], ...]) -> bytes:
+    phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else "Status"
+    lines = [f"HTTP/1.1 {status} {phrase}", *(f"{n}: {v}" for n, v in headers), "", ""]
+    return "\r\n".join(lines).encode("latin-1")
+
+
+async def answer(writer: asyncio.StreamWriter, name: str, arrival: Arrival, told: bytes, how: Behaviour) -> bool:
+    """Send what `how` says, `told` being the JSON account; False when the connection cannot be used again."""
+    for status in how.interim:
+        writer.write(_head(status, ()))
+    named = ((NAME, name),)
+    plain = (*named, ("Content-Type", "application/json"))
+    sized = (*plain, ("Content-Length", str(len(told))))
+    bodiless = arrival.method == "HEAD" or how.status in (204, 304)
+    match how.mode:
+        case "close":
+            return False
+        case "reset":
+            reset(writer)
+            return False
+        case "garbage":
+            writer.write(b"\x00\x01 this is not HTTP \r\n\r\n")
+            return False
+        case "reset_body" | "cut_body" | "stall_body":
+            writer.write(_head(200, sized) + told[: len(told) // 2])
+            await writer.drain()
+            await asyncio.sleep(how.wait_ms / 1000 if how.mode == "stall_body" else 0.05)
+            if how.mode == "reset_body":
+                reset(writer)
+            return False
+        case "half_close":
+            writer.write(_head(200, (*plain, ("Connection", "close"))) + told)
+            return False
+        case "drip":
+            writer.write(_head(200, (*plain, ("Transfer-Encoding", "chunked"))))
+            step = -(-len(told) // how.count)
+            for at in range(0, len(told), step):
+                await writer.drain()
+                await asyncio.sleep(how.wait_ms / 1000)
+                part = told[at : at + step]
+                writer.write(b"%x\r\n%b\r\n" % (len(part), part))
+            writer.write(b"0\r\n\r\n")
+            return True
+        case "fixed":
+            body = how.body.encode("latin-1", "replace")
+            saw = (*named, (SEEN, base64.b64encode(told).decode()), *how.headers)
+            if how.chunked and not bodiless:
+                framed = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if body else b"0\r\n\r\n"
+                writer.write(_head(how.status, (*saw, ("Transfer-Encoding", "chunked"))) + framed)
+            elif how.status in (204, 304):
+                writer.write(_head(how.status, saw))
+            else:
+                head = _head(how.status, (*saw, ("Content-Length", str(len(body)))))
+                writer.write(head + (b"" if bodiless else body))
+            return True
+    if how.mode == "hang":
+        await asyncio.sleep(how.wait_ms / 1000)
+    if arrival.method == "HEAD":
+        writer.write(_head(200, (*sized, (SEEN, base64.b64encode(told).decode()))))
+    else:
+        writer.write(_head(200, sized) + told)
+    return True
+
+
+async def websocket(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str, arrival: Arrival, told: bytes
+) -> None:
+    """Shake hands, then send every message back until a close frame or the end."""
+    key = (arrival.header("sec-websocket-key") or "").encode()
+    accept = base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest()).decode()
+    saw = base64.b64encode(told).decode()
+    upgrade = (("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", accept))
+    writer.write(_head(101, (*upgrade, (NAME, name), (SEEN, saw))))
+    while True:
+        first, second = await reader.readexactly(2)
+        length = second & 0x7F
+        if length == 126:
+            length = int.from_bytes(await reader.readexactly(2))
+        elif length == 127:
+            length = int.from_bytes(await reader.readexactly(8))
+        mask = await reader.readexactly(4) if second & 0x80 else bytes(4)
+        data = bytes(b ^ mask[i % 4] for i, b in enumerate(await reader.readexactly(length)))
+        opcode = first & 0x0F
+        if opcode == 9:  # ping -> pong
+            first = first & 0xF0 | 10
+        size = (
+            bytes([length])
+            if length < 126
+            else b"\x7e" + length.to_bytes(2)
+            if length < 65536
+            else b"\x7f" + length.to_bytes(8)
+        )
+        writer.write(bytes([first]) + size + data)
+        await writer.drain()
+        if opcode == 8:
+            return
