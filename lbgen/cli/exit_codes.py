@@ -1,0 +1,18 @@
+"""What lbgen's exit codes mean; `lbgen --help` prints this table."""
+
+from __future__ import annotations
+
+OK = 0
+FINDINGS = 1
+USAGE = 2
+ENGINE = 3
+DIFFERS = 4
+INTERRUPTED = 130
+
+MEANING = {
+    OK: "fine",
+    FINDINGS: "findings: the topology is wrong, or an engine refuses it",
+    USAGE: "usage: unknown flag, engine or stack",
+    ENGINE: "docker or an engine failed",
+    DIFFERS: "engines behave differently",
+}

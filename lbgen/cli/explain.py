@@ -1,0 +1,167 @@
+"""`lbgen explain`: verdicts as a table, and the way from an output line to the topology and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from lbgen.cli import exit_codes, options
+from lbgen.cli.output import as_json as print_json
+from lbgen.cli.output import console
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.engines.rendered import Rendered
+    from lbgen.engines.verdicts import Answer
+    from lbgen.plan.model import Plan
+
+_MARKS = {
+    "native": "[green]native[/]",
+    "emulated": "[green]emulated[/]",
+    "approximate": "[yellow]approximate[/]",
+    "refused": "[red]refused[/]",
+}
+
+
+@click.command(
+    epilog="\b\nExamples:\n  lbgen explain shop.yaml\n  lbgen explain shop.yaml --line nginx.conf:42\n"
+    "  lbgen explain shop.yaml --field 'routes[2].rewrite' -e haproxy"
+)
+@options.topology
+@options.engines
+@click.option("--line", metavar="FILE:N", help="The topology line behind line N of a rendered file.")
+@click.option("--field", metavar="FIELD", help="The rendered lines that come from a field, such as routes[2].rewrite.")
+@options.json_flag
+def command(topology: str, chosen: tuple[str, ...], line: str | None, field: str | None, as_json: bool) -> None:
+    """Show features x engines with verdicts; or follow a line to its origin, or a field to its lines."""
+    import lbgen
+    from lbgen.engines.api import engine_names
+
+    if line and field:
+        raise click.UsageError("--line and --field exclude each other")
+    plan = lbgen.plan(lbgen.load(topology))
+    names = chosen or engine_names()
+    if line:
+        _origin(plan, names, line, as_json)
+    elif field:
+        _lines(plan, names, field, as_json)
+    else:
+        _verdicts(plan, names, as_json)
+
+
+def _verdicts(plan: Plan, names: tuple[str, ...], as_json: bool) -> None:
+    from lbgen.engines.api import engine, target_version
+    from lbgen.engines.verdicts import answers
+
+    columns: dict[str, tuple[Answer, ...]] = {}
+    titles = {}
+    for name in names:
+        target = engine(name)
+        version = target_version(target, plan.options(name).version)
+        columns[name] = answers(plan, target, version)
+        titles[name] = f"{target.title} {version}"
+    if as_json:
+        print_json({name: [a.as_dict() for a in found] for name, found in columns.items()})
+        return
+    _table(columns, titles)
+
+
+def _table(columns: dict[str, tuple[Answer, ...]], titles: dict[str, str]) -> None:
+    from rich.table import Table
+
+    table = Table(title="verdicts", title_justify="left")
+    table.add_column("feature")
+    for name in columns:
+        table.add_column(titles[name])
+    notes: list[str] = []
+    rows: dict[tuple[str, str], dict[str, Answer]] = {}
+    for name, found in columns.items():
+        for answer in found:
+            label = str(answer.feature or "value")
+            single = "" if answer.feature and len(answer.fields) != 1 else answer.fields[0]
+            rows.setdefault((label, single if not answer.feature else ""), {})[name] = answer
+    for (label, place), cells in rows.items():
+        texts = []
+        for name in columns:
+            answer = cells.get(name)
+            if answer is None:
+                texts.append("")
+                continue
+            mark = _MARKS[str(answer.verdict.level)]
+            if answer.verdict.note:
+                note = f"{titles[name]}: {answer.verdict.note}"
+                if note not in notes:
+                    notes.append(note)
+                mark += f" [dim]{notes.index(note) + 1}[/]"
+            texts.append(mark + (" (accepted)" if answer.accepted and answer.verdict.level == "approximate" else ""))
+        table.add_row(f"{label} {place}".strip(), *texts)
+    out = console()
+    out.print(table)
+    for number, note in enumerate(notes, 1):
+        out.print(f"[dim]{number:>3}[/]  ", end="")
+        out.print(note, markup=False)
+
+
+def _rendered(plan: Plan, names: tuple[str, ...]) -> Iterator[Rendered]:
+    import lbgen
+
+    for name in names:
+        try:
+            yield lbgen.render(plan, engine=name, accept=("all",))
+        except lbgen.LbgenError as stop:
+            click.echo(f"left out {name}: {stop.diagnostics[0].message}", err=True)
+
+
+def _origin(plan: Plan, names: tuple[str, ...], line: str, as_json: bool) -> None:
+    file, _, number = line.rpartition(":")
+    if not file or not number.isdigit():
+        raise click.UsageError(f"--line wants FILE:N, such as nginx.conf:42, not {line!r}")
+    seen = []
+    for rendered in _rendered(plan, names):
+        for each in rendered.files:
+            seen.append(f"{rendered.engine}/{each.name}")
+            if file not in (each.name, seen[-1]):
+                continue
+            lines = each.text.splitlines()
+            if not 1 <= int(number) <= len(lines):
+                raise click.UsageError(f"{file} has {len(lines)} lines")
+            field = each.origins[int(number) - 1] if each.origins else ""
+            span = dict(plan.spans).get(field)
+            text = lines[int(number) - 1].strip()
+            if as_json:
+                place = {"file": span.file, "line": span.line, "column": span.column} if span else None
+                print_json({"engine": rendered.engine, "text": text, "field": field or None, "place": place})
+            elif field:
+                click.echo(f"{span or ''}: {field}\n  {rendered.engine}/{each.name}:{number}: {text}")
+            else:
+                click.echo(f"{rendered.engine}/{each.name}:{number}: {text}\n  comes from no single field")
+            return
+    raise click.UsageError(f"no rendered file {file!r}; there are: {', '.join(seen)}")
+
+
+def _lines(plan: Plan, names: tuple[str, ...], field: str, as_json: bool) -> None:
+    found = []
+    for rendered in _rendered(plan, names):
+        for each in rendered.files:
+            owner = _owner(field, set(each.origins))
+            for number, (origin, text) in enumerate(zip(each.origins, each.text.splitlines(), strict=False), 1):
+                if origin and (origin == owner or origin.startswith((f"{field}.", f"{field}["))):
+                    place = f"{rendered.engine}/{each.name}"
+                    found.append({"file": place, "line": number, "field": origin, "text": text.strip()})
+    if as_json:
+        print_json(found)
+    for each_line in [] if as_json else found:
+        click.echo(f"{each_line['file']}:{each_line['line']}: {each_line['text']}")
+    if not found:
+        click.echo(f"no rendered line comes from {field!r}", err=True)
+        raise click.exceptions.Exit(exit_codes.FINDINGS)
+
+
+def _owner(field: str, origins: set[str]) -> str:
+    """The nearest field, itself or around it, that some line carries."""
+    while field and field not in origins:
+        cut = max(field.rfind("."), field.rfind("["))
+        field = field[:cut] if cut > 0 else ""
+    return field

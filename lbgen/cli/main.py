@@ -1,0 +1,106 @@
+"""The `lbgen` command: one module per verb, imported only when that verb runs."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from importlib import import_module
+
+import click
+
+from lbgen import __version__
+from lbgen.cli import exit_codes
+from lbgen.diagnostics import LbgenError
+
+# verb -> what the group's help says; the command `verb` lives in lbgen.cli.<verb> under that name (with _cmd).
+VERBS = {
+    "init": "Write a commented starter topology.",
+    "check": "Report findings, with the engines' own checkers where present.",
+    "render": "Write native configurations.",
+    "explain": "Show features x engines with verdicts, or the topology behind a line.",
+    "route": "Say which rule serves a request, and why the others do not.",
+    "up": "Start engines and stand-in endpoints.",
+    "ps": "Show what runs.",
+    "logs": "Show the output of engines.",
+    "down": "Stop everything of a stack.",
+    "schema": "Print the JSON Schema of a topology.",
+}
+
+EPILOG = "\n\b\nExamples:\n" + "\n".join(
+    (
+        "  lbgen init shop.yaml",
+        "  lbgen check shop.yaml",
+        "  lbgen render shop.yaml -e nginx -e haproxy -o out",
+        "  lbgen route shop.yaml GET http://shop.example:8080/api/cart -H 'x-canary: true'",
+        "  lbgen up shop.yaml && lbgen ps && lbgen down",
+        "",
+        "\b",
+        "Exit codes:",
+        *(f"  {code}  {meaning}" for code, meaning in exit_codes.MEANING.items()),
+        "",
+        "\b",
+        'Completion: eval "$(_LBGEN_COMPLETE=bash_source lbgen)" (zsh_source, fish_source).',
+    )
+)
+
+
+class Verbs(click.Group):
+    """A group that knows its verbs' help without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = import_module(f"lbgen.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0] if args else ""
+        if name and name not in VERBS and not name.startswith("-"):
+            from difflib import get_close_matches
+
+            close = get_close_matches(name, VERBS, n=1)
+            ctx.fail(f"no such command {name!r}." + (f" Did you mean {close[0]!r}?" if close else ""))
+        return super().resolve_command(ctx, args)
+
+
+@click.command(cls=Verbs, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="lbgen")
+def group() -> None:
+    """Write a load balancer topology once; run it on nginx, HAProxy, Envoy, Traefik or nftables."""
+
+
+def main() -> None:
+    """The console script: runs a verb and turns every expected error into one screen and an exit code."""
+    gc.disable()  # a short run that builds one big tree: collecting costs more than half of it
+    try:
+        code = group.main(standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        code = stop.exit_code
+    except click.ClickException as wrong:
+        wrong.show()
+        code = exit_codes.USAGE
+    except LbgenError as wrong:
+        from lbgen.cli.output import complain
+
+        complain(wrong.diagnostics)
+        code = wrong.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        code = exit_codes.INTERRUPTED
+    except BrokenPipeError:  # the reader (head, less) went away
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = exit_codes.OK
+    except OSError as wrong:
+        click.echo(f"lbgen: {wrong.strerror or wrong}: {wrong.filename or ''}".rstrip(": "), err=True)
+        code = exit_codes.ENGINE
+    sys.exit(code if isinstance(code, int) else exit_codes.OK)

@@ -1,0 +1,140 @@
+"""`lbgen route`: which rule serves a request, and why the others do not; no proxy needed."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+from lbgen.cli import options
+from lbgen.cli.output import as_json as print_json
+
+if TYPE_CHECKING:
+    from lbgen.plan.model import Plan
+    from lbgen.plan.simulate import Outcome, Request
+
+_URL = re.compile(r"(?:(?P<scheme>https?)://(?P<authority>[^/?#]*))?(?P<target>.*)", re.DOTALL)
+_PORT = re.compile(r":(\d+)$")
+SHOWN = 20  # losing rules printed
+
+
+@click.command(
+    epilog="\b\nExamples:\n  lbgen route shop.yaml GET http://shop.example:8080/api/cart\n"
+    "  lbgen route shop.yaml GET http://shop.example:8080/api/cart -H 'x-canary: true' --client 10.0.0.7\n"
+    "  lbgen route shop.yaml GET '/api//cart' -H 'Host: shop.example' --json"
+)
+@options.topology
+@click.argument("method")
+@click.argument("url")
+@click.option(
+    "-H", "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="A request header (repeatable)."
+)
+@click.option("--client", default="127.0.0.1", show_default=True, metavar="IP", help="Where the request comes from.")
+@click.option("--listener", default="", metavar="NAME", help="The listener, when the URL's port does not tell.")
+@options.json_flag
+def command(
+    topology: str, method: str, url: str, headers: tuple[str, ...], client: str, listener: str, as_json: bool
+) -> None:
+    """Say which rule serves METHOD URL, what reaches the endpoint, and why the other rules do not serve it.
+
+    The URL's port picks the listener; its path is taken as it stands. `-H "x:"` sends an empty value.
+    """
+    import lbgen
+
+    plan = lbgen.plan(lbgen.load(topology))
+    request = build(plan, method, url, headers, client, listener)
+    outcome = lbgen.simulate(plan, request)
+    if as_json:
+        print_json(record(outcome))
+    else:
+        _show(outcome)
+
+
+def build(plan: Plan, method: str, url: str, headers: tuple[str, ...], client: str, listener: str) -> Request:
+    """The request that the command line describes; click.UsageError when it describes none."""
+    from lbgen.plan.simulate import Request
+
+    parts = _URL.fullmatch(url)
+    authority = parts["authority"] if parts else None
+    target = (parts["target"] if parts else url) or "/"
+    lines = [_header(text) for text in headers]
+    if authority and not any(name.lower() == "host" for name, _ in lines):
+        lines.insert(0, ("Host", authority))
+    if target.startswith("?"):
+        target = "/" + target
+    return Request(
+        method=method,
+        target=target.encode().decode("latin-1"),
+        headers=tuple(lines),
+        listener=listener or _listener(plan, parts["scheme"] if parts else None, authority),
+        client=client,
+    )
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        raise click.UsageError(f"-H wants 'NAME: VALUE', not {text!r}")
+    return name.strip(), value.strip().encode().decode("latin-1")
+
+
+def _listener(plan: Plan, scheme: str | None, authority: str | None) -> str:
+    l7 = [x for x in plan.listeners if x.mode == "l7"]
+    if not l7:
+        raise click.UsageError("the topology has no L7 listener")
+    if not scheme:
+        return l7[0].name
+    written = _PORT.search(authority or "")
+    port = int(written[1]) if written else {"http": 80, "https": 443}[scheme]
+    for each in l7:
+        if each.port == port:
+            return each.name
+    if written:
+        known = ", ".join(f"{x.name} {x.port}" for x in l7)
+        raise click.UsageError(f"no L7 listener on port {port}; there are: {known}")
+    return l7[0].name
+
+
+def record(outcome: Outcome) -> dict[str, object]:
+    """The JSON record: route, pool, pools, status, location, upstream {target, host, headers}, losers and more."""
+    ups = outcome.upstreams
+    serving = [u for u in ups if u.weight > 0]
+    first = serving[0] if serving else None
+    return {
+        "route": outcome.route,
+        "rule": outcome.rule,
+        "reason": outcome.reason,
+        "pool": first.pool if first and len(serving) == 1 else None,
+        "pools": [{"pool": u.pool, "weight": u.weight} for u in ups],
+        "status": outcome.status,
+        "location": outcome.location,
+        "body": outcome.body,
+        "upstream": (
+            {"method": first.method, "target": first.target, "host": first.host, "headers": dict(first.headers)}
+            if first
+            else None
+        ),
+        "losers": [{"rule": x.rule, "route": x.route, "reason": x.reason} for x in outcome.losers],
+    }
+
+
+def _show(outcome: Outcome) -> None:
+    if outcome.status is not None:
+        click.echo(f"{click.style(str(outcome.status), bold=True)}  {outcome.reason}")
+    if outcome.location is not None:
+        click.echo(f"  location  {outcome.location}")
+    if outcome.route is not None:
+        click.echo(f"  route     {outcome.route} (rule {outcome.rule})")
+    total = sum(u.weight for u in outcome.upstreams) or 1
+    for up in outcome.upstreams:
+        share = f" {100 * up.weight / total:.4g} %" if len(outcome.upstreams) > 1 else ""
+        click.echo(f"  pool      {up.pool}{share}: {up.method} {up.target} (Host: {up.host})")
+        for name, value in up.headers:
+            click.echo(f"              {name}: {value if value is not None else '(made by the proxy)'}")
+    if outcome.losers:
+        click.echo("not served by:")
+    for loser in outcome.losers[:SHOWN]:
+        click.echo(f"  {loser.rule}: {loser.reason}")
+    if len(outcome.losers) > SHOWN:
+        click.echo(f"  ... and {len(outcome.losers) - SHOWN} more (--json shows all)")
