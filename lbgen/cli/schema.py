@@ -8,7 +8,8 @@ from lbgen.cli.output import as_json
 
 
 @click.command(
-    epilog="\b\nExample:\n  lbgen schema > lbgen.schema.json   # then "yaml-language-server: $schema=..." in it"
+    epilog="\b\nExample:\n  lbgen schema > lbgen.schema.json\n\n"
+    "Then open a topology with this first line:\n  # yaml-language-server: $schema=lbgen.schema.json"
 )
 def command() -> None:
     """Print the JSON Schema of a topology."""

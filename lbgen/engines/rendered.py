@@ -47,8 +47,8 @@ class Rendered(Mapping[str, str]):
     def write(self, directory: str | os.PathLike[str]) -> tuple[Path, ...]:
         """Write the files below `directory` and return their paths.
 
-        All texts are written beside their targets first and then renamed, so a failure leaves the old files whole. Files
-        that an earlier `write` left and that are no longer rendered go away; nobody else's are touched. Raises OSError.
+        All texts are written beside their targets first and then renamed, so a failure leaves the old files whole.
+        Files that an earlier `write` left and that are no longer rendered go away; nobody else's are touched. Raises OSError.
         """
         root = Path(directory)
         root.mkdir(parents=True, exist_ok=True)
