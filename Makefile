@@ -1,0 +1,41 @@
+# make demo   the shop example on every L7 engine, the same requests to each, the answers side by side
+# make up     the same, left running (lbgen ps, lbgen down)
+# make test   everything: format, lint, layers, types, tests on the real engines
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+TOPOLOGY ?= examples/shop/topology.yaml
+
+.PHONY: demo up down test golden matrix clean
+
+demo: $(VENV)/.demo
+	$(BIN)/python examples/demo.py $(TOPOLOGY)
+
+up: $(VENV)/.demo
+	$(BIN)/lbgen up $(TOPOLOGY) --runtime local
+
+down: $(VENV)/.demo
+	$(BIN)/lbgen down
+
+test: $(VENV)/.test
+	PYTHON=$(BIN)/python sh tests/run.sh
+
+golden: $(VENV)/.test
+	$(BIN)/python -m pytest -q tests/golden tests/errors --update-golden
+
+matrix: $(VENV)/.test
+	$(BIN)/python -m lbgen.conformance --markdown README.md
+
+$(VENV)/bin/python:
+	PYTHON=$(PYTHON) sh tests/venv.sh $(VENV)
+
+$(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[engines]'
+	touch $@
+
+$(VENV)/.test: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[engines,dev]'
+	touch $@ $(VENV)/.demo
+
+clean:
+	rm -rf $(VENV) dist build

@@ -1,0 +1,29 @@
+#!/bin/sh
+# Everything that is tested: format, lint, layers, types, tests. $PYTHON has lbgen[engines,dev] installed.
+# What cannot run on this machine is skipped, counted and named by pytest's summary.
+set -eu
+cd "$(dirname "$0")/.."
+python=${PYTHON:-python3}
+bin=$(dirname "$python")
+
+# Debian's own nginx 1.22 and HAProxy 2.6, nftables and namespaces are tested beside the wheels' engines.
+packages="nginx-light libnginx-mod-stream haproxy nftables iproute2"
+missing=""
+for package in $packages; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
+done
+if [ -n "$missing" ] && command -v apt-get >/dev/null; then
+    if [ "$(id -u)" = 0 ]; then
+        echo "== system packages:$missing (installed now, because you are root; their services are not started)"
+        apt-get update -qq
+        # shellcheck disable=SC2086
+        RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+    else
+        echo "== not installed:$missing; tests that need them are skipped (apt-get install$missing)"
+    fi
+fi
+
+echo "== format and lint"; "$bin/ruff" format --check . ; "$bin/ruff" check .
+echo "== layers"; "$bin/lint-imports" --no-cache
+echo "== types"; "$bin/mypy"
+echo "== tests"; exec "$bin/python" -m pytest -q -n 2 --dist loadgroup "$@"
