@@ -1,0 +1,43 @@
+"""Files of an engine on disk: whole or not at all, stale ones gone, foreign ones kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from lbgen.engines.api import RenderedFile
+from lbgen.engines.rendered import Rendered
+
+
+def files(**texts: str) -> Rendered:
+    return Rendered("x", "1", tuple(RenderedFile(name.replace("__", "/"), text) for name, text in texts.items()))
+
+
+def test_write_makes_folders_and_returns_paths(tmp_path):
+    paths = files(a="1\n", maps__b="2\n").write(tmp_path / "out")
+    assert [p.relative_to(tmp_path).as_posix() for p in paths] == ["out/a", "out/maps/b"]
+    assert (tmp_path / "out/maps/b").read_text() == "2\n"
+
+
+def test_a_second_write_removes_only_what_the_first_left(tmp_path):
+    files(a="1", old="x").write(tmp_path)
+    (tmp_path / "mine").write_text("keep")
+    files(a="2").write(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir() if not p.name.startswith(".")) == ["a", "mine"]
+    assert (tmp_path / "a").read_text() == "2"
+
+
+def test_a_failure_leaves_the_old_files_whole(tmp_path):
+    files(a="1").write(tmp_path)
+    (tmp_path / "b").write_text("a file where a folder is wanted")
+    with pytest.raises(OSError, match="b"):
+        files(a="2", b__c="3").write(tmp_path)
+    assert (tmp_path / "a").read_text() == "1"
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".a")] == []
+
+
+def test_it_is_a_mapping():
+    rendered = files(a="1", b="2")
+    assert dict(rendered) == {"a": "1", "b": "2"}
+    assert len(rendered) == 2
+    with pytest.raises(KeyError):
+        rendered["c"]

@@ -1,0 +1,71 @@
+"""Only typed values reach a text config, and every line knows where it came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from jinja2 import DictLoader, UndefinedError
+
+from lbgen.engines.text import Atom, Literal, environment, guard, render
+
+
+@dataclass(frozen=True)
+class View:
+    name: object
+    origin: Atom = Atom("routes[2]")
+
+
+def env(text: str):
+    return environment(DictLoader({"t": text}), {"word": lambda s: f"<{s}>"})
+
+
+def test_atoms_literals_and_numbers_are_printed():
+    @dataclass(frozen=True)
+    class Three:
+        a: Atom
+        b: Literal
+        c: int
+
+    text, _ = render(env("{{ v.a }} {{ v.b }} {{ v.c }}\n"), "t", Three(Atom("x&y"), Literal("<&>"), 7))
+    assert text == "x&y <<&>> 7\n"
+
+
+@pytest.mark.parametrize("hostile", ["bare", True, None, 1.5, ["x"]])
+def test_everything_else_raises(hostile):
+    with pytest.raises(TypeError):
+        env("{{ v.name }}").get_template("t").render(v=View(hostile))
+
+
+def test_undefined_raises():
+    with pytest.raises((TypeError, UndefinedError)):
+        env("{{ v.nope }}").get_template("t").render(v=View(Atom("x")))
+
+
+@pytest.mark.parametrize("template", ["{{ v.name|safe }}", "{{ v.name|join }}", "{{ v.name|upper }}"])
+def test_filters_are_an_allow_list(template):
+    with pytest.raises(Exception, match="No filter named"):
+        env(template).get_template("t")
+
+
+def test_the_guard_names_the_place_of_a_bare_string():
+    with pytest.raises(TypeError, match=r"view\.name: str"):
+        guard(View("bare"))
+
+
+def test_lines_know_their_origin():
+    text, origins = render(env("top\n{{ at(v.origin) }}\na\nb\n{{ at() }}\nend\n"), "t", View(Atom("x")))
+    assert text == "top\na\nb\nend\n"
+    assert origins == ("", "routes[2]", "routes[2]", "")
+
+
+@pytest.mark.parametrize("text", ["a\nb", "a\x00", "\x02routes[0]\x03"])
+def test_an_atom_holds_no_control_character(text):
+    with pytest.raises(ValueError, match="control character"):
+        Atom(text)
+
+
+def test_an_atom_of_a_grammar():
+    assert Atom.of("[a-z]+", "abc").text == "abc"
+    with pytest.raises(ValueError, match="not of the form"):
+        Atom.of("[a-z]+", "abc;")
