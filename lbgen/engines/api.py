@@ -63,8 +63,11 @@ def refused(why: str) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """A verdict about one place that the feature alone does not tell, such as a text an engine cannot hold (feature
-    None), or two values that an engine can only honour together. An approximate one is accepted by the name of its feature."""
+    """A verdict about one place, where the feature alone does not tell.
+
+    Either a text that an engine cannot hold (feature None) or values that it can only honour together. An approximate
+    one is accepted by the name of its feature.
+    """
 
     verdict: Verdict
     field: str

@@ -48,7 +48,7 @@ class Rendered(Mapping[str, str]):
         """Write the files below `directory` and return their paths.
 
         All texts are written beside their targets first and then renamed, so a failure leaves the old files whole.
-        Files that an earlier `write` left and that are no longer rendered go away; nobody else's are touched. Raises OSError.
+        Files that an earlier `write` left and that are no longer rendered go away, other files stay. Raises OSError.
         """
         root = Path(directory)
         root.mkdir(parents=True, exist_ok=True)

@@ -9,11 +9,13 @@ from jinja2 import DictLoader, UndefinedError
 
 from lbgen.engines.text import Atom, Literal, environment, guard, render
 
+ORIGIN = Atom("routes[2]")
+
 
 @dataclass(frozen=True)
 class View:
     name: object
-    origin: Atom = Atom("routes[2]")
+    origin: Atom = ORIGIN
 
 
 def env(text: str):
