@@ -1,0 +1,230 @@
+"""Unordered ways into routes -> rules in the order of trial, complete per-host tables, and groups for path trees."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from heapq import merge
+from ipaddress import ip_network
+from operator import attrgetter
+from typing import TYPE_CHECKING, TypeVar
+
+from lbgen.plan.model import HostPattern, HostTable, L4Rule, PathKind, Rule
+from lbgen.plan.regex import full, literal_start
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from lbgen.plan.model import Match
+
+_K = TypeVar("_K")
+
+_PATH_ORDER = {PathKind.EXACT: 0, PathKind.REGEX: 1, PathKind.PREFIX: 2}
+_BY_RANK = attrgetter("rank")
+_CASE_OPEN = re.compile("%(?:[A-F].|.[A-F])")  # an escape that a client may also write in lower case
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A rule that has no rank yet. Entries are given in the order of the file."""
+
+    id: str
+    route: str
+    priority: int
+    host: HostPattern | None
+    match: Match
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class L4Entry:
+    """An L4 rule that has no rank yet. Entries are given in the order of the file."""
+
+    id: str
+    route: str
+    priority: int
+    sni: HostPattern | None
+    sources: tuple[str, ...]
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A rule that requests of one path group can meet. `test_path`: its path (always a regex) must still be tested;
+    otherwise the group implies it."""
+
+    rule: Rule
+    test_path: bool
+
+    @property
+    def unconditional(self) -> bool:
+        """Whether every request of the group meets it."""
+        return not self.test_path and self.rule.match.path_only
+
+
+@dataclass(frozen=True, slots=True)
+class PathGroup:
+    """All requests of one table that go the same way through a path tree; see `path_groups`."""
+
+    kind: PathKind
+    path: str
+    candidates: tuple[Candidate, ...]
+
+
+def host_order(host: HostPattern | None) -> tuple[int, int]:
+    """Sort key: exact hosts, then wildcards (longer first), then every host."""
+    if host is None:
+        return (2, 0)
+    return (1, -len(host.name)) if host.wildcard else (0, 0)
+
+
+def _order(entry: Entry) -> tuple[object, ...]:
+    match = entry.match
+    length = 0 if match.path.kind is PathKind.EXACT else -len(match.path.value)
+    return (
+        -entry.priority,
+        host_order(entry.host),
+        (_PATH_ORDER[match.path.kind], length),
+        not match.methods,
+        -len(match.headers),
+        -len(match.query),
+        -len(match.cookies),
+    )
+
+
+def ranked(entries: Iterable[Entry]) -> tuple[Rule, ...]:
+    """The rules in the order of trial, which is total: rank 0 is tried first."""
+    return tuple(
+        Rule(e.id, rank, e.route, e.host, e.match, e.field) for rank, e in enumerate(sorted(entries, key=_order))
+    )
+
+
+def _l4_order(entry: L4Entry) -> tuple[object, ...]:
+    longest = max((ip_network(source).prefixlen for source in entry.sources), default=-1)
+    return (-entry.priority, host_order(entry.sni), -longest)
+
+
+def ranked_l4(entries: Iterable[L4Entry]) -> tuple[L4Rule, ...]:
+    """The same for L4: priority, SNI as hosts, longest source network, order in the file."""
+    return tuple(
+        L4Rule(e.id, rank, e.route, e.sni, e.sources, e.field) for rank, e in enumerate(sorted(entries, key=_l4_order))
+    )
+
+
+def wider(host: HostPattern | None) -> Iterator[HostPattern | None]:
+    """`host` and every pattern that covers it, narrow to wide, None last."""
+    if host is not None:
+        yield host
+        name = host.name
+        while "." in name:
+            name = name.partition(".")[2]
+            yield HostPattern(name, wildcard=True)
+    yield None
+
+
+def host_tables(rules: Iterable[Rule]) -> tuple[HostTable, ...]:
+    """One complete table per host pattern in `rules`: exact hosts, longer wildcards, and always the hostless one last.
+
+    Guarantee: for a request, take its exact table, else that of the longest wildcard covering it, else the hostless
+    one; the first rule of that table which holds is the one the contract asks for, and no other table is needed.
+    A table holds the rules of every wider host in order of rank and ends at its first catch-all, so a host with a
+    catch-all of its own copies nothing; a host without one costs a copy of the wider rules.
+    """
+    own = _grouped((rule.host, rule) for rule in sorted(rules, key=_BY_RANK))
+    hosts = sorted((h for h in own if h is not None), key=lambda h: (host_order(h), h.name))
+    return tuple(HostTable(host, tuple(_meetable(host, own))) for host in (*hosts, None))
+
+
+def _meetable(host: HostPattern | None, own: Mapping[HostPattern | None, Sequence[Rule]]) -> Iterator[Rule]:
+    for rule in merge(*(own[h] for h in wider(host) if h in own), key=_BY_RANK):
+        yield rule
+        if rule.match.covers_all:
+            return
+
+
+def path_groups(rules: Sequence[Rule]) -> tuple[PathGroup, ...]:
+    """The rules of one table by the paths they name, for engines that find a path in a tree before anything else.
+
+    Guarantee: a request belongs to the EXACT group of its path (upper-case hex escapes) if there is one, else to the
+    longest PREFIX group that covers it by segment, else no rule takes it. The first candidate of its group that holds
+    is the rule that the table asks for, and a group whose candidates all fail means 404: no other group is needed.
+    Candidates are in order of trial and end at the first unconditional one. A group decides exact and prefix paths
+    itself. A regex is decided in an EXACT group (unless the path has an escape that a client may write in the other
+    case) and stays to be tested in a PREFIX group; regexes that cannot match there are left out. When a regex can match
+    below no prefix, a PREFIX group `/` is made for it. Groups are sorted: EXACT by path, then PREFIX longest first.
+    """
+    exact = _grouped((r.match.path.value, r) for r in rules if r.match.path.kind is PathKind.EXACT)
+    prefix = _grouped((r.match.path.value, r) for r in rules if r.match.path.kind is PathKind.PREFIX)
+    regexes = _Regexes([r for r in rules if r.match.path.kind is PathKind.REGEX], prefix)
+    groups = [
+        PathGroup(PathKind.EXACT, path, tuple(_candidates(path, exact[path], prefix, regexes.at(path))))
+        for path in sorted(exact)
+    ]
+    for path in sorted({*prefix, "/"}, key=lambda p: (-len(p), p)):
+        if candidates := tuple(_candidates(path, (), prefix, regexes.below(path))):
+            groups.append(PathGroup(PathKind.PREFIX, path, candidates))
+    return tuple(groups)
+
+
+def covering(path: str) -> Iterator[str]:
+    """The prefixes that cover `path`, longest first: `/a/b`, `/a`, `/`; of `/a/` they are `/a`, `/`."""
+    at = len(path)
+    while at > 0:
+        if not path.endswith("/", 0, at):
+            yield path[:at]
+        at = path.rfind("/", 0, at)
+    yield "/"
+
+
+def _candidates(
+    path: str, own: Sequence[Rule], prefix: Mapping[str, Sequence[Rule]], regexes: Iterator[Candidate]
+) -> Iterator[Candidate]:
+    implied = (own, *(prefix[p] for p in covering(path) if p in prefix))
+    decided = [[Candidate(rule, test_path=False) for rule in group] for group in implied]
+    for candidate in merge(*decided, regexes, key=lambda c: c.rule.rank):
+        yield candidate
+        if candidate.unconditional:
+            return
+
+
+class _Regexes:
+    """The regex rules of a table, found by the literal text that every path they match begins with."""
+
+    def __init__(self, rules: Iterable[Rule], prefix: Mapping[str, Sequence[Rule]]) -> None:
+        self._starts = _grouped((literal_start(rule.match.path.value), rule) for rule in rules)
+        # A regex whose matches all lie below a prefix concerns that prefix and those inside it, no wider one.
+        self._homes = _grouped(
+            (next((p for p in covering(start.rpartition("/")[0]) if p in prefix), "/"), rule)
+            for start, group in self._starts.items()
+            for rule in group
+        )
+        for group in self._homes.values():
+            group.sort(key=_BY_RANK)
+
+    def at(self, path: str) -> Iterator[Candidate]:
+        """Candidates for this one path, in order of rank."""
+        for rule in self._possible(path):
+            if _CASE_OPEN.search(path):
+                yield Candidate(rule, test_path=True)
+            elif full(rule.match.path.value, path):
+                yield Candidate(rule, test_path=False)
+
+    def below(self, path: str) -> Iterator[Candidate]:
+        """Candidates for the paths below this prefix and below none inside it, in order of rank."""
+        last = None
+        for rule in merge(self._possible(path.rstrip("/") + "/"), self._homes.get(path, ()), key=_BY_RANK):
+            if rule is not last:
+                yield Candidate(rule, test_path=True)
+            last = rule
+
+    def _possible(self, text: str) -> Iterator[Rule]:
+        """Rules whose literal start `text` begins with."""
+        starts = (text[:end] for end in range(len(text) + 1)) if self._starts else ()
+        return merge(*(self._starts[start] for start in starts if start in self._starts), key=_BY_RANK)
+
+
+def _grouped(pairs: Iterable[tuple[_K, Rule]]) -> dict[_K, list[Rule]]:
+    found: dict[_K, list[Rule]] = {}
+    for key, rule in pairs:
+        found.setdefault(key, []).append(rule)
+    return found

@@ -1,0 +1,40 @@
+"""RE2 patterns of a plan: whole-value matching on raw bytes, and the literal text that every match begins with."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import re2
+
+_LONGEST = 256  # bytes of literal text looked for
+
+
+@lru_cache(maxsize=100_000)
+def compiled(pattern: str) -> Any:  # noqa: ANN401  # re2 ships no types
+    """The compiled pattern; re2.error when it is no RE2 syntax."""
+    return re2.compile(pattern)
+
+
+def full(pattern: str, raw: str) -> bool:
+    """Whether `pattern` matches the whole of `raw`, a latin-1 text of one character per byte."""
+    return compiled(pattern).fullmatch(raw.encode("latin-1")) is not None
+
+
+@lru_cache(maxsize=100_000)
+def literal_start(pattern: str) -> str:
+    """A text that everything `pattern` matches as a whole begins with, "" when none is known.
+
+    It ends before the first escape, whose hex case a client may choose, and before the first byte beyond ASCII.
+    """
+    try:
+        # The library tells the range that all matches lie in; what its ends share, all matches share.
+        least, most = re2.compile(rf"^(?:{pattern})\z").possiblematchrange(_LONGEST)
+    except re2.error:
+        return ""
+    start = ""
+    for one, other in zip(least, most, strict=False):
+        if one != other or one >= 0x80 or one == ord("%"):
+            break
+        start += chr(one)
+    return start
