@@ -1,0 +1,82 @@
+"""Bring a topology up on every L7 engine at once, send the same requests to each, print the answers side by side.
+
+python examples/demo.py [TOPOLOGY]      (make demo)
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+import time
+
+from rich.console import Console
+from rich.table import Table
+
+import lbgen
+
+L7_ENGINES = ("nginx", "haproxy", "envoy", "traefik")
+REQUESTS = [
+    ("GET", "/", {"Host": "shop.example"}),
+    ("GET", "/api/cart", {"Host": "shop.example", "x-canary": "true"}),
+    ("GET", "/apix", {"Host": "shop.example"}),
+    ("GET", "/shop/orders/17?full=1", {"Host": "shop.example"}),
+    ("GET", "/assets/logo.svg", {"Host": "static.shop.example"}),
+    ("GET", "/catalogue/hats?sort=price", {"Host": "shop.example"}),
+    ("GET", "/cart", {"Host": "www.shop.example"}),
+    ("GET", "/healthz", {"Host": "anything.example"}),
+    ("GET", "/a//b", {"Host": "shop.example"}),
+    ("GET", "/a/%2e%2e/etc", {"Host": "shop.example"}),
+    ("TRACE", "/", {"Host": "shop.example"}),
+    ("GET", "/nothing", {"Host": "nowhere.example"}),
+]
+
+
+def ask(host: str, port: int, method: str, target: str, headers: dict[str, str]) -> str:
+    """Status, and what tells who answered: the endpoint's pool and target, a Location, or the body."""
+    connection = http.client.HTTPConnection(host, port, timeout=10)
+    try:
+        connection.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
+        for name, value in headers.items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        answer = connection.getresponse()
+        body = answer.read().decode()
+    finally:
+        connection.close()
+    location = answer.headers.get("Location")
+    if location:
+        return f"{answer.status} -> {location.replace(f':{port}/', ':PORT/')}"
+    if answer.headers.get_content_type() == "application/json":
+        seen = json.loads(body)
+        return f"{answer.status} {seen['pool']} {seen['target']}"
+    return f"{answer.status} {body.strip()}"
+
+
+def main() -> int:
+    """0 when every engine answered alike, 4 when not."""
+    path = sys.argv[1] if len(sys.argv) > 1 else "examples/shop/topology.yaml"
+    console = Console()
+    started = time.monotonic()
+    with console.status("starting nginx, HAProxy, Envoy and Traefik"):
+        stack = lbgen.up(lbgen.load(path), engine=L7_ENGINES, runtime="local")
+    with stack:
+        console.print(f"[bold]{path}[/] is up on {len(L7_ENGINES)} engines after {time.monotonic() - started:.1f} s")
+        table = Table("request", *(f"{name}\n[dim]{stack.url('web', engine=name)}[/]" for name in L7_ENGINES), "alike")
+        differ = 0
+        for method, target, headers in REQUESTS:
+            extra = "".join(f" {n}: {v}" for n, v in headers.items() if n != "Host")
+            answers = [ask(*stack.address("web", engine=name), method, target, headers) for name in L7_ENGINES]
+            alike = len(set(answers)) == 1
+            differ += not alike
+            shown = answers if not alike else [answers[0], *["="] * (len(answers) - 1)]
+            table.add_row(
+                f"{method} {headers['Host']}{target}{extra}", *shown, "[green]yes[/]" if alike else "[red]NO[/]"
+            )
+        console.print(table)
+    console.print(f"{len(REQUESTS) - differ} of {len(REQUESTS)} requests answered alike; everything is stopped again")
+    return 4 if differ else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

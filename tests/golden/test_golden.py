@@ -1,0 +1,61 @@
+"""Rendered files, byte for byte: tests/golden/<case>/<engine>/<file>; a refusal stands in refused.txt where files would.
+
+`pytest tests/golden --update-golden` rewrites them; the diff is then read like code.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import lbgen
+from lbgen.engines.api import engine, engine_names
+from lbgen.plan.model import EngineOptions
+
+HERE = Path(__file__).parent
+EXAMPLES = HERE.parents[1] / "examples"
+
+CASES = {path.parent.name: path for path in sorted(EXAMPLES.glob("*/topology.yaml"))}
+CASES |= {path.stem: path for path in sorted((HERE / "topologies").glob("*.yaml"))}
+# Old targets are pinned on one case, the rest on the newest version.
+TARGETS = [(case, name, None) for case in CASES for name in engine_names()]
+TARGETS += [("shop", name, version) for name in engine_names() for version in engine(name).versions[1:]]
+
+
+def rendered(case: str, name: str, version: str | None) -> dict[str, str]:
+    plan = lbgen.plan(lbgen.load(CASES[case]))
+    if version is not None:
+        plan = replace(plan, engines=((name, EngineOptions(version=version)),))
+    try:
+        return dict(lbgen.render(plan, engine=name))
+    except lbgen.LbgenError as stop:
+        lines = [f"{d.severity} {d.code} {d.field}: {d.message}; {d.hint}\n" for d in stop.diagnostics]
+        return {"refused.txt": "".join(lines)}
+
+
+@pytest.mark.parametrize(("case", "name", "version"), TARGETS)
+def test_golden(case: str, name: str, version: str | None, update_golden: bool) -> None:
+    folder = HERE / case / (f"{name}-{version}" if version else name)
+    new = rendered(case, name, version)
+    if update_golden:
+        shutil.rmtree(folder, ignore_errors=True)
+        for file, text in new.items():
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_text(text, encoding="utf-8")
+    stored = {p.relative_to(folder).as_posix(): p.read_text(encoding="utf-8") for p in folder.rglob("*") if p.is_file()}
+    assert sorted(stored) == sorted(new), "stale or missing golden files; run make golden and read the diff"
+    for file, text in new.items():
+        assert text == stored[file], f"{folder.name}/{file} changed; run make golden and read the diff"
+
+
+def test_rendering_twice_gives_the_same_bytes() -> None:
+    for name in engine_names():
+        assert rendered("shop", name, None) == rendered("shop", name, None)
+
+
+def test_no_folder_is_left_of_a_case_that_is_gone() -> None:
+    folders = {p.name for p in HERE.iterdir() if p.is_dir() and p.name not in {"topologies", "__pycache__"}}
+    assert folders <= set(CASES)
