@@ -1,4 +1,4 @@
-"""Rendered files, byte for byte: tests/golden/<case>/<engine>/<file>; a refusal stands in refused.txt where files would.
+"""Rendered files, byte for byte: tests/golden/<case>/<engine>/<file>; a refusal is kept in refused.txt instead.
 
 `pytest tests/golden --update-golden` rewrites them; the diff is then read like code.
 """
