@@ -1,0 +1,1 @@
+"""Engines and stand-in endpoints as processes of this host."""

@@ -1,0 +1,163 @@
+"""An engine's hints -> its executables on this host, with versions, and the one that fits the wanted version."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.engines.api import Binary, target_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.engines.api import BinaryHint, Engine
+
+_SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # often not on the PATH of a user who is not root
+_MODULES = re.compile(r"--modules-path=(\S+)")
+_ASK_SECONDS = 10.0
+
+
+def environment_variable(engine: str) -> str:
+    """The variable whose value overrides the search: `LBGEN_NGINX=/opt/nginx/sbin/nginx`."""
+    return "LBGEN_" + re.sub(r"[^A-Z0-9]", "_", engine.upper())
+
+
+def candidates(engine: Engine) -> tuple[Binary, ...]:
+    """Every executable of `engine` found here, in the order of its hints, packages before PATH; scripts that only wrap
+    another program come last. With the environment override only that one.
+
+    Raises EngineError LB402 when the override does not name an executable that tells its version.
+    """
+    variable = environment_variable(engine.name)
+    asked = os.environ.get(variable)
+    if asked:
+        for hint in engine.binaries:
+            found = _binary(hint, Path(asked))
+            if found is not None:
+                return (found,)
+        raise EngineError(Diagnostic("LB402", f"{variable}={asked} is not an executable of {engine.title}"))
+    seen: dict[Path, tuple[bool, Binary]] = {}
+    for hint in engine.binaries:
+        for path in _places(hint):
+            real = path.resolve()
+            if real in seen:
+                continue
+            found = _binary(hint, path)
+            if found is not None:
+                seen[real] = (_is_script(real), found)
+    return tuple(binary for _, binary in sorted(seen.values(), key=lambda pair: pair[0]))
+
+
+def find(engine: Engine, version: str | None = None) -> tuple[Binary, str]:
+    """The executable to use and the supported version (major.minor) to render for.
+
+    With `version` (1.31 or 1.31.3) the executable must be of it. Without, the one of the newest supported version;
+    failing that an executable between two supported versions is served the older one's files. Raises EngineError LB402
+    (none fits; names what was found) and UsageError LB305 (`version` is not supported).
+    """
+    found = candidates(engine)
+    if version is not None:
+        wanted = target_version(engine, version)
+        for binary in found:
+            if _is_of(binary.version, version):
+                return binary, wanted
+        raise _missing(engine, found, f"{engine.title} {version}")
+    rated = [(target, binary) for binary in found if (target := _target(engine, binary.version)) is not None]
+    for exact in (True, False):
+        for version in engine.versions:
+            for target, binary in rated:
+                if target == version and _is_of(binary.version, target) is exact:
+                    return binary, target
+    raise _missing(engine, found, engine.title)
+
+
+def fitting(engine: Engine, binary: Binary) -> str:
+    """The supported version whose files `binary` understands: its own, else the newest older one; EngineError LB402."""
+    target = _target(engine, binary.version)
+    if target is None:
+        hint = f"supported: {', '.join(engine.versions)}"
+        raise EngineError(
+            Diagnostic("LB402", f"{engine.title} {binary.version} at {binary.path} is too old", hint=hint)
+        )
+    return target
+
+
+def _target(engine: Engine, version: str) -> str | None:
+    for target in engine.versions:
+        if _is_of(version, target) or _key(version) > _key(target):
+            return target
+    return None
+
+
+def _missing(engine: Engine, found: tuple[Binary, ...], wanted: str) -> EngineError:
+    seen = ", ".join(f"{b.version} at {b.path}" for b in found)
+    message = f"no executable of {wanted} was found" + (f" (there is {seen})" if seen else "")
+    hint = f"install it, or `pip install 'lbgen[engines]'`, or set {environment_variable(engine.name)} to its path"
+    return EngineError(Diagnostic("LB402", message, hint=hint))
+
+
+def _places(hint: BinaryHint) -> Iterator[Path]:
+    """Where the hint's executable may be, best first."""
+    machine = platform.machine()
+    if hint.package:
+        spec = find_spec(hint.package)
+        for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+            if hint.path:
+                yield Path(folder) / hint.path.replace("{machine}", machine)
+    if not hint.command:
+        return
+    yield Path(sys.executable).parent / hint.command  # not resolved: a venv's python is a link to another folder
+    yield Path(sys.prefix) / "bin" / hint.command
+    for entry in (*os.environ.get("PATH", "").split(os.pathsep), *_SYSTEM_FOLDERS):
+        if entry:
+            yield Path(entry) / hint.command
+
+
+def _binary(hint: BinaryHint, path: Path) -> Binary | None:
+    if not path.is_file() or not os.access(path, os.X_OK):
+        return None
+    output = _ask(str(path), hint.version_argv, path.stat().st_mtime_ns)
+    version = re.search(hint.version_pattern, output)
+    if version is None:
+        return None
+    # Debian's nginx loads its stream module from a folder that only `nginx -V` tells.
+    libraries = tuple(Path(folder) for folder in _MODULES.findall(output) if Path(folder).is_dir())
+    return Binary(path, version.group(1), libraries)
+
+
+@lru_cache(maxsize=256)
+def _ask(path: str, argv: tuple[str, ...], _changed: int) -> str:
+    """What the executable says about its version; empty when it cannot be run."""
+    try:
+        done = subprocess.run(  # noqa: S603 - the path was found by a hint or named by the user
+            [path, *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_ASK_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _is_script(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return stream.read(2) == b"#!"
+
+
+def _is_of(version: str, wanted: str) -> bool:
+    return version == wanted or version.startswith(wanted + ".")
+
+
+def _key(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))

@@ -1,0 +1,57 @@
+"""The program between runtime and engine: gives up rights, ties its life to the parent's, then becomes the engine.
+
+Run by path with `python -I -S`, so it imports nothing of lbgen. Its argument is a JSON object: `argv`, `parent` (the
+pid that must still be ours), `uid`, `gid` (null = keep), `death` (signal sent when the parent dies), `netns` (pid whose
+network namespace to join, null = none), `hold` (true: make a network namespace and keep it; `argv` is unused).
+"""
+
+import ctypes
+import json
+import os
+import signal
+import sys
+
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+_CLONE_NEWNET = 0x40000000
+
+
+def main() -> None:
+    """Prepare this process as asked, then exec `argv`."""
+    order = json.loads(sys.argv[1])
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def call(name: str, *arguments: int) -> None:
+        if getattr(libc, name)(*arguments) != 0:
+            code = ctypes.get_errno()
+            raise SystemExit(f"lbgen: {name} failed: {os.strerror(code)}")
+
+    if order["netns"] is not None:
+        with open(f"/proc/{order['netns']}/ns/net", "rb") as namespace:  # noqa: PTH123 - pathlib costs 5 ms here
+            call("setns", namespace.fileno(), _CLONE_NEWNET)
+    if order["hold"]:
+        call("unshare", _CLONE_NEWNET)
+    if order["gid"] is not None:
+        os.setgroups([])
+        os.setresgid(order["gid"], order["gid"], order["gid"])
+    if order["uid"] is not None:
+        os.setresuid(order["uid"], order["uid"], order["uid"])
+    if order["uid"] is not None or os.geteuid() != 0:
+        call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    # After the change of uid, which would clear it.
+    call("prctl", _PR_SET_PDEATHSIG, int(order["death"]), 0, 0, 0)
+    if os.getppid() != order["parent"]:
+        raise SystemExit("lbgen: the parent is gone")
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    for each in (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(each, signal.SIG_DFL)
+    if order["hold"]:
+        os.write(1, b"ready\n")
+        signal.pause()
+        return
+    try:
+        os.execvpe(order["argv"][0], order["argv"], os.environ)  # noqa: S606 - no shell is the point
+    except OSError as error:
+        raise SystemExit(f"lbgen: cannot run {order['argv'][0]}: {error.strerror}") from None
+
+
+main()

@@ -1,0 +1,117 @@
+"""Ports of this host: free or taken, by whom, and whether somebody accepts on them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from pathlib import Path
+
+from lbgen.diagnostics import Diagnostic, EngineError
+
+_LISTEN = "0A"
+_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - turned into what a client on this host connects to
+_UNPRIVILEGED = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
+_EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+def client_address(address: str) -> str:
+    """What a client on this host connects to for a listener on `address`."""
+    return _ANY.get(address, address)
+
+
+def family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def claim(address: str, port: int, field: str = "", *, privileged: bool = False) -> None:
+    """EngineError LB404 unless a process could listen there (`privileged`: one with a right to ports below 1024)."""
+    if not privileged and port < first_unprivileged():
+        hint = "take a port above it, or run as root"
+        message = f"port {port} is below {first_unprivileged()}, which an unprivileged process cannot bind"
+        raise EngineError(Diagnostic("LB404", message, field=field, hint=hint))
+    with socket.socket(family(address), socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if probe.family == socket.AF_INET6:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if address == "::" else 1)
+        try:
+            probe.bind((address, port))
+            probe.listen(1)
+        except OSError as error:
+            raise EngineError(_refusal(error, address, port, field)) from None
+
+
+def _refusal(error: OSError, address: str, port: int, field: str) -> Diagnostic:
+    if error.errno == errno.EADDRINUSE:
+        who = owner(port)
+        by = f" by {who}" if who else ""
+        return Diagnostic("LB404", f"port {port} is taken{by}", field=field, hint="stop it, or choose another port")
+    return Diagnostic("LB404", f"cannot listen on {address} port {port}: {os.strerror(error.errno or 0)}", field=field)
+
+
+def owner(port: int) -> str:
+    """`name (pid 12)` of a process that listens on TCP `port`, as far as we may see; else empty."""
+    inodes = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = Path(table).read_text(encoding="ascii").splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            words = line.split()
+            if words[3] == _LISTEN and int(words[1].rsplit(":", 1)[1], 16) == port:
+                inodes.add(f"socket:[{words[9]}]")
+    if not inodes:
+        return ""
+    for process in Path("/proc").iterdir():
+        if not process.name.isdigit():
+            continue
+        try:
+            if any(str(handle.readlink()) in inodes for handle in (process / "fd").iterdir()):
+                return f"{(process / 'comm').read_text(encoding='utf-8').strip()} (pid {process.name})"
+        except OSError:
+            continue
+    return ""
+
+
+def accepts(address: str, port: int, timeout: float = 0.5) -> bool:
+    """Whether a TCP connection to that address opens."""
+    try:
+        with socket.create_connection((client_address(address), port), timeout):
+            return True
+    except OSError:
+        return False
+
+
+def is_free(address: str, port: int) -> bool:
+    """Whether a listener could be opened there now."""
+    try:
+        claim(address, port, privileged=True)
+    except EngineError:
+        return False
+    return True
+
+
+def free_port(address: str = "127.0.0.1", start: int = 0, taken: frozenset[int] = frozenset()) -> int:
+    """A port below the ephemeral range that is free now and not in `taken`, from `start` on (0 = from 20000)."""
+    for port in range(start or 20_000, first_ephemeral()):
+        if port not in taken and is_free(address, port):
+            return port
+    raise EngineError(Diagnostic("LB404", f"no free port between {start or 20_000} and {first_ephemeral()}"))
+
+
+def first_unprivileged() -> int:
+    """The first port that a process without rights may bind (1024 unless the host says otherwise)."""
+    return _number(_UNPRIVILEGED, 1024)
+
+
+def first_ephemeral() -> int:
+    """Where the ports begin that the kernel hands out to clients; listeners stay below."""
+    return _number(_EPHEMERAL, 32_768)
+
+
+def _number(path: Path, default: int) -> int:
+    try:
+        return int(path.read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return default

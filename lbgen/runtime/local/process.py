@@ -1,0 +1,196 @@
+"""A plan and an engine -> that engine serving the plan as one local process, and its end."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
+from lbgen.engines.api import engine as engine_by_name
+from lbgen.engines.rendered import Rendered
+from lbgen.engines.verdicts import judge
+from lbgen.plan.model import EngineOptions, Protocol
+from lbgen.runtime.local import ports
+from lbgen.runtime.local.binaries import find, fitting
+from lbgen.runtime.local.spawn import spawn, stop
+from lbgen.runtime.local.user import borrow, engine_user, give, make_directory, reachable
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lbgen.engines.api import Binary, Engine, ProcessSpec
+    from lbgen.plan.model import Plan
+
+LOG = "engine.log"
+START_SECONDS = 20.0
+STOP_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class Handle:
+    """One running engine: `plan` is what it serves, `directory` holds its files and `engine.log`."""
+
+    engine: str
+    title: str
+    version: str
+    binary: Binary
+    plan: Plan
+    directory: Path
+    process: subprocess.Popen[bytes]
+    spec: ProcessSpec = field(repr=False)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def log(self) -> Path:
+        return self.directory / LOG
+
+    def address(self, listener: str) -> tuple[str, int]:
+        """Host and port to connect to for the listener of that name; KeyError when there is none."""
+        found = self.plan.listener(listener)
+        return ports.client_address(found.address), found.port
+
+    def alive(self) -> bool:
+        """Whether the process still runs."""
+        return self.process.poll() is None
+
+    def tail(self, lines: int = 15) -> str:
+        """The last lines of what the engine printed."""
+        return tail(self.log, lines)
+
+    def stop(self, seconds: float = STOP_SECONDS) -> None:
+        """Ask it to end, then make it; does nothing when it is gone."""
+        stop(self.process, signal.Signals(self.spec.stop), seconds)
+
+
+def tail(log: Path, lines: int = 15) -> str:
+    """The last `lines` of a log, indented; empty when there are none."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(max(0, log.stat().st_size - 65_536))
+            text = stream.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+    return "\n".join(f"  {line}" for line in text.splitlines()[-lines:])
+
+
+def for_version(plan: Plan, engine: str, version: str) -> Plan:
+    """`plan` with `engines.<engine>.version` set to the version that will serve it."""
+    options = dict(plan.engines)
+    options[engine] = replace(options.get(engine, EngineOptions()), version=version)
+    return replace(plan, engines=tuple(options.items()))
+
+
+def render_for(target: Engine, plan: Plan, version: str, accept: tuple[str, ...] = ()) -> Rendered:
+    """The files of `plan` for one supported version; LbgenError with the verdicts that stop it."""
+    answers, problems = judge(plan, target, version, accept)
+    if problems:
+        raise LbgenError(problems)
+    return Rendered(target.name, version, tuple(target.render(plan, version)), answers)
+
+
+def start(
+    target: Engine, plan: Plan, binary: Binary, version: str, directory: Path, accept: tuple[str, ...] = ()
+) -> Handle:
+    """Render `plan` into `directory` and start the engine there; it may not listen yet.
+
+    Raises LbgenError (verdicts), EngineError LB404 (port taken), LB407 (needs root), LB408 (folder closed to nobody).
+    """
+    user = engine_user()
+    plan = for_version(plan, target.name, version)
+    if not reachable(directory, user):
+        message = f"{directory} cannot be reached by the user nobody, who runs the engines"
+        raise EngineError(Diagnostic("LB408", message, hint="choose a folder that others may enter"))
+    rendered = render_for(target, plan, version, accept)
+    for listener in plan.listeners:
+        if listener.protocol is Protocol.TCP:
+            ports.claim(listener.address, listener.port, f"{listener.field}.port")
+    rendered.write(directory)
+    log = directory / LOG
+    log.touch()
+    binary = borrow(binary, directory, user)
+    spec = target.process(plan, binary, directory)
+    if spec.kernel:
+        raise EngineError(Diagnostic("LB407", f"{target.title} runs in a network namespace, not as a process"))
+    give(directory, user)
+    with log.open("ab") as output:
+        process = spawn(spec.argv, user=user, directory=directory, output=output, env=dict(spec.env))
+    return Handle(target.name, target.title, version, binary, plan, directory, process, spec)
+
+
+def wait_listening(handle: Handle, seconds: float = START_SECONDS) -> None:
+    """Return once every TCP listener accepts; EngineError LB403 with the log's end when it dies or is too slow."""
+    title = handle.title
+    end = time.monotonic() + seconds
+    waiting = [x for x in handle.plan.listeners if x.protocol is Protocol.TCP]
+    pause = 0.005
+    while True:
+        code = handle.process.poll()
+        if code is not None:
+            raise failure(title, f"{title} {handle.binary.version} {_ended(code)} while starting", handle.log)
+        waiting = [x for x in waiting if not ports.accepts(x.address, x.port)]
+        if not waiting:
+            return
+        if time.monotonic() > end:
+            names = ", ".join(f"{x.name} ({x.address} port {x.port})" for x in waiting)
+            raise failure(title, f"{title} does not accept on {names} after {seconds:g} s", handle.log)
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.1)
+
+
+def failure(title: str, message: str, log: Path) -> EngineError:
+    """LB403 with the last lines of the log."""
+    said = tail(log)
+    return EngineError(
+        Diagnostic("LB403", f"{message}; {title} said:\n{said}" if said else f"{message} and said nothing")
+    )
+
+
+def _ended(code: int) -> str:
+    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"stopped with exit status {code}"
+
+
+@contextmanager
+def running(
+    target: Engine | str,
+    plan: Plan,
+    binary: Binary | None = None,
+    directory: Path | None = None,
+    *,
+    version: str | None = None,
+    accept: tuple[str, ...] = (),
+    seconds: float = START_SECONDS,
+) -> Iterator[Handle]:
+    """Serve `plan` on its own ports with one engine for as long as the block lasts.
+
+    `binary` None: found on this host, of `version` or what `engines.<engine>.version` asks (default: the newest
+    supported that is here). `directory` None: a temporary one, removed in the end. Raises what `start` and
+    `wait_listening` raise, and EngineError LB402.
+    """
+    if isinstance(target, str):
+        target = engine_by_name(target)
+    if binary is None:
+        binary, found = find(target, version or plan.options(target.name).version)
+    else:
+        found = fitting(target, binary)
+    made = None if directory is not None else make_directory(f"lbgen-{target.name}-", engine_user())
+    place = directory or made
+    assert place is not None  # noqa: S101 - one of the two
+    try:
+        handle = start(target, plan, binary, found, place, accept)
+        try:
+            wait_listening(handle, seconds)
+            yield handle
+        finally:
+            handle.stop()
+    finally:
+        if made is not None:
+            shutil.rmtree(made, ignore_errors=True)

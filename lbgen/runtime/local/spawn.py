@@ -1,0 +1,129 @@
+"""Commands -> child processes without rights that do not outlive us, and what is known of a process from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lbgen.runtime.local.user import User
+
+_LAUNCH = Path(__file__).with_name("launch.py")
+# The kernel's parent-death signal follows the thread that forked. One thread that lives as long as the process makes it
+# follow the process, whichever thread asks.
+_FORKER = ThreadPoolExecutor(1, thread_name_prefix="lbgen-spawn")
+
+
+def spawn(
+    argv: Sequence[str],
+    *,
+    user: User,
+    directory: Path,
+    output: IO[bytes] | int,
+    env: Mapping[str, str] | None = None,
+    death: signal.Signals = signal.SIGTERM,
+    netns: int | None = None,
+    hold: bool = False,
+) -> subprocess.Popen[bytes]:
+    """Start `argv` in `directory` as `user`, in a session of its own; it gets `death` when this process ends.
+
+    SIGTERM and not SIGKILL is the default, since nginx and HAProxy take their workers along only when they are asked.
+    `netns` is a process whose network namespace to join, `hold` makes one and waits. Raises OSError.
+    """
+    order = {
+        "argv": list(argv),
+        "parent": os.getpid(),
+        "uid": user.uid,
+        "gid": user.gid,
+        "death": int(death),
+        "netns": netns,
+        "hold": hold,
+    }
+    command = [sys.executable, "-I", "-S", str(_LAUNCH), json.dumps(order)]
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(directory), **(env or {})}
+
+    def fork() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(  # noqa: S603 - argv is an engine's, no shell
+            command,
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    return _FORKER.submit(fork).result()
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """A pid with its start time, so that a reused pid is not taken for the process that once had it."""
+
+    pid: int
+    started: int  # clock ticks after boot
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessId | None:
+        """The identity of the living process `pid`; None when there is none, or only its remains."""
+        try:
+            text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+        words = text.rsplit(")", 1)[1].split()
+        return None if words[0] in "ZX" else cls(pid, int(words[19]))
+
+    def alive(self) -> bool:
+        """Whether this very process still runs."""
+        return ProcessId.of(self.pid) == self
+
+    def send(self, number: signal.Signals, *, group: bool = False) -> bool:
+        """Signal the process (or its group, which it must lead) if it is still this one; False when it is gone."""
+        if not self.alive():
+            return False
+        try:
+            os.killpg(self.pid, number) if group else os.kill(self.pid, number)
+        except ProcessLookupError:
+            return False
+        return True
+
+
+def group_members(leader: int) -> tuple[ProcessId, ...]:
+    """The living processes of the process group that `leader` once led."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            words = (entry / "stat").read_text(encoding="utf-8", errors="replace").rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(words[2]) == leader and words[0] not in "ZX":
+            found.append(ProcessId(int(entry.name), int(words[19])))
+    return tuple(found)
+
+
+def stop(process: subprocess.Popen[bytes], gentle: signal.Signals, seconds: float) -> None:
+    """End our child and its group: `gentle` first, SIGKILL after `seconds`, then whatever the group has left."""
+    if process.poll() is None:
+        process.send_signal(gentle)
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    end = time.monotonic() + 1.0
+    while (left := group_members(process.pid)) and time.monotonic() < end:
+        for member in left:
+            member.send(signal.SIGKILL)
+        time.sleep(0.01)

@@ -1,0 +1,95 @@
+"""Who the engines run as, and files made so that this user can reach them."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import stat
+import subprocess
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import Diagnostic, EngineError
+
+if TYPE_CHECKING:
+    from lbgen.engines.api import Binary
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """`uid` and `gid` None: the caller's own, as it is not root."""
+
+    uid: int | None = None
+    gid: int | None = None
+
+
+def engine_user() -> User:
+    """nobody when we are root, else ourselves."""
+    if os.geteuid() != 0:
+        return User()
+    nobody = pwd.getpwnam("nobody")
+    return User(nobody.pw_uid, nobody.pw_gid)
+
+
+def reachable(path: Path, user: User) -> bool:
+    """Whether `user` may pass through every folder above `path`, and read it."""
+    if user.uid is None:
+        return os.access(path, os.R_OK)
+    for each in (path, *path.parents):
+        mode = each.stat()
+        if mode.st_uid == user.uid:
+            wanted = stat.S_IRUSR if each == path else stat.S_IXUSR
+        elif mode.st_gid == user.gid:
+            wanted = stat.S_IRGRP if each == path else stat.S_IXGRP
+        else:
+            wanted = stat.S_IROTH if each == path else stat.S_IXOTH
+        if not mode.st_mode & wanted:
+            return False
+    return True
+
+
+def make_directory(prefix: str, user: User) -> Path:
+    """A fresh folder of `user`'s own, mode 0700, in a place that it can reach. EngineError LB408 when there is none."""
+    for place in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp", "/run")):  # noqa: S108 - mkdtemp below
+        parent = Path(place)
+        if parent.is_dir() and os.access(parent, os.W_OK) and reachable(parent, user):
+            made = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+            give(made, user)
+            return made
+    raise EngineError(Diagnostic("LB408", "there is no temporary folder that the engines' user can reach"))
+
+
+def give(path: Path, user: User) -> None:
+    """Make `path` and all below it the user's own."""
+    if user.uid is None or user.gid is None:
+        return
+    for each in (path, *path.rglob("*")):
+        os.chown(each, user.uid, user.gid, follow_symlinks=False)
+
+
+def borrow(binary: Binary, directory: Path, user: User) -> Binary:
+    """`binary` itself where `user` can reach it, else a copy below `directory` with its own libraries beside it."""
+    needed = [path for path in (binary.path.resolve(), *_libraries(binary.path)) if not reachable(path, user)]
+    if not needed:
+        return binary
+    root = Path(os.path.commonpath([path.parent for path in (binary.path.resolve(), *needed)]))
+    copies = directory / "program"
+    for path in (binary.path.resolve(), *needed):
+        target = copies / path.relative_to(root)  # one shape, so that an $ORIGIN rpath still holds
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, target)
+    give(copies, user)
+    return replace(binary, path=copies / binary.path.resolve().relative_to(root))
+
+
+def _libraries(path: Path) -> tuple[Path, ...]:
+    """The shared libraries that the executable loads; none for a static one, or where ldd is missing."""
+    ldd = shutil.which("ldd")
+    if ldd is None:
+        return ()
+    done = subprocess.run([ldd, str(path)], capture_output=True, text=True, check=False)  # noqa: S603 - fixed program
+    words = (word for line in done.stdout.splitlines() for word in line.split() if word.startswith("/"))
+    return tuple(found for found in map(Path, words) if found.is_file())
