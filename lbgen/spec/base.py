@@ -1,0 +1,82 @@
+"""What all models of a topology share: strictness, and the shapes a user may write short."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from lbgen.spec.problem import bad
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pydantic_core import PydanticCustomError as CustomError
+
+Item = TypeVar("Item")
+
+
+class Strict(BaseModel):
+    """Unknown keys are findings, nothing is converted silently, nothing changes after the load."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def needs_one_of(data: object, handler: Callable[[object], Item], *keys: str, none: bool = False, what: str) -> Item:
+    """Run `handler` on `data`; LB125 as well unless exactly one of `keys` (at most one with `none`) is there.
+
+    For use in a wrap validator, so that this finding comes together with those inside the mapping.
+    """
+    if not isinstance(data, dict):
+        return handler(data)
+    found = [key for key in keys if key in data]
+    if len(found) == 1 or (none and not found):
+        return handler(data)
+    listed = f"{', '.join(keys[:-1])} or {keys[-1]}"
+    if found:
+        error = bad(
+            "LB125", f"{what} has {' and '.join(found)}", f"keep {'one' if not none else 'one at most'} of them"
+        )
+    else:
+        error = bad("LB125", f"{what} has none of {listed}", "write exactly one of them")
+    try:
+        handler(data)
+    except ValidationError as others:
+        raise _joined(error, others, data) from None
+    raise error
+
+
+def _joined(error: CustomError, others: ValidationError, data: object) -> ValidationError:
+    lines = [InitErrorDetails(type=error, loc=(), input=data)]
+    for line in others.errors(include_url=False):
+        context: dict[str, Any] = line.get("ctx", {})
+        kind: str | PydanticCustomError = line["type"]
+        if line["type"].startswith("LB"):
+            kind = PydanticCustomError(line["type"], "{message}", context)
+        lines.append(InitErrorDetails(type=kind, loc=line["loc"], input=line["input"], ctx=context))
+    return ValidationError.from_exception_data(others.title, lines)
+
+
+def _one_as_list(value: object) -> object:
+    return [value] if isinstance(value, dict) else value
+
+
+def _no_case_twins(value: object) -> object:
+    """Header names that differ in case only would overwrite each other."""
+    if isinstance(value, dict):
+        seen: dict[str, str] = {}
+        for key in value:
+            if isinstance(key, str) and seen.setdefault(key.lower(), key) != key:
+                message = f'"{key}" and "{seen[key.lower()]}" are one header'
+                raise bad("LB102", message, "header names do not differ by case; write one line", key=key)
+    return value
+
+
+OneOrMore = Annotated[list[Item], BeforeValidator(_one_as_list)]
+no_case_twins = BeforeValidator(_no_case_twins)
+
+
+def either_schema(schema: dict[str, Any], *short: dict[str, Any]) -> dict[str, Any]:
+    """JSON Schema for a mapping that may also be written short."""
+    return {"anyOf": [*short, schema]}

@@ -1,0 +1,95 @@
+"""What a request must look like: path, methods, headers, query, cookies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, ModelWrapValidatorHandler, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from lbgen.spec.base import Strict, either_schema, needs_one_of, no_case_twins
+from lbgen.spec.problem import bad, wrong_type
+from lbgen.spec.values import (
+    CookieName,
+    MatchedHeader,
+    MatchHeaderText,
+    MatchText,
+    Method,
+    QueryName,
+    Regex,
+    UrlPath,
+)
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from pydantic import GetJsonSchemaHandler
+    from pydantic_core import CoreSchema
+
+
+class PathMatch(Strict):
+    """Exactly one is set. A prefix covers whole segments; `/api/` and `/api` are the same prefix."""
+
+    exact: UrlPath | None = Field(default=None, description="the whole path, to the letter")
+    prefix: UrlPath | None = Field(default=None, description="whole segments: /api covers /api and /api/x, not /apix")
+    regex: Regex | None = Field(default=None, description="RE2 syntax; matches the whole path")
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _one(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(data, str):
+            raise wrong_type("a mapping", data, f"write path: {{ prefix: {data} }}, or exact, or regex")
+        return needs_one_of(data, handler, "exact", "prefix", "regex", what="path")
+
+
+class ValueMatch(Strict):
+    """How a value is judged: `"text"`, `{ regex: ... }` or `{ present: true }`; exactly one is set."""
+
+    exact: MatchText | None = None
+    regex: Regex | None = Field(default=None, description="RE2 syntax; matches the whole value")
+    present: Literal[True] | None = Field(default=None, description="there and not empty")
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _short(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(data, str):
+            return handler({"exact": data})
+        if not isinstance(data, dict | ValueMatch):
+            raise wrong_type("text or a mapping", data)
+        return needs_one_of(data, handler, "exact", "regex", "present", what="a value")
+
+    @model_serializer(mode="wrap")
+    def _write(self, handler: SerializerFunctionWrapHandler) -> Any:  # noqa: ANN401  # text or a mapping
+        return handler(self) if self.exact is None else self.exact
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return either_schema(handler(core_schema), {"type": "string"})
+
+
+class HeaderMatch(ValueMatch):
+    """Like ValueMatch; a header's value has no blanks at its ends."""
+
+    exact: MatchHeaderText | None = None
+
+
+class Match(Strict):
+    """All parts must hold. A match without `path` covers every path."""
+
+    path: PathMatch | None = Field(default=None, description="exact, prefix or regex; every path when left out")
+    methods: list[Method] | None = Field(default=None, min_length=1, description="GET does not cover HEAD")
+    headers: Annotated[dict[MatchedHeader, HeaderMatch], no_case_twins] | None = Field(
+        default=None, min_length=1, description="names in any case; any line of a header may match"
+    )
+    query: dict[QueryName, ValueMatch] | None = Field(
+        default=None, min_length=1, description="first parameter of that name, percent-decoded"
+    )
+    cookies: dict[CookieName, ValueMatch] | None = Field(
+        default=None, min_length=1, description="first cookie of that name"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_empty(cls, data: object) -> object:
+        if data == {}:
+            raise bad("LB126", "an empty match", "leave match out to cover every request, or write path: { prefix: / }")
+        return data

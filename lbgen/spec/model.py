@@ -1,0 +1,74 @@
+"""A whole topology as the user wrote it, checked field by field; references are not followed here."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PlainValidator, WithJsonSchema
+
+from lbgen.spec.base import Strict
+from lbgen.spec.listener import ClientTimeouts, Listener, Paths
+from lbgen.spec.pool import Pool
+from lbgen.spec.problem import bad, wrong_type
+from lbgen.spec.route import Route, Timeouts
+from lbgen.spec.values import BodyText, Name, Resolver
+
+SUPPORTED_VERSION = 1
+
+
+def _parse_version(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise wrong_type("a number", value, f"write version: {SUPPORTED_VERSION}")
+    if value != SUPPORTED_VERSION:
+        raise bad("LB111", f"topology version {value} is unknown", f"this lbgen reads version {SUPPORTED_VERSION}")
+    return value
+
+
+def _parse_engine_version(value: object) -> str:
+    if isinstance(value, str) and value.replace(".", "").isdecimal() and value.isascii():
+        return value
+    if isinstance(value, str):
+        raise bad("LB104", f'"{value}" is not the version of an engine', 'write major.minor, such as "1.31"')
+    raise wrong_type("text", value)
+
+
+Version = Annotated[int, PlainValidator(_parse_version), WithJsonSchema({"const": SUPPORTED_VERSION})]
+EngineVersion = Annotated[str, PlainValidator(_parse_engine_version), WithJsonSchema({"type": "string"})]
+
+
+class EngineBlock(Strict, extra="allow"):
+    """What one engine is told directly. Any other key is a verbatim block: a place in its config, and the text."""
+
+    __pydantic_extra__: dict[str, BodyText]
+
+    version: EngineVersion | None = Field(
+        default=None, description="target version; the newest supported when left out"
+    )
+    forwarding: Literal["nat", "direct"] | None = Field(default=None, description="nftables: how packets travel")
+
+    @property
+    def verbatim(self) -> dict[str, str]:
+        """The verbatim blocks by place."""
+        return self.__pydantic_extra__ or {}
+
+
+class TopologyModel(Strict):
+    """The root of a topology. None = not said here or in the profile."""
+
+    version: Version
+    name: Name
+    profile: str | None = Field(default=None, description="a built-in profile or ./file.yaml; production when left out")
+    listeners: dict[Name, Listener] = Field(default_factory=dict)
+    pools: dict[Name, Pool] = Field(default_factory=dict)
+    routes: list[Route] = Field(default_factory=list)
+    engines: dict[Name, EngineBlock] = Field(default_factory=dict, description="settings that are not portable")
+    accept: list[str] = Field(default_factory=list, description="features that may be approximate; all = any")
+    paths: Paths | None = Field(default=None, description="default of all listeners")
+    timeouts: Timeouts | None = Field(default=None, description="default of all forward routes")
+    client_timeouts: ClientTimeouts | None = Field(default=None, description="default of all listeners")
+    forwarded_headers: bool | None = Field(default=None, description="send X-Forwarded-For, -Proto, -Host and -Port")
+    request_id: bool | None = Field(default=None, description="send X-Request-Id")
+    access_log: Literal["json", "none"] | None = None
+    resolvers: list[Resolver] | None = Field(
+        default=None, min_length=1, description="DNS servers for the names of endpoints; the system's when left out"
+    )

@@ -1,0 +1,172 @@
+"""Turns written hosts, addresses and networks into one canonical form each."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import NamedTuple
+
+from lbgen.spec.problem import bad, shortened, text
+
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+# Sharp s, final sigma and the joiners: the standard library's IDNA 2003 and today's browsers disagree on them.
+_DEVIATIONS = frozenset("\u00df\u1e9e\u03c2\u200c\u200d")
+
+
+class Address(NamedTuple):
+    """Where an endpoint is. `host`: IP literal (IPv6 without brackets) or a lower-case name."""
+
+    host: str
+    port: int
+    is_ip: bool
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_host(value: object) -> str:
+    """A host a request can name: `shop.example`, `*.shop.example`, `192.0.2.1`, `[2001:db8::1]`; LB116 otherwise.
+
+    Lower-case, IDN as punycode, no trailing dot, IPv6 in brackets.
+    """
+    written = text("a host name", value)
+    if written in ("*", "*."):
+        raise bad("LB116", '"*" covers every host', "leave hosts out")
+    wildcard = written.startswith("*.")
+    rest = written[2:] if wildcard else written
+    if "*" in rest:
+        raise bad("LB116", f'"{shortened(written)}": a wildcard is the whole first label', "write *.shop.example")
+    if literal := _ip(rest[1:-1] if rest[:1] == "[" and rest[-1:] == "]" else rest):
+        if wildcard:
+            raise bad("LB116", f'"{shortened(written)}": an IP address has no subdomains')
+        return f"[{literal.compressed}]" if literal.version == 6 else literal.compressed
+    name = _name(rest, "LB116")
+    return f"*.{name}" if wildcard else name
+
+
+def parse_plain_host(value: object) -> str:
+    """Like `parse_host`, without wildcards."""
+    host = parse_host(value)
+    if host.startswith("*."):
+        raise bad("LB116", f'"{host}": a wildcard cannot stand here', "write one host")
+    return host
+
+
+def parse_host_port(value: object) -> str:
+    """A host with or without a port, as a Host header may hold it."""
+    written = text("a host", value)
+    host, port = _split_port(written)
+    if port is None:
+        return parse_plain_host(written)
+    return f"{parse_plain_host(host)}:{_port(port, written)}"
+
+
+def parse_address(value: object) -> Address:
+    """`10.0.2.10:8080`, `web-2:8080`, `[2001:db8::1]:8080`; LB115 otherwise."""
+    written = text("an address (host:port)", value)
+    if written.startswith("unix:") or "/" in written:
+        raise bad("LB115", f'"{shortened(written)}" is not host:port', "leave out schemes, paths and sockets")
+    host, port = _split_port(written)
+    if port is None:
+        if _ip(written) and ":" in written:
+            raise bad("LB115", f'"{written}" has no port', f'write "[{written}]:8080"')
+        raise bad("LB115", f'"{shortened(written)}" has no port', f'write "{shortened(written)}:8080"')
+    number = _port(port, written)
+    if literal := _ip(host[1:-1] if host[:1] == "[" else host):
+        if literal.version == 6 and host[:1] != "[":
+            raise bad("LB115", f'"{written}" can be read in two ways', f'write "[{host}]:{port}"')
+        if literal.is_unspecified or literal.is_multicast:
+            raise bad("LB115", f"{literal} is not the address of an endpoint")
+        return Address(literal.compressed, number, True)
+    return Address(_name(host, "LB115"), number, False)
+
+
+def parse_ip(value: object) -> str:
+    """An IP literal, without brackets; LB115 otherwise."""
+    written = text("an IP address", value)
+    if literal := _ip(written[1:-1] if written[:1] == "[" and written[-1:] == "]" else written):
+        return literal.compressed
+    hint = 'write an IP address: "0.0.0.0" for all of IPv4, "::" for IPv4 and IPv6, 127.0.0.1 for this host only'
+    raise bad("LB115", f'"{shortened(written)}" is not an IP address', hint)
+
+
+def parse_resolver(value: object) -> str:
+    """A DNS server: an IP address, with or without a port."""
+    written = text("the IP address of a DNS server", value)
+    if literal := _ip(written):
+        return literal.compressed
+    host, port = _split_port(written)
+    literal = _ip(host[1:-1] if host[:1] == "[" else host)
+    if port is None or literal is None:
+        raise bad("LB115", f'"{shortened(written)}" is not an IP address', "write 10.0.0.2 or 10.0.0.2:53")
+    return str(Address(literal.compressed, _port(port, written), True))
+
+
+def parse_cidr(value: object) -> str:
+    """A network in CIDR form, or an IP address as a network of one; LB122 otherwise."""
+    written = text("a network in CIDR form", value)
+    try:
+        return ip_network(written, strict=True).compressed
+    except ValueError:
+        pass
+    try:
+        hint = f"write {ip_network(written, strict=False).compressed}"
+        raise bad("LB122", f"{written} has bits set right of its mask", hint)
+    except ValueError as error:
+        if getattr(error, "type", "") == "LB122":
+            raise
+    raise bad("LB122", f'"{shortened(written)}" is not a network', "write an address and a mask, such as 10.0.0.0/8")
+
+
+def _ip(written: str) -> IPv4Address | IPv6Address | None:
+    if "%" in written:  # a zone means something on one host only
+        return None
+    try:
+        return ip_address(written)
+    except ValueError:
+        return None
+
+
+def _split_port(written: str) -> tuple[str, str | None]:
+    if written.startswith("["):
+        host, bracket, rest = written.partition("]")
+        return host + bracket, rest[1:] if rest.startswith(":") else None
+    host, colon, port = written.rpartition(":")
+    if not colon or (":" in host and _ip(written)):
+        return written, None
+    return host, port
+
+
+def _port(port: str, written: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", port):
+        raise bad("LB115", f'"{shortened(written)}": the port is not a number', "write host:port, such as web-2:8080")
+    number = int(port)
+    if number > 65535:
+        raise bad("LB104", f"port {number} is above 65535")
+    if number == 0:
+        raise bad("LB104", "port 0 is below 1")
+    return number
+
+
+def _name(written: str, code: str) -> str:
+    name = written.removesuffix(".")
+    shown = shortened(written)
+    if not name:
+        raise bad(code, f'"{shown}" is not a host name')
+    if ":" in name and code == "LB116":
+        raise bad(code, f'"{shown}" has a port', "leave the port out: the listener has it")
+    if not name.isascii():
+        if _DEVIATIONS & set(name):
+            raise bad(code, f'"{shown}": browsers and resolvers read this name differently', "write its xn-- form")
+        try:
+            name = name.encode("idna").decode("ascii")
+        except UnicodeError:
+            raise bad(code, f'"{shown}" is not a name that IDNA knows', "write its xn-- form") from None
+    name = name.lower()
+    labels = name.split(".")
+    if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
+        hint = "letters, digits and hyphens, dots between, at most 63 a label and 253 in all"
+        raise bad(code, f'"{shown}" is not a host name', hint)
+    if labels[-1].isdigit() or re.fullmatch(r"0x[0-9a-f]*", labels[-1]):
+        raise bad(code, f'"{shown}" is neither a host name nor an IP address', "a name's last label is not a number")
+    return name

@@ -1,0 +1,154 @@
+"""The value types of a topology: written text on one side, one canonical typed form on the other."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
+
+from lbgen.spec.http import (
+    parse_body,
+    parse_editable_header,
+    parse_header_name,
+    parse_header_text,
+    parse_line,
+    parse_match_header_text,
+    parse_match_text,
+    parse_matched_header,
+    parse_media_type,
+    parse_method,
+    parse_origin,
+    parse_path,
+    parse_query_name,
+    parse_redirect_status,
+    parse_retry_cause,
+    parse_status,
+    parse_target,
+    parse_token,
+)
+from lbgen.spec.network import (
+    Address,
+    parse_address,
+    parse_cidr,
+    parse_host,
+    parse_host_port,
+    parse_ip,
+    parse_plain_host,
+    parse_resolver,
+)
+from lbgen.spec.problem import bad, shortened, text
+from lbgen.spec.quantities import (
+    Rate,
+    StatusRange,
+    parse_duration,
+    parse_percent,
+    parse_rate,
+    parse_size,
+    parse_status_range,
+    write_duration,
+    write_size,
+    write_status_range,
+)
+from lbgen.spec.regex import parse_regex
+
+NAME_PATTERN = r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?"
+
+
+def parse_name(value: object) -> str:
+    """A name of at most 63 characters, `[a-z0-9]([a-z0-9._-]*[a-z0-9])?`; LB112 otherwise."""
+    name = text("a name", value)
+    if not re.fullmatch(NAME_PATTERN, name):
+        hint = "lower-case letters, digits and . _ - between them, at most 63"
+        raise bad("LB112", f'"{shortened(name)}" is not a name', hint)
+    return name
+
+
+def parse_file(value: object) -> str:
+    """The path of a file, relative to the topology or absolute."""
+    path = parse_line(value)
+    if not path or path.endswith("/"):
+        raise bad("LB104", f'"{shortened(path)}" is not the path of a file')
+    return path
+
+
+def _text(pattern: str = "", *examples: str, **more: Any) -> WithJsonSchema:  # noqa: ANN401  # JSON Schema keywords
+    schema: dict[str, Any] = {"type": "string", **more}
+    if pattern:
+        schema["pattern"] = f"^(?:{pattern})$"
+    if examples:
+        schema["examples"] = list(examples)
+    return WithJsonSchema(schema)
+
+
+Name = Annotated[str, PlainValidator(parse_name), _text(NAME_PATTERN)]
+
+# Quantities. A duration is whole milliseconds (0 = no limit), a size bytes, a percentage 0 to 100.
+Duration = Annotated[
+    int,
+    PlainValidator(parse_duration),
+    PlainSerializer(write_duration, return_type=str),
+    _text("[0-9]+(ms|s|m|h)", "250ms", "5s", "0s"),
+]
+ByteSize = Annotated[
+    int,
+    PlainValidator(parse_size),
+    PlainSerializer(write_size, return_type=str),
+    _text("[0-9]+(B|KiB|MiB|GiB)", "16KiB", "10MiB"),
+]
+RateValue = Annotated[
+    Rate, PlainValidator(parse_rate), PlainSerializer(str, return_type=str), _text("[1-9][0-9]*/[smh]", "100/s")
+]
+Percent = Annotated[
+    float, PlainValidator(parse_percent), WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string"}]})
+]
+Statuses = Annotated[
+    StatusRange,
+    PlainValidator(parse_status_range),
+    PlainSerializer(write_status_range),
+    WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string", "pattern": "^[1-5][0-9]{2}-[1-5][0-9]{2}$"}]}),
+]
+Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
+Count = Annotated[int, Field(strict=True, ge=1, le=10_000_000)]
+Weight = Annotated[int, Field(strict=True, ge=0, le=256)]  # of an endpoint: the range all engines have
+Share = Annotated[int, Field(strict=True, ge=0, le=10_000)]  # of a pool in a split
+
+# Network.
+HostName = Annotated[str, PlainValidator(parse_host), _text("", "shop.example", "*.shop.example")]
+PlainHost = Annotated[str, PlainValidator(parse_plain_host), _text("", "shop.example")]
+HostPort = Annotated[str, PlainValidator(parse_host_port), _text("", "api.internal", "api.internal:8080")]
+AddressValue = Annotated[
+    Address, PlainValidator(parse_address), PlainSerializer(str, return_type=str), _text("", "10.0.2.10:8080")
+]
+IpAddress = Annotated[str, PlainValidator(parse_ip), _text("", "0.0.0.0", "::")]  # noqa: S104  # an example
+Resolver = Annotated[str, PlainValidator(parse_resolver), _text("", "10.0.0.2", "10.0.0.2:53")]
+Cidr = Annotated[str, PlainValidator(parse_cidr), _text("", "10.0.0.0/8")]
+
+# HTTP.
+UrlPath = Annotated[str, PlainValidator(parse_path), _text("/.*")]
+UrlTarget = Annotated[str, PlainValidator(parse_target), _text("/.*")]
+Regex = Annotated[str, PlainValidator(parse_regex), _text(format="regex")]
+HeaderName = Annotated[str, PlainValidator(parse_header_name), _text()]
+MatchedHeader = Annotated[str, PlainValidator(parse_matched_header), _text()]
+EditableHeader = Annotated[str, PlainValidator(parse_editable_header), _text()]
+HeaderText = Annotated[str, PlainValidator(parse_header_text), _text(minLength=1)]
+MatchText = Annotated[str, PlainValidator(parse_match_text), _text(minLength=1)]
+MatchHeaderText = Annotated[str, PlainValidator(parse_match_header_text), _text(minLength=1)]
+CookieName = Annotated[str, PlainValidator(parse_token), _text()]
+QueryName = Annotated[str, PlainValidator(parse_query_name), _text()]
+BodyText = Annotated[str, PlainValidator(parse_body), _text()]
+Method = Annotated[str, PlainValidator(parse_method), _text("[A-Z][A-Z_-]*", "GET")]
+Status = Annotated[
+    int, PlainValidator(parse_status), WithJsonSchema({"type": "integer", "minimum": 200, "maximum": 599})
+]
+RedirectStatus = Annotated[
+    int, PlainValidator(parse_redirect_status), WithJsonSchema({"enum": [301, 302, 303, 307, 308]})
+]
+RetryCause = Annotated[
+    int | str,
+    PlainValidator(parse_retry_cause),
+    WithJsonSchema({"anyOf": [{"type": "integer"}, {"enum": ["connect_failure", "reset", "timeout"]}]}),
+]
+Origin = Annotated[str, PlainValidator(parse_origin), _text("", "https://shop.example")]
+MediaType = Annotated[str, PlainValidator(parse_media_type), _text("", "application/json")]
+FilePath = Annotated[str, PlainValidator(parse_file), _text()]
