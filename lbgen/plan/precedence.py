@@ -192,6 +192,7 @@ class _Regexes:
 
     def __init__(self, rules: Iterable[Rule], prefix: Mapping[str, Sequence[Rule]]) -> None:
         self._starts = _grouped((literal_start(rule.match.path.value), rule) for rule in rules)
+        self._lengths = sorted({len(start) for start in self._starts})
         # A regex whose matches all lie below a prefix concerns that prefix and those inside it, no wider one.
         self._homes = _grouped(
             (next((p for p in covering(start.rpartition("/")[0]) if p in prefix), "/"), rule)
@@ -219,7 +220,7 @@ class _Regexes:
 
     def _possible(self, text: str) -> Iterator[Rule]:
         """Rules whose literal start `text` begins with."""
-        starts = (text[:end] for end in range(len(text) + 1)) if self._starts else ()
+        starts = (text[:length] for length in self._lengths if length <= len(text))
         return merge(*(self._starts[start] for start in starts if start in self._starts), key=_BY_RANK)
 
 

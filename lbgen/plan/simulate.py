@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from ipaddress import ip_address, ip_network
+from typing import TYPE_CHECKING, TypeVar, assert_never
 
-from lbgen.plan.model import HeaderEdits
+from lbgen.plan.forwarding import edited, forwarded_headers, location, rewritten
+from lbgen.plan.http import RefusedError, parse
+from lbgen.plan.matching import covers_host, why_not, wire
+from lbgen.plan.model import Forward, HeaderEdits, L4Rule, Mode, Redirect, Respond, Rule
 
 if TYPE_CHECKING:
-    from lbgen.plan.model import Plan
+    from collections.abc import Callable, Iterable
+
+    from lbgen.plan.http import Parsed
+    from lbgen.plan.model import Listener, Plan, Route
+
+_R = TypeVar("_R", Rule, L4Rule)
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -30,7 +40,9 @@ class Request:
 @dataclass(frozen=True, slots=True)
 class Upstream:
     """What reaches an endpoint of `pool` (a `weight` share of the traffic). `headers` are all that arrive, names in
-    lower case; a value of None means present, made by the proxy (X-Request-Id)."""
+    lower case, values as latin-1 text, Host first; a value of None means present, made by the proxy (X-Request-Id).
+    Framing is left out (Connection, Content-Length, Transfer-Encoding), and X-Forwarded-Host of a request without
+    Host. Lines of one name may arrive as one list."""
 
     pool: str
     weight: int
@@ -52,7 +64,8 @@ class Loser:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """`status` is set when the proxy answers by itself, else None and `upstreams` say what the endpoint gets.
-    `response_edits` apply to what the client sees in both cases; `headers` are a proxy-made answer's before them."""
+    `body` of a proxy-made answer is latin-1 text, None = not promised. `response_edits` apply to what the client sees
+    in both cases; `headers` (lower-case names) are a proxy-made answer's before them."""
 
     route: str | None
     rule: str | None
@@ -66,9 +79,116 @@ class Outcome:
     losers: tuple[Loser, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class L4Outcome:
+    """`pools` are (pool, weight); empty when no rule takes the connection, which is then closed."""
+
+    route: str | None
+    rule: str | None
+    pools: tuple[tuple[str, int], ...]
+    reason: str
+    losers: tuple[Loser, ...] = ()
+
+
 def simulate(plan: Plan, request: Request) -> Outcome:
     """What `plan` does with `request`: route, rule, status or what reaches the endpoint, what the client sees.
 
-    Raises KeyError when `request.listener` names no listener.
+    Raises KeyError when `request.listener` names no L7 listener.
     """
-    raise NotImplementedError
+    listener = _listener(plan, request.listener)
+    try:
+        parsed = parse(request)
+    except RefusedError as refused:
+        return _made(refused.status, refused.reason, request.method)
+    winner, losers = _contest(_rules(listener), lambda rule: why_not(rule, parsed))
+    if winner is None:
+        return replace(_made(404, "no rule takes it", request.method), losers=losers)
+    route = plan.route(winner.route)
+    outcome = _act(route.action, route, winner, parsed, listener, request.client)
+    return replace(outcome, route=route.name, rule=winner.id, response_edits=route.response_headers, losers=losers)
+
+
+def simulate_l4(plan: Plan, listener: str, sni: str | None = None, source: str = "127.0.0.1") -> L4Outcome:
+    """What `plan` does with a connection (or datagram) from `source`; `sni` None = no TLS or no server name.
+
+    Raises KeyError when `listener` names no listener.
+    """
+    peer = ip_address(source)
+    name = None if sni is None else sni.lower().removesuffix(".")
+
+    def why(rule: L4Rule) -> str | None:
+        if not covers_host(rule.sni, name):
+            return f"server name {name or '(none)'} is not {rule.sni}"
+        if rule.sources and not any(peer in ip_network(network) for network in rule.sources):
+            return f"source {source} is not in {', '.join(rule.sources)}"
+        return None
+
+    winner, losers = _contest(plan.listener(listener).l4_rules, why)
+    if winner is None:
+        return L4Outcome(None, None, (), "no rule takes it: the connection is closed", losers)
+    action = plan.route(winner.route).action
+    targets = action.targets if isinstance(action, Forward) else ()
+    pools = tuple((target.pool, target.weight) for target in targets if target.weight)
+    return L4Outcome(winner.route, winner.id, pools, f"rule {winner.id} takes it", losers)
+
+
+def _listener(plan: Plan, name: str) -> Listener:
+    for listener in plan.listeners:
+        if listener.mode is Mode.L7 and name in ("", listener.name):
+            return listener
+    raise KeyError(name)
+
+
+def _rules(listener: Listener) -> list[Rule]:
+    """All rules of a listener. Its tables are only a store here: which rule wins is found by rank alone."""
+    found = {rule.rank: rule for table in listener.hosts for rule in table.rules}
+    return [found[rank] for rank in sorted(found)]
+
+
+def _contest(rules: Iterable[_R], why: Callable[[_R], str | None]) -> tuple[_R | None, tuple[Loser, ...]]:
+    winner = None
+    losers = []
+    for rule in sorted(rules, key=lambda r: r.rank):
+        reason = why(rule)
+        if reason is None and winner is None:
+            winner = rule
+            continue
+        losers.append(Loser(rule.id, rule.route, reason or f"holds too, but {winner and winner.id} is tried first"))
+    return winner, tuple(losers)
+
+
+def _made(status: int, reason: str, method: str) -> Outcome:
+    """An answer that the proxy makes by itself."""
+    body = "" if method == "HEAD" else f"{HTTPStatus(status).phrase}\n"
+    return Outcome(None, None, status, reason, body, headers=(("content-type", "text/plain"),))
+
+
+def _act(
+    action: Forward | Redirect | Respond, route: Route, rule: Rule, parsed: Parsed, listener: Listener, client: str
+) -> Outcome:
+    reason = f"rule {rule.id} takes it"
+    match action:
+        case Redirect():
+            where = location(parsed, rule.match.path, action, listener)
+            return Outcome(None, None, action.status, reason, location=where, headers=(("location", where),))
+        case Respond():
+            bodiless = parsed.method == "HEAD" or action.status in (204, 304)
+            body = "" if bodiless else wire(action.body)
+            headers = tuple((name, wire(value)) for name, value in action.headers)
+            return Outcome(None, None, action.status, reason, body, headers=headers)
+        case Forward():
+            lines = forwarded_headers(parsed, listener, client)
+            target = rewritten(parsed, rule.match.path, action.rewrite)
+            host = parsed.authority
+            if action.rewrite is not None and action.rewrite.host is not None:
+                host = action.rewrite.host
+                lines = [("host", host), *(line for line in lines if line[0] != "host")]
+            lines = edited(lines, route.request_headers)
+            upstreams = tuple(
+                Upstream(to.pool, to.weight, parsed.method, target, host, tuple(edited(lines, to.request_headers)))
+                for to in action.targets
+                if to.weight
+            )
+            return Outcome(None, None, None, reason, upstreams=upstreams)
+        case _:
+            assert_never(action)

@@ -1,0 +1,127 @@
+"""A parsed request and the rule that took it -> what reaches the endpoint, and where a redirect leads."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address, ip_network
+from typing import TYPE_CHECKING
+
+from lbgen.plan.matching import wire
+from lbgen.plan.model import PathKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lbgen.plan.http import Parsed
+    from lbgen.plan.model import HeaderEdits, Listener, PathMatch, Redirect, Rewrite
+
+Lines = list[tuple[str, str | None]]
+
+# Framing is made anew on each hop: `connection`, `content-length` and `transfer-encoding` are no part of the oracle.
+_DROPPED = frozenset(
+    {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "content-length"}
+)
+_NEVER_NOMINATED = frozenset({"host"})
+_FORWARDED = ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port")
+_REQUEST_ID = "x-request-id"
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def trusted(listener: Listener, client: str) -> bool:
+    """Whether the TCP peer is one of the listener's trusted proxies."""
+    peer = ip_address(client)
+    peer = getattr(peer, "ipv4_mapped", None) or peer
+    return any(peer in ip_network(network) for network in listener.trusted_proxies)
+
+
+def forwarded_headers(request: Parsed, listener: Listener, client: str) -> Lines:
+    """The header lines that go on before any edit, Host first; None stands for a value that the proxy makes up."""
+    trust = trusted(listener, client)
+    ours = {
+        "x-forwarded-for": client,
+        "x-forwarded-proto": "http",
+        "x-forwarded-host": request.authority,
+        "x-forwarded-port": str(listener.port),
+    }
+    dropped = _DROPPED | _nominated(request)
+    lines: Lines = [("host", request.authority)] if request.authority is not None else []
+    managed = {*_FORWARDED, _REQUEST_ID}
+    for name, value in request.headers:
+        if name in dropped or name == "host" or (name == "upgrade" and not is_websocket(request)):
+            continue
+        if name in managed and not (trust and not _made(name, listener)):
+            continue
+        lines.append((name, value))
+    sent = {
+        name: ", ".join(v for v in request.lines(name) if v) if trust and name not in dropped else ""
+        for name in managed
+    }
+    if listener.forwarded_headers:
+        for name in _FORWARDED:
+            made = ours[name]
+            if name == "x-forwarded-for" and sent[name]:
+                lines.append((name, f"{sent[name]}, {client}"))
+            elif sent[name] or made is not None:
+                lines.append((name, sent[name] or made))
+    if listener.request_id:
+        lines.append((_REQUEST_ID, sent[_REQUEST_ID] or None))
+    return lines
+
+
+def _made(name: str, listener: Listener) -> bool:
+    return listener.request_id if name == _REQUEST_ID else listener.forwarded_headers
+
+
+def _tokens(lines: Iterable[str]) -> set[str]:
+    return {token.strip(" \t").lower() for line in lines for token in line.split(",")} - {""}
+
+
+def _nominated(request: Parsed) -> set[str]:
+    """Headers that Connection names."""
+    return _tokens(request.lines("connection")) - _NEVER_NOMINATED - ({"upgrade"} if is_websocket(request) else set())
+
+
+def is_websocket(request: Parsed) -> bool:
+    """Whether the request asks for a WebSocket."""
+    asked = [value.lower() for value in request.lines("upgrade")] == ["websocket"]
+    return request.method == "GET" and asked and "upgrade" in _tokens(request.lines("connection"))
+
+
+def edited(lines: Lines, edits: HeaderEdits) -> Lines:
+    """`lines` after `edits`: remove, set, add."""
+    gone = {*edits.remove, *(name for name, _ in edits.set)}
+    kept = [(name, value) for name, value in lines if name not in gone]
+    return kept + [(name, wire(value)) for name, value in (*edits.set, *edits.add)]
+
+
+def with_prefix(request: Parsed, matched: PathMatch, prefix: str) -> str:
+    """The request's path with the matched prefix (or matched exact path) replaced; never empty, never `//...`."""
+    old = matched.value.rstrip("/")
+    tail = request.path[len(old) :] if matched.kind is PathKind.PREFIX else ""
+    return wire(prefix).rstrip("/") + tail or "/"
+
+
+def rewritten(request: Parsed, matched: PathMatch, rewrite: Rewrite | None) -> str:
+    """The target that the endpoint sees."""
+    if rewrite is None or (rewrite.path is None and rewrite.prefix is None):
+        return request.target
+    path = wire(rewrite.path) if rewrite.path is not None else with_prefix(request, matched, rewrite.prefix or "/")
+    return path + _query(request)
+
+
+def location(request: Parsed, matched: PathMatch, redirect: Redirect, listener: Listener) -> str:
+    """The absolute URL that a redirect leads to."""
+    scheme = redirect.scheme or "http"
+    default = _DEFAULT_PORTS[scheme]
+    port = redirect.port or (default if redirect.scheme else listener.port)
+    own = f"[{listener.address}]" if ":" in listener.address else listener.address
+    host = redirect.host or request.host or own
+    path = request.path
+    if redirect.path is not None:
+        path = wire(redirect.path)
+    elif redirect.prefix is not None:
+        path = with_prefix(request, matched, redirect.prefix)
+    return f"{scheme}://{host}{'' if port == default else f':{port}'}{path}{_query(request)}"
+
+
+def _query(request: Parsed) -> str:
+    return "" if request.query is None else f"?{request.query}"

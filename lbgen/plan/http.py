@@ -1,0 +1,160 @@
+"""A raw request -> what the contract reads out of it (host, path, query, named values), or the refusing status."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
+
+if TYPE_CHECKING:
+    from lbgen.plan.simulate import Request
+
+_OWS = " \t"
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_METHOD = re.compile(r"[A-Z][A-Z_-]*")
+_HOST = re.compile(r"[A-Za-z0-9._:\[\]-]+")
+_ABSOLUTE = re.compile(r"(?i:https?)://([^/?#]*)([^#]*)", re.DOTALL)
+_TARGET = re.compile(r"[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*")
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+
+
+class RefusedError(Exception):
+    """The proxy answers by itself; `reason` says why in a sentence."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """`target` is in origin-form. `path` is raw, `matched_path` has upper-case hex escapes. `host` is lower-case, port
+    and trailing dot dropped, `authority` the Host line as sent; both None when there is none. Header names are
+    lower-case, values trimmed."""
+
+    method: str
+    target: str
+    path: str
+    matched_path: str
+    query: str | None
+    authority: str | None
+    host: str | None
+    headers: tuple[tuple[str, str], ...]
+
+    def lines(self, name: str) -> tuple[str, ...]:
+        """The values of all header lines of that lower-case name."""
+        return tuple(value for found, value in self.headers if found == name)
+
+    def parameter(self, name: str) -> str | None:
+        """The percent-decoded value of the first query pair of that name; None when there is none."""
+        for pair in (self.query or "").split("&"):
+            found, _, value = pair.partition("=")
+            if pair and found == name:
+                return unquote_to_bytes(value.encode("latin-1")).decode("latin-1")
+        return None
+
+    def cookie(self, name: str) -> str | None:
+        """The value of the first cookie of that name, without its quotes; None when there is none."""
+        for line in self.lines("cookie"):
+            for pair in line.split(";"):
+                found, equals, value = pair.strip(_OWS).partition("=")
+                if equals and found == name:
+                    quoted = len(value) > 1 and value[0] == value[-1] == '"'
+                    return value[1:-1] if quoted else value
+        return None
+
+
+def parse(request: Request) -> Parsed:
+    """Read `request` by the contract's order of checks; RefusedError with 400 or 405."""
+    headers = tuple((name.lower(), value.strip(_OWS)) for name, value in request.headers)
+    _check_head(request, headers)
+    if not _METHOD.fullmatch(request.method):
+        raise RefusedError(400, f"{request.method!r} is not a method")
+    if request.method in ("TRACE", "CONNECT"):
+        raise RefusedError(405, f"{request.method} is never served")
+    authority = _authority(request, headers)
+    target = _origin_form(request.target, authority)
+    _check_strict(target)
+    path, mark, query = target.partition("?")
+    return Parsed(
+        request.method,
+        target,
+        path,
+        _ESCAPE.sub(lambda found: found[0].upper(), path),
+        query if mark else None,
+        authority,
+        None if authority is None else host_of(authority),
+        headers,
+    )
+
+
+def host_of(authority: str) -> str:
+    """`authority` in lower case, without port and one trailing dot; an IPv6 literal keeps its brackets."""
+    text = authority.lower()
+    if text.startswith("["):
+        return text.partition("]")[0] + "]"
+    return text.partition(":")[0].removesuffix(".")
+
+
+def _check_head(request: Request, headers: tuple[tuple[str, str], ...]) -> None:
+    if request.version not in ("1.0", "1.1"):
+        raise RefusedError(400, f"HTTP/{request.version} is not served")
+    for name, value in headers:
+        if not _TOKEN.fullmatch(name):
+            raise RefusedError(400, f"{name!r} is not a header name")
+        if any((char < " " and char != "\t") or char == "\x7f" for char in value):
+            raise RefusedError(400, f"header {name} holds a control character")
+    lengths = {value for name, value in headers if name == "content-length"}
+    codings = [value.lower() for name, value in headers if name == "transfer-encoding"]
+    if len(lengths) > 1 or not all(re.fullmatch("[0-9]+", length) for length in lengths):
+        raise RefusedError(400, "Content-Length is not one number")
+    if codings and (lengths or codings != ["chunked"] or request.version == "1.0"):
+        raise RefusedError(400, "Transfer-Encoding is ambiguous")
+
+
+def _authority(request: Request, headers: tuple[tuple[str, str], ...]) -> str | None:
+    hosts = [value for name, value in headers if name == "host"]
+    if len(hosts) > 1:
+        raise RefusedError(400, "several Host lines")
+    if not hosts:
+        if request.version == "1.1":
+            raise RefusedError(400, "HTTP/1.1 without Host")
+        return None
+    if not _HOST.fullmatch(hosts[0]):
+        raise RefusedError(400, f"Host {hosts[0]!r} is not a host")
+    return hosts[0]
+
+
+def _origin_form(target: str, authority: str | None) -> str:
+    if target.startswith("/"):
+        return target
+    absolute = _ABSOLUTE.fullmatch(target)
+    if absolute is None:
+        raise RefusedError(400, "the target is neither origin-form nor absolute-form")
+    if authority is None or absolute[1].lower() != authority.lower():
+        raise RefusedError(400, "the target's host is not the Host line's")
+    return absolute[2] if absolute[2].startswith("/") else "/" + absolute[2]
+
+
+def _check_strict(target: str) -> None:
+    """The path policy `strict`."""
+    if not _TARGET.fullmatch(target):
+        raise RefusedError(400, "the target holds a character outside the URI set, or a fragment")
+    path = target.partition("?")[0]
+    if _BAD_ESCAPE.search(path):
+        raise RefusedError(400, "the path holds a broken escape")
+    for digits in _ESCAPE.findall(path):
+        char = chr(int(digits, 16))
+        if char in "/\\" or char < " " or char == "\x7f":
+            raise RefusedError(400, f"the path holds %{digits}, an escaped slash, backslash or control character")
+        if char in _UNRESERVED:
+            raise RefusedError(400, f"the path holds %{digits}, which is {char} and needs no escape")
+    segments = path.split("/")[1:]
+    if "." in segments or ".." in segments:
+        raise RefusedError(400, "the path holds a dot segment")
+    if "" in segments[:-1]:
+        raise RefusedError(400, "the path holds an empty segment")

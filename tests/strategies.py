@@ -1,0 +1,360 @@
+"""Random plans whose rules overlap, and requests near their boundaries.
+
+Everything is drawn from small alphabets, so that hosts cover each other, prefixes nest, regexes meet exact paths and
+values are hit by chance. Requests start from a rule of the plan and are then bent a little.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from hypothesis import strategies as st
+
+from lbgen.plan.model import (
+    Balance,
+    Endpoint,
+    Forward,
+    HeaderEdits,
+    HostPattern,
+    Listener,
+    Match,
+    Mode,
+    NamedMatch,
+    PathKind,
+    PathMatch,
+    Plan,
+    Pool,
+    Protocol,
+    Redirect,
+    Respond,
+    Rewrite,
+    Route,
+    Target,
+    Timeouts,
+    ValueKind,
+    ValueMatch,
+)
+from lbgen.plan.precedence import Entry, host_tables, ranked
+from lbgen.plan.simulate import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lbgen.plan.model import Rule
+
+HOSTS = (
+    None,
+    HostPattern("a.test"),
+    HostPattern("b.a.test"),
+    HostPattern("c.b.a.test"),
+    HostPattern("xa.test"),
+    HostPattern("test"),
+    HostPattern("test", wildcard=True),
+    HostPattern("a.test", wildcard=True),
+    HostPattern("b.a.test", wildcard=True),
+)
+SEGMENTS = ("a", "b", "ab", "a.b", "A", "a-b", "%C3%A9", "a%20b", "1", "a;v=1")
+REGEXES = (
+    "/a/.*",
+    "/a(/b)?",
+    "/[ab]+",
+    ".*",
+    "/a/b",
+    "/a",
+    r".*\.b",
+    "/a/[^/]+",
+    "/(a|b)/.*",
+    "/a/?",
+    "/[0-9]+",
+    "/ab?/b{1,2}",
+    "/a.b",
+    "/a%20b.*",
+    "/b/.+/a",
+    "/A/.*|/a/ab",
+)
+VALUE_REGEXES = ("[0-9]+", "a|b", "a.*", ".+", "(x|y)z?")
+VALUES = ("1", "2", "a", "ab", "a b", "x", "x,y")
+METHODS = ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "PURGE")
+HEADERS = ("x-a", "x-b", "accept")
+QUERY = ("q", "r", "Q")
+COOKIES = ("c", "d", "C")
+
+
+@st.composite
+def paths(draw: st.DrawFn, most: int = 3) -> str:
+    """`/`, or up to `most` segments without a trailing slash."""
+    return "/" + "/".join(draw(st.lists(st.sampled_from(SEGMENTS[: draw(st.sampled_from((2, 3, 10)))]), max_size=most)))
+
+
+@st.composite
+def path_matches(draw: st.DrawFn) -> PathMatch:
+    match draw(st.sampled_from((PathKind.PREFIX, PathKind.PREFIX, PathKind.EXACT, PathKind.REGEX))):
+        case PathKind.REGEX:
+            return PathMatch(PathKind.REGEX, draw(st.sampled_from(REGEXES)))
+        case PathKind.EXACT:
+            path = draw(paths())
+            return PathMatch(PathKind.EXACT, path + "/" if path != "/" and draw(st.integers(0, 4)) == 0 else path)
+        case _:
+            return PathMatch(PathKind.PREFIX, draw(paths()))
+
+
+VALUE_MATCHES = st.one_of(
+    st.sampled_from(VALUES).map(lambda text: ValueMatch(ValueKind.EXACT, text)),
+    st.sampled_from(VALUE_REGEXES).map(lambda text: ValueMatch(ValueKind.REGEX, text)),
+    st.just(ValueMatch(ValueKind.PRESENT)),
+)
+
+
+def named_matches(names: tuple[str, ...]) -> st.SearchStrategy[tuple[NamedMatch, ...]]:
+    """None most of the time, else up to two, sorted by name."""
+    some = st.dictionaries(st.sampled_from(names), VALUE_MATCHES, min_size=1, max_size=2)
+    return st.one_of(
+        st.just(()), st.just(()), some.map(lambda d: tuple(NamedMatch(name, d[name]) for name in sorted(d)))
+    )
+
+
+MATCHES = st.builds(
+    Match,
+    path_matches(),
+    st.one_of(
+        st.just(()), st.just(()), st.lists(st.sampled_from(METHODS), min_size=1, max_size=3, unique=True).map(tuple)
+    ),
+    named_matches(HEADERS),
+    named_matches(QUERY),
+    named_matches(COOKIES),
+)
+
+EDITS = st.sampled_from(
+    (
+        HeaderEdits(),
+        HeaderEdits(set=(("x-env", "prod"),)),
+        HeaderEdits(add=(("x-tag", "t"),), remove=("x-b",)),
+        HeaderEdits(set=(("x-a", "new"),), add=(("x-a", "more"),)),
+    )
+)
+REDIRECTS = st.builds(
+    Redirect,
+    status=st.sampled_from((301, 302, 303, 307, 308)),
+    scheme=st.sampled_from((None, None, "http", "https")),
+    host=st.sampled_from((None, None, "other.test")),
+    port=st.sampled_from((None, None, 80, 443, 8443)),
+    path=st.sampled_from((None, None, "/new", "/")),
+)
+RESPONDS = st.builds(
+    Respond,
+    status=st.sampled_from((200, 201, 404, 418, 503)),
+    body=st.sampled_from(("", "ok\n", "$host % {{ env }} \"quoted\" 'it' \\ #\n")),
+    headers=st.just((("content-type", "text/plain"),)),
+)
+_TIMES = Timeouts(1_000, 10_000, 60_000)
+_TARGETS = (
+    (Target("p0", 1, HeaderEdits(), ""),),
+    (Target("p1", 1, HeaderEdits(), ""),),
+    (Target("p0", 3, HeaderEdits(), ""), Target("p1", 1, HeaderEdits(set=(("x-version", "2"),)), "")),
+)
+
+
+@st.composite
+def actions(draw: st.DrawFn, path: PathMatch) -> Forward | Redirect | Respond:
+    """Mostly a forward. A prefix rewrite or redirect only where the match is no regex."""
+    kind = draw(st.sampled_from(("forward", "forward", "forward", "rewrite", "redirect", "respond")))
+    with_prefix = path.kind is not PathKind.REGEX and draw(st.booleans())
+    prefix = draw(st.sampled_from(("/", "/v1", "/v1/x"))) if with_prefix else None
+    if kind == "respond":
+        return draw(RESPONDS)
+    if kind == "redirect":
+        redirect = draw(REDIRECTS)
+        return replace(redirect, path=None, prefix=prefix) if with_prefix else redirect
+    rewrite = None
+    if kind == "rewrite":
+        host = draw(st.sampled_from((None, "internal.test")))
+        rewrite = Rewrite(prefix, None if with_prefix else draw(st.sampled_from(("/w", "/w/x", None))), host)
+    return Forward(draw(st.sampled_from(_TARGETS)), _TIMES, None if rewrite == Rewrite() else rewrite)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanShape:
+    """What a test wants of its plans: at most so many rules, with or without actions other than a bare forward."""
+
+    rules: int = 30
+    plain: bool = False
+    port: int = 8080
+
+
+def endpoint(pool: str, index: int, port: int) -> Endpoint:
+    return Endpoint("127.0.0.1", port, 1, f"pools.{pool}.endpoints[{index}]", is_ip=True)
+
+
+@st.composite
+def plans(draw: st.DrawFn, shape: PlanShape = PlanShape()) -> Plan:
+    """One L7 listener `web` and pools p0, p1 (ports 9000, 9001). Routes have up to three rules, no two are twins,
+    some may be unreachable. Every route's answer names it: a forward sets x-route, others carry it as a header."""
+    entries: list[Entry] = []
+    routes: list[Route] = []
+    twins = set()
+    while len(entries) < shape.rules and (not routes or draw(st.integers(0, shape.rules)) > 0):
+        index = len(routes)
+        name = f"r{index}"
+        priority = draw(st.sampled_from((0, 0, 0, 0, 0, 0, -1, 1, 5)))
+        pairs = st.tuples(st.sampled_from(HOSTS), MATCHES)
+        ways = [w for w in draw(st.lists(pairs, min_size=1, max_size=3, unique=True)) if (*w, priority) not in twins]
+        if not ways:
+            break
+        kinds = [m.path for _, m in ways]
+        strictest = next((p for p in kinds if p.kind is PathKind.REGEX), kinds[0])
+        twins.update((*w, priority) for w in ways)
+        for at, (host, match) in enumerate(ways[: shape.rules - len(entries)]):
+            entries.append(Entry(f"{name}.{at}", name, priority, host, match, f"routes[{index}]"))
+        action = Forward(_TARGETS[0], _TIMES) if shape.plain else draw(actions(strictest))
+        edits = HeaderEdits() if shape.plain else draw(EDITS)
+        asked = replace(edits, set=(*edits.set, ("x-route", name)))
+        shown = HeaderEdits(set=(("x-route", name),))
+        routes.append(Route(name, index, action, f"routes[{index}]", asked, shown))
+    listener = Listener(
+        "web",
+        "127.0.0.1",
+        shape.port,
+        Mode.L7,
+        Protocol.TCP,
+        "listeners.web",
+        hosts=host_tables(ranked(entries)),
+        trusted_proxies=draw(st.sampled_from(((), (), ("127.0.0.1/32",)))),
+        forwarded_headers=draw(st.sampled_from((True, True, False))),
+        request_id=draw(st.sampled_from((True, True, False))),
+    )
+    pools = tuple(
+        Pool(f"p{n}", Balance.ROUND_ROBIN, (endpoint(f"p{n}", 0, 9000 + n),), f"pools.p{n}") for n in range(2)
+    )
+    return Plan("random", (listener,), pools, tuple(routes))
+
+
+def rules_of(plan: Plan) -> list[Rule]:
+    """Every reachable rule of the plan's L7 listeners, in order of rank."""
+    found = {rule.rank: rule for x in plan.listeners for table in x.hosts for rule in table.rules}
+    return [found[rank] for rank in sorted(found)]
+
+
+def _value(draw: st.DrawFn, wanted: ValueMatch) -> str:
+    if wanted.kind is ValueKind.EXACT:
+        return wanted.value
+    return draw(st.sampled_from(("1", "a", "ab", "x", "xz", "22")))
+
+
+_REGEX_PATHS = (
+    "/a/b",
+    "/a",
+    "/b",
+    "/ab",
+    "/a/ab",
+    "/a/",
+    "/12",
+    "/b/a/a",
+    "/a.b",
+    "/a/a.b",
+    "/a%20b",
+    "/ab/bb",
+    "/A/b",
+)
+
+
+def _path(draw: st.DrawFn, wanted: PathMatch) -> str:
+    if wanted.kind is PathKind.REGEX:
+        return draw(st.sampled_from(_REGEX_PATHS))
+    return wanted.value
+
+
+def _bend_path(draw: st.DrawFn, path: str) -> str:
+    bends: tuple[Callable[[str], str], ...] = (
+        lambda p: p,
+        lambda p: p.rstrip("/") + "/",
+        lambda p: p.rstrip("/") + "/a",
+        lambda p: p.rstrip("/") + "/b/a",
+        lambda p: p.rstrip("/") + "/a.b",
+        lambda p: p + "b",
+        lambda p: p + ".b",
+        lambda p: p[:-1] or "/",
+        lambda p: p.rpartition("/")[0] or "/",
+        lambda p: p.swapcase(),
+        lambda p: p.replace("%C3%A9", "%c3%A9"),
+        lambda p: p.replace(".", "x"),
+    )
+    return draw(st.sampled_from(bends))(path)
+
+
+ODD_TARGETS = (
+    "/a/../b",
+    "/./a",
+    "//a",
+    "/a//b",
+    "/a%2Fb",
+    "/%61",
+    "/a%",
+    "/a%zz",
+    "/a\\b",
+    "/a|b",
+    "/%2e%2e/a",
+    "/a#b",
+)
+
+
+@st.composite
+def requests(draw: st.DrawFn, plan: Plan, odd: bool = True) -> Request:
+    """A request that one rule of `plan` takes or nearly takes; with `odd`, now and then one that is refused."""
+    rules = rules_of(plan)
+    host, path, method = "a.test", "/a", "GET"
+    headers: list[tuple[str, str]] = []
+    query: list[str] = []
+    cookies: list[str] = []
+    if rules:
+        rule = draw(st.sampled_from(rules))
+        match = rule.match
+        if rule.host is not None:
+            host = (
+                f"{draw(st.sampled_from(('b', 'c.b', 'x')))}.{rule.host.name}" if rule.host.wildcard else rule.host.name
+            )
+        path = _path(draw, match.path)
+        method = draw(st.sampled_from(match.methods)) if match.methods else "GET"
+        headers = [(h.name, _value(draw, h.value)) for h in match.headers]
+        query = [f"{q.name}={_value(draw, q.value).replace(' ', '%20')}" for q in match.query]
+        cookies = [f"{c.name}={_value(draw, c.value).replace(' ', '').replace(',', '')}" for c in match.cookies]
+    if draw(st.booleans()):
+        path = _bend_path(draw, path)
+    for _ in range(draw(st.sampled_from((0, 0, 1, 2)))):
+        bend = draw(st.sampled_from(("host", "method", "header", "query", "cookie", "drop")))
+        if bend == "host":
+            host = draw(
+                st.sampled_from((*(h.name for h in HOSTS if h), "x.test", "d.c.b.a.test", "nowhere", "10.0.0.1"))
+            )
+        elif bend == "method":
+            method = draw(st.sampled_from(METHODS))
+        elif bend == "header":
+            headers.insert(0, (draw(st.sampled_from(HEADERS)), draw(st.sampled_from((*VALUES, "", "1, 2", "b ,a")))))
+        elif bend == "query":
+            pair = draw(
+                st.sampled_from(("q=", "q", "q=2", "r=a+b", "q=a%20b", "Q=1", "q=%31", "=1", "", "r=1=2", "q=%zz"))
+            )
+            query.insert(draw(st.integers(0, len(query))), pair)
+        elif bend == "cookie":
+            cookies.insert(0, draw(st.sampled_from(("c=2", 'c="a"', "c=", "C=1", "d=x", "e=1", "c"))))
+        else:
+            (headers or query or cookies or [None]).pop()  # type: ignore[list-item,union-attr]
+    host = draw(
+        st.sampled_from((host, host, host, host.upper(), f"{host}:8080", f"{host}.", f"{host.capitalize()}.:80"))
+    )
+    if cookies:
+        if len(cookies) > 1 and draw(st.booleans()):
+            headers += [("cookie", cookies[0]), ("cookie", "; ".join(cookies[1:]))]
+        else:
+            headers.append(("Cookie", "; ".join(cookies)))
+    headers += draw(
+        st.sampled_from(
+            ((), (), (), (("X-Forwarded-For", "192.0.2.1"),), (("X-A", "a"), ("x-a", "1")), (("X-Request-Id", "mine"),))
+        )
+    )
+    target = path + ("?" + "&".join(query) if query or draw(st.integers(0, 20)) == 0 else "")
+    if odd and draw(st.integers(0, 15)) == 0:
+        target = draw(st.sampled_from(ODD_TARGETS))
+    elif odd and draw(st.integers(0, 30)) == 0:
+        target = f"http://{host}{target}"
+    return Request(method, target, (("Host", host), *headers))

@@ -1,0 +1,514 @@
+"""The oracle says what the contract says, clause by clause."""
+
+from dataclasses import replace
+
+import pytest
+
+from lbgen.plan.model import (
+    Forward,
+    HeaderEdits,
+    HostPattern,
+    L4Rule,
+    Listener,
+    Match,
+    Mode,
+    NamedMatch,
+    PathKind,
+    PathMatch,
+    Plan,
+    Protocol,
+    Redirect,
+    Respond,
+    Rewrite,
+    Route,
+    Target,
+    Timeouts,
+    ValueKind,
+    ValueMatch,
+)
+from lbgen.plan.precedence import Entry, host_tables, ranked
+from lbgen.plan.simulate import Outcome, Request, Upstream, simulate, simulate_l4
+
+ROOT = PathMatch(PathKind.PREFIX, "/")
+TO_POOL = Forward((Target("p", 1, HeaderEdits(), ""),), Timeouts(1, 2, 3))
+
+
+def exact(text: str) -> ValueMatch:
+    return ValueMatch(ValueKind.EXACT, text)
+
+
+def plan_of(
+    *rules: tuple[str, HostPattern | None, Match | PathMatch],
+    action: Forward | Redirect | Respond = TO_POOL,
+    route: Route | None = None,
+    **listener: object,
+) -> Plan:
+    """A plan with a route per (name, host, match), all with the same action."""
+    entries = [Entry(n, n, 0, h, m if isinstance(m, Match) else Match(m), "") for n, h, m in rules]
+    base = Listener("web", "127.0.0.1", 8080, Mode.L7, Protocol.TCP, "", host_tables(ranked(entries)))
+    common = route or Route("", 0, action, "")
+    routes = tuple(replace(common, name=n, index=i) for i, (n, _, _) in enumerate(rules))
+    return Plan("t", (replace(base, **listener),), (), routes)  # type: ignore[arg-type]
+
+
+CATCH_ALL = plan_of(("all", None, ROOT))
+
+
+def ask(plan: Plan, target: str = "/", *headers: tuple[str, str], **more: object) -> Outcome:
+    given = headers if any(n.lower() == "host" for n, _ in headers) else (("Host", "a.test"), *headers)
+    return simulate(plan, Request(target=target, headers=given, **more))  # type: ignore[arg-type]
+
+
+def only(outcome: Outcome) -> Upstream:
+    (upstream,) = outcome.upstreams
+    return upstream
+
+
+def sent(outcome: Outcome, name: str) -> str | None:
+    """The combined value of a header at the endpoint; None when absent, "?" when made by the proxy."""
+    values = [v for n, v in only(outcome).headers if n == name]
+    return ", ".join("?" if v is None else v for v in values) if values else None
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/",
+        "/a/",
+        "/a?x=//../%zz",
+        "/a%20b",
+        "/%C3%A9",
+        "/%c3%a9",
+        "/a:b@c",
+        "/%3A",
+        "/a;v=1",
+        "/...",
+        "/.a",
+        "/a.",
+        "/a?",
+    ],
+)
+def test_targets_that_pass_unchanged(target: str) -> None:
+    assert only(ask(CATCH_ALL, target)).target == target
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *(
+            "",
+            "*",
+            "a",
+            "/a b",
+            "/a\x00",
+            "/a\\b",
+            '/a"',
+            "/<",
+            "/^",
+            "/`",
+            "/{",
+            "/|",
+            "/}",
+            "/\x7f",
+            "/\xe9",
+            "/a#",
+            "/?#",
+        ),
+        *("/%", "/%4", "/%zz", "/%2F", "/%2f", "/%5c", "/%00", "/%1f", "/%7F", "/%41", "/%7e", "/%2E", "/%2D"),
+        *("/.", "/..", "/a/./b", "/a/../b", "/a/..", "//", "//a", "/a//", "/a//b", "/a? ", "/?\xe9", "//a.test/"),
+        *("ftp://a.test/", "http://b.test/", "http://a.test:80/", "http://a.test#", "http:///"),
+    ],
+)
+def test_targets_that_are_refused(target: str) -> None:
+    outcome = ask(CATCH_ALL, target)
+    assert (outcome.status, outcome.body, outcome.headers) == (
+        400,
+        "Bad Request\n",
+        (("content-type", "text/plain"),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "arrives"), [("http://a.test/x?y", "/x?y"), ("HTTPS://A.test", "/"), ("http://a.test?q", "/?q")]
+)
+def test_absolute_form_arrives_in_origin_form(target: str, arrives: str) -> None:
+    assert only(ask(CATCH_ALL, target)).target == arrives
+
+
+@pytest.mark.parametrize(
+    ("method", "status"),
+    [
+        *(("GET", None), ("FOO", None), ("M-SEARCH", None), ("VERSION_CONTROL", None)),
+        *(("get", 400), ("G3T", 400), ("", 400), ("TRACE", 405), ("CONNECT", 405), ("Trace", 400), ("_X", 400)),
+    ],
+)
+def test_methods(method: str, status: int | None) -> None:
+    assert ask(CATCH_ALL, method=method).status == status
+
+
+@pytest.mark.parametrize(
+    ("headers", "version", "status"),
+    [
+        ((), "1.1", 400),
+        ((), "1.0", None),
+        ((("Host", ""),), "1.1", 400),
+        ((("Host", ""),), "1.0", 400),
+        ((("Host", "a"), ("host", "a")), "1.1", 400),
+        ((("Host", "a b"),), "1.1", 400),
+        ((("Host", "a/b"),), "1.1", 400),
+        ((("Host", "a@b"),), "1.1", 400),
+        ((("Host", "a,b"),), "1.1", 400),
+        ((("Host", "[::1]:80"),), "1.1", None),
+        ((("Host", "A_b.test.:8"),), "1.1", None),
+        ((("Host", "a"),), "0.9", 400),
+        ((("Host", "a"), ("X Y", "z")), "1.1", 400),
+        ((("Host", "a"), ("x", "a\x00")), "1.1", 400),
+        ((("Host", "a"), ("x", "a\tb\xe9")), "1.1", None),
+        ((("Host", "a"), ("Content-Length", "1, 1")), "1.1", 400),
+        ((("Host", "a"), ("Content-Length", "1"), ("Content-Length", "2")), "1.1", 400),
+        ((("Host", "a"), ("Content-Length", "1"), ("Transfer-Encoding", "chunked")), "1.1", 400),
+        ((("Host", "a"), ("Transfer-Encoding", "gzip, chunked")), "1.1", 400),
+        ((("Host", "a"), ("Transfer-Encoding", "chunked")), "1.0", 400),
+        ((("Host", "a"), ("Transfer-Encoding", "Chunked")), "1.1", None),
+    ],
+)
+def test_request_heads(headers: tuple[tuple[str, str], ...], version: str, status: int | None) -> None:
+    assert simulate(CATCH_ALL, Request(headers=headers, version=version)).status == status
+
+
+def test_the_method_is_judged_before_the_path_and_the_path_before_the_route() -> None:
+    assert ask(CATCH_ALL, "/a//b", method="TRACE").status == 405
+    assert ask(plan_of(("x", None, PathMatch(PathKind.EXACT, "/x"))), "/a//b").status == 400
+
+
+HOSTED = plan_of(
+    ("any", None, ROOT),
+    ("exact", HostPattern("a.test"), ROOT),
+    ("wild", HostPattern("a.test", wildcard=True), ROOT),
+    ("deep", HostPattern("b.a.test", wildcard=True), ROOT),
+    ("six", HostPattern("[::1]"), ROOT),
+)
+
+
+@pytest.mark.parametrize(
+    ("host", "route"),
+    [
+        *(("a.test", "exact"), ("A.Test.:81", "exact"), ("a.test:", "exact"), ("a.test..", "any"), ("xa.test", "any")),
+        *(("b.a.test", "wild"), ("c.b.a.test", "deep"), ("e.d.c.b.a.test", "deep"), ("[::1]:8080", "six")),
+    ],
+)
+def test_hosts(host: str, route: str) -> None:
+    assert ask(HOSTED, "/", ("Host", host)).route == route
+
+
+def test_no_host_meets_hostless_rules_only() -> None:
+    assert simulate(HOSTED, Request(version="1.0")).route == "any"
+    own = plan_of(("exact", HostPattern("a.test"), ROOT))
+    assert simulate(own, Request(version="1.0")).status == 404
+
+
+def test_no_rule_is_404() -> None:
+    outcome = ask(plan_of(("x", None, PathMatch(PathKind.EXACT, "/x"))), "/y")
+    assert (outcome.status, outcome.route, outcome.body) == (404, None, "Not Found\n")
+    assert [(x.rule, x.reason) for x in outcome.losers] == [("x", "path /y is not exact /x")]
+    assert ask(plan_of(), method="HEAD").body == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "path", "holds"),
+    [
+        (PathKind.PREFIX, "/api", "/api", True),
+        (PathKind.PREFIX, "/api", "/api/", True),
+        (PathKind.PREFIX, "/api", "/api/x?y", True),
+        (PathKind.PREFIX, "/api", "/apix", False),
+        (PathKind.PREFIX, "/api", "/API", False),
+        (PathKind.PREFIX, "/caf%C3%A9", "/caf%c3%A9/x", True),
+        (PathKind.EXACT, "/a/", "/a", False),
+        (PathKind.EXACT, "/a", "/a/", False),
+        (PathKind.EXACT, "/a", "/a?b", True),
+        (PathKind.EXACT, "/caf%C3%A9", "/caf%C3%a9", True),
+        (PathKind.EXACT, "/a:b", "/a%3Ab", False),
+        (PathKind.REGEX, "/a.c", "/abc", True),
+        (PathKind.REGEX, "/a", "/ab", False),
+        (PathKind.REGEX, "/a|/b", "/bc", False),
+        (PathKind.REGEX, "/caf%C3%A9", "/caf%c3%a9", False),
+        (PathKind.REGEX, "/a", "/a?b", True),
+    ],
+)
+def test_paths(kind: PathKind, value: str, path: str, holds: bool) -> None:
+    assert (ask(plan_of(("x", None, PathMatch(kind, value))), path).status is None) is holds
+
+
+@pytest.mark.parametrize(
+    ("wanted", "lines", "holds"),
+    [
+        (exact("1"), ["1"], True),
+        (exact("1"), [" 1 "], True),
+        (exact("1"), ["2", "1"], True),
+        (exact("1"), ["2,1"], True),
+        (exact("2, 1"), ["2", "1"], True),
+        (exact("a,b"), ["a,b"], True),
+        (exact("1"), ["11"], False),
+        (exact("A"), ["a"], False),
+        (exact("1"), [], False),
+        (exact("é"), ["é".encode().decode("latin-1")], True),
+        (ValueMatch(ValueKind.REGEX, "[0-9]+"), ["a, 12"], True),
+        (ValueMatch(ValueKind.REGEX, "[0-9]+"), ["a12"], False),
+        (ValueMatch(ValueKind.REGEX, ".*"), [""], True),
+        (ValueMatch(ValueKind.REGEX, ".*"), [], False),
+        (ValueMatch(ValueKind.PRESENT), [""], False),
+        (ValueMatch(ValueKind.PRESENT), ["", "x"], True),
+        (ValueMatch(ValueKind.PRESENT), ["", ""], False),
+    ],
+)
+def test_headers(wanted: ValueMatch, lines: list[str], holds: bool) -> None:
+    plan = plan_of(("x", None, Match(ROOT, headers=(NamedMatch("x-a", wanted),))))
+    assert (ask(plan, "/", *(("X-A", v) for v in lines)).status is None) is holds
+
+
+@pytest.mark.parametrize(
+    ("wanted", "query", "holds"),
+    [
+        (exact("a b"), "q=a%20b", True),
+        (exact("a b"), "q=a+b", False),
+        (exact("a+b"), "q=a+b", True),
+        (exact("é"), "q=%c3%A9", True),
+        (exact("%zz"), "q=%zz", True),
+        (exact("1"), "x&q=1", True),
+        (exact("1"), "q=2&q=1", False),
+        (exact("1"), "Q=1", False),
+        (exact("1"), "%71=1", False),
+        (exact("1=2"), "q=1=2", True),
+        (exact("1;q=2"), "q=1;q=2", True),
+        (exact(""), "q", True),
+        (exact(""), "q=", True),
+        (exact(""), "x", False),
+        (ValueMatch(ValueKind.PRESENT), "q", False),
+        (ValueMatch(ValueKind.PRESENT), "q=0", True),
+        (ValueMatch(ValueKind.REGEX, "a|b"), "q=ab", False),
+        (ValueMatch(ValueKind.REGEX, "a|b"), "q=%62", True),
+    ],
+)
+def test_query(wanted: ValueMatch, query: str, holds: bool) -> None:
+    plan = plan_of(("x", None, Match(ROOT, query=(NamedMatch("q", wanted),))))
+    assert (ask(plan, f"/?{query}").status is None) is holds
+
+
+@pytest.mark.parametrize(
+    ("wanted", "lines", "holds"),
+    [
+        (exact("1"), ["c=1"], True),
+        (exact("1"), ["b=2;c=1"], True),
+        (exact("1"), ["b=2 ; c=1 "], True),
+        (exact("1"), ["b=2", "c=1"], True),
+        (exact("1"), ["c=2", "c=1"], False),
+        (exact("1"), ['c="1"'], True),
+        (exact('"'), ['c="'], True),
+        (exact("1"), ["C=1"], False),
+        (exact("1"), ["c; c=1"], True),
+        (exact("1=2"), ["c=1=2"], True),
+        (ValueMatch(ValueKind.PRESENT), ['c=""'], False),
+        (ValueMatch(ValueKind.PRESENT), ["c=x"], True),
+    ],
+)
+def test_cookies(wanted: ValueMatch, lines: list[str], holds: bool) -> None:
+    plan = plan_of(("x", None, Match(ROOT, cookies=(NamedMatch("c", wanted),))))
+    assert (ask(plan, "/", *(("Cookie", v) for v in lines)).status is None) is holds
+
+
+def test_hop_by_hop_headers_end_here() -> None:
+    outcome = ask(
+        CATCH_ALL,
+        "/",
+        ("Connection", "close, X-Private"),
+        ("connection", "x-other, Host"),
+        ("X-Private", "1"),
+        ("X-Other", "1"),
+        ("Keep-Alive", "5"),
+        ("TE", "trailers"),
+        ("Trailer", "x"),
+        ("Upgrade", "h2c"),
+        ("Proxy-Connection", "close"),
+        ("Proxy-Authorization", "secret"),
+        ("X_under", "1"),
+        ("x.dot", "2"),
+    )
+    names = [n for n, _ in only(outcome).headers]
+    ours = ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-request-id"]
+    assert names == ["host", "proxy-authorization", "x_under", "x.dot", *ours]
+
+
+def test_a_websocket_upgrade_passes() -> None:
+    asked = (("Connection", "keep-alive, Upgrade"), ("Upgrade", "WebSocket"), ("Sec-WebSocket-Key", "k"))
+    assert sent(ask(CATCH_ALL, "/", *asked), "upgrade") == "WebSocket"
+    assert sent(ask(CATCH_ALL, "/", *asked, method="POST"), "upgrade") is None
+    assert sent(ask(CATCH_ALL, "/", *asked[1:]), "upgrade") is None
+
+
+SPOOFED = (
+    ("X-Forwarded-For", "1.1.1.1"),
+    ("x-forwarded-for", "2.2.2.2"),
+    ("X-Forwarded-Proto", "https"),
+    ("X-Forwarded-Host", "evil"),
+    ("X-Forwarded-Port", ""),
+    ("X-Request-Id", "id"),
+)
+FORWARDED = ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-request-id")
+
+
+@pytest.mark.parametrize(
+    ("on", "trust", "values"),
+    [
+        (True, False, ["127.0.0.1", "http", "A.test:1", "8080", "?"]),
+        (True, True, ["1.1.1.1, 2.2.2.2, 127.0.0.1", "https", "evil", "8080", "id"]),
+        (False, False, [None] * 5),
+        (False, True, ["1.1.1.1, 2.2.2.2", "https", "evil", "", "id"]),
+    ],
+)
+def test_forwarded_headers(on: bool, trust: bool, values: list[str | None]) -> None:
+    plan = plan_of(
+        ("all", None, ROOT),
+        forwarded_headers=on,
+        request_id=on,
+        trusted_proxies=("10.0.0.0/8", "127.0.0.0/30") if trust else ("10.0.0.0/8",),
+    )
+    outcome = ask(plan, "/", ("Host", "A.test:1"), *SPOOFED)
+    assert [sent(outcome, name) for name in FORWARDED] == values
+    assert (only(outcome).host, sent(outcome, "host")) == ("A.test:1", "A.test:1")
+
+
+def test_connection_cannot_drop_what_the_proxy_sets() -> None:
+    trusting = plan_of(("all", None, ROOT), trusted_proxies=("127.0.0.1/32",))
+    outcome = ask(trusting, "/", ("Connection", "x-forwarded-for"), ("X-Forwarded-For", "1.1.1.1"))
+    assert sent(outcome, "x-forwarded-for") == "127.0.0.1"
+
+
+def test_edits_come_after_the_forwarded_headers_and_the_target_after_the_route() -> None:
+    target = Target("p", 9, HeaderEdits(set=(("x-a", "target"),)), "")
+    idle = Target("q", 0, HeaderEdits(), "")
+    edits = HeaderEdits(
+        set=(("x-a", "route"), ("x-forwarded-proto", "$é")), add=(("x-b", "more"),), remove=("x-c", "x-request-id")
+    )
+    route = Route("r", 0, Forward((target, idle), Timeouts(1, 2, 3)), "", edits, HeaderEdits(remove=("server",)))
+    plan = plan_of(("r", None, ROOT), route=route)
+    outcome = ask(plan, "/", ("X-A", "1"), ("x-a", "2"), ("X-B", "first"), ("X-C", "gone"))
+    assert sent(outcome, "x-a") == "target"
+    assert sent(outcome, "x-b") == "first, more"
+    assert sent(outcome, "x-c") is None
+    assert sent(outcome, "x-request-id") is None
+    assert sent(outcome, "x-forwarded-proto") == "$é".encode().decode("latin-1")
+    assert (only(outcome).pool, only(outcome).weight) == ("p", 9)
+    assert outcome.response_edits.remove == ("server",)
+
+
+@pytest.mark.parametrize(
+    ("match", "rewrite", "target", "arrives"),
+    [
+        (PathMatch(PathKind.PREFIX, "/api"), Rewrite(prefix="/v1"), "/api", "/v1"),
+        (PathMatch(PathKind.PREFIX, "/api"), Rewrite(prefix="/v1"), "/api/", "/v1/"),
+        (PathMatch(PathKind.PREFIX, "/api"), Rewrite(prefix="/v1"), "/api/x?y=/api", "/v1/x?y=/api"),
+        (PathMatch(PathKind.PREFIX, "/api"), Rewrite(prefix="/"), "/api/x", "/x"),
+        (PathMatch(PathKind.PREFIX, "/api"), Rewrite(prefix="/"), "/api", "/"),
+        (PathMatch(PathKind.PREFIX, "/api"), Rewrite(prefix="/"), "/api?q", "/?q"),
+        (PathMatch(PathKind.PREFIX, "/"), Rewrite(prefix="/v1"), "/x", "/v1/x"),
+        (PathMatch(PathKind.PREFIX, "/caf%C3%A9"), Rewrite(prefix="/c"), "/caf%c3%a9/%c3", "/c/%c3"),
+        (PathMatch(PathKind.EXACT, "/a/b"), Rewrite(prefix="/v1"), "/a/b?c", "/v1?c"),
+        (PathMatch(PathKind.REGEX, "/.*"), Rewrite(path="/all"), "/a/b?c", "/all?c"),
+        (PathMatch(PathKind.PREFIX, "/"), Rewrite(host="in.test"), "/a?", "/a?"),
+    ],
+)
+def test_rewrites(match: PathMatch, rewrite: Rewrite, target: str, arrives: str) -> None:
+    plan = plan_of(("r", None, match), action=replace(TO_POOL, rewrite=rewrite))
+    outcome = ask(plan, target)
+    assert only(outcome).target == arrives
+    assert only(outcome).host == (rewrite.host or "a.test") == sent(outcome, "host")
+    assert sent(outcome, "x-forwarded-host") == "a.test"
+
+
+@pytest.mark.parametrize(
+    ("redirect", "location"),
+    [
+        (Redirect(302), "http://a.test:8080/a/b?c=1"),
+        (Redirect(302, scheme="https"), "https://a.test/a/b?c=1"),
+        (Redirect(302, scheme="http"), "http://a.test/a/b?c=1"),
+        (Redirect(302, scheme="https", port=8443), "https://a.test:8443/a/b?c=1"),
+        (Redirect(302, port=80), "http://a.test/a/b?c=1"),
+        (Redirect(302, host="b.test"), "http://b.test:8080/a/b?c=1"),
+        (Redirect(302, path="/new"), "http://a.test:8080/new?c=1"),
+        (Redirect(302, prefix="/x"), "http://a.test:8080/x/b?c=1"),
+        (Redirect(302, prefix="/"), "http://a.test:8080/b?c=1"),
+    ],
+)
+def test_redirects(redirect: Redirect, location: str) -> None:
+    plan = plan_of(("r", None, PathMatch(PathKind.PREFIX, "/a")), action=redirect)
+    outcome = ask(plan, "/a/b?c=1", ("Host", "A.Test.:99"))
+    assert (outcome.status, outcome.location, outcome.body) == (302, location, None)
+
+
+def test_a_redirect_without_host_names_the_listener() -> None:
+    outcome = simulate(plan_of(("r", None, ROOT), action=Redirect(301)), Request(version="1.0"))
+    assert outcome.location == "http://127.0.0.1:8080/"
+
+
+def test_respond() -> None:
+    text = "é $x % {{ y }}"
+    plan = plan_of(("r", None, ROOT), action=Respond(200, text, (("content-type", "text/x"), ("x-a", "é"))))
+    outcome = ask(plan)
+    assert (outcome.status, outcome.body) == (200, text.encode().decode("latin-1"))
+    assert outcome.headers == (("content-type", "text/x"), ("x-a", "Ã©"))
+    assert ask(plan, method="HEAD").body == ""
+    assert ask(plan_of(("r", None, ROOT), action=Respond(204, "", ()))).body == ""
+
+
+def test_losers_say_why() -> None:
+    plan = plan_of(
+        ("method", None, Match(ROOT, methods=("POST", "PUT"))),
+        ("header", None, Match(ROOT, headers=(NamedMatch("x-a", exact("1")),))),
+        ("query", None, Match(ROOT, query=(NamedMatch("q", ValueMatch(ValueKind.REGEX, "a")),))),
+        ("cookie", None, Match(ROOT, cookies=(NamedMatch("c", ValueMatch(ValueKind.PRESENT)),))),
+        ("host", HostPattern("b.test"), ROOT),
+        ("path", None, PathMatch(PathKind.REGEX, "/b")),
+        ("all", None, ROOT),
+    )
+    outcome = ask(plan, "/a?q=b", ("Cookie", "c="))
+    assert outcome.route == "all"
+    assert {x.rule: x.reason for x in outcome.losers} == {
+        "method": "method GET is not POST or PUT",
+        "header": "header x-a is missing",
+        "query": "query parameter q is 'b', not regex 'a'",
+        "cookie": "cookie c is empty",
+        "host": "host a.test is not b.test",
+        "path": "path /a is not regex /b",
+    }
+    later = ask(plan_of(("root", None, ROOT), ("b", None, PathMatch(PathKind.PREFIX, "/b"))), "/b")
+    assert [x.reason for x in later.losers] == ["holds too, but b is tried first"]
+
+
+def test_listeners_are_named_or_the_first_l7_one() -> None:
+    web = CATCH_ALL.listeners[0]
+    plan = replace(CATCH_ALL, listeners=(replace(web, name="db", mode=Mode.L4), web))
+    assert simulate(plan, Request(headers=(("Host", "a"),))).route == "all"
+    with pytest.raises(KeyError):
+        simulate(plan, Request(listener="db"))
+    with pytest.raises(KeyError):
+        simulate(plan, Request(listener="nope"))
+
+
+def test_l4() -> None:
+    rules = (
+        L4Rule("a", 0, "a", HostPattern("a.test"), (), ""),
+        L4Rule("w", 1, "w", HostPattern("a.test", wildcard=True), (), ""),
+        L4Rule("s", 2, "s", None, ("10.0.0.0/8",), ""),
+    )
+    listener = Listener("db", "127.0.0.1", 5432, Mode.L4, Protocol.TCP, "", l4_rules=rules)
+    plan = Plan("t", (listener,), (), tuple(Route(n, 0, TO_POOL, "") for n in "aws"))
+    assert simulate_l4(plan, "db", "A.test.").route == "a"
+    assert simulate_l4(plan, "db", "x.a.test").route == "w"
+    assert simulate_l4(plan, "db", source="10.1.2.3").pools == (("p", 1),)
+    closed = simulate_l4(plan, "db")
+    assert (closed.route, closed.pools) == (None, ())
+    assert [x.reason for x in closed.losers] == [
+        "server name (none) is not a.test",
+        "server name (none) is not *.a.test",
+        "source 127.0.0.1 is not in 10.0.0.0/8",
+    ]
