@@ -30,6 +30,14 @@ def main() -> None:
             call("setns", namespace.fileno(), _CLONE_NEWNET)
     if order["hold"]:
         call("unshare", _CLONE_NEWNET)
+        # A namespace does not forward unless told; redirects would teach clients a way around it.
+        for name, value in (
+            ("ip_forward", "1"),
+            ("conf/all/send_redirects", "0"),
+            ("conf/default/send_redirects", "0"),
+        ):
+            with open(f"/proc/sys/net/ipv4/{name}", "w") as setting:  # noqa: PTH123 - as above
+                setting.write(value)
     if order["gid"] is not None:
         os.setgroups([])
         os.setresgid(order["gid"], order["gid"], order["gid"])

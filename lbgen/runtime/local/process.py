@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.api import Binary, Engine, ProcessSpec
     from lbgen.plan.model import Plan
+    from lbgen.runtime.local.network import Network
 
 LOG = "engine.log"
 START_SECONDS = 20.0
@@ -44,6 +45,7 @@ class Handle:
     directory: Path
     process: subprocess.Popen[bytes]
     spec: ProcessSpec = field(repr=False)
+    network: Network | None = None  # of a kernel engine; `process` then only keeps the namespace
 
     @property
     def pid(self) -> int:
@@ -56,6 +58,8 @@ class Handle:
     def address(self, listener: str) -> tuple[str, int]:
         """Host and port to connect to for the listener of that name; KeyError when there is none."""
         found = self.plan.listener(listener)
+        if self.network is not None:
+            return self.network.inside, found.port
         return ports.client_address(found.address), found.port
 
     def alive(self) -> bool:
@@ -68,7 +72,11 @@ class Handle:
 
     def stop(self, seconds: float = STOP_SECONDS) -> None:
         """Ask it to end, then make it; does nothing when it is gone."""
-        stop(self.process, signal.Signals(self.spec.stop), seconds)
+        if self.network is None:
+            stop(self.process, signal.Signals(self.spec.stop), seconds)
+        elif self.alive():
+            for command in self.spec.teardown:
+                self.network.run(command, self.directory)
 
 
 def tail(log: Path, lines: int = 15) -> str:
@@ -98,9 +106,17 @@ def render_for(target: Engine, plan: Plan, version: str, accept: tuple[str, ...]
 
 
 def start(
-    target: Engine, plan: Plan, binary: Binary, version: str, directory: Path, accept: tuple[str, ...] = ()
+    target: Engine,
+    plan: Plan,
+    binary: Binary,
+    version: str,
+    directory: Path,
+    accept: tuple[str, ...] = (),
+    network: Network | None = None,
 ) -> Handle:
     """Render `plan` into `directory` and start the engine there; it may not listen yet.
+
+    A kernel engine is loaded into `network`, where it serves at every address and reaches endpoints on `network.host`.
 
     Raises LbgenError (verdicts), EngineError LB404 (port taken), LB407 (needs root), LB408 (folder closed to nobody).
     """
@@ -110,16 +126,22 @@ def start(
         message = f"{directory} cannot be reached by the user nobody, who runs the engines"
         raise EngineError(Diagnostic("LB408", message, hint="choose a folder that others may enter"))
     rendered = render_for(target, plan, version, accept)
-    for listener in plan.listeners:
-        if listener.protocol is Protocol.TCP:
-            ports.claim(listener.address, listener.port, f"{listener.field}.port")
+    spec = target.process(plan, binary, directory)
+    if spec.kernel != (network is not None):
+        raise TypeError("a network is for kernel engines, and they need one")
+    if network is None:
+        for listener in plan.listeners:
+            if listener.protocol is Protocol.TCP:
+                ports.claim(listener.address, listener.port, f"{listener.field}.port")
     rendered.write(directory)
     log = directory / LOG
     log.touch()
+    if network is not None:
+        for command in spec.setup:
+            network.run(command, directory)
+        return Handle(target.name, target.title, version, binary, plan, directory, network.holder, spec, network)
     binary = borrow(binary, directory, user)
     spec = target.process(plan, binary, directory)
-    if spec.kernel:
-        raise EngineError(Diagnostic("LB407", f"{target.title} runs in a network namespace, not as a process"))
     give(directory, user)
     with log.open("ab") as output:
         process = spawn(spec.argv, user=user, directory=directory, output=output, env=dict(spec.env))
@@ -130,7 +152,7 @@ def wait_listening(handle: Handle, seconds: float = START_SECONDS) -> None:
     """Return once every TCP listener accepts; EngineError LB403 with the log's end when it dies or is too slow."""
     title = handle.title
     end = time.monotonic() + seconds
-    waiting = [x for x in handle.plan.listeners if x.protocol is Protocol.TCP]
+    waiting = [x for x in handle.plan.listeners if x.protocol is Protocol.TCP and handle.network is None]
     pause = 0.005
     while True:
         code = handle.process.poll()
@@ -168,12 +190,14 @@ def running(
     version: str | None = None,
     accept: tuple[str, ...] = (),
     seconds: float = START_SECONDS,
+    network: Network | None = None,
 ) -> Iterator[Handle]:
     """Serve `plan` on its own ports with one engine for as long as the block lasts.
 
     `binary` None: found on this host, of `version` or what `engines.<engine>.version` asks (default: the newest
-    supported that is here). `directory` None: a temporary one, removed in the end. Raises what `start` and
-    `wait_listening` raise, and EngineError LB402.
+    supported that is here). `directory` None: a temporary one, removed in the end. A kernel engine (nftables) needs a
+    `network` made by `lbgen.runtime.local.network.network()`, and endpoints on its `host` address.
+    Raises what `start` and `wait_listening` raise, and EngineError LB402.
     """
     if isinstance(target, str):
         target = engine_by_name(target)
@@ -185,7 +209,7 @@ def running(
     place = directory or made
     assert place is not None  # noqa: S101 - one of the two
     try:
-        handle = start(target, plan, binary, found, place, accept)
+        handle = start(target, plan, binary, found, place, accept, network)
         try:
             wait_listening(handle, seconds)
             yield handle

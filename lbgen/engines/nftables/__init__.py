@@ -1,0 +1,57 @@
+"""nftables: L4 TCP by NAT in the kernel, weights by numbered slots in a map."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from jinja2 import FileSystemLoader
+
+from lbgen.engines import text
+from lbgen.engines.api import BinaryHint, CheckSpec, Objection, ProcessSpec, RenderedFile, Verdict
+from lbgen.engines.nftables import run, support
+from lbgen.engines.nftables.view import build
+from lbgen.resources import folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from jinja2 import Environment
+
+    from lbgen.engines.api import Binary
+    from lbgen.plan.features import Feature
+    from lbgen.plan.model import Plan
+
+
+@cache
+def _environment() -> Environment:
+    return text.environment(FileSystemLoader(folder("templates") / "nftables"), {})
+
+
+@dataclass(frozen=True, slots=True)
+class Nftables:
+    name: str = "nftables"
+    title: str = "nftables"
+    versions: tuple[str, ...] = ("1.0",)
+    binaries: tuple[BinaryHint, ...] = (BinaryHint("nft", version_argv=("--version",)),)
+
+    def verdict(self, feature: Feature, version: str) -> Verdict:
+        return support.SUPPORT[feature]
+
+    def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
+        return support.objections(plan)
+
+    def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
+        rules, origins = text.render(_environment(), "lbgen.nft.j2", build(plan))
+        return (RenderedFile(run.FILE, rules, origins),)
+
+    def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
+        return run.process(plan, binary, directory)
+
+    def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
+        return run.check(plan, binary, directory)
+
+
+ENGINE = Nftables()

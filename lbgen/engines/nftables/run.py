@@ -1,0 +1,40 @@
+"""How the kernel is given the rules and relieved of them, and how `nft` checks them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.api import CheckSpec, ProcessSpec
+from lbgen.engines.nftables.view import family, table_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from lbgen.engines.api import Binary
+    from lbgen.plan.model import Plan
+
+FILE = "lbgen.nft"
+
+
+def process(plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
+    """Nothing runs: `nft -f` loads the file in one transaction, deleting the tables undoes it."""
+    nft = str(binary.path)
+    families = sorted({family(x.address) for x in plan.listeners})
+    return ProcessSpec(
+        argv=(),
+        setup=((nft, "-f", FILE),),
+        teardown=tuple((nft, "delete", "table", word, table_name(plan)) for word in families),
+        kernel=True,
+    )
+
+
+def check(plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
+    """`nft -c` parses and evaluates the file without loading it."""
+    return CheckSpec((str(binary.path), "-c", "-f", FILE), _judge)
+
+
+def _judge(code: int, output: str, answers: Mapping[str, object]) -> tuple[str, ...]:
+    if code == 0:
+        return ()
+    return tuple(line for line in output.splitlines() if line.strip()) or (f"nft ended with {code}",)

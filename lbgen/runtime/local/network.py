@@ -1,0 +1,117 @@
+"""A network namespace joined to this host by one cable, for engines that live in the kernel."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.runtime.local.spawn import spawn, stop
+from lbgen.runtime.local.user import User
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+ADDRESSES = IPv4Network("10.213.0.0/16")
+_INSIDE = "lb0"
+_COMMAND_SECONDS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """`host` is this host's end of the cable, `inside` the namespace's; `holder` is the process that keeps it alive.
+    The kernel removes namespace, cable and rules when that process ends, however it ends."""
+
+    host: str
+    inside: str
+    holder: subprocess.Popen[bytes]
+
+    def run(self, argv: Sequence[str], directory: Path = Path("/")) -> None:
+        """Run a command inside to its end; EngineError LB403 with what it said when it fails."""
+        _finish(argv, directory, self.holder.pid)
+
+
+@contextmanager
+def network() -> Iterator[Network]:
+    """A namespace that forwards IPv4, reachable from this host at `inside`.
+
+    Raises EngineError LB407 without root, LB403 when the kernel or `ip` refuse.
+    """
+    made = make_network()
+    try:
+        yield made
+    finally:
+        stop(made.holder, signal.SIGKILL, 1.0)
+
+
+def make_network() -> Network:
+    """As `network`, but the caller ends `holder`."""
+    if os.geteuid() != 0:
+        message = "nftables needs root: it works in a network namespace with rules of its own"
+        raise EngineError(Diagnostic("LB407", message, hint="run as root, or leave nftables out"))
+    if shutil.which("ip") is None:
+        raise EngineError(Diagnostic("LB402", "no executable of ip was found", hint="install iproute2"))
+    holder = spawn((), user=User(), directory=Path("/"), output=subprocess.PIPE, death=signal.SIGKILL, hold=True)
+    try:
+        assert holder.stdout is not None  # noqa: S101 - PIPE was asked for
+        said = holder.stdout.readline()
+        if said != b"ready\n":
+            raise EngineError(Diagnostic("LB403", f"no network namespace: {said.decode('utf-8', 'replace').strip()}"))
+        return _cable(holder)
+    except BaseException:
+        stop(holder, signal.SIGKILL, 1.0)
+        raise
+
+
+def _cable(holder: subprocess.Popen[bytes]) -> Network:
+    outside = f"lbg{holder.pid}"
+    root = Path("/")
+    pid = holder.pid
+    _finish(("ip", "link", "add", outside, "type", "veth", "peer", "name", _INSIDE, "netns", str(pid)), root)
+    host, inside = _free_pair(pid)
+    _finish(("ip", "address", "add", f"{host}/30", "dev", outside), root)
+    _finish(("ip", "link", "set", outside, "up"), root)
+    _finish(("ip", "address", "add", f"{inside}/30", "dev", _INSIDE), root, pid)
+    _finish(("ip", "link", "set", "lo", "up"), root, pid)
+    _finish(("ip", "link", "set", _INSIDE, "up"), root, pid)
+    _finish(("ip", "route", "add", "default", "via", str(host)), root, pid)
+    return Network(str(host), str(inside), holder)
+
+
+def _free_pair(seed: int) -> tuple[IPv4Address, IPv4Address]:
+    """Two neighbours in a /30 that no interface of this host has; `seed` keeps two callers at once apart."""
+    listing = subprocess.run(
+        ("ip", "-4", "-o", "address", "show"),  # noqa: S607 - from PATH, as `which` found it
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=_COMMAND_SECONDS,
+    ).stdout
+    words = [line.split() for line in listing.splitlines()]
+    used = [IPv4Interface(x[x.index("inet") + 1]).network for x in words if "inet" in x]
+    count = ADDRESSES.num_addresses // 4
+    for step in range(count):
+        base = ADDRESSES.network_address + 4 * ((seed + step) % count)
+        block = IPv4Network((base, 30))
+        if not any(block.overlaps(each) for each in used):
+            return base + 1, base + 2
+    raise EngineError(Diagnostic("LB403", f"all of {ADDRESSES} is in use on this host"))
+
+
+def _finish(argv: Sequence[str], directory: Path, netns: int | None = None) -> None:
+    process = spawn(argv, user=User(), directory=directory, output=subprocess.PIPE, netns=netns)
+    try:
+        said, _ = process.communicate(timeout=_COMMAND_SECONDS)
+    except subprocess.TimeoutExpired:
+        stop(process, signal.SIGKILL, 1.0)
+        raise EngineError(Diagnostic("LB403", f"`{' '.join(argv)}` did not end")) from None
+    if process.returncode != 0:
+        text = said.decode("utf-8", "replace").strip()
+        raise EngineError(Diagnostic("LB403", f"`{' '.join(argv)}` failed: {text}"))

@@ -1,0 +1,246 @@
+"""nftables: what is rendered, what is refused, and the kernel doing it in a namespace."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lbgen.engines.api import Level, missing_answers
+from lbgen.engines.nftables import ENGINE
+from lbgen.engines.nftables.slots import Share, shares, spans
+from lbgen.engines.nftables.support import SUPPORT
+from lbgen.plan.features import Feature
+from lbgen.plan.model import (
+    Balance,
+    Endpoint,
+    Forward,
+    HeaderEdits,
+    L4Rule,
+    Listener,
+    Mode,
+    Plan,
+    Pool,
+    Protocol,
+    Route,
+    Target,
+    Timeouts,
+)
+from lbgen.runtime.local.network import network
+from lbgen.runtime.local.process import running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lbgen.runtime.local.process import Handle
+
+PORT = 24_200
+needs_kernel = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("ip") is None or shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin") is None,
+    reason="needs root, ip and nft",
+)
+
+
+def endpoint(host: str, port: int, weight: int, pool: str = "pg") -> Endpoint:
+    return Endpoint(host, port, weight, f"pools.{pool}.endpoints[{port - PORT - 1}]", is_ip=True)
+
+
+def pool(host: str, weights: tuple[int, ...], balance: Balance = Balance.ROUND_ROBIN, name: str = "pg") -> Pool:
+    first = PORT + 1
+    return Pool(
+        name, balance, tuple(endpoint(host, first + i, w, name) for i, w in enumerate(weights)), f"pools.{name}"
+    )
+
+
+def plan(*pools: Pool, address: str = "0.0.0.0", idle: int = 60_000) -> Plan:  # noqa: S104 - the default
+    targets = tuple(Target(x.name, 1, HeaderEdits(), f"routes[0].forward[{i}]") for i, x in enumerate(pools))
+    route = Route("db", 0, Forward(targets, Timeouts(1000, 0, idle)), "routes[0]")
+    rule = L4Rule("db.0", 0, "db", None, (), "routes[0]")
+    listener = Listener("db", address, PORT, Mode.L4, Protocol.TCP, "listeners.db", l4_rules=(rule,))
+    return Plan("shop", (listener,), pools, (route,))
+
+
+def slots(weights: tuple[int, ...]) -> list[int]:
+    found = tuple(Share(endpoint("10.0.0.1", PORT + 1 + i, w), w) for i, w in enumerate(weights))
+    return [x.endpoint.port - PORT for x in spans(found, interleaved=True) for _ in range(x.first, x.last + 1)]
+
+
+def test_every_feature_has_an_answer():
+    assert missing_answers(SUPPORT, Feature) == ()
+    assert SUPPORT[Feature.L7].level is Level.REFUSED
+    assert "L4" in SUPPORT[Feature.RETRIES].note
+
+
+def test_slots_are_exact_and_spread():
+    assert slots((1, 1, 1)) == [1, 2, 3]
+    assert Counter(slots((5, 3, 2))) == {1: 5, 2: 3, 3: 2}
+    cycle = slots((5, 3, 2)) * 2
+    assert max(len(run) for run in "".join(map(str, cycle)).replace("2", " ").replace("3", " ").split()) <= 2
+
+
+def test_weights_shrink_to_the_smallest_cycle_and_zero_has_no_slot():
+    found = shares(plan(pool("10.0.0.1", (60, 40, 0))), plan(pool("10.0.0.1", (60, 40, 0))).routes[0])
+    assert [share.slots for share in found] == [3, 2]
+
+
+def test_a_split_is_flattened_by_weight():
+    both = plan(pool("10.0.0.1", (3, 1)), pool("10.0.0.2", (1,), name="other"))
+    assert [share.slots for share in shares(both, both.routes[0])] == [3, 1, 4]
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (plan(pool("10.0.0.1", (1,)), pool("10.0.0.2", (1,), Balance.RANDOM, "other")), "one `balance`"),
+        (plan(pool("127.0.0.1", (1,))), "loopback"),
+        (plan(pool("fd00::1", (1,))), r"0\.0\.0\.0 on to fd00::1"),
+        (plan(pool("10.0.0.1", (65_537, 65_536))), "cycle of 131073"),
+    ],
+)
+def test_single_values_are_refused_with_a_reason(made, why):
+    objections = list(ENGINE.objections(made, "1.0"))
+    assert len(objections) == 1
+    assert objections[0].verdict.level is Level.REFUSED
+    assert re.search(why, objections[0].verdict.note)
+
+
+def test_rendering_is_stable_and_knows_its_origins():
+    made = plan(pool("10.0.0.1", (5, 3, 2)))
+    (first,), (second,) = ENGINE.render(made, "1.0"), ENGINE.render(made, "1.0")
+    assert first.text == second.text
+    lines = first.text.splitlines()
+    assert first.origins[lines.index("\tmap lb_db {")] == "routes[0]"
+    assert first.origins[next(i for i, x in enumerate(lines) if "dnat" in x)] == "listeners.db"
+
+
+def test_ipv6_has_a_table_of_its_own():
+    text = ENGINE.render(plan(pool("fd00::1", (1, 1)), address="fd00::9"), "1.0")[0].text
+    assert "table ip6 lb_shop {" in text
+    assert "ip6 daddr fd00::9 tcp dport 24200 dnat ip6 addr . port to" in text
+    assert "table ip lb_shop" not in text
+
+
+@contextmanager
+def named_servers(host: str, count: int):
+    """Servers that send their number, echo what comes, and `bye` after the client's end."""
+    servers = [socket.create_server((host, PORT + 1 + i), backlog=200) for i in range(count)]
+
+    def talk(peer: socket.socket, number: int) -> None:
+        with peer:
+            try:
+                peer.sendall(b"%d" % number)
+                while data := peer.recv(65536):
+                    peer.sendall(data)
+                peer.sendall(b"bye")
+            except OSError:
+                return
+
+    def serve(server: socket.socket, number: int) -> None:
+        while True:
+            try:
+                peer, _ = server.accept()
+            except OSError:
+                return
+            threading.Thread(target=talk, args=(peer, number), daemon=True).start()
+
+    for number, server in enumerate(servers, 1):
+        threading.Thread(target=serve, args=(server, number), daemon=True).start()
+    try:
+        yield
+    finally:
+        for server in servers:
+            server.shutdown(socket.SHUT_RDWR)
+            server.close()
+
+
+def ask(address: tuple[str, int]) -> int:
+    with socket.create_connection(address, 2) as client:
+        return int(client.recv(1))
+
+
+@contextmanager
+def serving(count: int, made: Callable[[str], Plan]) -> Iterator[Handle]:
+    """The plan that `made` gives for the host's address, loaded in a namespace, with that many endpoints."""
+    with network() as net, named_servers(net.host, count), running(ENGINE, made(net.host), network=net) as handle:
+        yield handle
+
+
+@needs_kernel
+@pytest.mark.engines
+@pytest.mark.root
+@pytest.mark.xdist_group("runtime")
+class TestKernel:
+    @pytest.mark.parametrize(
+        ("balance", "low", "high"),
+        [(Balance.ROUND_ROBIN, (50, 30, 20), (50, 30, 20)), (Balance.RANDOM, (30, 12, 5), (70, 48, 40))],
+    )
+    def test_weights(self, balance, low, high):
+        with serving(3, lambda host: plan(pool(host, (5, 3, 2), balance))) as handle:
+            found = Counter(ask(handle.address("db")) for _ in range(100))
+        for index in range(3):
+            assert low[index] <= found[index + 1] <= high[index]
+
+    def test_source_hash_is_sticky(self):
+        with serving(3, lambda host: plan(pool(host, (1, 1, 1), Balance.SOURCE_HASH))) as handle:
+            assert len({ask(handle.address("db")) for _ in range(20)}) == 1
+
+    def test_half_close_and_bytes(self):
+        payload, received = os.urandom(300_000), bytearray()
+        with (
+            serving(1, lambda host: plan(pool(host, (1,)))) as handle,
+            socket.create_connection(handle.address("db"), 2) as client,
+        ):
+            sender = threading.Thread(target=lambda: (client.sendall(payload), client.shutdown(socket.SHUT_WR)))
+            sender.start()
+            while data := client.recv(65536):
+                received += data
+            sender.join()
+        assert bytes(received) == b"1" + payload + b"bye"
+
+    def test_idle_is_what_the_verdict_says(self):
+        with (
+            serving(1, lambda host: plan(pool(host, (1,)), idle=1_000)) as handle,
+            socket.create_connection(handle.address("db"), 2) as client,
+        ):
+            assert client.recv(1) == b"1"
+            client.sendall(b"x")
+            assert client.recv(1) == b"x"
+            time.sleep(2.5)
+            client.sendall(b"y")
+            with pytest.raises(ConnectionError):
+                client.recv(1)
+
+    def test_open_connections_stay_when_the_file_is_loaded_again(self):
+        with (
+            serving(2, lambda host: plan(pool(host, (1, 0)))) as handle,
+            socket.create_connection(handle.address("db"), 2) as client,
+        ):
+            assert client.recv(1) == b"1"
+            other = replace(handle.plan, pools=(pool(handle.network.host, (0, 1)),))
+            (handle.directory / "lbgen.nft").write_text(ENGINE.render(other, "1.0")[0].text)
+            handle.network.run(handle.spec.setup[0], handle.directory)
+            assert ask(handle.address("db")) == 2
+            client.sendall(b"still")
+            assert client.recv(5) == b"still"
+
+    def test_nothing_is_left(self):
+        with serving(1, lambda host: plan(pool(host, (1,)))) as handle:
+            cable = f"lbg{handle.pid}"
+            assert cable in interfaces()
+        end = time.monotonic() + 5
+        while cable in interfaces() and time.monotonic() < end:
+            time.sleep(0.02)
+        assert cable not in interfaces()
+
+
+def interfaces() -> set[str]:
+    return {name for _, name in socket.if_nameindex()}
