@@ -1,0 +1,152 @@
+"""A plan and an engine -> what the engine's own checker says about the rendered files, as diagnostics."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from signal import SIGTERM
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import NOWHERE, Diagnostic, EngineError
+from lbgen.engines.api import engine as engine_by_name
+from lbgen.plan.overlay import with_admin, with_ports
+from lbgen.runtime.local import ports
+from lbgen.runtime.local.binaries import find, fitting
+from lbgen.runtime.local.process import for_version, render_for
+from lbgen.runtime.local.spawn import spawn, stop
+from lbgen.runtime.local.user import User, borrow, engine_user, give, make_directory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lbgen.engines.api import Binary, CheckSpec, Engine
+    from lbgen.plan.model import Plan
+
+SECONDS = 30.0
+_LOG = "checker.log"
+_SETTLE = 0.2  # an engine that loads its files while it runs has done so when two answers in a row agree
+
+
+def check(
+    plan: Plan,
+    target: Engine | str,
+    binary: Binary | None = None,
+    *,
+    version: str | None = None,
+    accept: tuple[str, ...] = (),
+    directory: Path | None = None,
+) -> tuple[Diagnostic, ...]:
+    """LB401 for each problem that the engine's checker names in what `plan` renders to; empty when it is content.
+
+    Runs without rights in a folder of its own (`directory` keeps it); ports that only root may bind are exchanged for
+    others first, since nginx binds them even to check. Raises LbgenError (verdicts), EngineError LB402 (no executable),
+    LB403 (the checker did not end in 30 s), LB407 (nftables, where no namespace can be made without root).
+    """
+    if isinstance(target, str):
+        target = engine_by_name(target)
+    if binary is None:
+        binary, version = find(target, version or plan.options(target.name).version)
+    else:
+        version = fitting(target, binary)
+    user = engine_user()
+    place = directory or make_directory(f"lbgen-check-{target.name}-", user)
+    try:
+        binary = borrow(binary, place, user)
+        plan = for_version(plan, target.name, version)
+        spec = target.check(plan, binary, place)
+        plan = _checkable(plan, serves=spec.serves)
+        spec = target.check(plan, binary, place)
+        render_for(target, plan, version, accept).write(place)
+        (place / _LOG).touch()
+        give(place, user)
+        if spec.serves:
+            problems = _ask(spec, plan, place, user, target.title)
+        elif target.process(plan, binary, place).kernel:
+            problems = _run(_in_namespace(spec.argv), spec, place, User(), target.title)
+        else:
+            problems = _run(spec.argv, spec, place, user, target.title)
+    finally:
+        if directory is None:
+            shutil.rmtree(place, ignore_errors=True)
+    return tuple(Diagnostic("LB401", f"{target.title} {binary.version}: {x}", NOWHERE) for x in problems)
+
+
+def _checkable(plan: Plan, *, serves: bool) -> Plan:
+    """`plan` on ports that may be bound; all of them other ones, and with an admin port, when the checker serves."""
+    first = ports.first_unprivileged()
+    moved: dict[str, int] = {}
+    taken: frozenset[int] = frozenset(x.port for x in plan.listeners)
+    for listener in plan.listeners:
+        if serves or listener.port < first:
+            moved[listener.name] = ports.free_port(listener.address, 20_000 + os.getpid() % 4000, taken)
+            taken |= {moved[listener.name]}
+    plan = with_ports(plan, moved)
+    if serves:
+        plan = with_admin(plan, ports.free_port("127.0.0.1", 20_000 + os.getpid() % 4000, taken))
+    return plan
+
+
+def _run(argv: tuple[str, ...], spec: CheckSpec, place: Path, user: User, title: str) -> tuple[str, ...]:
+    with (place / _LOG).open("ab") as output:
+        process = spawn(argv, user=user, directory=place, output=output)
+    try:
+        code = process.wait(SECONDS)
+    except subprocess.TimeoutExpired:
+        raise EngineError(Diagnostic("LB403", f"{title}'s checker did not end in {SECONDS:g} s")) from None
+    finally:
+        stop(process, SIGTERM, 1.0)
+    return spec.judge(code, _said(place), {})
+
+
+def _in_namespace(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """nft asks the kernel even to check, and may do so in a namespace of its own."""
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        raise EngineError(Diagnostic("LB402", "no executable of unshare was found", hint="install util-linux"))
+    flags = ("--net",) if os.geteuid() == 0 else ("--user", "--map-root-user", "--net")
+    allowed = subprocess.run((unshare, *flags, "true"), capture_output=True, check=False)  # noqa: S603 - fixed words
+    if allowed.returncode != 0:
+        raise EngineError(Diagnostic("LB407", "nft can only check as root on this host", hint="run as root"))
+    return (unshare, *flags, *argv)
+
+
+def _ask(spec: CheckSpec, plan: Plan, place: Path, user: User, title: str) -> tuple[str, ...]:
+    """Start the engine on spare ports, ask it what it made of its files, stop it."""
+    with (place / _LOG).open("ab") as output:
+        process = spawn(spec.argv, user=user, directory=place, output=output)
+    end = time.monotonic() + SECONDS
+    before: dict[str, object] | None = None
+    try:
+        while time.monotonic() < end:
+            code = process.poll()
+            if code is not None:
+                return spec.judge(code, _said(place), {})
+            answers = _answers(spec, plan)
+            if answers is not None and answers == before:
+                return spec.judge(0, _said(place), answers)
+            before = answers
+            time.sleep(_SETTLE if answers is not None else 0.05)
+    finally:
+        stop(process, SIGTERM, 3.0)
+    raise EngineError(Diagnostic("LB403", f"{title} did not answer on its admin port in {SECONDS:g} s"))
+
+
+def _answers(spec: CheckSpec, plan: Plan) -> dict[str, object] | None:
+    """What the admin port says to each path; None while one does not answer."""
+    found: dict[str, object] = {}
+    for path in spec.ask:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{plan.admin_port}{path}", timeout=2) as answer:
+                found[path] = json.load(answer)
+        except (OSError, urllib.error.URLError, ValueError):
+            return None
+    return found
+
+
+def _said(place: Path) -> str:
+    return (place / _LOG).read_text(encoding="utf-8", errors="replace")
