@@ -20,26 +20,27 @@ Item = TypeVar("Item")
 class Strict(BaseModel):
     """Unknown keys are findings, nothing is converted silently, nothing changes after the load."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
-def needs_one_of(data: object, handler: Callable[[object], Item], *keys: str, none: bool = False, what: str) -> Item:
-    """Run `handler` on `data`; LB125 as well unless exactly one of `keys` (at most one with `none`) is there.
+def needs_one_of(
+    data: object, handler: Callable[[object], Item], *keys: str, none: bool = False, many: bool = False, what: str
+) -> Item:
+    """Run `handler` on `data`; LB125 as well unless exactly one of `keys` is there.
 
-    For use in a wrap validator, so that this finding comes together with those inside the mapping.
+    With `none` there may be none, with `many` several. For use in a wrap validator, so that this finding comes
+    together with those inside the mapping.
     """
     if not isinstance(data, dict):
         return handler(data)
     found = [key for key in keys if key in data]
-    if len(found) == 1 or (none and not found):
+    if len(found) == 1 or (none and not found) or (many and found):
         return handler(data)
-    listed = f"{', '.join(keys[:-1])} or {keys[-1]}"
     if found:
-        error = bad(
-            "LB125", f"{what} has {' and '.join(found)}", f"keep {'one' if not none else 'one at most'} of them"
-        )
+        error = bad("LB125", f"{what} has {' and '.join(found)}", "keep one of them")
     else:
-        error = bad("LB125", f"{what} has none of {listed}", "write exactly one of them")
+        wanted = "at least one" if many else "exactly one"
+        error = bad("LB125", f"{what} has none of {', '.join(keys[:-1])} or {keys[-1]}", f"write {wanted} of them")
     try:
         handler(data)
     except ValidationError as others:

@@ -53,9 +53,7 @@ class Access(Strict):
     @model_validator(mode="wrap")
     @classmethod
     def _some(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        if isinstance(data, dict) and not data:
-            return needs_one_of(data, handler, "allow", "deny", what="access")
-        return handler(data)
+        return needs_one_of(data, handler, "allow", "deny", many=True, what="access")
 
 
 class ClientTimeouts(Strict):

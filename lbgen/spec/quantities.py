@@ -51,6 +51,15 @@ def parse_duration(value: object) -> int:
     return total
 
 
+def _whole(written: str) -> str:
+    """What to write for `1.5s` and `1h30m`."""
+    parts = re.findall(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)(ms|s|m|h)", written)
+    if "".join(number + unit for number, unit in parts) != written or not parts:
+        return ""
+    total = sum((float(number) * _MILLISECONDS[unit] for number, unit in parts), 0.0)
+    return f"write {write_duration(int(total))}" if total.is_integer() and total else ""
+
+
 def write_duration(milliseconds: int) -> str:
     """The shortest text that `parse_duration` reads as so many milliseconds."""
     if milliseconds == 0:

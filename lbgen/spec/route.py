@@ -73,7 +73,7 @@ class Rewrite(Strict):
     @classmethod
     def _one(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if data == {}:
-            return needs_one_of(data, handler, "prefix", "path", "host", what="rewrite")
+            return needs_one_of(data, handler, "prefix", "path", "host", many=True, what="rewrite")
         return needs_one_of(data, handler, "prefix", "path", none=True, what="rewrite")
 
 
@@ -91,7 +91,7 @@ class Redirect(Strict):
     @classmethod
     def _one(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if isinstance(data, dict) and not data.keys() & {"scheme", "host", "port", "path", "prefix"}:
-            return needs_one_of(data, handler, "scheme", "host", "port", "path", "prefix", what="redirect")
+            return needs_one_of(data, handler, "scheme", "host", "port", "path", "prefix", many=True, what="redirect")
         return needs_one_of(data, handler, "path", "prefix", none=True, what="redirect")
 
 

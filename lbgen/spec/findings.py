@@ -1,0 +1,153 @@
+"""Turns what pydantic says about data into diagnostics: code, place, what is wrong, what would be right."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+from lbgen.diagnostics import Diagnostic
+from lbgen.spec.marks import field_text
+from lbgen.spec.problem import kind, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
+
+    from lbgen.spec.marks import Layers, Step
+
+MOST_FINDINGS = 1000
+
+_WANTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+}
+_TRUTH = {"true": "true", "yes": "true", "on": "true", "false": "false", "no": "false", "off": "false"}
+
+
+def close_to(wrong: str, known: Iterable[str]) -> str:
+    """`did you mean "weight"?`, or the known words when none is near."""
+    words = list(known)
+    near = get_close_matches(wrong.lower(), words, n=1, cutoff=0.6)
+    return f'did you mean "{near[0]}"?' if near else f"known here: {', '.join(words)}" if words else ""
+
+
+def findings(error: ValidationError, model: type[BaseModel], data: object, marks: Layers) -> list[Diagnostic]:
+    """One diagnostic for each line of `error`, which `model` raised about `data`; a last one when there are too many."""
+    lines = error.errors(include_url=False)
+    found = [_finding(line, model, data, marks) for line in lines[:MOST_FINDINGS]]
+    if len(lines) > MOST_FINDINGS:
+        message = f"{len(lines) - MOST_FINDINGS} more findings are not shown"
+        found.append(Diagnostic("LB104", message, marks.span("")))
+    return found
+
+
+def _finding(line: ErrorDetails, model: type[BaseModel], data: object, marks: Layers) -> Diagnostic:
+    loc, code = line["loc"], line["type"]
+    context = line.get("ctx", {})
+    at_key = loc[-1:] == ("[key]",)
+    steps = _resolved(data, loc)
+    if code.startswith("LB"):
+        if twin := context["key"]:
+            steps, at_key = (*steps, twin), True
+        text = field_text(steps)
+        return Diagnostic(code, context["message"], marks.span(text, key=at_key), text, context["hint"])
+    if code == "missing":
+        parent = field_text(steps)
+        text = field_text((*steps, str(loc[-1])))
+        return Diagnostic("LB103", "is required", marks.span(parent), text, f"add {loc[-1]}:")
+    text = field_text(steps)
+    if code == "extra_forbidden":
+        hint = close_to(str(loc[-1]), _keys_at(model, loc[:-1]))
+        return Diagnostic("LB101", "unknown key", marks.span(text, key=True), text, hint)
+    number, message, hint = _explained(line, marks.written(text))
+    return Diagnostic(number, message, marks.span(text), text, hint)
+
+
+def _resolved(data: Any, loc: tuple[Step, ...]) -> tuple[Step, ...]:  # noqa: ANN401  # plain data
+    """The steps of `loc` that are in the data: pydantic adds steps for unions and for what is written short."""
+    steps: list[Step] = []
+    for step in loc:
+        inside = step < len(data) if isinstance(data, list) and isinstance(step, int) else False
+        if inside or (isinstance(data, dict) and step in data):
+            data = data[step]
+            steps.append(step)
+    return tuple(steps)
+
+
+def _explained(line: ErrorDetails, written: str | None) -> tuple[str, str, str]:
+    """Code, message and hint for a kind of error that is pydantic's own."""
+    code, value, context = line["type"], line["input"], line.get("ctx", {})
+    shown = shortened(written if written is not None else str(value))
+    if wanted := _WANTED.get(code):
+        return "LB105", f"{kind(value)} where {wanted} is wanted", _conversion(wanted, value, shown)
+    if code == "literal_error":
+        words = re.findall(r"'([^']*)'", context["expected"])
+        if not isinstance(value, str):
+            hint = f'write "{shown}"' if shown in words else f"write {' or '.join(words) or context['expected']}"
+            return "LB105", f"{kind(value)} where a word is wanted", hint
+        near = get_close_matches(value.lower(), words, n=1, cutoff=0.6)
+        return "LB104", f'"{shown}" is unknown', f'did you mean "{near[0]}"?' if near else f"write {' or '.join(words)}"
+    if code in ("less_than_equal", "greater_than_equal"):
+        bound = context.get("le", context.get("ge"))
+        name = "port " if line["loc"][-1:] == ("port",) else ""
+        return "LB104", f"{name}{shown} is {'above' if 'le' in context else 'below'} {bound}", ""
+    if code == "too_short":
+        return "LB126", "is empty", "write something into it, or leave the key out"
+    return "LB104", line["msg"][:1].lower() + line["msg"][1:], ""
+
+
+def _conversion(wanted: str, value: object, shown: str) -> str:
+    if wanted == "text" and isinstance(value, bool | int | float):
+        return f'write "{shown}"'
+    if "number" in wanted and isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,20}", value):
+        return f"write {int(value)} without quotes"
+    if "number" in wanted and isinstance(value, float) and value.is_integer():
+        return f"write {int(value)}"
+    if wanted == "true or false":
+        word = _TRUTH.get(str(value).lower(), "")
+        return f"write {word} without quotes" if word else "write true or false"
+    if wanted == "a list" and isinstance(value, str | int):
+        return f"write [{shown}]"
+    return ""
+
+
+def _keys_at(model: type[BaseModel], loc: tuple[Step, ...]) -> list[str]:
+    """The keys that the mapping at `loc` may have."""
+    annotation: Any = model
+    for step in loc:
+        parts = list(_flat(annotation))
+        fields: dict[str, Any] = next((part.model_fields for part in parts if _is_model(part)), {})
+        if step in fields:
+            annotation = fields[str(step)].annotation
+        else:
+            annotation = next((get_args(part)[-1] for part in parts if get_origin(part) in (list, dict)), annotation)
+    return [name for part in _flat(annotation) if _is_model(part) for name in part.model_fields]
+
+
+def _is_model(part: object) -> bool:
+    return isinstance(part, type) and issubclass(part, BaseModel)
+
+
+def _flat(annotation: Any) -> Iterator[Any]:  # noqa: ANN401  # annotations have no common type
+    """The members of a union, without what is annotated on them."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        yield from _flat(get_args(annotation)[0])
+    elif origin in (Union, UnionType):
+        for member in get_args(annotation):
+            yield from _flat(member)
+    else:
+        yield annotation

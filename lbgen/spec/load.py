@@ -1,0 +1,82 @@
+"""Turns a topology file or mapping into a checked model that knows where each of its fields is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from lbgen.diagnostics import Diagnostic, LbgenError
+from lbgen.spec.findings import findings
+from lbgen.spec.marks import Layers
+from lbgen.spec.model import TopologyModel
+from lbgen.spec.problem import kind
+from lbgen.spec.profile import with_profile
+from lbgen.spec.source import Source, read_bytes, read_file, read_mapping, without_collector
+
+if TYPE_CHECKING:
+    from lbgen.diagnostics import Span
+
+__all__ = ["Topology", "load_bytes", "load_topology"]
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """A topology whose every field is legal by itself; references are checked by the plan.
+
+    `file` is its name in messages (`<dict>` for Python data), `base` the folder that relative files begin at.
+    """
+
+    model: TopologyModel
+    marks: Layers
+    base: Path
+    file: str
+
+    @property
+    def name(self) -> str:
+        """The name of the topology."""
+        return self.model.name
+
+    def span(self, path: str, *, key: bool = False) -> Span:
+        """Where the value of a field such as `routes[2].retries.max` is written (its key with `key`); the nearest
+        thing around it when it is not written. A value from the profile has its place there."""
+        return self.marks.span(path, key=key)
+
+
+def load_topology(source: str | Path | Mapping[str, Any]) -> Topology:
+    """The topology in a YAML file or in a mapping, laid over its profile.
+
+    Raises LbgenError with all findings (LB1xx) of the stage that found any: text, then profile, then values.
+    """
+    if isinstance(source, Mapping):
+        return _loaded(read_mapping(source), Path.cwd())
+    path = Path(source)
+    return _loaded(read_file(path), path.parent)
+
+
+def load_bytes(raw: bytes, file: str, base: Path) -> Topology:
+    """Like `load_topology`, of text that is at hand; `file` is its name in messages."""
+    return _loaded(read_bytes(raw, file), base)
+
+
+def _loaded(source: Source, base: Path) -> Topology:
+    if not isinstance(source.data, dict):
+        message = f"{kind(source.data)} where a topology is wanted"
+        raise LbgenError(Diagnostic("LB105", message, source.marks.span(""), hint="lbgen init writes one"))
+    unusable: LbgenError | None = None
+    try:
+        data, marks = with_profile(source, base)
+    except LbgenError as error:  # the topology's own findings are told as well
+        unusable, data, marks = error, source.data, Layers(source.marks)
+    with without_collector():
+        try:
+            model = TopologyModel.model_validate(data)
+        except ValidationError as error:
+            found = findings(error, TopologyModel, data, marks)
+            raise LbgenError([*(unusable.diagnostics if unusable else ()), *found]) from None
+    if unusable:
+        raise unusable
+    return Topology(model, marks, base, source.marks.file)

@@ -1,0 +1,113 @@
+"""Turns a field such as `routes[2].retries.max` into the place where it is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from lbgen.diagnostics import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Step = str | int
+_Keys = dict[str, tuple[Node, Node]]
+_SMALL = 24  # entries that are looked through faster than indexed
+
+
+def field_text(steps: Iterable[Step]) -> str:
+    """`("routes", 2, "name")` as `routes[2].name`."""
+    text = ""
+    for step in steps:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+@dataclass(slots=True)
+class Marks:
+    """The places of every key and value of one file; `root` None = there are none (a dict)."""
+
+    file: str
+    root: Node | None = None
+    _keys: dict[int, _Keys] = field(default_factory=dict, repr=False)
+
+    def span(self, path: str, *, key: bool = False) -> Span:
+        """Where the value of `path` stands (its key with `key`); the nearest thing around it when it is not there."""
+        return self.find(path, key=key)[0]
+
+    def find(self, path: str, *, key: bool = False) -> tuple[Span, bool]:
+        """Like `span`, and whether the path is written in this file."""
+        if self.root is None:
+            return Span(self.file), False
+        node, key_node, rest = self._descend(self.root, None, path)
+        shown = key_node if key and key_node is not None and not rest else node
+        return self.span_of(shown), not rest
+
+    def span_of(self, node: Node) -> Span:
+        """The place where `node` begins."""
+        return Span(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
+
+    def written(self, path: str) -> str | None:
+        """The scalar at `path` as it is written, without quotes; None when there is none."""
+        if self.root is None:
+            return None
+        node, _, rest = self._descend(self.root, None, path)
+        return str(node.value) if isinstance(node, ScalarNode) and not rest else None
+
+    def _descend(self, node: Node, key_node: Node | None, path: str) -> tuple[Node, Node | None, str]:
+        """The deepest node on `path`, its key, and what of the path is left."""
+        while path:
+            if path[0] == "[" and isinstance(node, SequenceNode):
+                index, _, rest = path[1:].partition("]")
+                if not index.isdecimal() or int(index) >= len(node.value):
+                    break
+                node, key_node, path = node.value[int(index)], None, rest
+            elif path[0] != "[" and isinstance(node, MappingNode):
+                best = self._step(node, path[1:] if path[0] == "." else path)
+                if best is None:
+                    break
+                key_node, node, path = best
+            else:
+                break
+        return node, key_node, path
+
+    def _step(self, node: MappingNode, path: str) -> tuple[Node, Node, str] | None:
+        """The entry of `node` that `path` begins with; names may hold dots, so the longest fitting key wins."""
+        ends = [i for i, char in enumerate(path) if char in ".["]
+        for end in (len(path), *reversed(ends)):
+            if found := self._entry(node, path[:end]):
+                return found[0], found[1], path[end:]
+        return None
+
+    def _entry(self, node: MappingNode, name: str) -> tuple[Node, Node] | None:
+        if len(node.value) <= _SMALL:
+            return next((entry for entry in node.value if entry[0].value == name), None)
+        keys = self._keys.get(id(node))
+        if keys is None:
+            keys = {k.value: (k, v) for k, v in reversed(node.value) if isinstance(k, ScalarNode)}
+            self._keys[id(node)] = keys
+        return keys.get(name)
+
+
+@dataclass(slots=True)
+class Layers:
+    """The marks of a topology and of the profile under it."""
+
+    top: Marks
+    under: Marks | None = None
+
+    def span(self, path: str, *, key: bool = False) -> Span:
+        """Where `path` is written: in the topology, else in the profile, else what is nearest in the topology."""
+        span, written = self.top.find(path, key=key)
+        if not written and self.under is not None:
+            lower, written = self.under.find(path, key=key)
+            if written:
+                return lower
+        return span
+
+    def written(self, path: str) -> str | None:
+        """The scalar at `path` as it is written, without quotes; None when there is none."""
+        found = self.top.written(path)
+        return self.under.written(path) if found is None and self.under is not None else found

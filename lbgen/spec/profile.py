@@ -1,0 +1,66 @@
+"""Lays a topology over its profile: a partial topology whose values hold where the user says nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lbgen import resources
+from lbgen.diagnostics import Diagnostic, LbgenError
+from lbgen.spec.findings import close_to
+from lbgen.spec.marks import Layers
+from lbgen.spec.problem import shortened
+from lbgen.spec.source import Source, read_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DEFAULT = "production"
+
+
+def names() -> tuple[str, ...]:
+    """The built-in profiles, in the order of their names."""
+    return tuple(sorted(path.stem for path in resources.folder("profiles").glob("*.yaml")))
+
+
+def with_profile(user: Source, base: Path) -> tuple[dict[str, Any], Layers]:
+    """The user's data over that of the profile it names, and the marks of both.
+
+    A profile is a built-in name or a file (`./file.yaml`, relative to `base`). Maps merge, lists replace, the user's
+    values win. Raises LbgenError: LB110, LB130, LB131, and what reading the file finds.
+    """
+    asked = user.data.get("profile", DEFAULT)
+    if not isinstance(asked, str):  # the model will say what is wrong with it
+        return user.data, Layers(user.marks)
+    under = read_file(_find(asked, user, base))
+    if not isinstance(under.data, dict):
+        span = under.marks.span("")
+        raise LbgenError(Diagnostic("LB105", "not a mapping where a profile is wanted", span))
+    if "profile" in under.data:
+        span = under.marks.span("profile", key=True)
+        message = "a profile names another profile"
+        raise LbgenError(Diagnostic("LB131", message, span, "profile", "copy what you need of it into this one"))
+    return _merged(under.data, user.data), Layers(user.marks, under.marks)
+
+
+def _find(asked: str, user: Source, base: Path) -> Path:
+    span = user.marks.span("profile")
+    if "/" in asked or asked.endswith((".yaml", ".yml")):
+        path = base / asked
+        if "\0" in asked or not path.is_file():
+            message = f'the file "{shortened(asked)}" does not exist'
+            hint = "a relative path begins at the topology"
+            raise LbgenError(Diagnostic("LB110", message, span, "profile", hint))
+        return path
+    if asked in names():
+        return resources.folder("profiles") / f"{asked}.yaml"
+    message = f'there is no profile "{shortened(asked)}"'
+    raise LbgenError(Diagnostic("LB130", message, span, "profile", close_to(asked, names())))
+
+
+def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(under)
+    for key, value in over.items():
+        lower = merged.get(key)
+        both = isinstance(value, dict) and isinstance(lower, dict)
+        merged[key] = _merged(lower, value) if both else value  # type: ignore[arg-type]  # both are dicts
+    return merged

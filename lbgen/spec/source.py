@@ -1,0 +1,321 @@
+"""Turns YAML text into plain data and the place of every key and value; refuses what YAML readers disagree about."""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from yaml.composer import Composer
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.parser import Parser
+from yaml.reader import Reader
+from yaml.scanner import Scanner
+
+from lbgen.diagnostics import Diagnostic, LbgenError, Span
+from lbgen.spec.marks import Marks, field_text
+from lbgen.spec.problem import kind, shortened
+from lbgen.spec.scalars import Ambiguous, read_scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LARGEST_FILE = 16 << 20  # bytes
+MOST_NODES = 600_000  # keys and values
+MOST_ALIASED = 100_000  # values reached through aliases
+DEEPEST = 64  # levels of nesting
+
+_PLAIN = "plain"  # an unquoted scalar: what it is follows from its text
+_TEXT = "text"
+_COLLECTION = "collection"
+_NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What one file holds: dicts, lists, str, int, float, bool; and where."""
+
+    data: Any
+    marks: Marks
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """No garbage collection inside: building many small objects is more than twice as fast, and none is garbage."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def read_file(path: Path) -> Source:
+    """The data of a YAML file. Raises LbgenError with every finding: LB100, LB102, LB104 to LB110."""
+    file = str(path)
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(LARGEST_FILE + 1)
+    except OSError as error:
+        reason = error.strerror or "cannot be read"
+        raise LbgenError(Diagnostic("LB110", reason[:1].lower() + reason[1:], Span(file))) from None
+    except ValueError:  # a NUL in the path
+        raise LbgenError(Diagnostic("LB110", "not the path of a file", Span(file))) from None
+    return read_bytes(raw, file)
+
+
+def read_bytes(raw: bytes, file: str) -> Source:
+    """The data of YAML text in UTF-8, with or without BOM; see `read_file`."""
+    if len(raw) > LARGEST_FILE:
+        raise LbgenError(Diagnostic("LB108", f"larger than {LARGEST_FILE >> 20} MiB", Span(file)))
+    return read_text(_decoded(raw, file), file)
+
+
+def read_text(text: str, file: str) -> Source:
+    """The data of YAML text; see `read_file`."""
+    if found := _NOT_TEXT.search(text):
+        span = _span_at(text, found.start(), file)
+        message = f"holds the control character U+{ord(found[0]):04X}"
+        raise LbgenError(Diagnostic("LB109", message, span, hint='in a value write it as an escape: "\\x1b"'))
+    with without_collector():
+        root = _compose(text, file)
+        marks = Marks(file, root)
+        builder = _Builder(marks)
+        data = builder.build(root, 0)
+    if builder.findings:
+        raise LbgenError(builder.findings)
+    return Source(data, marks)
+
+
+def read_mapping(data: object, file: str = "<dict>") -> Source:
+    """A topology given as Python data: mappings, sequences, text, numbers; LB105 or LB108 for anything else."""
+    findings: list[Diagnostic] = []
+    plain = _plain(data, (), findings, Span(file))
+    if findings:
+        raise LbgenError(findings)
+    return Source(plain, Marks(file))
+
+
+def _decoded(raw: bytes, file: str) -> str:
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise LbgenError(Diagnostic("LB109", "the text is UTF-16", Span(file), hint="save it as UTF-8"))
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = raw[: error.start].decode("utf-8-sig", "replace")
+        message = f"byte 0x{raw[error.start]:02X} is not UTF-8"
+        raise LbgenError(
+            Diagnostic("LB109", message, _span_at(before, len(before), file), hint="save the file as UTF-8")
+        ) from None
+
+
+def _span_at(text: str, offset: int, file: str) -> Span:
+    line = text.count("\n", 0, offset)
+    return Span(file, line + 1, offset - (text.rfind("\n", 0, offset) + 1) + 1)
+
+
+class _Stop(Exception):  # noqa: N818  # leaves the parser early
+    def __init__(self, message: str, mark: Any) -> None:  # noqa: ANN401  # a mark of either parser
+        super().__init__(message)
+        self.message = message
+        self.mark = mark
+
+
+class _Policy:
+    """What the composers of PyYAML ask while they work: tags, and leave to go on."""
+
+    depth = 0
+    nodes = 0
+
+    def descend_resolver(self, parent: Node | None, index: object) -> None:
+        self.depth += 1
+        self.nodes += 1
+        if self.depth > DEEPEST:
+            raise _Stop(f"nested deeper than {DEEPEST} levels", parent.start_mark if parent else None)
+        if self.nodes > MOST_NODES:
+            raise _Stop(f"more than {MOST_NODES} keys and values", parent.start_mark if parent else None)
+
+    def ascend_resolver(self) -> None:
+        self.depth -= 1
+
+    def resolve(self, node: type[Node], value: str | None, implicit: Any) -> str:  # noqa: ANN401  # as PyYAML has it
+        if node is not ScalarNode:
+            return _COLLECTION
+        return _PLAIN if implicit[0] else _TEXT
+
+
+class _PythonComposer(Reader, Scanner, Parser, Composer, _Policy):
+    def __init__(self, text: str) -> None:
+        Reader.__init__(self, text)
+        Scanner.__init__(self)
+        Parser.__init__(self)
+        Composer.__init__(self)
+
+
+_composer: type[Any] = _PythonComposer
+if yaml.__with_libyaml__:
+    from yaml.cyaml import CParser  # type: ignore[attr-defined]  # the stubs leave it out
+
+    class _LibyamlComposer(CParser, _Policy):
+        pass
+
+    _composer = _LibyamlComposer
+
+
+def _compose(text: str, file: str) -> Node:
+    try:
+        composer = _composer(text)
+        root: Node | None = composer.get_single_node()
+    except _Stop as stop:
+        raise LbgenError(Diagnostic("LB108", stop.message, _span_of_mark(stop.mark, file))) from None
+    except yaml.MarkedYAMLError as error:
+        raise LbgenError(_unreadable(error, text, file)) from None
+    except yaml.YAMLError as error:
+        raise LbgenError(Diagnostic("LB100", str(error).splitlines()[0], Span(file))) from None
+    except RecursionError:
+        raise LbgenError(Diagnostic("LB108", f"nested deeper than {DEEPEST} levels", Span(file))) from None
+    if root is None:
+        raise LbgenError(Diagnostic("LB100", "the file is empty", Span(file), hint="lbgen init writes a topology"))
+    return root
+
+
+def _span_of_mark(mark: Any, file: str) -> Span:  # noqa: ANN401  # a mark of either parser
+    return Span(file, mark.line + 1, mark.column + 1) if mark is not None else Span(file)
+
+
+def _unreadable(error: yaml.MarkedYAMLError, text: str, file: str) -> Diagnostic:
+    span = _span_of_mark(error.problem_mark or error.context_mark, file)
+    if "expected a single document" in (error.context or ""):
+        return Diagnostic("LB107", "a second document begins", span, hint="write one topology a file")
+    problem = error.problem or error.context or "not YAML"
+    lines = text.splitlines()
+    line = lines[span.line - 1] if 0 < span.line <= len(lines) else ""
+    hint = "indent with spaces, not tabs" if "\t" in line[: len(line) - len(line.lstrip())] else ""
+    if not hint and error.context and error.context_mark is not None:
+        hint = f"{error.context} that begins in line {error.context_mark.line + 1}"
+    if not hint and line[span.column - 1 : span.column] in ("@", "`", "%", "*", "&"):
+        hint = f"a text that begins with {line[span.column - 1]} needs quotes"
+    return Diagnostic("LB100", problem, span, hint=hint)
+
+
+class _Builder:
+    """Nodes into data; goes on after a finding, so that all of them are told at once."""
+
+    def __init__(self, marks: Marks) -> None:
+        self.marks = marks
+        self.findings: list[Diagnostic] = []
+        self._seen: set[int] = set()
+        self._aliased = 0
+        self._stopped = False
+
+    def build(self, node: Node, depth: int) -> Any:  # noqa: ANN401  # plain data
+        if self._stopped:
+            return ""
+        if isinstance(node, ScalarNode):
+            return self._scalar(node)
+        if depth > DEEPEST:
+            self._stop("an alias inside its own anchor, or nested too deep", node)
+            return ""
+        if node.tag is not _COLLECTION:
+            self._tag(node)
+        if id(node) in self._seen:
+            self._aliased += 1 + len(node.value)
+            if self._aliased > MOST_ALIASED:
+                self._stop(f"aliases stand for more than {MOST_ALIASED} values", node)
+                return ""
+        self._seen.add(id(node))
+        if isinstance(node, SequenceNode):
+            return [self.build(item, depth + 1) for item in node.value]
+        return self._mapping(node, depth) if isinstance(node, MappingNode) else ""
+
+    def _mapping(self, node: MappingNode, depth: int) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = self._key(key_node)
+            if key is None:
+                continue
+            if key in data:
+                first = next(k for k, _ in node.value if isinstance(k, ScalarNode) and k.value == key)
+                hint = f"the first is in line {first.start_mark.line + 1}"
+                self._find("LB102", f'the key "{shortened(key)}" is here twice', key_node, hint)
+                continue
+            data[key] = self.build(value_node, depth + 1)
+        return data
+
+    def _key(self, node: Node) -> str | None:
+        if not isinstance(node, ScalarNode):
+            self._find("LB105", "a list or a mapping where a key is wanted", node, "write a text as the key")
+            return None
+        if node.tag is _TEXT:
+            return str(node.value)
+        if node.tag is not _PLAIN:
+            self._tag(node)
+            return None
+        if node.value == "<<":
+            self._find("LB107", "merge keys are not read", node, "write the keys out, or use a profile")
+            return None
+        try:
+            key = read_scalar(node.value, key=True)
+        except Ambiguous as ambiguous:
+            self.findings.append(ambiguous.finding(self.marks.span_of(node)))
+            return None
+        if isinstance(key, str):
+            return key
+        self._find("LB105", f"{kind(key)} where a key is wanted", node, f'write "{node.value}"' if node.value else "")
+        return None
+
+    def _scalar(self, node: ScalarNode) -> Any:  # noqa: ANN401  # plain data
+        if node.tag is _TEXT:
+            return node.value
+        if node.tag is not _PLAIN:
+            self._tag(node)
+            return node.value
+        try:
+            value = read_scalar(node.value)
+        except Ambiguous as ambiguous:
+            self.findings.append(ambiguous.finding(self.marks.span_of(node)))
+            return ""
+        if value is None:
+            self._find("LB105", "there is no value", node, "write one, or remove the key")
+            return ""
+        return value
+
+    def _tag(self, node: Node) -> None:
+        shown = node.tag.replace("tag:yaml.org,2002:", "!!")
+        self._find("LB107", f"the tag {shown} is not read", node, "remove it; quotes make a text")
+
+    def _find(self, code: str, message: str, node: Node, hint: str = "") -> None:
+        self.findings.append(Diagnostic(code, message, self.marks.span_of(node), hint=hint))
+
+    def _stop(self, message: str, node: Node) -> None:
+        self._stopped = True
+        self.findings = [Diagnostic("LB108", message, self.marks.span_of(node), hint="write the values out")]
+
+
+def _plain(value: object, steps: tuple[str | int, ...], findings: list[Diagnostic], span: Span) -> Any:  # noqa: ANN401
+    if isinstance(value, str | bool | int | float):
+        return value
+    if len(steps) > DEEPEST:
+        findings.append(Diagnostic("LB108", f"nested deeper than {DEEPEST} levels", span, field_text(steps)))
+        return ""
+    if isinstance(value, Mapping):
+        data: dict[str, Any] = {}
+        for key, item in value.items():
+            if isinstance(key, str):
+                data[key] = _plain(item, (*steps, key), findings, span)
+            else:
+                message = f"the key {key!r} is not text"
+                findings.append(Diagnostic("LB105", message, span, field_text(steps)))
+        return data
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+        return [_plain(item, (*steps, i), findings, span) for i, item in enumerate(value)]
+    what = "there is no value" if value is None else f"a Python {type(value).__name__} is not part of a topology"
+    hint = "write one, or remove the key" if value is None else "use dicts, lists, text and numbers"
+    findings.append(Diagnostic("LB105", what, span, field_text(steps), hint))
+    return ""
