@@ -45,7 +45,7 @@ def close_to(wrong: str, known: Iterable[str]) -> str:
 
 
 def findings(error: ValidationError, model: type[BaseModel], data: object, marks: Layers) -> list[Diagnostic]:
-    """One diagnostic for each line of `error`, which `model` raised about `data`; a last one when there are too many."""
+    """One diagnostic for each line of `error`, which `model` raised about `data`; the first thousand."""
     lines = error.errors(include_url=False)
     found = [_finding(line, model, data, marks) for line in lines[:MOST_FINDINGS]]
     if len(lines) > MOST_FINDINGS:

@@ -23,25 +23,30 @@ _ORIGIN = re.compile(r"https?://(\*\.)?[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9
 def parse_path(value: object) -> str:
     """A path that strict paths let through, escapes in upper-case hex; LB117 otherwise."""
     path = text("a path", value)
-    shown = shortened(path)
     if not path.startswith("/"):
-        raise bad("LB117", f'"{shown}" is not a path', f"write /{shown.lstrip('/')}" if path else "write /")
+        raise bad("LB117", f'"{shortened(path)}" is not a path', f"write /{shortened(path)}" if path else "write /")
     if "?" in path:
-        raise bad("LB117", f'"{shown}" holds a query', "a path ends before the ?; match parameters with query:")
+        raise bad(
+            "LB117", f'"{shortened(path)}" holds a query', "a path ends before the ?; match parameters with query:"
+        )
     if "#" in path:
-        raise bad("LB117", f'"{shown}" holds a fragment', "no client sends what follows a #")
+        raise bad("LB117", f'"{shortened(path)}" holds a fragment', "no client sends what follows a #")
     if not _PATH_CHARS.fullmatch(path):
         escaped = quote(path, safe="/:@!$&'()*+,;=%[]", errors="replace")
-        raise bad("LB117", f'"{shown}" holds characters that no URI may hold', f"write {shortened(escaped, 200)}")
+        raise bad(
+            "LB117", f'"{shortened(path)}" holds characters that no URI may hold', f"write {shortened(escaped, 200)}"
+        )
     path = _ESCAPE.sub(_checked_escape, path)
     segments = path.split("/")
     if any(segment in (".", "..") for segment in segments):
         raise bad(
-            "LB117", f'"{shown}" has a dot segment, which strict paths answer with 400', "write the path it leads to"
+            "LB117",
+            f'"{shortened(path)}" has a dot segment, which strict paths answer with 400',
+            "write the path it leads to",
         )
     if "" in segments[1:-1]:
         hint = f"write {shortened(re.sub('/+', '/', path), 200)}"
-        raise bad("LB117", f'"{shown}" has an empty segment, which strict paths answer with 400', hint)
+        raise bad("LB117", f'"{shortened(path)}" has an empty segment, which strict paths answer with 400', hint)
     return path
 
 

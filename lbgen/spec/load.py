@@ -20,7 +20,7 @@ from lbgen.spec.source import Source, read_bytes, read_file, read_mapping, witho
 if TYPE_CHECKING:
     from lbgen.diagnostics import Span
 
-__all__ = ["Topology", "load_bytes", "load_topology"]
+__all__ = ["Topology", "load", "load_bytes", "load_topology"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Topology:
         return self.marks.span(path, key=key)
 
 
-def load_topology(source: str | Path | Mapping[str, Any]) -> Topology:
+def load(source: str | Path | Mapping[str, Any]) -> Topology:
     """The topology in a YAML file or in a mapping, laid over its profile.
 
     Raises LbgenError with all findings (LB1xx) of the stage that found any: text, then profile, then values.
@@ -57,8 +57,11 @@ def load_topology(source: str | Path | Mapping[str, Any]) -> Topology:
     return _loaded(read_file(path), path.parent)
 
 
+load_topology = load
+
+
 def load_bytes(raw: bytes, file: str, base: Path) -> Topology:
-    """Like `load_topology`, of text that is at hand; `file` is its name in messages."""
+    """Like `load`, of text that is at hand; `file` is its name in messages."""
     return _loaded(read_bytes(raw, file), base)
 
 

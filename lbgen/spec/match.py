@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, ModelWrapValidatorHandler, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from lbgen.spec.base import Strict, either_schema, needs_one_of, no_case_twins
-from lbgen.spec.problem import bad, wrong_type
+from lbgen.spec.problem import bad, shortened, wrong_type
 from lbgen.spec.values import (
     CookieName,
     MatchedHeader,
@@ -37,7 +37,7 @@ class PathMatch(Strict):
     @classmethod
     def _one(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if isinstance(data, str):
-            raise wrong_type("a mapping", data, f"write path: {{ prefix: {data} }}, or exact, or regex")
+            raise wrong_type("a mapping", data, f"write path: {{ prefix: {shortened(data)} }}, or exact, or regex")
         return needs_one_of(data, handler, "exact", "prefix", "regex", what="path")
 
 

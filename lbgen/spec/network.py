@@ -119,6 +119,8 @@ def parse_cidr(value: object) -> str:
 
 
 def _ip(written: str) -> IPv4Address | IPv6Address | None:
+    if ":" not in written and not written[-1:].isdigit():
+        return None
     if "%" in written:  # a zone means something on one host only
         return None
     try:
@@ -150,23 +152,30 @@ def _port(port: str, written: str) -> int:
 
 def _name(written: str, code: str) -> str:
     name = written.removesuffix(".")
-    shown = shortened(written)
     if not name:
-        raise bad(code, f'"{shown}" is not a host name')
+        raise bad(code, f'"{shortened(written)}" is not a host name')
     if ":" in name and code == "LB116":
-        raise bad(code, f'"{shown}" has a port', "leave the port out: the listener has it")
+        raise bad(code, f'"{shortened(written)}" has a port', "leave the port out: the listener has it")
     if not name.isascii():
         if _DEVIATIONS & set(name):
-            raise bad(code, f'"{shown}": browsers and resolvers read this name differently', "write its xn-- form")
+            raise bad(
+                code,
+                f'"{shortened(written)}": browsers and resolvers read this name differently',
+                "write its xn-- form",
+            )
         try:
             name = name.encode("idna").decode("ascii")
         except UnicodeError:
-            raise bad(code, f'"{shown}" is not a name that IDNA knows', "write its xn-- form") from None
+            raise bad(code, f'"{shortened(written)}" is not a name that IDNA knows', "write its xn-- form") from None
     name = name.lower()
     labels = name.split(".")
     if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
         hint = "letters, digits and hyphens, dots between, at most 63 a label and 253 in all"
-        raise bad(code, f'"{shown}" is not a host name', hint)
+        raise bad(code, f'"{shortened(written)}" is not a host name', hint)
     if labels[-1].isdigit() or re.fullmatch(r"0x[0-9a-f]*", labels[-1]):
-        raise bad(code, f'"{shown}" is neither a host name nor an IP address', "a name's last label is not a number")
+        raise bad(
+            code,
+            f'"{shortened(written)}" is neither a host name nor an IP address',
+            "a name's last label is not a number",
+        )
     return name

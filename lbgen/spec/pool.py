@@ -8,7 +8,7 @@ from pydantic import Field, ModelWrapValidatorHandler, SerializerFunctionWrapHan
 
 from lbgen.spec.base import Strict, either_schema, needs_one_of
 from lbgen.spec.listener import Certificate
-from lbgen.spec.problem import wrong_type
+from lbgen.spec.problem import shortened, wrong_type
 from lbgen.spec.quantities import StatusRange
 from lbgen.spec.values import (
     AddressValue,
@@ -82,7 +82,7 @@ class Endpoint(Strict):
     @classmethod
     def _mapping(cls, data: object) -> object:
         if isinstance(data, str):
-            raise wrong_type("a mapping", data, f'write {{ address: "{data}" }}')
+            raise wrong_type("a mapping", data, f'write {{ address: "{shortened(data)}" }}')
         return data
 
 

@@ -7,13 +7,12 @@ from typing import Any
 from lbgen.spec.model import TopologyModel
 
 
-def json_schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) that accepts what `load_topology` accepts, short forms included.
+def schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) that accepts what `load` accepts, short forms included.
 
     It says less than a load does: an editor's help, not the judge.
     """
-    schema = TopologyModel.model_json_schema(mode="validation")
-    tidied: dict[str, Any] = _tidied(schema)
+    tidied: dict[str, Any] = _tidied(TopologyModel.model_json_schema(mode="validation"))
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "lbgen topology"}
     return {**head, **{key: value for key, value in tidied.items() if key != "title"}}
 
