@@ -1,0 +1,156 @@
+"""Ranked rules -> which of them never serve, or only in part, because an earlier one takes all their requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lbgen.plan.model import NamedMatch, PathKind, ValueKind, ValueMatch
+from lbgen.plan.precedence import covering, wider
+from lbgen.plan.regex import full, literal_start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator, Sequence
+
+    from lbgen.plan.model import Match, PathMatch, Rule
+
+_PRESENT = ValueMatch(ValueKind.PRESENT)
+_ANYTHING = frozenset({".*", "/.*", "^.*", ".*$", "^.*$", "^/.*", "/.*$", "^/.*$"})
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """`rule` never serves on `listeners`: `by` (one per listener) is tried before and takes everything."""
+
+    rule: Rule
+    by: dict[str, Rule] = field(default_factory=dict)
+
+    @property
+    def twin(self) -> bool:
+        """Whether the earlier rules have the same host and match."""
+        return all(by.host == self.rule.host and same(by.match, self.rule.match) for by in self.by.values())
+
+
+def same(one: Match, other: Match) -> bool:
+    """Whether two matches are the same, the order of methods aside."""
+    return _canonical(one) == _canonical(other)
+
+
+def _canonical(match: Match) -> Hashable:
+    return (match.path, frozenset(match.methods), match.headers, match.query, match.cookies)
+
+
+def covers(earlier: Match, later: Match) -> bool:
+    """Whether every request that `later` matches is one that `earlier` matches. False where that is not plain."""
+    return (
+        (not earlier.methods or (bool(later.methods) and set(later.methods) <= set(earlier.methods)))
+        and covers_path(earlier.path, later.path)
+        and _implied(earlier.headers, later.headers)
+        and _implied(earlier.query, later.query)
+        and _implied(earlier.cookies, later.cookies)
+    )
+
+
+def covers_path(earlier: PathMatch, later: PathMatch) -> bool:
+    """The same for paths."""
+    if earlier == later or earlier.covers_all:
+        return True
+    match earlier.kind, later.kind:
+        case PathKind.REGEX, PathKind.EXACT if "%" not in later.value:  # a client may write the escape's other case
+            return full(earlier.value, later.value)
+        case PathKind.REGEX, _:
+            return earlier.value in _ANYTHING
+        case PathKind.PREFIX, PathKind.REGEX:
+            return literal_start(later.value).startswith(earlier.value + "/")
+        case PathKind.PREFIX, _:
+            return earlier.value in covering(later.value)
+        case _:
+            return False
+
+
+def _implied(earlier: Sequence[NamedMatch], later: Sequence[NamedMatch]) -> bool:
+    given = {condition.name: condition for condition in later}
+    return all(
+        (asked := given.get(condition.name)) is not None and (asked == condition or _wider(condition, asked))
+        for condition in earlier
+    )
+
+
+def _wider(earlier: NamedMatch, later: NamedMatch) -> bool:
+    if later.value.kind is not ValueKind.EXACT:
+        return False
+    if earlier.value.kind is ValueKind.PRESENT:
+        return True
+    wire = later.value.value.encode().decode("latin-1")
+    return earlier.value.kind is ValueKind.REGEX and full(earlier.value.value, wire)
+
+
+def covered(rules: Sequence[Rule], listeners: Callable[[Rule], Sequence[str]]) -> Iterator[Cover]:
+    """Every rule of `rules` (in order of rank) that an earlier one covers on at least one of its listeners.
+
+    Earlier rules are looked up by host, path and one condition, so the cost grows with the number of rules, not of
+    pairs.
+    """
+    index: dict[Hashable, list[Rule]] = {}
+    for rule in rules:
+        found = Cover(rule)
+        own = listeners(rule)
+        for key in _lookups(rule):
+            for earlier in index.get(key, ()):
+                if any(name not in found.by for name in listeners(earlier)) and covers(earlier.match, rule.match):
+                    for name in listeners(earlier):
+                        if name in own:
+                            found.by.setdefault(name, earlier)
+            if len(found.by) == len(own):
+                break
+        if found.by:
+            yield found
+        if len(found.by) < len(own):
+            for key in _keys(rule):
+                index.setdefault(key, []).append(rule)
+
+
+def _keys(rule: Rule) -> Iterator[Hashable]:
+    """Where a rule is found by those that it may cover."""
+    path = rule.match.path
+    paths: tuple[Hashable, ...] = ((path.kind, path.value),)
+    if path.kind is PathKind.REGEX:
+        paths = ("anything",) if path.value in _ANYTHING else (*paths, ("starts", literal_start(path.value)))
+    named = min(_named(rule.match), key=lambda pair: pair[1].value.kind is not ValueKind.EXACT, default=None)
+    conditions: tuple[Hashable, ...] = (named,)
+    if named is not None and named[1].value.kind is ValueKind.REGEX:
+        conditions = (named, (named[0], named[1].name, ValueKind.REGEX))
+    for where in paths:
+        for condition in conditions:
+            yield rule.host, where, condition, not rule.match.methods
+
+
+def _lookups(rule: Rule) -> Iterator[Hashable]:
+    """The keys of all rules that may cover `rule`."""
+    for host in wider(rule.host):
+        for path in _covering_paths(rule.match.path):
+            for condition in (None, *_weaker(rule.match)):
+                for any_method in (True, False) if rule.match.methods else (True,):
+                    yield host, path, condition, any_method
+
+
+def _covering_paths(path: PathMatch) -> Iterator[Hashable]:
+    yield "anything"
+    yield path.kind, path.value
+    if path.kind is PathKind.EXACT:
+        yield from (("starts", path.value[:end]) for end in range(len(path.value) + 1))
+    reached = literal_start(path.value).rpartition("/")[0] if path.kind is PathKind.REGEX else path.value
+    yield from ((PathKind.PREFIX, prefix) for prefix in covering(reached))
+
+
+def _named(match: Match) -> Iterator[tuple[int, NamedMatch]]:
+    for place, group in enumerate((match.headers, match.query, match.cookies)):
+        yield from ((place, condition) for condition in group)
+
+
+def _weaker(match: Match) -> Iterator[Hashable]:
+    for place, condition in _named(match):
+        yield place, condition
+        if condition.value.kind is ValueKind.EXACT:
+            yield place, NamedMatch(condition.name, _PRESENT)
+            yield place, condition.name, ValueKind.REGEX

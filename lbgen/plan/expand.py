@@ -1,0 +1,130 @@
+"""The routes of a topology -> one entry per host and match, ready to be ranked, and which listeners each route is on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from lbgen.plan.model import HostPattern, L4Rule, Match, NamedMatch, PathKind, PathMatch, Rule, ValueKind, ValueMatch
+from lbgen.plan.precedence import Entry, L4Entry, ranked, ranked_l4
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lbgen.spec.match import Match as WrittenMatch
+    from lbgen.spec.match import PathMatch as WrittenPath
+    from lbgen.spec.match import ValueMatch as WrittenValue
+    from lbgen.spec.model import TopologyModel
+    from lbgen.spec.route import Route as WrittenRoute
+
+EVERYTHING = Match(PathMatch(PathKind.PREFIX, "/"))
+
+
+@dataclass(frozen=True)
+class Expanded:
+    """`listeners[i]` are the names of the listeners that route i is on (those that exist), in the order of the file."""
+
+    model: TopologyModel
+    listeners: tuple[tuple[str, ...], ...]
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """Every L7 rule, ranked."""
+        found: list[Entry] = []
+        for index, route in enumerate(self.model.routes):
+            if not self.is_l4(index):
+                found += _entries(index, route)
+        return ranked(found)
+
+    @cached_property
+    def l4_rules(self) -> tuple[L4Rule, ...]:
+        """Every L4 rule, ranked."""
+        found: list[L4Entry] = []
+        for index, route in enumerate(self.model.routes):
+            if self.is_l4(index):
+                found += [
+                    L4Entry(f"{route.name}.{n}", route.name, route.priority, host, tuple(route.sources or ()), field)
+                    for n, (host, field) in enumerate(_hosts(index, route))
+                ]
+        return ranked_l4(found)
+
+    def is_l4(self, index: int) -> bool:
+        """Whether the route is on L4 listeners."""
+        names = self.listeners[index]
+        return bool(names) and all(self.model.listeners[name].mode == "l4" for name in names)
+
+
+def expand(model: TopologyModel) -> Expanded:
+    """Where each route belongs; a route that names no listener is on every L7 listener."""
+    everywhere = tuple(name for name, listener in model.listeners.items() if listener.mode == "l7")
+    return Expanded(
+        model,
+        tuple(
+            everywhere
+            if route.listeners is None
+            else tuple(dict.fromkeys(name for name in route.listeners if name in model.listeners))
+            for route in model.routes
+        ),
+    )
+
+
+def host_pattern(text: str) -> HostPattern:
+    """`*.shop.example` or `shop.example`."""
+    return HostPattern(text.removeprefix("*."), wildcard=text.startswith("*."))
+
+
+def path_prefix(text: str) -> str:
+    """A prefix without its trailing slash, but `/` itself."""
+    return text.rstrip("/") or "/"
+
+
+def _hosts(index: int, route: WrittenRoute) -> list[tuple[HostPattern | None, str]]:
+    if route.hosts is None:
+        return [(None, f"routes[{index}]")]
+    return [(host_pattern(host), f"routes[{index}].hosts[{route.hosts.index(host)}]") for host in dict.fromkeys(route.hosts)]
+
+
+def _entries(index: int, route: WrittenRoute) -> list[Entry]:
+    if route.match is None:
+        matches = [(EVERYTHING, f"routes[{index}]")]
+    else:
+        matches = [(plain_match(match), f"routes[{index}].match[{n}]") for n, match in enumerate(route.match)]
+    ways = [(host, match, field) for match, field in matches for host, _ in _hosts(index, route)]
+    return [
+        Entry(f"{route.name}.{n}", route.name, route.priority, host, match, field)
+        for n, (host, match, field) in enumerate(ways)
+    ]
+
+
+def plain_match(written: WrittenMatch) -> Match:
+    """A match as the plan has it: defaults written out, sorted by name."""
+    return Match(
+        _path(written.path),
+        tuple(dict.fromkeys(written.methods or ())),
+        _named(written.headers),
+        _named(written.query),
+        _named(written.cookies),
+    )
+
+
+def _path(written: WrittenPath | None) -> PathMatch:
+    if written is None:
+        return EVERYTHING.path
+    if written.exact is not None:
+        return PathMatch(PathKind.EXACT, written.exact)
+    if written.regex is not None:
+        return PathMatch(PathKind.REGEX, written.regex)
+    return PathMatch(PathKind.PREFIX, path_prefix(written.prefix or "/"))
+
+
+def _named(written: Mapping[str, WrittenValue] | None) -> tuple[NamedMatch, ...]:
+    return tuple(NamedMatch(name, _value(value)) for name, value in sorted((written or {}).items()))
+
+
+def _value(written: WrittenValue) -> ValueMatch:
+    if written.exact is not None:
+        return ValueMatch(ValueKind.EXACT, written.exact)
+    if written.regex is not None:
+        return ValueMatch(ValueKind.REGEX, written.regex)
+    return ValueMatch(ValueKind.PRESENT)

@@ -1,0 +1,195 @@
+"""Topology -> Plan: names resolved, every default written out, the order of trial settled, every use of a feature noted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import LbgenError, Severity
+from lbgen.plan.checks import problems
+from lbgen.plan.expand import expand, path_prefix
+from lbgen.plan.model import (
+    Balance,
+    ClientTimeouts,
+    Endpoint,
+    EngineOptions,
+    Forward,
+    HeaderEdits,
+    Listener,
+    Mode,
+    Plan,
+    Pool,
+    Protocol,
+    Redirect,
+    Respond,
+    Rewrite,
+    Route,
+    Target,
+    Timeouts,
+    Use,
+)
+from lbgen.plan.precedence import host_tables
+from lbgen.plan.uses import used_pools, uses
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.diagnostics import Diagnostic, Span
+    from lbgen.plan.expand import Expanded
+    from lbgen.spec import listener as written_listener
+    from lbgen.spec import pool as written_pool
+    from lbgen.spec import route as written_route
+    from lbgen.spec.load import Topology
+    from lbgen.spec.model import TopologyModel
+
+# Where neither topology nor profile says a time (milliseconds): what the built-in profile `minimal` says.
+CONNECT, RESPONSE, IDLE = 5_000, 60_000, 60_000
+CLIENT = ClientTimeouts(header=60_000, body=60_000, keepalive=75_000)
+KEEPALIVE = 64
+
+
+def plan(topology: Topology) -> Plan:
+    """What every engine has to achieve for `topology`. Raises LbgenError with all cross-object errors (LB2xx)."""
+    expanded = expand(topology.model)
+    errors = [d for d in problems(topology, expanded) if d.severity is Severity.ERROR]
+    if errors:
+        raise LbgenError(errors)
+    return _resolve(topology, expanded)
+
+
+def findings(topology: Topology, *, files: bool = False) -> tuple[Diagnostic, ...]:
+    """Everything there is to say about how the objects of `topology` fit together, errors to advice, by place.
+
+    With `files` the files it names must exist: LB211.
+    """
+    found = problems(topology, expand(topology.model), files=files)
+    return tuple(sorted(found, key=lambda d: (d.span, d.code, d.field)))
+
+
+def _resolve(topology: Topology, expanded: Expanded) -> Plan:
+    model = topology.model
+    used = used_pools(model)
+    return Plan(
+        name=model.name,
+        listeners=tuple(_listeners(model, expanded)),
+        pools=tuple(_pool(name, pool) for name, pool in model.pools.items() if name in used),
+        routes=tuple(_route(model, index, route) for index, route in enumerate(model.routes)),
+        uses=tuple(Use(f, field, topology.span(field)) for f, field in dict.fromkeys(uses(expanded))),
+        accept=tuple(dict.fromkeys(model.accept)),
+        engines=tuple((name, EngineOptions(block.version)) for name, block in model.engines.items()),
+        resolvers=tuple(model.resolvers or ()),
+        spans=tuple(_spans(topology)),
+    )
+
+
+def _spans(topology: Topology) -> Iterator[tuple[str, Span]]:
+    """Places of the objects and of what routes say about themselves; deeper fields are found by their parent."""
+    model = topology.model
+    fields = [f"listeners.{name}" for name in model.listeners]
+    for name, pool in model.pools.items():
+        fields += [f"pools.{name}", *(f"pools.{name}.endpoints[{i}]" for i in range(len(pool.endpoints)))]
+    for index, route in enumerate(model.routes):
+        fields += [f"routes[{index}]", *(f"routes[{index}].{key}" for key in sorted(route.model_fields_set))]
+        fields += [f"routes[{index}].match[{i}]" for i in range(len(route.match or ()))]
+    return ((field, topology.span(field)) for field in fields)
+
+
+def _listeners(model: TopologyModel, expanded: Expanded) -> Iterator[Listener]:
+    on = {route.name: set(expanded.listeners[index]) for index, route in enumerate(model.routes)}
+    for name, listener in model.listeners.items():
+        l7 = listener.mode == "l7"
+        yield Listener(
+            name=name,
+            address=listener.address,
+            port=listener.port,
+            mode=Mode(listener.mode),
+            protocol=Protocol(listener.protocol or "tcp"),
+            field=f"listeners.{name}",
+            hosts=host_tables(rule for rule in expanded.rules if name in on[rule.route]) if l7 else (),
+            l4_rules=() if l7 else tuple(rule for rule in expanded.l4_rules if name in on[rule.route]),
+            trusted_proxies=tuple(listener.trusted_proxies),
+            forwarded_headers=model.forwarded_headers is not False,
+            request_id=model.request_id is not False,
+            timeouts=_client_timeouts(listener.timeouts, model.client_timeouts),
+        )
+
+
+def _client_timeouts(*layers: written_listener.ClientTimeouts | None) -> ClientTimeouts:
+    return ClientTimeouts(
+        header=_first((x and x.client_header for x in layers), CLIENT.header),
+        body=_first((x and x.client_body for x in layers), CLIENT.body),
+        keepalive=_first((x and x.keepalive for x in layers), CLIENT.keepalive),
+    )
+
+
+def _first(values: Iterator[int | None], default: int) -> int:
+    return next((value for value in values if value is not None), default)
+
+
+def _pool(name: str, pool: written_pool.Pool) -> Pool:
+    method = "round_robin" if pool.balance is None else pool.balance.method or "hash"
+    keepalive = None if pool.connections is None else pool.connections.keepalive
+    return Pool(
+        name=name,
+        balance=Balance(method),
+        endpoints=tuple(
+            Endpoint(e.address.host, e.address.port, e.weight, f"pools.{name}.endpoints[{i}]", e.address.is_ip)
+            for i, e in enumerate(pool.endpoints)
+        ),
+        field=f"pools.{name}",
+        keepalive=KEEPALIVE if keepalive is None else keepalive,
+    )
+
+
+def _route(model: TopologyModel, index: int, route: written_route.Route) -> Route:
+    field = f"routes[{index}]"
+    action: Forward | Redirect | Respond
+    if route.redirect is not None:
+        action = _redirect(route.redirect)
+    elif route.respond is not None:
+        action = _respond(route.respond)
+    else:
+        action = Forward(
+            tuple(
+                Target(to.pool, to.weight, _edits(to.request_headers), f"{field}.forward[{i}]")
+                for i, to in enumerate(route.forward or ())
+            ),
+            _timeouts(route.timeouts, model.timeouts),
+            None if route.rewrite is None else _rewrite(route.rewrite),
+        )
+    return Route(route.name, index, action, field, _edits(route.request_headers), _edits(route.response_headers))
+
+
+def _timeouts(*layers: written_route.Timeouts | None) -> Timeouts:
+    return Timeouts(
+        connect=_first((x and x.connect for x in layers), CONNECT),
+        response=_first((x and x.response for x in layers), RESPONSE),
+        idle=_first((x and x.idle for x in layers), IDLE),
+    )
+
+
+def _rewrite(rewrite: written_route.Rewrite) -> Rewrite:
+    return Rewrite(None if rewrite.prefix is None else path_prefix(rewrite.prefix), rewrite.path, rewrite.host)
+
+
+def _redirect(redirect: written_route.Redirect) -> Redirect:
+    return Redirect(
+        redirect.status,
+        redirect.scheme,
+        redirect.host,
+        redirect.port,
+        redirect.path,
+        None if redirect.prefix is None else path_prefix(redirect.prefix),
+    )
+
+
+def _respond(respond: written_route.Respond) -> Respond:
+    headers = dict(respond.headers)
+    if respond.status not in (204, 304):
+        headers.setdefault("content-type", "text/plain")
+    return Respond(respond.status, respond.body, tuple(headers.items()))
+
+
+def _edits(edits: written_route.HeaderEdits | None) -> HeaderEdits:
+    if edits is None:
+        return HeaderEdits()
+    return HeaderEdits(tuple(edits.set.items()), tuple(edits.add.items()), tuple(dict.fromkeys(edits.remove)))

@@ -1,0 +1,260 @@
+"""What a topology sets -> the features it uses, each with the field that asks for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.plan.features import Feature
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.plan.expand import Expanded
+    from lbgen.spec.listener import Listener
+    from lbgen.spec.match import Match, ValueMatch
+    from lbgen.spec.model import TopologyModel
+    from lbgen.spec.pool import Pool
+    from lbgen.spec.route import HeaderEdits, Route
+
+Asked = tuple[Feature, str]
+
+_BALANCE = {
+    "round_robin": Feature.ROUND_ROBIN,
+    "least_connections": Feature.LEAST_CONNECTIONS,
+    "random": Feature.RANDOM,
+    "source_hash": Feature.SOURCE_HASH,
+}
+_WEIGHTED = {
+    "least_connections": Feature.LEAST_CONNECTIONS_WEIGHTED,
+    "source_hash": Feature.SOURCE_HASH_WEIGHTED,
+}
+_VALUES = {
+    "headers": (Feature.HEADER, Feature.HEADER_REGEX, Feature.HEADER_PRESENT),
+    "query": (Feature.QUERY, Feature.QUERY_REGEX, Feature.QUERY_PRESENT),
+    "cookies": (Feature.COOKIE, Feature.COOKIE_REGEX, Feature.COOKIE_PRESENT),
+}
+# Fields whose mere presence is a use of one feature.
+_LISTENER = {
+    "proxy_protocol": Feature.PROXY_PROTOCOL_IN,
+    "max_connections": Feature.MAX_CONNECTIONS,
+    "access": Feature.LISTENER_ACCESS,
+    "limits": Feature.LISTENER_LIMITS,
+}
+_ROUTE = {
+    "redirect": Feature.REDIRECT,
+    "respond": Feature.RESPOND,
+    "retries": Feature.RETRIES,
+    "rate_limit": Feature.RATE_LIMIT,
+    "concurrency": Feature.CONCURRENCY,
+    "max_body": Feature.MAX_BODY,
+    "buffering": Feature.BUFFERING,
+    "mirror": Feature.MIRROR,
+    "cors": Feature.CORS,
+    "compression": Feature.COMPRESSION,
+    "access": Feature.ROUTE_ACCESS,
+}
+_POOL = {
+    "sticky": Feature.STICKY,
+    "tls": Feature.POOL_TLS,
+    "proxy_protocol": Feature.PROXY_PROTOCOL_OUT,
+    "slow_start": Feature.SLOW_START,
+}
+_REQUEST_EDITS = (Feature.REQUEST_HEADERS_SET, Feature.REQUEST_HEADERS_ADD, Feature.REQUEST_HEADERS_REMOVE)
+_RESPONSE_EDITS = (Feature.RESPONSE_HEADERS_SET, Feature.RESPONSE_HEADERS_ADD, Feature.RESPONSE_HEADERS_REMOVE)
+_TIMES = {
+    "connect": Feature.TIMEOUT_CONNECT,
+    "response": Feature.TIMEOUT_RESPONSE,
+    "idle": Feature.TIMEOUT_IDLE,
+    "request": Feature.TIMEOUT_REQUEST,
+}
+
+
+def used_pools(model: TopologyModel) -> frozenset[str]:
+    """Names of the pools that a route forwards or mirrors to."""
+    names = {target.pool for route in model.routes for target in route.forward or ()}
+    return frozenset(names | {mirror.pool for route in model.routes for mirror in route.mirror or ()})
+
+
+def uses(expanded: Expanded) -> Iterator[Asked]:
+    """Every use, in the order of the file. Fields of pools that no route uses count for nothing."""
+    model = expanded.model
+    forwarding = {
+        name for i, route in enumerate(model.routes) if route.forward is not None for name in expanded.listeners[i]
+    }
+    for name, listener in model.listeners.items():
+        yield from _listener(model, f"listeners.{name}", listener, name in forwarding)
+    used = used_pools(model)
+    for name, pool in model.pools.items():
+        if name in used:
+            yield from _pool(f"pools.{name}", pool)
+    for index, route in enumerate(model.routes):
+        yield from _route(model, f"routes[{index}]", route, expanded.is_l4(index))
+    if model.access_log == "json":
+        yield Feature.ACCESS_LOG, "access_log"
+    for name, engine in model.engines.items():
+        for place in engine.verbatim:
+            yield Feature.ESCAPE_HATCH, f"engines.{name}.{place}"
+        if engine.forwarding == "direct":
+            yield Feature.NFT_DIRECT, f"engines.{name}.forwarding"
+
+
+def _listener(model: TopologyModel, field: str, listener: Listener, forwards: bool) -> Iterator[Asked]:
+    if listener.mode == "l4":
+        yield (Feature.L4_UDP if listener.protocol == "udp" else Feature.L4_TCP), field
+    else:
+        yield from _l7_listener(model, field, listener, forwards)
+    if listener.address == "::":
+        yield Feature.DUAL_STACK, f"{field}.address"
+    if listener.tls is not None:
+        passed = listener.tls.mode == "passthrough"
+        yield (Feature.TLS_PASSTHROUGH if passed else Feature.TLS_TERMINATE), f"{field}.tls"
+        if listener.tls.client is not None:
+            yield Feature.TLS_CLIENT_CERT, f"{field}.tls.client"
+    for key, feature in _LISTENER.items():
+        if getattr(listener, key) is not None:
+            yield feature, f"{field}.{key}"
+
+
+def _l7_listener(model: TopologyModel, field: str, listener: Listener, forwards: bool) -> Iterator[Asked]:
+    for feature in (Feature.L7, Feature.STATUSES, Feature.HOP_BY_HOP, Feature.WEBSOCKET):
+        yield feature, field
+    if forwards:
+        yield Feature.CONNECTION_NOMINATED, field
+        if model.forwarded_headers is not False:
+            yield Feature.FORWARDED_HEADERS, field if model.forwarded_headers is None else "forwarded_headers"
+        if model.request_id is not False:
+            yield Feature.REQUEST_ID, field if model.request_id is None else "request_id"
+    if listener.trusted_proxies:
+        yield Feature.TRUSTED_PROXIES, f"{field}.trusted_proxies"
+    if listener.http2:
+        yield Feature.HTTP2, f"{field}.http2"
+    for place, times in ((f"{field}.timeouts", listener.timeouts), ("client_timeouts", model.client_timeouts)):
+        if times is not None:
+            yield Feature.CLIENT_TIMEOUTS, place
+    paths, place = listener.paths, f"{field}.paths"
+    if paths is None:
+        paths, place = model.paths, "paths"
+    if paths is None:
+        yield Feature.PATHS_STRICT, field
+    elif paths.mode == "strict":
+        yield Feature.PATHS_STRICT, place
+        if paths.allow:
+            yield Feature.PATHS_ALLOW, f"{place}.allow"
+    else:
+        yield (Feature.PATHS_NORMALIZE if paths.mode == "normalize" else Feature.PATHS_VERBATIM), place
+
+
+def _pool(field: str, pool: Pool) -> Iterator[Asked]:
+    balance = pool.balance
+    place = field if balance is None else f"{field}.balance"
+    method = "round_robin" if balance is None else balance.method
+    yield (Feature.HASH if method is None else _BALANCE[method]), place
+    weights = [endpoint.weight for endpoint in pool.endpoints]
+    if method in _WEIGHTED and len({weight for weight in weights if weight}) > 1:
+        yield _WEIGHTED[method], place
+    for index, endpoint in enumerate(pool.endpoints):
+        place = f"{field}.endpoints[{index}]"
+        if endpoint.weight > 1:
+            yield Feature.WEIGHTS, f"{place}.weight"
+        if endpoint.weight == 0:
+            yield Feature.DRAIN, f"{place}.weight"
+        if endpoint.backup:
+            yield Feature.BACKUP, f"{place}.backup"
+        if not endpoint.address.is_ip:
+            yield Feature.ENDPOINT_NAMES, f"{place}.address"
+        elif ":" in endpoint.address.host:
+            yield Feature.ENDPOINT_IPV6, f"{place}.address"
+    if pool.health is not None:
+        if pool.health.active is not None:
+            yield Feature.HEALTH_ACTIVE, f"{field}.health.active"
+        if pool.health.passive is not None:
+            yield Feature.HEALTH_PASSIVE, f"{field}.health.passive"
+    if pool.connections is not None:
+        for key, feature in (
+            ("keepalive", Feature.KEEPALIVE),
+            ("max_per_endpoint", Feature.MAX_PER_ENDPOINT),
+            ("queue", Feature.QUEUE),
+        ):
+            if getattr(pool.connections, key) is not None:
+                yield feature, f"{field}.connections.{key}"
+    if pool.protocol in ("http2", "grpc"):
+        yield (Feature.POOL_HTTP2 if pool.protocol == "http2" else Feature.POOL_GRPC), f"{field}.protocol"
+    for key, feature in _POOL.items():
+        if getattr(pool, key) is not None:
+            yield feature, f"{field}.{key}"
+
+
+def _route(model: TopologyModel, field: str, route: Route, l4: bool) -> Iterator[Asked]:
+    for index, host in enumerate(route.hosts or ()):
+        feature = Feature.HOST_WILDCARD if host.startswith("*.") else Feature.HOST_EXACT
+        yield (Feature.L4_SNI if l4 else feature), f"{field}.hosts[{index}]"
+    if route.sources is not None:
+        yield Feature.L4_SOURCES, f"{field}.sources"
+    if route.priority:
+        yield Feature.PRIORITY, f"{field}.priority"
+    for index, match in enumerate(route.match or ()):
+        yield from _match(f"{field}.match[{index}]", match)
+    if route.forward is not None:
+        yield from _forward(model, field, route, l4)
+    for key, feature in _ROUTE.items():
+        if getattr(route, key) is not None:
+            yield feature, f"{field}.{key}"
+    if route.retries is not None and route.retries.budget is not None:
+        yield Feature.RETRY_BUDGET, f"{field}.retries.budget"
+    yield from _edits(f"{field}.request_headers", route.request_headers, _REQUEST_EDITS)
+    yield from _edits(f"{field}.response_headers", route.response_headers, _RESPONSE_EDITS)
+
+
+def _forward(model: TopologyModel, field: str, route: Route, l4: bool) -> Iterator[Asked]:
+    targets = route.forward or []
+    yield Feature.FORWARD, f"{field}.forward"
+    if len(targets) > 1:
+        yield Feature.SPLIT, f"{field}.forward"
+    for index, target in enumerate(targets):
+        if target.request_headers is not None:
+            yield Feature.SPLIT_HEADERS, f"{field}.forward[{index}].request_headers"
+    if route.rewrite is not None:
+        for key, feature in (
+            ("prefix", Feature.REWRITE_PREFIX),
+            ("path", Feature.REWRITE_PATH),
+            ("host", Feature.REWRITE_HOST),
+        ):
+            if getattr(route.rewrite, key) is not None:
+                yield feature, f"{field}.rewrite.{key}"
+    for key, feature in _TIMES.items():
+        if route.timeouts is not None and getattr(route.timeouts, key) is not None:
+            yield feature, f"{field}.timeouts.{key}"
+        elif model.timeouts is not None and getattr(model.timeouts, key) is not None:
+            if not l4 or key in ("connect", "idle"):
+                yield feature, f"timeouts.{key}"
+        elif key != "request" and (not l4 or key != "response"):
+            yield feature, field  # a built-in default is in force
+
+
+def _match(field: str, match: Match) -> Iterator[Asked]:
+    if match.path is not None:
+        if match.path.exact is not None:
+            yield Feature.PATH_EXACT, f"{field}.path"
+        elif match.path.regex is not None:
+            yield Feature.PATH_REGEX, f"{field}.path"
+        else:
+            yield Feature.PATH_PREFIX, f"{field}.path"
+    if match.methods is not None:
+        yield Feature.METHOD, f"{field}.methods"
+    for key, features in _VALUES.items():
+        for name, value in (getattr(match, key) or {}).items():
+            yield _of_value(value, features), f"{field}.{key}.{name}"
+
+
+def _of_value(value: ValueMatch, features: tuple[Feature, Feature, Feature]) -> Feature:
+    exact, regex, present = features
+    if value.exact is not None:
+        return exact
+    return present if value.regex is None else regex
+
+
+def _edits(field: str, edits: HeaderEdits | None, features: tuple[Feature, Feature, Feature]) -> Iterator[Asked]:
+    if edits is not None:
+        for key, feature in zip(("set", "add", "remove"), features, strict=True):
+            if getattr(edits, key):
+                yield feature, f"{field}.{key}"
