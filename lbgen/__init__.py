@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from lbgen.plan.resolve import plan
     from lbgen.plan.simulate import Outcome, Request, simulate
     from lbgen.runtime.api import Stack, up
-    from lbgen.spec.load import Topology, load
+    from lbgen.spec.load import Topology
+    from lbgen.spec.load import load_topology as load
 
 __version__ = "0.1.0"
 
@@ -39,7 +40,7 @@ _HOMES = {
     "Stack": "lbgen.runtime.api",
     "Topology": "lbgen.spec.load",
     "UsageError": "lbgen.diagnostics",
-    "load": "lbgen.spec.load",
+    "load": "lbgen.spec.load:load_topology",
     "render": "lbgen.engines.rendered",
     "simulate": "lbgen.plan.simulate",
     "up": "lbgen.runtime.api",
@@ -70,7 +71,8 @@ def __getattr__(name: str) -> object:
     if name == "plan":  # the package is callable, see lbgen/plan/__init__.py
         return import_module("lbgen.plan")
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        home, _, known_as = _HOMES[name].partition(":")
+        return getattr(import_module(home), known_as or name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

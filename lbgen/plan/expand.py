@@ -1,4 +1,4 @@
-"""The routes of a topology -> one entry per host and match, ready to be ranked, and which listeners each route is on."""
+"""The routes of a topology -> a rule per host and match, ranked, and which listeners each route is on."""
 
 from __future__ import annotations
 
@@ -82,7 +82,9 @@ def path_prefix(text: str) -> str:
 def _hosts(index: int, route: WrittenRoute) -> list[tuple[HostPattern | None, str]]:
     if route.hosts is None:
         return [(None, f"routes[{index}]")]
-    return [(host_pattern(host), f"routes[{index}].hosts[{route.hosts.index(host)}]") for host in dict.fromkeys(route.hosts)]
+    return [
+        (host_pattern(host), f"routes[{index}].hosts[{route.hosts.index(host)}]") for host in dict.fromkeys(route.hosts)
+    ]
 
 
 def _entries(index: int, route: WrittenRoute) -> list[Entry]:

@@ -1,4 +1,4 @@
-"""Topology -> Plan: names resolved, every default written out, the order of trial settled, every use of a feature noted."""
+"""Topology -> Plan: names resolved, every default written out, the order of trial settled, uses of features noted."""
 
 from __future__ import annotations
 
@@ -115,9 +115,9 @@ def _listeners(model: TopologyModel, expanded: Expanded) -> Iterator[Listener]:
 
 def _client_timeouts(*layers: written_listener.ClientTimeouts | None) -> ClientTimeouts:
     return ClientTimeouts(
-        header=_first((x and x.client_header for x in layers), CLIENT.header),
-        body=_first((x and x.client_body for x in layers), CLIENT.body),
-        keepalive=_first((x and x.keepalive for x in layers), CLIENT.keepalive),
+        header=_first((None if x is None else x.client_header for x in layers), CLIENT.header),
+        body=_first((None if x is None else x.client_body for x in layers), CLIENT.body),
+        keepalive=_first((None if x is None else x.keepalive for x in layers), CLIENT.keepalive),
     )
 
 
@@ -161,9 +161,9 @@ def _route(model: TopologyModel, index: int, route: written_route.Route) -> Rout
 
 def _timeouts(*layers: written_route.Timeouts | None) -> Timeouts:
     return Timeouts(
-        connect=_first((x and x.connect for x in layers), CONNECT),
-        response=_first((x and x.response for x in layers), RESPONSE),
-        idle=_first((x and x.idle for x in layers), IDLE),
+        connect=_first((None if x is None else x.connect for x in layers), CONNECT),
+        response=_first((None if x is None else x.response for x in layers), RESPONSE),
+        idle=_first((None if x is None else x.idle for x in layers), IDLE),
     )
 
 

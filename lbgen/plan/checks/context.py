@@ -1,0 +1,62 @@
+"""What every check reads, and where it puts its findings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import Diagnostic, Severity
+from lbgen.spec.findings import close_to
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lbgen.plan.expand import Expanded
+    from lbgen.spec.load import Topology
+    from lbgen.spec.model import TopologyModel
+
+_MOST_NAMES = 12
+
+
+@dataclass(slots=True)
+class Context:
+    """A topology with its routes expanded; `found` grows."""
+
+    topology: Topology
+    expanded: Expanded
+    found: list[Diagnostic] = field(default_factory=list)
+
+    @property
+    def model(self) -> TopologyModel:
+        return self.topology.model
+
+    def add(
+        self,
+        code: str,
+        place: str,
+        message: str,
+        hint: str = "",
+        severity: Severity = Severity.ERROR,
+        key: bool = False,
+    ) -> None:
+        """A finding about the field `place`; `key`: it stands at the key rather than at the value."""
+        span = self.topology.span(place, key=key)
+        self.found.append(Diagnostic(code, message, span, place, hint, severity))
+
+    def advise(self, code: str, place: str, message: str, hint: str = "") -> None:
+        """Something that is allowed and rarely meant."""
+        self.add(code, place, message, hint, Severity.ADVICE)
+
+
+def instead(wrong: str, known: Iterable[str]) -> str:
+    """The known name that is near, or all of them when they are few."""
+    names = list(known)
+    hint = close_to(wrong, names)
+    return hint if hint.startswith("did you mean") or len(names) <= _MOST_NAMES else ""
+
+
+def listed(names: Iterable[str], most: int = 3) -> str:
+    """`"a", "b" and 5 more`."""
+    every = [f'"{name}"' for name in names]
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more

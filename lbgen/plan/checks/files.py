@@ -1,0 +1,44 @@
+"""Files that a topology names and that are not there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.plan.checks.context import Context
+    from lbgen.spec.listener import Certificate
+    from lbgen.spec.model import TopologyModel
+
+
+def check(context: Context) -> None:
+    """LB211: every file must exist and be readable; a relative path begins at the topology."""
+    for place, name in named_files(context.model):
+        path = context.topology.base / name
+        if not path.is_file():
+            what = "is a folder" if path.is_dir() else "does not exist"
+            hint = "" if path.is_absolute() and name.startswith("/") else f"looked for {path}"
+            context.add("LB211", place, f'the file "{name}" {what}', hint)
+
+
+def named_files(model: TopologyModel) -> Iterator[tuple[str, str]]:
+    """(field, path as written) of every file in the topology."""
+    for name, listener in model.listeners.items():
+        if listener.tls is not None:
+            place = f"listeners.{name}.tls"
+            for index, certificate in enumerate(listener.tls.certificates or ()):
+                yield from _pair(f"{place}.certificates[{index}]", certificate)
+            if listener.tls.client is not None:
+                yield f"{place}.client.ca", listener.tls.client.ca
+    for name, pool in model.pools.items():
+        if pool.tls is not None:
+            if pool.tls.ca is not None:
+                yield f"pools.{name}.tls.ca", pool.tls.ca
+            if pool.tls.certificate is not None:
+                yield from _pair(f"pools.{name}.tls.certificate", pool.tls.certificate)
+
+
+def _pair(place: str, certificate: Certificate) -> Iterator[tuple[str, str]]:
+    yield f"{place}.cert", certificate.cert
+    yield f"{place}.key", certificate.key

@@ -1,0 +1,115 @@
+"""L7 fields where only bytes pass, and L4 fields where requests are read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.plan.checks.context import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pydantic import BaseModel
+
+    from lbgen.plan.checks.context import Context
+    from lbgen.spec.route import Route
+
+_L7_ROUTE = (
+    *("match", "redirect", "respond", "rewrite", "retries", "rate_limit", "concurrency", "max_body", "buffering"),
+    *("request_headers", "response_headers", "mirror", "cors", "compression"),
+)
+_L7_LISTENER = ("http2", "paths", "limits", "timeouts")
+_L7_POOL = ("sticky", "protocol")
+
+
+def check(context: Context) -> None:
+    """LB206 L7 on L4, LB207 the reverse or both, LB209 an L4 route without listeners, LB217 a pool of both."""
+    _listeners(context)
+    layers: dict[str, dict[str, str]] = {}  # pool -> layer -> a route that uses it there
+    for index, route in enumerate(context.model.routes):
+        place = f"routes[{index}]"
+        modes = {context.model.listeners[name].mode for name in context.expanded.listeners[index]}
+        if len(modes) > 1:
+            message = "is on l4 and l7 listeners, which have nothing in common"
+            context.add("LB207", f"{place}.listeners", message, "write two routes")
+            continue
+        if route.listeners is None and _looks_l4(context, route):
+            l4 = [name for name, listener in context.model.listeners.items() if listener.mode == "l4"]
+            hint = f"write listeners: [{l4[0]}]" if l4 else "write listeners: with an l4 listener"
+            context.add("LB209", place, "an l4 route names its listeners", hint)
+            continue
+        layer = next(iter(modes), "l7")
+        if layer == "l4":
+            _l4_route(context, place, index, route)
+        elif route.sources is not None:
+            message = "sources is for l4 routes"
+            context.add("LB207", f"{place}.sources", message, "on l7 write access: { allow: [...] }", key=True)
+        for target in route.forward or ():
+            layers.setdefault(target.pool, {}).setdefault(layer, route.name)
+    for name, users in layers.items():
+        if name in context.model.pools:
+            _pool(context, name, users)
+
+
+def _looks_l4(context: Context, route: Route) -> bool:
+    """Whether a route without listeners can only have been meant for L4."""
+    modes = {listener.mode for listener in context.model.listeners.values()}
+    return modes == {"l4"} or (route.sources is not None and "l4" in modes)
+
+
+def _set(model: BaseModel, keys: Iterable[str]) -> list[str]:
+    return [key for key in keys if getattr(model, key) is not None]
+
+
+def _listeners(context: Context) -> None:
+    for name, listener in context.model.listeners.items():
+        place = f"listeners.{name}"
+        if listener.mode == "l4":
+            for key in _set(listener, _L7_LISTENER) + ["trusted_proxies"] * bool(listener.trusted_proxies):
+                message = f"{key} is for l7 listeners; an l4 listener passes bytes"
+                context.add("LB206", f"{place}.{key}", message, "drop it, or write mode: l7", key=True)
+        else:
+            if listener.protocol is not None:
+                message = "protocol is for l4 listeners; an l7 listener speaks HTTP over TCP"
+                context.add("LB207", f"{place}.protocol", message, "drop it, or write mode: l4", key=True)
+            if listener.tls is not None and listener.tls.mode == "passthrough":
+                message = "TLS that passes through cannot be read, so no request can be"
+                context.add("LB207", f"{place}.tls.mode", message, "write mode: l4 on the listener")
+
+
+def _l4_route(context: Context, place: str, index: int, route: Route) -> None:
+    for key in _set(route, _L7_ROUTE):
+        hint = "an l4 route has hosts (TLS server names), sources, forward, timeouts and access"
+        context.add("LB206", f"{place}.{key}", f"{key} needs an l7 listener", hint, key=True)
+    for key in _set(route.timeouts, ("response", "request")) if route.timeouts is not None else ():
+        message = f"{key} needs an l7 listener: l4 sees no responses"
+        context.add("LB206", f"{place}.timeouts.{key}", message, "on l4 there are connect and idle", key=True)
+    for n, target in enumerate(route.forward or ()):
+        if target.request_headers is not None:
+            message = "request_headers needs an l7 listener"
+            context.add("LB206", f"{place}.forward[{n}].request_headers", message, "drop it", key=True)
+    if route.hosts is not None:
+        names = context.expanded.listeners[index]
+        plain = [name for name in names if context.model.listeners[name].tls is None]
+        if plain:
+            message = f"hosts of an l4 route are TLS server names, and listener {listed(plain)} has no tls"
+            context.add("LB206", f"{place}.hosts", message, "write tls: { mode: passthrough } there", key=True)
+
+
+def _pool(context: Context, name: str, users: dict[str, str]) -> None:
+    pool, place = context.model.pools[name], f"pools.{name}"
+    if len(users) > 1:
+        message = f'is used by l4 route "{users["l4"]}" and by l7 route "{users["l7"]}"'
+        context.add(
+            "LB217", place, message, "write a pool for each: their connections have nothing in common", key=True
+        )
+    if "l4" not in users:
+        return
+    by = f'needs l7, and l4 route "{users["l4"]}" uses this pool'
+    for key in _set(pool, _L7_POOL):
+        context.add("LB206", f"{place}.{key}", f"{key} {by}", "drop it", key=True)
+    if pool.balance is not None and pool.balance.hash is not None:
+        hint = "write balance: source_hash"
+        context.add("LB206", f"{place}.balance", f"a hash of headers, cookies or the query {by}", hint)
+    for key in _set(pool.connections, ("keepalive", "queue")) if pool.connections is not None else ():
+        context.add("LB206", f"{place}.connections.{key}", f"{key} {by}", "drop it", key=True)

@@ -1,0 +1,45 @@
+"""Listeners that cannot share a machine, cannot serve, or serve nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lbgen.plan.checks.context import Context
+
+_ALL_IPV4 = "0.0.0.0"  # noqa: S104  # compared with, not bound
+_ALL = "::"
+
+
+def check(context: Context) -> None:
+    """LB103 TLS without certificates, LB205 no routes, LB208 port clash."""
+    served = {name for names in context.expanded.listeners for name in names}
+    taken: dict[tuple[int, str], list[str]] = {}
+    for name, listener in context.model.listeners.items():
+        place = f"listeners.{name}"
+        if name not in served and context.model.routes:
+            hint = f"name it in a route: listeners: [{name}]" if listener.mode == "l4" else "add a route, or drop it"
+            context.add("LB205", place, "no route is on this listener", hint, key=True)
+        tls = listener.tls
+        if tls is not None and tls.mode == "terminate" and not tls.certificates:
+            hint = "write certificates: [{ cert: FILE, key: FILE }], or mode: passthrough on an l4 listener"
+            context.add("LB103", f"{place}.tls", "TLS is terminated here without a certificate", hint)
+        if tls is not None and tls.mode == "passthrough" and (tls.certificates or tls.client or tls.min_version):
+            message = "with passthrough the endpoints do the TLS: no certificate, version or policy applies here"
+            context.add("LB207", f"{place}.tls", message, "keep mode: passthrough alone")
+        transport = "udp" if listener.protocol == "udp" else "tcp"
+        others = taken.setdefault((listener.port, transport), [])
+        for other in others:
+            if _overlap(listener.address, context.model.listeners[other].address):
+                where = f"{transport} port {listener.port}"
+                message = f'{where} on {listener.address} is also that of listener "{other}"'
+                context.add("LB208", f"{place}.port", message, "give one another port or address")
+                break
+        others.append(name)
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether two addresses cannot both be bound; `::` takes IPv4 as well."""
+    if one == other or _ALL in (one, other):
+        return True
+    return _ALL_IPV4 in (one, other) and ":" not in one + other

@@ -1,0 +1,112 @@
+"""Routes that never serve, in whole or in part, because others are tried before."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from lbgen.plan.checks.context import listed
+from lbgen.plan.coverage import Cover, covered
+from lbgen.plan.precedence import wider
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lbgen.plan.checks.context import Context
+    from lbgen.plan.model import L4Rule, Rule
+
+
+def check(context: Context) -> None:
+    """LB203 unreachable, LB204 twins, LB252 partly covered, LB253 hidden behind a host's catch-all."""
+    model, expanded = context.model, context.expanded
+    names = [route.name for route in model.routes]
+    if len(set(names)) != len(names):  # LB202 told; rules cannot be told apart by route
+        return
+    on = {route.name: expanded.listeners[index] for index, route in enumerate(model.routes)}
+    numbers = {name: index for index, name in enumerate(names)}
+    by_route: dict[str, list[Cover]] = {}
+    for cover in covered(expanded.rules, lambda rule: on[rule.route]):
+        by_route.setdefault(cover.rule.route, []).append(cover)
+    counts: dict[str, int] = {}
+    for rule in expanded.rules:
+        counts[rule.route] = counts.get(rule.route, 0) + 1
+    for route, covers in by_route.items():
+        _tell(context, numbers[route], covers, counts[route], on[route])
+    _hidden(context, numbers, on)
+    _l4(context, numbers, on)
+
+
+def _tell(context: Context, index: int, covers: list[Cover], rules: int, listeners: Sequence[str]) -> None:
+    place = f"routes[{index}]"
+    whole = [cover for cover in covers if len(cover.by) == len(listeners)]
+    takers = dict.fromkeys(by.route for cover in covers for by in cover.by.values())
+    own = context.model.routes[index].name
+    if len(whole) == rules:
+        if all(cover.twin for cover in whole) and own not in takers:
+            message = f"has the same hosts and match as route {listed(takers)}"
+            context.add("LB204", place, message, "change the match of one, or merge them into one split")
+        elif takers.keys() != {own}:
+            takers.pop(own, None)
+            message = f"is never reached: route {listed(takers)} takes its requests before"
+            context.add("LB203", place, message, "narrow that route, drop this one, or give this one a priority")
+        return
+    for cover in covers:
+        by = next(iter(cover.by.values()))
+        if by.route == own and len(cover.by) == len(listeners):
+            context.advise("LB252", cover.rule.field, f"adds nothing: {by.field} covers it", "drop one")
+            continue
+        where = "" if len(cover.by) == len(listeners) else f" on listener {listed(cover.by)}"
+        hosts = "" if cover.rule.host is None else f" for host {cover.rule.host}"
+        message = f'serves nothing{hosts}{where}: route "{by.route}" takes these requests before'
+        context.advise("LB252", cover.rule.field, message, "drop it there, or give this route a priority")
+
+
+def _hidden(context: Context, numbers: dict[str, int], on: dict[str, tuple[str, ...]]) -> None:
+    """Rules for every host that some host with a catch-all of its own never sees."""
+    walls: dict[str, list[Rule]] = {}
+    for rule in context.expanded.rules:
+        if rule.host is not None and rule.match.covers_all:
+            for name in on[rule.route]:
+                walls.setdefault(name, []).append(rule)
+    ranks = {name: [rule.rank for rule in rules] for name, rules in walls.items()}
+    told = set()
+    for rule in context.expanded.rules:
+        if rule.host is not None or rule.match.covers_all or rule.field in told:
+            continue
+        for name in on[rule.route]:
+            before = walls.get(name, [])[: bisect_left(ranks.get(name, []), rule.rank)]
+            if before:
+                told.add(rule.field)
+                hosts = listed(dict.fromkeys(str(wall.host) for wall in before))
+                message = (
+                    f'is not tried for host {hosts}: a catch-all of its own comes first, route "{before[0].route}"'
+                )
+                hint = "list the hosts here, or give this route a priority above 0, if they are meant too"
+                context.advise("LB253", rule.field, message, hint)
+                break
+
+
+def _l4(context: Context, numbers: dict[str, int], on: dict[str, tuple[str, ...]]) -> None:
+    taken: dict[tuple[str, object, tuple[str, ...]], L4Rule] = {}
+    for rule in context.expanded.l4_rules:
+        by = [_l4_taker(taken, name, rule) for name in on[rule.route]]
+        for name in on[rule.route]:
+            taken.setdefault((name, rule.sni, rule.sources), rule)
+        takers = dict.fromkeys(earlier.route for earlier in by if earlier is not None and earlier.route != rule.route)
+        if not takers or None in by:
+            continue
+        place = f"routes[{numbers[rule.route]}]"
+        if all(earlier is not None and (earlier.sni, earlier.sources) == (rule.sni, rule.sources) for earlier in by):
+            message = f"takes the same connections as route {listed(takers)}"
+            context.add("LB204", place, message, "change hosts or sources of one, or merge them into one split")
+        else:
+            message = f"is never reached: route {listed(takers)} takes its connections before"
+            context.add("LB203", place, message, "narrow that route, drop this one, or give this one a priority")
+
+
+def _l4_taker(taken: dict[tuple[str, object, tuple[str, ...]], L4Rule], listener: str, rule: L4Rule) -> L4Rule | None:
+    for host in wider(rule.sni):
+        for sources in dict.fromkeys((rule.sources, ())):
+            if found := taken.get((listener, host, sources)):
+                return found
+    return None

@@ -1,0 +1,53 @@
+"""Names that lead nowhere, names given twice, objects that nobody names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.plan.checks.context import instead
+from lbgen.plan.features import Feature
+from lbgen.plan.uses import used_pools
+
+if TYPE_CHECKING:
+    from lbgen.plan.checks.context import Context
+
+_ACCEPTED = ("all", *(feature.value for feature in Feature))
+
+
+def check(context: Context) -> None:
+    """LB201 unknown reference, LB202 two objects of one name, LB218 nothing to serve, LB251 unused pool."""
+    model = context.model
+    if not model.listeners:
+        context.add("LB218", "listeners", "there is no listener", "write listeners: { web: { port: 8080 } }")
+    if not model.routes:
+        hint = "write routes: with a name, and forward, redirect or respond"
+        context.add("LB218", "routes", "there is no route", hint)
+    seen: dict[str, int] = {}
+    for index, route in enumerate(model.routes):
+        place = f"routes[{index}]"
+        if seen.setdefault(route.name, index) != index:
+            context.add(
+                "LB202", f"{place}.name", f'routes[{seen[route.name]}] is named "{route.name}" too', "rename one"
+            )
+        for n, name in enumerate(route.listeners or ()):
+            if name not in model.listeners:
+                message = f'there is no listener "{name}"'
+                context.add("LB201", f"{place}.listeners[{n}]", message, instead(name, model.listeners))
+        for n, target in enumerate(route.forward or ()):
+            _pool(context, f"{place}.forward[{n}].pool", target.pool)
+        for n, mirror in enumerate(route.mirror or ()):
+            _pool(context, f"{place}.mirror[{n}].pool", mirror.pool)
+    used = used_pools(model)
+    for name in model.pools:
+        if name not in used:
+            context.advise("LB251", f"pools.{name}", "no route uses this pool", "drop it, or forward to it")
+    for n, name in enumerate(model.accept):
+        if name not in _ACCEPTED:
+            message = f'there is no feature "{name}"'
+            hint = instead(name, _ACCEPTED) or "lbgen explain lists the features of a topology; all accepts any"
+            context.add("LB201", f"accept[{n}]", message, hint)
+
+
+def _pool(context: Context, place: str, name: str) -> None:
+    if name not in context.model.pools:
+        context.add("LB201", place, f'there is no pool "{name}"', instead(name, context.model.pools))

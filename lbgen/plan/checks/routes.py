@@ -1,0 +1,105 @@
+"""Routes that contradict themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.plan.coverage import covers_path
+from lbgen.plan.expand import path_prefix
+from lbgen.plan.model import PathKind, PathMatch
+
+if TYPE_CHECKING:
+    from lbgen.plan.checks.context import Context
+    from lbgen.plan.model import Rule
+    from lbgen.spec.listener import Listener
+    from lbgen.spec.route import Redirect, Route
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_FORWARD_ONLY = ("rewrite", "timeouts", "retries", "buffering", "mirror")
+
+
+def check(context: Context) -> None:
+    """LB125 a field without forward, LB210 weights, LB212 a redirect to itself, LB213 prefix, LB214 body."""
+    for index, route in enumerate(context.model.routes):
+        place = f"routes[{index}]"
+        if route.forward is not None and not any(target.weight for target in route.forward):
+            message = "every target has weight 0, so nothing is served"
+            context.add("LB210", f"{place}.forward", message, "give one a weight of 1 or more")
+        _prefixes(context, place, route)
+        if route.respond is not None and route.respond.status in (204, 304) and route.respond.body:
+            message = f"an answer of status {route.respond.status} has no body"
+            context.add("LB214", f"{place}.respond.body", message, "drop the body, or write status: 200")
+        if route.forward is None:
+            action = "redirect" if route.redirect is not None else "respond"
+            for key in _FORWARD_ONLY:
+                if getattr(route, key) is not None:
+                    message = f"{key} is about endpoints, and {action} asks none"
+                    context.add("LB125", f"{place}.{key}", message, "drop it", key=True)
+    _redirects(context)
+
+
+def _prefixes(context: Context, place: str, route: Route) -> None:
+    regexes = [
+        n for n, match in enumerate(route.match or ()) if match.path is not None and match.path.regex is not None
+    ]
+    for key, edit in (("rewrite", route.rewrite), ("redirect", route.redirect)):
+        if regexes and edit is not None and edit.prefix is not None:
+            message = f"match[{regexes[0]}] is a regex, which has no prefix that could be replaced"
+            context.add("LB213", f"{place}.{key}.prefix", message, "write path:, or match a prefix", key=True)
+
+
+def _redirects(context: Context) -> None:
+    model = context.model
+    numbers = {route.name: index for index, route in enumerate(model.routes) if route.redirect is not None}
+    told = set()
+    for rule in context.expanded.rules:
+        index = numbers.get(rule.route)
+        if index is None or index in told:
+            continue
+        redirect = model.routes[index].redirect
+        stays = [
+            name
+            for name in context.expanded.listeners[index]
+            if redirect is not None and _same_place(rule, redirect, model.listeners[name])
+        ]
+        path = _loop(rule, redirect) if redirect is not None and stays else None
+        if path is None or (path and _taken_before(context, rule, path)):
+            continue
+        told.add(index)
+        what = f"{path} leads to itself" if path else "leads every request back to itself"
+        message = f'{what} on listener "{stays[0]}"'
+        hint = "change scheme, host, port or path" if not path else f"write a route for {path}, or redirect elsewhere"
+        context.add("LB212", f"routes[{index}].redirect", message, hint)
+
+
+def _same_place(rule: Rule, redirect: Redirect, listener: Listener) -> bool:
+    own = "http" if listener.tls is None else "https"
+    port = redirect.port or (_DEFAULT_PORTS[redirect.scheme] if redirect.scheme else listener.port)
+    host = redirect.host is None or (
+        rule.host is not None and not rule.host.wildcard and rule.host.name == redirect.host
+    )
+    return host and port == listener.port and redirect.scheme in (None, own)
+
+
+def _loop(rule: Rule, redirect: Redirect) -> str | None:
+    """The path that leads to itself, "" for every one, None for none."""
+    path = rule.match.path
+    if redirect.prefix is not None:
+        return "" if path.kind is not PathKind.REGEX and path.value == path_prefix(redirect.prefix) else None
+    if redirect.path is None:
+        return ""
+    if not covers_path(path, PathMatch(PathKind.EXACT, redirect.path)):
+        return None
+    return "" if path.kind is PathKind.EXACT else redirect.path
+
+
+def _taken_before(context: Context, rule: Rule, path: str) -> bool:
+    """Whether a rule that is tried earlier takes at least some requests for `path`."""
+    exact = PathMatch(PathKind.EXACT, path)
+    for other in context.expanded.rules:
+        if other.rank >= rule.rank:
+            return False
+        hosts = other.host is None or rule.host is None or other.host.covers_pattern(rule.host)
+        if other.route != rule.route and hosts and covers_path(other.match.path, exact):
+            return True
+    return False
