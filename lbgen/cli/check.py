@@ -30,7 +30,7 @@ def command(topology: str, chosen: tuple[str, ...], no_engines: bool, accept: tu
     Without -e an engine that refuses the topology or is not installed is named, and is no finding.
     """
     import lbgen
-    from lbgen.plan.checks import findings
+    from lbgen.plan.resolve import findings
 
     loaded = lbgen.load(topology)
     found = list(findings(loaded))
