@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., object]")
 
 
-class EngineName(click.ParamType[str]):
+class EngineName(click.ParamType):
     """An installed engine, completed by the shell; which ones there are is asked only when needed."""
 
     name = "engine"

@@ -1,0 +1,58 @@
+"""`python -m lbgen.conformance`: run the cases on this host's engines, print the matrix. Exit 4 on a failure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from lbgen.conformance import report
+from lbgen.conformance.case import case_files
+from lbgen.conformance.runner import Result, State, run
+from lbgen.conformance.subject import subjects
+from lbgen.diagnostics import LbgenError
+
+
+@click.command()
+@click.option("-e", "--engine", "engines", multiple=True, metavar="ENGINE[@VERSION]", help="Only these engines.")
+@click.option("-k", "clause", default="", help="Only cases whose clause (or file) contains this.")
+@click.option("--by", type=click.Choice(["group", "clause"]), default="group", help="Rows of the matrix.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all results as JSON.")
+@click.option("--markdown", "markdown_file", type=click.Path(path_type=Path), help="Write the matrix as Markdown.")
+def main(engines: tuple[str, ...], clause: str, by: str, json_file: Path | None, markdown_file: Path | None) -> None:
+    """Run the conformance cases against real engines and compare with the oracle."""
+    console = Console()
+
+    def done(results: tuple[Result, ...]) -> None:
+        if results:
+            _, text = report.cell(results)
+            console.print(f"{results[0].subject:18} {results[0].file:20} {text}", highlight=False)
+        for result in results:
+            if result.state is State.FAIL:
+                console.print(f"  FAIL {result.case}: {result.detail}", style="red", highlight=False, markup=False)
+                console.print(f"       {result.again}", style="dim", highlight=False, markup=False)
+
+    files = case_files()
+    try:
+        over = subjects(engines)
+        results = run(files, over, wanted=lambda case: clause in case.clause, done=done)
+        if clause and not results:
+            named = [f for f in files if clause in f.name]
+            results = run(named, over, done=done)
+    except LbgenError as error:
+        click.echo(str(error), err=True)
+        raise SystemExit(error.exit_code) from error
+    console.print(report.table(results, by=by))
+    if json_file is not None:
+        json_file.write_text(report.as_json(results), encoding="utf-8")
+    if markdown_file is not None:
+        report.insert(markdown_file, report.markdown(results))
+    counts = Counter(r.state for r in results)
+    console.print(", ".join(f"{counts[s]} {s}" for s in State))
+    raise SystemExit(4 if counts[State.FAIL] else 0)
+
+
+if __name__ == "__main__":
+    main()

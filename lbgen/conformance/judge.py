@@ -1,0 +1,273 @@
+"""An answer beside what the oracle and a case's literals say: the differences, one sentence each."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from lbgen.runtime.standin import CONTROL, NAME, SEEN, Behaviour
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lbgen.conformance.case import Case, Expect
+    from lbgen.conformance.probe import Answer
+    from lbgen.plan.model import HeaderEdits
+    from lbgen.plan.simulate import Headers, Outcome, Request, Upstream
+
+# Framing and connection handling belong to each hop; Date may be added by a proxy (RFC 9110 6.6.1).
+_HOP = frozenset({"connection", "content-length", "date", "keep-alive", "transfer-encoding"})
+# Unlisted: how the body is framed, and what the hop to the endpoint says about its own connection.
+_UPSTREAM_HOP = frozenset({"connection", "content-length", "expect", "host", "transfer-encoding"})
+_UPGRADE = frozenset({"sec-websocket-accept", "upgrade"})
+
+
+def account_of(answer: Answer) -> dict[str, Any] | None:
+    """The stand-in's JSON account of the request that reached it, or None when no stand-in answered."""
+    if answer.header(NAME) is None:
+        return None
+    if (saw := answer.header(SEEN)) is not None:
+        found: dict[str, Any] = json.loads(b64decode(saw))
+        return found
+    try:
+        found = json.loads(answer.body)
+    except ValueError:
+        return None
+    return found
+
+
+def behaviour_of(request: Request) -> Behaviour:
+    """What the request asks the stand-in to do."""
+    for name, value in request.headers:
+        if name.lower() == CONTROL:
+            return Behaviour.parse(json.loads(value))
+    return Behaviour()
+
+
+def contradictions(expect: Expect, outcome: Outcome) -> Iterator[str]:
+    """Where a case's literals and the oracle disagree: then one of the two is wrong."""
+    if expect.route is not None and expect.route != (outcome.route or ""):
+        yield f"oracle: route {outcome.route}, case: {expect.route}"
+    if expect.fault is not None or expect.pool is not None:
+        if not outcome.upstreams:
+            yield f"oracle: answers {outcome.status} by itself, case: forwarded"
+        elif expect.pool is not None and expect.pool not in {u.pool for u in outcome.upstreams if u.weight}:
+            yield f"oracle: pools {[u.pool for u in outcome.upstreams]}, case: {expect.pool}"
+    elif expect.status is not None and outcome.status != expect.status and not outcome.upstreams:
+        yield f"oracle: status {outcome.status}, case: {expect.status}"
+    elif (expect.location is not None or expect.refused) and outcome.upstreams:
+        yield "oracle: forwarded, case: answered by the proxy"
+    if expect.location is not None and expect.location != outcome.location:
+        yield f"oracle: location {outcome.location}, case: {expect.location}"
+    for upstream in outcome.upstreams:
+        for name in ("method", "target", "host"):
+            want = getattr(expect, name)
+            if want is not None and want != getattr(upstream, name):
+                yield f"oracle: {name} {getattr(upstream, name)!r}, case: {want!r}"
+        if expect.pool in (None, upstream.pool):
+            arrived = _combined((n, "\0" if v is None else v) for n, v in upstream.headers)
+            yield from _explicit("oracle: to the endpoint", expect.sends, arrived)
+
+
+def differences(case: Case, outcome: Outcome, answer: Answer) -> Iterator[str]:
+    """What is not as the oracle and the case say; nothing = pass."""
+    expect = case.expect
+    if expect.refused:
+        yield from refused(answer)
+        return
+    if answer.status is None:
+        yield f"no answer: {answer.problem}; got {answer.raw[:120]!r}"
+        return
+    if answer.problem and not expect.cut:
+        yield f"answer {answer.status}: {answer.problem}"
+    if expect.cut and answer.complete:
+        yield "the body is complete, it should be cut"
+    if expect.fault is not None:
+        yield from _proxy_made(case, answer, expect.fault, reason_body(expect.fault), (), outcome)
+    elif outcome.status is not None:
+        yield from _proxy_made(case, answer, outcome.status, outcome.body, outcome.headers, outcome)
+    else:
+        yield from _forwarded(case, outcome, answer)
+    yield from _literals(expect, answer)
+
+
+def raw_differences(case: Case, answer: Answer) -> Iterator[str]:
+    """As `differences`, for bytes of which the oracle knows nothing."""
+    if case.expect.refused:
+        yield from refused(answer)
+    elif answer.status is None:
+        yield f"no answer: {answer.problem}; got {answer.raw[:120]!r}"
+    else:
+        yield from _literals(case.expect, answer)
+
+
+def refused(answer: Answer) -> Iterator[str]:
+    """A request that must not pass: 400, or the connection closed without an answer."""
+    if account_of(answer) is not None:
+        yield f"reached an endpoint: {answer.body[:200]!r}"
+    elif answer.status not in (None, 400):
+        yield f"status {answer.status}, expected 400 or a closed connection"
+    elif answer.status is None and answer.after == "open":
+        yield f"no answer and the connection stays open ({answer.problem})"
+
+
+def reason_body(status: int) -> str:
+    """The body of a status that the proxy makes: the reason phrase and a newline."""
+    return f"{HTTPStatus(status).phrase}\n"
+
+
+def edited(headers: Iterable[tuple[str, str]], edits: HeaderEdits) -> Headers:
+    """`headers` after remove, set and add (new names in lower case)."""
+    gone = {*edits.remove, *(name for name, _ in edits.set)}
+    return (*((n, v) for n, v in headers if n.lower() not in gone), *edits.set, *edits.add)
+
+
+def _proxy_made(
+    case: Case, answer: Answer, status: int, body: str | None, headers: Headers, outcome: Outcome
+) -> Iterator[str]:
+    if account_of(answer) is not None:
+        yield f"status {status} by the proxy expected, an endpoint answered: {answer.body[:200]!r}"
+        return
+    if answer.status != status:
+        yield f"status {answer.status}, expected {status} ({outcome.reason})"
+        return
+    bodiless = case.request.method == "HEAD" or status in (204, 304)
+    if body is not None and answer.body != (b"" if bodiless else body.encode("latin-1")):
+        yield f"body {answer.body!r}, expected {b'' if bodiless else body.encode('latin-1')!r}"
+    if case.expect.fault is not None:
+        headers = (("content-type", "text/plain"),)
+    expected = [h for h in edited(headers, outcome.response_edits) if h[0].lower() != "location"]
+    extra = {"location"} if outcome.location is not None else set()
+    if body is None:  # a redirect's body is its own affair
+        extra |= {"content-type"}
+    if outcome.route is None:  # nginx puts its name on the answers of its own parser, without a switch
+        extra |= {"server"}
+    yield from _headers("answer", expected, answer.headers, _HOP | extra)
+    if outcome.location is not None and answer.lines("location") != (outcome.location,):
+        yield f"location {answer.header('location')!r}, expected {outcome.location!r}"
+
+
+def _forwarded(case: Case, outcome: Outcome, answer: Answer) -> Iterator[str]:
+    told = account_of(answer)
+    if case.expect.cut and answer.header(NAME) is not None:
+        return
+    if told is None:
+        wanted = [u.pool for u in outcome.upstreams]
+        yield f"status {answer.status} {answer.body[:80]!r}, expected an answer of {wanted}"
+        return
+    upstream = next((u for u in outcome.upstreams if u.pool == told["pool"] and u.weight), None)
+    if upstream is None:
+        yield f"pool {told['pool']}, expected {[u.pool for u in outcome.upstreams if u.weight]} (route {outcome.route})"
+        return
+    yield from _arrived(upstream, told, case)
+    behaviour = behaviour_of(case.request)
+    status = 101 if case.websocket is not None else behaviour.status if behaviour.mode == "fixed" else 200
+    if answer.status != status:
+        yield f"status {answer.status}, the endpoint said {status}"
+    sent: list[tuple[str, str]] = [*behaviour.headers]
+    if behaviour.mode == "fixed":
+        body = b"" if case.request.method == "HEAD" or status in (204, 304) else behaviour.body.encode("latin-1")
+        if answer.body != body and not case.expect.cut:
+            yield f"body {answer.body!r}, the endpoint said {body!r}"
+    elif status == 200:
+        sent.append(("content-type", "application/json"))
+    shown = [h for h in answer.headers if h[0] not in (NAME, SEEN)]
+    dropped = {"keep-alive", "connection", "proxy-connection"}
+    expected = edited(((n, v) for n, v in sent if n.lower() not in dropped), outcome.response_edits)
+    named = {n.lower() for n, _ in expected}
+    yield from _headers("answer", expected, shown, (_HOP | (_UPGRADE if status == 101 else set())) - named)
+
+
+def _arrived(upstream: Upstream, told: dict[str, Any], case: Case) -> Iterator[str]:
+    for name, want in (("method", upstream.method), ("target", upstream.target)):
+        if told[name] != want:
+            yield f"to the endpoint: {name} {told[name]!r}, expected {want!r}"
+    headers: list[tuple[str, str]] = [(n.lower(), v) for n, v in told["headers"]]
+    hosts = [v for n, v in headers if n == "host"]
+    if upstream.host is not None and hosts != [upstream.host]:
+        yield f"to the endpoint: Host {hosts}, expected {upstream.host!r}"
+    if told["body_length"] != len(case.request.body) and not _framed(case.request):
+        yield f"to the endpoint: {told['body_length']} bytes of body, expected {len(case.request.body)}"
+    made = {n for n, v in upstream.headers if v is None}
+    known = [(n, v) for n, v in upstream.headers if v is not None]
+    yield from _headers("to the endpoint", known, headers, _UPSTREAM_HOP | made)
+    for name in sorted(made):
+        if not any(n == name and v for n, v in headers):
+            yield f"to the endpoint: {name} is missing"
+    if len([1 for n, _ in headers if n == "x-forwarded-for"]) > 1:
+        yield "to the endpoint: x-forwarded-for on several lines"
+
+
+def _framed(request: Request) -> bool:
+    return any(n.lower() in ("content-length", "transfer-encoding") for n, _ in request.headers)
+
+
+def _combined(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in headers:
+        name = name.lower()
+        found[name] = f"{found[name]}, {value}" if name in found else value
+    return found
+
+
+def _headers(
+    where: str, expected: Iterable[tuple[str, str]], got: Iterable[tuple[str, str]], free: Iterable[str]
+) -> Iterator[str]:
+    """Differences of two header lists by combined value; names in `free` may come or not."""
+    want = {n: v for n, v in _combined(expected).items() if n not in free}
+    have = {n: v for n, v in _combined(got).items() if n not in free}
+    for name in sorted(want.keys() | have.keys()):
+        if name not in have:
+            yield f"{where}: {name} is missing, expected {want[name]!r}"
+        elif name not in want:
+            yield f"{where}: {name}: {have[name]!r} is there, expected none"
+        elif not _same(have[name], want[name]):
+            yield f"{where}: {name}: {have[name]!r}, expected {want[name]!r}"
+
+
+def _same(have: str, want: str) -> bool:
+    """Equal up to RFC 9110 5.6.1 (blanks around the commas of a list); text beyond ASCII travels as UTF-8."""
+    return _loose(have) in (_loose(want), _loose(want.encode().decode("latin-1")))
+
+
+def _loose(text: str) -> str:
+    return ",".join(part.strip(" \t") for part in text.split(","))
+
+
+def _literals(expect: Expect, answer: Answer) -> Iterator[str]:
+    told = account_of(answer)
+    if expect.status is not None and answer.status != expect.status:
+        yield f"status {answer.status}, expected {expect.status}"
+    if expect.body is not None and answer.body != expect.body.encode():
+        yield f"body {answer.body!r}, expected {expect.body.encode()!r}"
+    if expect.location is not None and answer.header("location") != expect.location:
+        yield f"location {answer.header('location')!r}, expected {expect.location!r}"
+    if told is not None:
+        for name in ("pool", "method", "target"):
+            want = getattr(expect, name)
+            if want is not None and told[name] != want:
+                yield f"to the endpoint: {name} {told[name]!r}, expected {want!r}"
+        arrived = _combined((n, v) for n, v in told["headers"])
+        if expect.host is not None and arrived.get("host") != expect.host:
+            yield f"to the endpoint: Host {arrived.get('host')!r}, expected {expect.host!r}"
+        yield from _explicit("to the endpoint", expect.sends, arrived)
+    elif expect.pool is not None and expect.fault is None:
+        yield f"status {answer.status}, expected an answer of pool {expect.pool}"
+    yield from _explicit("answer", expect.shows, _combined(answer.headers))
+    if expect.within_ms is not None:
+        low, high = expect.within_ms
+        if not low <= answer.elapsed * 1000 <= high:
+            yield f"took {answer.elapsed * 1000:.0f} ms, expected {low} to {high}"
+
+
+def _explicit(where: str, want: dict[str, str | bool | None], have: dict[str, str]) -> Iterator[str]:
+    for name, value in want.items():
+        got = have.get(name)
+        if value is None and got is not None:
+            yield f"{where}: {name}: {got!r} is there, expected none"
+        elif value is True and not got:
+            yield f"{where}: {name} is missing"
+        elif isinstance(value, str) and (got is None or not _same(got, value)) and got != "\0":
+            yield f"{where}: {name}: {got!r}, expected {value!r}"

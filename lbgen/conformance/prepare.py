@@ -1,0 +1,164 @@
+"""A case file and an engine into plans with free ports: the whole one for the oracle, and what the engine can serve."""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from lbgen.engines.api import Level, engine
+from lbgen.plan import features
+from lbgen.plan.overlay import with_endpoints, with_ports
+from lbgen.plan.resolve import plan as resolve
+from lbgen.runtime.endpoints import StandIn
+from lbgen.runtime.local.ports import free_port
+from lbgen.spec.load import load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lbgen.conformance.case import CaseFile
+    from lbgen.plan.model import Plan
+
+_ROUTE = re.compile(r"routes\[(\d+)\]")
+PORTS = "LBGEN_CONFORMANCE_PORTS"  # environment: first port to try
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """What an engine cannot do of a topology: refused routes and listeners by name with the reason, and the notes of
+    features it does approximately."""
+
+    routes: Mapping[str, str]
+    listeners: Mapping[str, str]
+    approximate: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """`whole` is for the oracle, `served` for the engine (None: it can serve nothing); both on the same ports."""
+
+    whole: Plan
+    served: Plan | None
+    stand_ins: tuple[StandIn, ...]
+    verdicts: Verdicts
+
+
+def plan_of(data: dict[str, Any]) -> Plan:
+    """The plan of a topology given as data; LbgenError when it has findings."""
+    return resolve(load(data))
+
+
+def prepared(file: CaseFile, engine_name: str, version: str, host: str = "127.0.0.1") -> Prepared:
+    """Plans and stand-ins (on `host`) of `file` for one engine, on ports of their own."""
+    whole = plan_of(file.topology)
+    verdicts = judged(whole, engine_name, version)
+    if not verdicts.routes and not verdicts.listeners:
+        served: Plan | None = whole
+    else:
+        data = without(file.topology, verdicts)
+        served = plan_of(data) if data is not None else None
+    return on_free_ports(file, whole, served, verdicts, host)
+
+
+def judged(plan: Plan, engine_name: str, version: str) -> Verdicts:
+    """The verdicts of an engine on every use of the plan, by route and listener."""
+    target = engine(engine_name)
+    routes: dict[str, str] = {}
+    listeners: dict[str, str] = {}
+    notes: dict[str, str] = {}
+
+    def refuse(field: str, reason: str) -> None:
+        if found := _ROUTE.match(field):
+            routes.setdefault(_route_at(plan, int(found[1])), reason)
+        elif field.startswith("pools."):
+            pools = {p.name for p in plan.pools if field == p.field or field.startswith((p.field + ".", p.field + "["))}
+            for route in plan.routes:
+                if any(t.pool in pools for t in getattr(route.action, "targets", ())):
+                    routes.setdefault(route.name, reason)
+        else:
+            hit = [x for x in plan.listeners if field == x.field or field.startswith(x.field + ".")]
+            for listener in hit or plan.listeners:
+                listeners.setdefault(listener.name, reason)
+
+    for feature, uses in features.needs(plan).items():
+        verdict = target.verdict(feature, version)
+        if verdict.level is Level.APPROXIMATE:
+            notes[str(feature)] = verdict.note
+        elif verdict.level is Level.REFUSED:
+            for use in uses:
+                refuse(use.field, f"{feature}: {verdict.note}")
+    for objection in target.objections(plan, version):
+        if objection.verdict.level is Level.APPROXIMATE:
+            notes[objection.field] = objection.verdict.note
+        elif objection.verdict.level is Level.REFUSED:
+            refuse(objection.field, f"{objection.field}: {objection.verdict.note}")
+    return Verdicts(routes, listeners, notes)
+
+
+def _route_at(plan: Plan, index: int) -> str:
+    return next(r.name for r in plan.routes if r.index == index)
+
+
+def without(topology: dict[str, Any], verdicts: Verdicts) -> dict[str, Any] | None:
+    """The topology minus what is refused; None when nothing is left."""
+    data = copy.deepcopy(topology)
+    for name in verdicts.listeners:
+        del data["listeners"][name]
+    kept = []
+    for route in data["routes"]:
+        if route["name"] in verdicts.routes:
+            continue
+        if "listeners" in route:
+            route["listeners"] = [x for x in route["listeners"] if x in data["listeners"]]
+            if not route["listeners"]:
+                continue
+        kept.append(route)
+    data["routes"] = kept
+    everywhere = any("listeners" not in r for r in kept)
+    used = {x for r in kept for x in r.get("listeners", ())}
+    for name, listener in list(data["listeners"].items()):
+        if name not in used and (listener.get("mode") == "l4" or not everywhere):
+            del data["listeners"][name]
+    used_pools = {p for r in kept for p in _pools(r.get("forward"))}
+    data["pools"] = {n: p for n, p in data.get("pools", {}).items() if n in used_pools}
+    return data if kept and data["listeners"] else None
+
+
+def _pools(forward: Any) -> Iterator[str]:  # noqa: ANN401  # topology data
+    if isinstance(forward, str):
+        yield forward
+    for target in forward if isinstance(forward, list) else ():
+        yield target["pool"]
+
+
+def on_free_ports(file: CaseFile, whole: Plan, served: Plan | None, verdicts: Verdicts, host: str) -> Prepared:
+    """Both plans with free ports for listeners and stand-ins for every endpoint that is an address."""
+    taken: set[int] = set()
+
+    def fresh() -> int:
+        start = max(taken) + 1 if taken else int(os.environ.get(PORTS, "0"))
+        port = free_port("0.0.0.0", start, frozenset(taken))  # noqa: S104  # engines listen on all addresses
+        taken.add(port)
+        return port
+
+    ports = {x.name: fresh() for x in whole.listeners}
+    addresses: dict[str, tuple[str, int]] = {}
+    stand_ins: list[StandIn] = []
+    for pool in whole.pools:
+        spec = file.stand_ins.get(pool.name)
+        for number, endpoint in enumerate(pool.endpoints):
+            if not endpoint.is_ip:
+                continue
+            stand_in = StandIn(f"{pool.name}-{number}", pool.name, host, fresh())
+            if spec is not None:
+                stand_in = replace(stand_in, behaviour=spec.behaviour, listen=spec.listen)
+            stand_ins.append(stand_in)
+            addresses[endpoint.field] = (stand_in.host, stand_in.port)
+
+    def placed(plan: Plan) -> Plan:
+        return with_endpoints(with_ports(plan, ports), addresses)
+
+    return Prepared(placed(whole), None if served is None else placed(served), tuple(stand_ins), verdicts)

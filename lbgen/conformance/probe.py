@@ -1,0 +1,296 @@
+"""Exact bytes to a proxy, a strictly parsed answer back: the client side of every conformance case."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lbgen.plan.simulate import Headers, Request
+
+Address = tuple[str, int]
+TIMEOUT = 6.0  # seconds for one exchange
+_GRACE = 0.03  # seconds in which bytes behind a finished answer would have come
+
+
+class ProbeError(ValueError):
+    """The bytes that came are no HTTP/1.x answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back. `status` None: nothing that is an answer, `problem` says what instead.
+
+    `complete`: the body ended as its framing says. `after` is what the connection did then: open, closed or reset.
+    `elapsed` is seconds from the first byte sent. Header names are in lower case.
+    """
+
+    status: int | None = None
+    phrase: str = ""
+    version: str = ""
+    headers: Headers = ()
+    body: bytes = b""
+    complete: bool = False
+    after: str = "open"
+    problem: str = ""
+    interim: tuple[int, ...] = ()
+    elapsed: float = 0.0
+    raw: bytes = field(default=b"", repr=False)
+
+    def lines(self, name: str) -> tuple[str, ...]:
+        """The values of that header (lower case), one per line."""
+        return tuple(v for n, v in self.headers if n == name)
+
+    def header(self, name: str) -> str | None:
+        """All lines of that header joined by ", ", or None."""
+        found = self.lines(name)
+        return ", ".join(found) if found else None
+
+
+class Stream:
+    """A TCP connection with one deadline over everything; a context manager. `end` says how the peer ended it."""
+
+    def __init__(self, address: Address, *, client: str = "", timeout: float = TIMEOUT) -> None:
+        self.begun = time.monotonic()
+        self.deadline = self.begun + timeout
+        self.buffer = bytearray()
+        self.end = "open"
+        loopback = client.startswith("127.") and address[0].startswith("127.")
+        source = (client, 0) if loopback and client != address[0] else None
+        self.sock = socket.create_connection(address, timeout=timeout, source_address=source)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.sock.close()
+
+    def send(self, data: bytes) -> None:
+        """Send; a peer that has gone is noted in `end`."""
+        try:
+            self.sock.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            self.end = "reset"
+
+    def shut(self) -> None:
+        """End the sending side."""
+        self.sock.shutdown(socket.SHUT_WR)
+
+    def fill(self, wait: float | None = None) -> bool:
+        """Read some more; False at the end or when `wait` seconds (default: the deadline) are over."""
+        left = self.deadline - time.monotonic()
+        self.sock.settimeout(max(0.001, left if wait is None else min(wait, left)))
+        try:
+            part = self.sock.recv(262144)
+        except TimeoutError:
+            return False
+        except ConnectionError:
+            self.end = "reset"
+            return False
+        if not part:
+            if self.end == "open":
+                self.end = "closed"
+            return False
+        self.buffer += part
+        return True
+
+    def until(self, mark: bytes) -> bytes | None:
+        """Bytes up to and with `mark`, or None when they do not come."""
+        while (at := self.buffer.find(mark)) < 0:
+            if not self.fill():
+                return None
+        return self.take(at + len(mark))
+
+    def exactly(self, count: int) -> bytes | None:
+        """`count` bytes, or None when they do not come."""
+        while len(self.buffer) < count:
+            if not self.fill():
+                return None
+        return self.take(count)
+
+    def take(self, count: int) -> bytes:
+        """The first `count` bytes of what was read."""
+        taken = bytes(self.buffer[:count])
+        del self.buffer[:count]
+        return taken
+
+    def rest(self) -> bytes:
+        """Everything until the peer ends or the deadline."""
+        while self.fill():
+            pass
+        return self.take(len(self.buffer))
+
+    def answer(self, method: str = "GET") -> Answer:
+        """The next answer (1xx but 101 are collected in `interim`), judged strictly; never raises for odd bytes."""
+        interim: list[int] = []
+        seen = bytearray()
+        try:
+            while True:
+                head = self.until(b"\r\n\r\n")
+                if head is None:
+                    seen += self.buffer
+                    problem = f"no answer head ({self.end})" if not seen else f"half an answer head ({self.end})"
+                    return self._made(problem=problem, interim=interim, raw=seen)
+                seen += head
+                version, status, phrase, headers = parse_head(head)
+                if status >= 200 or status == 101:
+                    break
+                interim.append(status)
+            body, complete = self._body(method, status, headers)
+        except ProbeError as error:
+            return self._made(problem=str(error), interim=interim, raw=seen + self.buffer)
+        if status != 101 and (method == "HEAD" or status in (204, 304)) and self.fill(_GRACE):
+            return self._made(problem="bytes after an answer that has no body", interim=interim, raw=seen + self.buffer)
+        problem = "" if complete else f"the body does not end as its framing says ({self.end})"
+        made = self._made(problem=problem, interim=interim, raw=seen + body)
+        return Answer(
+            status, phrase, version, headers, body, complete, self.end, problem, made.interim, made.elapsed, made.raw
+        )
+
+    def _made(self, *, problem: str, interim: list[int], raw: bytes | bytearray) -> Answer:
+        return Answer(
+            after=self.end,
+            problem=problem,
+            interim=tuple(interim),
+            elapsed=time.monotonic() - self.begun,
+            raw=bytes(raw),
+        )
+
+    def _body(self, method: str, status: int, headers: Headers) -> tuple[bytes, bool]:
+        if method == "HEAD" or status in (101, 204, 304):
+            return b"", True
+        codings = [v.lower() for n, v in headers if n == "transfer-encoding"]
+        lengths = [v for n, v in headers if n == "content-length"]
+        if codings:
+            if codings != ["chunked"] or lengths:
+                raise ProbeError(f"framing: transfer-encoding {codings}, content-length {lengths}")
+            return self._chunks()
+        if lengths:
+            if len(set(lengths)) > 1 or not lengths[0].isdigit():
+                raise ProbeError(f"framing: content-length {lengths}")
+            found = self.exactly(int(lengths[0]))
+            return (self.take(len(self.buffer)), False) if found is None else (found, True)
+        return self.rest(), self.end == "closed"
+
+    def _chunks(self) -> tuple[bytes, bool]:
+        body = bytearray()
+        while True:
+            line = self.until(b"\r\n")
+            if line is None:
+                return bytes(body + self.buffer), False
+            try:
+                size = int(line.split(b";")[0], 16)
+            except ValueError as error:
+                raise ProbeError(f"chunk size {line!r}") from error
+            if not size:
+                break
+            part = self.exactly(size + 2)
+            if part is None:
+                return bytes(body + self.buffer), False
+            body += part[:-2]
+        while (line := self.until(b"\r\n")) not in (b"\r\n", None):
+            pass
+        return bytes(body), line is not None
+
+
+def parse_head(head: bytes) -> tuple[str, int, str, Headers]:
+    """Version, status, phrase and headers of an answer head; ProbeError on anything but strict HTTP/1.x."""
+    first, *lines = head[:-4].decode("latin-1").split("\r\n")
+    parts = first.split(" ", 2)
+    if len(parts) < 2 or not parts[0].startswith("HTTP/1.") or len(parts[1]) != 3 or not parts[1].isdigit():
+        raise ProbeError(f"status line {first!r}")
+    headers = []
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip() or "\n" in line or "\r" in line:
+            raise ProbeError(f"header line {line!r}")
+        headers.append((name.lower(), value.strip(" \t")))
+    return parts[0][5:], int(parts[1]), parts[2] if len(parts) > 2 else "", tuple(headers)
+
+
+def wire(request: Request) -> bytes:
+    """The bytes of `request`; Content-Length is added for a body that no header frames."""
+    headers = request.headers
+    names = {n.lower() for n, _ in headers}
+    if request.body and not names & {"content-length", "transfer-encoding"}:
+        headers = (*headers, ("Content-Length", str(len(request.body))))
+    lines = [f"{request.method} {request.target} HTTP/{request.version}", *(f"{n}: {v}" for n, v in headers), "", ""]
+    return "\r\n".join(lines).encode("latin-1") + request.body
+
+
+def exchange(
+    address: Address, data: bytes, *, method: str = "GET", client: str = "", timeout: float = TIMEOUT
+) -> Answer:
+    """Send `data` over a connection of its own and read one answer. `client` is the loopback address to come from."""
+    try:
+        with Stream(address, client=client, timeout=timeout) as stream:
+            stream.send(data)
+            return stream.answer(method)
+    except OSError as error:
+        return Answer(problem=f"cannot connect to {address[0]}:{address[1]}: {error}")
+
+
+def ask(address: Address, request: Request, *, timeout: float = TIMEOUT) -> Answer:
+    """Send `request` over a connection of its own and read the answer."""
+    return exchange(address, wire(request), method=request.method, client=request.client, timeout=timeout)
+
+
+def shake(address: Address, request: Request, messages: tuple[bytes, ...]) -> tuple[Answer, tuple[bytes, ...]]:
+    """Send `request`, a WebSocket handshake, then each message; the answer to the handshake and the echoes."""
+    try:
+        with Stream(address, client=request.client) as stream:
+            stream.send(wire(request))
+            answer = stream.answer()
+            return answer, tuple(echo(stream, message) for message in messages) if answer.status == 101 else ()
+    except OSError as error:
+        return Answer(problem=f"cannot connect to {address[0]}:{address[1]}: {error}"), ()
+
+
+def echo(stream: Stream, message: bytes) -> bytes:
+    """Send a WebSocket text message of at most 125 bytes and read the one that comes back; empty when none does."""
+    mask = os.urandom(4)
+    stream.send(bytes([0x81, 0x80 | len(message)]) + mask + bytes(b ^ mask[i % 4] for i, b in enumerate(message)))
+    start = stream.exactly(2)
+    return b"" if start is None else stream.exactly(start[1] & 0x7F) or b""
+
+
+def curl(address: Address, request: Request) -> str:
+    """A command line that sends the same request (as nearly as curl can)."""
+    words = ["curl", "-isS", "--path-as-is"]
+    if request.method == "HEAD":
+        words.append("-I")
+    elif request.method != "GET":
+        words += ["-X", request.method]
+    if request.version == "1.0":
+        words.append("--http1.0")
+    if request.client not in ("", address[0]):
+        words += ["--interface", request.client]
+    if not any(n.lower() == "host" for n, _ in request.headers):
+        words += ["-H", "Host:"]
+    for name, value in request.headers:
+        words += ["-H", f"{name}: {value}" if value else f"{name};"]
+    if request.body:
+        words += ["--data-binary", request.body.decode("latin-1")]
+    if request.target.startswith("/"):
+        words.append(f"http://{address[0]}:{address[1]}{request.target}")
+    else:
+        words += ["--request-target", request.target, f"http://{address[0]}:{address[1]}/"]
+    return " ".join(_word(word) for word in words)
+
+
+def _word(word: str) -> str:
+    if word and all(c.isalnum() or c in "-_./:=@%+," for c in word):
+        return word
+    if any(not 0x20 <= ord(c) < 0x7F for c in word):
+        return "$'" + "".join(_shell(c) for c in word) + "'"
+    return "'" + word.replace("'", "'\\''") + "'"
+
+
+def _shell(char: str) -> str:
+    if char in "'\\":
+        return "\\" + char
+    return char if 0x20 <= ord(char) < 0x7F else f"\\x{ord(char):02x}"

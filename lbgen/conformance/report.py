@@ -1,0 +1,108 @@
+"""Results into a matrix, clause by engine: for the terminal, as JSON, as Markdown between markers."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from lbgen.conformance.runner import State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from lbgen.conformance.runner import Result
+
+BEGIN = "<!-- conformance:begin -->"
+END = "<!-- conformance:end -->"
+_COLOURS = {
+    State.PASS: "green",
+    State.FAIL: "bold red",
+    State.APPROXIMATE: "yellow",
+    State.REFUSED: "blue",
+    State.SKIPPED: "dim",
+}
+_ORDER = (State.FAIL, State.SKIPPED, State.APPROXIMATE, State.REFUSED, State.PASS)
+
+
+def group(clause: str) -> str:
+    """What a clause is shown under: `2.precedence.priority` -> `2.precedence`."""
+    return ".".join(clause.split(".")[:2])
+
+
+def columns(results: Iterable[Result]) -> tuple[str, ...]:
+    """The engines, in the order of the results."""
+    return tuple(dict.fromkeys(r.subject for r in results))
+
+
+def cell(found: Iterable[Result]) -> tuple[State | None, str]:
+    """The worst state of some results and a text such as `pass 12` or `fail 1, pass 11`; None when there are none."""
+    counts = Counter(r.state for r in found)
+    worst = next((s for s in _ORDER if counts[s]), None)
+    return worst, ", ".join(f"{s} {counts[s]}" for s in _ORDER if counts[s])
+
+
+def matrix(results: Sequence[Result], *, by: str = "group") -> list[tuple[str, list[tuple[State | None, str]]]]:
+    """Rows of (clause, a cell per engine); `by` is `group` or `clause`."""
+    name = group if by == "group" else str
+    rows: dict[str, dict[str, list[Result]]] = {}
+    for result in sorted(results, key=lambda r: r.clause):
+        rows.setdefault(name(result.clause), {}).setdefault(result.subject, []).append(result)
+    return [(row, [cell(cells.get(subject, ())) for subject in columns(results)]) for row, cells in rows.items()]
+
+
+def table(results: Sequence[Result], *, by: str = "group") -> Table:
+    """The matrix for the terminal."""
+    made = Table(title="Conformance: cases by clause and engine")
+    made.add_column("clause")
+    for subject in columns(results):
+        made.add_column(subject)
+    for row, cells in matrix(results, by=by):
+        made.add_row(row, *(f"[{_COLOURS[s]}]{text}[/]" if s is not None else "-" for s, text in cells))
+    made.add_section()
+    made.add_row("all", *(text for _, text in totals(results)))
+    return made
+
+
+def totals(results: Sequence[Result]) -> list[tuple[State | None, str]]:
+    """One cell per engine over everything."""
+    return [cell(r for r in results if r.subject == subject) for subject in columns(results)]
+
+
+def markdown(results: Sequence[Result]) -> str:
+    """The matrix as Markdown, with the approximate differences and refusals below it."""
+    names = columns(results)
+    lines = ["| clause | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+    for row, cells in matrix(results):
+        lines.append(f"| {row} | " + " | ".join(text or "-" for _, text in cells) + " |")
+    lines.append("| **all** | " + " | ".join(text for _, text in totals(results)) + " |")
+    for state, title in ((State.APPROXIMATE, "Approximate"), (State.REFUSED, "Refused")):
+        reasons: dict[tuple[str, str], int] = {}
+        for r in results:
+            if r.state is state:
+                key = (r.subject, r.detail.split("; ")[0])
+                reasons[key] = reasons.get(key, 0) + 1
+        if reasons:
+            lines += ["", f"{title}:", ""]
+            lines += [f"- {s}: {why} ({count} cases)" for (s, why), count in sorted(reasons.items())]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(results: Sequence[Result]) -> str:
+    """All results and the counts per engine."""
+    counts = {s: Counter(str(r.state) for r in results if r.subject == s) for s in columns(results)}
+    return json.dumps({"totals": counts, "results": [asdict(r) for r in results]}, indent=1) + "\n"
+
+
+def insert(path: Path, text: str) -> None:
+    """Put `text` between the markers of a file; write the file anew when it has none."""
+    old = path.read_text(encoding="utf-8") if path.exists() else ""
+    if BEGIN in old and END in old:
+        head, _, rest = old.partition(BEGIN)
+        tail = rest.partition(END)[2]
+        text = f"{head}{BEGIN}\n{text}{END}{tail}"
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,70 @@
+"""Engine names into what can be tested here: an engine, its version and its executable, or the reason there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import EngineError
+from lbgen.engines.api import engine, engine_names, target_version
+from lbgen.runtime.local.binaries import candidates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lbgen.engines.api import Binary
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One engine executable. `version` is the supported target (major.minor); "" and no binary = `gap` says why."""
+
+    engine: str
+    version: str = ""
+    binary: Binary | None = None
+    gap: str = ""
+
+    @property
+    def label(self) -> str:
+        """`nginx 1.31.3`, or the engine's name alone where there is no executable."""
+        return (
+            f"{self.engine} {self.binary.version}"
+            if self.binary is not None
+            else f"{self.engine} {self.version}".strip()
+        )
+
+
+def subjects(wanted: Iterable[str] = ()) -> tuple[Subject, ...]:
+    """All executables of supported versions found on this host, one per version, and a gap for each that is missing.
+
+    `wanted` limits them: `nginx` or `nginx@1.22`. UsageError LB305 for an engine or version that is not known.
+    """
+    found: list[Subject] = []
+    for name, version in [_split(w) for w in wanted] or [(n, "") for n in engine_names()]:
+        try:
+            target = engine(name)
+        except ImportError as error:  # another package's engine that does not load is a gap, not the end of the run
+            found.append(Subject(name, gap=f"engine {name} cannot be loaded: {error}"))
+            continue
+        only = target_version(target, version) if version else ""
+        try:
+            binaries = candidates(target)
+        except EngineError as error:
+            found.append(Subject(name, gap=str(error)))
+            continue
+        for supported in target.versions:
+            if only and supported != only:
+                continue
+            binary = next((b for b in binaries if _is_of(b, supported)), None)
+            gap = "" if binary is not None else f"no executable of {target.title} {supported} here"
+            found.append(Subject(name, supported, binary, gap))
+    return tuple(found)
+
+
+def _split(wanted: str) -> tuple[str, str]:
+    name, _, version = wanted.partition("@")
+    return name, version
+
+
+def _is_of(binary: Binary, supported: str) -> bool:
+    return binary.version == supported or binary.version.startswith(supported + ".")

@@ -1,0 +1,35 @@
+"""Every case file on every engine of this host; fails with the difference and how to send the request again."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from lbgen.conformance.case import case_files
+from lbgen.conformance.runner import State, run_file
+from lbgen.conformance.subject import subjects
+
+pytestmark = pytest.mark.engines
+COUNTS: Counter[tuple[str, State]] = Counter()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _told(request: pytest.FixtureRequest):
+    yield
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        for subject in sorted({s for s, _ in COUNTS}):
+            counts = ", ".join(f"{COUNTS[subject, state]} {state}" for state in State if COUNTS[subject, state])
+            print(f"\nconformance, {subject}: {counts}", end="")  # noqa: T201  # the count of gaps must be seen
+
+
+@pytest.mark.parametrize("subject", subjects(), ids=lambda s: s.label.replace(" ", "-"))
+@pytest.mark.parametrize("file", case_files(), ids=lambda f: f.name)
+def test_cases(file, subject) -> None:
+    results = run_file(file, subject)
+    COUNTS.update((r.subject, r.state) for r in results)
+    failed = [f"{r.case}: {r.detail}\n    {r.again}" for r in results if r.state is State.FAIL]
+    assert not failed, f"{len(failed)} of {len(results)} cases\n" + "\n".join(failed)
+    if all(r.state is State.SKIPPED for r in results):
+        pytest.skip(f"{len(results)} cases not run: {results[0].detail}")
