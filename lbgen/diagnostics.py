@@ -109,6 +109,7 @@ CODES: dict[str, str] = {
     "LB406": "no such stack, or several",
     "LB407": "root is needed",
     "LB408": "the state directory cannot be used",
+    "LB409": "unknown runtime",
 }
 
 

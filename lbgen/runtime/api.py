@@ -1,0 +1,200 @@
+"""A topology -> a running stack and back to nothing: up, ps, logs, down, the library twins of those commands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+from lbgen.diagnostics import Diagnostic, UsageError
+from lbgen.engines.api import engine as engine_by_name
+from lbgen.engines.api import engines as installed
+from lbgen.plan.model import Plan
+from lbgen.runtime import logs as log_files
+from lbgen.runtime.local import stack as local
+from lbgen.runtime.local import state as records
+from lbgen.runtime.local.order import Progress, Step
+from lbgen.runtime.local.process import START_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import TracebackType
+
+    from lbgen.engines.api import Engine
+    from lbgen.runtime.local.state import Address, EndpointState, EngineState, StackState
+    from lbgen.runtime.logs import Line
+    from lbgen.spec.load import Topology
+
+__all__ = ["RUNTIMES", "Progress", "Stack", "Step", "down", "logs", "ps", "up"]
+
+RUNTIMES = ("local",)
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """What `up` brought up, or `ps` found. It lives on after `up` returned; a `with` block takes it down at its end.
+
+    `skipped` names engines that were left out with the findings that say why, `warnings` are routes whose own endpoints
+    do not answer, `unchanged` says that it already ran just so, `replaced` that another version of it was stopped.
+    """
+
+    state: StackState
+    skipped: tuple[tuple[str, tuple[Diagnostic, ...]], ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
+    unchanged: bool = False
+    replaced: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.state.name
+
+    @property
+    def engines(self) -> tuple[EngineState, ...]:
+        """Name, version, executable, pid, addresses, log and whether it runs, for each engine."""
+        return self.state.engines
+
+    @property
+    def endpoints(self) -> tuple[EndpointState, ...]:
+        """The stand-ins; empty without."""
+        return self.state.endpoints
+
+    @property
+    def alive(self) -> bool:
+        """Whether its supervisor lives. If not, `down` clears what is left."""
+        return self.state.supervisor.alive()
+
+    @property
+    def urls(self) -> dict[str, dict[str, str]]:
+        """Engine -> listener -> URL (http:// for L7, tcp:// for L4)."""
+        return {engine.name: {a.listener: a.url for a in engine.addresses} for engine in self.engines}
+
+    def address(self, listener: str, engine: str | None = None) -> Address:
+        """Where `listener` is reached on `engine` (default: the first). KeyError when there is no such one."""
+        for each in self.engines:
+            if engine in (None, each.name):
+                for address in each.addresses:
+                    if address.listener == listener:
+                        return address
+        raise KeyError(listener if engine is None else f"{listener} on {engine}")
+
+    def url(self, listener: str, engine: str | None = None) -> str:
+        """The URL of `listener` on `engine` (default: the first). KeyError when there is no such one."""
+        return self.address(listener, engine).url
+
+    def down(self) -> None:
+        """Stop everything of this stack; nothing happens when it is already down."""
+        with records.locked(f"stack-{self.name}"):
+            found = records.read(self.name)
+            if found is not None and found.supervisor == self.state.supervisor:
+                local.end(found)
+
+    def as_dict(self) -> dict[str, object]:
+        """The JSON record: name, alive, engines, endpoints, skipped, warnings."""
+        return {
+            "name": self.name,
+            "alive": self.alive,
+            "unchanged": self.unchanged,
+            "replaced": self.replaced,
+            "engines": [
+                {
+                    "name": x.name,
+                    "version": x.version,
+                    "binary": x.binary,
+                    "pid": x.pid,
+                    "running": x.running,
+                    "ended": x.ended,
+                    "log": str(x.log),
+                    "urls": {a.listener: a.url for a in x.addresses},
+                }
+                for x in self.engines
+            ],
+            "endpoints": [{"name": x.name, "pool": x.pool, "host": x.host, "port": x.port} for x in self.endpoints],
+            "skipped": {name: [each.as_dict() for each in reasons] for name, reasons in self.skipped},
+            "warnings": [each.as_dict() for each in self.warnings],
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.down()
+
+
+def _ignore(progress: Progress) -> None:
+    """Nobody watches."""
+
+
+def up(
+    topology: Topology | Plan,
+    engines: Sequence[str | Engine] | None = None,
+    *,
+    engine: str | Engine | None = None,
+    runtime: str = "local",
+    backends: bool = True,
+    accept: tuple[str, ...] = (),
+    name: str | None = None,
+    progress: Callable[[Progress], None] = _ignore,
+    seconds: float = START_SECONDS,
+) -> Stack:
+    """Start `topology` on `engine` (or several `engines`; default: all that can) and return when every route answers.
+
+    One engine gets the topology's own ports, several an offset each. `backends` replaces the pools' endpoints by
+    stand-ins on loopback that answer JSON. `name` (default: the topology's) tells stacks apart: one of that name that
+    runs the same is left alone, one that differs is replaced. `progress` is called with every step. `seconds` is how
+    long to wait for listeners, and again for routes. If this process ends before `up` returns, nothing keeps running.
+
+    Raises LbgenError (findings, verdicts), UsageError LB305/LB409 (unknown engine, runtime), EngineError LB402 (no
+    executable), LB403 (did not start), LB404 (port taken), LB405 (route answers wrongly), LB407 (root), LB408 (state).
+    """
+    if runtime not in RUNTIMES:
+        hint = f"one of: {', '.join(RUNTIMES)}"
+        raise UsageError(Diagnostic("LB409", f"unknown runtime {runtime!r}", hint=hint))
+    if not isinstance(topology, Plan):
+        from lbgen.plan.resolve import plan
+
+        topology = plan(topology)
+    if name is not None:
+        topology = replace(topology, name=name)
+    asked = [engine] if engine is not None else engines
+    targets = list(installed().values()) if asked is None else [_engine(each) for each in dict.fromkeys(asked)]
+    result = local.up(
+        topology,
+        targets,
+        insist=asked is not None,
+        backends=backends,
+        accept=accept,
+        progress=progress,
+        seconds=seconds,
+    )
+    return Stack(result.state, result.skipped, result.warnings, result.unchanged, result.replaced)
+
+
+def ps(name: str | None = None) -> tuple[Stack, ...]:
+    """Every stack of this user, or the one of that name (UsageError LB406 when there is none)."""
+    return tuple(Stack(each) for each in (local.running() if name is None else (local.one(name),)))
+
+
+def logs(name: str | None = None, engine: str | None = None, *, follow: bool = False) -> Iterator[Line]:
+    """What a stack's processes printed; `name` None = the only stack, `engine` one of it, `follow` until it ends.
+
+    Raises UsageError LB406 when there is no such stack or engine.
+    """
+    found = local.one(name)
+    if engine is not None and engine not in {each.name for each in found.engines}:
+        hint = f"one of: {', '.join(each.name for each in found.engines)}"
+        raise UsageError(Diagnostic("LB406", f"{engine} is not part of {found.name}", hint=hint))
+    return log_files.lines(found, engine, follow=follow)
+
+
+def down(name: str | None = None, *, progress: Callable[[Progress], None] = _ignore) -> Stack:
+    """Stop a stack (None = the only one) and remove all that was its own; returns what it was. UsageError LB406."""
+    wanted = local.one(name).name
+    with records.locked(f"stack-{wanted}"):
+        found = local.one(wanted)
+        local.end(found, progress)
+    return Stack(found)
+
+
+def _engine(asked: str | Engine) -> Engine:
+    return engine_by_name(asked) if isinstance(asked, str) else asked

@@ -1,0 +1,90 @@
+"""What `up` and the supervisor say to each other over their pipe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from lbgen.engines.api import engine as engine_by_name
+
+if TYPE_CHECKING:
+    from lbgen.diagnostics import Diagnostic
+    from lbgen.engines.api import Binary, Engine
+    from lbgen.plan.model import Plan
+    from lbgen.runtime.local.state import StackState
+
+
+class Step(StrEnum):
+    """How far `up` is with an engine (or, with an empty engine name, with the stack)."""
+
+    BACKENDS = "stand-ins answer"
+    STARTED = "started"
+    LISTENING = "listening"
+    ANSWERED = "route answered"
+    READY = "ready"
+    REPLACING = "replacing"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One step done. `done` of `total` counts routes while they answer, else both are 0."""
+
+    step: Step
+    engine: str = ""
+    detail: str = ""
+    done: int = 0
+    total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """An engine of the stack with all decisions taken. `supplied`: the engine itself when it is not installed."""
+
+    name: str
+    title: str
+    version: str
+    binary: Binary
+    kernel: bool
+    offset: int = 0  # added to every listener's port
+    supplied: Engine | None = None
+
+    @property
+    def engine(self) -> Engine:
+        return self.supplied if self.supplied is not None else engine_by_name(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the supervisor shall bring up. `folder` is the stack's in the state directory."""
+
+    name: str
+    digest: str
+    folder: str
+    plan: Plan
+    engines: tuple[Chosen, ...]
+    accept: tuple[str, ...]
+    backends: bool
+    seconds: float  # to wait for listeners, and again for routes
+
+
+@dataclass(frozen=True, slots=True)
+class Up:
+    """From the supervisor: all is up. `warnings` are LB405 of routes whose real endpoints do not answer."""
+
+    state: StackState
+    warnings: tuple[Diagnostic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """From the supervisor: it has taken everything down again. `exit_code` tells the kind of error."""
+
+    diagnostics: tuple[Diagnostic, ...]
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """To the supervisor: live on without me."""

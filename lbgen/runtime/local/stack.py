@@ -1,0 +1,314 @@
+"""Plan and engines -> a running stack of local processes; and finding, and ending, the stacks there are."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, UsageError
+from lbgen.engines.verdicts import judge
+from lbgen.runtime.local import ports, state
+from lbgen.runtime.local.binaries import find
+from lbgen.runtime.local.order import Chosen, Commit, Failed, Order, Progress, Step, Up
+from lbgen.runtime.local.process import START_SECONDS, for_version, tail
+from lbgen.runtime.local.spawn import ProcessId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lbgen.engines.api import Engine
+    from lbgen.plan.model import Plan
+    from lbgen.runtime.local.state import StackState
+
+_OFFSETS = (*range(10_000, 24_000, 1_000), *range(1_000, 10_000, 1_000), *range(-1_000, -24_000, -1_000))
+_STOP_SECONDS = 30.0
+_CHILDREN: dict[int, subprocess.Popen[bytes]] = {}  # supervisors that this process started
+_BOOT = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from lbgen.runtime.local.supervisor import main; main(int(sys.argv[2]))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """`skipped`: engines that were left out and why. `unchanged`: it already ran just so."""
+
+    state: StackState
+    skipped: tuple[tuple[str, tuple[Diagnostic, ...]], ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
+    unchanged: bool = False
+    replaced: bool = False
+
+
+def up(
+    plan: Plan,
+    engines: Sequence[Engine],
+    *,
+    insist: bool,
+    backends: bool,
+    accept: tuple[str, ...],
+    progress: Callable[[Progress], None],
+    seconds: float = START_SECONDS,
+) -> Result:
+    """Bring `plan` up on `engines`. `insist`: they were named, so that a refusal or a missing executable is an error;
+    else such engines are skipped. An engine that needs root is skipped either way while another can go on.
+
+    Raises LbgenError (verdicts), EngineError LB402 to LB405, LB407, LB408.
+    """
+    chosen, skipped = choose(plan, engines, insist=insist, backends=backends, accept=accept)
+    digest = _digest(plan, chosen, accept, backends=backends)
+    with state.locked(f"stack-{plan.name}"):
+        replaced = False
+        before = state.read(plan.name)
+        if before is not None:
+            if _as_wanted(before, digest):
+                return Result(before, skipped, unchanged=True)
+            replaced = before.supervisor.alive()
+            if replaced:
+                progress(Progress(Step.REPLACING, detail=f"{plan.name} has changed; stopping what runs first"))
+            end(before)
+        with state.locked("ports"):
+            chosen = place(plan, chosen)
+        order = Order(plan.name, digest, str(state.folder(plan.name)), plan, chosen, accept, backends, seconds)
+        done = _supervised(order, progress)
+        return Result(done.state, skipped, done.warnings, replaced=replaced)
+
+
+def choose(
+    plan: Plan, engines: Sequence[Engine], *, insist: bool, backends: bool, accept: tuple[str, ...]
+) -> tuple[tuple[Chosen, ...], tuple[tuple[str, tuple[Diagnostic, ...]], ...]]:
+    """The engines that will run, and those that will not with the reasons."""
+    chosen: list[Chosen] = []
+    skipped: list[tuple[str, tuple[Diagnostic, ...]]] = []
+    for target in engines:
+        try:
+            chosen.append(_decide(plan, target, backends=backends, accept=accept))
+        except LbgenError as error:
+            needs_root = all(each.code == "LB407" for each in error.diagnostics)
+            if insist and not (needs_root and len(engines) > 1):
+                raise
+            skipped.append((target.name, error.diagnostics))
+    if not chosen:
+        found = tuple(each for _, reasons in skipped for each in reasons)
+        kind = EngineError if all(each.code.startswith("LB4") for each in found) else LbgenError
+        raise kind(found or Diagnostic("LB402", "no engine was named, and none is installed"))
+    return tuple(chosen), tuple(skipped)
+
+
+def _decide(plan: Plan, target: Engine, *, backends: bool, accept: tuple[str, ...]) -> Chosen:
+    asked = plan.options(target.name).version
+    binary, version = None, asked
+    try:
+        binary, version = find(target, asked)
+    except EngineError:
+        # What the topology asks for comes first: an engine that refuses it need not be here at all.
+        _, problems = judge(plan, target, target.versions[0], accept)
+        if problems:
+            raise LbgenError(problems) from None
+        raise
+    _, problems = judge(for_version(plan, target.name, version), target, version, accept)
+    kernel = target.process(plan, binary, Path("/")).kernel if not problems else False
+    if problems:
+        raise LbgenError(problems)
+    if kernel and os.geteuid() != 0:
+        hint = "run as root, or leave it out"
+        raise EngineError(Diagnostic("LB407", f"{target.title} needs root to load rules into the kernel", hint=hint))
+    if kernel and not backends:
+        message = f"{target.title} runs in a network namespace from which only stand-ins can be reached"
+        raise EngineError(Diagnostic("LB403", message, hint="load the rendered file on the balancer itself"))
+    supplied = None if _installed(target) else target
+    return Chosen(target.name, target.title, version, binary, kernel, supplied=supplied)
+
+
+def _installed(target: Engine) -> bool:
+    from lbgen.engines.api import engine, engine_names
+
+    return target.name in engine_names() and engine(target.name) is target
+
+
+def place(plan: Plan, chosen: tuple[Chosen, ...]) -> tuple[Chosen, ...]:
+    """Port offsets: none for a single engine, else one each below the ephemeral range where all ports are free."""
+    on_host = [each for each in chosen if not each.kernel]
+    if len(on_host) < 2:
+        return chosen
+    taken: set[int] = set()
+    offsets: dict[str, int] = {}
+    for each in on_host:
+        for offset in _OFFSETS:
+            moved = [(x.address, x.port + offset) for x in plan.listeners]
+            if all(_usable(address, port, taken) for address, port in moved):
+                offsets[each.name] = offset
+                taken |= {port for _, port in moved}
+                break
+        else:
+            raise EngineError(Diagnostic("LB404", f"no free range of ports was found for {each.title}"))
+    return tuple(replace(each, offset=offsets.get(each.name, 0)) for each in chosen)
+
+
+def _usable(address: str, port: int, taken: set[int]) -> bool:
+    in_range = ports.first_unprivileged() <= port < ports.first_ephemeral()
+    return in_range and port not in taken and ports.is_free(address, port)
+
+
+def _digest(plan: Plan, chosen: tuple[Chosen, ...], accept: tuple[str, ...], *, backends: bool) -> str:
+    """Changes when the stack would be another one; places in the file do not count."""
+    what = (replace(plan, uses=(), spans=()), tuple((x.name, x.version, x.binary) for x in chosen), accept, backends)
+    return hashlib.sha256(repr(what).encode()).hexdigest()
+
+
+def _as_wanted(before: StackState, digest: str) -> bool:
+    alive = before.committed and before.supervisor.alive() and all(x.running for x in before.engines)
+    return alive and before.digest == digest
+
+
+def _supervised(order: Order, progress: Callable[[Progress], None]) -> Up:
+    """Start the supervisor and see it through; whatever goes wrong here, it takes everything down."""
+    folder = Path(order.folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, mode=0o700)
+    log = folder / state.SUPERVISOR_LOG
+    ours, theirs = socket.socketpair()
+    path = json.dumps([entry or str(Path.cwd()) for entry in sys.path])
+    with theirs, log.open("wb") as output:
+        process = subprocess.Popen(  # noqa: S603 - ourselves
+            [sys.executable, "-P", "-c", _BOOT, path, str(theirs.fileno())],
+            pass_fds=(theirs.fileno(),),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # a Ctrl-C is for `up` alone, which then lets go of the pipe
+            cwd="/",
+        )
+    with Connection(ours.detach()) as pipe:
+        try:
+            pipe.send(order)
+            done = _listen(pipe, progress)
+            pipe.send(Commit())
+        except (EOFError, OSError):
+            _wait(process, _STOP_SECONDS)
+            message = f"the supervisor of {order.name} ended; it said:\n{tail(log)}"
+            left = state.read(order.name)
+            if left is not None:
+                end(left)
+            raise EngineError(Diagnostic("LB403", message)) from None
+        except BaseException:
+            pipe.close()
+            _wait(process, _STOP_SECONDS)
+            raise
+    _CHILDREN[process.pid] = process
+    _wait_committed(order.name)
+    return Up(replace(done.state, committed=True), done.warnings)
+
+
+def _listen(pipe: Connection, progress: Callable[[Progress], None]) -> Up:
+    while True:
+        said = pipe.recv()
+        if isinstance(said, Up):
+            return said
+        if isinstance(said, Failed):
+            kinds: dict[int, type[LbgenError]] = {x.exit_code: x for x in (LbgenError, UsageError, EngineError)}
+            raise kinds[said.exit_code](said.diagnostics)
+        progress(said)
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _wait_committed(name: str) -> None:
+    """The record says so a moment later; `up` again must not meet the old one."""
+    limit = time.monotonic() + 5.0
+    while time.monotonic() < limit:
+        found = state.read(name)
+        if found is None or found.committed:
+            return
+        time.sleep(0.005)
+
+
+def end(stack: StackState, progress: Callable[[Progress], None] | None = None) -> None:
+    """Stop a stack and remove all that was its own, also when its supervisor is gone."""
+    supervisor = stack.supervisor
+    supervisor.send(signal.SIGTERM)
+    limit = time.monotonic() + _STOP_SECONDS
+    while supervisor.alive() and time.monotonic() < limit:
+        _reap(supervisor.pid)
+        time.sleep(0.01)
+    supervisor.send(signal.SIGKILL)
+    for engine in stack.engines:
+        _sweep(engine)
+        if progress is not None:
+            progress(Progress(Step.STOPPED, engine.name))
+    state.forget(stack)
+
+
+def _reap(pid: int) -> None:
+    """Collect the supervisor's exit when it is our own child (up and down in one Python process)."""
+    child = _CHILDREN.get(pid)
+    if child is not None and child.poll() is not None:
+        del _CHILDREN[pid]
+
+
+def _sweep(engine: state.EngineState) -> None:
+    """Kill what still works in the engine's folder."""
+    limit = time.monotonic() + 5.0
+    while time.monotonic() < limit:
+        left = _working_in(engine.directory)
+        if not left:
+            return
+        for each in left:
+            each.send(signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def _working_in(directory: str) -> list[ProcessId]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            place = str((entry / "cwd").readlink())
+        except OSError:
+            continue
+        if place.removesuffix(" (deleted)") == directory:
+            process = ProcessId.of(int(entry.name))
+            if process is not None:
+                found.append(process)
+    return found
+
+
+def running() -> tuple[StackState, ...]:
+    """Every stack that has a record, also one whose supervisor died."""
+    found = (state.read(name) for name in state.names())
+    return tuple(each for each in found if each is not None)
+
+
+def one(name: str | None) -> StackState:
+    """The stack of that name; None = the only one. UsageError LB406 when there is none, or several."""
+    if name is not None:
+        found = state.read(name)
+        if found is None:
+            there = ", ".join(state.names())
+            hint = f"there is {there}" if there else "nothing runs"
+            raise UsageError(Diagnostic("LB406", f"no stack {name!r} runs", hint=hint))
+        return found
+    every = running()
+    if len(every) == 1:
+        return every[0]
+    if not every:
+        raise UsageError(Diagnostic("LB406", "no stack runs", hint="start one with `lbgen up`"))
+    raise UsageError(Diagnostic("LB406", "several stacks run", hint=f"name one: {', '.join(x.name for x in every)}"))

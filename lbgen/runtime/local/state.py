@@ -1,0 +1,177 @@
+"""What runs, on disk: one folder per stack with a record of its processes, so that any later command finds them."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import stat
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.runtime.local.spawn import ProcessId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_RECORD = "stack.json"
+_FORMAT = 1
+SUPERVISOR_LOG = "supervisor.log"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a listener is reached from this host."""
+
+    listener: str
+    mode: str  # l7 or l4
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'http' if self.mode == 'l7' else 'tcp'}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """One engine of a stack. `ended` says how it died, empty while it runs; `pid` 0 until it was started."""
+
+    name: str
+    title: str
+    version: str  # of the executable
+    binary: str
+    directory: str
+    addresses: tuple[Address, ...] = ()
+    pid: int = 0
+    started: int = 0
+    ended: str = ""
+
+    @property
+    def log(self) -> Path:
+        return Path(self.directory) / "engine.log"
+
+    @property
+    def process(self) -> ProcessId:
+        return ProcessId(self.pid, self.started)
+
+    @property
+    def running(self) -> bool:
+        return self.pid > 0 and not self.ended and self.process.alive()
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointState:
+    """A stand-in: `name` is the topology field of the endpoint it plays, such as `pools.web.endpoints[0]`."""
+
+    name: str
+    pool: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class StackState:
+    """A whole stack. `committed` is False until `up` has returned."""
+
+    name: str
+    digest: str
+    pid: int
+    started: int
+    committed: bool = False
+    engines: tuple[EngineState, ...] = ()
+    endpoints: tuple[EndpointState, ...] = ()
+
+    @property
+    def supervisor(self) -> ProcessId:
+        return ProcessId(self.pid, self.started)
+
+    def with_engine(self, engine: EngineState) -> StackState:
+        """This stack with that engine new or changed."""
+        others = {each.name: each for each in self.engines}
+        others[engine.name] = engine
+        return replace(self, engines=tuple(others.values()))
+
+
+def root() -> Path:
+    """The state directory: `LBGEN_STATE_DIR`, else `$XDG_STATE_HOME/lbgen`, else `~/.local/state/lbgen`; mode 0700.
+
+    Raises EngineError LB408 when it cannot be made, or is somebody else's.
+    """
+    asked = os.environ.get("LBGEN_STATE_DIR")
+    base = os.environ.get("XDG_STATE_HOME")
+    if asked:
+        path = Path(asked).absolute()
+    else:
+        path = (Path(base) if base and Path(base).is_absolute() else Path.home() / ".local/state") / "lbgen"
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        found = path.stat()
+        if found.st_uid != os.geteuid():
+            raise EngineError(Diagnostic("LB408", f"{path} belongs to another user", hint="set LBGEN_STATE_DIR"))
+        if stat.S_IMODE(found.st_mode) != 0o700:
+            path.chmod(0o700)
+    except (OSError, RuntimeError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise EngineError(Diagnostic("LB408", f"{path}: {why}", hint="set LBGEN_STATE_DIR")) from None
+    return path
+
+
+def folder(name: str) -> Path:
+    """Where the stack of that name keeps its record and logs."""
+    return root() / "stacks" / name
+
+
+def read(name: str) -> StackState | None:
+    """The record of a stack; None when there is none that this lbgen understands."""
+    try:
+        data = json.loads((folder(name) / _RECORD).read_text(encoding="utf-8"))
+        if data.pop("format") != _FORMAT:
+            return None
+        engines = tuple(
+            EngineState(**{**each, "addresses": tuple(Address(**address) for address in each["addresses"])})
+            for each in data.pop("engines")
+        )
+        endpoints = tuple(EndpointState(**each) for each in data.pop("endpoints"))
+        return StackState(**data, engines=engines, endpoints=endpoints)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        message = f"{folder(name) / _RECORD} cannot be read: {error}"
+        raise EngineError(Diagnostic("LB408", message, hint="remove that folder once nothing of it runs")) from None
+
+
+def write(state: StackState) -> None:
+    """Keep the record, whole at any moment."""
+    place = folder(state.name)
+    place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    text = json.dumps({"format": _FORMAT, **asdict(state)}, indent=1)
+    staged = place / f".{_RECORD}.new"
+    staged.write_text(text, encoding="utf-8")
+    staged.replace(place / _RECORD)
+
+
+def names() -> tuple[str, ...]:
+    """All stacks that have a record."""
+    return tuple(sorted(x.parent.name for x in (root() / "stacks").glob(f"*/{_RECORD}")))
+
+
+def forget(state: StackState) -> None:
+    """Remove the record, the logs and the engines' folders."""
+    for engine in state.engines:
+        shutil.rmtree(engine.directory, ignore_errors=True)
+    shutil.rmtree(folder(state.name), ignore_errors=True)
+
+
+@contextmanager
+def locked(what: str) -> Iterator[None]:
+    """Only one lbgen of this user is in here for the same `what`; the kernel lets go when a process dies."""
+    path = root() / f"{what}.lock"
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,242 @@
+"""The process that owns a stack: it starts engines and stand-ins as ordered, keeps them, and takes them down."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import EngineError, LbgenError, Severity
+from lbgen.plan.overlay import with_endpoints, with_ports
+from lbgen.runtime import readiness
+from lbgen.runtime.endpoints import StandIn, endpoints
+from lbgen.runtime.local import ports, state
+from lbgen.runtime.local.network import network
+from lbgen.runtime.local.order import Commit, Failed, Progress, Step, Up
+from lbgen.runtime.local.process import Handle, start, wait_listening
+from lbgen.runtime.local.spawn import ProcessId
+from lbgen.runtime.local.user import engine_user, make_directory
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from lbgen.diagnostics import Diagnostic
+    from lbgen.plan.model import Plan
+    from lbgen.runtime.local.network import Network
+    from lbgen.runtime.local.order import Chosen, Order
+
+_LOOK_SECONDS = 0.5
+_STANDINS_FROM = 26_000  # above the ports that several engines get, below the ephemeral ones
+
+
+class _StopError(BaseException):
+    """Raised in the main thread when the stack shall end; no handler of errors may catch it."""
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """One stack. `pipe` leads to `up` until that has committed."""
+
+    order: Order
+    pipe: Connection
+    committed: threading.Event = field(default_factory=threading.Event)
+    handles: dict[str, Handle] = field(default_factory=dict)
+    record: state.StackState = field(init=False)
+    _stopping: bool = False
+
+    def __post_init__(self) -> None:
+        me = ProcessId.of(os.getpid())
+        assert me is not None  # noqa: S101 - we live
+        self.record = state.StackState(self.order.name, self.order.digest, me.pid, me.started)
+
+    def run(self) -> None:
+        """Bring the stack up, keep it until SIGTERM or until `up` dies without commit, leave nothing.
+
+        An error that nobody foresaw leaves the record and the log, from which `up` or `down` clean up.
+        """
+        signal.signal(signal.SIGTERM, self._asked_to_stop)
+        signal.signal(signal.SIGINT, self._asked_to_stop)
+        failed: Failed | None = None
+        try:
+            with ExitStack() as stack:
+                stack.callback(self._no_more_signals)
+                try:
+                    self._bring_up(stack)
+                    self._keep()
+                finally:
+                    self._stopping = True
+        except LbgenError as error:
+            failed = Failed(error.diagnostics, error.exit_code)
+        except _StopError:
+            pass
+        state.forget(self.record)
+        if failed is not None:
+            self._tell(failed)
+
+    def _bring_up(self, stack: ExitStack) -> None:
+        state.write(self.record)
+        networks = {x.name: stack.enter_context(network()) for x in self.order.engines if x.kernel}
+        watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
+        watcher.start()
+        with state.locked("ports"):
+            addresses = self._stand_ins(stack, tuple(networks.values()))
+            for chosen in self.order.engines:
+                self._start(stack, chosen, addresses, networks.get(chosen.name))
+            for handle in self.handles.values():
+                wait_listening(handle, self.order.seconds)
+                self._tell(Progress(Step.LISTENING, handle.engine))
+        warnings = self._until_routes_answer()
+        self._tell(Up(self.record, warnings))
+        while not self.committed.wait(_LOOK_SECONDS):
+            pass
+        self.record = replace(self.record, committed=True)
+        state.write(self.record)
+
+    def _stand_ins(self, stack: ExitStack, networks: tuple[Network, ...]) -> dict[str, int]:
+        """Start one stand-in per endpoint, on loopback and on each namespace's cable; endpoint field -> port."""
+        if not self.order.backends:
+            return {}
+        chosen: dict[str, int] = {}
+        stand_ins = []
+        taken: frozenset[int] = frozenset(
+            x.port + engine.offset for x in self.order.plan.listeners for engine in self.order.engines
+        )
+        for pool in self.order.plan.pools:
+            for endpoint in pool.endpoints:
+                port = ports.free_port("127.0.0.1", max((*chosen.values(), _STANDINS_FROM - 1)) + 1, taken)
+                chosen[endpoint.field] = port
+                hosts = ("127.0.0.1", *(net.host for net in networks))
+                stand_ins += [StandIn(_stand_in_name(endpoint.field, h), pool.name, h, port) for h in hosts]
+        stack.enter_context(endpoints(stand_ins))
+        listed = tuple(
+            state.EndpointState(endpoint.field, pool.name, "127.0.0.1", chosen[endpoint.field])
+            for pool in self.order.plan.pools
+            for endpoint in pool.endpoints
+        )
+        self.record = replace(self.record, endpoints=listed)
+        state.write(self.record)
+        self._tell(Progress(Step.BACKENDS, total=len(chosen), done=len(chosen)))
+        return chosen
+
+    def _start(self, stack: ExitStack, chosen: Chosen, stand_ins: dict[str, int], net: Network | None) -> None:
+        plan = self._plan_for(chosen, stand_ins, net)
+        directory = self._directory(chosen)
+        stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        entry = state.EngineState(
+            chosen.name, chosen.title, chosen.binary.version, str(chosen.binary.path), str(directory)
+        )
+        self._note(entry)  # before it starts: were we killed now, `down` would still find what lies in the folder
+        handle = start(chosen.engine, plan, chosen.binary, chosen.version, directory, self.order.accept, net)
+        stack.callback(handle.stop)
+        self.handles[chosen.name] = handle
+        identity = ProcessId.of(handle.pid)
+        addresses = tuple(state.Address(x.name, str(x.mode), *handle.address(x.name)) for x in plan.listeners)
+        started = identity.started if identity else 0
+        self._note(replace(entry, addresses=addresses, pid=handle.pid, started=started))
+        self._tell(Progress(Step.STARTED, chosen.name, f"{chosen.title} {chosen.binary.version}"))
+
+    def _plan_for(self, chosen: Chosen, stand_ins: dict[str, int], net: Network | None) -> Plan:
+        plan = self.order.plan
+        plan = with_ports(plan, {x.name: x.port + chosen.offset for x in plan.listeners})
+        host = net.host if net is not None else "127.0.0.1"
+        plan = with_endpoints(plan, {name: (host, port) for name, port in stand_ins.items()})
+        if net is not None:  # whatever address was asked for is not one of the namespace's
+            everywhere = "0.0.0.0"  # noqa: S104 - inside a namespace that only this host reaches
+            plan = replace(plan, listeners=tuple(replace(x, address=everywhere) for x in plan.listeners))
+        return plan
+
+    def _directory(self, chosen: Chosen) -> Path:
+        """Where the engine works: the state directory, or a place that nobody can reach when we are root."""
+        if engine_user().uid is not None:
+            return make_directory(f"lbgen-{self.order.name}-{chosen.name}-", engine_user())
+        directory = Path(self.order.folder) / chosen.name
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(mode=0o700, parents=True)
+        return directory
+
+    def _until_routes_answer(self) -> tuple[Diagnostic, ...]:
+        """Wait for every route of every engine; EngineError LB405 for those that fail, warnings returned."""
+        backends, seconds = self.order.backends, self.order.seconds
+        found: list[Diagnostic] = []
+        for handle in self.handles.values():
+            wanted = readiness.probes(handle.plan)
+            total, name = len(wanted), handle.engine
+
+            def answered(probe: readiness.Probe, left: int, name: str = name, total: int = total) -> None:
+                self._tell(Progress(Step.ANSWERED, name, probe.route, total - left, total))
+
+            late = readiness.wait(wanted, handle.address, backends=backends, seconds=seconds, answered=answered)
+            found += readiness.diagnostics(late, handle.title, handle.plan, backends=backends, seconds=seconds)
+            if not late:
+                self._tell(Progress(Step.READY, name))
+        if any(each.severity is Severity.ERROR for each in found):
+            raise EngineError(found)
+        return tuple(found)
+
+    def _keep(self) -> None:
+        """Stay until told to end; note engines that die."""
+        self._hang_up()
+        while True:
+            for name, handle in self.handles.items():
+                entry = next(x for x in self.record.engines if x.name == name)
+                code = handle.process.poll()
+                if code is not None and not entry.ended:
+                    how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+                    sys.stderr.write(f"{time.strftime('%F %T')} {name} (pid {handle.pid}) {how}\n")
+                    sys.stderr.flush()
+                    self._note(replace(entry, ended=how))
+            time.sleep(_LOOK_SECONDS)
+
+    def _hang_up(self) -> None:
+        with contextlib.suppress(OSError):
+            self.pipe.close()
+
+    def _watch(self) -> None:
+        """Wait for the commit; `up` dying before it ends everything."""
+        try:
+            said = self.pipe.recv()
+        except (EOFError, OSError):
+            said = None
+        if isinstance(said, Commit):
+            self.committed.set()
+        elif not self._stopping:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def _asked_to_stop(self, number: int, frame: FrameType | None) -> None:
+        if not self._stopping:
+            self._stopping = True
+            raise _StopError
+
+    def _no_more_signals(self) -> None:
+        self._stopping = True
+
+    def _note(self, entry: state.EngineState) -> None:
+        self.record = self.record.with_engine(entry)
+        state.write(self.record)
+
+    def _tell(self, what: Progress | Up | Failed) -> None:
+        with contextlib.suppress(OSError, ValueError):  # gone: the watcher acts on it
+            self.pipe.send(what)
+
+
+def _stand_in_name(field: str, host: str) -> str:
+    return field if host == "127.0.0.1" else f"{field}@{host}"
+
+
+def main(descriptor: int) -> None:
+    """Serve the order that comes over the pipe with this descriptor."""
+    pipe = Connection(descriptor)
+    try:
+        order: Order = pipe.recv()
+    except EOFError:
+        return
+    Supervisor(order, pipe).run()

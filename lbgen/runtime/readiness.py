@@ -1,0 +1,213 @@
+"""A plan -> one request per route and the answer it must get; asked until every route answers so."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from lbgen.diagnostics import NOWHERE, Diagnostic, Severity
+from lbgen.plan.model import Mode, PathKind, Protocol, ValueKind
+from lbgen.plan.simulate import Request, simulate, simulate_l4
+from lbgen.runtime.sample import sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lbgen.plan.model import Listener, Plan, Rule, ValueMatch
+
+SECONDS = 15.0
+_ELSEWHERE = "lbgen-probe.invalid"  # a host that no topology names
+_ANSWER_SECONDS = 5.0
+_LARGEST = 1 << 20
+_NO_ENDPOINT = frozenset({502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A request that belongs to `route` on `listener`. `status` is the proxy's own answer; None: one of `pools`
+    answers. `request` None: an L4 route, asked in HTTP as that is what stand-ins speak."""
+
+    route: str
+    listener: str
+    field: str
+    request: Request | None
+    status: int | None
+    pools: frozenset[str]
+
+
+def probes(plan: Plan) -> tuple[Probe, ...]:
+    """One probe per listener and route for which a request could be made up, in the order of the routes."""
+    found: dict[tuple[str, str], Probe] = {}
+    for listener in plan.listeners:
+        if listener.mode is Mode.L4:
+            if listener.protocol is Protocol.TCP:
+                _l4(plan, listener, found)
+            continue
+        rules = {rule.id: rule for table in listener.hosts for rule in table.rules}
+        for rule in sorted(rules.values(), key=lambda each: each.rank):
+            if (listener.name, rule.route) not in found:
+                probe = _l7(plan, listener, rule)
+                if probe is not None:
+                    found[listener.name, rule.route] = probe
+    order = {route.name: route.index for route in plan.routes}
+    return tuple(sorted(found.values(), key=lambda each: (order[each.route], each.listener)))
+
+
+def _l4(plan: Plan, listener: Listener, found: dict[tuple[str, str], Probe]) -> None:
+    outcome = simulate_l4(plan, listener.name)
+    if outcome.route is not None:
+        pools = frozenset(name for name, _ in outcome.pools)
+        route = plan.route(outcome.route)
+        found[listener.name, route.name] = Probe(route.name, listener.name, route.field, None, None, pools)
+
+
+def _l7(plan: Plan, listener: Listener, rule: Rule) -> Probe | None:
+    request = _request(listener, rule)
+    if request is None:
+        return None
+    outcome = simulate(plan, request)
+    if outcome.route != rule.route:
+        return None
+    pools = frozenset(upstream.pool for upstream in outcome.upstreams)
+    return Probe(rule.route, listener.name, plan.route(rule.route).field, request, outcome.status, pools)
+
+
+def _request(listener: Listener, rule: Rule) -> Request | None:
+    """The plainest request that fulfils the rule's match; None when one of its regexes gave no text."""
+    match = rule.match
+    path = sample(match.path.value) if match.path.kind is PathKind.REGEX else match.path.value
+    if path is None:
+        return None
+    host = (
+        _ELSEWHERE if rule.host is None else f"lbgen-probe.{rule.host.name}" if rule.host.wildcard else rule.host.name
+    )
+    headers = [("Host", host)]
+    query, cookies = [], []
+    for named in match.headers:
+        value = _value(named.value)
+        if value is None:
+            return None
+        headers.append((named.name, value))
+    for named in match.query:
+        value = _value(named.value)
+        if value is None:
+            return None
+        query.append(f"{named.name}={quote(value, safe='')}")
+    for named in match.cookies:
+        value = _value(named.value)
+        if value is None:
+            return None
+        cookies.append(f"{named.name}={value}")
+    if cookies:
+        headers.append(("Cookie", "; ".join(cookies)))
+    target = path + ("?" + "&".join(query) if query else "")
+    method = match.methods[0] if match.methods else "GET"
+    return Request(method, target, tuple(headers), listener.name)
+
+
+def _value(match: ValueMatch) -> str | None:
+    if match.kind is ValueKind.REGEX:
+        return sample(match.value)
+    return match.value if match.kind is ValueKind.EXACT else "lbgen"
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """A route that did not answer as it must, and what it did."""
+
+    probe: Probe
+    got: str
+
+
+def wait(
+    wanted: tuple[Probe, ...],
+    address: Callable[[str], tuple[str, int]],
+    *,
+    backends: bool,
+    seconds: float = SECONDS,
+    answered: Callable[[Probe, int], None] | None = None,
+) -> tuple[Late, ...]:
+    """Ask each probe at `address(listener)` until it is right or `seconds` are over; returns those that never were.
+
+    Without `backends` a forward is right with any answer that came through, and late with 502, 503 or 504.
+    `answered` is told each probe that became right and how many are left.
+    """
+    end = time.monotonic() + seconds
+    left: dict[int, Late] = {i: Late(probe, "nothing") for i, probe in enumerate(wanted)}
+    pause = 0.02
+    while True:
+        for index, late in tuple(left.items()):
+            got = ask(late.probe, *address(late.probe.listener), backends=backends)
+            if not got:
+                del left[index]
+                if answered is not None:
+                    answered(late.probe, len(left))
+            else:
+                left[index] = Late(late.probe, got)
+            if time.monotonic() > end:
+                break
+        # Real endpoints that do not answer are a warning, not worth the whole wait.
+        unreachable = not backends and all(late.got.startswith("no endpoint") for late in left.values())
+        if not left or time.monotonic() > end or unreachable:
+            return tuple(left.values())
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.25)
+
+
+def ask(probe: Probe, host: str, port: int, *, backends: bool) -> str:
+    """Send the probe once: empty when the answer is right, else what came instead."""
+    connection = http.client.HTTPConnection(host, port, timeout=_ANSWER_SECONDS)
+    request = probe.request or Request(headers=(("Host", _ELSEWHERE),))
+    try:
+        connection.connect()
+        if probe.request is None and not backends:
+            return ""
+        connection.putrequest(request.method, request.target, skip_host=True, skip_accept_encoding=True)
+        for name, value in request.headers:
+            connection.putheader(name, value.encode("latin-1", "replace"))
+        connection.putheader("Content-Length", "0")
+        connection.endheaders()
+        answer = connection.getresponse()
+        return _differs(probe, answer, backends=backends)
+    except (OSError, http.client.HTTPException) as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        connection.close()
+
+
+def _differs(probe: Probe, answer: http.client.HTTPResponse, *, backends: bool) -> str:
+    if probe.status is not None:
+        return "" if answer.status == probe.status else f"status {answer.status} and not {probe.status}"
+    if not backends:
+        return f"no endpoint answers ({answer.status})" if answer.status in _NO_ENDPOINT else ""
+    if answer.status != 200:
+        return f"status {answer.status}"
+    if probe.request is not None and probe.request.method == "HEAD":
+        return ""
+    try:
+        pool = json.loads(answer.read(_LARGEST)).get("pool")
+    except (ValueError, AttributeError):
+        return "an answer that is not a stand-in's"
+    return "" if pool in probe.pools else f"pool {pool} and not {' or '.join(sorted(probe.pools))}"
+
+
+def diagnostics(
+    late: tuple[Late, ...], title: str, plan: Plan, *, backends: bool, seconds: float = SECONDS
+) -> tuple[Diagnostic, ...]:
+    """LB405 for each late route: an error with stand-ins, a warning where only real endpoints are missing."""
+    spans = dict(plan.spans)
+    found = []
+    for each in late:
+        asked = each.probe.request
+        what = f"{asked.method} {asked.target}" if asked else "a connection"
+        message = f"{title}: route {each.probe.route} on {each.probe.listener} gave {what} {each.got}"
+        soft = not backends and each.got.startswith("no endpoint")
+        severity = Severity.WARNING if soft else Severity.ERROR
+        hint = "start its endpoints" if soft else f"waited {seconds:g} s"
+        span = spans.get(each.probe.field, NOWHERE)
+        found.append(Diagnostic("LB405", message, span, each.probe.field, hint, severity))
+    return tuple(found)

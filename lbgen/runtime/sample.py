@@ -1,0 +1,84 @@
+"""A regular expression -> a short text that it matches, for requests that shall reach a rule."""
+
+from __future__ import annotations
+
+import re
+from re import _constants as codes  # type: ignore[attr-defined]  # no public way to walk a parsed expression
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any
+
+_PREFERRED = "a0A-_/.~ "
+_CLASSES = {
+    codes.CATEGORY_DIGIT: "0",
+    codes.CATEGORY_NOT_DIGIT: "a",
+    codes.CATEGORY_WORD: "a",
+    codes.CATEGORY_NOT_WORD: "-",
+    codes.CATEGORY_SPACE: " ",
+    codes.CATEGORY_NOT_SPACE: "a",
+}
+
+
+def sample(pattern: str) -> str | None:
+    """A text that all of `pattern` matches, None when none was found."""
+    try:
+        text = _any_of(parser.parse(pattern))
+        return text if re.fullmatch(pattern, text) else None
+    except (re.error, ValueError, RecursionError):
+        return None
+
+
+def _any_of(items: Any) -> str:  # noqa: ANN401 - the parser's own untyped tree
+    return "".join(_one(code, argument) for code, argument in items)
+
+
+def _one(code: object, argument: Any) -> str:  # noqa: ANN401
+    if code is codes.LITERAL:
+        return chr(argument)
+    if code is codes.NOT_LITERAL:
+        return next(x for x in _PREFERRED if ord(x) != argument)
+    if code is codes.ANY:
+        return "a"
+    if code is codes.IN:
+        return _member(argument)
+    if code in (codes.MAX_REPEAT, codes.MIN_REPEAT):
+        least, most, inner = argument
+        return _any_of(inner) * int(least or min(1, most))
+    if code is codes.SUBPATTERN:
+        return _any_of(argument[3])
+    if code is codes.BRANCH:
+        return _any_of(argument[1][0])
+    if code is codes.AT:
+        return ""
+    raise ValueError(f"{code} is not portable")
+
+
+def _member(items: Any) -> str:  # noqa: ANN401
+    negated = items[0][0] is codes.NEGATE
+    if not negated:
+        code, argument = items[0]
+        if code is codes.RANGE:
+            return chr(argument[0])
+        return _CLASSES[argument] if code is codes.CATEGORY else chr(argument)
+    for candidate in _PREFERRED:
+        if not any(_holds(code, argument, candidate) for code, argument in items[1:]):
+            return candidate
+    raise ValueError("no member found")
+
+
+def _holds(code: object, argument: Any, text: str) -> bool:  # noqa: ANN401
+    if code is codes.LITERAL:
+        return bool(ord(text) == argument)
+    if code is codes.RANGE:
+        return bool(argument[0] <= ord(text) <= argument[1])
+    kinds = {
+        codes.CATEGORY_DIGIT: text.isdigit(),
+        codes.CATEGORY_WORD: text.isalnum() or text == "_",
+        codes.CATEGORY_SPACE: text.isspace(),
+    }
+    for positive, negative in (
+        (codes.CATEGORY_DIGIT, codes.CATEGORY_NOT_DIGIT),
+        (codes.CATEGORY_WORD, codes.CATEGORY_NOT_WORD),
+        (codes.CATEGORY_SPACE, codes.CATEGORY_NOT_SPACE),
+    ):
+        kinds[negative] = not kinds[positive]
+    return bool(kinds[argument])
