@@ -27,13 +27,22 @@ PORTS = "LBGEN_CONFORMANCE_PORTS"  # environment: first port to try
 
 
 @dataclass(frozen=True, slots=True)
+class Near:
+    """A feature that an engine honours approximately; `route` "" = everywhere."""
+
+    feature: str
+    note: str
+    route: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Verdicts:
-    """What an engine cannot do of a topology: refused routes and listeners by name with the reason, and the notes of
-    features it does approximately."""
+    """What an engine cannot do of a topology: refused routes and listeners by name with the reason, and what it does
+    approximately."""
 
     routes: Mapping[str, str]
     listeners: Mapping[str, str]
-    approximate: Mapping[str, str]
+    near: tuple[Near, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +77,7 @@ def judged(plan: Plan, engine_name: str, version: str) -> Verdicts:
     target = engine(engine_name)
     routes: dict[str, str] = {}
     listeners: dict[str, str] = {}
-    notes: dict[str, str] = {}
+    near: list[Near] = []
 
     def refuse(field: str, reason: str) -> None:
         if found := _ROUTE.match(field):
@@ -86,16 +95,18 @@ def judged(plan: Plan, engine_name: str, version: str) -> Verdicts:
     for feature, uses in features.needs(plan).items():
         verdict = target.verdict(feature, version)
         if verdict.level is Level.APPROXIMATE:
-            notes[str(feature)] = verdict.note
+            near.append(Near(str(feature), verdict.note))
         elif verdict.level is Level.REFUSED:
             for use in uses:
                 refuse(use.field, f"{feature}: {verdict.note}")
     for objection in target.objections(plan, version):
         if objection.verdict.level is Level.APPROXIMATE:
-            notes[objection.field] = objection.verdict.note
+            at = _ROUTE.match(objection.field)
+            route = _route_at(plan, int(at[1])) if at is not None else ""
+            near.append(Near(str(objection.feature or ""), objection.verdict.note, route))
         elif objection.verdict.level is Level.REFUSED:
             refuse(objection.field, f"{objection.field}: {objection.verdict.note}")
-    return Verdicts(routes, listeners, notes)
+    return Verdicts(routes, listeners, tuple(near))
 
 
 def _route_at(plan: Plan, index: int) -> str:

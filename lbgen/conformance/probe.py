@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -77,8 +78,9 @@ class Stream:
             self.end = "reset"
 
     def shut(self) -> None:
-        """End the sending side."""
-        self.sock.shutdown(socket.SHUT_WR)
+        """End the sending side, unless the peer has gone."""
+        with suppress(OSError):
+            self.sock.shutdown(socket.SHUT_WR)
 
     def fill(self, wait: float | None = None) -> bool:
         """Read some more; False at the end or when `wait` seconds (default: the deadline) are over."""

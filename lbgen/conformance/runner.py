@@ -107,7 +107,7 @@ class Bench:
         found = list(self._differences(case, address))
         if not found:
             return State.PASS, "", again
-        notes = [note for name, note in verdicts.approximate.items() if name in case.features]
+        notes = [n.note for n in verdicts.near if n.feature in case.features and n.route in needed | {""}]
         if notes:
             return State.APPROXIMATE, "; ".join([*notes, *found]), again
         return State.FAIL, "; ".join(found), again
