@@ -12,8 +12,9 @@ from lbgen.plan.regex import full, literal_start
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
 
-    from lbgen.plan.model import Match, PathMatch, Rule
+    from lbgen.plan.model import HostPattern, Match, PathMatch, Rule
 
+_Index = dict["HostPattern | None", dict["Hashable", dict["Hashable", "list[Rule]"]]]
 _PRESENT = ValueMatch(ValueKind.PRESENT)
 _ANYTHING = frozenset({".*", "/.*", "^.*", ".*$", "^.*$", "^/.*", "/.*$", "^/.*$"})
 
@@ -91,27 +92,26 @@ def covered(rules: Sequence[Rule], listeners: Callable[[Rule], Sequence[str]]) -
     Earlier rules are looked up by host, path and one condition, so the cost grows with the number of rules, not of
     pairs.
     """
-    index: dict[Hashable, list[Rule]] = {}
+    index: _Index = {}
     for rule in rules:
         found = Cover(rule)
         own = listeners(rule)
-        for key in _lookups(rule):
-            for earlier in index.get(key, ()):
-                if any(name not in found.by for name in listeners(earlier)) and covers(earlier.match, rule.match):
-                    for name in listeners(earlier):
-                        if name in own:
-                            found.by.setdefault(name, earlier)
-            if len(found.by) == len(own):
-                break
+        for earlier in _candidates(index, rule):
+            theirs = listeners(earlier)
+            if any(name not in found.by for name in theirs) and covers(earlier.match, rule.match):
+                for name in theirs:
+                    if name in own:
+                        found.by.setdefault(name, earlier)
+                if len(found.by) == len(own):
+                    break
         if found.by:
             yield found
         if len(found.by) < len(own):
-            for key in _keys(rule):
-                index.setdefault(key, []).append(rule)
+            _enter(index, rule)
 
 
-def _keys(rule: Rule) -> Iterator[Hashable]:
-    """Where a rule is found by those that it may cover."""
+def _enter(index: _Index, rule: Rule) -> None:
+    """Put a rule where those that it may cover look."""
     path = rule.match.path
     paths: tuple[Hashable, ...] = ((path.kind, path.value),)
     if path.kind is PathKind.REGEX:
@@ -120,18 +120,28 @@ def _keys(rule: Rule) -> Iterator[Hashable]:
     conditions: tuple[Hashable, ...] = (named,)
     if named is not None and named[1].value.kind is ValueKind.REGEX:
         conditions = (named, (named[0], named[1].name, ValueKind.REGEX))
+    at_host = index.setdefault(rule.host, {})
     for where in paths:
+        at_path = at_host.setdefault(where, {})
         for condition in conditions:
-            yield rule.host, where, condition, not rule.match.methods
+            at_path.setdefault((condition, not rule.match.methods), []).append(rule)
 
 
-def _lookups(rule: Rule) -> Iterator[Hashable]:
-    """The keys of all rules that may cover `rule`."""
+def _candidates(index: _Index, rule: Rule) -> Iterator[Rule]:
+    """All rules so far that may cover `rule`."""
+    conditions = (None, *_weaker(rule.match))
+    any_method = (True, False) if rule.match.methods else (True,)
     for host in wider(rule.host):
+        at_host = index.get(host)
+        if at_host is None:
+            continue
         for path in _covering_paths(rule.match.path):
-            for condition in (None, *_weaker(rule.match)):
-                for any_method in (True, False) if rule.match.methods else (True,):
-                    yield host, path, condition, any_method
+            at_path = at_host.get(path)
+            if at_path is None:
+                continue
+            for condition in conditions:
+                for any_ in any_method:
+                    yield from at_path.get((condition, any_), ())
 
 
 def _covering_paths(path: PathMatch) -> Iterator[Hashable]:
