@@ -33,7 +33,7 @@ class Expanded:
         """Every L7 rule, ranked."""
         found: list[Entry] = []
         for index, route in enumerate(self.model.routes):
-            if not self.is_l4(index):
+            if self.is_l7(index):
                 found += _entries(index, route)
         return ranked(found)
 
@@ -50,9 +50,15 @@ class Expanded:
         return ranked_l4(found)
 
     def is_l4(self, index: int) -> bool:
-        """Whether the route is on L4 listeners."""
-        names = self.listeners[index]
-        return bool(names) and all(self.model.listeners[name].mode == "l4" for name in names)
+        """Whether the route is on L4 listeners and no others."""
+        return self._modes(index) == {"l4"}
+
+    def is_l7(self, index: int) -> bool:
+        """Whether the route is on L7 listeners and no others; a route of both is an error elsewhere."""
+        return self._modes(index) == {"l7"}
+
+    def _modes(self, index: int) -> set[str]:
+        return {self.model.listeners[name].mode for name in self.listeners[index]}
 
 
 def expand(model: TopologyModel) -> Expanded:

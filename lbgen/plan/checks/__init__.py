@@ -18,8 +18,8 @@ def problems(topology: Topology, expanded: Expanded, *, files: bool = False) -> 
     """All findings of the stage, errors to advice, in no order. With `files` the files it names must exist."""
     context = Context(topology, expanded)
     references.check(context)
-    listeners.check(context)
     layers.check(context)
+    listeners.check(context)
     pools.check(context)
     routes.check(context)
     reach.check(context)

@@ -14,10 +14,11 @@ _ALL = "::"
 def check(context: Context) -> None:
     """LB103 TLS without certificates, LB205 no routes, LB208 port clash."""
     served = {name for names in context.expanded.listeners for name in names}
+    homeless = any(finding.code == "LB209" for finding in context.found)  # a route that may be meant for an l4 listener
     taken: dict[tuple[int, str], list[str]] = {}
     for name, listener in context.model.listeners.items():
         place = f"listeners.{name}"
-        if name not in served and context.model.routes:
+        if name not in served and context.model.routes and not (homeless and listener.mode == "l4"):
             hint = f"name it in a route: listeners: [{name}]" if listener.mode == "l4" else "add a route, or drop it"
             context.add("LB205", place, "no route is on this listener", hint, key=True)
         tls = listener.tls

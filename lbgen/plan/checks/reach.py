@@ -10,7 +10,7 @@ from lbgen.plan.coverage import Cover, covered
 from lbgen.plan.precedence import wider
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from lbgen.plan.checks.context import Context
     from lbgen.plan.model import L4Rule, Rule
@@ -31,16 +31,16 @@ def check(context: Context) -> None:
     for rule in expanded.rules:
         counts[rule.route] = counts.get(rule.route, 0) + 1
     for route, covers in by_route.items():
-        _tell(context, numbers[route], covers, counts[route], on[route])
+        _tell(context, numbers, covers, counts[route], on[route])
     _hidden(context, numbers, on)
     _l4(context, numbers, on)
 
 
-def _tell(context: Context, index: int, covers: list[Cover], rules: int, listeners: Sequence[str]) -> None:
-    place = f"routes[{index}]"
+def _tell(context: Context, numbers: dict[str, int], covers: list[Cover], rules: int, listeners: Sequence[str]) -> None:
+    own = covers[0].rule.route
+    place = f"routes[{numbers[own]}]"
     whole = [cover for cover in covers if len(cover.by) == len(listeners)]
     takers = dict.fromkeys(by.route for cover in covers for by in cover.by.values())
-    own = context.model.routes[index].name
     if len(whole) == rules:
         if all(cover.twin for cover in whole) and own not in takers:
             message = f"has the same hosts and match as route {listed(takers)}"
@@ -48,7 +48,7 @@ def _tell(context: Context, index: int, covers: list[Cover], rules: int, listene
         elif takers.keys() != {own}:
             takers.pop(own, None)
             message = f"is never reached: route {listed(takers)} takes its requests before"
-            context.add("LB203", place, message, "narrow that route, drop this one, or give this one a priority")
+            context.add("LB203", place, message, _remedy(context, numbers, takers))
         return
     for cover in covers:
         by = next(iter(cover.by.values()))
@@ -61,6 +61,11 @@ def _tell(context: Context, index: int, covers: list[Cover], rules: int, listene
         context.advise("LB252", cover.rule.field, message, "drop it there, or give this route a priority")
 
 
+def _remedy(context: Context, numbers: dict[str, int], takers: Iterable[str]) -> str:
+    highest = max(context.model.routes[numbers[name]].priority for name in takers)
+    return f"narrow that route, drop this one, or give this one a priority above {highest}"
+
+
 def _hidden(context: Context, numbers: dict[str, int], on: dict[str, tuple[str, ...]]) -> None:
     """Rules for every host that some host with a catch-all of its own never sees."""
     walls: dict[str, list[Rule]] = {}
@@ -71,18 +76,19 @@ def _hidden(context: Context, numbers: dict[str, int], on: dict[str, tuple[str, 
     ranks = {name: [rule.rank for rule in rules] for name, rules in walls.items()}
     told = set()
     for rule in context.expanded.rules:
-        if rule.host is not None or rule.match.covers_all or rule.field in told:
+        if rule.host is not None or rule.match.covers_all or rule.route in told:
             continue
         for name in on[rule.route]:
             before = walls.get(name, [])[: bisect_left(ranks.get(name, []), rule.rank)]
             if before:
-                told.add(rule.field)
+                told.add(rule.route)
                 hosts = listed(dict.fromkeys(str(wall.host) for wall in before))
                 message = (
                     f'is not tried for host {hosts}: a catch-all of its own comes first, route "{before[0].route}"'
                 )
-                hint = "list the hosts here, or give this route a priority above 0, if they are meant too"
-                context.advise("LB253", rule.field, message, hint)
+                highest = max(context.model.routes[numbers[wall.route]].priority for wall in before)
+                hint = f"list the hosts here, or give this route a priority above {highest}, if they are meant too"
+                context.advise("LB253", f"routes[{numbers[rule.route]}]", message, hint)
                 break
 
 
@@ -101,7 +107,7 @@ def _l4(context: Context, numbers: dict[str, int], on: dict[str, tuple[str, ...]
             context.add("LB204", place, message, "change hosts or sources of one, or merge them into one split")
         else:
             message = f"is never reached: route {listed(takers)} takes its connections before"
-            context.add("LB203", place, message, "narrow that route, drop this one, or give this one a priority")
+            context.add("LB203", place, message, _remedy(context, numbers, takers))
 
 
 def _l4_taker(taken: dict[tuple[str, object, tuple[str, ...]], L4Rule], listener: str, rule: L4Rule) -> L4Rule | None:

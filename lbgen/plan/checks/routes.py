@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from lbgen.spec.route import Redirect, Route
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_FORWARD_ONLY = ("rewrite", "timeouts", "retries", "buffering", "mirror")
+_FORWARD_ONLY = ("rewrite", "timeouts", "retries", "buffering", "mirror", "request_headers")
 
 
 def check(context: Context) -> None:
-    """LB125 a field without forward, LB210 weights, LB212 a redirect to itself, LB213 prefix, LB214 body."""
+    """LB210 weights, LB212 a redirect to itself, LB213 prefix, LB214 body, LB219 a field without forward."""
     for index, route in enumerate(context.model.routes):
         place = f"routes[{index}]"
         if route.forward is not None and not any(target.weight for target in route.forward):
@@ -34,7 +34,7 @@ def check(context: Context) -> None:
             for key in _FORWARD_ONLY:
                 if getattr(route, key) is not None:
                     message = f"{key} is about endpoints, and {action} asks none"
-                    context.add("LB125", f"{place}.{key}", message, "drop it", key=True)
+                    context.add("LB219", f"{place}.{key}", message, "drop it", key=True)
     _redirects(context)
 
 
@@ -94,12 +94,12 @@ def _loop(rule: Rule, redirect: Redirect) -> str | None:
 
 
 def _taken_before(context: Context, rule: Rule, path: str) -> bool:
-    """Whether a rule that is tried earlier takes at least some requests for `path`."""
+    """Whether a rule that is tried earlier takes at least some requests for `path` on every host of `rule`."""
     exact = PathMatch(PathKind.EXACT, path)
     for other in context.expanded.rules:
         if other.rank >= rule.rank:
             return False
-        hosts = other.host is None or rule.host is None or other.host.covers_pattern(rule.host)
+        hosts = other.host is None or (rule.host is not None and other.host.covers_pattern(rule.host))
         if other.route != rule.route and hosts and covers_path(other.match.path, exact):
             return True
     return False
