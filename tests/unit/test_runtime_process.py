@@ -144,3 +144,22 @@ def test_a_reused_pid_is_another_process():
     assert me.alive()
     assert not ProcessId(me.pid, me.started - 1).alive()
     assert not ProcessId(me.pid, me.started - 1).send(signal.SIGKILL)
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_root_lends_the_right_to_low_ports_and_nothing_else(fake):
+    code = f"""
+from pathlib import Path
+from tests.fake_engine import FakeEngine
+from tests.unit.test_runtime_process import plan
+from lbgen.runtime.local.process import running
+with running(FakeEngine(Path({str(fake.program)!r})), plan(port=80)) as handle:
+    print(Path(f"/proc/{{handle.pid}}/status").read_text())
+"""
+    inside = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$0" -c "$1"', sys.executable, code]
+    done = subprocess.run(inside, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Uid:\t65534\t65534\t65534\t65534" in done.stdout
+    assert "CapEff:\t0000000000000400" in done.stdout
+    assert "NoNewPrivs:\t1" in done.stdout

@@ -1,8 +1,9 @@
 """The program between runtime and engine: gives up rights, ties its life to the parent's, then becomes the engine.
 
 Run by path with `python -I -S`, so it imports nothing of lbgen. Its argument is a JSON object: `argv`, `parent` (the
-pid that must still be ours), `uid`, `gid` (null = keep), `death` (signal sent when the parent dies), `netns` (pid whose
-network namespace to join, null = none), `hold` (true: make a network namespace and keep it; `argv` is unused).
+pid that must still be ours), `uid`, `gid` (null = keep), `low_ports` (keep the right to ports below 1024), `death`
+(signal sent when the parent dies), `netns` (pid whose network namespace to join, null = none), `hold` (true: make a
+network namespace and keep it; `argv` is unused).
 """
 
 import ctypes
@@ -12,6 +13,9 @@ import signal
 import sys
 
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+_PR_SET_KEEPCAPS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE = 8, 47, 2
+_CAP_NET_BIND_SERVICE = 10
+_CAPABILITY_VERSION_3 = 0x20080522
 _CLONE_NEWNET = 0x40000000
 
 
@@ -38,11 +42,20 @@ def main() -> None:
         ):
             with open(f"/proc/sys/net/ipv4/{name}", "w") as setting:  # noqa: PTH123 - as above
                 setting.write(value)
+    if order["low_ports"]:
+        call("prctl", _PR_SET_KEEPCAPS, 1, 0, 0, 0)
     if order["gid"] is not None:
         os.setgroups([])
         os.setresgid(order["gid"], order["gid"], order["gid"])
     if order["uid"] is not None:
         os.setresuid(order["uid"], order["uid"], order["uid"])
+    if order["low_ports"]:
+        header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+        one = 1 << _CAP_NET_BIND_SERVICE
+        data = (ctypes.c_uint32 * 6)(one, one, one, 0, 0, 0)  # effective, permitted, inheritable; low words, high words
+        if libc.capset(header, data) != 0:
+            raise SystemExit(f"lbgen: capset failed: {os.strerror(ctypes.get_errno())}")
+        call("prctl", _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, _CAP_NET_BIND_SERVICE, 0, 0)
     if order["uid"] is not None or os.geteuid() != 0:
         call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     # After the change of uid, which would clear it.

@@ -46,6 +46,7 @@ class Handle:
     process: subprocess.Popen[bytes]
     spec: ProcessSpec = field(repr=False)
     network: Network | None = None  # of a kernel engine; `process` then only keeps the namespace
+    _asked: bool = False
 
     @property
     def pid(self) -> int:
@@ -70,10 +71,17 @@ class Handle:
         """The last lines of what the engine printed."""
         return tail(self.log, lines)
 
+    def ask_to_stop(self) -> None:
+        """Send the graceful stop and do not wait; `stop` then waits. For several engines at once."""
+        if self.network is None and self.alive() and not self._asked:
+            self.process.send_signal(self.spec.stop)
+            self._asked = True
+
     def stop(self, seconds: float = STOP_SECONDS) -> None:
         """Ask it to end, then make it; does nothing when it is gone."""
         if self.network is None:
-            stop(self.process, signal.Signals(self.spec.stop), seconds)
+            self.ask_to_stop()
+            stop(self.process, None, seconds)
         elif self.alive():
             for command in self.spec.teardown:
                 self.network.run(command, self.directory)
@@ -132,7 +140,8 @@ def start(
     if network is None:
         for listener in plan.listeners:
             if listener.protocol is Protocol.TCP:
-                ports.claim(listener.address, listener.port, f"{listener.field}.port")
+                field = f"{listener.field}.port"
+                ports.claim(listener.address, listener.port, field, privileged=user.uid is not None)
     rendered.write(directory)
     log = directory / LOG
     log.touch()
@@ -144,7 +153,8 @@ def start(
     spec = target.process(plan, binary, directory)
     give(directory, user)
     with log.open("ab") as output:
-        process = spawn(spec.argv, user=user, directory=directory, output=output, env=dict(spec.env))
+        low = user.uid is not None and any(x.port < ports.first_unprivileged() for x in plan.listeners)
+        process = spawn(spec.argv, user=user, directory=directory, output=output, env=dict(spec.env), low_ports=low)
     return Handle(target.name, target.title, version, binary, plan, directory, process, spec)
 
 

@@ -34,11 +34,13 @@ def spawn(
     death: signal.Signals = signal.SIGTERM,
     netns: int | None = None,
     hold: bool = False,
+    low_ports: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start `argv` in `directory` as `user`, in a session of its own; it gets `death` when this process ends.
 
     SIGTERM and not SIGKILL is the default, since nginx and HAProxy take their workers along only when they are asked.
-    `netns` is a process whose network namespace to join, `hold` makes one and waits. Raises OSError.
+    `netns` is a process whose network namespace to join, `hold` makes one and waits. `low_ports` (for root who gives up
+    all else) leaves the right to listen below port 1024. Raises OSError.
     """
     order = {
         "argv": list(argv),
@@ -48,6 +50,7 @@ def spawn(
         "death": int(death),
         "netns": netns,
         "hold": hold,
+        "low_ports": low_ports,
     }
     command = [sys.executable, "-I", "-S", str(_LAUNCH), json.dumps(order)]
     environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(directory), **(env or {})}
@@ -113,10 +116,11 @@ def group_members(leader: int) -> tuple[ProcessId, ...]:
     return tuple(found)
 
 
-def stop(process: subprocess.Popen[bytes], gentle: signal.Signals, seconds: float) -> None:
-    """End our child and its group: `gentle` first, SIGKILL after `seconds`, then whatever the group has left."""
+def stop(process: subprocess.Popen[bytes], gentle: signal.Signals | None, seconds: float) -> None:
+    """End our child: `gentle` (None: it was sent), SIGKILL after `seconds`; then the rest of its group."""
     if process.poll() is None:
-        process.send_signal(gentle)
+        if gentle is not None:
+            process.send_signal(gentle)
         try:
             process.wait(seconds)
         except subprocess.TimeoutExpired:

@@ -74,6 +74,8 @@ class Supervisor:
                     self._keep()
                 finally:
                     self._stopping = True
+                    for handle in self.handles.values():
+                        handle.ask_to_stop()
         except LbgenError as error:
             failed = Failed(error.diagnostics, error.exit_code)
         except _StopError:
