@@ -1,0 +1,57 @@
+"""Envoy: a plan in, one static envoy.yaml out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.envoy.run import BINARIES, check_spec, process_spec
+from lbgen.engines.envoy.support import verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from lbgen.engines.api import Binary, BinaryHint, CheckSpec, Engine, Objection, ProcessSpec, RenderedFile, Verdict
+    from lbgen.plan.features import Feature
+    from lbgen.plan.model import Plan
+
+
+class Envoy:
+    """See `lbgen.engines.api.Engine`."""
+
+    name = "envoy"
+    title = "Envoy"
+    versions: tuple[str, ...] = ("1.40",)
+    binaries: tuple[BinaryHint, ...] = BINARIES
+
+    def verdict(self, feature: Feature, version: str) -> Verdict:
+        """How `version` honours the feature."""
+        del version  # there is one
+        return verdict(feature)
+
+    def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
+        """What Envoy cannot do at single places of this plan."""
+        from lbgen.engines.envoy.limits import objections
+
+        del version
+        return objections(plan)
+
+    def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
+        """envoy.yaml."""
+        from lbgen.engines.envoy.build import build
+
+        del version
+        return (build(plan),)
+
+    def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
+        """How to run it."""
+        del plan
+        return process_spec(binary, directory)
+
+    def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
+        """How to have it checked."""
+        del plan
+        return check_spec(binary, directory)
+
+
+ENGINE: Engine = Envoy()

@@ -1,0 +1,45 @@
+"""A plan -> envoy.yaml: the static part of templates/envoy with listeners, clusters and the admin interface put in."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import yaml
+
+from lbgen.engines.api import RenderedFile
+from lbgen.engines.document import dump
+from lbgen.engines.envoy.clusters import build_clusters, clusters_of
+from lbgen.engines.envoy.listeners import build_listener
+from lbgen.resources import folder
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import Plan
+
+FILE = "envoy.yaml"
+
+
+def build(plan: Plan) -> RenderedFile:
+    """The whole configuration; same plan, same bytes."""
+    clusters = clusters_of(plan)
+    header, static = _templates()
+    bootstrap: dict[str, Data] = {}
+    if plan.admin_port is not None:
+        address: dict[str, Data] = {"address": "127.0.0.1", "port_value": plan.admin_port}
+        bootstrap["admin"] = {"address": {"socket_address": address}}
+    bootstrap |= static
+    bootstrap["static_resources"] = {
+        "listeners": [build_listener(plan, listener, clusters) for listener in plan.listeners],
+        "clusters": build_clusters(plan, clusters),
+    }
+    text, origins = dump(bootstrap, header)
+    return RenderedFile(FILE, text, origins)
+
+
+@cache
+def _templates() -> tuple[str, dict[str, Data]]:
+    place = folder("templates") / "envoy"
+    header = (place / "header.txt").read_text(encoding="utf-8")
+    static: dict[str, Data] = yaml.safe_load((place / "bootstrap.yaml").read_text(encoding="utf-8"))
+    return header, static

@@ -1,0 +1,99 @@
+"""Header edits of routes and targets -> Envoy's lists of headers to add and to remove, free text kept literal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import HeaderEdits
+
+SET = "OVERWRITE_IF_EXISTS_OR_ADD"
+APPEND = "APPEND_IF_EXISTS_OR_ADD"
+CONTENT_TYPE = "content-type"
+_MUTATION = "type.googleapis.com/envoy.extensions.filters.http.header_mutation.v3"
+
+
+def text(literal: str) -> str:
+    """Free text in a place where Envoy evaluates `%COMMAND%`."""
+    return literal.replace("%", "%%")
+
+
+def option(name: str, value: str, action: str) -> dict[str, Data]:
+    """A HeaderValueOption; `value` is in Envoy's format syntax."""
+    return {"header": {"key": name, "value": value}, "append_action": action}
+
+
+@dataclass(slots=True)
+class _State:
+    """What is left of a header: the lines it came with (unless replaced), then those of ours."""
+
+    replaced: bool = False
+    values: list[str] = field(default_factory=list)
+
+
+def merged(*edits: HeaderEdits) -> tuple[list[str], list[dict[str, Data]]]:
+    """`edits`, one after the other, as (names to remove, headers to add).
+
+    Envoy applies a target's edits before its route's, all removals first and replacements before additions, so the net
+    effect of all edits is worked out per header here.
+    """
+    states: dict[str, _State] = {}
+    for each in edits:
+        for name in each.remove:
+            states[name] = _State(replaced=True)
+        for name, value in each.set:
+            states[name] = _State(replaced=True, values=[value])
+        for name, value in each.add:
+            states.setdefault(name, _State()).values.append(value)
+    removed = [name for name, state in states.items() if state.replaced and len(state.values) != 1]
+    added: list[dict[str, Data]] = []
+    for name, state in states.items():
+        single = state.replaced and len(state.values) == 1
+        added += [option(name, text(value), SET if single else APPEND) for value in state.values]
+    return removed, added
+
+
+def request_edits(*edits: HeaderEdits) -> dict[str, Data]:
+    """The fields of a route or weighted cluster for these edits of the request."""
+    return _fields("request", *edits)
+
+
+def response_edits(*edits: HeaderEdits) -> dict[str, Data]:
+    """The fields of a route for these edits of the response."""
+    found = _fields("response", *edits)
+    if CONTENT_TYPE in {name for each in edits for name in (*each.remove, *(n for n, _ in (*each.set, *each.add)))}:
+        removed, added = merged(*edits)
+        mutations: list[Data] = [{"remove": name} for name in removed if name == CONTENT_TYPE]
+        mutations += [{"append": each} for each in added if _name(each) == CONTENT_TYPE]
+        found["typed_per_filter_config"] = {CONTENT_TYPE: _per_route(mutations)}
+    return found
+
+
+def content_type_filter() -> dict[str, Data]:
+    """For routes that edit Content-Type to switch on: Envoy sets that of its own answers after their edits."""
+    return {
+        "name": CONTENT_TYPE,
+        "typed_config": {"@type": f"{_MUTATION}.HeaderMutation"},
+        "disabled": True,
+    }
+
+
+def _name(added: dict[str, Data]) -> Data:
+    header = added["header"]
+    return header["key"] if isinstance(header, dict) else None
+
+
+def _per_route(mutations: list[Data]) -> dict[str, Data]:
+    return {"@type": f"{_MUTATION}.HeaderMutationPerRoute", "mutations": {"response_mutations": mutations}}
+
+
+def _fields(side: str, *edits: HeaderEdits) -> dict[str, Data]:
+    removed, added = merged(*edits)
+    found: dict[str, Data] = {}
+    if removed:
+        found[f"{side}_headers_to_remove"] = removed
+    if added:
+        found[f"{side}_headers_to_add"] = added
+    return found

@@ -1,0 +1,149 @@
+"""What a listener tells endpoints about the client -> header mutation filters, by whether the peer is trusted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.envoy.delegate import any_of, header_is, header_like, negated, peer_in, unless
+from lbgen.engines.envoy.edits import SET, option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import Listener
+
+# Envoy needs a host to serve HTTP/1.0 requests that have none; RFC 6761 keeps this one free.
+NO_HOST = "no-host.invalid"
+# The TCP peer. use_remote_address would take Envoy's own address for a peer on loopback.
+_PEER = "%DOWNSTREAM_DIRECT_REMOTE_ADDRESS_WITHOUT_PORT%"
+_ID = "x-request-id"
+_FOR = "x-forwarded-for"
+_PROTO = "x-forwarded-proto"
+_HOST = "x-forwarded-host"
+_PORT = "x-forwarded-port"
+_NAMES = (_FOR, _PROTO, _HOST, _PORT, _ID)
+_KEPT_PROTO = "x-lbgen-forwarded-proto"  # never leaves Envoy
+_TYPE = "type.googleapis.com/envoy.extensions"
+_HOP = ("te", "trailer")  # hop-by-hop headers that Envoy itself passes
+
+# Envoy joins several lines by a bare comma and cannot tell an empty value from one that is there: a value that counts
+# as none goes, and a list of addresses is joined by ", ".
+_ODD_LIST = r"|[^,]*,(?:[^ ]\C*)?|\C*,[^ ]\C*|\C*,[ ]*"
+_TIDY = """\
+function envoy_on_request(handle)
+  local headers = handle:headers()
+  for _, name in ipairs({"x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-request-id"}) do
+    local value = headers:get(name)
+    if value == "" then headers:remove(name) end
+  end
+  local list = headers:get("x-forwarded-for")
+  if list ~= nil then
+    local found = {}
+    for address in string.gmatch(list, "[^,]+") do
+      address = string.match(address, "^%s*(.-)%s*$")
+      if address ~= "" then table.insert(found, address) end
+    end
+    if #found > 0 then
+      headers:replace("x-forwarded-for", table.concat(found, ", "))
+    else
+      headers:remove("x-forwarded-for")
+    end
+  end
+end
+"""
+
+
+def early_mutations(listener: Listener) -> list[dict[str, Data]]:
+    """What must happen before Envoy itself reads a head.
+
+    It finds no route for a request with an empty X-Forwarded-Proto and invents one where there is none, so a trusted
+    peer's value waits under another name.
+    """
+    mutations: list[Data] = [{"remove": _PROTO}]
+    if listener.trusted_proxies:
+        kept: Data = {"append": option(_KEPT_PROTO, "%REQ(X-FORWARDED-PROTO)%", SET)}
+        mutations = [{"remove": _KEPT_PROTO}, kept, *mutations]
+    return [
+        {
+            "name": "forwarded-proto",
+            "typed_config": {
+                "@type": f"{_TYPE}.http.early_header_mutation.header_mutation.v3.HeaderMutation",
+                "mutations": mutations,
+            },
+        }
+    ]
+
+
+def forwarded_filters(listener: Listener) -> list[dict[str, Data]]:
+    """The filters that drop hop-by-hop headers and make X-Forwarded-* and X-Request-Id, in order."""
+    ours = _ours(listener)
+    unmade = [name for name in _NAMES if name not in ours]
+    untrusted = _mutation(
+        "untrusted-peer",
+        [*_HOP, *unmade, *([_KEPT_PROTO] if listener.trusted_proxies else [])],
+        [option(name, value, SET) for name, value in ours.items()],
+    )
+    if not listener.trusted_proxies:
+        filters = [untrusted]
+    else:
+        peer = peer_in(listener.trusted_proxies)
+        odd = [header_like(_FOR, _ODD_LIST), *(header_is(name, "") for name in ours if name not in (_FOR, _PROTO))]
+        filters = [
+            unless(negated(any_of(*odd)), lua("odd-values", _TIDY)),
+            unless(negated(peer), _trusted(ours)),
+            unless(peer, untrusted),
+        ]
+    if _HOST in ours:
+        filters.append(unless(negated(header_is(_HOST, NO_HOST)), _mutation("no-host", [_HOST], [])))
+    return filters
+
+
+def _trusted(ours: dict[str, str]) -> dict[str, Data]:
+    added = [option(_FOR, f"%REQ(X-FORWARDED-FOR)%, {_PEER}", "OVERWRITE_IF_EXISTS")] if _FOR in ours else []
+    added += [option(name, value, "ADD_IF_ABSENT") for name, value in ours.items() if name != _PROTO]
+    if _PROTO in ours:
+        added.append(option(_PROTO, ours[_PROTO], SET))
+    added.append(option(_PROTO, f"%REQ({_KEPT_PROTO.upper()})%", SET))  # nothing happens when there is none
+    removed = [*_HOP, *(() if _PROTO in ours else (_PROTO,))]
+    return _mutation("trusted-peer", removed, added, after=(_KEPT_PROTO,))
+
+
+def _ours(listener: Listener) -> dict[str, str]:
+    """The headers that the listener makes, with their values in Envoy's format syntax."""
+    ours: dict[str, str] = {}
+    if listener.forwarded_headers:
+        ours = {_FOR: _PEER, _PROTO: "http", _HOST: "%REQ(:AUTHORITY)%", _PORT: str(listener.port)}
+    if listener.request_id:
+        ours[_ID] = "%UNIQUE_ID%"
+    return ours
+
+
+def _mutation(
+    name: str, removed: Iterable[str], appended: Iterable[dict[str, Data]], after: Iterable[str] = ()
+) -> dict[str, Data]:
+    """A filter that removes headers, adds headers, and in the end removes those of `after`."""
+    return {
+        "name": name,
+        "typed_config": {
+            "@type": f"{_TYPE}.filters.http.header_mutation.v3.HeaderMutation",
+            "mutations": {
+                "request_mutations": [
+                    *({"remove": header} for header in removed),
+                    *({"append": each} for each in appended),
+                    *({"remove": header} for header in after),
+                ]
+            },
+        },
+    }
+
+
+def lua(name: str, code: str) -> dict[str, Data]:
+    """A Lua filter; lbgen writes `code` itself, no text of a user belongs in it."""
+    return {
+        "name": name,
+        "typed_config": {
+            "@type": f"{_TYPE}.filters.http.lua.v3.Lua",
+            "default_source_code": {"inline_string": code},
+        },
+    }

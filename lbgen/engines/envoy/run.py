@@ -1,0 +1,40 @@
+"""Rendered files in a folder -> how Envoy runs them and how it checks them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.api import BinaryHint, CheckSpec, ProcessSpec
+from lbgen.engines.envoy.build import FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from lbgen.engines.api import Binary
+
+BINARIES: tuple[BinaryHint, ...] = (BinaryHint("envoy", "envoy", "_bin/envoy", ("--version",), r"/(\d+\.\d+\.\d+)/"),)
+
+
+def process_spec(binary: Binary, directory: Path) -> ProcessSpec:
+    """Envoy in the foreground, without the shared memory that hot restarts need."""
+    del directory  # everything is relative to it
+    # `misc` would warn at each start that allow_custom_methods is work in progress.
+    argv = (str(binary.path), "-c", FILE, "--disable-hot-restart", "-l", "warn", "--component-log-level", "misc:error")
+    return ProcessSpec(argv)
+
+
+def check_spec(binary: Binary, directory: Path) -> CheckSpec:
+    """`--mode validate`, which also compiles every regex."""
+    del directory
+    argv = (str(binary.path), "--mode", "validate", "-c", FILE, "--disable-hot-restart", "-l", "error")
+    return CheckSpec(argv, judge)
+
+
+def judge(code: int, output: str, answers: Mapping[str, object]) -> tuple[str, ...]:
+    """The complaints among the lines of output; one line at least when Envoy refused."""
+    del answers
+    if code == 0:
+        return ()
+    lines = tuple(line.partition("] ")[2] or line for line in output.splitlines() if line.strip())
+    return lines or (f"envoy --mode validate ended with {code}",)

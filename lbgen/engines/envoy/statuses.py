@@ -1,0 +1,61 @@
+"""Why Envoy answers by itself -> the contract's status and body: the local reply mappers of a listener."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from lbgen.engines.envoy.strict import MALFORMED, NOT_SERVED
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+
+_DETAILS = "response.code_details"
+
+
+def local_replies() -> dict[str, Data]:
+    """`local_reply_config`: the first mapper that fits an answer made by Envoy wins. No endpoint's answer meets any."""
+    return {
+        "mappers": [
+            # Redirects and fixed answers of routes keep their own status and body.
+            _mapper(_because(f'{_DETAILS} == "direct_response"'), None),
+            _mapper(_because(f'{_DETAILS}.contains("[{NOT_SERVED}]")'), 405),
+            _mapper(_because(f'{_DETAILS}.contains("[{MALFORMED}]") || {_DETAILS} == "absolute_path_rejected"'), 400),
+            # A target that is no authority stops the codec before the filter sees the method.
+            _mapper(_because('request.method == "CONNECT"'), 405),
+            _mapper(_because(f'{_DETAILS}.contains("connection_timeout")'), 504),
+            # UF connect failed, UC closed or UR reset by the endpoint, UPE no HTTP.
+            _mapper(_flags("UF", "UC", "UR", "UPE"), 502),
+            _mapper(_flags("UT"), 504),
+            _mapper(_flags("UH", "UO", "NC"), 503),
+            _mapper(_flags("NR"), 404),
+            _mapper(_status(501), 400),  # an unknown transfer coding
+            *(_mapper(_status(code), code) for code in (400, 408, 413, 431, 504)),
+        ]
+    }
+
+
+def _mapper(where: dict[str, Data], status: int | None) -> dict[str, Data]:
+    if status is None:
+        return {"filter": where}
+    return {"filter": where, "status_code": status, "body": {"inline_string": HTTPStatus(status).phrase + "\n"}}
+
+
+def _because(expression: str) -> dict[str, Data]:
+    return {
+        "extension_filter": {
+            "name": "because",
+            "typed_config": {
+                "@type": "type.googleapis.com/envoy.extensions.access_loggers.filters.cel.v3.ExpressionFilter",
+                "expression": expression,
+            },
+        }
+    }
+
+
+def _flags(*flags: str) -> dict[str, Data]:
+    return {"response_flag_filter": {"flags": list(flags)}}
+
+
+def _status(code: int) -> dict[str, Data]:
+    return {"status_code_filter": {"comparison": {"op": "EQ", "value": {"default_value": code, "runtime_key": "none"}}}}

@@ -1,0 +1,82 @@
+"""Every feature of the contract -> how Envoy honours it."""
+
+from __future__ import annotations
+
+from lbgen.engines.api import NATIVE, NOT_YET, Verdict, approximate, emulated, refused
+from lbgen.plan.features import Feature
+
+_SORTED = emulated("rules are written in their order of trial, and each host's table holds those of wider hosts")
+_ANCHORED = emulated("compared by a regex that knows lists and repeated lines")
+_DECODED = emulated("compared by a regex over the percent-encoded value; a broken escape matches no regex")
+_EDITS = emulated("the edits of a route and its target are merged into one list per target")
+
+_V1_40: dict[Feature, Verdict] = {
+    Feature.L7: NATIVE,
+    Feature.L4_TCP: NATIVE,
+    Feature.TRUSTED_PROXIES: emulated("header filters that are skipped by the address of the TCP peer"),
+    Feature.DUAL_STACK: NATIVE,
+    Feature.HOST_EXACT: NATIVE,
+    Feature.HOST_WILDCARD: NATIVE,
+    Feature.PATH_EXACT: NATIVE,
+    Feature.PATH_PREFIX: NATIVE,
+    Feature.PATH_REGEX: NATIVE,
+    Feature.METHOD: NATIVE,
+    Feature.HEADER: _ANCHORED,
+    Feature.HEADER_REGEX: _ANCHORED,
+    Feature.HEADER_PRESENT: _ANCHORED,
+    Feature.QUERY: _DECODED,
+    Feature.QUERY_REGEX: _DECODED,
+    Feature.QUERY_PRESENT: NATIVE,
+    Feature.COOKIE: NATIVE,
+    Feature.COOKIE_REGEX: NATIVE,
+    Feature.COOKIE_PRESENT: NATIVE,
+    Feature.PRIORITY: _SORTED,
+    Feature.PATHS_STRICT: emulated("an RBAC filter with one regex for the target"),
+    Feature.FRAMING: approximate(
+        "bare LF, folded headers, HTTP/0.9 and odd versions are read leniently and passed on in clean form; "
+        "ambiguous lengths and codings are refused"
+    ),
+    Feature.HOP_BY_HOP: NATIVE,
+    Feature.CONNECTION_NOMINATED: NATIVE,
+    Feature.FORWARDED_HEADERS: emulated("a header mutation filter"),
+    Feature.REQUEST_ID: emulated("a header mutation filter"),
+    Feature.REQUEST_HEADERS_SET: _EDITS,
+    Feature.REQUEST_HEADERS_ADD: _EDITS,
+    Feature.REQUEST_HEADERS_REMOVE: _EDITS,
+    Feature.RESPONSE_HEADERS_SET: NATIVE,
+    Feature.RESPONSE_HEADERS_ADD: NATIVE,
+    Feature.RESPONSE_HEADERS_REMOVE: NATIVE,
+    Feature.FORWARD: NATIVE,
+    Feature.SPLIT: NATIVE,
+    Feature.SPLIT_HEADERS: _EDITS,
+    Feature.REDIRECT: NATIVE,
+    Feature.RESPOND: NATIVE,
+    Feature.REWRITE_PREFIX: emulated("a regex that cuts at the segment"),
+    Feature.REWRITE_PATH: NATIVE,
+    Feature.REWRITE_HOST: NATIVE,
+    Feature.WEBSOCKET: NATIVE,
+    Feature.STATUSES: emulated("local reply mappers by the cause"),
+    Feature.TIMEOUT_CONNECT: emulated("one cluster for each connect time asked of a pool"),
+    Feature.TIMEOUT_RESPONSE: emulated("the time of the only try, which ends with the response head"),
+    Feature.TIMEOUT_IDLE: NATIVE,
+    Feature.ROUND_ROBIN: NATIVE,
+    Feature.LEAST_CONNECTIONS: emulated("requests under way are counted in place of connections"),
+    Feature.LEAST_CONNECTIONS_WEIGHTED: emulated("requests under way divide an endpoint's weight"),
+    Feature.SOURCE_HASH: NATIVE,
+    Feature.SOURCE_HASH_WEIGHTED: NATIVE,
+    Feature.WEIGHTS: NATIVE,
+    Feature.DRAIN: emulated("the endpoint is marked as draining"),
+    Feature.ENDPOINT_NAMES: NATIVE,
+    Feature.ENDPOINT_IPV6: NATIVE,
+    Feature.KEEPALIVE: emulated("idle connections are kept for 60 s without a count; 0 closes each after its request"),
+    # Another engine's own words.
+    Feature.NFT_DIRECT: refused("is a way of forwarding that only nftables has"),
+}
+
+
+def verdict(feature: Feature) -> Verdict:
+    """How Envoy 1.40 honours `feature`."""
+    return TABLE[feature]
+
+
+TABLE: dict[Feature, Verdict] = {feature: _V1_40.get(feature, NOT_YET) for feature in Feature}

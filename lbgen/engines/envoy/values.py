@@ -1,0 +1,161 @@
+"""Paths and values that a rule asks for -> Envoy string matchers that read requests as the contract does."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, assert_never
+
+from lbgen.engines.envoy import patterns
+from lbgen.plan.model import PathKind, ValueKind
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import PathMatch, ValueMatch
+
+_HEX = b"0123456789ABCDEFabcdef"
+# What a strict query may hold as it stands; `&` ends the value, `%` opens an escape.
+_RAW_IN_QUERY = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?[]@!$'()*+,;=")
+# One character beyond ASCII, percent-encoded UTF-8.
+_CONTINUED = "%[89ABab][0-9A-Fa-f]"
+_BEYOND = (
+    f"(?:%[Cc][2-9A-Fa-f]|%[Dd][0-9A-Fa-f]){_CONTINUED}"
+    f"|%[Ee][0-9A-Fa-f]{_CONTINUED}{_CONTINUED}"
+    f"|%[Ff][0-4]{_CONTINUED}{_CONTINUED}{_CONTINUED}"
+)
+_ESCAPE = re.compile("%([0-9A-F])([0-9A-F])")
+
+
+def regex(pattern: str) -> dict[str, Data]:
+    """A StringMatcher that wants `pattern` to match the whole value."""
+    return {"safe_regex": {"regex": pattern}}
+
+
+def path_match(path: PathMatch) -> dict[str, Data]:
+    """The path part of a RouteMatch. Envoy looks at the path up to the `?`."""
+    match path.kind:
+        case PathKind.EXACT:
+            return {"path": path.value} if "%" not in path.value else regex(path_literal(path.value))
+        case PathKind.PREFIX:
+            if path.covers_all:
+                return {"prefix": "/"}
+            if "%" not in path.value:
+                return {"path_separated_prefix": path.value}
+            return regex(path_literal(path.value) + "(?:/.*)?")
+        case PathKind.REGEX:
+            return regex(path.value)
+        case _:
+            assert_never(path.kind)
+
+
+def path_literal(path: str) -> str:
+    """A pattern for exactly this path, whatever the hex case of its escapes."""
+    return "".join(
+        f"%{_nibble(part[1])}{_nibble(part[2])}" if part.startswith("%") else patterns.literal(part)
+        for part in re.split("(%[0-9A-F]{2})", path)
+    )
+
+
+def header_value(value: ValueMatch) -> dict[str, Data]:
+    """For a header: the whole value or any element of its list.
+
+    Envoy hands over all lines joined by a bare comma, so whether a blank follows a comma cannot be told.
+    """
+    match value.kind:
+        case ValueKind.EXACT if "," in value.value:
+            return regex(patterns.literal(value.value).replace(r"\,\ ", r"\, ?"))
+        case ValueKind.EXACT:
+            return regex(_in_list(patterns.literal(value.value)))
+        case ValueKind.REGEX:
+            element = patterns.write(patterns.parse(value.value), _but_comma)
+            return regex(f"(?:{value.value})|{_in_list(element)}")
+        case ValueKind.PRESENT:
+            # Lines that are all empty arrive as commas alone.
+            return regex(r"\C*[^,]\C*")
+        case _:
+            assert_never(value.kind)
+
+
+def query_value(value: ValueMatch) -> dict[str, Data]:
+    """For a query parameter: Envoy hands over the raw value, the contract compares the decoded one."""
+    match value.kind:
+        case ValueKind.EXACT:
+            return regex(_encoded_text(value.value.encode()))
+        case ValueKind.REGEX:
+            return regex(patterns.write(patterns.parse(value.value), _encoded))
+        case ValueKind.PRESENT:
+            return regex(".+")
+        case _:
+            assert_never(value.kind)
+
+
+def cookie_value(value: ValueMatch) -> dict[str, Data]:
+    """For a cookie: Envoy takes the first of that name and drops its quotes, as the contract asks."""
+    match value.kind:
+        case ValueKind.EXACT:
+            return {"exact": value.value}
+        case ValueKind.REGEX:
+            return regex(value.value)
+        case ValueKind.PRESENT:
+            return regex(r"\C+")
+        case _:
+            assert_never(value.kind)
+
+
+def _nibble(digit: str) -> str:
+    return digit if digit.isdigit() else f"[{digit}{digit.lower()}]"
+
+
+def _in_list(element: str) -> str:
+    return rf"(?:\C*,)?[ \t]*(?:{element})[ \t]*(?:,\C*)?"
+
+
+def _but_comma(chars: patterns.Chars) -> str:
+    return patterns.char_class(patterns.Chars(chars.ascii - {ord(",")}, chars.beyond))
+
+
+@lru_cache(maxsize=4096)
+def _encoded(chars: patterns.Chars) -> str:
+    """One character of a decoded query value as it may stand in the URL."""
+    parts = []
+    if raw := chars.ascii & _RAW_IN_QUERY:
+        parts.append(f"[{patterns.ranges(raw)}]")
+    lows: dict[str, list[str]] = {}
+    for high in range(8):
+        low = "".join(chr(d) for d in _HEX if high * 16 + int(chr(d), 16) in chars.ascii)
+        if low:
+            lows.setdefault(low, []).append(str(high))
+    parts += [f"%[{''.join(highs)}][{low}]" for low, highs in lows.items()]
+    if chars.beyond:
+        parts.append(_BEYOND)
+    return f"(?:{'|'.join(parts)})" if parts else patterns.char_class(chars)
+
+
+def _encoded_text(data: bytes) -> str:
+    found = []
+    at = 0
+    while at < len(data):
+        byte = data[at]
+        if byte == ord("%"):
+            pair = data[at + 1 : at + 3]
+            if len(pair) == 2 and all(d in _HEX for d in pair):
+                # A bare % would open an escape here, unless one of the two digits is itself escaped.
+                first, second = (_encoded_byte(d) for d in pair)
+                found.append(f"(?:%25{first}{second}|%{_escaped(pair[0])}{second}|%{chr(pair[0])}{_escaped(pair[1])})")
+                at += 3
+                continue
+            found.append("(?:%25|%)")
+        else:
+            found.append(_encoded_byte(byte))
+        at += 1
+    return "".join(found)
+
+
+def _encoded_byte(byte: int) -> str:
+    if byte in _RAW_IN_QUERY:
+        return f"(?:{patterns.literal(chr(byte))}|{_escaped(byte)})"
+    return _escaped(byte)
+
+
+def _escaped(byte: int) -> str:
+    return _ESCAPE.sub(lambda m: f"%{_nibble(m[1])}{_nibble(m[2])}", f"%{byte:02X}")
