@@ -100,6 +100,8 @@ def _place(field: str, spans: dict[str, Span], answer: Answer, plan: Plan) -> Sp
     for use in plan.uses:
         if use.feature is answer.feature and use.field == field:
             return use.span
+    while field and field not in spans:  # what stands around it
+        field = field[: max(field.rfind("."), field.rfind("["), 0)]
     return spans.get(field, NOWHERE)
 
 

@@ -3,13 +3,14 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lbgen.plan.coverage import covered, covers
 from lbgen.plan.http import RefusedError, parse
 from lbgen.plan.matching import why_not
-from lbgen.plan.model import HostTable, PathKind, Plan
-from lbgen.plan.precedence import PathGroup, covering, path_groups
+from lbgen.plan.model import HostTable, PathKind, Plan, Rule
+from lbgen.plan.precedence import PathGroup, covering, path_groups, wider
 from lbgen.plan.regex import full
 from lbgen.plan.simulate import Request, simulate
-from tests.strategies import plans, requests
+from tests.strategies import plans, requests, rules_of
 
 
 def table_for(tables: tuple[HostTable, ...], host: str | None) -> HostTable:
@@ -59,3 +60,29 @@ def test_three_ways_agree(data: st.DataObject) -> None:
     plan = data.draw(plans())
     for request in data.draw(st.lists(requests(plan), min_size=1, max_size=12)):
         check(plan, request)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(st.data())
+def test_covered_rules_never_serve(data: st.DataObject) -> None:
+    plan = data.draw(plans())
+    rules = rules_of(plan)
+    dead = {cover.rule.id: cover for cover in covered(rules, lambda _: ("web",))}
+    for request in data.draw(st.lists(requests(plan, odd=False), min_size=5, max_size=15)):
+        assert simulate(plan, request).rule not in dead
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(st.data())
+def test_coverage_by_look_up_finds_what_comparing_all_pairs_finds(data: st.DataObject) -> None:
+    rules = rules_of(data.draw(plans()))
+    found = {cover.rule.id for cover in covered(rules, lambda _: ("web",))}
+    alive: list[Rule] = []
+    wanted = set()
+    for rule in rules:
+        hosts = set(wider(rule.host))
+        if any(earlier.host in hosts and covers(earlier.match, rule.match) for earlier in alive):
+            wanted.add(rule.id)
+        else:
+            alive.append(rule)
+    assert found == wanted

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.diagnostics import Severity
 from lbgen.plan.checks.context import instead
 from lbgen.plan.features import Feature
-from lbgen.plan.uses import used_pools
+from lbgen.plan.uses import used_pools, uses
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
@@ -15,7 +16,7 @@ _ACCEPTED = ("all", *(feature.value for feature in Feature))
 
 
 def check(context: Context) -> None:
-    """LB201 unknown reference, LB202 two objects of one name, LB218 nothing to serve, LB251 unused pool."""
+    """LB201 unknown reference, LB202 one name twice, LB218 nothing, LB251 unused pool, LB303 accepted in vain."""
     model = context.model
     if not model.listeners:
         context.add("LB218", "listeners", "there is no listener", "write listeners: { web: { port: 8080 } }")
@@ -41,11 +42,14 @@ def check(context: Context) -> None:
     for name in model.pools:
         if name not in used:
             context.advise("LB251", f"pools.{name}", "no route uses this pool", "drop it, or forward to it")
+    features = {feature.value for feature, _ in uses(context.expanded)} if model.accept else set()
     for n, name in enumerate(model.accept):
         if name not in _ACCEPTED:
             message = f'there is no feature "{name}"'
             hint = instead(name, _ACCEPTED) or "lbgen explain lists the features of a topology; all accepts any"
             context.add("LB201", f"accept[{n}]", message, hint)
+        elif name != "all" and name not in features:
+            context.add("LB303", f"accept[{n}]", "nothing here uses this feature", "drop it", Severity.WARNING)
 
 
 def _pool(context: Context, place: str, name: str) -> None:
