@@ -28,11 +28,13 @@ PORTS = "LBGEN_CONFORMANCE_PORTS"  # environment: first port to try
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """A feature that an engine honours approximately; `route` "" = everywhere."""
+    """A feature that an engine honours approximately, or not at all (`refused`), whether the topology uses it or not;
+    `route` "" = everywhere. Such a verdict excuses the cases that name the feature."""
 
     feature: str
     note: str
     route: str = ""
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,11 @@ def judged(plan: Plan, engine_name: str, version: str) -> Verdicts:
     target = engine(engine_name)
     routes: dict[str, str] = {}
     listeners: dict[str, str] = {}
-    near: list[Near] = []
+    near = [
+        Near(str(f), v.note, refused=v.level is Level.REFUSED)
+        for f in features.Feature
+        if (v := target.verdict(f, version)).level in (Level.APPROXIMATE, Level.REFUSED)
+    ]
 
     def refuse(field: str, reason: str) -> None:
         if found := _ROUTE.match(field):
@@ -94,9 +100,7 @@ def judged(plan: Plan, engine_name: str, version: str) -> Verdicts:
 
     for feature, uses in features.needs(plan).items():
         verdict = target.verdict(feature, version)
-        if verdict.level is Level.APPROXIMATE:
-            near.append(Near(str(feature), verdict.note))
-        elif verdict.level is Level.REFUSED:
+        if verdict.level is Level.REFUSED:
             for use in uses:
                 refuse(use.field, f"{feature}: {verdict.note}")
     for objection in target.objections(plan, version):

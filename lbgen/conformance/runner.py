@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.conformance import judge
+from lbgen.conformance.corpus import corpus
 from lbgen.conformance.prepare import Prepared, plan_of, prepared
 from lbgen.conformance.probe import Answer, Stream, ask, curl, exchange, shake
 from lbgen.conformance.scripts import SCRIPTS
@@ -107,9 +108,10 @@ class Bench:
         found = list(self._differences(case, address))
         if not found:
             return State.PASS, "", again
-        notes = [n.note for n in verdicts.near if n.feature in case.features and n.route in needed | {""}]
-        if notes:
-            return State.APPROXIMATE, "; ".join([*notes, *found]), again
+        near = [n for n in verdicts.near if n.feature in case.features and n.route in needed | {""}]
+        if near:
+            state = State.REFUSED if any(n.refused for n in near) else State.APPROXIMATE
+            return state, "; ".join([*(n.note for n in near), *found]), again
         return State.FAIL, "; ".join(found), again
 
     def _routes(self, case: Case, listener: str) -> set[str]:
@@ -238,21 +240,19 @@ def bench(file: CaseFile, subject: Subject) -> Iterator[Bench]:
 
 def _settle(found: Bench) -> None:
     """Wait until a request that a rule takes gets its answer: some engines listen before they know their routes."""
-    for case in found.file.cases:
-        if case.oracle and case.times == 1 and case.expect.fault is None and case.expect.within_ms is None:
-            listener = case.request.listener or found.ready.whole.listeners[0].name
-            outcome = simulate(found.ready.whole, case.request)
-            if outcome.route is None or outcome.route in found.ready.verdicts.routes:
-                continue
-            if listener in found.ready.verdicts.listeners:
-                continue
-            deadline = time.monotonic() + _READY_SECONDS
-            while time.monotonic() < deadline:
-                answer = ask(found.address(listener), replace(case.request, listener=listener), timeout=2)
-                if answer.status not in (None, 404, 502, 503):
-                    return
-                time.sleep(0.1)
-            return
+    served = found.ready.served
+    waiting = {} if served is None else {x.name: x for x in served.listeners}
+    deadline = time.monotonic() + _READY_SECONDS
+    for request in corpus(served) if served is not None else ():
+        outcome = simulate(found.ready.whole, request)
+        if request.listener not in waiting or outcome.route is None or outcome.route in found.ready.verdicts.routes:
+            continue
+        del waiting[request.listener]
+        while time.monotonic() < deadline:
+            answer = ask(found.address(request.listener), request, timeout=2)
+            if answer.status == outcome.status or judge.account_of(answer) is not None:
+                break
+            time.sleep(0.1)
 
 
 def run_file(

@@ -1,0 +1,159 @@
+"""A plan into requests that try it: for every rule a hit, near misses of each condition, and its path's neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lbgen.plan.model import Mode, PathKind, ValueKind
+from lbgen.plan.simulate import Request
+from lbgen.runtime.sample import sample
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lbgen.plan.model import NamedMatch, PathMatch, Plan, Rule, ValueMatch
+
+NOWHERE = "lbgen-corpus.invalid"  # a host that no topology names
+_QUERY_RAW = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?@!$'()*,")
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A request in parts, before it is put on the wire. Values are unencoded text."""
+
+    method: str
+    host: str
+    path: str
+    headers: tuple[tuple[str, str], ...] = ()
+    query: tuple[tuple[str, str], ...] = ()
+    cookies: tuple[tuple[str, str], ...] = ()
+
+    def request(self, listener: str) -> Request:
+        """As a request to `listener`."""
+        pairs = "&".join(f"{name}={encoded(value)}" for name, value in self.query)
+        headers = [("Host", self.host), *((n, raw(v)) for n, v in self.headers)]
+        if self.cookies:
+            headers.append(("Cookie", "; ".join(f"{n}={raw(v)}" for n, v in self.cookies)))
+        target = self.path + (f"?{pairs}" if pairs else "")
+        return Request(self.method, target, tuple(headers), listener)
+
+
+def raw(text: str) -> str:
+    """Text as it travels: UTF-8 bytes, one character each."""
+    return text.encode().decode("latin-1")
+
+
+def encoded(text: str) -> str:
+    """A query value with everything escaped that delimits or may not stand there."""
+    return "".join(c if c in _QUERY_RAW else "".join(f"%{b:02X}" for b in c.encode()) for c in text)
+
+
+def corpus(plan: Plan) -> tuple[Request, ...]:
+    """Requests for every L7 listener of `plan`, in the order of the rules, none twice."""
+    found: dict[Request, None] = {}
+    for listener in plan.listeners:
+        if listener.mode is not Mode.L7:
+            continue
+        rules = {rule.rank: rule for table in listener.hosts for rule in table.rules}
+        for rank in sorted(rules):
+            for draft in drafts(rules[rank]):
+                found.setdefault(draft.request(listener.name))
+        found.setdefault(Draft("GET", NOWHERE, "/").request(listener.name))
+        found.setdefault(replace(Draft("GET", NOWHERE, "/").request(listener.name), headers=(), version="1.0"))
+    return tuple(found)
+
+
+def drafts(rule: Rule) -> Iterator[Draft]:
+    """The hit of a rule, then what lies around it. Nothing for a regex that no text could be found for."""
+    path = example(rule.match.path)
+    hit = _hit(rule, path)
+    if path is None or hit is None:
+        return
+    yield hit
+    for neighbour in neighbours(rule.match.path, path):
+        yield replace(hit, path=neighbour)
+    for host in _hosts(rule):
+        yield replace(hit, host=host)
+    for method in _methods(rule):
+        yield replace(hit, method=method)
+    for headers in _lists(rule.match.headers, hit.headers):
+        yield replace(hit, headers=headers)
+    for query in _lists(rule.match.query, hit.query):
+        yield replace(hit, query=query)
+    for cookies in _lists(rule.match.cookies, hit.cookies):
+        yield replace(hit, cookies=cookies)
+
+
+def _hit(rule: Rule, path: str | None) -> Draft | None:
+    host = NOWHERE if rule.host is None else f"x.{rule.host.name}" if rule.host.wildcard else rule.host.name
+    if ":" in host and not host.startswith("["):
+        host = f"[{host}]"
+    parts = [_named(part) for part in (rule.match.headers, rule.match.query, rule.match.cookies)]
+    headers, query, cookies = parts
+    if path is None or headers is None or query is None or cookies is None:
+        return None
+    return Draft((rule.match.methods or ("GET",))[0], host, path, headers, query, cookies)
+
+
+def _named(wanted: Iterable[NamedMatch]) -> tuple[tuple[str, str], ...] | None:
+    found = []
+    for match in wanted:
+        value = value_of(match.value)
+        if value is None:
+            return None
+        found.append((match.name, value))
+    return tuple(found)
+
+
+def value_of(wanted: ValueMatch) -> str | None:
+    """A value that matches; None when none was found."""
+    if wanted.kind is ValueKind.PRESENT:
+        return "1"
+    return wanted.value if wanted.kind is ValueKind.EXACT else sample(wanted.value)
+
+
+def example(path: PathMatch) -> str | None:
+    """A path that matches; None when none was found."""
+    if path.kind is not PathKind.REGEX:
+        return path.value
+    found = sample(path.value)
+    return found if found is not None and found.startswith("/") else None
+
+
+def neighbours(path: PathMatch, hit: str) -> Iterator[str]:
+    """Paths just inside and just outside of what `path` covers."""
+    bare = hit.rstrip("/")
+    yield from (bare + "/", bare + "/x", bare + "/x/y", hit + "x", hit + ".x", hit + "%20")
+    if bare:
+        yield bare[:-1] or "/"
+        yield bare.rpartition("/")[0] or "/"
+        yield bare.swapcase() if "%" not in bare else bare
+    if path.kind is PathKind.PREFIX and hit != bare:
+        yield bare or "/"
+
+
+def _hosts(rule: Rule) -> Iterator[str]:
+    if rule.host is None or ":" in rule.host.name:
+        return
+    name = rule.host.name
+    yield from (name, f"x.{name}", f"y.x.{name}", f"x{name}", name.upper(), f"{name}.", f"{name}:8080")
+    yield name.partition(".")[2] or NOWHERE
+
+
+def _methods(rule: Rule) -> Iterator[str]:
+    yield from rule.match.methods[1:]
+    others = ("GET", "HEAD", "POST", "OPTIONS") if rule.match.methods else ("HEAD", "POST")
+    yield from (m for m in others if m not in rule.match.methods)
+
+
+def _lists(wanted: tuple[NamedMatch, ...], hit: tuple[tuple[str, str], ...]) -> Iterator[tuple[tuple[str, str], ...]]:
+    """Each pair once missing, empty, longer, behind another of its name, before another of its name."""
+    for at, match in enumerate(wanted):
+        name, value = hit[at]
+        before, behind = hit[:at], hit[at + 1 :]
+        yield before + behind
+        for values in (("",), (value + "x",), ("other", value), (value, "other")):
+            yield (*before, *((name, v) for v in values), *behind)
+        if match.value.kind is ValueKind.EXACT and value.swapcase() != value:
+            yield (*before, (name, value.swapcase()), *behind)
