@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from lbgen.plan.expand import Expanded
     from lbgen.spec.listener import Listener
@@ -75,8 +75,12 @@ def used_pools(model: TopologyModel) -> frozenset[str]:
     return frozenset(names | {mirror.pool for route in model.routes for mirror in route.mirror or ()})
 
 
-def uses(expanded: Expanded) -> Iterator[Asked]:
-    """Every use, in the order of the file. Fields of pools that no route uses count for nothing."""
+def uses(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Asked]:
+    """Every use, in the order of the file. Fields of pools that no route uses count for nothing.
+
+    `written` tells whether a field stands in the user's own file. Times of an L4 route count only then: a kernel keeps
+    none of its own, and a default that nobody asked for must not turn it away.
+    """
     model = expanded.model
     forwarding = {
         name for i, route in enumerate(model.routes) if route.forward is not None for name in expanded.listeners[i]
@@ -88,7 +92,7 @@ def uses(expanded: Expanded) -> Iterator[Asked]:
         if name in used:
             yield from _pool(f"pools.{name}", pool)
     for index, route in enumerate(model.routes):
-        yield from _route(model, f"routes[{index}]", route, expanded.is_l4(index))
+        yield from _route(model, f"routes[{index}]", route, expanded.is_l4(index), written)
     if model.access_log == "json":
         yield Feature.ACCESS_LOG, "access_log"
     for name, engine in model.engines.items():
@@ -184,7 +188,7 @@ def _pool(field: str, pool: Pool) -> Iterator[Asked]:
             yield feature, f"{field}.{key}"
 
 
-def _route(model: TopologyModel, field: str, route: Route, l4: bool) -> Iterator[Asked]:
+def _route(model: TopologyModel, field: str, route: Route, l4: bool, written: Callable[[str], bool]) -> Iterator[Asked]:
     for index, host in enumerate(route.hosts or ()):
         feature = Feature.HOST_WILDCARD if host.startswith("*.") else Feature.HOST_EXACT
         yield (Feature.L4_SNI if l4 else feature), f"{field}.hosts[{index}]"
@@ -195,7 +199,7 @@ def _route(model: TopologyModel, field: str, route: Route, l4: bool) -> Iterator
     for index, match in enumerate(route.match or ()):
         yield from _match(f"{field}.match[{index}]", match)
     if route.forward is not None:
-        yield from _forward(model, field, route, l4)
+        yield from _forward(model, field, route, l4, written)
     for key, feature in _ROUTE.items():
         if getattr(route, key) is not None:
             yield feature, f"{field}.{key}"
@@ -205,7 +209,9 @@ def _route(model: TopologyModel, field: str, route: Route, l4: bool) -> Iterator
     yield from _edits(f"{field}.response_headers", route.response_headers, _RESPONSE_EDITS)
 
 
-def _forward(model: TopologyModel, field: str, route: Route, l4: bool) -> Iterator[Asked]:
+def _forward(
+    model: TopologyModel, field: str, route: Route, l4: bool, written: Callable[[str], bool]
+) -> Iterator[Asked]:
     targets = route.forward or []
     yield Feature.FORWARD, f"{field}.forward"
     if len(targets) > 1:
@@ -225,9 +231,9 @@ def _forward(model: TopologyModel, field: str, route: Route, l4: bool) -> Iterat
         if route.timeouts is not None and getattr(route.timeouts, key) is not None:
             yield feature, f"{field}.timeouts.{key}"
         elif model.timeouts is not None and getattr(model.timeouts, key) is not None:
-            if not l4 or key in ("connect", "idle"):
+            if not l4 or (key in ("connect", "idle") and written(f"timeouts.{key}")):
                 yield feature, f"timeouts.{key}"
-        elif key != "request" and (not l4 or key != "response"):
+        elif key != "request" and not l4:
             yield feature, field  # a built-in default is in force
 
 

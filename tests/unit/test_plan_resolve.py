@@ -133,14 +133,11 @@ def test_baseline_features_of_l7_listeners() -> None:
     assert base | {Feature.REDIRECT} == needs(plan_of(redirect)).keys()
     forwarding = needs(plan_of(ALL)).keys()
     assert base | {Feature.CONNECTION_NOMINATED, Feature.FORWARDED_HEADERS, Feature.REQUEST_ID} < forwarding
-    l4 = plan_of({"name": "a", "listeners": ["db"], "forward": "app"}, listeners={"db": {"port": 1, "mode": "l4"}})
-    assert needs(l4).keys() == {
-        Feature.L4_TCP,
-        Feature.FORWARD,
-        Feature.TIMEOUT_CONNECT,
-        Feature.TIMEOUT_IDLE,
-        Feature.ROUND_ROBIN,
-    }
+    database = {"name": "a", "listeners": ["db"], "forward": "app"}
+    l4 = plan_of(database, listeners={"db": {"port": 1, "mode": "l4"}})
+    assert needs(l4).keys() == {Feature.L4_TCP, Feature.FORWARD, Feature.ROUND_ROBIN}
+    asked = plan_of({**database, "timeouts": {"idle": "1h"}}, listeners={"db": {"port": 1, "mode": "l4"}})
+    assert needs(asked).keys() - needs(l4).keys() == {Feature.TIMEOUT_IDLE}
 
 
 def test_minimal_asks_for_no_extra_headers() -> None:
