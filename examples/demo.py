@@ -53,20 +53,26 @@ def ask(host: str, port: int, method: str, target: str, headers: dict[str, str])
     return f"{answer.status} {body.strip()}"
 
 
+def where(stack: lbgen.Stack, engine: str) -> tuple[str, int]:
+    """Host and port of the first listener on `engine`."""
+    address = stack.address("web", engine)
+    return address.host, address.port
+
+
 def main() -> int:
     """0 when every engine answered alike, 4 when not."""
     path = sys.argv[1] if len(sys.argv) > 1 else "examples/shop/topology.yaml"
     console = Console()
     started = time.monotonic()
     with console.status("starting nginx, HAProxy, Envoy and Traefik"):
-        stack = lbgen.up(lbgen.load(path), engine=L7_ENGINES, runtime="local")
+        stack = lbgen.up(lbgen.load(path), L7_ENGINES)
     with stack:
         console.print(f"[bold]{path}[/] is up on {len(L7_ENGINES)} engines after {time.monotonic() - started:.1f} s")
         table = Table("request", *(f"{name}\n[dim]{stack.url('web', engine=name)}[/]" for name in L7_ENGINES), "alike")
         differ = 0
         for method, target, headers in REQUESTS:
             extra = "".join(f" {n}: {v}" for n, v in headers.items() if n != "Host")
-            answers = [ask(*stack.address("web", engine=name), method, target, headers) for name in L7_ENGINES]
+            answers = [ask(*where(stack, name), method, target, headers) for name in L7_ENGINES]
             alike = len(set(answers)) == 1
             differ += not alike
             shown = answers if not alike else [answers[0], *["="] * (len(answers) - 1)]

@@ -1,0 +1,36 @@
+"""`lbgen down`: stop everything of a stack and leave nothing."""
+
+from __future__ import annotations
+
+import click
+
+from lbgen.cli import options
+from lbgen.cli.output import as_json as print_json
+from lbgen.cli.output import console
+from lbgen.cli.stacks import stack_argument, stack_name
+
+
+@click.command(
+    epilog="\b\nExamples:\n  lbgen down             # the only stack\n  lbgen down shop.yaml\n  lbgen down --all"
+)
+@stack_argument
+@click.option("--all", "every", is_flag=True, help="Every stack of this user.")
+@options.json_flag
+def command(stack: str | None, every: bool, as_json: bool) -> None:
+    """Stop every process of a stack and remove its state."""
+    from lbgen.runtime.api import down, ps
+
+    if every and stack:
+        raise click.UsageError("name a stack or use --all, not both")
+    names = [each.name for each in ps()] if every else [stack_name(stack)]
+    out = console(stderr=True)
+    out.quiet = as_json
+    stopped = []
+    for name in names:
+        with out.status(f"stopping {name or 'the stack'}"):
+            stopped.append(down(name))
+    if as_json:
+        print_json([each.name for each in stopped])
+        return
+    for each in stopped:
+        click.echo(f"{each.name} is down: {', '.join(engine.name for engine in each.engines)}")

@@ -1,0 +1,30 @@
+"""`lbgen ps`: which stacks run, where, and how they are."""
+
+from __future__ import annotations
+
+import click
+
+from lbgen.cli import options
+from lbgen.cli.output import as_json as print_json
+from lbgen.cli.output import console
+from lbgen.cli.stacks import stack_argument, stack_name, table
+
+
+@click.command(epilog="\b\nExamples:\n  lbgen ps\n  lbgen ps shop.yaml --json")
+@stack_argument
+@options.json_flag
+def command(stack: str | None, as_json: bool) -> None:
+    """Show what runs: every stack, or one."""
+    from lbgen.runtime.api import ps
+
+    found = ps(stack_name(stack))
+    if as_json:
+        print_json([each.as_dict() for each in found])
+        return
+    if not found:
+        click.echo("nothing runs; start something with `lbgen up`")
+        return
+    console().print(table(found))
+    for each in found:
+        if not each.alive:
+            click.echo(f"{each.name}: its supervisor is gone; clear it with: lbgen down {each.name}", err=True)

@@ -1,0 +1,83 @@
+"""`lbgen up`: engines and stand-in endpoints, started and answering before it returns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from lbgen.cli import options
+from lbgen.cli.output import as_json as print_json
+from lbgen.cli.output import complain, console
+from lbgen.cli.stacks import table
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+    from lbgen.runtime.api import Progress, Stack
+
+
+@click.command(
+    epilog="\b\nExamples:\n  lbgen up shop.yaml                       # every engine that can, each on ports of its own\n"
+    "  lbgen up shop.yaml -e nginx              # one engine, on the topology's own ports\n"
+    "  lbgen up shop.yaml -e envoy --no-backends   # with the real endpoints"
+)
+@options.topology
+@options.engines
+@click.option(
+    "--runtime",
+    type=click.Choice(["local"]),
+    default="local",
+    show_default=True,
+    help="local: unprivileged processes from PATH or lbgen[engines]. (docker: not yet in lbgen.)",
+)
+@click.option("--no-backends", is_flag=True, help="Use the pools' real endpoints instead of stand-ins.")
+@options.accept
+@options.json_flag
+def command(
+    topology: str, chosen: tuple[str, ...], runtime: str, no_backends: bool, accept: tuple[str, ...], as_json: bool
+) -> None:
+    """Start engines and stand-in endpoints; return when every route has answered as the oracle says.
+
+    The stack lives on until `lbgen down`. When up is interrupted or fails, nothing keeps running.
+    """
+    import lbgen
+
+    loaded = lbgen.load(topology)
+    out = console(stderr=True)
+    out.quiet = as_json
+    with out.status("reading the topology") as status:
+        stack = lbgen.up(
+            loaded,
+            chosen or None,
+            runtime=runtime,
+            backends=not no_backends,
+            accept=accept,
+            progress=lambda step: _tell(status, step),
+        )
+    if as_json:
+        print_json(stack.as_dict())
+        return
+    _report(stack, topology)
+
+
+def _tell(status: Status, step: Progress) -> None:
+    """One line per finished step, and what is waited for beside the spinner."""
+    who = f"{step.engine}: " if step.engine else ""
+    count = f" {step.done}/{step.total}" if step.total else ""
+    if step.total and step.done < step.total:
+        status.update(f"{who}routes answer{count}")
+        return
+    detail = f" ({step.detail})" if step.detail else ""
+    status.console.print(f"{who}{step.step}{count}{detail}", style="dim", markup=False)
+
+
+def _report(stack: Stack, topology: str) -> None:
+    for name, reasons in stack.skipped:
+        rest = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+        click.echo(f"left out {name}: {reasons[0].message}{rest}", err=True)
+    complain(stack.warnings)
+    if stack.unchanged:
+        click.echo(f"{stack.name} already runs just so; nothing was changed", err=True)
+    console().print(table([stack]))
+    click.echo(f"stop it with: lbgen down {stack.name}", err=True)
