@@ -70,6 +70,7 @@ def _verdicts(plan: Plan, names: tuple[str, ...], as_json: bool) -> None:
 
 def _table(columns: dict[str, tuple[Answer, ...]], titles: dict[str, str]) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(title="verdicts", title_justify="left")
     table.add_column("feature")
@@ -79,29 +80,27 @@ def _table(columns: dict[str, tuple[Answer, ...]], titles: dict[str, str]) -> No
     rows: dict[tuple[str, str], dict[str, Answer]] = {}
     for name, found in columns.items():
         for answer in found:
-            label = str(answer.feature or "value")
-            single = "" if answer.feature and len(answer.fields) != 1 else answer.fields[0]
-            rows.setdefault((label, single if not answer.feature else ""), {})[name] = answer
+            place = answer.fields[0] if answer.place else ""
+            rows.setdefault((str(answer.feature or "a value"), place), {})[name] = answer
     for (label, place), cells in rows.items():
-        texts = []
-        for name in columns:
-            answer = cells.get(name)
-            if answer is None:
-                texts.append("")
-                continue
-            mark = _MARKS[str(answer.verdict.level)]
-            if answer.verdict.note:
-                note = f"{titles[name]}: {answer.verdict.note}"
-                if note not in notes:
-                    notes.append(note)
-                mark += f" [dim]{notes.index(note) + 1}[/]"
-            texts.append(mark + (" (accepted)" if answer.accepted and answer.verdict.level == "approximate" else ""))
-        table.add_row(f"{label} {place}".strip(), *texts)
+        texts = [_cell(cells[name], titles[name], notes) if name in cells else "" for name in columns]
+        table.add_row(Text(f"{label} {place}".strip()), *texts)
     out = console()
     out.print(table)
     for number, note in enumerate(notes, 1):
         out.print(f"[dim]{number:>3}[/]  ", end="")
         out.print(note, markup=False)
+
+
+def _cell(answer: Answer, title: str, notes: list[str]) -> str:
+    """The verdict, and the number of its note, which joins `notes` when it is new."""
+    mark = _MARKS[str(answer.verdict.level)]
+    if answer.verdict.note:
+        note = f"{title}: {answer.verdict.note}"
+        if note not in notes:
+            notes.append(note)
+        mark += f" [dim]{notes.index(note) + 1}[/]"
+    return mark + (" (accepted)" if answer.accepted and answer.verdict.level == "approximate" else "")
 
 
 def _rendered(plan: Plan, names: tuple[str, ...]) -> Iterator[Rendered]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., object]")
 
 
-class EngineName(click.ParamType):
+class EngineName(click.ParamType[str]):
     """An installed engine, completed by the shell; which ones there are is asked only when needed."""
 
     name = "engine"

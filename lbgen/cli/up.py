@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    epilog="\b\nExamples:\n  lbgen up shop.yaml                       # every engine that can, each on ports of its own\n"
-    "  lbgen up shop.yaml -e nginx              # one engine, on the topology's own ports\n"
+    epilog="\b\nExamples:\n  lbgen up shop.yaml               # every engine that can, each on ports of its own\n"
+    "  lbgen up shop.yaml -e nginx      # one engine, on the topology's own ports\n"
     "  lbgen up shop.yaml -e envoy --no-backends   # with the real endpoints"
 )
 @options.topology

@@ -22,12 +22,13 @@ ACCEPT_ALL = "all"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an engine says to one feature of a plan. `feature` None: a verdict on the single place `fields[0]`."""
+    """What an engine says to one feature of a plan, or (`place`) to the single field `fields[0]`."""
 
     feature: Feature | None
     verdict: Verdict
     fields: tuple[str, ...]
     accepted: bool = False
+    place: bool = False
 
     def as_dict(self) -> dict[str, object]:
         """The JSON record: feature, verdict, note, fields, accepted."""
@@ -50,9 +51,8 @@ def answers(plan: Plan, engine: Engine, version: str, accept: Iterable[str] = ()
         found.append(Answer(feature, verdict, fields, bool(accepted & {feature.value, ACCEPT_ALL})))
     for objection in engine.objections(plan, version):
         named = objection.feature.value if objection.feature else ""
-        found.append(
-            Answer(objection.feature, objection.verdict, (objection.field,), bool(accepted & {named, ACCEPT_ALL}))
-        )
+        ok = bool(accepted & {named, ACCEPT_ALL})
+        found.append(Answer(objection.feature, objection.verdict, (objection.field,), ok, place=True))
     return tuple(found)
 
 

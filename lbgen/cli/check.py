@@ -1,0 +1,83 @@
+"""`lbgen check`: findings of a topology, verdicts that would stop an engine, and what the engines' own checkers say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from lbgen.cli import exit_codes, options
+from lbgen.cli.output import as_json as print_json
+from lbgen.cli.output import complain, console
+
+if TYPE_CHECKING:
+    from lbgen.diagnostics import Diagnostic
+    from lbgen.plan.model import Plan
+
+
+@click.command(
+    epilog="\b\nExamples:\n  lbgen check shop.yaml\n  lbgen check shop.yaml -e nginx -e haproxy\n"
+    "  lbgen check shop.yaml --no-engines --json"
+)
+@options.topology
+@options.engines
+@click.option("--no-engines", is_flag=True, help="Leave the engines' own checkers out.")
+@options.accept
+@options.json_flag
+def command(topology: str, chosen: tuple[str, ...], no_engines: bool, accept: tuple[str, ...], as_json: bool) -> None:
+    """Report findings; then render for each engine and let its own checker read the result, where it is present.
+
+    Without -e an engine that refuses the topology or is not installed is named, and is no finding.
+    """
+    import lbgen
+    from lbgen.plan.resolve import findings
+
+    loaded = lbgen.load(topology)
+    found = list(findings(loaded))
+    notes: list[tuple[str, str]] = []
+    if not no_engines and not any(d.severity == "error" for d in found):
+        plan = lbgen.plan(loaded)
+        found += _engines(plan, chosen, accept, notes, quiet=as_json)
+    if as_json:
+        print_json([d.as_dict() for d in found])
+    else:
+        complain(found)
+        for name, note in notes:
+            click.echo(f"{name}: {note}")
+        errors = sum(d.severity == "error" for d in found)
+        if not errors:
+            more = f", {len(found)} advice or warnings" if found else ""
+            click.echo(f"{topology}: no errors{more}")
+    if any(d.severity == "error" for d in found):
+        raise click.exceptions.Exit(exit_codes.FINDINGS)
+
+
+def _engines(
+    plan: Plan, chosen: tuple[str, ...], accept: tuple[str, ...], notes: list[tuple[str, str]], *, quiet: bool
+) -> list[Diagnostic]:
+    from lbgen.diagnostics import EngineError, LbgenError
+    from lbgen.engines.api import engine, engine_names
+    from lbgen.runtime.checker import check
+
+    found: list[Diagnostic] = []
+    out = console(stderr=True)
+    out.quiet = quiet
+    for name in chosen or engine_names():
+        title = engine(name).title
+        try:
+            with out.status(f"{title} checks its configuration"):
+                problems = check(plan, name, accept=accept)
+        except EngineError as stop:
+            if chosen:
+                raise
+            notes.append((title, f"not checked: {stop.diagnostics[0].message}"))
+        except LbgenError as stop:
+            if chosen:
+                found += stop.diagnostics
+            else:
+                more = f" (and {len(stop.diagnostics) - 1} more)" if len(stop.diagnostics) > 1 else ""
+                notes.append((title, f"left out: {stop.diagnostics[0].message}{more}"))
+        else:
+            found += problems
+            notes.append((title, f"{len(problems)} problems" if problems else "its own checker is content"))
+    return found

@@ -1,0 +1,149 @@
+"""The command line: what it prints, where, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lbgen.cli.main import VERBS
+
+ROOT = Path(__file__).parents[2]
+SHOP = str(ROOT / "examples/shop/topology.yaml")
+POSTGRES = str(ROOT / "examples/postgres/topology.yaml")
+
+
+def lbgen(*args: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}
+    return subprocess.run(
+        [sys.executable, "-m", "lbgen", *args],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env=env,
+        timeout=120,
+    )
+
+
+def test_help_lists_every_verb_and_the_exit_codes():
+    done = lbgen("--help")
+    assert done.returncode == 0
+    for verb in VERBS:
+        assert f"  {verb} " in done.stdout
+    assert "4  engines behave differently" in done.stdout
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_with_an_example(verb):
+    done = lbgen(verb, "--help")
+    assert done.returncode == 0, done.stderr
+    assert "Example" in done.stdout
+
+
+def test_a_mistyped_verb_is_a_usage_error_with_a_hint():
+    done = lbgen("rendr", SHOP)
+    assert done.returncode == 2
+    assert "Did you mean 'render'?" in done.stderr
+
+
+def test_a_missing_file_is_one_line(tmp_path):
+    done = lbgen("check", str(tmp_path / "nothing.yaml"))
+    assert done.returncode == 1
+    assert "LB110" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_init_writes_once_and_what_it_writes_checks(tmp_path):
+    assert lbgen("init", "t.yaml", cwd=tmp_path).returncode == 0
+    again = lbgen("init", "t.yaml", cwd=tmp_path)
+    assert again.returncode == 2
+    assert "--force" in again.stderr
+    assert lbgen("check", "t.yaml", "--no-engines", cwd=tmp_path).returncode == 0
+
+
+def test_check_json_lists_records(tmp_path):
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("version: 1\nname: x\nlisteners: { web: { prot: 80 } }\n", encoding="utf-8")
+    done = lbgen("check", str(bad), "--json")
+    assert done.returncode == 1
+    records = json.loads(done.stdout)
+    assert {"code", "severity", "file", "line", "column", "field", "message", "hint"} == set(records[0])
+    typo = next(r for r in records if r["code"] == "LB101")
+    assert (typo["line"], typo["field"]) == (3, "listeners.web.prot")
+
+
+def test_render_writes_what_can_and_names_the_rest(tmp_path):
+    done = lbgen("render", SHOP, "-o", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["envoy", "haproxy", "nginx", "traefik"]
+    assert "left out nftables" in done.stderr
+    assert "refused" in done.stderr
+
+
+def test_render_of_a_named_engine_that_refuses_fails(tmp_path):
+    done = lbgen("render", SHOP, "-e", "nftables", "-o", str(tmp_path))
+    assert done.returncode == 1
+    assert "LB301" in done.stderr
+    assert "refused" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_render_json_has_files_and_verdicts_per_engine():
+    records = json.loads(lbgen("render", POSTGRES, "--json").stdout)
+    assert sorted(records) == ["envoy", "haproxy", "nftables", "nginx", "traefik"]
+    assert "lbgen.nft" in records["nftables"]["files"]
+    assert {"feature", "verdict", "note", "fields", "accepted"} == set(records["nginx"]["verdicts"][0])
+
+
+def test_an_approximate_verdict_stops_until_it_is_accepted(tmp_path):
+    text = Path(SHOP).read_text(encoding="utf-8").replace("accept: [headers.connection_nominated]", "")
+    (tmp_path / "shop.yaml").write_text(text, encoding="utf-8")
+    stopped = lbgen("render", "shop.yaml", "-e", "nginx", cwd=tmp_path)
+    assert stopped.returncode == 1
+    assert "approximate" in stopped.stderr
+    assert "--accept headers.connection_nominated" in stopped.stderr
+    accepted = lbgen("render", "shop.yaml", "-e", "nginx", "--accept", "headers.connection_nominated", cwd=tmp_path)
+    assert accepted.returncode == 0, accepted.stderr
+
+
+def test_route_says_who_wins_and_why_not_the_others():
+    done = lbgen("route", SHOP, "GET", "http://shop.example:8080/api/cart", "-H", "x-canary: true", "--json")
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert (record["route"], record["pool"], record["status"]) == ("canary", "api-v2", None)
+    assert record["upstream"]["host"] == "shop.example:8080"
+    assert {"rule", "route", "reason"} == set(record["losers"][0])
+
+
+def test_route_takes_the_target_raw_and_the_port_picks_the_listener():
+    record = json.loads(lbgen("route", SHOP, "GET", "http://shop.example:8080/a//b", "--json").stdout)
+    assert record["status"] == 400
+    wrong = lbgen("route", SHOP, "GET", "http://shop.example:9999/")
+    assert wrong.returncode == 2
+    assert "web 8080" in wrong.stderr
+
+
+def test_route_prints_a_location():
+    record = json.loads(lbgen("route", SHOP, "GET", "http://shop.example:8080/catalogue/a?b=1", "--json").stdout)
+    assert (record["status"], record["location"]) == (301, "http://shop.example:8080/products/a?b=1")
+
+
+def test_explain_shows_verdicts_and_follows_lines_both_ways():
+    done = lbgen("explain", SHOP)
+    assert done.returncode == 0, done.stderr
+    assert "match.path.regex" in done.stdout
+    lines = json.loads(lbgen("explain", SHOP, "--field", "routes[2]", "-e", "nginx", "--json").stdout)
+    number = lines[0]["line"]
+    back = json.loads(lbgen("explain", SHOP, "--line", f"nginx.conf:{number}", "--json").stdout)
+    assert back["field"].startswith("routes[2]")
+    assert back["place"]["line"] > 0
+
+
+def test_schema_is_json_schema():
+    schema = json.loads(lbgen("schema").stdout)
+    assert "listeners" in schema["properties"]
