@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from lbgen.spec.model import TopologyModel
 
 _BARE = re.compile(r"[A-Za-z0-9./_][A-Za-z0-9./_=+*-]*")
+_LONGEST_KEY = 1000  # YAML looks for the colon no further than 1024 characters
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
@@ -47,6 +48,9 @@ def _escape(code: int) -> str:
 def _mapping(data: dict[str, Any], indent: str) -> Iterator[str]:
     for key, value in data.items():
         name = f"{indent}{scalar(key)}:"
+        if len(name) > _LONGEST_KEY:
+            yield f"{indent}? {scalar(key)}"
+            name = f"{indent}:"
         if isinstance(value, dict) and value:
             yield name
             yield from _mapping(value, indent + "  ")

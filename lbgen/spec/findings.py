@@ -40,7 +40,7 @@ _TRUTH = {"true": "true", "yes": "true", "on": "true", "false": "false", "no": "
 def close_to(wrong: str, known: Iterable[str]) -> str:
     """`did you mean "weight"?`, or the known words when none is near."""
     words = list(known)
-    near = get_close_matches(wrong.lower(), words, n=1, cutoff=0.6)
+    near = get_close_matches(wrong.lower(), words, n=1, cutoff=0.65)
     return f'did you mean "{near[0]}"?' if near else f"known here: {', '.join(words)}" if words else ""
 
 
@@ -98,7 +98,7 @@ def _explained(line: ErrorDetails, written: str | None) -> tuple[str, str, str]:
         if not isinstance(value, str):
             hint = f'write "{shown}"' if shown in words else f"write {' or '.join(words) or context['expected']}"
             return "LB105", f"{kind(value)} where a word is wanted", hint
-        near = get_close_matches(value.lower(), words, n=1, cutoff=0.6)
+        near = get_close_matches(value.lower(), words, n=1, cutoff=0.65)
         return "LB104", f'"{shown}" is unknown', f'did you mean "{near[0]}"?' if near else f"write {' or '.join(words)}"
     if code in ("less_than_equal", "greater_than_equal"):
         bound = context.get("le", context.get("ge"))

@@ -38,13 +38,12 @@ def parse_duration(value: object) -> int:
     """`250ms 5s 1m 1h` in milliseconds; 0 = no limit; LB113 for anything else or more than 576h."""
     want = "a duration (250ms, 5s, 1m, 1h; 0s = no limit)"
     if isinstance(value, int | float) and not isinstance(value, bool):
-        raise bad("LB113", f"the number {value} has no unit", f"write {value:g}s or {value:g}ms")
+        hint = f"write {value}s or {value}ms" if isinstance(value, int) and value >= 0 else _whole(f"{value}s")
+        raise bad("LB113", f"the number {value} has no unit", hint)
     found = _NUMBER_UNIT.fullmatch(text(want, value))
     if not found or found[2] not in _MILLISECONDS:
-        shown = shortened(str(value))
-        raise bad(
-            "LB113", f'"{shown}" is not a duration', "write a whole number and ms, s, m or h, such as 250ms or 5s"
-        )
+        hint = _whole(str(value)) or "write a whole number and ms, s, m or h, such as 250ms or 5s"
+        raise bad("LB113", f'"{shortened(str(value))}" is not a duration', hint)
     total = int(found[1]) * _MILLISECONDS[found[2]]
     if total > _LONGEST_HOURS * 3_600_000:
         raise bad("LB113", f"{value} is above {_LONGEST_HOURS}h", "write 0s for no limit")
@@ -91,6 +90,8 @@ def write_size(size: int) -> str:
 
 def parse_rate(value: object) -> Rate:
     """`100/s`, `30/m`, `5/h`; LB124 for anything else."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        raise bad("LB124", f"the number {value} has no time", f"write {value}/s, {value}/m or {value}/h")
     found = re.fullmatch(r"([1-9][0-9]{0,8})/([smh])", text("a rate (100/s, 30/m, 5/h)", value))
     if not found:
         raise bad(

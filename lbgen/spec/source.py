@@ -81,8 +81,8 @@ def read_text(text: str, file: str) -> Source:
     """The data of YAML text; see `read_file`."""
     if found := _NOT_TEXT.search(text):
         span = _span_at(text, found.start(), file)
-        message = f"holds the control character U+{ord(found[0]):04X}"
-        raise LbgenError(Diagnostic("LB109", message, span, hint='in a value write it as an escape: "\\x1b"'))
+        message = f"holds the control character U+{ord(found[0]):04X}, so it is not text"
+        raise LbgenError(Diagnostic("LB109", message, span))
     with without_collector():
         root = _compose(text, file)
         marks = Marks(file, root)
