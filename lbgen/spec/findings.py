@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from lbgen.diagnostics import Diagnostic
 from lbgen.spec.marks import field_text
 from lbgen.spec.problem import kind, shortened
+from lbgen.spec.source import MOST_FINDINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
     from lbgen.spec.marks import Layers, Step
-
-MOST_FINDINGS = 1000
 
 _WANTED = {
     "int_type": "a whole number",
@@ -45,7 +44,7 @@ def close_to(wrong: str, known: Iterable[str]) -> str:
 
 
 def findings(error: ValidationError, model: type[BaseModel], data: object, marks: Layers) -> list[Diagnostic]:
-    """One diagnostic for each line of `error`, which `model` raised about `data`; the first thousand."""
+    """One diagnostic for each line of `error`, which `model` raised about `data`; the first two hundred."""
     lines = error.errors(include_url=False)
     found = [_finding(line, model, data, marks) for line in lines[:MOST_FINDINGS]]
     if len(lines) > MOST_FINDINGS:
@@ -56,24 +55,23 @@ def findings(error: ValidationError, model: type[BaseModel], data: object, marks
 
 def _finding(line: ErrorDetails, model: type[BaseModel], data: object, marks: Layers) -> Diagnostic:
     loc, code = line["loc"], line["type"]
-    context = line.get("ctx", {})
-    at_key = loc[-1:] == ("[key]",)
     steps = _resolved(data, loc)
+    at, shown, at_key = field_text(steps), steps, False
     if code.startswith("LB"):
-        if twin := context["key"]:
-            steps, at_key = (*steps, twin), True
-        text = field_text(steps)
-        return Diagnostic(code, context["message"], marks.span(text, key=at_key), text, context["hint"])
-    if code == "missing":
-        parent = field_text(steps)
-        text = field_text((*steps, str(loc[-1])))
-        return Diagnostic("LB103", "is required", marks.span(parent), text, f"add {loc[-1]}:")
-    text = field_text(steps)
-    if code == "extra_forbidden":
-        hint = close_to(str(loc[-1]), _keys_at(model, loc[:-1]))
-        return Diagnostic("LB101", "unknown key", marks.span(text, key=True), text, hint)
-    number, message, hint = _explained(line, marks.written(text))
-    return Diagnostic(number, message, marks.span(text), text, hint)
+        context = line["ctx"]
+        message, hint = context["message"], context["hint"]
+        at_key = loc[-1:] == ("[key]",)
+        if context["key"]:
+            shown, at_key = (*steps, context["key"]), True
+            at = field_text(shown)
+    elif code == "missing":
+        code, message, hint = "LB103", "is required", f"add {loc[-1]}:"
+        shown = (*steps, loc[-1])
+    elif code == "extra_forbidden":
+        code, message, hint, at_key = "LB101", "unknown key", close_to(str(loc[-1]), _keys_at(model, loc[:-1])), True
+    else:
+        code, message, hint = _explained(line, marks.written(at))
+    return Diagnostic(code, message, marks.span(at, key=at_key), shortened(field_text(shown), 200), hint)
 
 
 def _resolved(data: Any, loc: tuple[Step, ...]) -> tuple[Step, ...]:  # noqa: ANN401  # plain data

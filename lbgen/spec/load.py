@@ -51,10 +51,11 @@ def load(source: str | Path | Mapping[str, Any]) -> Topology:
 
     Raises LbgenError with all findings (LB1xx) of the stage that found any: text, then profile, then values.
     """
-    if isinstance(source, Mapping):
-        return _loaded(read_mapping(source), Path.cwd())
-    path = Path(source)
-    return _loaded(read_file(path), path.parent)
+    with without_collector():
+        if isinstance(source, Mapping):
+            return _loaded(read_mapping(source), Path.cwd())
+        path = Path(source)
+        return _loaded(read_file(path), path.parent)
 
 
 load_topology = load
@@ -62,7 +63,8 @@ load_topology = load
 
 def load_bytes(raw: bytes, file: str, base: Path) -> Topology:
     """Like `load`, of text that is at hand; `file` is its name in messages."""
-    return _loaded(read_bytes(raw, file), base)
+    with without_collector():
+        return _loaded(read_bytes(raw, file), base)
 
 
 def _loaded(source: Source, base: Path) -> Topology:
@@ -74,12 +76,11 @@ def _loaded(source: Source, base: Path) -> Topology:
         data, marks = with_profile(source, base)
     except LbgenError as error:  # the topology's own findings are told as well
         unusable, data, marks = error, source.data, Layers(source.marks)
-    with without_collector():
-        try:
-            model = TopologyModel.model_validate(data)
-        except ValidationError as error:
-            found = findings(error, TopologyModel, data, marks)
-            raise LbgenError([*(unusable.diagnostics if unusable else ()), *found]) from None
+    try:
+        model = TopologyModel.model_validate(data)
+    except ValidationError as error:
+        found = findings(error, TopologyModel, data, marks)
+        raise LbgenError([*(unusable.diagnostics if unusable else ()), *found]) from None
     if unusable:
         raise unusable
     return Topology(model, marks, base, source.marks.file)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from lbgen.diagnostics import Diagnostic, Span
-
 # Every unquoted scalar that may be something else than text begins with one of these, or is one of the words.
 _FIRST = frozenset("+-.0123456789~=<")
 _WORDS: dict[str, bool | None] = {
@@ -34,16 +32,13 @@ Scalar = str | int | float | bool | None
 
 
 class Ambiguous(Exception):  # noqa: N818  # not an error of the program: it becomes a finding
-    """The scalar means different things; `finding` says which and what to write."""
+    """The scalar means different things; the hint says what to write."""
 
     def __init__(self, code: str, message: str, hint: str) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.hint = hint
-
-    def finding(self, span: Span) -> Diagnostic:
-        return Diagnostic(self.code, self.message, span, hint=self.hint)
 
 
 def read_scalar(written: str, *, key: bool = False) -> Scalar:
@@ -70,6 +65,8 @@ def is_plain_text(text: str) -> bool:
 
 
 def _number(written: str) -> Scalar:
+    if written[0] != "0" and len(written) <= _LONGEST_NUMBER and written.isascii() and written.isdigit():
+        return int(written)
     if len(written) > _LONGEST_NUMBER and (_INT.fullmatch(written) or _FLOAT.fullmatch(written)):
         raise Ambiguous("LB104", f"a number of {len(written)} characters", "quote it if it is text")
     if _INT.fullmatch(written):

@@ -9,14 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import yaml
-from yaml.composer import Composer
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-from yaml.parser import Parser
-from yaml.reader import Reader
-from yaml.scanner import Scanner
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
+from lbgen.spec.compose import COLLECTION, DEEPEST, PLAIN, TEXT, compose
 from lbgen.spec.marks import Marks, field_text
 from lbgen.spec.problem import kind, shortened
 from lbgen.spec.scalars import Ambiguous, read_scalar
@@ -25,14 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-LARGEST_FILE = 16 << 20  # bytes
-MOST_NODES = 600_000  # keys and values
-MOST_ALIASED = 100_000  # values reached through aliases
-DEEPEST = 64  # levels of nesting
+    from lbgen.spec.marks import Step
 
-_PLAIN = "plain"  # an unquoted scalar: what it is follows from its text
-_TEXT = "text"
-_COLLECTION = "collection"
+LARGEST_FILE = 16 << 20  # bytes
+MOST_FINDINGS = 200  # then the rest is not looked at
+MOST_ALIASED = 100_000  # values reached through aliases
+
 _NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -84,7 +78,7 @@ def read_text(text: str, file: str) -> Source:
         message = f"holds the control character U+{ord(found[0]):04X}, so it is not text"
         raise LbgenError(Diagnostic("LB109", message, span))
     with without_collector():
-        root = _compose(text, file)
+        root = compose(text, file)
         marks = Marks(file, root)
         builder = _Builder(marks)
         data = builder.build(root, 0)
@@ -120,90 +114,6 @@ def _span_at(text: str, offset: int, file: str) -> Span:
     return Span(file, line + 1, offset - (text.rfind("\n", 0, offset) + 1) + 1)
 
 
-class _Stop(Exception):  # noqa: N818  # leaves the parser early
-    def __init__(self, message: str, mark: Any) -> None:  # noqa: ANN401  # a mark of either parser
-        super().__init__(message)
-        self.message = message
-        self.mark = mark
-
-
-class _Policy:
-    """What the composers of PyYAML ask while they work: tags, and leave to go on."""
-
-    depth = 0
-    nodes = 0
-
-    def descend_resolver(self, parent: Node | None, index: object) -> None:
-        self.depth += 1
-        self.nodes += 1
-        if self.depth > DEEPEST:
-            raise _Stop(f"nested deeper than {DEEPEST} levels", parent.start_mark if parent else None)
-        if self.nodes > MOST_NODES:
-            raise _Stop(f"more than {MOST_NODES} keys and values", parent.start_mark if parent else None)
-
-    def ascend_resolver(self) -> None:
-        self.depth -= 1
-
-    def resolve(self, node: type[Node], value: str | None, implicit: Any) -> str:  # noqa: ANN401  # as PyYAML has it
-        if node is not ScalarNode:
-            return _COLLECTION
-        return _PLAIN if implicit[0] else _TEXT
-
-
-class _PythonComposer(Reader, Scanner, Parser, Composer, _Policy):
-    def __init__(self, text: str) -> None:
-        Reader.__init__(self, text)
-        Scanner.__init__(self)
-        Parser.__init__(self)
-        Composer.__init__(self)
-
-
-_composer: type[Any] = _PythonComposer
-if yaml.__with_libyaml__:
-    from yaml.cyaml import CParser  # type: ignore[attr-defined]  # the stubs leave it out
-
-    class _LibyamlComposer(CParser, _Policy):
-        pass
-
-    _composer = _LibyamlComposer
-
-
-def _compose(text: str, file: str) -> Node:
-    try:
-        composer = _composer(text)
-        root: Node | None = composer.get_single_node()
-    except _Stop as stop:
-        raise LbgenError(Diagnostic("LB108", stop.message, _span_of_mark(stop.mark, file))) from None
-    except yaml.MarkedYAMLError as error:
-        raise LbgenError(_unreadable(error, text, file)) from None
-    except yaml.YAMLError as error:
-        raise LbgenError(Diagnostic("LB100", str(error).splitlines()[0], Span(file))) from None
-    except RecursionError:
-        raise LbgenError(Diagnostic("LB108", f"nested deeper than {DEEPEST} levels", Span(file))) from None
-    if root is None:
-        raise LbgenError(Diagnostic("LB100", "the file is empty", Span(file), hint="lbgen init writes a topology"))
-    return root
-
-
-def _span_of_mark(mark: Any, file: str) -> Span:  # noqa: ANN401  # a mark of either parser
-    return Span(file, mark.line + 1, mark.column + 1) if mark is not None else Span(file)
-
-
-def _unreadable(error: yaml.MarkedYAMLError, text: str, file: str) -> Diagnostic:
-    span = _span_of_mark(error.problem_mark or error.context_mark, file)
-    if "expected a single document" in (error.context or ""):
-        return Diagnostic("LB107", "a second document begins", span, hint="write one topology a file")
-    problem = error.problem or error.context or "not YAML"
-    lines = text.splitlines()
-    line = lines[span.line - 1] if 0 < span.line <= len(lines) else ""
-    hint = "indent with spaces, not tabs" if "\t" in line[: len(line) - len(line.lstrip())] else ""
-    if not hint and error.context and error.context_mark is not None:
-        hint = f"{error.context} that begins in line {error.context_mark.line + 1}"
-    if not hint and line[span.column - 1 : span.column] in ("@", "`", "%", "*", "&"):
-        hint = f"a text that begins with {line[span.column - 1]} needs quotes"
-    return Diagnostic("LB100", problem, span, hint=hint)
-
-
 class _Builder:
     """Nodes into data; goes on after a finding, so that all of them are told at once."""
 
@@ -222,7 +132,7 @@ class _Builder:
         if depth > DEEPEST:
             self._stop("an alias inside its own anchor, or nested too deep", node)
             return ""
-        if node.tag is not _COLLECTION:
+        if node.tag is not COLLECTION:
             self._tag(node)
         if id(node) in self._seen:
             self._aliased += 1 + len(node.value)
@@ -236,13 +146,16 @@ class _Builder:
 
     def _mapping(self, node: MappingNode, depth: int) -> dict[str, Any]:
         data: dict[str, Any] = {}
+        first: dict[str, int] = {}
         for key_node, value_node in node.value:
             key = self._key(key_node)
+            if self._stopped:
+                break
             if key is None:
                 continue
             if key in data:
-                first = next(k for k, _ in node.value if isinstance(k, ScalarNode) and k.value == key)
-                hint = f"the first is in line {first.start_mark.line + 1}"
+                first = first or _lines(node)
+                hint = f"the first is in line {first[key] + 1}"
                 self._find("LB102", f'the key "{shortened(key)}" is here twice', key_node, hint)
                 continue
             data[key] = self.build(value_node, depth + 1)
@@ -252,9 +165,9 @@ class _Builder:
         if not isinstance(node, ScalarNode):
             self._find("LB105", "a list or a mapping where a key is wanted", node, "write a text as the key")
             return None
-        if node.tag is _TEXT:
+        if node.tag is TEXT:
             return str(node.value)
-        if node.tag is not _PLAIN:
+        if node.tag is not PLAIN:
             self._tag(node)
             return None
         if node.value == "<<":
@@ -263,7 +176,7 @@ class _Builder:
         try:
             key = read_scalar(node.value, key=True)
         except Ambiguous as ambiguous:
-            self.findings.append(ambiguous.finding(self.marks.span_of(node)))
+            self._find(ambiguous.code, ambiguous.message, node, ambiguous.hint)
             return None
         if isinstance(key, str):
             return key
@@ -271,15 +184,15 @@ class _Builder:
         return None
 
     def _scalar(self, node: ScalarNode) -> Any:  # noqa: ANN401  # plain data
-        if node.tag is _TEXT:
+        if node.tag is TEXT:
             return node.value
-        if node.tag is not _PLAIN:
+        if node.tag is not PLAIN:
             self._tag(node)
             return node.value
         try:
             value = read_scalar(node.value)
         except Ambiguous as ambiguous:
-            self.findings.append(ambiguous.finding(self.marks.span_of(node)))
+            self._find(ambiguous.code, ambiguous.message, node, ambiguous.hint)
             return ""
         if value is None:
             self._find("LB105", "there is no value", node, "write one, or remove the key")
@@ -292,14 +205,21 @@ class _Builder:
 
     def _find(self, code: str, message: str, node: Node, hint: str = "") -> None:
         self.findings.append(Diagnostic(code, message, self.marks.span_of(node), hint=hint))
+        self._stopped = len(self.findings) >= MOST_FINDINGS
 
     def _stop(self, message: str, node: Node) -> None:
         self._stopped = True
         self.findings = [Diagnostic("LB108", message, self.marks.span_of(node), hint="write the values out")]
 
 
-def _plain(value: object, steps: tuple[str | int, ...], findings: list[Diagnostic], span: Span) -> Any:  # noqa: ANN401
-    if isinstance(value, str | bool | int | float):
+def _lines(node: MappingNode) -> dict[str, int]:
+    return {k.value: k.start_mark.line for k, _ in reversed(node.value) if isinstance(k, ScalarNode)}
+
+
+def _plain(value: object, steps: tuple[Step, ...], findings: list[Diagnostic], span: Span) -> Any:  # noqa: ANN401
+    if isinstance(value, str):
+        return _whole_text(value, steps, findings, span)
+    if isinstance(value, bool | int | float):
         return value
     if len(steps) > DEEPEST:
         findings.append(Diagnostic("LB108", f"nested deeper than {DEEPEST} levels", span, field_text(steps)))
@@ -308,9 +228,9 @@ def _plain(value: object, steps: tuple[str | int, ...], findings: list[Diagnosti
         data: dict[str, Any] = {}
         for key, item in value.items():
             if isinstance(key, str):
-                data[key] = _plain(item, (*steps, key), findings, span)
+                data[_whole_text(key, steps, findings, span)] = _plain(item, (*steps, key), findings, span)
             else:
-                message = f"the key {key!r} is not text"
+                message = f"the key {shortened(repr(key))} is not text"
                 findings.append(Diagnostic("LB105", message, span, field_text(steps)))
         return data
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
@@ -319,3 +239,11 @@ def _plain(value: object, steps: tuple[str | int, ...], findings: list[Diagnosti
     hint = "write one, or remove the key" if value is None else "use dicts, lists, text and numbers"
     findings.append(Diagnostic("LB105", what, span, field_text(steps), hint))
     return ""
+
+
+def _whole_text(value: str, steps: tuple[Step, ...], findings: list[Diagnostic], span: Span) -> str:
+    """`value` as a plain str; half a surrogate pair is a finding, since no file can hold it."""
+    if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+        findings.append(Diagnostic("LB120", "holds half a surrogate pair", span, field_text(steps)))
+        return ""
+    return str(value)

@@ -1,0 +1,261 @@
+"""A whole topology: what the model holds, where its fields are, profiles under it, the schema beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from lbgen import resources
+from lbgen.diagnostics import LbgenError, Span, UsageError
+from lbgen.spec.findings import _flat
+from lbgen.spec.load import Topology, load, load_bytes
+from lbgen.spec.model import TopologyModel
+from lbgen.spec.profile import names
+from lbgen.spec.schema import schema
+from lbgen.spec.starter import starter
+
+EVERYTHING = """
+version: 1
+name: shop
+profile: production
+listeners:
+  web:    { port: 8080, trusted_proxies: [10.0.0.0/8] }
+  secure: { port: 8443, tls: { certificates: [{ cert: shop.crt, key: shop.key }], min_version: "1.2", mode: terminate,
+            policy: intermediate, client: { ca: ca.crt, verify: optional } }, http2: true, proxy_protocol: accept,
+            max_connections: 1000, paths: { allow: [empty_segments] }, access: { deny: [192.0.2.0/24] },
+            limits: { headers: 16KiB, target: 8KiB }, timeouts: { client_header: 10s, client_body: 20s, keepalive: 1m } }
+  db:     { port: 5432, mode: l4 }
+  dns:    { port: 53, mode: l4, protocol: udp, address: "::" }
+  edge:   { port: 9443, mode: l4, tls: { mode: passthrough } }
+pools:
+  storefront:
+    balance: round_robin
+    endpoints:
+      - { address: "10.0.2.10:8080", weight: 3 }
+      - { address: "web-2:8080", backup: true }
+    health:
+      active:  { path: /healthz, port: 81, interval: 2s, timeout: 1s, fall: 3, rise: 2, expect: [200-299, 404] }
+      passive: { failures: 5, eject_for: 10s }
+    connections: { keepalive: 64, max_per_endpoint: 200, queue: { size: 100, timeout: 1s } }
+    sticky: { cookie: LB, ttl: 1h, secure: true }
+    tls: { verify: false, ca: certs/ca.crt, server_name: backend.internal, certificate: { cert: c.crt, key: c.key } }
+    protocol: http1
+    proxy_protocol: v2
+    slow_start: 30s
+  hashed: { balance: { hash: { cookie: user } }, endpoints: [{ address: "10.0.2.10:8080" }] }
+routes:
+  - name: canary
+    hosts: [shop.example, "*.shop.example"]
+    priority: 5
+    match:
+      - path: { prefix: /api }
+        methods: [GET]
+        headers: { X-Canary: "true", x-b: { regex: "a+" } }
+        query: { beta: "1" }
+        cookies: { plan: { present: true } }
+    forward: api-v2
+  - name: api
+    match: [{ path: { prefix: /api } }]
+    forward: [{ pool: api-v1, weight: 95 }, { pool: api-v2, weight: 5, request_headers: { set: { x-version: "2" } } }]
+    timeouts: { connect: 1s, response: 5s, idle: 60s, request: 30s }
+    retries: { max: 2, on: [connect_failure, reset, timeout, 502, 503, 504], methods: idempotent, budget: 20% }
+    rate_limit: { rate: 100/s, burst: 50, key: client_ip }
+    concurrency: { max: 200, key: { header: X-Key } }
+    max_body: 10MiB
+    buffering: { request: false, response: true }
+    rewrite: { prefix: /v1, host: api.internal }
+    request_headers: { set: { x-env: prod }, add: { x-tag: a }, remove: [x-debug] }
+    response_headers: { set: { strict-transport-security: "max-age=63072000" } }
+    mirror: { pool: shadow, percent: 10 }
+    cors: { origins: [https://shop.example], methods: [GET], headers: [x-csrf], expose_headers: [x-total],
+            credentials: true, max_age: 10m }
+    compression: { types: [application/json], min_size: 1KiB }
+    access: { allow: [10.0.0.0/8], deny: [] }
+  - { name: old, match: [{ path: { exact: /old } }], redirect: { path: /new, status: 301 } }
+  - { name: moved, redirect: { scheme: https, host: new.example, port: 8443, prefix: /x } }
+  - name: ok
+    match: [{ path: { regex: "/health|/ok" } }]
+    respond: { status: 200, body: "ok\\n", headers: { content-type: text/plain } }
+  - { name: tenant-a, listeners: [edge], hosts: [a.example], sources: [10.0.0.0/8], forward: tenant-a }
+engines:
+  nginx: { http: "...", version: "1.22" }
+  nftables: { forwarding: direct }
+accept: [headers.connection_nominated]
+paths: strict
+timeouts: { connect: 2s }
+client_timeouts: { keepalive: 30s }
+forwarded_headers: false
+request_id: false
+access_log: json
+resolvers: [10.0.0.2, "10.0.0.3:53"]
+"""
+
+
+def loaded(text: str) -> Topology:
+    return load_bytes(text.encode(), "shop.yaml", Path())
+
+
+def codes(data: Any) -> list[str]:
+    with pytest.raises(LbgenError) as caught:
+        load(data)
+    return [d.code for d in caught.value.diagnostics]
+
+
+def test_every_field_of_the_contract() -> None:
+    topology = loaded(EVERYTHING)
+    model = topology.model
+    api = model.routes[1]
+    assert topology.name == "shop"
+    assert model.routes[0].forward is not None
+    assert [(t.pool, t.weight) for t in model.routes[0].forward] == [("api-v2", 1)]
+    assert model.routes[0].match is not None
+    headers = model.routes[0].match[0].headers
+    assert headers is not None
+    assert headers["x-canary"].exact == "true"
+    assert headers["x-b"].regex == "a+"
+    assert model.pools["hashed"].balance is not None
+    assert model.pools["hashed"].balance.hash is not None
+    assert model.pools["hashed"].balance.hash.cookie == "user"
+    assert model.pools["storefront"].endpoints[1].address == ("web-2", 8080, False)
+    assert api.timeouts is not None
+    assert (api.timeouts.connect, api.timeouts.request) == (1000, 30_000)
+    assert api.retries is not None
+    assert api.retries.on[:1] + api.retries.on[-1:] == ["connect_failure", 504]
+    assert api.mirror is not None
+    assert api.mirror[0].percent == 10
+    assert api.concurrency is not None
+    assert api.concurrency.key.header == "x-key"
+    assert model.engines["nginx"].verbatim == {"http": "..."}
+    assert model.engines["nginx"].version == "1.22"
+    assert model.timeouts is not None
+    assert (model.timeouts.connect, model.timeouts.idle) == (2000, 60_000), (
+        "the profile's value holds where none is said"
+    )
+
+
+def test_no_field_is_left_untried() -> None:
+    """The topology above has every field of every model, so each of them is tried here and in the schema."""
+    text = EVERYTHING
+    for model in models(TopologyModel):
+        for field in model.model_fields:
+            assert f"{field}:" in text or field in {"method", "by"}, f"{model.__name__}.{field}"
+
+
+def models(annotation: Any) -> set[type[BaseModel]]:
+    found: set[type[BaseModel]] = set()
+    waiting = [annotation]
+    while waiting:
+        for part in _flat(waiting.pop()):
+            waiting.extend(getattr(part, "__args__", ()))
+            if isinstance(part, type) and issubclass(part, BaseModel) and part not in found:
+                found.add(part)
+                waiting.extend(f.annotation for f in part.model_fields.values())
+    return found
+
+
+def test_places_of_fields() -> None:
+    topology = loaded(EVERYTHING)
+    assert topology.span("name") == Span("shop.yaml", 3, 7)
+    assert topology.span("listeners.web.port", key=True) == Span("shop.yaml", 6, 13)
+    assert topology.span("routes[0].forward[0].pool") == topology.span("routes[0].forward"), "written short"
+    assert topology.span("timeouts.idle").file.endswith("production.yaml"), "from the profile"
+    assert topology.span("timeouts.connect").file == "shop.yaml"
+
+
+def test_python_data_is_a_topology_too() -> None:
+    topology = load({"version": 1, "name": "x", "profile": "minimal"})
+    assert topology.file == "<dict>"
+    assert topology.model.forwarded_headers is False
+    assert topology.span("name") == Span("<dict>")
+    assert codes({"version": 1}) == ["LB103"]
+
+
+def test_findings_are_told_together_and_in_order() -> None:
+    text = "version: 1\nnaem: x\nprofile: none\nlisteners: { a: { port: 0, x: 1 }, B: { port: 1 } }\n"
+    with pytest.raises(LbgenError) as caught:
+        loaded(text)
+    found = [(d.code, d.field) for d in caught.value.diagnostics]
+    assert found == [
+        ("LB103", "name"),
+        ("LB101", "naem"),
+        ("LB130", "profile"),
+        ("LB104", "listeners.a.port"),
+        ("LB101", "listeners.a.x"),
+        ("LB112", "listeners.B"),
+    ]
+
+
+def test_a_fault_is_told_once() -> None:
+    """Where YAML allows several shapes, only the shape that was written is judged."""
+    route: dict[str, Any] = {"name": "r", "forward": "a"}
+    head = {"version": 1, "name": "x"}
+    for field, value in {
+        "forward": [{"pool": "a", "weight": "5"}],
+        "match": [{"headers": {"x": {"regex": "("}}}],
+        "mirror": {"pool": "a", "percent": 101},
+        "rate_limit": {"rate": "1/s", "key": "nobody"},
+        "access": {},
+        "redirect": {"path": "/"},
+    }.items():
+        assert len(codes({**head, "routes": [{**route, field: value}]})) == 1, field
+    assert codes({**head, "pools": {"p": {"endpoints": [{"address": "a:1"}], "balance": {"hash": "x"}}}}) == ["LB105"]
+    assert codes({**head, "paths": "loose"}) == ["LB104"]
+    assert codes({**head, "paths": 5}) == ["LB105"]
+
+
+@pytest.mark.parametrize("name", ["minimal", "production", "edge", "low-latency", "internal-l4"])
+def test_built_in_profiles(name: str) -> None:
+    assert name in names()
+    model = load({"version": 1, "name": "x", "profile": name}).model
+    assert model.timeouts is not None
+    assert None not in (model.timeouts.connect, model.timeouts.response, model.timeouts.idle)
+    assert model.forwarded_headers is (name in {"production", "edge", "low-latency"})
+    assert model.access_log == "none"
+    assert (resources.folder("profiles") / f"{name}.yaml").read_text().startswith(f"# {name}: ")
+
+
+def test_a_profile_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("timeouts: { connect: 7s }\nlisteners: { web: { port: 80, mode: l4 } }\n")
+    topology = tmp_path / "t.yaml"
+    topology.write_text("version: 1\nname: x\nprofile: ./mine.yaml\nlisteners: { web: { port: 81 } }\n")
+    model = load(topology).model
+    assert (model.listeners["web"].port, model.listeners["web"].mode) == (81, "l4")
+    assert model.forwarded_headers is None, "one level: nothing lies under it"
+    (tmp_path / "mine.yaml").write_text("timeouts: { connect: 7 }\nlistners: {}\n")
+    with pytest.raises(LbgenError) as caught:
+        load(topology)
+    assert [(d.span.file, d.span.line) for d in caught.value.diagnostics] == [
+        (str(tmp_path / "mine.yaml"), n) for n in (1, 2)
+    ]
+
+
+def test_lists_of_the_user_replace_those_of_the_profile(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("accept: [a, b]\nresolvers: [10.0.0.1]\n")
+    data = {"version": 1, "name": "x", "profile": str(tmp_path / "mine.yaml"), "accept": ["c"]}
+    model = load(data).model
+    assert model.accept == ["c"]
+    assert model.resolvers == ["10.0.0.1"]
+
+
+def test_the_starter_loads_and_has_what_a_newcomer_needs() -> None:
+    model = loaded(starter()).model
+    assert model.listeners
+    assert model.pools
+    assert {route.name for route in model.routes} == {"api", "moved", "health", "site"}
+    assert model.accept == ["headers.connection_nominated"]
+    with pytest.raises(UsageError):
+        starter("Not A Name")
+
+
+def test_schema_knows_every_field_and_no_null() -> None:
+    text = json.dumps(schema())
+    assert '"null"' not in text
+    for model in models(TopologyModel):
+        for field in model.model_fields:
+            assert f'"{field}"' in text
+    assert schema() == schema()
+    assert schema()["required"] == ["version", "name"]
