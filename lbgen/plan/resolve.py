@@ -68,16 +68,12 @@ def findings(topology: Topology, *, files: bool = False) -> tuple[Diagnostic, ..
 def _resolve(topology: Topology, expanded: Expanded) -> Plan:
     model = topology.model
     used = used_pools(model)
-
-    def written(field: str) -> bool:
-        return topology.span(field).file == topology.file
-
     return Plan(
         name=model.name,
         listeners=tuple(_listeners(model, expanded)),
         pools=tuple(_pool(name, pool) for name, pool in model.pools.items() if name in used),
         routes=tuple(_route(model, index, route) for index, route in enumerate(model.routes)),
-        uses=tuple(Use(f, field, topology.span(field)) for f, field in dict.fromkeys(uses(expanded, written))),
+        uses=tuple(Use(f, field, topology.span(field)) for f, field in dict.fromkeys(uses(expanded, topology.wrote))),
         accept=tuple(dict.fromkeys(model.accept)),
         engines=tuple((name, EngineOptions(block.version)) for name, block in model.engines.items()),
         resolvers=tuple(model.resolvers or ()),

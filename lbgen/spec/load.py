@@ -45,6 +45,10 @@ class Topology:
         thing around it when it is not written. A value from the profile has its place there."""
         return self.marks.span(path, key=key)
 
+    def wrote(self, path: str) -> bool:
+        """Whether a field stands in the user's own file, not in the profile."""
+        return self.span(path).file == self.file
+
 
 def load(source: str | Path | Mapping[str, Any]) -> Topology:
     """The topology in a YAML file or in a mapping, laid over its profile.

@@ -42,7 +42,9 @@ def check(context: Context) -> None:
     for name in model.pools:
         if name not in used:
             context.advise("LB251", f"pools.{name}", "no route uses this pool", "drop it, or forward to it")
-    features = {feature.value for feature, _ in uses(context.expanded)} if model.accept else set()
+    features = (
+        {feature.value for feature, _ in uses(context.expanded, context.topology.wrote)} if model.accept else set()
+    )
     for n, name in enumerate(model.accept):
         if name not in _ACCEPTED:
             message = f'there is no feature "{name}"'
