@@ -27,7 +27,8 @@ listeners:
   secure: { port: 8443, tls: { certificates: [{ cert: shop.crt, key: shop.key }], min_version: "1.2", mode: terminate,
             policy: intermediate, client: { ca: ca.crt, verify: optional } }, http2: true, proxy_protocol: accept,
             max_connections: 1000, paths: { allow: [empty_segments] }, access: { deny: [192.0.2.0/24] },
-            limits: { headers: 16KiB, target: 8KiB }, timeouts: { client_header: 10s, client_body: 20s, keepalive: 1m } }
+            limits: { headers: 16KiB, target: 8KiB },
+            timeouts: { client_header: 10s, client_body: 20s, keepalive: 1m } }
   db:     { port: 5432, mode: l4 }
   dns:    { port: 53, mode: l4, protocol: udp, address: "::" }
   edge:   { port: 9443, mode: l4, tls: { mode: passthrough } }
