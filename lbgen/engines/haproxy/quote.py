@@ -1,0 +1,47 @@
+"""Free text of a user -> one word of haproxy.cfg that HAProxy reads back unchanged."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./:=,@?&+~^|*!<>;()%\[\]-]+")
+_NOT_IN_QUOTES = re.compile(r"(['\n])")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A sample expression inside a log-format text, such as `var(txn.host)`; never text of a user."""
+
+    expression: str
+
+
+def word(text: str) -> str:
+    """One argument taken literally: single quotes hold everything but themselves and line breaks, which stand between
+    two quoted pieces as an escape."""
+    if _PLAIN.fullmatch(text):
+        return text
+    pieces = (f"\\{'n' if p == chr(10) else p}" if i % 2 else f"'{p}'" * bool(p) for i, p in _pieces(text))
+    return "".join(pieces) or "''"
+
+
+def _pieces(text: str) -> enumerate[str]:
+    return enumerate(_NOT_IN_QUOTES.split(text))
+
+
+def log_format(*parts: str | Sample) -> str:
+    """A log-format text: literal parts with `%` doubled, samples as `%[...]`. It still has to be quoted as a word."""
+    return "".join(f"%[{p.expression}]" if isinstance(p, Sample) else p.replace("%", "%%") for p in parts)
+
+
+def argument(name: str) -> str:
+    """A header name as the argument of a fetch; the apostrophe is the one token character with a meaning there."""
+    return f'"{name}"' if "'" in name else name
+
+
+def lua_argument(name: str) -> str:
+    """A query name as the argument of a Lua converter: percent-encoded but for letters, digits, `_`, `.` and `-`."""
+    return "".join(c if re.fullmatch(r"[A-Za-z0-9_.-]", c) else "".join(f"%{b:02X}" for b in c.encode()) for c in name)
+
+
+QUOTES = {"word": word}

@@ -1,0 +1,140 @@
+"""Every feature of the contract -> HAProxy's verdict, and the places of a plan that need one of their own."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from lbgen.engines.api import NATIVE, NOT_YET, Objection, Verdict, approximate, emulated, refused
+from lbgen.engines.haproxy.backends import MAX_WEIGHT, weights
+from lbgen.plan.features import Feature
+from lbgen.plan.model import Forward, Mode, Respond
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lbgen.plan.model import Plan, Route
+
+VERSIONS = ("2.8", "2.6")
+LONGEST_TEXT = 8_000  # bytes of a header value; what is added to a head has 8 KiB of room
+LONGEST_BODY = 16_000  # bytes of a fixed answer, which must fit into one buffer with its head
+
+_NATIVE = (
+    Feature.L7,
+    Feature.L4_TCP,
+    Feature.DUAL_STACK,
+    Feature.CLIENT_TIMEOUTS,
+    Feature.HOST_EXACT,
+    Feature.PATH_EXACT,
+    Feature.METHOD,
+    Feature.HEADER,
+    Feature.HEADER_PRESENT,
+    Feature.PRIORITY,
+    Feature.REQUEST_ID,
+    Feature.REQUEST_HEADERS_SET,
+    Feature.REQUEST_HEADERS_ADD,
+    Feature.REQUEST_HEADERS_REMOVE,
+    Feature.RESPONSE_HEADERS_SET,
+    Feature.RESPONSE_HEADERS_ADD,
+    Feature.RESPONSE_HEADERS_REMOVE,
+    Feature.FORWARD,
+    Feature.SPLIT_HEADERS,
+    Feature.RESPOND,
+    Feature.REWRITE_PATH,
+    Feature.REWRITE_HOST,
+    Feature.WEBSOCKET,
+    Feature.TIMEOUT_CONNECT,
+    Feature.TIMEOUT_RESPONSE,
+    Feature.TIMEOUT_IDLE,
+    Feature.ROUND_ROBIN,
+    Feature.LEAST_CONNECTIONS,
+    Feature.LEAST_CONNECTIONS_WEIGHTED,
+    Feature.SOURCE_HASH,
+    Feature.SOURCE_HASH_WEIGHTED,
+    Feature.WEIGHTS,
+    Feature.DRAIN,
+    Feature.ENDPOINT_NAMES,
+    Feature.ENDPOINT_IPV6,
+)
+
+_EMULATED = {
+    Feature.TRUSTED_PROXIES: "ACL on the peer's address before each forwarded header is set",
+    Feature.HOST_WILDCARD: "the host's last labels are looked up in a map, most labels first",
+    Feature.PATH_PREFIX: "the path with a slash behind it is looked up in a prefix map",
+    Feature.PATH_REGEX: "PCRE, which reads the accepted subset as RE2 does but may take longer on hostile paths",
+    Feature.HEADER_REGEX: "tested on each element of the list and on the whole list",
+    Feature.QUERY: "the first parameter of the name is found and decoded by a Lua function",
+    Feature.QUERY_REGEX: "the first parameter of the name is found and decoded by a Lua function",
+    Feature.QUERY_PRESENT: "the first parameter of the name is found and decoded by a Lua function",
+    Feature.COOKIE: "the first cookie of the name is found by a Lua function",
+    Feature.COOKIE_REGEX: "the first cookie of the name is found by a Lua function",
+    Feature.COOKIE_PRESENT: "the first cookie of the name is found by a Lua function",
+    Feature.PATHS_STRICT: "deny rules on the raw target before anything else",
+    Feature.FRAMING: "HAProxy's parser, and deny rules for what it lets pass",
+    Feature.HOP_BY_HOP: "deleted one by one",
+    Feature.CONNECTION_NOMINATED: "deleted by a Lua function, called for requests whose Connection names any",
+    Feature.FORWARDED_HEADERS: "set header by header; several X-Forwarded-For lines are joined by a Lua function",
+    Feature.SPLIT: "a number is drawn and looked up in a map of shares, exact to one in a million",
+    Feature.REDIRECT: "an answer with a Location put together from the request",
+    Feature.REWRITE_PREFIX: "the path's segments behind the prefix are kept and put behind the new one",
+    Feature.STATUSES: "HAProxy's 503 becomes 502 or 504 by the time the connection attempt took; what is no HTTP at all "
+    "is answered 400 with HAProxy's built-in page",
+}
+
+_REFUSED = {
+    Feature.L4_UDP: "HAProxy does not proxy UDP",
+    Feature.MIRROR: "HAProxy has no mirroring of its own",
+    Feature.TIMEOUT_REQUEST: "HAProxy has no limit on all of a request",
+    Feature.RETRY_BUDGET: "HAProxy does not count its retries against its requests",
+    Feature.NFT_DIRECT: "only nftables forwards without a proxy",
+}
+
+
+@cache
+def support(version: str) -> Mapping[Feature, Verdict]:
+    """The verdict on every feature; both versions honour them alike."""
+    known = (
+        dict.fromkeys(_NATIVE, NATIVE)
+        | {feature: emulated(how) for feature, how in _EMULATED.items()}
+        | {feature: refused(why) for feature, why in _REFUSED.items()}
+    )
+    return {feature: known.get(feature, NOT_YET) for feature in Feature}
+
+
+def objections(plan: Plan) -> Iterable[Objection]:
+    """What single places of a plan ask for and HAProxy cannot hold, or serves a little differently."""
+    for route in plan.routes:
+        yield from _texts(route)
+        action = route.action
+        if isinstance(action, Forward) and _is_l7(plan, route) and action.timeouts.response != action.timeouts.idle:
+            note = (
+                "one timer waits for the response head and for each piece of the body, so a body may be silent for the "
+                "response time, not for the idle time (tunnels do have the idle time); make both equal"
+            )
+            yield Objection(approximate(note), f"{route.field}.timeouts", Feature.TIMEOUT_IDLE)
+    for pool in plan.pools:
+        if not weights(pool)[1]:
+            note = f"weights go up to {MAX_WEIGHT}; these are scaled down and rounded"
+            yield Objection(approximate(note), f"{pool.field}.endpoints", Feature.WEIGHTS)
+    for listener in plan.listeners:
+        if listener.mode is Mode.L4 and len(listener.l4_rules) > 1:
+            yield Objection(NOT_YET, listener.field, Feature.L4_SNI)
+
+
+def _is_l7(plan: Plan, route: Route) -> bool:
+    return not any(rule.route == route.name for listener in plan.listeners for rule in listener.l4_rules)
+
+
+def _texts(route: Route) -> Iterable[Objection]:
+    edits = [(route.request_headers, "request_headers"), (route.response_headers, "response_headers")]
+    action = route.action
+    if isinstance(action, Forward):
+        edits += [(target.request_headers, "forward") for target in action.targets]
+    texts = [(value, where) for edit, where in edits for _, value in (*edit.set, *edit.add)]
+    if isinstance(action, Respond):
+        texts += [(value, "respond") for _, value in action.headers]
+        if len(action.body.encode()) > LONGEST_BODY:
+            yield Objection(refused(f"a fixed answer holds at most {LONGEST_BODY} bytes"), f"{route.field}.respond")
+    if any(len(value.encode()) > LONGEST_TEXT for value, _ in texts):
+        where = next(where for value, where in texts if len(value.encode()) > LONGEST_TEXT)
+        yield Objection(refused(f"a header value holds at most {LONGEST_TEXT} bytes"), f"{route.field}.{where}")

@@ -1,0 +1,101 @@
+"""Routes that forward -> which backend serves them, splits drawn by weight included."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lbgen.engines.haproxy.lines import Line, line
+from lbgen.plan.model import Forward
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lbgen.engines.haproxy.backends import Backends
+    from lbgen.engines.haproxy.choice import Chooser
+    from lbgen.engines.haproxy.lines import Maps
+    from lbgen.engines.haproxy.tables import Way
+    from lbgen.plan.model import HeaderEdits, Plan, Target
+
+TARGET = "txn.target"
+_DRAWS = 1_000_000  # a share is exact to one in a million
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One target of one way. `drawn`: chosen by lot, so `txn.target` holds its key; else the way itself is the key."""
+
+    key: str
+    way: Way
+    target: Target
+    drawn: bool
+
+
+def choices(ways: Mapping[str, Way], plan: Plan) -> Iterator[Choice]:
+    """Every target that can get a request."""
+    for way in ways.values():
+        action = plan.route(way.route).action
+        if not isinstance(action, Forward):
+            continue
+        served = [target for target in action.targets if target.weight]
+        for number, target in enumerate(served, 1):
+            drawn = len(served) > 1
+            yield Choice(f"{way.key}@{number}" if drawn else way.key, way, target, drawn)
+
+
+def draw_lines(drawn: list[Choice], chooser: Chooser, maps: Maps) -> list[Line]:
+    """Statements that draw a target for the requests of a split."""
+    shares: dict[str, list[Choice]] = {}
+    for choice in drawn:
+        shares.setdefault(choice.way.key, []).append(choice)
+    file = maps.file("splits.map", "route and drawn number, as far as it decides -> target")
+    for key, group in shares.items():
+        total = sum(choice.target.weight for choice in group)
+        start = passed = 0
+        for choice in group:
+            passed += choice.target.weight
+            end = round(passed * _DRAWS / total)
+            for digits in decimal_prefixes(_DRAWS + start, _DRAWS + end):
+                file.add(f"{key}|{digits}", choice.key, choice.target.field)
+            start = end
+    lookup = f"var(txn.route),concat(|,txn.drawn),map_beg({file.name})"
+    return [
+        chooser.only((f"http-request set-var(txn.drawn) rand({_DRAWS}),add({_DRAWS})",), list(shares), "split"),
+        line("", f"http-request set-var({TARGET}) {lookup} if {{ var(txn.drawn) -m found }}"),
+    ]
+
+
+def decimal_prefixes(start: int, end: int) -> Iterator[str]:
+    """The fewest decimal prefixes that cover exactly the numbers from `start` up to but not including `end`, all of the
+    same number of digits."""
+    while start < end:
+        step = 1
+        while start % (step * 10) == 0 and start + step * 10 <= end:
+            step *= 10
+        yield str(start // step)
+        start += step
+
+
+def backend_lines(
+    chosen: list[Choice], answered: Mapping[str, str], backends: Backends, plan: Plan, maps: Maps
+) -> list[Line]:
+    """`use_backend` statements; `answered` are the backends of ways that answer by themselves."""
+    names = {choice.key: backends.of(choice, plan) for choice in chosen} | dict(answered)
+    if len(set(names.values())) == 1:
+        return [line("", f"default_backend {next(iter(names.values()))}")]
+    file = maps.file("backends.map", "route or target -> backend")
+    fields = {choice.key: choice.target.field for choice in chosen}
+    for key, name in names.items():
+        file.add(key, name, fields.get(key, ""))
+    lines = []
+    if any(choice.drawn for choice in chosen):
+        lookup = f"%[var({TARGET}),map_str({file.name})]"
+        lines.append(line("", f"use_backend {lookup} if {{ var({TARGET}) -m found }}"))
+    if any(not choice.drawn for choice in chosen) or answered:
+        lines.append(line("", f"use_backend %[var(txn.route),map_str({file.name})]"))
+    return lines
+
+
+def target_edits(chosen: list[Choice], drawn: bool) -> list[tuple[str, HeaderEdits]]:
+    """(key, edits) of the targets that have any of their own."""
+    return [(c.key, c.target.request_headers) for c in chosen if c.drawn is drawn and c.target.request_headers]

@@ -1,0 +1,224 @@
+"""A plan -> the view that templates/haproxy/haproxy.cfg.j2 prints, and the map files beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lbgen.engines.haproxy.backends import UNLIMITED, Answer, Backend, Backends, answer, milliseconds
+from lbgen.engines.haproxy.choice import Chooser
+from lbgen.engines.haproxy.edits import header_lines, rewrite_lines, tail_lines
+from lbgen.engines.haproxy.lines import Line, Maps, Section, line
+from lbgen.engines.haproxy.tables import ROUTE, routing
+from lbgen.engines.haproxy.targets import TARGET, backend_lines, choices, draw_lines, target_edits
+from lbgen.engines.text import Atom
+from lbgen.plan.model import Forward, Mode, Redirect
+
+if TYPE_CHECKING:
+    from lbgen.engines.haproxy.tables import Way
+    from lbgen.plan.model import Listener, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Client-side times of a listener."""
+
+    header: Atom
+    body: Atom
+    keepalive: Atom
+
+
+@dataclass(frozen=True, slots=True)
+class Frontend:
+    """An L7 listener. `trusted`: networks of proxies whose forwarded headers are believed."""
+
+    name: Atom
+    origin: Atom
+    address: Atom
+    port: int
+    times: Times
+    trusted: tuple[Line, ...]
+    forwarded: bool
+    request_id: bool
+    route: Section
+    forwards: bool
+    edits: tuple[Section, ...]
+    answers: tuple[Section, ...]
+    target: Section
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """An L4 listener; `idle` is the longest silence of its connections."""
+
+    name: Atom
+    origin: Atom
+    address: Atom
+    port: int
+    idle: Atom
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All of haproxy.cfg."""
+
+    name: Atom
+    lua: bool
+    frontends: tuple[Frontend, ...]
+    passages: tuple[Passage, ...]
+    backends: tuple[Backend, ...]
+    answers: tuple[Answer, ...]
+    nameservers: tuple[Line, ...]
+    resolvers: bool
+    admin_port: int | None
+
+
+def view(plan: Plan) -> tuple[View, list[Maps]]:
+    """The view and the map files of each listener."""
+    backends = Backends()
+    every_map: list[Maps] = []
+    frontends = []
+    passages = []
+    answers: list[Answer] = []
+    for listener in plan.listeners:
+        if listener.mode is Mode.L4:
+            passages.append(_passage(listener, plan, backends))
+            continue
+        maps = Maps(listener.name)
+        frontend, own = _frontend(listener, plan, backends, maps)
+        frontends.append(frontend)
+        answers += own
+        every_map.append(maps)
+    found = tuple(backends.found.values())
+    return View(
+        name=Atom(plan.name),
+        lua=bool(frontends),
+        frontends=tuple(frontends),
+        passages=tuple(passages),
+        backends=found,
+        answers=tuple(answers),
+        nameservers=tuple(line("", "nameserver", f"dns{n}", _server(text)) for n, text in enumerate(plan.resolvers, 1)),
+        resolvers=any(backend.resolved for backend in found),
+        admin_port=plan.admin_port,
+    ), every_map
+
+
+def _frontend(listener: Listener, plan: Plan, backends: Backends, maps: Maps) -> tuple[Frontend, list[Answer]]:
+    found = routing(listener, plan, maps, _redirects_to_own_host(listener, plan))
+    ways = found.ways
+    origins = {key: way.origin for key, way in ways.items()}
+    every = frozenset(ways)
+    chooser = Chooser(maps, ROUTE, every, "", origins)
+    chosen = list(choices(ways, plan))
+    drawn = [choice for choice in chosen if choice.drawn]
+    answering = [answer(way, plan, listener) for way in ways.values() if not _forwards(way, plan)]
+    answered = {key: name for key, (name, _) in zip(_answering(ways, plan), answering, strict=True)}
+    target = [*(draw_lines(drawn, chooser, maps) if drawn else [])]
+    forwarding = [way for way in ways.values() if _forwards(way, plan)]
+    request = [(way.key, plan.route(way.route).request_headers) for way in forwarding]
+    edits = header_lines("http-request", [e for e in request if e[1]], chooser, "request")
+    edits += header_lines("http-request", target_edits(chosen, drawn=False), chooser, "target")
+    lots = Chooser(
+        maps,
+        TARGET,
+        frozenset(c.key for c in drawn),
+        f"{{ var({TARGET}) -m found }}",
+        {c.key: c.target.field for c in drawn},
+    )
+    split = header_lines("http-request", target_edits(chosen, drawn=True), lots, "share")
+    tail = tail_lines(ways.values(), chooser)
+    rewrites = rewrite_lines(forwarding, plan, chooser)
+    response = [(way.key, plan.route(way.route).response_headers) for way in ways.values()]
+    answers = Chooser(maps, ROUTE, every, f"{{ var({ROUTE}) -m found }}", origins)
+    shown = header_lines("http-after-response", [e for e in response if e[1]], answers, "response")
+    use = backend_lines(chosen, answered, backends, plan, maps) if ways else []
+    return Frontend(
+        name=Atom(listener.name),
+        origin=Atom(listener.field),
+        address=_address(listener),
+        port=listener.port,
+        times=_times(listener),
+        trusted=_trusted(listener),
+        forwarded=listener.forwarded_headers,
+        request_id=listener.request_id,
+        route=_section("Which route it takes", found.lines),
+        forwards=bool(forwarding),
+        edits=tuple(
+            _section(title, lines)
+            for title, lines in (
+                ("What routes change in requests", edits),
+                ("Where a split sends this one", target),
+                ("What targets of a split change in requests", split),
+                ("The path behind the matched prefix", tail),
+                ("Rewrites", rewrites),
+            )
+            if lines
+        ),
+        answers=(_section("What routes change in responses", shown),) if shown else (),
+        target=_section("Who serves it", use),
+    ), [own for _, own in answering]
+
+
+def _section(title: str, lines: list[Line]) -> Section:
+    return Section(Atom(title), tuple(lines))
+
+
+def _forwards(way: Way, plan: Plan) -> bool:
+    return isinstance(plan.route(way.route).action, Forward)
+
+
+def _answering(ways: dict[str, Way], plan: Plan) -> list[str]:
+    return [key for key, way in ways.items() if not _forwards(way, plan)]
+
+
+def _redirects_to_own_host(listener: Listener, plan: Plan) -> bool:
+    used = {rule.route for table in listener.hosts for rule in table.rules}
+    actions = (plan.route(name).action for name in used)
+    return any(isinstance(action, Redirect) and action.host is None for action in actions)
+
+
+def _trusted(listener: Listener) -> tuple[Line, ...]:
+    networks = listener.trusted_proxies
+    pieces = [networks[i : i + 40] for i in range(0, len(networks), 40)]
+    return tuple(line(listener.field, "acl trusted src", *piece) for piece in pieces)
+
+
+def _times(listener: Listener) -> Times:
+    times = listener.timeouts
+    return Times(*(Atom(milliseconds(time)) for time in (times.header, times.body, times.keepalive)))
+
+
+def _address(listener: Listener) -> Atom:
+    return Atom(f"[{listener.address}]" if ":" in listener.address else listener.address)
+
+
+def _server(text: str) -> str:
+    """A DNS server as `address:port`."""
+    if text.count(":") > 1 and not text.startswith("["):
+        return f"[{text}]:53"
+    return text if ":" in text.rpartition("]")[2] else f"{text}:53"
+
+
+def _passage(listener: Listener, plan: Plan, backends: Backends) -> Passage:
+    """Only the first rule counts: one that asks for a server name or a source was refused before."""
+    lines = []
+    idle = UNLIMITED
+    for rule in listener.l4_rules[:1]:
+        action = plan.route(rule.route).action
+        if not isinstance(action, Forward):
+            raise ValueError(f"route {rule.route} does not forward")
+        idle = milliseconds(action.timeouts.idle)
+        left = sum(target.weight for target in action.targets)
+        for target in action.targets:
+            if not target.weight:
+                continue
+            name = backends.name(plan.pool(target.pool), action.timeouts, False)
+            if target.weight == left:
+                lines.append(line(target.field, "default_backend", name))
+                break
+            lines.append(line(target.field, f"use_backend {name} if {{ rand({left}) lt {target.weight} }}"))
+            left -= target.weight
+    return Passage(
+        Atom(listener.name), Atom(listener.field), _address(listener), listener.port, Atom(idle), tuple(lines)
+    )
