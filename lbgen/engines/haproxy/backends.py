@@ -14,19 +14,21 @@ from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Balance, Forward, Redirect, Respond
 
 if TYPE_CHECKING:
+    from lbgen.engines.haproxy.index import Index
     from lbgen.engines.haproxy.tables import Way
     from lbgen.engines.haproxy.targets import Choice
-    from lbgen.plan.model import Listener, Plan, Pool, Timeouts
+    from lbgen.plan.model import Listener, Pool, Timeouts
 
 MAX_WEIGHT = 256
 UNLIMITED = "24d"  # HAProxy warns about a missing time, and 24 days is the longest it counts
+_NEVER = 10**15  # microseconds
 _PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
     """A pool's endpoints with one set of times. `late` is the time in microseconds from which a failed connection
-    attempt counts as timed out, None when it never does; `resolved`: it has names, so it may be without an endpoint."""
+    attempt counts as timed out; `resolved`: it has names, so it may be without an endpoint."""
 
     name: Atom
     origin: Atom
@@ -36,7 +38,7 @@ class Backend:
     connect: Atom
     response: Atom
     idle: Atom
-    late: int | None
+    late: int
     resolved: bool
     servers: tuple[Line, ...]
 
@@ -57,11 +59,11 @@ class Backends:
     found: dict[tuple[str, Timeouts, bool], Backend] = field(default_factory=dict)
     _used: dict[str, int] = field(default_factory=dict)
 
-    def of(self, choice: Choice, plan: Plan) -> str:
+    def of(self, choice: Choice, index: Index) -> str:
         """The name of the backend that serves this target of an L7 route."""
-        action = plan.route(choice.way.route).action
+        action = index.route(choice.way.route).action
         assert isinstance(action, Forward)  # noqa: S101  # only forwards have targets
-        return self.name(plan.pool(choice.target.pool), action.timeouts, True)
+        return self.name(index.pool(choice.target.pool), action.timeouts, True)
 
     def name(self, pool: Pool, times: Timeouts, l7: bool) -> str:
         """The name of the backend with that pool's endpoints and those times; the first one has the pool's name."""
@@ -80,7 +82,7 @@ def milliseconds(time: int) -> str:
 
 def _backend(name: str, pool: Pool, times: Timeouts, l7: bool) -> Backend:
     # The clock of the statements and the clock of the timer differ by some milliseconds, hence the margin.
-    late = times.connect * 950 if times.connect else None
+    late = times.connect * 950 if times.connect else _NEVER
     balance, hashed = _balance(pool.balance)
     return Backend(
         name=Atom(name),
@@ -139,9 +141,9 @@ def _is_name(host: str, is_ip: bool) -> bool:
     return not is_ip and host != "localhost"
 
 
-def answer(way: Way, plan: Plan, listener: Listener) -> tuple[str, Answer]:
+def answer(way: Way, index: Index, listener: Listener) -> tuple[str, Answer]:
     """The backend of a route that redirects or responds, and its name."""
-    route = plan.route(way.route)
+    route = index.route(way.route)
     name = f"route:{listener.name}:{way.key}".replace("/", ":")
     match route.action:
         case Redirect():

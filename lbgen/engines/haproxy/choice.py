@@ -30,7 +30,9 @@ class Chooser:
 
     def when(self, keys: Sequence[str], purpose: str, *more: str) -> tuple[str, ...]:
         """`if ...`: the request's key is one of `keys`, and `more` holds."""
-        mine = self.everywhere if self.every <= set(keys) else self.maps.among(self.variable, keys, purpose, self.origins)
+        mine = (
+            self.everywhere if self.every <= set(keys) else self.maps.among(self.variable, keys, purpose, self.origins)
+        )
         conditions = [c for c in (mine, *more) if c]
         return ("if", *conditions) if conditions else ()
 
@@ -39,7 +41,12 @@ class Chooser:
         return line(self._origin(keys), *action, *self.when(keys, purpose, *more))
 
     def valued(
-        self, action: tuple[str | Literal, ...], values: Mapping[str, str], purpose: str, *more: str, suffix: str | Sample = ""
+        self,
+        action: tuple[str | Literal, ...],
+        values: Mapping[str, str],
+        purpose: str,
+        *more: str,
+        suffix: str | Sample = "",
     ) -> list[Line]:
         """`action VALUE`, where the value depends on the key; `suffix` follows every value."""
         groups: dict[str, list[str]] = {}

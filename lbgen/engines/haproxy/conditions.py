@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Match, NamedMatch, ValueMatch
 
 Words = tuple[str | Literal, ...]
+_WORDS = 40  # in the conditions of one statement; more are named before
 
 
 @dataclass(slots=True)
@@ -24,35 +25,42 @@ class Conditions:
     prepared: list[Line] = field(default_factory=list)
     acls: list[Line] = field(default_factory=list)
     _variables: dict[tuple[str, str], str] = field(default_factory=dict)
-    _named: dict[tuple[str, ValueMatch], str] = field(default_factory=dict)
+    _lists: dict[tuple[str, ValueMatch], str] = field(default_factory=dict)
+    _names: int = 0
 
     def words(self, match: Match, origin: str) -> Words:
         """Words after `if` that hold when `match` does; its path is tested only when it is a regex."""
-        found: list[str | Literal] = []
+        tests: list[Words] = []
         if match.path.kind is PathKind.REGEX:
-            found += ["{ path -m reg --", Literal(f"^(?:{match.path.value})$"), "}"]
+            tests.append(("path -m reg --", Literal(f"^(?:{match.path.value})$")))
         if match.methods:
-            found.append(f"{{ method {' '.join(match.methods)} }}")
-        for each in match.headers:
-            found += self._header(each, origin)
-        for each in match.query:
-            found += self._kept(each, self._query_variable(each.name, origin))
-        for each in match.cookies:
-            found += self._kept(each, self._cookie_variable(each.name, origin))
-        return tuple(found)
+            tests.append((f"method {' '.join(match.methods)}",))
+        tests += (self._header(each, origin) for each in match.headers)
+        tests += (self._kept(each, self._query_variable(each.name, origin)) for each in match.query)
+        tests += (self._kept(each, self._cookie_variable(each.name, origin)) for each in match.cookies)
+        if sum(map(_count, tests)) + 2 * len(tests) > _WORDS:
+            tests = [test if _is_named(test) else (self._name("test", origin, test),) for test in tests]
+        return tuple(word for test in tests for word in (test if _is_named(test) else ("{", *test, "}")))
+
+    def _name(self, subject: str, origin: str, *tests: Words) -> str:
+        """A named ACL that holds when one of `tests` does."""
+        self._names += 1
+        name = f"{re.sub('[^A-Za-z0-9_-]', '_', subject)}.{self._names}"
+        self.acls += (line(origin, "acl", name, *test) for test in tests)
+        return name
 
     def _header(self, wanted: NamedMatch, origin: str) -> Words:
         name = argument(wanted.name)
         kind, value = wanted.value.kind, wanted.value.value
         match kind:
             case ValueKind.PRESENT:
-                return ("{", Literal(f"req.fhdr({name})"), "-m len 1: }")
+                return (Literal(f"req.fhdr({name})"), "-m len 1:")
             case ValueKind.EXACT if value == "}":  # quoted or not, that word would end the condition
-                return ("{", Literal(f"req.hdr({name})"), "-m reg --", Literal("^}$"), "}")
+                return (Literal(f"req.hdr({name})"), "-m reg --", Literal("^}$"))
             case ValueKind.EXACT if "," not in value:
-                return ("{", Literal(f"req.hdr({name})"), "-m str --", Literal(value), "}")
+                return (Literal(f"req.hdr({name})"), "-m str --", Literal(value))
             case ValueKind.EXACT:  # no element of a list holds a comma, only the whole can
-                return (f"{{ var({self._combined(wanted.name, origin)}) -m str --", Literal(value), "}")
+                return (f"var({self._combined(wanted.name, origin)}) -m str --", Literal(value))
             case ValueKind.REGEX:
                 return (self._element_or_whole(wanted, name, origin),)
             case _:
@@ -61,14 +69,12 @@ class Conditions:
     def _element_or_whole(self, wanted: NamedMatch, name: str, origin: str) -> str:
         """A named ACL, as only that can say "or": the regex matches one element of the list, or all of it."""
         key = (wanted.name, wanted.value)
-        if key not in self._named:
-            whole = self._combined(wanted.name, origin)
-            acl = f"{_safe(wanted.name)}.{len(self._named) + 1}"
+        if key not in self._lists:
             pattern = Literal(rf"^(?:{wanted.value.value})$")
-            self.acls.append(line(origin, "acl", acl, Literal(f"req.hdr({name})"), "-m reg --", pattern))
-            self.acls.append(line(origin, "acl", acl, f"var({whole})", "-m reg --", pattern))
-            self._named[key] = acl
-        return self._named[key]
+            whole = f"var({self._combined(wanted.name, origin)}) -m reg --"
+            element = Literal(f"req.hdr({name})")
+            self._lists[key] = self._name(wanted.name, origin, (element, "-m reg --", pattern), (whole, pattern))
+        return self._lists[key]
 
     def _combined(self, name: str, origin: str) -> str:
         """A variable with all lines of a header joined; lines after the first are rare and joined in Lua."""
@@ -94,11 +100,11 @@ class Conditions:
         kind = wanted.value.kind
         match kind:
             case ValueKind.PRESENT:
-                return (f"{{ var({variable}) -m len 2: }}",)
+                return (f"var({variable}) -m len 2:",)
             case ValueKind.EXACT:
-                return (f"{{ var({variable}) -m str", Literal(f"={wanted.value.value}"), "}")
+                return (f"var({variable}) -m str", Literal(f"={wanted.value.value}"))
             case ValueKind.REGEX:  # a decoded value may end with a line break, which $ would overlook
-                return (f"{{ var({variable}) -m reg", Literal(rf"^=(?:{wanted.value.value})\z"), "}")
+                return (f"var({variable}) -m reg", Literal(rf"^=(?:{wanted.value.value})\z"))
             case _:
                 assert_never(kind)
 
@@ -127,5 +133,10 @@ class Conditions:
         return variable, True
 
 
-def _safe(name: str) -> str:
-    return re.sub("[^A-Za-z0-9_-]", "_", name)
+def _count(words: Words) -> int:
+    return sum(len(w.split()) if isinstance(w, str) else 1 for w in words)
+
+
+def _is_named(test: Words) -> bool:
+    """Whether the test is a named ACL, which stands without braces."""
+    return len(test) == 1 and isinstance(test[0], str) and " " not in test[0]

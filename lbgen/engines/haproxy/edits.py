@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.engines.haproxy.choice import Chooser
+    from lbgen.engines.haproxy.index import Index
     from lbgen.engines.haproxy.lines import Line
     from lbgen.engines.haproxy.tables import Way
-    from lbgen.plan.model import HeaderEdits, Plan
+    from lbgen.plan.model import HeaderEdits
 
 TAIL = "txn.tail"
 
@@ -47,7 +48,7 @@ def header_lines(rules: str, edits: Iterable[tuple[str, HeaderEdits]], chooser: 
 
 
 def tail_lines(ways: Iterable[Way], chooser: Chooser) -> list[Line]:
-    """Statements that keep what follows the matched prefix, its slash left out, for routes that put another before it."""
+    """Statements that keep what follows the matched prefix, without its slash, for routes that replace the prefix."""
     depths: dict[int, list[str]] = {}
     for way in ways:
         if way.cut is not None and way.cut >= 0:
@@ -58,14 +59,14 @@ def tail_lines(ways: Iterable[Way], chooser: Chooser) -> list[Line]:
     ]
 
 
-def rewrite_lines(ways: Iterable[Way], plan: Plan, chooser: Chooser) -> list[Line]:
+def rewrite_lines(ways: Iterable[Way], index: Index, chooser: Chooser) -> list[Line]:
     """Statements that give requests the path and Host that their route asks for; the tail must have been kept."""
     whole: dict[str, str] = {}
     before_tail: dict[str, str] = {}
     bare: dict[str, str] = {}
     hosts: dict[str, str] = {}
     for way in ways:
-        action = plan.route(way.route).action
+        action = index.route(way.route).action
         if not isinstance(action, Forward) or action.rewrite is None:
             continue
         if action.rewrite.path is not None:

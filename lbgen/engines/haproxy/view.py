@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lbgen.engines.haproxy.backends import UNLIMITED, Answer, Backend, Backends, answer, milliseconds
 from lbgen.engines.haproxy.choice import Chooser
 from lbgen.engines.haproxy.edits import header_lines, rewrite_lines, tail_lines
+from lbgen.engines.haproxy.index import Index
 from lbgen.engines.haproxy.lines import Line, Maps, Section, line
 from lbgen.engines.haproxy.tables import ROUTE, routing
 from lbgen.engines.haproxy.targets import TARGET, backend_lines, choices, draw_lines, target_edits
@@ -77,16 +78,17 @@ class View:
 def view(plan: Plan) -> tuple[View, list[Maps]]:
     """The view and the map files of each listener."""
     backends = Backends()
+    index = Index(plan)
     every_map: list[Maps] = []
     frontends = []
     passages = []
     answers: list[Answer] = []
     for listener in plan.listeners:
         if listener.mode is Mode.L4:
-            passages.append(_passage(listener, plan, backends))
+            passages.append(_passage(listener, index, backends))
             continue
         maps = Maps(listener.name)
-        frontend, own = _frontend(listener, plan, backends, maps)
+        frontend, own = _frontend(listener, index, backends, maps)
         frontends.append(frontend)
         answers += own
         every_map.append(maps)
@@ -104,19 +106,19 @@ def view(plan: Plan) -> tuple[View, list[Maps]]:
     ), every_map
 
 
-def _frontend(listener: Listener, plan: Plan, backends: Backends, maps: Maps) -> tuple[Frontend, list[Answer]]:
-    found = routing(listener, plan, maps, _redirects_to_own_host(listener, plan))
+def _frontend(listener: Listener, index: Index, backends: Backends, maps: Maps) -> tuple[Frontend, list[Answer]]:
+    found = routing(listener, index, maps, _redirects_to_own_host(listener, index))
     ways = found.ways
     origins = {key: way.origin for key, way in ways.items()}
     every = frozenset(ways)
     chooser = Chooser(maps, ROUTE, every, "", origins)
-    chosen = list(choices(ways, plan))
+    chosen = list(choices(ways, index))
     drawn = [choice for choice in chosen if choice.drawn]
-    answering = [answer(way, plan, listener) for way in ways.values() if not _forwards(way, plan)]
-    answered = {key: name for key, (name, _) in zip(_answering(ways, plan), answering, strict=True)}
+    answering = [answer(way, index, listener) for way in ways.values() if not _forwards(way, index)]
+    answered = {key: name for key, (name, _) in zip(_answering(ways, index), answering, strict=True)}
     target = [*(draw_lines(drawn, chooser, maps) if drawn else [])]
-    forwarding = [way for way in ways.values() if _forwards(way, plan)]
-    request = [(way.key, plan.route(way.route).request_headers) for way in forwarding]
+    forwarding = [way for way in ways.values() if _forwards(way, index)]
+    request = [(way.key, index.route(way.route).request_headers) for way in forwarding]
     edits = header_lines("http-request", [e for e in request if e[1]], chooser, "request")
     edits += header_lines("http-request", target_edits(chosen, drawn=False), chooser, "target")
     lots = Chooser(
@@ -128,11 +130,11 @@ def _frontend(listener: Listener, plan: Plan, backends: Backends, maps: Maps) ->
     )
     split = header_lines("http-request", target_edits(chosen, drawn=True), lots, "share")
     tail = tail_lines(ways.values(), chooser)
-    rewrites = rewrite_lines(forwarding, plan, chooser)
-    response = [(way.key, plan.route(way.route).response_headers) for way in ways.values()]
+    rewrites = rewrite_lines(forwarding, index, chooser)
+    response = [(way.key, index.route(way.route).response_headers) for way in ways.values()]
     answers = Chooser(maps, ROUTE, every, f"{{ var({ROUTE}) -m found }}", origins)
     shown = header_lines("http-after-response", [e for e in response if e[1]], answers, "response")
-    use = backend_lines(chosen, answered, backends, plan, maps) if ways else []
+    use = backend_lines(chosen, answered, origins, backends, index, maps) if ways else []
     return Frontend(
         name=Atom(listener.name),
         origin=Atom(listener.field),
@@ -164,17 +166,17 @@ def _section(title: str, lines: list[Line]) -> Section:
     return Section(Atom(title), tuple(lines))
 
 
-def _forwards(way: Way, plan: Plan) -> bool:
-    return isinstance(plan.route(way.route).action, Forward)
+def _forwards(way: Way, index: Index) -> bool:
+    return isinstance(index.route(way.route).action, Forward)
 
 
-def _answering(ways: dict[str, Way], plan: Plan) -> list[str]:
-    return [key for key, way in ways.items() if not _forwards(way, plan)]
+def _answering(ways: dict[str, Way], index: Index) -> list[str]:
+    return [key for key, way in ways.items() if not _forwards(way, index)]
 
 
-def _redirects_to_own_host(listener: Listener, plan: Plan) -> bool:
+def _redirects_to_own_host(listener: Listener, index: Index) -> bool:
     used = {rule.route for table in listener.hosts for rule in table.rules}
-    actions = (plan.route(name).action for name in used)
+    actions = (index.route(name).action for name in used)
     return any(isinstance(action, Redirect) and action.host is None for action in actions)
 
 
@@ -200,12 +202,12 @@ def _server(text: str) -> str:
     return text if ":" in text.rpartition("]")[2] else f"{text}:53"
 
 
-def _passage(listener: Listener, plan: Plan, backends: Backends) -> Passage:
+def _passage(listener: Listener, index: Index, backends: Backends) -> Passage:
     """Only the first rule counts: one that asks for a server name or a source was refused before."""
     lines = []
     idle = UNLIMITED
     for rule in listener.l4_rules[:1]:
-        action = plan.route(rule.route).action
+        action = index.route(rule.route).action
         if not isinstance(action, Forward):
             raise ValueError(f"route {rule.route} does not forward")
         idle = milliseconds(action.timeouts.idle)
@@ -213,7 +215,7 @@ def _passage(listener: Listener, plan: Plan, backends: Backends) -> Passage:
         for target in action.targets:
             if not target.weight:
                 continue
-            name = backends.name(plan.pool(target.pool), action.timeouts, False)
+            name = backends.name(index.pool(target.pool), action.timeouts, False)
             if target.weight == left:
                 lines.append(line(target.field, "default_backend", name))
                 break
