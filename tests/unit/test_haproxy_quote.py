@@ -1,0 +1,60 @@
+"""Words and log-format texts of haproxy.cfg, read back by a model of HAProxy's tokenizer."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lbgen.engines.haproxy.quote import Sample, argument, log_format, lua_argument, word
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n\t"))
+
+
+def read_back(line: str) -> list[str]:
+    """The words HAProxy makes of a line: single quotes are literal, a backslash outside of them escapes."""
+    words, current, quoted, at = [], None, False, 0
+    while at < len(line):
+        char = line[at]
+        if quoted:
+            if char == "'":
+                quoted = False
+            else:
+                current += char
+        elif char == "'":
+            quoted, current = True, current or ""
+        elif char == "\\":
+            at += 1
+            current = (current or "") + {"n": "\n"}.get(line[at], line[at])
+        elif char in " \t":
+            if current is not None:
+                words.append(current)
+            current = None
+        else:
+            assert char not in '#"$', f"{char} is special outside of quotes"
+            current = (current or "") + char
+        at += 1
+    return words + ([current] if current is not None else [])
+
+
+@given(TEXTS)
+def test_a_word_comes_back_and_is_one_word(text):
+    assert read_back(word(text)) == [text]
+    assert "\n" not in word(text)
+
+
+def test_plain_words_stay_bare():
+    assert word("text/plain") == "text/plain"
+    assert word("max-age=60") == "max-age=60"
+    assert word("") == "''"
+    assert word("it's\n") == "'it'\\''s'\\n"
+
+
+def test_percent_is_doubled_in_literal_parts_only():
+    assert log_format("100% ", Sample("src")) == "100%% %[src]"
+
+
+def test_arguments_of_fetches():
+    assert argument("x-a") == "x-a"
+    assert argument("x'a") == '"x\'a"'
+    assert lua_argument("a.b-c_1") == "a.b-c_1"
+    assert lua_argument("a(b),%41") == "a%28b%29%2C%2541"

@@ -1,0 +1,212 @@
+"""Plans -> haproxy.cfg and its maps: shapes, places of lines, verdicts on places."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lbgen.engines.api import Level
+from lbgen.engines.haproxy import ENGINE
+from lbgen.engines.haproxy.backends import weights
+from lbgen.engines.haproxy.targets import decimal_prefixes
+from lbgen.plan.features import Feature
+from lbgen.plan.model import (
+    Balance,
+    Endpoint,
+    Forward,
+    HeaderEdits,
+    HostPattern,
+    Listener,
+    Match,
+    Mode,
+    NamedMatch,
+    PathKind,
+    PathMatch,
+    Plan,
+    Pool,
+    Protocol,
+    Redirect,
+    Respond,
+    Rewrite,
+    Route,
+    Target,
+    Timeouts,
+    ValueKind,
+    ValueMatch,
+)
+from lbgen.plan.precedence import Entry, host_tables, ranked
+
+TIMES = Timeouts(1_000, 5_000, 5_000)
+NO = HeaderEdits()
+
+
+def pool(name: str, *more_weights: int) -> Pool:
+    numbers = more_weights or (1,)
+    endpoints = tuple(
+        Endpoint("10.0.0.1", 8000 + n, w, f"pools.{name}.endpoints[{n}]", is_ip=True) for n, w in enumerate(numbers)
+    )
+    return Pool(name, Balance.ROUND_ROBIN, endpoints, f"pools.{name}")
+
+
+def forward(*pools: str, **more) -> Forward:
+    return Forward(tuple(Target(p, 1, NO, "") for p in pools), TIMES, **more)
+
+
+def prefix(path: str, **more) -> Match:
+    return Match(PathMatch(PathKind.PREFIX, path), **more)
+
+
+def exact(path: str, **more) -> Match:
+    return Match(PathMatch(PathKind.EXACT, path), **more)
+
+
+def plan(*routes: tuple[Route, HostPattern | None, Match], pools: tuple[Pool, ...] = (pool("p"), pool("q"))) -> Plan:
+    entries = [
+        Entry(f"{route.name}.{n}", route.name, 0, host, match, f"{route.field}.match[{n}]")
+        for n, (route, host, match) in enumerate(routes)
+    ]
+    hosts = host_tables(ranked(entries))
+    listener = Listener("web", "0.0.0.0", 8080, Mode.L7, Protocol.TCP, "listeners.web", hosts=hosts)  # noqa: S104
+    return Plan("test", (listener,), pools, tuple({route.name: route for route, _, _ in routes}.values()))
+
+
+def files(of: Plan) -> dict[str, str]:
+    return {file.name: file.text for file in ENGINE.render(of, "2.8")}
+
+
+def route(name: str, action: Forward | Redirect | Respond, index: int = 0, **more) -> Route:
+    return Route(name, index, action, f"routes[{index}]", **more)
+
+
+def test_one_route_needs_no_map():
+    rendered = files(plan((route("all", forward("p")), None, prefix("/"))))
+    assert list(rendered) == ["haproxy.cfg", "lbgen.lua"]
+    assert "default_backend p\n" in rendered["haproxy.cfg"]
+
+
+def test_every_line_has_a_place_and_the_same_plan_the_same_bytes():
+    made = plan(
+        (route("api", forward("p"), 0, request_headers=HeaderEdits(set=(("x-a", "b"),))), None, prefix("/api")),
+        (route("all", forward("q"), 1), HostPattern("a.example"), prefix("/")),
+    )
+    first, second = ENGINE.render(made, "2.8"), ENGINE.render(made, "2.8")
+    assert first == second
+    for file in first:
+        assert len(file.origins) == len(file.text.splitlines()), file.name
+    config = first[0]
+    places = dict(zip(config.text.splitlines(), config.origins, strict=True))
+    assert places["    http-request set-header x-a b if { var(txn.route) -m str api }"] == "routes[0]"
+    assert places["    server s1 10.0.0.1:8000 weight 1"].startswith("pools.")
+    assert places["frontend web from http"] == "listeners.web"
+
+
+def test_hosts_are_looked_up_and_an_apex_is_not_below_its_wildcard():
+    made = plan(
+        (route("deep", forward("p")), HostPattern("a.example", wildcard=True), prefix("/")),
+        (route("wide", forward("q"), 1), HostPattern("example", wildcard=True), prefix("/")),
+    )
+    rendered = files(made)
+    assert rendered["maps/web.wildcards.map"].splitlines()[1:] == ["a.example *.a.example", "example *.example"]
+    assert "a.example *.example" in rendered["maps/web.hosts.map"]
+    assert "example *" in rendered["maps/web.hosts.map"].splitlines()
+    two, one = "field(-1,.,2)", "field(-1,.,1)"
+    assert rendered["haproxy.cfg"].index(two) < rendered["haproxy.cfg"].index(one)
+
+
+def test_hosts_with_the_same_rules_share_a_table():
+    made = plan(*((route("all", forward("p")), HostPattern(f"h{n}.example"), prefix("/")) for n in range(5)))
+    rendered = files(made)
+    assert rendered["maps/web.prefix.map"].splitlines()[1:] == ["h0.example|/ all"]
+    assert len(rendered["maps/web.hosts.map"].splitlines()) == 6
+
+
+def test_conditions_are_tried_only_where_a_path_leaves_a_choice():
+    canary = (NamedMatch("x-canary", ValueMatch(ValueKind.EXACT, "true")),)
+    made = plan(
+        (route("canary", forward("q")), None, prefix("/api", headers=canary)),
+        (route("api", forward("p"), 1), None, prefix("/api")),
+        (route("rest", forward("p"), 2), None, prefix("/")),
+    )
+    rendered = files(made)
+    assert rendered["maps/web.prefix.map"].splitlines()[1:] == ["/api/ c1:api", "/ rest"]
+    line = "set-var(txn.route) str(canary) if { var(txn.set) -m str c1 } { req.hdr(x-canary) -m str -- true }\n"
+    assert line in rendered["haproxy.cfg"]
+
+
+def test_a_match_of_many_conditions_fits_on_a_line():
+    headers = tuple(NamedMatch(f"x-{n}", ValueMatch(ValueKind.EXACT, "v")) for n in range(12))
+    rendered = files(plan((route("all", forward("p")), None, prefix("/", headers=headers))))
+    assert all(len(line.split()) < 64 for line in rendered["haproxy.cfg"].splitlines())
+
+
+def test_many_routes_of_one_pool_share_its_servers_and_its_statements():
+    routes = []
+    for n in range(200):
+        edits = HeaderEdits(set=(("x-tenant", f"t{n}"),))
+        action = forward("p", rewrite=Rewrite(prefix=f"/v{n}"))
+        routes.append((route(f"r{n}", action, n, request_headers=edits), None, prefix(f"/t{n}")))
+    rendered = files(plan(*routes))
+    config = rendered["haproxy.cfg"]
+    assert config.count("\nbackend ") == 1
+    assert len(config.splitlines()) < 120
+    assert "r7 t7" in rendered["maps/web.request.1.set.map"]
+
+
+def test_pools_with_other_times_get_a_backend_of_their_own():
+    slow = replace(forward("p"), timeouts=Timeouts(1_000, 60_000, 60_000))
+    made = plan((route("a", forward("p")), None, prefix("/a")), (route("b", slow, 1), None, prefix("/b")))
+    config = files(made)["haproxy.cfg"]
+    assert "backend p from endpoints" in config
+    assert "backend p:2 from endpoints" in config
+
+
+def test_no_limit_is_written_as_the_longest_time():
+    endless = replace(forward("p"), timeouts=Timeouts(0, 0, 0))
+    assert "timeout server 24d" in files(plan((route("a", endless), None, prefix("/"))))["haproxy.cfg"]
+
+
+def test_answers_have_backends_of_their_own():
+    made = plan(
+        (route("old", Redirect(301, path="/new%20")), None, exact("/old")),
+        (route("ok", Respond(200, "ok\n", (("content-type", "text/plain"),)), 1), None, exact("/health")),
+    )
+    config = files(made)["haproxy.cfg"]
+    assert "hdr Location http://%[var(txn.host)]:8080/new%%20%[var(txn.query)]" in config
+    assert "return status 200 content-type text/plain string 'ok'\\n" in config
+
+
+@given(st.integers(1_000_000, 1_999_999), st.integers(0, 999_999))
+def test_decimal_prefixes_cover_a_range_exactly(start, length):
+    end = min(start + length, 2_000_000)
+    prefixes = list(decimal_prefixes(start, end))
+    at = start
+    for digits in prefixes:
+        width = 10 ** (7 - len(digits))
+        assert int(digits) * width == at
+        at += width
+    assert at == max(end, start)
+    assert len(prefixes) <= 2 * 9 * 7
+
+
+def test_weights_keep_their_ratio_up_to_256():
+    assert weights(pool("p", 95, 5)) == ([95, 5], True)
+    assert weights(pool("p", 1000, 500, 0)) == ([2, 1, 0], True)
+    assert weights(pool("p", 1000, 1)) == ([256, 1], False)
+
+
+def test_verdicts_on_places():
+    uneven = replace(forward("p"), timeouts=Timeouts(1_000, 5_000, 60_000))
+    long = Respond(200, "x" * 20_000, (("content-type", "text/plain"),))
+    made = plan(
+        (route("a", uneven), None, prefix("/")),
+        (route("b", long, 1), None, exact("/b")),
+        pools=(pool("p", 1000, 1),),
+    )
+    found = {(o.field, o.verdict.level, o.feature) for o in ENGINE.objections(made, "2.8")}
+    assert found == {
+        ("routes[0].timeouts", Level.APPROXIMATE, Feature.TIMEOUT_IDLE),
+        ("routes[1].respond", Level.REFUSED, None),
+        ("pools.p.endpoints", Level.APPROXIMATE, Feature.WEIGHTS),
+    }
