@@ -163,7 +163,7 @@ class Engine(Protocol):
 @cache
 def engines() -> dict[str, Engine]:
     """All installed engines by name, in the order of their names. Loads every engine module."""
-    return {entry.name: entry.load() for entry in sorted(entry_points(group=GROUP), key=lambda e: e.name)}
+    return {name: engine(name) for name in engine_names()}
 
 
 @cache
@@ -173,9 +173,12 @@ def engine_names() -> tuple[str, ...]:
 
 
 def engine(name: str) -> Engine:
-    """The engine of that name; UsageError LB305 when none is installed."""
+    """The engine of that name; UsageError LB305 when none is installed, or its package is broken."""
     for entry in entry_points(group=GROUP, name=name):
-        found: Engine = entry.load()
+        try:
+            found: Engine = entry.load()
+        except ImportError as broken:
+            raise UsageError(Diagnostic("LB305", f"engine {name!r} cannot be loaded: {broken}")) from broken
         return found
     raise UsageError(Diagnostic("LB305", f"unknown engine {name!r}", hint=f"installed: {', '.join(engine_names())}"))
 
