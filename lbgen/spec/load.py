@@ -47,7 +47,7 @@ class Topology:
 
     def wrote(self, path: str) -> bool:
         """Whether a field stands in the user's own file, not in the profile."""
-        return self.span(path).file == self.file
+        return self.marks.wrote(path)
 
 
 def load(source: str | Path | Mapping[str, Any]) -> Topology:

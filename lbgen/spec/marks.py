@@ -27,10 +27,11 @@ def field_text(steps: Iterable[Step]) -> str:
 
 @dataclass(slots=True)
 class Marks:
-    """The places of every key and value of one file; `root` None = there are none (a dict)."""
+    """The places of every key and value of one file; `root` None: there are none, only Python `data`."""
 
     file: str
     root: Node | None = None
+    data: object = None
     _keys: dict[int, _Keys] = field(default_factory=dict, repr=False)
 
     def span(self, path: str, *, key: bool = False) -> Span:
@@ -40,7 +41,7 @@ class Marks:
     def find(self, path: str, *, key: bool = False) -> tuple[Span, bool]:
         """Like `span`, and whether the path is written in this file."""
         if self.root is None:
-            return Span(self.file), False
+            return Span(self.file), _holds(self.data, path)
         node, key_node, rest = self._descend(self.root, None, path)
         shown = key_node if key and key_node is not None and not rest else node
         return self.span_of(shown), not rest
@@ -91,6 +92,20 @@ class Marks:
         return keys.get(name)
 
 
+def _holds(data: object, path: str) -> bool:
+    """Whether plain data has a value at `path`."""
+    if not path:
+        return True
+    if isinstance(data, list):
+        index, _, rest = path[1:].partition("]")
+        return path[0] == "[" and index.isdecimal() and int(index) < len(data) and _holds(data[int(index)], rest)
+    path = path.removeprefix(".")
+    ends = [i for i, char in enumerate(path) if char in ".["]
+    return isinstance(data, dict) and any(
+        path[:end] in data and _holds(data[path[:end]], path[end:]) for end in (len(path), *reversed(ends))
+    )
+
+
 @dataclass(slots=True)
 class Layers:
     """The marks of a topology and of the profile under it."""
@@ -106,6 +121,10 @@ class Layers:
             if written:
                 return lower
         return span
+
+    def wrote(self, path: str) -> bool:
+        """Whether `path` is written in the topology itself."""
+        return self.top.find(path)[1]
 
     def written(self, path: str) -> str | None:
         """The scalar at `path` as it is written, without quotes; None when there is none."""

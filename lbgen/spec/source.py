@@ -93,7 +93,7 @@ def read_mapping(data: object, file: str = "<dict>") -> Source:
     plain = _plain(data, (), findings, Span(file))
     if findings:
         raise LbgenError(findings)
-    return Source(plain, Marks(file))
+    return Source(plain, Marks(file, data=plain))
 
 
 def _decoded(raw: bytes, file: str) -> str:

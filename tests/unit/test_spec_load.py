@@ -167,6 +167,16 @@ def test_places_of_fields() -> None:
     assert topology.span("timeouts.connect").file == "shop.yaml"
 
 
+def test_what_the_user_wrote_is_told_from_what_the_profile_says() -> None:
+    for topology in (loaded(EVERYTHING), load({"version": 1, "name": "x", "timeouts": {"connect": "1s"}})):
+        assert topology.wrote("timeouts.connect")
+        assert not topology.wrote("timeouts.idle")
+        assert not topology.wrote("timeouts.request")
+        assert topology.span("timeouts.connect").file == topology.file
+        assert topology.span("timeouts.idle").file.endswith("production.yaml")
+        assert topology.span("routes[9]").file == topology.file
+
+
 def test_python_data_is_a_topology_too() -> None:
     topology = load({"version": 1, "name": "x", "profile": "minimal"})
     assert topology.file == "<dict>"
