@@ -1,0 +1,46 @@
+"""Traefik 3.7: routing tables, answers and the last hop in a local plugin, balancing and L4 by Traefik itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.api import BinaryHint
+from lbgen.engines.traefik import render as rendering
+from lbgen.engines.traefik import run, support
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from lbgen.engines.api import Binary, CheckSpec, Engine, Objection, ProcessSpec, RenderedFile, Verdict
+    from lbgen.plan.features import Feature
+    from lbgen.plan.model import Plan
+
+
+class Traefik:
+    """See `lbgen.engines.api.Engine`."""
+
+    name = "traefik"
+    title = "Traefik"
+    versions: tuple[str, ...] = ("3.7",)
+    binaries: tuple[BinaryHint, ...] = (
+        BinaryHint("traefik", package="", version_argv=("version",), version_pattern=r"Version:\s+v?(\d+\.\d+\.\d+)"),
+    )
+
+    def verdict(self, feature: Feature, version: str) -> Verdict:
+        return support.SUPPORT[version][feature]
+
+    def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
+        return tuple(support.objections(plan))
+
+    def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
+        return rendering.render(plan)
+
+    def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
+        return run.process(binary)
+
+    def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
+        return run.check(binary)
+
+
+ENGINE: Engine = Traefik()

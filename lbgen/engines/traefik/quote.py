@@ -1,0 +1,32 @@
+"""Text of a topology -> text that comes back unchanged although Traefik runs dynamic files as Go templates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.document import Tagged
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+
+_OPEN = "{{"
+# Back-quotes make a template literal that needs no escape inside a double-quoted YAML scalar.
+_LITERAL_OPEN = "{{`{{`}}"
+
+
+def literal(text: str) -> str:
+    """`text` so that no part of it is run as a template action."""
+    return text.replace(_OPEN, _LITERAL_OPEN)
+
+
+def escaped(data: Data) -> Data:
+    """`data` with every text in it literal; marks of topology fields stay."""
+    if isinstance(data, str):
+        return literal(data)
+    if isinstance(data, Tagged):
+        return Tagged(data.field, {literal(key): escaped(value) for key, value in data.items()})
+    if isinstance(data, dict):
+        return {literal(key): escaped(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [escaped(item) for item in data]
+    return data

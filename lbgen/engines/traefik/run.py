@@ -1,0 +1,56 @@
+"""How Traefik's process is run and, since it has no checker, how a throw-away instance is asked what it made of it."""
+
+from __future__ import annotations
+
+import re
+from signal import Signals
+from typing import TYPE_CHECKING
+
+from lbgen.engines.api import CheckSpec, ProcessSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lbgen.engines.api import Binary
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_TIME = re.compile(r"^\d{4}-\d\d-\d\dT\S+ ")
+_PROBLEM = re.compile(r"\b(?:ERR|FTL|PNC)\b|^panic:|\blevel=(?:error|fatal)\b")
+ASK = ("/api/http/routers", "/api/http/services", "/api/http/middlewares", "/api/tcp/routers", "/api/tcp/services")
+
+
+def process(binary: Binary) -> ProcessSpec:
+    """The process; it finds the dynamic files and the plugin below its working directory and watches the former."""
+    return ProcessSpec((str(binary.path), "--configFile=traefik.yaml"), stop=Signals.SIGTERM)
+
+
+def check(binary: Binary) -> CheckSpec:
+    """The same command; its API must call everything enabled and its log must hold no error."""
+    return CheckSpec(process(binary).argv, judge, serves=True, ask=ASK)
+
+
+def judge(code: int, output: str, answers: Mapping[str, object]) -> tuple[str, ...]:
+    """The problems, one line each: errors in the log and everything that the API does not call enabled."""
+    found = list(dict.fromkeys((*_log(output), *_answers(answers))))
+    if not found and code not in (0, -int(Signals.SIGTERM)):
+        found.append(f"traefik ended with exit code {code}")
+    return tuple(found)
+
+
+def _log(output: str) -> Iterator[str]:
+    for line in output.splitlines():
+        text = _COLOUR.sub("", line).strip()
+        if _PROBLEM.search(text):
+            yield _TIME.sub("", text)
+
+
+def _answers(answers: Mapping[str, object]) -> Iterator[str]:
+    for path, answer in answers.items():
+        if not isinstance(answer, list):
+            yield f"{path}: no list came back"
+            continue
+        for item in answer:
+            if isinstance(item, dict) and item.get("status", "enabled") != "enabled":
+                errors = item.get("error")
+                why = "; ".join(map(str, errors)) if isinstance(errors, list) else "no reason given"
+                yield f"{path}: {item.get('name')} is {item.get('status')}: {why}"

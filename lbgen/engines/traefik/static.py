@@ -1,0 +1,62 @@
+"""A plan -> Traefik's static configuration: entry points, the plugin, where the dynamic files are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.document import Tagged
+from lbgen.engines.traefik import names
+from lbgen.plan.model import Mode
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import Listener, Plan
+
+# Each is the default of 3.7, but not of every 3.x: written out, since the edge refuses what must be refused.
+_ENCODED = ("Slash", "BackSlash", "NullCharacter", "Semicolon", "Percent", "QuestionMark", "Hash")
+
+
+def static(plan: Plan) -> dict[str, Data]:
+    """The static configuration as data."""
+    data: dict[str, Data] = {
+        "global": {"checkNewVersion": False, "sendAnonymousUsage": False},
+        "log": {"level": "ERROR"},
+    }
+    points: dict[str, Data] = {names.entry_point(listener): _entry_point(listener) for listener in plan.listeners}
+    if plan.admin_port is not None:
+        data["api"] = {"dashboard": False}
+        points[names.ADMIN] = {"address": f"127.0.0.1:{plan.admin_port}"}
+    data["entryPoints"] = points
+    if any(listener.mode is Mode.L7 for listener in plan.listeners):
+        data["experimental"] = {
+            "abortOnPluginFailure": True,
+            "localPlugins": {names.PLUGIN: {"moduleName": names.MODULE}},
+        }
+    data["providers"] = {"providersThrottleDuration": "0s", "file": {"directory": "dynamic", "watch": True}}
+    return data
+
+
+def _entry_point(listener: Listener) -> Tagged:
+    address = f"[{listener.address}]" if ":" in listener.address else listener.address
+    data: dict[str, Data] = {"address": f"{address}:{listener.port}", "asDefault": False}
+    if listener.mode is Mode.L7:
+        data["forwardedHeaders"] = {"insecure": True}  # the edge decides whom to trust
+        data["http"] = {
+            "sanitizePath": False,
+            "aliasHeadersStrategy": "keep",
+            "encodedCharacters": {f"allowEncoded{name}": True for name in _ENCODED},
+        }
+        times = listener.timeouts
+        data["transport"] = {
+            "respondingTimeouts": {
+                "readTimeout": "0s",
+                "writeTimeout": "0s",
+                "idleTimeout": _duration(times.keepalive),
+            },
+            "lifeCycle": {"graceTimeOut": "10s"},
+        }
+    return Tagged(listener.field, data)
+
+
+def _duration(milliseconds: int) -> str:
+    return f"{milliseconds}ms" if milliseconds else "0s"

@@ -1,0 +1,223 @@
+package lbgen
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+)
+
+// ServiceHeader is what the child routers match; it never leaves the proxy and a client's is overwritten.
+const ServiceHeader = "X-Lbgen-Service"
+
+type stateKey struct{}
+
+// state travels with a request from its edge to a hop.
+type state struct {
+	route   *Route
+	target  string // request target for the endpoint
+	address string // of the endpoint
+}
+
+type edge struct {
+	conf    *EdgeConfig
+	next    http.Handler
+	trusted []netip.Prefix
+	exact   map[string]*table
+	wild    map[string]*table
+	any     *table
+	shares  sync.Mutex
+	credit  map[*Target]int
+}
+
+func newEdge(conf *EdgeConfig, next http.Handler) (http.Handler, error) {
+	e := &edge{conf: conf, next: next, exact: map[string]*table{}, wild: map[string]*table{}, credit: map[*Target]int{}}
+	for _, text := range conf.Trusted {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, err
+		}
+		e.trusted = append(e.trusted, prefix)
+	}
+	rules := []*rule{}
+	for _, each := range conf.Rules {
+		one, err := newRule(each, conf.Routes[each.Route])
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, one)
+	}
+	e.any = &table{}
+	for _, each := range conf.Tables {
+		one, err := newTable(each, rules)
+		if err != nil {
+			return nil, err
+		}
+		if each.Host == "" {
+			e.any = one
+		} else if strings.HasPrefix(each.Host, "*.") {
+			e.wild[each.Host[2:]] = one
+		} else {
+			e.exact[each.Host] = one
+		}
+	}
+	return e, nil
+}
+
+func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == "" || !only(r.Method, upper+"_-") || !only(r.Method[:1], upper) {
+		plain(w, r, http.StatusBadRequest, nil)
+		return
+	}
+	if r.Method == http.MethodTrace || r.Method == http.MethodConnect {
+		plain(w, r, http.StatusMethodNotAllowed, nil)
+		return
+	}
+	raw, known := rawTarget(w, r)
+	if !known {
+		plain(w, r, http.StatusBadRequest, nil)
+		return
+	}
+	peer := peerOf(r.RemoteAddr)
+	trust := e.trusts(peer)
+	var head []byte
+	if trust || e.conf.Peek || r.ProtoMinor != 1 || len(r.TransferEncoding) > 0 || !strings.HasPrefix(raw, "/") {
+		head = rawHead(w, r.Method, raw)
+	}
+	target, ok := e.accept(r, raw, head)
+	if !ok {
+		plain(w, r, http.StatusBadRequest, nil)
+		return
+	}
+	path, matched, query, ok := strict(target)
+	if !ok {
+		plain(w, r, http.StatusBadRequest, nil)
+		return
+	}
+	q := &request{method: r.Method, path: path, matched: matched, query: query, host: hostOf(r.Host), header: r.Header}
+	if e.conf.Peek {
+		q.named = filledIn(r, head)
+	}
+	found := e.table(q.host).find(q)
+	if found == nil {
+		plain(w, r, http.StatusNotFound, nil)
+		return
+	}
+	e.act(w, r, q, found, &arrival{peer: peer, trust: trust, head: head})
+}
+
+// accept checks what precedes the path policy and gives the target in origin-form.
+func (e *edge) accept(r *http.Request, raw string, head []byte) (string, bool) {
+	if !only(r.Host, hostChars) || (r.Host == "" && r.ProtoMinor == 1) || r.ProtoMinor > 1 {
+		return "", false
+	}
+	if head != nil {
+		codings := rawLines(head, "transfer-encoding")
+		if len(codings) > 0 && (r.ProtoMinor == 0 || len(codings) > 1 || len(rawLines(head, "content-length")) > 0) {
+			return "", false
+		}
+	}
+	return origin(raw, func() (string, bool) {
+		lines := rawLines(head, "host")
+		if len(lines) != 1 || !only(lines[0], hostChars) {
+			return "", false
+		}
+		return lines[0], true
+	})
+}
+
+func peerOf(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	host, _, _ = strings.Cut(host, "%")
+	return host
+}
+
+func (e *edge) trusts(peer string) bool {
+	if len(e.trusted) == 0 {
+		return false
+	}
+	address, err := netip.ParseAddr(peer)
+	if err != nil {
+		return false
+	}
+	address = address.Unmap()
+	for _, prefix := range e.trusted {
+		if prefix.Contains(address) {
+			return true
+		}
+	}
+	return false
+}
+
+func (e *edge) table(host string) *table {
+	if host == "" {
+		return e.any
+	}
+	if found, ok := e.exact[host]; ok {
+		return found
+	}
+	if len(e.wild) > 0 {
+		for at := strings.IndexByte(host, '.'); at >= 0; at = strings.IndexByte(host, '.') {
+			host = host[at+1:]
+			if found, ok := e.wild[host]; ok {
+				return found
+			}
+		}
+	}
+	return e.any
+}
+
+func (e *edge) act(w http.ResponseWriter, r *http.Request, q *request, found *rule, from *arrival) {
+	route := found.route
+	if route.Redirect != nil {
+		w.Header().Set("Location", e.location(q, found))
+		finish(w, r, route.Redirect.Status, "", route.Reply)
+		return
+	}
+	if route.Respond != nil {
+		for _, pair := range route.Respond.Headers {
+			w.Header().Set(pair.Name, pair.Value)
+		}
+		finish(w, r, route.Respond.Status, route.Respond.Body, route.Reply)
+		return
+	}
+	target := e.share(route)
+	if target.Service == "" {
+		plain(w, r, http.StatusServiceUnavailable, route.Reply)
+		return
+	}
+	e.forwarded(r, from)
+	if route.Rewrite != nil && route.Rewrite.Host != "" {
+		r.Host = route.Rewrite.Host
+	}
+	edit(r.Header, route.Request)
+	edit(r.Header, target.Request)
+	r.Header[ServiceHeader] = []string{target.Service}
+	passed := &state{route: route, target: rewritten(q, found)}
+	e.next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), stateKey{}, passed)))
+}
+
+// share picks a target by weight, evenly interleaved.
+func (e *edge) share(route *Route) *Target {
+	if len(route.Targets) == 1 {
+		return route.Targets[0]
+	}
+	e.shares.Lock()
+	defer e.shares.Unlock()
+	total := 0
+	best := route.Targets[0]
+	for _, each := range route.Targets {
+		total += each.Weight
+		e.credit[each] += each.Weight
+		if e.credit[each] > e.credit[best] {
+			best = each
+		}
+	}
+	e.credit[best] -= total
+	return best
+}
