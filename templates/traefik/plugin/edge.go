@@ -12,7 +12,11 @@ import (
 // ServiceHeader is what the child routers match; it never leaves the proxy and a client's is overwritten.
 const ServiceHeader = "X-Lbgen-Service"
 
-type stateKey struct{}
+// Interpreted types have no names at run time, so that only texts tell context keys apart.
+const (
+	stateKey = "lbgen.state"
+	watchKey = "lbgen.watch"
+)
 
 // state travels with a request from its edge to a hop.
 type state struct {
@@ -199,7 +203,7 @@ func (e *edge) act(w http.ResponseWriter, r *http.Request, q *request, found *ru
 	edit(r.Header, target.Request)
 	r.Header[ServiceHeader] = []string{target.Service}
 	passed := &state{route: route, target: rewritten(q, found)}
-	e.next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), stateKey{}, passed)))
+	e.next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), stateKey, passed)))
 }
 
 // share picks a target by weight, evenly interleaved.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -44,7 +43,7 @@ func newHop(conf *HopConfig) *hop {
 }
 
 func (h *hop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	passed, ok := r.Context().Value(stateKey{}).(*state)
+	passed, ok := r.Context().Value(stateKey).(*state)
 	if !ok {
 		plain(w, r, http.StatusInternalServerError, nil)
 		return
@@ -62,8 +61,10 @@ func (h *hop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		// The body broke off: the client must see that, so its connection is closed. A panic would do the same and
 		// fill the log.
-		if recover() != nil {
+		if failure := recover(); failure == http.ErrAbortHandler {
 			cut(w)
+		} else if failure != nil {
+			panic(failure)
 		}
 	}()
 	if passed.route.Idle > 0 {
@@ -74,7 +75,7 @@ func (h *hop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
 			r.Body = &watchedBody{body: r.Body, watch: watch}
 		}
-		r = r.WithContext(context.WithValue(ctx, watchKey{}, watch))
+		r = r.WithContext(context.WithValue(ctx, watchKey, watch))
 	}
 	h.proxy(passed.route).ServeHTTP(w, r)
 }
@@ -121,10 +122,13 @@ func (h *hop) proxy(route *Route) *httputil.ReverseProxy {
 	found, ok := h.proxies[key]
 	if !ok {
 		dialer := &net.Dialer{Timeout: time.Duration(route.Connect) * time.Millisecond, KeepAlive: 30 * time.Second}
+		var pool httputil.BufferPool = &buffers{} // the interpreter converts in an assignment, not in a literal
 		found = &httputil.ReverseProxy{
 			Rewrite: rewrite,
 			Transport: &http.Transport{
-				DialContext:           dialer.DialContext,
+				DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+					return dialer.DialContext(ctx, network, address)
+				},
 				ResponseHeaderTimeout: time.Duration(route.Response) * time.Millisecond,
 				MaxIdleConnsPerHost:   h.keepalive,
 				DisableKeepAlives:     h.keepalive == 0,
@@ -134,8 +138,7 @@ func (h *hop) proxy(route *Route) *httputil.ReverseProxy {
 				WriteBufferSize:       16 * 1024,
 			},
 			FlushInterval:  -1,
-			ErrorLog:       log.New(io.Discard, "", 0),
-			BufferPool:     &buffers{},
+			BufferPool:     pool,
 			ModifyResponse: modify,
 			ErrorHandler:   failed,
 		}
@@ -145,7 +148,7 @@ func (h *hop) proxy(route *Route) *httputil.ReverseProxy {
 }
 
 func rewrite(p *httputil.ProxyRequest) {
-	passed := p.In.Context().Value(stateKey{}).(*state)
+	passed := p.In.Context().Value(stateKey).(*state)
 	p.Out.URL.Scheme = "http"
 	p.Out.URL.Host = passed.address
 	p.Out.URL.Opaque = passed.target // the request line, byte for byte
@@ -169,9 +172,9 @@ func rewrite(p *httputil.ProxyRequest) {
 }
 
 func modify(reply *http.Response) error {
-	passed := reply.Request.Context().Value(stateKey{}).(*state)
+	passed := reply.Request.Context().Value(stateKey).(*state)
 	edit(reply.Header, passed.route.Reply)
-	watch, watched := reply.Request.Context().Value(watchKey{}).(*watch)
+	watch, watched := reply.Request.Context().Value(watchKey).(*watch)
 	if !watched {
 		return nil
 	}
@@ -187,7 +190,7 @@ func modify(reply *http.Response) error {
 
 func failed(w http.ResponseWriter, r *http.Request, err error) {
 	var reply *Edits
-	if passed, ok := r.Context().Value(stateKey{}).(*state); ok {
+	if passed, ok := r.Context().Value(stateKey).(*state); ok {
 		reply = passed.route.Reply
 	}
 	status := http.StatusBadGateway
@@ -195,7 +198,7 @@ func failed(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.As(err, &network) && network.Timeout() {
 		status = http.StatusGatewayTimeout
 	}
-	if watch, watched := r.Context().Value(watchKey{}).(*watch); watched && watch.expired() {
+	if watch, watched := r.Context().Value(watchKey).(*watch); watched && watch.expired() {
 		status = http.StatusGatewayTimeout
 	}
 	plain(w, r, status, reply)

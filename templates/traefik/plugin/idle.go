@@ -7,8 +7,6 @@ import (
 	"time"
 )
 
-type watchKey struct{}
-
 // watch ends a request after a silence.
 type watch struct {
 	silence time.Duration
