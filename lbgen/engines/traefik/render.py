@@ -75,9 +75,9 @@ def _listener(plan: Plan, listener: Listener, pools: dict[str, Data]) -> dict[st
         "priority": 1,
         "middlewares": [name],
     }
-    routers: dict[str, Data] = {name: Tagged(listener.field, parent)}
     if not services:
-        parent["service"] = "noop@internal"
+        parent["service"] = "noop@internal"  # the edge answers everything
+    routers: dict[str, Data] = {name: Tagged(listener.field, parent)}
     for index, service in enumerate(services):
         routers[f"{name}-{service}"] = {
             "parentRefs": [name],
