@@ -114,6 +114,7 @@ class ProcessSpec:
     setup: tuple[tuple[str, ...], ...] = ()  # commands to run before, such as `nft -f` (in the namespace)
     teardown: tuple[tuple[str, ...], ...] = ()
     kernel: bool = False  # True: nothing keeps running after setup; needs root and a network namespace of its own
+    ready: str = ""  # for an engine that listens before it knows its routes: path on the admin port, 200 once it does
 
 
 @dataclass(frozen=True, slots=True)

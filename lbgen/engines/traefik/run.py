@@ -20,8 +20,12 @@ ASK = ("/api/http/routers", "/api/http/services", "/api/http/middlewares", "/api
 
 
 def process(binary: Binary) -> ProcessSpec:
-    """The process; it finds the dynamic files and the plugin below its working directory and watches the former."""
-    return ProcessSpec((str(binary.path), "--configFile=traefik.yaml"), stop=Signals.SIGTERM)
+    """The process; it finds the dynamic files and the plugin below its working directory and watches the former.
+
+    It listens before it has read its dynamic files; the API's own router is in them, so its answer tells.
+    """
+    argv = (str(binary.path), "--configFile=traefik.yaml")
+    return ProcessSpec(argv, stop=Signals.SIGTERM, ready="/api/version")
 
 
 def check(binary: Binary) -> CheckSpec:

@@ -58,7 +58,10 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.PATHS_ALLOW: NOT_YET,
     Feature.PATHS_NORMALIZE: NOT_YET,
     Feature.PATHS_VERBATIM: NOT_YET,
-    Feature.FRAMING: NOT_YET,
+    Feature.FRAMING: approximate(
+        "what Go's server refuses before any plugin runs gets Traefik's own text, CONNECT and unknown transfer codings "
+        "501, other HTTP versions 505, `OPTIONS *` 200; heads over 4 KiB may hold bare line feeds and folded lines"
+    ),
     Feature.HOP_BY_HOP: _LAST_HOP,
     Feature.CONNECTION_NOMINATED: NATIVE,
     Feature.FORWARDED_HEADERS: emulated("the lbgen plugin writes them; Traefik's own port is not the listener's"),

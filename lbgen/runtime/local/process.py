@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import time
+import urllib.request
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
@@ -14,6 +17,7 @@ from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.rendered import Rendered
 from lbgen.engines.verdicts import judge
 from lbgen.plan.model import EngineOptions, Protocol
+from lbgen.plan.overlay import with_admin
 from lbgen.runtime.local import ports
 from lbgen.runtime.local.binaries import find, fitting
 from lbgen.runtime.local.spawn import spawn, stop
@@ -133,8 +137,11 @@ def start(
     if not reachable(directory, user):
         message = f"{directory} cannot be reached by the user nobody, who runs the engines"
         raise EngineError(Diagnostic("LB408", message, hint="choose a folder that others may enter"))
-    rendered = render_for(target, plan, version, accept)
     spec = target.process(plan, binary, directory)
+    if spec.ready and plan.admin_port is None:
+        taken = frozenset(listener.port for listener in plan.listeners)
+        plan = with_admin(plan, ports.free_port("127.0.0.1", 20_000 + os.getpid() % 4_000, taken))
+    rendered = render_for(target, plan, version, accept)
     if spec.kernel != (network is not None):
         raise TypeError("a network is for kernel engines, and they need one")
     if network is None:
@@ -159,7 +166,10 @@ def start(
 
 
 def wait_listening(handle: Handle, seconds: float = START_SECONDS) -> None:
-    """Return once every TCP listener accepts; EngineError LB403 with the log's end when it dies or is too slow."""
+    """Return once every TCP listener accepts and the engine says it is ready, where it says that at all.
+
+    EngineError LB403 with the log's end when it dies or is too slow.
+    """
     title = handle.title
     end = time.monotonic() + seconds
     waiting = [x for x in handle.plan.listeners if x.protocol is Protocol.TCP and handle.network is None]
@@ -169,13 +179,26 @@ def wait_listening(handle: Handle, seconds: float = START_SECONDS) -> None:
         if code is not None:
             raise failure(title, f"{title} {handle.binary.version} {_ended(code)} while starting", handle.log)
         waiting = [x for x in waiting if not ports.accepts(x.address, x.port)]
-        if not waiting:
+        if not waiting and _is_ready(handle):
             return
         if time.monotonic() > end:
+            if not waiting:
+                raise failure(title, f"{title} is not ready after {seconds:g} s", handle.log)
             names = ", ".join(f"{x.name} ({x.address} port {x.port})" for x in waiting)
             raise failure(title, f"{title} does not accept on {names} after {seconds:g} s", handle.log)
         time.sleep(pause)
         pause = min(pause * 1.5, 0.1)
+
+
+def _is_ready(handle: Handle) -> bool:
+    if not handle.spec.ready:
+        return True
+    url = f"http://127.0.0.1:{handle.plan.admin_port}{handle.spec.ready}"
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:  # http to loopback
+            return bool(answer.status == HTTPStatus.OK)
+    except OSError:  # also an HTTP error
+        return False
 
 
 def failure(title: str, message: str, log: Path) -> EngineError:
