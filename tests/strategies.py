@@ -36,6 +36,7 @@ from lbgen.plan.model import (
     ValueMatch,
 )
 from lbgen.plan.precedence import Entry, host_tables, ranked
+from lbgen.plan.regex import full
 from lbgen.plan.simulate import Request
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Rule
 
 HOSTS = (
-    None,
+    *(None, None, None, HostPattern("a.test"), HostPattern("a.test", wildcard=True)),  # often, so that rules meet
     HostPattern("a.test"),
     HostPattern("b.a.test"),
     HostPattern("c.b.a.test"),
@@ -72,6 +73,7 @@ REGEXES = (
     "/a%20b.*",
     "/b/.+/a",
     "/A/.*|/a/ab",
+    "/b.*",
 )
 VALUE_REGEXES = ("[0-9]+", "a|b", "a.*", ".+", "(x|y)z?")
 VALUES = ("1", "2", "a", "ab", "a b", "x", "x,y")
@@ -84,12 +86,14 @@ COOKIES = ("c", "d", "C")
 @st.composite
 def paths(draw: st.DrawFn, most: int = 3) -> str:
     """`/`, or up to `most` segments without a trailing slash."""
-    return "/" + "/".join(draw(st.lists(st.sampled_from(SEGMENTS[: draw(st.sampled_from((2, 3, 10)))]), max_size=most)))
+    return "/" + "/".join(
+        draw(st.lists(st.sampled_from(SEGMENTS[: draw(st.sampled_from((1, 2, 2, 3, 10)))]), max_size=most))
+    )
 
 
 @st.composite
 def path_matches(draw: st.DrawFn) -> PathMatch:
-    match draw(st.sampled_from((PathKind.PREFIX, PathKind.PREFIX, PathKind.EXACT, PathKind.REGEX))):
+    match draw(st.sampled_from((PathKind.PREFIX, PathKind.PREFIX, PathKind.PREFIX, PathKind.EXACT, PathKind.REGEX))):
         case PathKind.REGEX:
             return PathMatch(PathKind.REGEX, draw(st.sampled_from(REGEXES)))
         case PathKind.EXACT:
@@ -109,17 +113,13 @@ VALUE_MATCHES = st.one_of(
 def named_matches(names: tuple[str, ...]) -> st.SearchStrategy[tuple[NamedMatch, ...]]:
     """None most of the time, else up to two, sorted by name."""
     some = st.dictionaries(st.sampled_from(names), VALUE_MATCHES, min_size=1, max_size=2)
-    return st.one_of(
-        st.just(()), st.just(()), some.map(lambda d: tuple(NamedMatch(name, d[name]) for name in sorted(d)))
-    )
+    return st.one_of(*(st.just(()),) * 5, some.map(lambda d: tuple(NamedMatch(name, d[name]) for name in sorted(d))))
 
 
 MATCHES = st.builds(
     Match,
     path_matches(),
-    st.one_of(
-        st.just(()), st.just(()), st.lists(st.sampled_from(METHODS), min_size=1, max_size=3, unique=True).map(tuple)
-    ),
+    st.one_of(*(st.just(()),) * 4, st.lists(st.sampled_from(METHODS), min_size=1, max_size=3, unique=True).map(tuple)),
     named_matches(HEADERS),
     named_matches(QUERY),
     named_matches(COOKIES),
@@ -238,7 +238,8 @@ def rules_of(plan: Plan) -> list[Rule]:
 def _value(draw: st.DrawFn, wanted: ValueMatch) -> str:
     if wanted.kind is ValueKind.EXACT:
         return wanted.value
-    return draw(st.sampled_from(("1", "a", "ab", "x", "xz", "22")))
+    values = ("1", "a", "ab", "x", "xz", "22")
+    return draw(st.sampled_from([v for v in values if wanted.kind is ValueKind.PRESENT or full(wanted.value, v)]))
 
 
 _REGEX_PATHS = (
@@ -255,12 +256,15 @@ _REGEX_PATHS = (
     "/a%20b",
     "/ab/bb",
     "/A/b",
+    "/b/b",
 )
 
 
 def _path(draw: st.DrawFn, wanted: PathMatch) -> str:
     if wanted.kind is PathKind.REGEX:
-        return draw(st.sampled_from(_REGEX_PATHS))
+        return draw(st.sampled_from([path for path in _REGEX_PATHS if full(wanted.value, path)]))
+    if wanted.kind is PathKind.PREFIX and draw(st.booleans()):
+        return (wanted.value + draw(paths(2))).replace("//", "/")
     return wanted.value
 
 
@@ -282,6 +286,8 @@ def _bend_path(draw: st.DrawFn, path: str) -> str:
     return draw(st.sampled_from(bends))(path)
 
 
+# Small and zero are what hypothesis tries most, so a rare thing is neither.
+ONE_IN_20 = st.integers(0, 19).map(lambda n: n == 13)
 ODD_TARGETS = (
     "/a/../b",
     "/./a",
@@ -315,10 +321,14 @@ def requests(draw: st.DrawFn, plan: Plan, odd: bool = True) -> Request:
             )
         path = _path(draw, match.path)
         method = draw(st.sampled_from(match.methods)) if match.methods else "GET"
-        headers = [(h.name, _value(draw, h.value)) for h in match.headers]
-        query = [f"{q.name}={_value(draw, q.value).replace(' ', '%20')}" for q in match.query]
-        cookies = [f"{c.name}={_value(draw, c.value).replace(' ', '').replace(',', '')}" for c in match.cookies]
-    if draw(st.booleans()):
+        # The conditions of a second rule as well, so that several rules hold and their order decides.
+        both = (match, draw(st.sampled_from(rules)).match) if draw(st.booleans()) else (match,)
+        headers = [(h.name, _value(draw, h.value)) for m in both for h in m.headers]
+        query = [f"{q.name}={_value(draw, q.value).replace(' ', '%20')}" for m in both for q in m.query]
+        cookies = [
+            f"{c.name}={_value(draw, c.value).replace(' ', '').replace(',', '')}" for m in both for c in m.cookies
+        ]
+    if draw(st.sampled_from((False, False, True))):
         path = _bend_path(draw, path)
     for _ in range(draw(st.sampled_from((0, 0, 1, 2)))):
         bend = draw(st.sampled_from(("host", "method", "header", "query", "cookie", "drop")))
@@ -352,9 +362,9 @@ def requests(draw: st.DrawFn, plan: Plan, odd: bool = True) -> Request:
             ((), (), (), (("X-Forwarded-For", "192.0.2.1"),), (("X-A", "a"), ("x-a", "1")), (("X-Request-Id", "mine"),))
         )
     )
-    target = path + ("?" + "&".join(query) if query or draw(st.integers(0, 20)) == 0 else "")
-    if odd and draw(st.integers(0, 15)) == 0:
+    target = path + ("?" + "&".join(query) if query or draw(ONE_IN_20) else "")
+    if odd and draw(ONE_IN_20):
         target = draw(st.sampled_from(ODD_TARGETS))
-    elif odd and draw(st.integers(0, 30)) == 0:
+    elif odd and draw(ONE_IN_20):
         target = f"http://{host}{target}"
     return Request(method, target, (("Host", host), *headers))

@@ -54,7 +54,7 @@ def check(plan: Plan, request: Request) -> None:
     assert by_group == outcome.rule
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.data())
 def test_three_ways_agree(data: st.DataObject) -> None:
     plan = data.draw(plans())
@@ -62,7 +62,7 @@ def test_three_ways_agree(data: st.DataObject) -> None:
         check(plan, request)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.data())
 def test_covered_rules_never_serve(data: st.DataObject) -> None:
     plan = data.draw(plans())
@@ -72,7 +72,7 @@ def test_covered_rules_never_serve(data: st.DataObject) -> None:
         assert simulate(plan, request).rule not in dead
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.data())
 def test_coverage_by_look_up_finds_what_comparing_all_pairs_finds(data: st.DataObject) -> None:
     rules = rules_of(data.draw(plans()))
