@@ -29,8 +29,10 @@ def main(engines: tuple[str, ...], clause: str, by: str, json_file: Path | None,
         if results:
             _, text = report.cell(results)
             console.print(f"{results[0].subject:18} {results[0].file:20} {text}", highlight=False)
+        told = ""
         for result in results:
-            if result.state is State.FAIL:
+            if result.state is State.FAIL and (result.again or result.detail != told):  # one start that failed: once
+                told = result.detail
                 console.print(f"  FAIL {result.case}: {result.detail}", style="red", highlight=False, markup=False)
                 console.print(f"       {result.again}", style="dim", highlight=False, markup=False)
 

@@ -232,24 +232,22 @@ def bench(file: CaseFile, subject: Subject) -> Iterator[Bench]:
         if ready.served is not None:
             serve = running(subject.engine, ready.served, subject.binary, accept=("all",), network=cable)
             handle = stack.enter_context(serve)
-        found = Bench(subject, file, ready, group, handle)
-        if handle is not None:
-            _settle(found)
-        yield found
+            settle(ready.served, handle)
+        yield Bench(subject, file, ready, group, handle)
 
 
-def _settle(found: Bench) -> None:
-    """Wait until a request that a rule takes gets its answer: some engines listen before they know their routes."""
-    served = found.ready.served
-    waiting = {} if served is None else {x.name: x for x in served.listeners}
-    deadline = time.monotonic() + _READY_SECONDS
-    for request in corpus(served) if served is not None else ():
-        outcome = simulate(found.ready.whole, request)
-        if request.listener not in waiting or outcome.route is None or outcome.route in found.ready.verdicts.routes:
+def settle(plan: Plan, handle: Handle, seconds: float = _READY_SECONDS) -> None:
+    """Wait until each L7 listener answers a request as the oracle says: some engines listen before they know their
+    routes. After `seconds` it is left to the cases to tell what is wrong."""
+    waiting = {x.name for x in plan.listeners}
+    deadline = time.monotonic() + seconds
+    for request in corpus(plan):
+        outcome = simulate(plan, request)
+        if request.listener not in waiting or outcome.route is None:
             continue
-        del waiting[request.listener]
+        waiting.discard(request.listener)
         while time.monotonic() < deadline:
-            answer = ask(found.address(request.listener), request, timeout=2)
+            answer = ask(handle.address(request.listener), request, timeout=2)
             if answer.status == outcome.status or judge.account_of(answer) is not None:
                 break
             time.sleep(0.1)

@@ -1,0 +1,163 @@
+"""Random topologies and requests near their boundaries: every engine does what the oracle says.
+
+`LBGEN_DIFFERENTIAL=50000` sets the number of requests per engine (default 2,000) and takes new random ones each time;
+`LBGEN_DIFFERENTIAL_SEED` repeats a run.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from lbgen.conformance.case import Case, Expect
+from lbgen.conformance.judge import differences
+from lbgen.conformance.probe import ask, curl
+from lbgen.conformance.runner import settle
+from lbgen.conformance.subject import Subject, subjects
+from lbgen.engines.api import Level, engine
+from lbgen.plan.features import Feature
+from lbgen.plan.overlay import with_endpoints, with_ports
+from lbgen.plan.precedence import host_tables
+from lbgen.plan.simulate import Request, simulate
+from lbgen.runtime.endpoints import StandIn, endpoints
+from lbgen.runtime.local.ports import free_port
+from lbgen.runtime.local.process import running
+from tests.strategies import PlanShape, plans, requests, rules_of
+
+if TYPE_CHECKING:
+    from lbgen.plan.model import HostTable, Listener, Plan
+
+pytestmark = pytest.mark.engines
+WANTED = int(os.environ.get("LBGEN_DIFFERENTIAL", "2000"))
+SEED = int(os.environ.get("LBGEN_DIFFERENTIAL_SEED", "0")) or (
+    random.SystemRandom().randrange(1, 1 << 32) if "LBGEN_DIFFERENTIAL" in os.environ else 1
+)
+BATCH = 100  # requests per topology
+FIRST_PORT = int(os.environ.get("LBGEN_CONFORMANCE_PORTS", "0"))
+L7 = tuple(s for s in subjects() if engine(s.engine).verdict(Feature.L7, s.version or "").level is not Level.REFUSED)
+
+
+@st.composite
+def trials(draw: st.DrawFn) -> tuple[Plan, list[Request]]:
+    plan = draw(plans(PlanShape(rules=30)))
+    return plan, [draw(requests(plan)) for _ in range(BATCH)]
+
+
+@pytest.fixture(scope="module")
+def addresses():
+    taken: set[int] = set()
+    for _ in range(2):
+        taken.add(free_port("127.0.0.1", FIRST_PORT, frozenset(taken)))
+    stand_ins = [StandIn(f"p{n}-0", f"p{n}", "127.0.0.1", port) for n, port in enumerate(sorted(taken))]
+    with endpoints(stand_ins):
+        yield {f"pools.{s.pool}.endpoints[0]": (s.host, s.port) for s in stand_ins}
+
+
+def without(plan: Plan, routes: set[str]) -> Plan:
+    """The plan minus some routes."""
+
+    def left(listener: Listener) -> tuple[HostTable, ...]:
+        rules = [r for r in rules_of(replace(plan, listeners=(listener,))) if r.route not in routes]
+        return host_tables(rules)
+
+    kept = tuple(r for r in plan.routes if r.name not in routes)
+    return replace(plan, listeners=tuple(replace(x, hosts=left(x)) for x in plan.listeners), routes=kept)
+
+
+def fitted(plan: Plan, subject: Subject) -> Plan:
+    """The plan minus routes with places that the engine refuses or serves differently."""
+    objected = {o.field for o in engine(subject.engine).objections(plan, subject.version)}
+    gone = {r.name for r in plan.routes if any(f == r.field or f.startswith(r.field + ".") for f in objected)}
+    return without(plan, gone) if gone else plan
+
+
+def told(plan: Plan) -> str:
+    """What a person needs to see of a plan."""
+    lines = [f"{x.name}: {x.address}:{x.port} trusted {x.trusted_proxies}" for x in plan.listeners]
+    lines += [f"  {r.rank:3} {r.id}: {r.host or '(any)'} {r.match}" for r in rules_of(plan)]
+    lines += [f"  {r.name}: {r.action} {r.request_headers} {r.response_headers}" for r in plan.routes]
+    return "\n".join(lines)
+
+
+def wrong(plan: Plan, asked: list[Request], subject: Subject) -> list[tuple[Request, list[str]]]:
+    """The requests that one start of the engine answers otherwise than the oracle, with the differences."""
+    with ExitStack() as stack:
+        handle = stack.enter_context(running(subject.engine, plan, subject.binary, accept=("all",)))
+        settle(plan, handle)
+        address = handle.address("web")
+
+        def one(request: Request) -> list[str]:
+            outcome, answer = simulate(plan, request), ask(address, request)
+            if outcome.route is None:  # the texts of such answers are the cases' business
+                return [] if answer.status == outcome.status else [f"status {answer.status}, not {outcome.status}"]
+            return list(differences(Case("random", "random", request, Expect()), outcome, answer))
+
+        with ThreadPoolExecutor(4) as pool:
+            return [(r, found) for r, found in zip(asked, pool.map(one, asked), strict=True) if found]
+
+
+def smallest(plan: Plan, request: Request, subject: Subject) -> Plan:
+    """Drop routes as long as the request is still answered otherwise; at most 40 starts."""
+    names = [r.name for r in plan.routes]
+    starts = 0
+    size = max(1, len(names) // 2)
+    while size:
+        for at in range(0, len(names), size):
+            less = without(plan, set(names[at : at + size]))
+            if starts < 40 and less.routes:
+                starts += 1
+                if wrong(less, [request], subject):
+                    plan = less
+        names = [r.name for r in plan.routes]
+        size = 0 if starts >= 40 else size // 2
+    return plan
+
+
+@pytest.mark.parametrize("subject", L7, ids=lambda s: s.label.replace(" ", "-"))
+def test_engine_and_oracle_agree(subject: Subject, addresses) -> None:
+    if subject.binary is None:
+        pytest.skip(subject.gap)
+    counts: Counter[str] = Counter()
+
+    @settings(
+        max_examples=max(1, WANTED // BATCH // 4),
+        deadline=None,
+        database=None,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(trials())
+    def trial(drawn: tuple[Plan, list[Request]]) -> None:
+        plan, asked = drawn
+        plan = with_ports(with_endpoints(plan, addresses), {"web": free_port("127.0.0.1", FIRST_PORT)})
+        plan = fitted(plan, subject)
+        if not plan.routes:
+            return
+        counts["requests"] += len(asked)
+        counts["rules"] = max(counts["rules"], len(rules_of(plan)))
+        counts.update("forwarded" if simulate(plan, r).upstreams else "answered" for r in asked)
+        found = wrong(plan, asked, subject)
+        if found:
+            request, differ = found[0]
+            less = smallest(plan, request, subject)
+            pytest.fail(
+                f"seed {SEED}, after {counts['requests']} requests on {subject.label}: {len(found)} of {len(asked)}\n"
+                f"{'; '.join(differ)}\n{curl(('127.0.0.1', less.listeners[0].port), request)}\n{request}\n"
+                f"oracle: {simulate(less, request)}\n{told(less)}",
+                pytrace=False,
+            )
+
+    rounds = 0
+    while counts["requests"] < WANTED:  # a draw that turns out too long for Hypothesis counts for nothing
+        seed(SEED + rounds)(trial)()
+        rounds += 1
+    print(f"{subject.label}: {dict(counts)}, seed {SEED}")  # noqa: T201  # figures of the run
