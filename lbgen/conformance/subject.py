@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import EngineError
+from lbgen.diagnostics import EngineError, UsageError
 from lbgen.engines.api import engine, engine_names, target_version
 from lbgen.runtime.local.binaries import candidates
 
@@ -40,11 +40,14 @@ def subjects(wanted: Iterable[str] = ()) -> tuple[Subject, ...]:
     `wanted` limits them: `nginx` or `nginx@1.22`. UsageError LB305 for an engine or version that is not known.
     """
     found: list[Subject] = []
+    wanted = tuple(wanted)
     for name, version in [_split(w) for w in wanted] or [(n, "") for n in engine_names()]:
         try:
             target = engine(name)
-        except ImportError as error:  # another package's engine that does not load is a gap, not the end of the run
-            found.append(Subject(name, gap=f"engine {name} cannot be loaded: {error}"))
+        except UsageError as error:
+            if wanted:
+                raise
+            found.append(Subject(name, gap=str(error)))  # an engine that does not load is a gap, not the end of a run
             continue
         only = target_version(target, version) if version else ""
         try:

@@ -43,7 +43,11 @@ SEED = int(os.environ.get("LBGEN_DIFFERENTIAL_SEED", "0")) or (
 )
 BATCH = 100  # requests per topology
 FIRST_PORT = int(os.environ.get("LBGEN_CONFORMANCE_PORTS", "0"))
-L7 = tuple(s for s in subjects() if engine(s.engine).verdict(Feature.L7, s.version or "").level is not Level.REFUSED)
+L7 = tuple(
+    s
+    for s in subjects()
+    if s.binary is None or engine(s.engine).verdict(Feature.L7, s.version).level is not Level.REFUSED
+)
 
 
 @st.composite
