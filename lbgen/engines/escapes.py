@@ -383,7 +383,7 @@ class _Reader:
             found = self.element()
             if len(found.ascii) == 1 and self.peek() == "-" and self.pattern[self.at + 1 : self.at + 2] != "]":
                 self.next()
-                found = Chars(frozenset(range(*found.ascii, next(iter(self.element().ascii)) + 1)))
+                found = Chars(frozenset(range(min(found.ascii), max(self.element().ascii) + 1)))
             members |= found.ascii
             beyond |= found.beyond
         found = _folded(Chars(members, beyond)) if fold else Chars(members, beyond)

@@ -1,0 +1,260 @@
+"""What a route does with a request -> the body of a location, with the maps and splits it needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from lbgen.engines import escapes
+from lbgen.engines.nginx.headers import edited, printed, response_lines, shown
+from lbgen.engines.nginx.names import inline, named, reference
+from lbgen.engines.nginx.texts import EMPTY, text
+from lbgen.engines.nginx.view import NONE, Answer, Entry, Header, Location, Map, Proxy, Share, Split, Times
+from lbgen.engines.text import Atom, Literal
+from lbgen.plan.model import Forward, PathKind, Redirect, Respond
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lbgen.engines.nginx.headers import Lines
+    from lbgen.engines.nginx.names import Names
+    from lbgen.engines.nginx.texts import Texts
+    from lbgen.engines.nginx.view import Text
+    from lbgen.plan.model import Listener, PathMatch, Pool, Route, Rule, Target, Timeouts
+
+_PORTS = {"http": 80, "https": 443}
+_ADDRESS_STATUSES = frozenset({301, 302, 303, 307, 308})  # `return` reads what follows as an address
+_NO_LIMIT = "365d"
+Body = Proxy | Answer
+
+
+def duration(milliseconds: int) -> Atom:
+    """A time in nginx's notation; 0 = no limit, which nginx can only say by a very long one."""
+    if milliseconds == 0:
+        return Atom(_NO_LIMIT)
+    return Atom(f"{milliseconds // 1000}s" if milliseconds % 1000 == 0 else f"{milliseconds}ms")
+
+
+def times(wanted: Timeouts) -> Times:
+    """nginx has one timer for reading from an endpoint, head or body: the response time rules it."""
+    return Times(duration(wanted.connect), duration(wanted.response), duration(wanted.idle))
+
+
+class Actions:
+    """Makes bodies of locations; what belongs to the http level gathers in `maps`, `splits` and `answers`."""
+
+    def __init__(self, names: Names, texts: Texts, pools: Mapping[str, Pool], usual: Times) -> None:
+        self.names = names
+        self.texts = texts
+        self.pools = pools
+        self.usual = usual
+        self.maps: list[Map] = []
+        self.splits: list[Split] = []
+        self.query = False
+        self.own_host: set[str] = set()
+        self._splits: dict[str, str] = {}
+        self._upstreams: dict[str, Atom] = {}
+        self._targets: dict[tuple[str, str], Text] = {}
+        self._headers: dict[tuple[str, str], tuple[Header, ...]] = {}
+
+    def body(self, rule: Rule, route: Route, listener: Listener, standard: Lines) -> Body:
+        """What a location does once `rule` has taken the request."""
+        match route.action:
+            case Forward():
+                return self._proxy(rule, route, route.action, listener, standard)
+            case Redirect():
+                return self._redirect(rule, route, route.action, listener)
+            case Respond():
+                return self._respond(route, route.action)
+            case _:
+                assert_never(route.action)
+
+    def helpers(self, route: Route) -> tuple[Location, ...]:
+        """Named locations that the bodies of this route refer to."""
+        origin = Atom(route.field)
+        action = route.action
+        if isinstance(action, Forward) and route.response_headers:
+            add, kind = response_lines((("content-type", "text/plain"),), route.response_headers, self.texts)
+            answer = Answer(502, text(), _content_type(kind), add, failure=True, names=self._has_names(action))
+            return (Location(origin, name=named(route.name, "failed"), answer=answer),)
+        if isinstance(action, Respond) and action.status in _ADDRESS_STATUSES:
+            add, kind = response_lines(action.headers, route.response_headers, self.texts)
+            answer = Answer(200, self.texts.of(action.body), _content_type(kind), add)
+            return (Location(origin, name=named(route.name, "answer"), answer=answer),)
+        return ()
+
+    def simple_pool(self, route: Route) -> str | None:
+        """The pool of a route that forwards as usual and changes nothing, else None."""
+        action = route.action
+        if not isinstance(action, Forward) or action.rewrite or route.request_headers or route.response_headers:
+            return None
+        targets = [t for t in action.targets if t.weight]
+        if len(targets) != 1 or targets[0].request_headers or times(action.timeouts) != self.usual:
+            return None
+        return targets[0].pool
+
+    def _proxy(self, rule: Rule, route: Route, action: Forward, listener: Listener, standard: Lines) -> Proxy:
+        wanted = times(action.timeouts)
+        hide = {name: None for name, _ in route.response_headers.set} | dict.fromkeys(route.response_headers.remove)
+        add = (*route.response_headers.set, *route.response_headers.add)
+        return Proxy(
+            upstream=self._upstream(route, action),
+            target=self._target(rule, action),
+            headers=self._request_headers(route, action, listener, standard),
+            times=None if wanted == self.usual else wanted,
+            hide=tuple(shown(name) for name in hide),
+            add=tuple(Header(shown(name), self.texts.of(value)) for name, value in add),
+            on_failure=named(route.name, "failed") if route.response_headers else None,
+            names=self._has_names(action),
+        )
+
+    def _has_names(self, action: Forward) -> bool:
+        return any(not e.is_ip for t in action.targets if t.weight for e in self.pools[t.pool].endpoints)
+
+    def _upstream(self, route: Route, action: Forward) -> Atom:
+        targets = [t for t in action.targets if t.weight]
+        if len(targets) == 1:
+            return Atom(targets[0].pool)
+        if route.name not in self._upstreams:
+            self._upstreams[route.name] = self._split(route, targets)
+        return self._upstreams[route.name]
+
+    def _split(self, route: Route, targets: list[Target]) -> Atom:
+        """A variable that holds the pool of this request."""
+        origin = Atom(f"{route.field}.forward")
+        name = self.names.variable("split", route.name)
+        self._splits[route.name] = name
+        values = _share_names(targets)
+        self.splits.append(Split(origin, Atom(f"${name}"), shares(targets, values)))
+        if values == [t.pool for t in targets]:
+            return reference(name)
+        pool = self.names.variable("pool", route.name)
+        entries = tuple(Entry(Literal(v, "key"), text(t.pool)) for v, t in zip(values, targets, strict=True))
+        self.maps.append(Map(origin, text(inline(name)), Atom(f"${pool}"), EMPTY, entries))
+        return reference(pool)
+
+    def _request_headers(
+        self, route: Route, action: Forward, listener: Listener, standard: Lines
+    ) -> tuple[Header, ...]:
+        """All request headers, or none when the listener's own will do: nginx inherits all of them or none."""
+        host = action.rewrite.host if action.rewrite else None
+        targets = [t for t in action.targets if t.weight]
+        if not (host or route.request_headers or any(t.request_headers for t in targets)):
+            return ()
+        key = (route.name, listener.name)
+        if key not in self._headers:
+            base = standard | {"host": (self.texts.of(host),)} if host else standard
+            base = edited(base, route.request_headers, self.texts)
+            each = [edited(base, t.request_headers, self.texts) for t in targets]
+            self._headers[key] = printed(self._by_target(route, targets, each) if len(each) > 1 else each[0])
+        return self._headers[key]
+
+    def _by_target(self, route: Route, targets: list[Target], each: list[Lines]) -> Lines:
+        """One set of lines for all targets; where they differ a map on the split chooses."""
+        out: Lines = {}
+        for name in dict.fromkeys(name for lines in each for name in lines):
+            kept = (text(inline(f"http_{name.replace('-', '_')}")),)
+            found = [lines.get(name, kept) for lines in each]
+            if all(values == found[0] for values in found):
+                out[name] = found[0]
+                continue
+            longest = max(map(len, found))
+            padded = [(*values, *[EMPTY] * (longest - len(values))) for values in found]
+            out[name] = tuple(self._choice(route, targets, name, column) for column in zip(*padded, strict=True))
+        return out
+
+    def _choice(self, route: Route, targets: list[Target], header: str, values: tuple[Text, ...]) -> Text:
+        name = self.names.variable("header", f"{route.name} {header}")
+        entries = tuple(
+            Entry(Literal(share, "key"), value) for share, value in zip(_share_names(targets), values, strict=True)
+        )
+        source = text(inline(self._splits[route.name]))
+        self.maps.append(Map(Atom(f"{route.field}.forward"), source, Atom(f"${name}"), EMPTY, entries))
+        return text(inline(name))
+
+    def _target(self, rule: Rule, action: Forward) -> Text | None:
+        rewrite = action.rewrite
+        if rewrite is None or (rewrite.path is None and rewrite.prefix is None):
+            return None
+        if rewrite.path is not None:
+            self.query = True
+            return self.texts.of(rewrite.path, inline("query"))
+        return self._with_prefix(rule.match.path, rewrite.prefix or "/", f"{rule.route}", rule.field)
+
+    def _with_prefix(self, matched: PathMatch, prefix: str, words: str, field: str) -> Text:
+        """The target with the matched prefix (or matched path) replaced, worked out on the raw target."""
+        new = prefix.rstrip("/")
+        if matched.kind is not PathKind.PREFIX:
+            self.query = True
+            return self.texts.of(new or "/", inline("query"))
+        old = matched.value.rstrip("/")
+        if not old and not new:
+            return text(inline("request_uri"))
+        if not old:
+            return self.texts.of(new, inline("request_uri"))
+        key = (old, new)
+        if key not in self._targets:
+            name = self.names.variable("target", words)
+            start = escapes.path_literal(old)
+            entries = [Entry(Literal(f"^{start}(?<tail>/.*)$", "regex"), self.texts.of(new, inline("tail")))]
+            entries.append(Entry(Literal(f"^{start}(?<tail>.*)$", "regex"), self.texts.of(new or "/", inline("tail"))))
+            if new:
+                entries.pop(0)
+            origin = Atom(field)
+            self.maps.append(Map(origin, text(inline("request_uri")), Atom(f"${name}"), EMPTY, tuple(entries)))
+            self._targets[key] = text(inline(name))
+        return self._targets[key]
+
+    def _redirect(self, rule: Rule, route: Route, action: Redirect, listener: Listener) -> Answer:
+        scheme = action.scheme or "http"
+        default = _PORTS[scheme]
+        port = action.port or (default if action.scheme else listener.port)
+        host: str | Atom = action.host or inline(self._own_host(listener))
+        authority: list[str | Atom] = [f"{scheme}://", host, "" if port == default else f":{port}"]
+        if action.path is not None:
+            self.query = True
+            target: tuple[str | Atom | Literal, ...] = (action.path, inline("query"))
+        elif action.prefix is not None:
+            target = self._with_prefix(rule.match.path, action.prefix, route.name, rule.field).parts
+        else:
+            target = (inline("request_uri"),)
+        plain = [part.text if isinstance(part, Literal) else part for part in target]
+        add, _ = response_lines((), route.response_headers, self.texts)
+        return Answer(action.status, self.texts.of(*authority, *plain), add=add)
+
+    def _own_host(self, listener: Listener) -> str:
+        """The host of the request, for a request without one the listener's address."""
+        address = f"[{listener.address}]" if ":" in listener.address else listener.address
+        name = f"own_host_{address.translate({ord(c): '_' for c in '[].:'})}"
+        if name not in self.own_host:
+            self.own_host.add(name)
+            entry = Entry(Literal("", "key"), text(address))
+            self.maps.append(Map(NONE, text(inline("http_host")), Atom(f"${name}"), text(inline("host")), (entry,)))
+        return name
+
+    def _respond(self, route: Route, action: Respond) -> Answer:
+        if action.status in _ADDRESS_STATUSES:
+            return Answer(action.status, EMPTY, via=named(route.name, "answer"))
+        add, kind = response_lines(action.headers, route.response_headers, self.texts)
+        return Answer(action.status, self.texts.of(action.body), _content_type(kind), add)
+
+
+def _content_type(kind: str | None) -> Literal | None:
+    return None if kind == "text/plain" else Literal(kind or "", "word")
+
+
+def _share_names(targets: list[Target]) -> list[str]:
+    """What a split calls its targets: the pool, numbered when a pool is there twice."""
+    pools = [t.pool for t in targets]
+    return pools if len(set(pools)) == len(pools) else [f"{pool}:{at}" for at, pool in enumerate(pools)]
+
+
+def shares(targets: list[Target], values: list[str]) -> tuple[Share, ...]:
+    """Percentages with two digits, which is what nginx can tell apart; the last target gets the rest."""
+    total = sum(t.weight for t in targets)
+    found = []
+    left = 10_000
+    for target, value in zip(targets[:-1], values[:-1], strict=True):
+        part = min(max(1, round(target.weight * 10_000 / total)), left - 1)
+        left -= part
+        found.append(Share(Atom(f"{part // 100}.{part % 100:02d}%"), Atom(value)))
+    return (*found, Share(Atom("*"), Atom(values[-1])))

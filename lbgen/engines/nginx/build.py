@@ -1,0 +1,146 @@
+"""Plan -> the whole of an nginx configuration as typed views."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from lbgen.engines.nginx.actions import Actions, duration, shares, times
+from lbgen.engines.nginx.headers import printed, standard, trust_maps, trusts
+from lbgen.engines.nginx.names import Names, reference
+from lbgen.engines.nginx.servers import Servers, listen_addresses
+from lbgen.engines.nginx.texts import Texts
+from lbgen.engines.nginx.upstreams import upstream
+from lbgen.engines.nginx.view import ClientTimes, Config, Http, Split, Stream, StreamServer
+from lbgen.engines.text import Atom, Literal
+from lbgen.plan.model import Forward, Mode, Timeouts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lbgen.engines.nginx.view import Map
+    from lbgen.plan.model import ClientTimeouts, Listener, Plan, Pool
+
+OLD = "1.22"
+_USUAL = Timeouts(5_000, 60_000, 60_000)
+_HASH_OWN = 400  # names or variables that fit nginx's own hash sizes without a warning
+_WORD_OWN = 40
+# Fields that a Connection header may name without consequence: they concern one connection, and are dropped anyway.
+_HOP_BY_HOP = (
+    "close|keep-alive|upgrade|te|trailers?|transfer-encoding|proxy-connection|http2-settings|host"  # host is never dropped
+)
+_MADE = "|x-forwarded-(?:for|proto|host|port)|x-request-id"
+
+
+def build(plan: Plan, version: str) -> Config:
+    """The views for `plan`, whose verdicts were checked."""
+    l7 = [x for x in plan.listeners if x.mode is Mode.L7]
+    l4 = [x for x in plan.listeners if x.mode is Mode.L4]
+    return Config(
+        topology=Atom.of(r"[A-Za-z0-9._-]*", plan.name),
+        version=Atom(version),
+        old=version == OLD,
+        resolvers=tuple(Atom.of(r"[0-9a-fA-F.:\[\]]+", _resolver(r)) for r in plan.resolvers),
+        http=_http(plan, l7) if l7 else None,
+        stream=_stream(plan, l4) if l4 else None,
+    )
+
+
+def _resolver(address: str) -> str:
+    """nginx wants brackets around an IPv6 address."""
+    return f"[{address}]" if address.count(":") > 1 and not address.startswith("[") else address
+
+
+def client_times(wanted: ClientTimeouts) -> ClientTimes:
+    return ClientTimes(duration(wanted.header), duration(wanted.body), duration(wanted.keepalive))
+
+
+def _pools(plan: Plan, listeners: Iterable[Listener]) -> list[Pool]:
+    """The pools that these listeners forward to, in the order of the topology."""
+    routes = {rule.route for x in listeners for table in x.hosts for rule in table.rules}
+    routes |= {rule.route for x in listeners for rule in x.l4_rules}
+    actions = [r.action for r in plan.routes if r.name in routes]
+    used = {t.pool for a in actions if isinstance(a, Forward) for t in a.targets if t.weight}
+    return [pool for pool in plan.pools if pool.name in used]
+
+
+def _http(plan: Plan, listeners: list[Listener]) -> Http:
+    forwards = [r.action for r in plan.routes if isinstance(r.action, Forward)]
+    usual = times(Counter(a.timeouts for a in forwards).most_common(1)[0][0] if forwards else _USUAL)
+    texts = Texts()
+    actions = Actions(Names(), texts, {p.name: p for p in plan.pools}, usual)
+    servers = Servers(plan, actions)
+    trust = trusts(listeners)
+    lines = {x.name: standard(x, trust.get(x.name)) for x in listeners}
+    shared = lines[listeners[0].name]
+    client = client_times(listeners[0].timeouts)
+    blocks = []
+    for listener in listeners:
+        own = lines[listener.name]
+        headers = () if own == shared else printed(own)
+        wanted = client_times(listener.timeouts)
+        for table in listener.hosts:
+            blocks.append(servers.of(listener, table, own, headers, None if wanted == client else wanted))
+    geos = dict.fromkeys(trust.values())
+    made = [trust_maps(t) for t in geos]
+    pools = _pools(plan, listeners)
+    maps = (*actions.maps, *servers.maps)
+    variables = len(maps) + len(actions.splits) + len(texts.constants)
+    hosts = [str(table.host) for x in listeners for table in x.hosts]
+    nominated = _HOP_BY_HOP + ("" if trust else _MADE)
+    return Http(
+        servers=tuple(blocks),
+        upstreams=tuple(upstream(pool) for pool in pools),
+        trusts=tuple(geo for geo, _ in made),
+        trust_maps=tuple(m for _, each in made for m in each),
+        constants=tuple(texts.constants),
+        maps=maps,
+        splits=tuple(actions.splits),
+        headers=printed(shared),
+        client_times=client,
+        times=usual,
+        forwards=bool(pools),
+        nothing_nominated=Literal(rf"(?i)^[ \t,]*(?:(?:{nominated})(?:[ \t]*,[ \t,]*|[ \t]*$))*$", "regex"),
+        query=actions.query,
+        names=any(not e.is_ip for pool in pools for e in pool.endpoints),
+        dollar=texts.dollar,
+        many=_hash_size(max(variables, len(hosts))),
+        long=any(len(word) > _WORD_OWN for word in (*hosts, *_keys(maps))),
+    )
+
+
+def _keys(maps: Iterable[Map]) -> Iterable[str]:
+    return (e.key.text for m in maps for e in m.entries if not (isinstance(e.key, Literal) and e.key.kind == "regex"))
+
+
+def _hash_size(count: int) -> int:
+    """A size for a hash of `count` words; 0 when nginx's own will do."""
+    return 0 if count <= _HASH_OWN else 1 << (2 * count).bit_length()
+
+
+def _stream(plan: Plan, listeners: list[Listener]) -> Stream:
+    names = Names()
+    splits: list[Split] = []
+    servers = []
+    for listener in listeners:
+        rule = listener.l4_rules[0]
+        action = plan.route(rule.route).action
+        if not isinstance(action, Forward):
+            raise TypeError(f"L4 route {rule.route} does not forward")
+        targets = [t for t in action.targets if t.weight]
+        pool = Atom(targets[0].pool)
+        if len(targets) > 1:
+            name = names.variable("split", rule.route)
+            splits.append(Split(Atom(rule.field), Atom(f"${name}"), shares(targets, [t.pool for t in targets])))
+            pool = reference(name)
+        servers.append(
+            StreamServer(
+                origin=Atom(listener.field),
+                listen=listen_addresses(listener),
+                upstream=pool,
+                connect=duration(action.timeouts.connect),
+                idle=duration(action.timeouts.idle),
+            )
+        )
+    pools = _pools(plan, listeners)
+    return Stream(tuple(servers), tuple(upstream(pool, tcp=True) for pool in pools), tuple(splits))

@@ -1,0 +1,131 @@
+"""What a listener tells endpoints about the client, and a route's edits -> proxy_set_header and add_header lines."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lbgen.engines.nginx.conditions import variable
+from lbgen.engines.nginx.names import inline
+from lbgen.engines.nginx.texts import EMPTY, text
+from lbgen.engines.nginx.view import Entry, Geo, Header, Map
+from lbgen.engines.text import Atom, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lbgen.engines.nginx.texts import Texts
+    from lbgen.engines.nginx.view import Text
+    from lbgen.plan.model import HeaderEdits, Listener
+
+Lines = dict[str, tuple["Text", ...]]
+"""Header name (lower case) to its lines; no line at all drops the header."""
+
+_FORWARDED = ("for", "proto", "host", "port")
+_PLAIN = re.compile(r"[0-9A-Za-z_.-]+")
+_NAMES = {"http2-settings": "HTTP2-Settings", "x-request-id": "X-Request-ID", "te": "TE"}
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """The maps for listeners that believe the same proxies and make the same headers."""
+
+    listener: Listener
+    suffix: str
+
+    def name(self, base: str) -> str:
+        return f"{base}{self.suffix}"
+
+
+def trusts(listeners: Iterable[Listener]) -> dict[str, Trust]:
+    """By listener; those that believe nobody have none."""
+    shared: dict[tuple[object, ...], Trust] = {}
+    found: dict[str, Trust] = {}
+    for listener in listeners:
+        key = (listener.trusted_proxies, listener.forwarded_headers, listener.request_id)
+        if listener.trusted_proxies:
+            suffix = f"_{len(shared) + 1}" if shared else ""
+            found[listener.name] = shared.setdefault(key, Trust(listener, suffix))
+    return found
+
+
+def standard(listener: Listener, trust: Trust | None) -> Lines:
+    """The header lines of every request that this listener passes on."""
+    lines: Lines = {"host": (text(inline("endpoint_host")),)}
+    ours = {"for": "remote_addr", "proto": "scheme", "host": "http_host", "port": "server_port"}
+    for what in _FORWARDED:
+        known = trust.name(f"{'forwarded' if listener.forwarded_headers else 'passed'}_{what}") if trust else ours[what]
+        lines[f"x-forwarded-{what}"] = (text(inline(known)),) if trust or listener.forwarded_headers else ()
+    if trust:
+        request_id = trust.name("kept_request_id" if listener.request_id else "passed_request_id")
+        lines["x-request-id"] = (text(inline(request_id)),)
+    else:
+        lines["x-request-id"] = (text(inline("request_id")),) if listener.request_id else ()
+    lines["connection"] = (text(inline("connection_upgrade")),)
+    lines["upgrade"] = (text(inline("upgrade")),)
+    lines["http2-settings"] = (text(inline("http2_settings")),)
+    return lines | {"proxy-connection": (), "trailer": ()}
+
+
+def trust_maps(trust: Trust) -> tuple[Geo, tuple[Map, ...]]:
+    """What the headers of a listener with trusted proxies are made of."""
+    listener = trust.listener
+    origin = Atom(f"{listener.field}.trusted_proxies")
+    trusted = trust.name("trusted")
+    geo = Geo(origin, Atom(f"${trusted}"), tuple(Atom.of(r"[0-9a-fA-F.:/]+", n) for n in listener.trusted_proxies))
+
+    def kept(name: str, header: str, value: str, default: Text) -> Map:
+        """The client's value from a trusted peer that sent one, else the default."""
+        source = text(inline(trusted), ":", inline(variable(header)))
+        entry = Entry(Literal("^1:(?!(?:, )*$)", "regex"), text(inline(value)))
+        return Map(origin, source, Atom(f"${trust.name(name)}"), default, (entry,))
+
+    maps: list[Map] = []
+    ours = {"for": "remote_addr", "proto": "scheme", "host": "http_host", "port": "server_port"}
+    for what in _FORWARDED:
+        header = f"x-forwarded-{what}"
+        if listener.forwarded_headers:
+            value = "proxy_add_x_forwarded_for" if what == "for" else variable(header)
+            maps.append(kept(f"forwarded_{what}", header, value, text(inline(ours[what]))))
+        else:
+            maps.append(kept(f"passed_{what}", header, variable(header), EMPTY))
+    name, default = (
+        ("kept_request_id", text(inline("request_id"))) if listener.request_id else ("passed_request_id", EMPTY)
+    )
+    maps.append(kept(name, "x-request-id", variable("x-request-id"), default))
+    return geo, tuple(maps)
+
+
+def edited(lines: Lines, edits: HeaderEdits, texts: Texts) -> Lines:
+    """`lines` after `edits`: remove, set, add. A header that is only added to keeps what the client sent."""
+    out = dict(lines)
+    for name in edits.remove:
+        out[name] = ()
+    for name, value in edits.set:
+        out[name] = (texts.of(value),)
+    for name, value in edits.add:
+        before = out[name] if name in out else (text(inline(variable(name))),)
+        out[name] = (*before, texts.of(value))
+    return out
+
+
+def printed(lines: Lines) -> tuple[Header, ...]:
+    """As directives; nginx drops a header whose value is empty."""
+    return tuple(Header(shown(name), value) for name, values in lines.items() for value in values or (EMPTY,))
+
+
+def shown(name: str) -> Atom | Literal:
+    """A header's name the way people write it."""
+    written = _NAMES.get(name) or "-".join(word.capitalize() for word in name.split("-"))
+    return Atom(written) if _PLAIN.fullmatch(written) else Literal(written, "word")
+
+
+def response_lines(
+    start: tuple[tuple[str, str], ...], edits: HeaderEdits, texts: Texts
+) -> tuple[tuple[Header, ...], str | None]:
+    """The header lines of an answer that nginx makes by itself, content-type apart (None = none)."""
+    gone = {*edits.remove, *(name for name, _ in edits.set)}
+    every = [pair for pair in start if pair[0] not in gone] + [*edits.set, *edits.add]
+    kind = next((value for name, value in every if name == "content-type"), None)
+    return tuple(Header(shown(name), texts.of(value)) for name, value in every if name != "content-type"), kind

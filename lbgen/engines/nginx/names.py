@@ -1,0 +1,40 @@
+"""Words of a topology -> names of nginx variables and named locations, each unique in the file."""
+
+from __future__ import annotations
+
+import re
+
+from lbgen.engines.text import Atom
+
+_ODD = re.compile(r"[^a-z0-9]+")
+_LONGEST = 40
+
+
+class Names:
+    """Hands out variable names; the same words always give the same names in the same order."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, int] = {}
+
+    def variable(self, kind: str, words: str) -> str:
+        """`$kind_words` without the dollar, a number behind it when it is taken."""
+        tail = _ODD.sub("_", words.lower()).strip("_")[:_LONGEST].strip("_")
+        name = f"{kind}_{tail}" if tail else kind
+        count = self._taken.get(name, 0) + 1
+        self._taken[name] = count
+        return name if count == 1 else self.variable(kind, f"{tail}_{count}")
+
+
+def reference(name: str) -> Atom:
+    """A variable as a parameter of its own."""
+    return Atom(f"${name}")
+
+
+def inline(name: str) -> Atom:
+    """A variable inside a text."""
+    return Atom(f"${{{name}}}")
+
+
+def named(route: str, what: str = "") -> Atom:
+    """A named location of a route. A colon is in no route's name."""
+    return Atom(f"@{route}:{what}" if what else f"@{route}")

@@ -1,0 +1,112 @@
+"""Single places of a plan that nginx honours only in part, or cannot hold at all."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TypeGuard
+
+from lbgen.engines import escapes
+from lbgen.engines.api import Objection, approximate, refused
+from lbgen.engines.nginx import conditions
+from lbgen.engines.nginx.support import OLD
+from lbgen.engines.nginx.tree import Candidate
+from lbgen.plan.features import Feature
+from lbgen.plan.model import Forward, Mode, PathKind, Redirect, Respond, ValueKind
+from lbgen.plan.regex import full
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.plan.model import HeaderEdits, Match, Plan, Route, Rule, Timeouts
+
+_NAMED_BY_VARIABLE = re.compile(r"[a-z0-9_-]+")
+_LONGEST = 3900  # bytes of one parameter, with room for its quotes and what stands beside it on the line
+_OWN = ("server", "date")
+_OWN_OF_REDIRECT = ("content-type", "location")
+
+
+def objections(plan: Plan, version: str) -> Iterator[Objection]:
+    """Verdicts on places, in the order of the topology."""
+    yield from _pools(plan, version)
+    for route in plan.routes:
+        yield from _route(plan, route)
+    rules = {rule.rank: rule for x in plan.listeners for table in x.hosts for rule in table.rules}
+    for rank in sorted(rules):
+        yield from _rule(rules[rank])
+
+
+def _pools(plan: Plan, version: str) -> Iterator[Objection]:
+    if version == OLD or plan.resolvers:
+        return
+    for pool in plan.pools:
+        for endpoint in pool.endpoints:
+            if not endpoint.is_ip:
+                why = "nginx must be told a DNS server for names of endpoints; add `resolvers: [ADDRESS]` to the topology"
+                yield Objection(refused(why), endpoint.field, Feature.ENDPOINT_NAMES)
+                return
+
+
+def _route(plan: Plan, route: Route) -> Iterator[Objection]:
+    action = route.action
+    if isinstance(action, Forward):
+        if _is_l7(plan, route):
+            yield from _times(action.timeouts, route.field)
+        for edits in (route.request_headers, *(t.request_headers for t in action.targets)):
+            yield from _added(edits, route.field)
+    own = _OWN + (_OWN_OF_REDIRECT if isinstance(action, Redirect) else ())
+    edits = route.response_headers
+    shown = [name for name, _ in (*edits.set, *edits.add)] + list(edits.remove)
+    if isinstance(action, Respond):
+        shown += [name for name, _ in action.headers]
+    for name in dict.fromkeys(shown):
+        if name in own:
+            yield Objection(refused(f"nginx writes {name} itself and lets nobody change it"), route.field)
+
+
+def _is_l7(plan: Plan, route: Route) -> bool:
+    return not any(r.route == route.name for x in plan.listeners if x.mode is Mode.L4 for r in x.l4_rules)
+
+
+def _times(wanted: Timeouts, field: str) -> Iterator[Objection]:
+    if wanted.response == wanted.idle:
+        return
+    used, asked = _shown(wanted.response), _shown(wanted.idle)
+    note = (
+        f"nginx has one timer for the head and for silence in a body or tunnel: an endpoint's silence ends it after {used} "
+        f"(response), not after {asked} (idle); give both the same time to have both as asked"
+    )
+    yield Objection(approximate(note), f"{field}.timeouts", Feature.TIMEOUT_IDLE)
+
+
+def _shown(milliseconds: int) -> str:
+    if milliseconds == 0:
+        return "no time at all"
+    return f"{milliseconds / 1000:g} s"
+
+
+def _added(edits: HeaderEdits, field: str) -> Iterator[Objection]:
+    for name, _ in edits.add:
+        if not _NAMED_BY_VARIABLE.fullmatch(name):
+            yield Objection(refused(f"nginx cannot read the header {name}, so nothing can be added to it"), field)
+
+
+def _rule(rule: Rule) -> Iterator[Objection]:
+    match = rule.match
+    for wanted in match.headers:
+        if not _NAMED_BY_VARIABLE.fullmatch(wanted.name):
+            yield Objection(refused(f"nginx cannot read the header {wanted.name}"), rule.field)
+        elif wanted.value.kind is ValueKind.REGEX and full(wanted.value.value, ""):
+            note = f"nginx cannot tell an empty header {wanted.name} from a missing one and takes both for missing"
+            yield Objection(approximate(note), rule.field, Feature.HEADER_REGEX)
+    for wanted in match.query:
+        if wanted.value.kind is ValueKind.REGEX and escapes.has_boundary(escapes.parse(wanted.value.value)):
+            yield Objection(refused(r"nginx cannot find \b in a percent-encoded value"), rule.field)
+            return
+    if _conditional(match):
+        keys = conditions.inputs([Candidate(rule, test_path=True)])
+        if len(conditions.pattern(Candidate(rule, test_path=True), keys)) > _LONGEST:
+            yield Objection(refused("what this match asks for is more than nginx reads in one line"), rule.field)
+
+
+def _conditional(match: Match) -> TypeGuard[Match]:
+    return not match.path_only or match.path.kind is PathKind.REGEX or len(match.path.value) > _LONGEST // 16

@@ -1,0 +1,54 @@
+"""How the rendered files are run as a local process, and what nginx's own checker says about them."""
+
+from __future__ import annotations
+
+import re
+from signal import Signals
+from typing import TYPE_CHECKING
+
+from lbgen.engines.api import CheckSpec, ProcessSpec
+from lbgen.plan.model import Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from lbgen.engines.api import Binary
+    from lbgen.plan.model import Plan
+
+_FINDING = re.compile(r"nginx: \[(?:emerg|alert|crit|error)\] (.*)")
+_STREAM = "ngx_stream_module.so"
+
+
+def process(plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
+    """In the foreground; SIGQUIT lets requests under way end, SIGHUP loads changed files."""
+    argv = (*_command(binary, directory), "-g", f"{_modules(plan, binary)}daemon off;")
+    return ProcessSpec(argv, stop=Signals.SIGQUIT, reload=Signals.SIGHUP)
+
+
+def check(plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
+    """`nginx -t`; it binds no port but creates the folders for temporary files."""
+    modules = _modules(plan, binary)
+    return CheckSpec((*_command(binary, directory), "-t", *(("-g", modules.strip()) if modules else ())), judge)
+
+
+def judge(code: int, output: str, _answers: Mapping[str, object]) -> tuple[str, ...]:
+    """Errors, one line each; warnings about the host, such as its file limit, are none."""
+    found = tuple(_FINDING.findall(output))
+    if code and not found:
+        return (output.strip().splitlines()[-1] if output.strip() else f"nginx -t ended with {code}",)
+    return found
+
+
+def _command(binary: Binary, directory: Path) -> tuple[str, ...]:
+    return (str(binary.path), "-p", f"{directory}/", "-e", "stderr", "-c", "nginx.conf")
+
+
+def _modules(plan: Plan, binary: Binary) -> str:
+    """Debian's nginx has TCP in a module of its own, which the configuration cannot name: elsewhere it is built in."""
+    if not any(listener.mode is Mode.L4 for listener in plan.listeners):
+        return ""
+    for folder in binary.libraries:
+        if (folder / _STREAM).is_file():
+            return f"load_module {folder / _STREAM}; "
+    return ""

@@ -1,0 +1,166 @@
+"""A listener's host tables -> server blocks: a location for each place, named locations where rules share one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lbgen.engines.nginx.conditions import METHOD, inputs, pattern
+from lbgen.engines.nginx.names import inline, named, reference
+from lbgen.engines.nginx.texts import text
+from lbgen.engines.nginx.tree import places
+from lbgen.engines.nginx.view import NONE, Answer, Entry, Hop, Location, Map, Proxy, Server
+from lbgen.engines.text import Atom, Literal
+from lbgen.plan.model import Forward, PathKind
+
+if TYPE_CHECKING:
+    from lbgen.engines.nginx.actions import Actions, Body
+    from lbgen.engines.nginx.headers import Lines
+    from lbgen.engines.nginx.tree import Candidate, Place
+    from lbgen.engines.nginx.view import ClientTimes, Header
+    from lbgen.plan.model import HostTable, Listener, Plan, Rule
+
+_NOT_FOUND = Atom("@not_found")
+
+
+def listen_addresses(listener: Listener) -> tuple[Atom, ...]:
+    """`::` stands for IPv4 too, by a socket of its own, so that an IPv4 peer is not shown as ::ffff:a.b.c.d."""
+    if listener.address == "::":
+        return (Atom(f"0.0.0.0:{listener.port}"), Atom(f"[::]:{listener.port}"))
+    address = f"[{listener.address}]" if ":" in listener.address else listener.address
+    return (Atom.of(r"[0-9a-fA-F.:\[\]]+", f"{address}:{listener.port}"),)
+
+
+class Servers:
+    """Makes the server blocks of a plan; maps that choose among rules gather in `maps`."""
+
+    def __init__(self, plan: Plan, actions: Actions) -> None:
+        self.actions = actions
+        self.maps: list[Map] = []
+        self._routes = {route.name: route for route in plan.routes}
+        self._chosen: dict[tuple[tuple[str, bool, str], ...], str] = {}
+
+    def of(
+        self, listener: Listener, table: HostTable, standard: Lines, headers: tuple[Header, ...], times: ClientTimes | None
+    ) -> Server:
+        """The block for one host of one listener; `standard` are its headers, `headers` those it must spell out."""
+        block = _Block(self, listener, standard)
+        found = places(table.rules)
+        exact = {p.path for p in found if p.kind is PathKind.EXACT}
+        locations = [block.location(place, exact) for place in found]
+        if not any(p.path == "/" and p.kind is PathKind.PREFIX for p in found):
+            locations.append(Location(Atom(listener.field), below=Literal("/", "word"), answer=not_found()))
+        used = {rule.route: None for rule in block.used}
+        helpers = [x for name in used for x in self.actions.helpers(self._routes[name])]
+        return Server(
+            origin=Atom(listener.field),
+            listen=listen_addresses(listener),
+            host=Atom.of(r"[a-z0-9._*:\[\]-]+", _server_name(table)),
+            default=table.host is None,
+            forwards=any(isinstance(self._routes[name].action, Forward) for name in used),
+            headers=headers,
+            times=times,
+            locations=tuple(sorted(locations, key=_place_in_file)),
+            named=(*block.named, *helpers),
+        )
+
+    def variable(self, candidates: tuple[Candidate, ...], goals: tuple[str, ...], kind: str) -> str:
+        """The map that chooses one of `goals` by the first candidate that holds; shared where the choice is the same."""
+        key = tuple((c.rule.id, c.test_path, goal) for c, goal in zip(candidates, goals, strict=True))
+        if key not in self._chosen:
+            first = candidates[0].rule
+            name = self.actions.names.variable(kind, first.match.path.value if len(first.match.path.value) > 1 else "")
+            self.maps.append(_map(name, candidates, goals))
+            self._chosen[key] = name
+        return self._chosen[key]
+
+    def body(self, rule: Rule, listener: Listener, standard: Lines) -> Body:
+        return self.actions.body(rule, self._routes[rule.route], listener, standard)
+
+    def simple_pool(self, rule: Rule) -> str | None:
+        return self.actions.simple_pool(self._routes[rule.route])
+
+
+class _Block:
+    """One server block in the making."""
+
+    def __init__(self, servers: Servers, listener: Listener, standard: Lines) -> None:
+        self.servers = servers
+        self.listener = listener
+        self.standard = standard
+        self.named: list[Location] = []
+        self.used: list[Rule] = []
+        self._names: dict[tuple[str, Body], Atom] = {}
+        self._variants: dict[str, int] = {}
+
+    def location(self, place: Place, exact: set[str]) -> Location:
+        """The location for one place; `exact` paths have one of their own."""
+        first = place.candidates[0]
+        self.used += [c.rule for c in place.candidates]
+        prefix = place.kind is PathKind.PREFIX
+        empty = Location(
+            origin=Atom(first.rule.field),
+            path=None if prefix and (place.path == "/" or place.path in exact) else Literal(place.path, "word"),
+            below=Literal(place.path.rstrip("/") + "/", "word") if prefix else None,
+        )
+        if first.unconditional:
+            return _with_body(empty, self._body(first.rule))
+        pools = [self.servers.simple_pool(c.rule) for c in place.candidates]
+        if place.candidates[-1].unconditional and None not in pools:
+            pool = self.servers.variable(place.candidates, tuple(map(str, pools)), "pool")
+            return replace(empty, proxy=Proxy(reference(pool)))
+        goals = tuple(self._named(c.rule).text for c in place.candidates)
+        return replace(empty, hop=Hop(reference(self.servers.variable(place.candidates, goals, "route"))))
+
+    def _body(self, rule: Rule) -> Body:
+        return self.servers.body(rule, self.listener, self.standard)
+
+    def _named(self, rule: Rule) -> Atom:
+        """The named location for a rule; rules of one route share it unless their bodies differ."""
+        body = self._body(rule)
+        key = (rule.route, body)
+        if key not in self._names:
+            count = self._variants[rule.route] = self._variants.get(rule.route, 0) + 1
+            self._names[key] = named(rule.route, str(count) if count > 1 else "")
+            self.named.append(_with_body(Location(Atom(rule.field), name=self._names[key]), body))
+        return self._names[key]
+
+
+def not_found() -> Answer:
+    return Answer(404, text("Not Found\n"))
+
+
+def _with_body(location: Location, body: Body) -> Location:
+    return replace(location, proxy=body) if isinstance(body, Proxy) else replace(location, answer=body)
+
+
+def _place_in_file(location: Location) -> tuple[str, bool]:
+    """By path, a path alone before what lies below it."""
+    text = location.path or location.below
+    return (text.text if text else "", location.below is not None)
+
+
+def _server_name(table: HostTable) -> str:
+    if table.host is None:
+        return "_"
+    return f"[{table.host}]" if ":" in table.host.name and not table.host.name.startswith("[") else str(table.host)
+
+
+def _map(name: str, candidates: tuple[Candidate, ...], goals: tuple[str, ...]) -> Map:
+    """First match wins: nginx tries the regexes of a map in their order."""
+    origin = Atom(candidates[0].rule.field)
+    tests = [(c, g) for c, g in zip(candidates, goals, strict=True) if not c.unconditional]
+    default = Atom(goals[-1]) if len(tests) < len(candidates) else _NOT_FOUND
+    keys = inputs(c for c, _ in tests)
+    entries: list[Entry] = []
+    if keys == (METHOD,):
+        taken: set[str] = set()
+        for candidate, goal in tests:
+            for method in candidate.rule.match.methods:
+                if method not in taken:
+                    taken.add(method)
+                    entries.append(Entry(Atom(method), Atom(goal)))
+        return Map(origin, text(inline(METHOD)), Atom(f"${name}"), default, tuple(entries))
+    entries = [Entry(Literal(pattern(c, keys), "regex"), Atom(goal)) for c, goal in tests]
+    source = text(*(part for key in keys for part in (inline(key), "\n")))
+    return Map(origin, source, Atom(f"${name}"), default, tuple(entries))

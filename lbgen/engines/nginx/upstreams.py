@@ -1,0 +1,49 @@
+"""Pools -> upstream blocks, for HTTP and for TCP alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from lbgen.engines.nginx.view import Endpoint, Upstream
+from lbgen.engines.text import Atom
+from lbgen.plan.model import Balance
+
+if TYPE_CHECKING:
+    from lbgen.plan.model import Pool
+
+_ZONE_LEAST = 64  # KiB
+_ZONE_PER_ENDPOINT = 2
+
+
+def upstream(pool: Pool, *, tcp: bool = False) -> Upstream:
+    """The block for one pool. TCP has no kept connections."""
+    names = any(not e.is_ip for e in pool.endpoints)
+    method = _method(pool.balance)
+    # Workers must agree on who has the fewest connections, and nginx wants shared memory for names; the rest is faster
+    # without.
+    zone = _ZONE_LEAST + _ZONE_PER_ENDPOINT * len(pool.endpoints)
+    return Upstream(
+        origin=Atom(pool.field),
+        name=Atom.of(r"[a-z0-9._-]+", pool.name),
+        zone=zone if names or pool.balance is Balance.LEAST_CONNECTIONS else 0,
+        method=method,
+        endpoints=tuple(
+            Endpoint(Atom(e.field), Atom.of(r"[A-Za-z0-9._:\[\]-]+", e.authority), e.weight, resolve=not e.is_ip)
+            for e in pool.endpoints
+        ),
+        keepalive=0 if tcp else pool.keepalive,
+    )
+
+
+def _method(balance: Balance) -> Atom | None:
+    match balance:
+        case Balance.ROUND_ROBIN:
+            return None
+        case Balance.LEAST_CONNECTIONS:
+            return Atom("least_conn")
+        case Balance.SOURCE_HASH:
+            return Atom("hash $binary_remote_addr consistent")
+        case Balance.RANDOM | Balance.HASH:
+            raise ValueError(f"balance {balance} is refused before anything is rendered")
+        case _:
+            assert_never(balance)

@@ -1,0 +1,209 @@
+"""What the template prints: the shape of an nginx configuration, every text typed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lbgen.engines.text import Atom, Literal
+
+NONE = Atom("")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One parameter in double quotes: free text (Literal of kind `part`) and variables (Atom)."""
+
+    parts: tuple[Atom | Literal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    name: Atom | Literal
+    value: Text
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of a map."""
+
+    key: Atom | Literal
+    value: Text | Atom
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    origin: Atom
+    source: Text
+    name: Atom
+    default: Text | Atom
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Geo:
+    """Networks whose peers are believed."""
+
+    origin: Atom
+    name: Atom
+    networks: tuple[Atom, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    percent: Atom
+    value: Atom
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    origin: Atom
+    name: Atom
+    shares: tuple[Share, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    connect: Atom
+    read: Atom
+    send: Atom
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """`upstream` is a name or a variable; `target` None = as the client sent it; `headers` empty = the server's."""
+
+    upstream: Atom
+    target: Text | None = None
+    headers: tuple[Header, ...] = ()
+    times: Times | None = None
+    hide: tuple[Atom | Literal, ...] = ()
+    add: tuple[Header, ...] = ()
+    on_failure: Atom | None = None
+    names: bool = False  # an endpoint is a name, so that there may be no endpoint at all
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`content_type` None = the default; `via`: the named location that has the body, for statuses whose `return`
+    takes an address instead of a text."""
+
+    status: int
+    text: Text
+    content_type: Literal | None = None
+    add: tuple[Header, ...] = ()
+    via: Atom | None = None
+    failure: bool = False  # the text for what went wrong upstream; the status stays
+    names: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """Where the request goes on: a variable that holds the name of a named location."""
+
+    to: Atom
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """`path` is for a location of that path alone, `below` for one of all paths that begin so; a prefix by segment has
+    both, with the same body. `name` is for a named location."""
+
+    origin: Atom
+    path: Literal | None = None
+    below: Literal | None = None
+    name: Atom | None = None
+    proxy: Proxy | None = None
+    answer: Answer | None = None
+    hop: Hop | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTimes:
+    head: Atom
+    body: Atom
+    keepalive: Atom
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """`host` is the server_name; `default`: requests for any other host come here. `headers` empty and `times` None =
+    as in the http block."""
+
+    origin: Atom
+    listen: tuple[Atom, ...]
+    host: Atom
+    default: bool
+    forwards: bool
+    headers: tuple[Header, ...]
+    times: ClientTimes | None
+    locations: tuple[Location, ...]
+    named: tuple[Location, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    origin: Atom
+    address: Atom
+    weight: int
+    resolve: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """`method` is the balancing directive, None for round robin; `zone` the size of its shared memory in KiB."""
+
+    origin: Atom
+    name: Atom
+    zone: int
+    method: Atom | None
+    endpoints: tuple[Endpoint, ...]
+    keepalive: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamServer:
+    origin: Atom
+    listen: tuple[Atom, ...]
+    upstream: Atom
+    connect: Atom
+    idle: Atom
+
+
+@dataclass(frozen=True, slots=True)
+class Http:
+    servers: tuple[Server, ...]
+    upstreams: tuple[Upstream, ...]
+    trusts: tuple[Geo, ...]
+    trust_maps: tuple[Map, ...]
+    constants: tuple[Map, ...]
+    maps: tuple[Map, ...]
+    splits: tuple[Split, ...]
+    headers: tuple[Header, ...]
+    client_times: ClientTimes
+    times: Times
+    forwards: bool
+    nothing_nominated: Literal  # the regex of Connection values that name no header of their own
+    query: bool
+    names: bool
+    dollar: bool
+    many: int  # size of the hashes of names and variables; 0 = nginx's own
+    long: bool  # long words in a hash
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    servers: tuple[StreamServer, ...]
+    upstreams: tuple[Upstream, ...]
+    splits: tuple[Split, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """`version` is major.minor, `old` is 1.22."""
+
+    topology: Atom
+    version: Atom
+    old: bool
+    resolvers: tuple[Atom, ...]
+    http: Http | None
+    stream: Stream | None
