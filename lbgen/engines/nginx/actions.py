@@ -78,7 +78,7 @@ class Actions:
             return (Location(origin, name=named(route.name, "failed"), answer=answer),)
         if isinstance(action, Respond) and action.status in _ADDRESS_STATUSES:
             add, kind = response_lines(action.headers, route.response_headers, self.texts)
-            answer = Answer(200, self.texts.of(action.body), _content_type(kind), add)
+            answer = Answer(200, self.texts.body(action.body), _content_type(kind), add)
             return (Location(origin, name=named(route.name, "answer"), answer=answer),)
         return ()
 
@@ -235,7 +235,7 @@ class Actions:
         if action.status in _ADDRESS_STATUSES:
             return Answer(action.status, EMPTY, via=named(route.name, "answer"))
         add, kind = response_lines(action.headers, route.response_headers, self.texts)
-        return Answer(action.status, self.texts.of(action.body), _content_type(kind), add)
+        return Answer(action.status, self.texts.body(action.body), _content_type(kind), add)
 
 
 def _content_type(kind: str | None) -> Literal | None:

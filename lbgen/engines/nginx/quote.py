@@ -8,6 +8,7 @@ LONGEST = 3000
 """Bytes of one parameter that are safe: nginx reads its file through a buffer of 4096."""
 
 _SPECIAL_KEYS = frozenset({"default", "hostnames", "include", "volatile"})
+_BARE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9_./-]*")
 _UNSAFE_IN_REGEX = re.compile(r"[^\x20-\x7e]|\"|\\[\\\"']")
 
 
@@ -18,13 +19,18 @@ def part(text: str) -> str:
 
 def word(text: str) -> str:
     """A parameter of its own where nothing is expanded: location paths, default_type."""
-    return f'"{_escaped(text)}"'
+    return text if _BARE.fullmatch(text) else f'"{_escaped(text)}"'
+
+
+def bare(text: str) -> bool:
+    """Whether `text` can stand without quotes wherever a parameter can."""
+    return _BARE.fullmatch(text) is not None
 
 
 def key(text: str) -> str:
     """A text that a map looks up."""
     mark = "\\" if text in _SPECIAL_KEYS or text[:1] in ("~", "\\") else ""
-    return f'"{mark}{_escaped(text)}"'
+    return text if not mark and _BARE.fullmatch(text) else f'"{mark}{_escaped(text)}"'
 
 
 def regex(text: str) -> str:

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from lbgen.engines.nginx.names import inline
 from lbgen.engines.nginx.quote import LONGEST, pieces, size
+from lbgen.engines.nginx.quote import bare as is_bare
 from lbgen.engines.nginx.view import NONE, Map, Text
 from lbgen.engines.text import Atom, Literal
 
 
 def text(*parts: str | Atom) -> Text:
     """Strings are free text, atoms are variables."""
-    return Text(tuple(Literal(part, "part") if isinstance(part, str) else part for part in parts))
+    return _text([Literal(part, "part") if isinstance(part, str) else part for part in parts])
+
+
+def _text(parts: list[Atom | Literal]) -> Text:
+    bare = None
+    if len(parts) == 1:
+        only = parts[0]
+        if isinstance(only, Atom):
+            bare = Atom(only.text.replace("{", "").replace("}", ""))
+        elif is_bare(only.text):
+            bare = Atom(only.text)
+    return Text(tuple(parts), bare)
 
 
 EMPTY = Text(())
@@ -22,6 +34,7 @@ class Texts:
     def __init__(self) -> None:
         self.constants: list[Map] = []
         self.dollar = False
+        self._nothing: Atom | None = None
 
     def of(self, *parts: str | Atom) -> Text:
         """A parameter that nginx can read whatever its length."""
@@ -29,7 +42,15 @@ class Texts:
         self.dollar = self.dollar or any(isinstance(p, Literal) and "$" in p.text for p in cut)
         while sum(map(_size, cut)) > LONGEST:
             cut = self._folded(cut)
-        return Text(tuple(cut))
+        return _text(cut)
+
+    def body(self, content: str) -> Text:
+        """The text of a `return`. One that is empty by itself would make nginx write a page of its own."""
+        if content:
+            return self.of(content)
+        if self._nothing is None:
+            self._nothing = self._constant([])
+        return text(self._nothing)
 
     def _folded(self, parts: list[Atom | Literal]) -> list[Atom | Literal]:
         """The same text in fewer parts: each run that fits becomes a constant."""

@@ -11,9 +11,11 @@ NONE = Atom("")
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One parameter in double quotes: free text (Literal of kind `part`) and variables (Atom)."""
+    """One parameter: free text (Literal of kind `part`) and variables (Atom). `bare`: the same without quotes, for a
+    single word or variable."""
 
     parts: tuple[Atom | Literal, ...]
+    bare: Atom | None = None
 
 
 @dataclass(frozen=True, slots=True)
