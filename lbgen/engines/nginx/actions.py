@@ -90,6 +90,8 @@ class Actions:
         targets = [t for t in action.targets if t.weight]
         if len(targets) != 1 or targets[0].request_headers or times(action.timeouts) != self.usual:
             return None
+        if action.timeouts.response != action.timeouts.idle:
+            return None
         return targets[0].pool
 
     def _proxy(self, rule: Rule, route: Route, action: Forward, listener: Listener, standard: Lines) -> Proxy:

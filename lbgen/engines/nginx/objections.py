@@ -72,15 +72,15 @@ def _times(wanted: Timeouts, field: str) -> Iterator[Objection]:
         return
     used, asked = _shown(wanted.response), _shown(wanted.idle)
     note = (
-        f"nginx has one timer for the head and for silence in a body or tunnel: an endpoint's silence ends it after {used} "
-        f"(response), not after {asked} (idle); give both the same time to have both as asked"
+        f"nginx has one timer for an endpoint's head and for silence in the body: both end after {used} (response), while "
+        f"{asked} (idle) rules tunnels and what is sent; give both the same time to have both as asked"
     )
     yield Objection(approximate(note), f"{field}.timeouts", Feature.TIMEOUT_IDLE)
 
 
 def _shown(milliseconds: int) -> str:
     if milliseconds == 0:
-        return "no time at all"
+        return "no limit of time"
     return f"{milliseconds / 1000:g} s"
 
 

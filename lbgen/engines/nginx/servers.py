@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lbgen.engines.nginx.actions import times
 from lbgen.engines.nginx.conditions import METHOD, inputs, pattern
 from lbgen.engines.nginx.names import inline, named, reference
 from lbgen.engines.nginx.texts import text
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from lbgen.engines.nginx.headers import Lines
     from lbgen.engines.nginx.tree import Candidate, Place
     from lbgen.engines.nginx.view import ClientTimes, Header
-    from lbgen.plan.model import HostTable, Listener, Plan, Rule
+    from lbgen.plan.model import HostTable, Listener, Plan, Route, Rule
 
 _NOT_FOUND = Atom("@not_found")
 
@@ -78,7 +79,10 @@ class Servers:
         return self.actions.body(rule, self._routes[rule.route], listener, standard)
 
     def simple_pool(self, rule: Rule) -> str | None:
-        return self.actions.simple_pool(self._routes[rule.route])
+        return self.actions.simple_pool(self.route(rule))
+
+    def route(self, rule: Rule) -> Route:
+        return self._routes[rule.route]
 
 
 class _Block:
@@ -91,6 +95,7 @@ class _Block:
         self.named: list[Location] = []
         self.used: list[Rule] = []
         self._names: dict[tuple[str, Body], Atom] = {}
+        self._tunnels: dict[tuple[str, Proxy], Atom] = {}
         self._variants: dict[str, int] = {}
 
     def location(self, place: Place, exact: set[str]) -> Location:
@@ -104,13 +109,39 @@ class _Block:
             below=Literal(place.path.rstrip("/") + "/", "word") if prefix else None,
         )
         if first.unconditional:
-            return _with_body(empty, self._body(first.rule))
+            return self._direct(empty, first.rule)
         pools = [self.servers.simple_pool(c.rule) for c in place.candidates]
         if place.candidates[-1].unconditional and None not in pools:
             pool = self.servers.variable(place.candidates, tuple(map(str, pools)), "pool")
             return replace(empty, proxy=Proxy(reference(pool)))
         goals = tuple(self._named(c.rule).text for c in place.candidates)
         return replace(empty, hop=Hop(reference(self.servers.variable(place.candidates, goals, "route"))))
+
+    def _direct(self, location: Location, rule: Rule) -> Location:
+        body = self._body(rule)
+        if isinstance(body, Proxy) and location.below is None and location.path and len(location.path.text) > 1:
+            # nginx redirects `/x` to `/x/` where a location of that name has a proxy_pass of its own.
+            if location.path.text.endswith("/"):
+                return replace(location, hop=Hop(self._named(rule)))
+        return self._with_tunnel(_with_body(location, body), rule)
+
+    def _with_tunnel(self, location: Location, rule: Rule) -> Location:
+        """Tunnels have a location of their own where a time other than theirs rules the rest."""
+        route = self.servers.route(rule)
+        proxy = location.proxy
+        if proxy is None or not isinstance(route.action, Forward):
+            return location
+        wanted = route.action.timeouts
+        if wanted.response == wanted.idle:
+            return location
+        key = (route.name, proxy)
+        if key not in self._tunnels:
+            count = sum(name == route.name for name, _ in self._tunnels) + 1
+            name = named(route.name, f"tunnel{count}" if count > 1 else "tunnel")
+            idle = times(replace(wanted, response=wanted.idle))
+            self._tunnels[key] = name
+            self.named.append(Location(location.origin, name=name, proxy=replace(proxy, times=idle)))
+        return replace(location, proxy=replace(proxy, tunnel=self._tunnels[key]))
 
     def _body(self, rule: Rule) -> Body:
         return self.servers.body(rule, self.listener, self.standard)
@@ -122,7 +153,8 @@ class _Block:
         if key not in self._names:
             count = self._variants[rule.route] = self._variants.get(rule.route, 0) + 1
             self._names[key] = named(rule.route, str(count) if count > 1 else "")
-            self.named.append(_with_body(Location(Atom(rule.field), name=self._names[key]), body))
+            location = _with_body(Location(Atom(rule.field), name=self._names[key]), body)
+            self.named.append(self._with_tunnel(location, rule))
         return self._names[key]
 
 

@@ -129,6 +129,7 @@ SUPPORT: dict[str, dict[F, Verdict]] = {
     | {
         F.HEADER: _ONE_LINE,
         F.HEADER_REGEX: _ONE_LINE,
+        F.HEADER_PRESENT: _ONE_LINE,
         F.REQUEST_HEADERS_ADD: _OLD_ADD,
         F.ENDPOINT_NAMES: refused("nginx resolves names while it runs from 1.27.3 on"),
     },

@@ -81,6 +81,7 @@ class Proxy:
     hide: tuple[Atom | Literal, ...] = ()
     add: tuple[Header, ...] = ()
     on_failure: Atom | None = None
+    tunnel: Atom | None = None  # where WebSockets go, whose time is another
     names: bool = False  # an endpoint is a name, so that there may be no endpoint at all
 
 
