@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
@@ -87,16 +88,47 @@ def _at(origin: Atom | None = None) -> Markup:
     return Markup(f"{_MARK_OPEN}{text}{_MARK_CLOSE}")  # noqa: S704 - matched above
 
 
+_LEAVES = frozenset({type(None), Atom, Literal, int, bool})
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...] | None:
+    return tuple(each.name for each in fields(kind)) if is_dataclass(kind) else None
+
+
 def guard(view: object, path: str = "view") -> None:
     """Walk a view: frozen dataclasses of Atom, Literal, int, bool, None and tuples only; else TypeError."""
+    if not _allowed(view):
+        _find(view, path)
+
+
+def _allowed(view: object) -> bool:
+    """Whether `guard` lets it pass; views are large, so the path of what does not is worked out afterwards."""
+    rest = [view]
+    while rest:
+        each = rest.pop()
+        kind: type[Any] = type(each)
+        if kind in _LEAVES:
+            continue
+        if kind is tuple:
+            rest.extend(each)  # type: ignore[arg-type]  # mypy does not narrow by `type(x) is`
+            continue
+        names = _field_names(kind)
+        if names is None:
+            return False
+        rest.extend([getattr(each, name) for name in names])
+    return True
+
+
+def _find(view: object, path: str) -> None:
     if view is None or isinstance(view, Atom | Literal | int):
         return
     if isinstance(view, tuple):
         for index, item in enumerate(view):
-            guard(item, f"{path}[{index}]")
+            _find(item, f"{path}[{index}]")
     elif is_dataclass(view) and not isinstance(view, type):
         for each in fields(view):
-            guard(getattr(view, each.name), f"{path}.{each.name}")
+            _find(getattr(view, each.name), f"{path}.{each.name}")
     else:
         raise TypeError(f"{path}: {type(view).__name__} does not belong in a view")
 

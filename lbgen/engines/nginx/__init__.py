@@ -68,7 +68,7 @@ def _environment() -> Environment:
     from lbgen.resources import folder
 
     env = text.environment(FileSystemLoader(folder("templates") / "nginx"), QUOTES)
-    env.globals["text"] = env.get_template("text.j2").module.text
+    env.globals["text"] = vars(env.get_template("text.j2").module)["text"]
     return env
 
 

@@ -23,12 +23,10 @@ if TYPE_CHECKING:
 
 OLD = "1.22"
 _USUAL = Timeouts(5_000, 60_000, 60_000)
-_HASH_OWN = 400  # names or variables that fit nginx's own hash sizes without a warning
+_HASH_OWN = 100  # names or variables that fit nginx's own hash sizes without a warning
 _WORD_OWN = 40
-# Fields that a Connection header may name without consequence: they concern one connection, and are dropped anyway.
-_HOP_BY_HOP = (
-    "close|keep-alive|upgrade|te|trailers?|transfer-encoding|proxy-connection|http2-settings|host"  # host is never dropped
-)
+# Fields that a Connection header may name without consequence: they are dropped anyway, and Host never is.
+_HOP_BY_HOP = "close|keep-alive|upgrade|te|trailers?|transfer-encoding|proxy-connection|http2-settings|host"
 _MADE = "|x-forwarded-(?:for|proto|host|port)|x-request-id"
 
 

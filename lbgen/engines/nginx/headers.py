@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.conditions import variable
@@ -115,6 +116,7 @@ def printed(lines: Lines) -> tuple[Header, ...]:
     return tuple(Header(shown(name), value) for name, values in lines.items() for value in values or (EMPTY,))
 
 
+@cache
 def shown(name: str) -> Atom | Literal:
     """A header's name the way people write it."""
     written = _NAMES.get(name) or "-".join(word.capitalize() for word in name.split("-"))

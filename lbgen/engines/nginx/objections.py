@@ -41,7 +41,9 @@ def _pools(plan: Plan, version: str) -> Iterator[Objection]:
     for pool in plan.pools:
         for endpoint in pool.endpoints:
             if not endpoint.is_ip:
-                why = "nginx must be told a DNS server for names of endpoints; add `resolvers: [ADDRESS]` to the topology"
+                why = (
+                    "nginx must be told a DNS server for names of endpoints; add `resolvers: [ADDRESS]` to the topology"
+                )
                 yield Objection(refused(why), endpoint.field, Feature.ENDPOINT_NAMES)
                 return
 
@@ -72,8 +74,8 @@ def _times(wanted: Timeouts, field: str) -> Iterator[Objection]:
         return
     used, asked = _shown(wanted.response), _shown(wanted.idle)
     note = (
-        f"nginx has one timer for an endpoint's head and for silence in the body: both end after {used} (response), while "
-        f"{asked} (idle) rules tunnels and what is sent; give both the same time to have both as asked"
+        f"nginx has one timer for an endpoint's head and for silence in the body: both end after {used} (response), "
+        f"while {asked} (idle) rules tunnels and what is sent; give both the same time to have both as asked"
     )
     yield Objection(approximate(note), f"{field}.timeouts", Feature.TIMEOUT_IDLE)
 

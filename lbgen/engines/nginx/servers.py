@@ -10,7 +10,7 @@ from lbgen.engines.nginx.conditions import METHOD, inputs, pattern
 from lbgen.engines.nginx.names import inline, named, reference
 from lbgen.engines.nginx.texts import text
 from lbgen.engines.nginx.tree import places
-from lbgen.engines.nginx.view import NONE, Answer, Entry, Hop, Location, Map, Proxy, Server
+from lbgen.engines.nginx.view import Answer, Entry, Hop, Location, Map, Proxy, Server
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, PathKind
 
@@ -42,7 +42,12 @@ class Servers:
         self._chosen: dict[tuple[tuple[str, bool, str], ...], str] = {}
 
     def of(
-        self, listener: Listener, table: HostTable, standard: Lines, headers: tuple[Header, ...], times: ClientTimes | None
+        self,
+        listener: Listener,
+        table: HostTable,
+        standard: Lines,
+        headers: tuple[Header, ...],
+        times: ClientTimes | None,
     ) -> Server:
         """The block for one host of one listener; `standard` are its headers, `headers` those it must spell out."""
         block = _Block(self, listener, standard)
@@ -66,7 +71,7 @@ class Servers:
         )
 
     def variable(self, candidates: tuple[Candidate, ...], goals: tuple[str, ...], kind: str) -> str:
-        """The map that chooses one of `goals` by the first candidate that holds; shared where the choice is the same."""
+        """The map that chooses one of `goals` by the first candidate that holds; the same choice is one map."""
         key = tuple((c.rule.id, c.test_path, goal) for c, goal in zip(candidates, goals, strict=True))
         if key not in self._chosen:
             first = candidates[0].rule
@@ -119,10 +124,10 @@ class _Block:
 
     def _direct(self, location: Location, rule: Rule) -> Location:
         body = self._body(rule)
-        if isinstance(body, Proxy) and location.below is None and location.path and len(location.path.text) > 1:
+        path = location.path.text if location.path else ""
+        if isinstance(body, Proxy) and location.below is None and len(path) > 1 and path.endswith("/"):
             # nginx redirects `/x` to `/x/` where a location of that name has a proxy_pass of its own.
-            if location.path.text.endswith("/"):
-                return replace(location, hop=Hop(self._named(rule)))
+            return replace(location, hop=Hop(self._named(rule)))
         return self._with_tunnel(_with_body(location, body), rule)
 
     def _with_tunnel(self, location: Location, rule: Rule) -> Location:
