@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import NOWHERE, Diagnostic, EngineError
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.plan.overlay import with_admin, with_ports
+from lbgen.runtime.host import judged
 from lbgen.runtime.local import ports
 from lbgen.runtime.local.binaries import find, fitting
 from lbgen.runtime.local.process import for_version, render_for
@@ -57,7 +58,7 @@ def check(
     place = directory or make_directory(f"lbgen-check-{target.name}-", user)
     try:
         binary = borrow(binary, place, user)
-        plan = for_version(plan, target.name, version)
+        plan, _ = judged(for_version(plan, target.name, version), target, version, accept)
         spec = target.check(plan, binary, place)
         plan = _checkable(plan, serves=spec.serves)
         spec = target.check(plan, binary, place)

@@ -23,6 +23,9 @@ SECONDS = 15.0
 _ELSEWHERE = "lbgen-probe.invalid"  # a host that no topology names
 _ANSWER_SECONDS = 5.0
 _LARGEST = 1 << 20
+_REFUSED_TARGET = (
+    "/lbgen%2Fprobe"  # 400 by the contract, whatever the routes; 404 from an engine without its routes yet
+)
 _NO_ENDPOINT = frozenset({502, 503, 504})
 
 
@@ -137,6 +140,8 @@ def wait(
     `answered` is told each probe that became right and how many are left.
     """
     end = time.monotonic() + seconds
+    if not backends:
+        _until_loaded(wanted, address, end)
     left: dict[int, Late] = {i: Late(probe, "nothing") for i, probe in enumerate(wanted)}
     pause = 0.02
     while True:
@@ -156,6 +161,16 @@ def wait(
             return tuple(left.values())
         time.sleep(pause)
         pause = min(pause * 1.5, 0.25)
+
+
+def _until_loaded(wanted: tuple[Probe, ...], address: Callable[[str], tuple[str, int]], end: float) -> None:
+    """Traefik listens before it has its routes and answers 404 meanwhile, which a real endpoint might answer as well.
+    Wait until each listener refuses what the contract refuses; one that never does is left to the probes."""
+    for name in dict.fromkeys(probe.listener for probe in wanted if probe.request is not None):
+        request = Request("GET", _REFUSED_TARGET, (("Host", _ELSEWHERE),), name)
+        probe = Probe("", name, "", request, 400, frozenset())
+        while ask(probe, *address(name), backends=False) and time.monotonic() < end - 1:
+            time.sleep(0.02)
 
 
 def ask(probe: Probe, host: str, port: int, *, backends: bool) -> str:

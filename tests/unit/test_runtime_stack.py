@@ -185,6 +185,7 @@ def test_a_dead_supervisor_takes_its_engines_along_and_down_clears_up(fake, stat
 def test_up_after_a_dead_supervisor_just_works(fake):
     stack = api.up(plan(), engine=fake)
     os.kill(stack.state.pid, signal.SIGKILL)
+    assert gone(stack.state.pid)
     again = api.up(plan(), engine=fake)
     assert not again.unchanged
     assert again.alive

@@ -47,6 +47,7 @@ class Chosen:
     version: str
     binary: Binary
     kernel: bool
+    resolvers: tuple[str, ...]  # DNS servers it is told
     offset: int = 0  # added to every listener's port
     supplied: Engine | None = None
 

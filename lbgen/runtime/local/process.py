@@ -50,7 +50,6 @@ class Handle:
     process: subprocess.Popen[bytes]
     spec: ProcessSpec = field(repr=False)
     network: Network | None = None  # of a kernel engine; `process` then only keeps the namespace
-    _asked: bool = False
 
     @property
     def pid(self) -> int:
@@ -77,15 +76,13 @@ class Handle:
 
     def ask_to_stop(self) -> None:
         """Send the graceful stop and do not wait; `stop` then waits. For several engines at once."""
-        if self.network is None and self.alive() and not self._asked:
+        if self.network is None and self.alive():
             self.process.send_signal(self.spec.stop)
-            self._asked = True
 
     def stop(self, seconds: float = STOP_SECONDS) -> None:
         """Ask it to end, then make it; does nothing when it is gone."""
         if self.network is None:
-            self.ask_to_stop()
-            stop(self.process, None, seconds)
+            stop(self.process, signal.Signals(self.spec.stop), seconds)
         elif self.alive():
             for command in self.spec.teardown:
                 self.network.run(command, self.directory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from lbgen.runtime.local.user import User
 
+_ASK_AGAIN_SECONDS = 0.5
 _LAUNCH = Path(__file__).with_name("launch.py")
 # The kernel's parent-death signal follows the thread that forked. One thread that lives as long as the process makes it
 # follow the process, whichever thread asks.
@@ -116,16 +118,20 @@ def group_members(leader: int) -> tuple[ProcessId, ...]:
     return tuple(found)
 
 
-def stop(process: subprocess.Popen[bytes], gentle: signal.Signals | None, seconds: float) -> None:
-    """End our child: `gentle` (None: it was sent), SIGKILL after `seconds`; then the rest of its group."""
-    if process.poll() is None:
-        if gentle is not None:
+def stop(process: subprocess.Popen[bytes], gentle: signal.Signals, seconds: float) -> None:
+    """End our child: `gentle`, SIGKILL after `seconds`; then the rest of its group.
+
+    `gentle` is sent once more after a while: HAProxy 2.8's master loses it when it comes before the master's own loop,
+    although the worker serves by then.
+    """
+    for pause in (min(_ASK_AGAIN_SECONDS, seconds), seconds):
+        if process.poll() is None:
             process.send_signal(gentle)
-        try:
-            process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(pause)
+    if process.poll() is None:
+        process.kill()
+        process.wait()
     end = time.monotonic() + 1.0
     while (left := group_members(process.pid)) and time.monotonic() < end:
         for member in left:

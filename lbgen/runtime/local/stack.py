@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, UsageError
-from lbgen.engines.verdicts import judge
+from lbgen.runtime.host import judged
 from lbgen.runtime.local import ports, state
 from lbgen.runtime.local.binaries import find
 from lbgen.runtime.local.order import Chosen, Commit, Failed, Order, Progress, Step, Up
@@ -113,14 +113,14 @@ def _decide(plan: Plan, target: Engine, *, backends: bool, accept: tuple[str, ..
         binary, version = find(target, asked)
     except EngineError:
         # What the topology asks for comes first: an engine that refuses it need not be here at all.
-        _, problems = judge(plan, target, target.versions[0], accept)
+        _, problems = judged(plan, target, target.versions[0], accept)
         if problems:
             raise LbgenError(problems) from None
         raise
-    _, problems = judge(for_version(plan, target.name, version), target, version, accept)
-    kernel = target.process(plan, binary, Path("/")).kernel if not problems else False
+    plan, problems = judged(for_version(plan, target.name, version), target, version, accept)
     if problems:
         raise LbgenError(problems)
+    kernel = target.process(plan, binary, Path("/")).kernel
     if kernel and os.geteuid() != 0:
         hint = "run as root, or leave it out"
         raise EngineError(Diagnostic("LB407", f"{target.title} needs root to load rules into the kernel", hint=hint))
@@ -128,7 +128,7 @@ def _decide(plan: Plan, target: Engine, *, backends: bool, accept: tuple[str, ..
         message = f"{target.title} runs in a network namespace from which only stand-ins can be reached"
         raise EngineError(Diagnostic("LB403", message, hint="load the rendered file on the balancer itself"))
     supplied = None if _installed(target) else target
-    return Chosen(target.name, target.title, version, binary, kernel, supplied=supplied)
+    return Chosen(target.name, target.title, version, binary, kernel, plan.resolvers, supplied=supplied)
 
 
 def _installed(target: Engine) -> bool:

@@ -147,7 +147,7 @@ class Supervisor:
         self._tell(Progress(Step.STARTED, chosen.name, f"{chosen.title} {chosen.binary.version}"))
 
     def _plan_for(self, chosen: Chosen, stand_ins: dict[str, int], net: Network | None) -> Plan:
-        plan = self.order.plan
+        plan = replace(self.order.plan, resolvers=chosen.resolvers)
         plan = with_ports(plan, {x.name: x.port + chosen.offset for x in plan.listeners})
         host = net.host if net is not None else "127.0.0.1"
         plan = with_endpoints(plan, {name: (host, port) for name, port in stand_ins.items()})

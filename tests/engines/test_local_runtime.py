@@ -1,0 +1,148 @@
+"""Real engines as local stacks: they come up, answer, and go without a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+import lbgen
+from lbgen.diagnostics import EngineError
+from lbgen.engines.api import engine
+from lbgen.runtime import api
+from lbgen.runtime.checker import check
+from lbgen.runtime.local.binaries import find
+from lbgen.runtime.local.spawn import ProcessId, group_members
+
+pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
+PORT = 24_500
+L7 = ("nginx", "haproxy", "envoy", "traefik")
+
+SHOP = {
+    "version": 1,
+    "name": "local-shop",
+    "listeners": {"web": {"port": PORT}, "db": {"port": PORT + 1, "mode": "l4"}},
+    "pools": {
+        "app": {"endpoints": [{"address": "10.9.0.1:80", "weight": 2}, {"address": "app.invalid:80"}]},
+        "pg": {"endpoints": [{"address": "10.9.0.2:5432"}]},
+    },
+    "routes": [
+        {"name": "api", "hosts": ["*.shop.example"], "match": [{"path": {"regex": "/v[0-9]+"}}], "forward": "app"},
+        {"name": "old", "match": [{"path": {"exact": "/old"}}], "redirect": {"path": "/new"}},
+        {"name": "ok", "match": [{"path": {"exact": "/health"}}], "respond": {"status": 200, "body": "ok\n"}},
+        {"name": "rest", "forward": "app"},
+        {"name": "db", "listeners": ["db"], "forward": "pg"},
+    ],
+}
+DATABASE = {**SHOP, "name": "local-db", "listeners": {"db": {"port": PORT + 1, "mode": "l4"}}}
+DATABASE = {**DATABASE, "pools": {"pg": SHOP["pools"]["pg"]}, "routes": [SHOP["routes"][4]]}
+
+
+@pytest.fixture(autouse=True)
+def state_dir(tmp_path, monkeypatch):
+    monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
+    yield tmp_path / "state"
+    for each in api.ps():
+        each.down()
+
+
+def need(name: str) -> None:
+    """Skip with the reason when that engine cannot run here."""
+    try:
+        find(engine(name))
+    except EngineError as error:
+        pytest.skip(str(error))
+    if name == "nftables" and (os.geteuid() != 0 or shutil.which("ip") is None):
+        pytest.skip("nftables needs root and ip")
+
+
+def get(url: str, host: str = "a.example") -> dict[str, object]:
+    request = urllib.request.Request(url, headers={"Host": host})  # noqa: S310 - ours
+    with urllib.request.urlopen(request) as answer:  # noqa: S310 - ours
+        return json.load(answer)
+
+
+@pytest.mark.parametrize("name", L7)
+def test_one_engine_on_the_topologys_own_ports(name, state_dir):
+    need(name)
+    with lbgen.up(lbgen.load(SHOP), engine=name, accept=("all",)) as stack:
+        assert stack.url("web") == f"http://127.0.0.1:{PORT}"
+        assert get(stack.url("web") + "/x")["pool"] == "app"
+        assert get(stack.url("db").replace("tcp", "http"))["pool"] == "pg"
+        (found,) = stack.engines
+        pid = found.pid
+        assert found.running
+        if os.geteuid() == 0:
+            for member in group_members(pid):
+                assert "Uid:\t65534" in Path(f"/proc/{member.pid}/status").read_text()
+    assert group_members(pid) == ()
+    assert not list(state_dir.glob("stacks/*"))
+    assert not Path(found.directory).exists()
+
+
+def test_all_engines_at_once(state_dir):
+    for name in L7:
+        need(name)
+    steps: list[api.Progress] = []
+    with lbgen.up(lbgen.load(SHOP), accept=("all",), progress=steps.append) as stack:
+        assert [x.name for x in stack.engines] == sorted(L7)
+        assert [name for name, _ in stack.skipped] == ["nftables"]
+        for name in L7:
+            assert get(stack.url("web", name) + "/x")["pool"] == "app"
+        assert {x.engine for x in steps if x.step is api.Step.READY} == set(L7)
+
+
+@pytest.mark.parametrize("name", [*L7, "nftables"])
+def test_l4_on_every_engine(name):
+    need(name)
+    with lbgen.up(lbgen.load(DATABASE), engine=name, accept=("all",)) as stack:
+        assert get(stack.url("db").replace("tcp", "http"))["pool"] == "pg"
+
+
+def test_nftables_beside_another_engine():
+    need("nftables")
+    need("haproxy")
+    with lbgen.up(lbgen.load(DATABASE), ["haproxy", "nftables"]) as stack:
+        assert stack.url("db", "haproxy") == f"tcp://127.0.0.1:{PORT + 1}"
+        assert stack.url("db", "nftables").startswith("tcp://10.213.")
+        for name in ("haproxy", "nftables"):
+            assert get(stack.url("db", name).replace("tcp", "http"))["pool"] == "pg"
+
+
+@pytest.mark.parametrize("name", L7)
+def test_workers_go_when_the_supervisor_is_killed(name):
+    need(name)
+    stack = lbgen.up(lbgen.load(SHOP), accept=("all",), engine=name)
+    pid = stack.engines[0].pid
+    os.kill(stack.state.pid, signal.SIGKILL)
+    end = time.monotonic() + 12
+    while group_members(pid) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert group_members(pid) == ()
+    api.down()
+
+
+@pytest.mark.parametrize("name", L7)
+def test_endpoints_that_do_not_answer_are_warnings(name):
+    need(name)
+    pools = {"app": {"endpoints": [{"address": "127.0.0.1:24599"}]}}
+    lonely = {**SHOP, "pools": pools, "listeners": {"web": {"port": PORT}}, "routes": SHOP["routes"][1:4]}
+    with lbgen.up(lbgen.load(lonely), engine=name, accept=("all",), backends=False) as stack:
+        assert stack.endpoints == ()
+        (warning,) = stack.warnings
+        assert warning.code == "LB405"
+        assert "route rest" in warning.message
+    assert ProcessId.of(stack.engines[0].pid) is None
+
+
+@pytest.mark.parametrize("name", [*L7, "nftables"])
+def test_the_engines_own_checker_is_content(name):
+    need(name)
+    plan = lbgen.plan(lbgen.load(DATABASE if name == "nftables" else SHOP))
+    assert check(plan, name, accept=("all",)) == ()
