@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 Step = str | int
 _Keys = dict[str, tuple[Node, Node]]
-_SMALL = 24  # entries that are looked through faster than indexed
+_FIRST = re.compile(r"[^.\[]*")
 
 
 def field_text(steps: Iterable[Step]) -> str:
@@ -32,7 +33,7 @@ class Marks:
     file: str
     root: Node | None = None
     data: object = None
-    _keys: dict[int, _Keys] = field(default_factory=dict, repr=False)
+    _keys: dict[int, tuple[_Keys, bool]] = field(default_factory=dict, repr=False)
 
     def span(self, path: str, *, key: bool = False) -> Span:
         """Where the value of `path` stands (its key with `key`); the nearest thing around it when it is not there."""
@@ -76,20 +77,26 @@ class Marks:
 
     def _step(self, node: MappingNode, path: str) -> tuple[Node, Node, str] | None:
         """The entry of `node` that `path` begins with; names may hold dots, so the longest fitting key wins."""
+        keys, plain = self._entries(node)
+        if plain:
+            first = _FIRST.match(path)
+            name = first[0] if first else path
+            entry = keys.get(name)
+            return (*entry, path[len(name) :]) if entry else None
         ends = [i for i, char in enumerate(path) if char in ".["]
         for end in (len(path), *reversed(ends)):
-            if found := self._entry(node, path[:end]):
-                return found[0], found[1], path[end:]
+            if found := keys.get(path[:end]):
+                return (*found, path[end:])
         return None
 
-    def _entry(self, node: MappingNode, name: str) -> tuple[Node, Node] | None:
-        if len(node.value) <= _SMALL:
-            return next((entry for entry in node.value if entry[0].value == name), None)
-        keys = self._keys.get(id(node))
-        if keys is None:
+    def _entries(self, node: MappingNode) -> tuple[_Keys, bool]:
+        """The entries of `node` by key, and whether no key holds a dot or bracket."""
+        known = self._keys.get(id(node))
+        if known is None:
             keys = {k.value: (k, v) for k, v in reversed(node.value) if isinstance(k, ScalarNode)}
-            self._keys[id(node)] = keys
-        return keys.get(name)
+            known = keys, not any("." in key or "[" in key for key in keys)
+            self._keys[id(node)] = known
+        return known
 
 
 def _holds(data: object, path: str) -> bool:
