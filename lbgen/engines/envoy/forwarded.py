@@ -145,5 +145,7 @@ def lua(name: str, code: str) -> dict[str, Data]:
         "typed_config": {
             "@type": f"{_TYPE}.filters.http.lua.v3.Lua",
             "default_source_code": {"inline_string": code},
+            # The route was found by the request as it came.
+            "clear_route_cache": False,
         },
     }
