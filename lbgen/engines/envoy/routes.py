@@ -46,7 +46,10 @@ def build_route(rule: Rule, route: Route, listener: Listener, clusters: Clusters
                 found["typed_per_filter_config"] = {REDIRECT_HOST: _SWITCHED_ON, **_filters(found)}
         case Respond():
             found["direct_response"] = _respond(route.action)
-            found |= response_edits(HeaderEdits(set=route.action.headers), route.response_headers)
+            # Envoy would add a Location to an answer of 3xx.
+            removed = ("location",) if 300 <= route.action.status < 400 else ()
+            own = HeaderEdits(set=route.action.headers, remove=removed)
+            found |= response_edits(own, route.response_headers)
         case _:
             assert_never(route.action)
     return Tagged(rule.field, found)

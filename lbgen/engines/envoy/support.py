@@ -33,8 +33,9 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.PRIORITY: _SORTED,
     Feature.PATHS_STRICT: emulated("an RBAC filter with one regex for the target"),
     Feature.FRAMING: approximate(
-        "bare LF, folded headers, HTTP/0.9 and odd versions are read leniently and passed on in clean form; "
-        "ambiguous lengths and codings are refused"
+        "ambiguous lengths and codings are refused, but bare LF, folded headers, HTTP/0.9 and odd versions are read "
+        "leniently and passed on in clean form; a target in absolute form wins over a Host that disagrees; "
+        "a Connection header that names Host, X-Forwarded-For, -Host or -Proto, or over ten headers, gets 400"
     ),
     Feature.HOP_BY_HOP: NATIVE,
     Feature.CONNECTION_NOMINATED: NATIVE,
