@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, approximate, refused
-from lbgen.engines.envoy.patterns import has_edges, parse
+from lbgen.engines.escapes import has_boundary, parse
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, ValueKind
 
@@ -44,7 +44,7 @@ def _of_rule(rule: Rule) -> Iterator[Objection]:
             note = "a request without X-Forwarded-Proto is matched as if it held http"
             yield Objection(approximate(note), place, Feature.HEADER)
     for parameter in rule.match.query:
-        if parameter.value.kind is ValueKind.REGEX and has_edges(parse(parameter.value.value)):
+        if parameter.value.kind is ValueKind.REGEX and has_boundary(parse(parameter.value.value)):
             note = "\\b and \\B see the percent-encoded value, not the decoded one"
             yield Objection(approximate(note), f"{rule.field}.query.{parameter.name}", Feature.QUERY_REGEX)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.document import Tagged
@@ -46,8 +47,9 @@ def build_route(rule: Rule, route: Route, listener: Listener, clusters: Clusters
                 found["typed_per_filter_config"] = {REDIRECT_HOST: _SWITCHED_ON, **_filters(found)}
         case Respond():
             found["direct_response"] = _respond(route.action)
-            # Envoy would add a Location to an answer of 3xx.
-            removed = ("location",) if 300 <= route.action.status < 400 else ()
+            # Envoy would add a Location of its own.
+            status = route.action.status
+            removed = ("location",) if status == HTTPStatus.CREATED or 300 <= status < 400 else ()
             own = HeaderEdits(set=route.action.headers, remove=removed)
             found |= response_edits(own, route.response_headers)
         case _:

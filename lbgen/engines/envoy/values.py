@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import groupby
 from typing import TYPE_CHECKING, assert_never
 
-from lbgen.engines.envoy import patterns
+from lbgen.engines import escapes
 from lbgen.plan.model import PathKind, ValueKind
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ _HEX = b"0123456789ABCDEFabcdef"
 # What a strict query may hold as it stands; `&` ends the value, `%` opens an escape.
 _RAW_IN_QUERY = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?[]@!$'()*+,;=")
 # One character beyond ASCII, percent-encoded UTF-8.
+_BEYOND_ASCII = r"\x{80}-\x{10FFFF}"
 _CONTINUED = "%[89ABab][0-9A-Fa-f]"
 _BEYOND = (
     f"(?:%[Cc][2-9A-Fa-f]|%[Dd][0-9A-Fa-f]){_CONTINUED}"
@@ -24,6 +26,7 @@ _BEYOND = (
     f"|%[Ff][0-4]{_CONTINUED}{_CONTINUED}{_CONTINUED}"
 )
 _ESCAPE = re.compile("%([0-9A-F])([0-9A-F])")
+_SPECIAL = re.compile(r"[\x00-\x1f.*+?()\[\]{}|^$\\\x7f]")
 
 
 def regex(pattern: str) -> dict[str, Data]:
@@ -48,12 +51,14 @@ def path_match(path: PathMatch) -> dict[str, Data]:
             assert_never(path.kind)
 
 
+def literal(text: str) -> str:
+    """A pattern for exactly this text."""
+    return _SPECIAL.sub(lambda m: f"\\x{ord(m[0]):02x}" if m[0] < " " else f"\\{m[0]}", text)
+
+
 def path_literal(path: str) -> str:
     """A pattern for exactly this path, whatever the hex case of its escapes."""
-    return "".join(
-        f"%{_nibble(part[1])}{_nibble(part[2])}" if part.startswith("%") else patterns.literal(part)
-        for part in re.split("(%[0-9A-F]{2})", path)
-    )
+    return _ESCAPE.sub(lambda m: f"%{_nibble(m[1])}{_nibble(m[2])}", literal(path))
 
 
 def header_value(value: ValueMatch) -> dict[str, Data]:
@@ -63,11 +68,11 @@ def header_value(value: ValueMatch) -> dict[str, Data]:
     """
     match value.kind:
         case ValueKind.EXACT if "," in value.value:
-            return regex(patterns.literal(value.value).replace(r"\,\ ", r"\, ?"))
+            return regex(literal(value.value).replace(", ", ", ?"))
         case ValueKind.EXACT:
-            return regex(_in_list(patterns.literal(value.value)))
+            return regex(_in_list(literal(value.value)))
         case ValueKind.REGEX:
-            element = patterns.write(patterns.parse(value.value), _but_comma)
+            element = escapes.group(escapes.parse(value.value), _but_comma)
             return regex(f"(?:{value.value})|{_in_list(element)}")
         case ValueKind.PRESENT:
             # Lines that are all empty arrive as commas alone.
@@ -82,7 +87,7 @@ def query_value(value: ValueMatch) -> dict[str, Data]:
         case ValueKind.EXACT:
             return regex(_encoded_text(value.value.encode()))
         case ValueKind.REGEX:
-            return regex(patterns.write(patterns.parse(value.value), _encoded))
+            return regex(escapes.group(escapes.parse(value.value), _encoded))
         case ValueKind.PRESENT:
             return regex(".+")
         case _:
@@ -110,16 +115,33 @@ def _in_list(element: str) -> str:
     return rf"(?:\C*,)?[ \t]*(?:{element})[ \t]*(?:,\C*)?"
 
 
-def _but_comma(chars: patterns.Chars) -> str:
-    return patterns.char_class(patterns.Chars(chars.ascii - {ord(",")}, chars.beyond))
+def _but_comma(chars: escapes.Chars) -> str:
+    return _class(escapes.Chars(chars.ascii - {ord(",")}, chars.beyond))
+
+
+def _class(chars: escapes.Chars) -> str:
+    """`chars` as one RE2 class over characters."""
+    if not chars.ascii and not chars.beyond:
+        return r"[^\x00-\x{10FFFF}]"
+    return f"[{_ranges(chars.ascii)}{_BEYOND_ASCII if chars.beyond else ''}]"
+
+
+def _ranges(codes: frozenset[int]) -> str:
+    """The inside of a class for these ASCII codes."""
+    found = []
+    for _, run in groupby(enumerate(sorted(codes)), lambda pair: pair[1] - pair[0]):
+        members = [code for _, code in run]
+        first, last = (chr(c) if chr(c).isalnum() else f"\\x{c:02x}" for c in (members[0], members[-1]))
+        found.append(first if len(members) == 1 else f"{first}-{last}")
+    return "".join(found)
 
 
 @lru_cache(maxsize=4096)
-def _encoded(chars: patterns.Chars) -> str:
+def _encoded(chars: escapes.Chars) -> str:
     """One character of a decoded query value as it may stand in the URL."""
     parts = []
     if raw := chars.ascii & _RAW_IN_QUERY:
-        parts.append(f"[{patterns.ranges(raw)}]")
+        parts.append(f"[{_ranges(raw)}]")
     lows: dict[str, list[str]] = {}
     for high in range(8):
         low = "".join(chr(d) for d in _HEX if high * 16 + int(chr(d), 16) in chars.ascii)
@@ -128,7 +150,7 @@ def _encoded(chars: patterns.Chars) -> str:
     parts += [f"%[{''.join(highs)}][{low}]" for low, highs in lows.items()]
     if chars.beyond:
         parts.append(_BEYOND)
-    return f"(?:{'|'.join(parts)})" if parts else patterns.char_class(chars)
+    return f"(?:{'|'.join(parts)})" if parts else _class(chars)
 
 
 def _encoded_text(data: bytes) -> str:
@@ -153,7 +175,7 @@ def _encoded_text(data: bytes) -> str:
 
 def _encoded_byte(byte: int) -> str:
     if byte in _RAW_IN_QUERY:
-        return f"(?:{patterns.literal(chr(byte))}|{_escaped(byte)})"
+        return f"(?:{literal(chr(byte))}|{_escaped(byte)})"
     return _escaped(byte)
 
 
