@@ -91,12 +91,10 @@ class Marks:
 
     def _entries(self, node: MappingNode) -> tuple[_Keys, bool]:
         """The entries of `node` by key, and whether no key holds a dot or bracket."""
-        known = self._keys.get(id(node))
-        if known is None:
-            keys = {k.value: (k, v) for k, v in reversed(node.value) if isinstance(k, ScalarNode)}
-            known = keys, not any("." in key or "[" in key for key in keys)
-            self._keys[id(node)] = known
-        return known
+        if id(node) not in self._keys:
+            keys: _Keys = {k.value: (k, v) for k, v in reversed(node.value) if isinstance(k, ScalarNode)}
+            self._keys[id(node)] = keys, not any("." in key or "[" in key for key in keys)
+        return self._keys[id(node)]
 
 
 def _holds(data: object, path: str) -> bool:
