@@ -115,6 +115,19 @@ def test_nftables_beside_another_engine():
             assert get(stack.url("db", name).replace("tcp", "http"))["pool"] == "pg"
 
 
+@pytest.mark.parametrize(("name", "version"), [("nginx", "1.22"), ("haproxy", "2.6")])
+def test_the_version_that_the_topology_asks_for(name, version):
+    pools = {**SHOP["pools"], "app": {"endpoints": [{"address": "10.9.0.1:80"}]}}
+    wanted = {**SHOP, "pools": pools, "engines": {name: {"version": version}}}
+    try:
+        find(engine(name), version)
+    except EngineError as error:
+        pytest.skip(str(error))
+    with lbgen.up(lbgen.load(wanted), engine=name, accept=("all",)) as stack:
+        assert stack.engines[0].version.startswith(version + ".")
+        assert get(stack.url("web") + "/x")["pool"] == "app"
+
+
 @pytest.mark.parametrize("name", L7)
 def test_workers_go_when_the_supervisor_is_killed(name):
     need(name)

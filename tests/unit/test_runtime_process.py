@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -136,6 +137,7 @@ with running(FakeEngine(Path({str(fake.program)!r})), plan()) as handle:
     while ProcessId.of(pid) is not None and time.monotonic() < end:
         time.sleep(0.02)
     assert ProcessId.of(pid) is None
+    shutil.rmtree(done.stdout.split()[1])
 
 
 def test_a_reused_pid_is_another_process():

@@ -277,6 +277,15 @@ def test_following_logs_ends_with_the_stack(fake):
     assert [x for x in lines if x.source == "fake" and "starting" in x.text] == []
 
 
+def test_an_address_of_another_host_is_named(fake, state_dir):
+    (web,) = plan().listeners
+    elsewhere = replace(plan(), listeners=(replace(web, address="192.0.2.1"),))
+    for engines in ([fake], [fake, replace(fake, name="other")]):
+        with pytest.raises(EngineError, match=r"LB404.*cannot listen on 192\.0\.2\.1 port"):
+            api.up(elsewhere, engines)
+    assert not list(state_dir.glob("*.lock"))
+
+
 def test_a_state_directory_that_cannot_be_made_is_said(monkeypatch, tmp_path, fake):
     (tmp_path / "file").touch()
     with monkeypatch.context() as patch:

@@ -152,6 +152,8 @@ def place(plan: Plan, chosen: tuple[Chosen, ...]) -> tuple[Chosen, ...]:
                 taken |= {port for _, port in moved}
                 break
         else:
+            for x in plan.listeners:  # tells when it is the address that does not serve
+                ports.claim(x.address, ports.free_port(), f"{x.field}.address")
             raise EngineError(Diagnostic("LB404", f"no free range of ports was found for {each.title}"))
     return tuple(replace(each, offset=offsets.get(each.name, 0)) for each in chosen)
 

@@ -172,6 +172,20 @@ def forget(state: StackState) -> None:
 def locked(what: str) -> Iterator[None]:
     """Only one lbgen of this user is in here for the same `what`; the kernel lets go when a process dies."""
     path = root() / f"{what}.lock"
-    with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+    while True:
+        with path.open("w") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if not _is_at(handle.fileno(), path):
+                continue  # the one before us removed it
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
