@@ -100,7 +100,9 @@ def _cell(answer: Answer, title: str, notes: list[str]) -> str:
         if note not in notes:
             notes.append(note)
         mark += f" [dim]{notes.index(note) + 1}[/]"
-    return mark + (" (accepted)" if answer.accepted and answer.verdict.level == "approximate" else "")
+    if answer.verdict.level == "approximate":
+        mark += " (accepted)" if answer.accepted else " (default)" if answer.default else ""
+    return mark
 
 
 def _rendered(plan: Plan, names: tuple[str, ...]) -> Iterator[Rendered]:

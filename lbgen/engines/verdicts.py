@@ -22,37 +22,45 @@ ACCEPT_ALL = "all"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an engine says to one feature of a plan, or (`place`) to the single field `fields[0]`."""
+    """What an engine says to one feature of a plan, or (`place`) to the single field `fields[0]`.
+
+    `default`: only about values that nobody wrote; an approximate one is shown and stops nothing.
+    """
 
     feature: Feature | None
     verdict: Verdict
     fields: tuple[str, ...]
     accepted: bool = False
     place: bool = False
+    default: bool = False
 
     def as_dict(self) -> dict[str, object]:
-        """The JSON record: feature, verdict, note, fields, accepted."""
+        """The JSON record: feature, verdict, note, fields, accepted, default."""
         return {
             "feature": str(self.feature) if self.feature else None,
             "verdict": str(self.verdict.level),
             "note": self.verdict.note,
             "fields": list(self.fields),
             "accepted": self.accepted,
+            "default": self.default,
         }
 
 
 def answers(plan: Plan, engine: Engine, version: str, accept: Iterable[str] = ()) -> tuple[Answer, ...]:
     """One answer per feature that `plan` uses, then one per objection to a single place."""
     accepted = {*plan.accept, *accept}
+    unwritten = {(use.feature, use.field) for use in plan.uses if use.default}
     found = []
     for feature, uses in needs(plan).items():
         verdict = engine.verdict(feature, version)
         fields = tuple(dict.fromkeys(use.field for use in uses))
-        found.append(Answer(feature, verdict, fields, bool(accepted & {feature.value, ACCEPT_ALL})))
+        ok = bool(accepted & {feature.value, ACCEPT_ALL})
+        found.append(Answer(feature, verdict, fields, ok, default=all(use.default for use in uses)))
     for objection in engine.objections(plan, version):
         named = objection.feature.value if objection.feature else ""
         ok = bool(accepted & {named, ACCEPT_ALL})
-        found.append(Answer(objection.feature, objection.verdict, (objection.field,), ok, place=True))
+        default = (objection.feature, objection.field) in unwritten
+        found.append(Answer(objection.feature, objection.verdict, (objection.field,), ok, place=True, default=default))
     return tuple(found)
 
 
@@ -79,7 +87,7 @@ def _stops(answer: Answer, plan: Plan, engine: Engine, version: str, spans: dict
         case Level.NATIVE | Level.EMULATED:
             return None
         case Level.APPROXIMATE:
-            if answer.accepted:
+            if answer.accepted or answer.default:
                 return None
             how = (
                 f"accept it with --accept {name}, or `accept: [{name}]` in the topology"

@@ -292,11 +292,12 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One use of a feature by the topology; `accepted` when the topology's own `accept:` names it."""
+    """One use of a feature. `default`: nobody wrote it; it only stands for a value that has to be something."""
 
     feature: Feature
     field: str
     span: Span
+    default: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from lbgen.plan.model import (
     Use,
 )
 from lbgen.plan.precedence import host_tables
-from lbgen.plan.uses import used_pools, uses
+from lbgen.plan.uses import defaults, used_pools, uses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +73,10 @@ def _resolve(topology: Topology, expanded: Expanded) -> Plan:
         listeners=tuple(_listeners(model, expanded)),
         pools=tuple(_pool(name, pool) for name, pool in model.pools.items() if name in used),
         routes=tuple(_route(model, index, route) for index, route in enumerate(model.routes)),
-        uses=tuple(Use(f, field, topology.span(field)) for f, field in dict.fromkeys(uses(expanded, topology.wrote))),
+        uses=(
+            *(Use(f, field, topology.span(field)) for f, field in dict.fromkeys(uses(expanded, topology.wrote))),
+            *(Use(f, field, topology.span(field), default=True) for f, field in defaults(expanded, topology.wrote)),
+        ),
         accept=tuple(dict.fromkeys(model.accept)),
         engines=tuple((name, EngineOptions(block.version)) for name, block in model.engines.items()),
         resolvers=tuple(model.resolvers or ()),

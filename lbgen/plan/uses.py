@@ -78,8 +78,7 @@ def used_pools(model: TopologyModel) -> frozenset[str]:
 def uses(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Asked]:
     """Every use, in the order of the file. Fields of pools that no route uses count for nothing.
 
-    `written` tells whether a field stands in the user's own file. Times of an L4 route count only then: a kernel keeps
-    none of its own, and a default that nobody asked for must not turn it away.
+    `written` tells whether a field stands in the user's own file. Times of an L4 route count only then, see `defaults`.
     """
     model = expanded.model
     forwarding = {
@@ -100,6 +99,19 @@ def uses(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Asked]:
             yield Feature.ESCAPE_HATCH, f"engines.{name}.{place}"
         if engine.forwarding == "direct":
             yield Feature.NFT_DIRECT, f"engines.{name}.forwarding"
+
+
+def defaults(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Asked]:
+    """Times of L4 routes that nobody wrote: a kernel keeps none of its own, and such a default must not turn it away."""
+    times = expanded.model.timeouts
+    for index, route in enumerate(expanded.model.routes):
+        if not expanded.is_l4(index) or route.forward is None:
+            continue
+        for key in ("connect", "idle"):
+            own = route.timeouts is not None and getattr(route.timeouts, key) is not None
+            above = times is not None and getattr(times, key) is not None and written(f"timeouts.{key}")
+            if not own and not above:
+                yield _TIMES[key], f"routes[{index}].timeouts.{key}"
 
 
 def _listener(model: TopologyModel, field: str, listener: Listener, forwards: bool) -> Iterator[Asked]:

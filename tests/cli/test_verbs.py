@@ -97,7 +97,7 @@ def test_render_json_has_files_and_verdicts_per_engine():
     records = json.loads(lbgen("render", POSTGRES, "--json").stdout)
     assert sorted(records) == ["envoy", "haproxy", "nftables", "nginx", "traefik"]
     assert "lbgen.nft" in records["nftables"]["files"]
-    assert {"feature", "verdict", "note", "fields", "accepted"} == set(records["nginx"]["verdicts"][0])
+    assert {"feature", "verdict", "note", "fields", "accepted", "default"} == set(records["nginx"]["verdicts"][0])
 
 
 def test_an_approximate_verdict_stops_until_it_is_accepted(tmp_path):

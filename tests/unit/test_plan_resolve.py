@@ -135,9 +135,11 @@ def test_baseline_features_of_l7_listeners() -> None:
     assert base | {Feature.CONNECTION_NOMINATED, Feature.FORWARDED_HEADERS, Feature.REQUEST_ID} < forwarding
     database = {"name": "a", "listeners": ["db"], "forward": "app"}
     l4 = plan_of(database, listeners={"db": {"port": 1, "mode": "l4"}})
-    assert needs(l4).keys() == {Feature.L4_TCP, Feature.FORWARD, Feature.ROUND_ROBIN}
+    times = {Feature.TIMEOUT_CONNECT, Feature.TIMEOUT_IDLE}
+    assert needs(l4).keys() == {Feature.L4_TCP, Feature.FORWARD, Feature.ROUND_ROBIN, *times}
+    assert all(use.default for feature in times for use in needs(l4)[feature])
     asked = plan_of({**database, "timeouts": {"idle": "1h"}}, listeners={"db": {"port": 1, "mode": "l4"}})
-    assert needs(asked).keys() - needs(l4).keys() == {Feature.TIMEOUT_IDLE}
+    assert [use.default for use in needs(asked)[Feature.TIMEOUT_IDLE]] == [False]
 
 
 def test_minimal_asks_for_no_extra_headers() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import Severity
 from lbgen.plan.checks.context import instead
 from lbgen.plan.features import Feature
-from lbgen.plan.uses import used_pools, uses
+from lbgen.plan.uses import defaults, used_pools, uses
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
@@ -42,9 +42,8 @@ def check(context: Context) -> None:
     for name in model.pools:
         if name not in used:
             context.advise("LB251", f"pools.{name}", "no route uses this pool", "drop it, or forward to it")
-    features = (
-        {feature.value for feature, _ in uses(context.expanded, context.topology.wrote)} if model.accept else set()
-    )
+    asked = (uses, defaults) if model.accept else ()
+    features = {feature.value for each in asked for feature, _ in each(context.expanded, context.topology.wrote)}
     for n, name in enumerate(model.accept):
         if name not in _ACCEPTED:
             message = f'there is no feature "{name}"'
