@@ -6,7 +6,7 @@ import gc
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -82,8 +82,8 @@ def read_text(text: str, file: str) -> Source:
         marks = Marks(file, root)
         builder = _Builder(marks)
         data = builder.build(root, 0)
-    if builder.findings:
-        raise LbgenError(builder.findings)
+        if builder.findings:
+            raise LbgenError(builder.placed(root))
     return Source(data, marks)
 
 
@@ -119,7 +119,7 @@ class _Builder:
 
     def __init__(self, marks: Marks) -> None:
         self.marks = marks
-        self.findings: list[Diagnostic] = []
+        self.findings: list[tuple[Diagnostic, Node]] = []
         self._seen: set[int] = set()
         self._aliased = 0
         self._stopped = False
@@ -204,12 +204,38 @@ class _Builder:
         self._find("LB107", f"the tag {shown} is not read", node, "remove it; quotes make a text")
 
     def _find(self, code: str, message: str, node: Node, hint: str = "") -> None:
-        self.findings.append(Diagnostic(code, message, self.marks.span_of(node), hint=hint))
+        self.findings.append((Diagnostic(code, message, self.marks.span_of(node), hint=hint), node))
         self._stopped = len(self.findings) >= MOST_FINDINGS
 
     def _stop(self, message: str, node: Node) -> None:
         self._stopped = True
-        self.findings = [Diagnostic("LB108", message, self.marks.span_of(node), hint="write the values out")]
+        self.findings = [(Diagnostic("LB108", message, self.marks.span_of(node), hint="write the values out"), node)]
+
+    def placed(self, root: Node) -> list[Diagnostic]:
+        """The findings with the fields they are about."""
+        fields = _fields(root, {id(node) for _, node in self.findings})
+        return [replace(finding, field=shortened(fields.get(id(node), ""), 200)) for finding, node in self.findings]
+
+
+def _fields(root: Node, wanted: set[int]) -> dict[int, str]:
+    """The fields of the wanted nodes, by id; worked out only when there is something to tell."""
+    found: dict[int, str] = {}
+    seen: set[int] = set()
+    waiting: list[tuple[Node, tuple[Step, ...]]] = [(root, ())]
+    while waiting and len(found) < len(wanted):
+        node, steps = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if id(node) in wanted:
+            found[id(node)] = field_text(steps)
+        if isinstance(node, SequenceNode):
+            waiting.extend((item, (*steps, i)) for i, item in enumerate(node.value))
+        elif isinstance(node, MappingNode):
+            for key, value in node.value:
+                inner = (*steps, key.value) if isinstance(key, ScalarNode) else steps
+                waiting.extend(((key, inner), (value, inner)))
+    return found
 
 
 def _lines(node: MappingNode) -> dict[str, int]:
