@@ -45,13 +45,11 @@ class HAProxy:
         return objections(plan)
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
-        """haproxy.cfg, lbgen.lua when there are L7 listeners, and maps/*."""
-        shown, every_map = view(plan)
+        """haproxy.cfg; lbgen.lua when there are L7 listeners; maps/*; rules for Lua where there are many."""
+        shown, beside = view(plan)
         text, origins = render(_templates(), "haproxy.cfg.j2", shown)
-        files = [RenderedFile(run.CONFIG, text, origins)]
-        if shown.lua:
-            files.append(_lua())
-        return (*files, *(file for maps in every_map for file in maps.rendered()))
+        lua = [_lua()] if shown.frontends else []
+        return (RenderedFile(run.CONFIG, text, origins), *lua, *beside)
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         """How to run the files in `directory`."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.conditions import Conditions
 from lbgen.engines.haproxy.lines import Line, line
+from lbgen.engines.haproxy.luarules import rules_file
 from lbgen.plan.model import Forward, HostPattern, PathKind, Redirect, Rule
 from lbgen.plan.precedence import path_groups, wider
 
 if TYPE_CHECKING:
+    from lbgen.engines.api import RenderedFile
     from lbgen.engines.haproxy.index import Index
     from lbgen.engines.haproxy.lines import Maps
     from lbgen.plan.model import HostTable, Listener
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
 ROUTE = "txn.route"
 _ANY = "*"
+STATEMENTS = 24  # from more rules with conditions on, Lua tries them
 
 
 def cut(rule: Rule, index: Index) -> int | None:
@@ -52,7 +56,7 @@ class Routing:
 
     ways: dict[str, Way]  # by key, in order of first use
     lines: list[Line]
-    host_known: bool  # txn.host is set
+    lua: tuple[RenderedFile, ...]
 
 
 @dataclass(slots=True)
@@ -86,9 +90,17 @@ def routing(listener: Listener, index: Index, maps: Maps, needs_host: bool) -> R
     sets = _Sets()
     values = [(name, group, _value(group, keys, sets)) for name, group in groups]
     lines += _path_lines(values, "txn.way" if sets.names else ROUTE, several, maps)
-    lines += _choice_lines(sets, keys, maps) if sets.names else []
+    lua: tuple[RenderedFile, ...] = ()
+    if sets.names:
+        tried = sorted((rule for rule, _ in sets.rules.values()), key=attrgetter("rank"))
+        if len(tried) > STATEMENTS:
+            lua = (rules_file(listener.name, [(rule, keys.of(rule)) for rule in tried], sets.names),)
+            chosen = [line("", f"http-request lua.choose {listener.name} if {{ var(txn.set) -m found }}")]
+        else:
+            chosen = _tried_lines(tried, sets, keys, maps)
+        lines += _choice_lines(chosen)
     lines.append(line("", f"http-request deny deny_status 404 if !{{ var({ROUTE}) -m found }}"))
-    return Routing(keys.ways, lines, several or needs_host)
+    return Routing(keys.ways, lines, lua)
 
 
 class _Keys:
@@ -204,19 +216,21 @@ def _path_lines(values: list[tuple[str, PathGroup, str]], way: str, several: boo
     return lines
 
 
-def _choice_lines(sets: _Sets, keys: _Keys, maps: Maps) -> list[Line]:
-    conditions = Conditions()
-    tried = []
-    for number, (rule, on) in enumerate(sorted(sets.rules.values(), key=lambda pair: pair[0].rank)):
-        words = conditions.words(rule.match, rule.field)
-        gate = maps.among("txn.set", on, f"{rule.id}.sets", {}, most=10)
-        unless = "if" if number == 0 else "if !routed"
-        tried.append(line(rule.field, f"http-request set-var({ROUTE}) str({keys.of(rule)})", unless, gate, *words))
+def _choice_lines(chosen: list[Line]) -> list[Line]:
     return [
         line("", "http-request set-var(txn.set) var(txn.way),field(1,:) if { var(txn.way) -m sub : }"),
         line("", f"acl routed var({ROUTE}) -m found"),
-        *conditions.prepared,
-        *conditions.acls,
-        *tried,
+        *chosen,
         line("", f"http-request set-var({ROUTE}) var(txn.way),field(-1,:) if !routed !{{ var(txn.way) -m end : }}"),
     ]
+
+
+def _tried_lines(rules: list[Rule], sets: _Sets, keys: _Keys, maps: Maps) -> list[Line]:
+    conditions = Conditions()
+    tried = []
+    for number, rule in enumerate(rules):
+        words = conditions.words(rule.match, rule.field)
+        gate = maps.among("txn.set", sets.rules[rule.id][1], f"{rule.id}.sets", {}, most=10)
+        unless = "if" if number == 0 else "if !routed"
+        tried.append(line(rule.field, f"http-request set-var({ROUTE}) str({keys.of(rule)})", unless, gate, *words))
+    return [*conditions.prepared, *conditions.acls, *tried]

@@ -16,6 +16,7 @@ from lbgen.engines.text import Atom
 from lbgen.plan.model import Forward, Mode, Redirect
 
 if TYPE_CHECKING:
+    from lbgen.engines.api import RenderedFile
     from lbgen.engines.haproxy.tables import Way
     from lbgen.plan.model import Listener, Plan
 
@@ -65,7 +66,7 @@ class View:
     """All of haproxy.cfg."""
 
     name: Atom
-    lua: bool
+    rules: tuple[Atom, ...]
     frontends: tuple[Frontend, ...]
     passages: tuple[Passage, ...]
     backends: tuple[Backend, ...]
@@ -75,11 +76,12 @@ class View:
     admin_port: int | None
 
 
-def view(plan: Plan) -> tuple[View, list[Maps]]:
-    """The view and the map files of each listener."""
+def view(plan: Plan) -> tuple[View, list[RenderedFile]]:
+    """The view and the files beside it: maps, and rules for Lua."""
     backends = Backends()
     index = Index(plan)
-    every_map: list[Maps] = []
+    lua: list[RenderedFile] = []
+    maps_files: list[RenderedFile] = []
     frontends = []
     passages = []
     answers: list[Answer] = []
@@ -88,14 +90,15 @@ def view(plan: Plan) -> tuple[View, list[Maps]]:
             passages.append(_passage(listener, index, backends))
             continue
         maps = Maps(listener.name)
-        frontend, own = _frontend(listener, index, backends, maps)
+        frontend, own, rules = _frontend(listener, index, backends, maps)
         frontends.append(frontend)
         answers += own
-        every_map.append(maps)
+        lua += rules
+        maps_files += maps.rendered()
     found = tuple(backends.found.values())
     return View(
         name=Atom(plan.name),
-        lua=bool(frontends),
+        rules=tuple(Atom(file.name) for file in lua),
         frontends=tuple(frontends),
         passages=tuple(passages),
         backends=found,
@@ -103,10 +106,12 @@ def view(plan: Plan) -> tuple[View, list[Maps]]:
         nameservers=tuple(line("", "nameserver", f"dns{n}", _server(text)) for n, text in enumerate(plan.resolvers, 1)),
         resolvers=any(backend.resolved for backend in found),
         admin_port=plan.admin_port,
-    ), every_map
+    ), [*lua, *maps_files]
 
 
-def _frontend(listener: Listener, index: Index, backends: Backends, maps: Maps) -> tuple[Frontend, list[Answer]]:
+def _frontend(
+    listener: Listener, index: Index, backends: Backends, maps: Maps
+) -> tuple[Frontend, list[Answer], tuple[RenderedFile, ...]]:
     found = routing(listener, index, maps, _redirects_to_own_host(listener, index))
     ways = found.ways
     origins = {key: way.origin for key, way in ways.items()}
@@ -135,31 +140,35 @@ def _frontend(listener: Listener, index: Index, backends: Backends, maps: Maps) 
     answers = Chooser(maps, ROUTE, every, f"{{ var({ROUTE}) -m found }}", origins)
     shown = header_lines("http-after-response", [e for e in response if e[1]], answers, "response")
     use = backend_lines(chosen, answered, origins, backends, index, maps) if ways else []
-    return Frontend(
-        name=Atom(listener.name),
-        origin=Atom(listener.field),
-        address=_address(listener),
-        port=listener.port,
-        times=_times(listener),
-        trusted=_trusted(listener),
-        forwarded=listener.forwarded_headers,
-        request_id=listener.request_id,
-        route=_section("Which route it takes", found.lines),
-        forwards=bool(forwarding),
-        edits=tuple(
-            _section(title, lines)
-            for title, lines in (
-                ("What routes change in requests", edits),
-                ("Where a split sends this one", target),
-                ("What targets of a split change in requests", split),
-                ("The path behind the matched prefix", tail),
-                ("Rewrites", rewrites),
-            )
-            if lines
+    return (
+        Frontend(
+            name=Atom(listener.name),
+            origin=Atom(listener.field),
+            address=_address(listener),
+            port=listener.port,
+            times=_times(listener),
+            trusted=_trusted(listener),
+            forwarded=listener.forwarded_headers,
+            request_id=listener.request_id,
+            route=_section("Which route it takes", found.lines),
+            forwards=bool(forwarding),
+            edits=tuple(
+                _section(title, lines)
+                for title, lines in (
+                    ("What routes change in requests", edits),
+                    ("Where a split sends this one", target),
+                    ("What targets of a split change in requests", split),
+                    ("The path behind the matched prefix", tail),
+                    ("Rewrites", rewrites),
+                )
+                if lines
+            ),
+            answers=(_section("What routes change in responses", shown),) if shown else (),
+            target=_section("Who serves it", use),
         ),
-        answers=(_section("What routes change in responses", shown),) if shown else (),
-        target=_section("Who serves it", use),
-    ), [own for _, own in answering]
+        [own for _, own in answering],
+        found.lua,
+    )
 
 
 def _section(title: str, lines: list[Line]) -> Section:
