@@ -1,0 +1,213 @@
+"""HAProxy's real binaries: free text comes back unchanged, statements and Lua decide alike, long heads hold."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from lbgen.engines.haproxy import ENGINE, tables
+from lbgen.engines.rendered import Rendered
+from lbgen.plan.model import (
+    Balance,
+    Endpoint,
+    Forward,
+    HeaderEdits,
+    Listener,
+    Match,
+    Mode,
+    NamedMatch,
+    PathKind,
+    PathMatch,
+    Plan,
+    Pool,
+    Protocol,
+    Redirect,
+    Respond,
+    Route,
+    Target,
+    Timeouts,
+    ValueKind,
+    ValueMatch,
+)
+from lbgen.plan.precedence import Entry, host_tables, ranked
+from lbgen.runtime.endpoints import StandIn, endpoints
+from lbgen.runtime.local.binaries import candidates
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lbgen.engines.api import Binary
+
+pytestmark = pytest.mark.engines
+
+BINARIES = {binary.version: binary for binary in candidates(ENGINE)}
+TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=40).map(str.strip).filter(bool)
+BODIES = st.text(st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n\t"), max_size=60)
+NO = HeaderEdits()
+
+
+@pytest.fixture(params=sorted(BINARIES) or [pytest.param("", marks=pytest.mark.skip(reason="no haproxy here"))])
+def binary(request) -> Binary:
+    return BINARIES[request.param]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def listen(port: int, *rules: tuple[Route, Match]) -> Plan:
+    entries = [Entry(f"{r.name}.{n}", r.name, 0, None, match, r.field) for n, (r, match) in enumerate(rules)]
+    hosts = host_tables(ranked(entries))
+    listener = Listener("web", "127.0.0.1", port, Mode.L7, Protocol.TCP, "listeners.web", hosts=hosts)
+    return Plan("test", (listener,), (), tuple({r.name: r for r, _ in rules}.values()))
+
+
+@contextmanager
+def serving(plan: Plan, binary: Binary, folder: Path):
+    """HAProxy with the plan's files in `folder`; ends with the block."""
+    Rendered("haproxy", "2.8", ENGINE.render(plan, "2.8"), ()).write(folder)
+    checked = ENGINE.check(plan, binary, folder)
+    asked = subprocess.run(checked.argv, cwd=folder, capture_output=True, text=True, check=False)
+    assert checked.judge(asked.returncode, asked.stdout + asked.stderr, {}) == ()
+    process = subprocess.Popen([str(binary.path), "-db", "-f", "haproxy.cfg"], cwd=folder, stderr=subprocess.PIPE)
+    try:
+        port = plan.listeners[0].port
+        for _ in range(200):
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                break
+            except OSError:
+                assert process.poll() is None, process.stderr and process.stderr.read().decode()
+                time.sleep(0.02)
+        yield port
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def ask(port: int, head: str, *lines: str) -> tuple[int, dict[str, str], str]:
+    """Status, headers (latin-1, lower-case names; several lines joined) and body as UTF-8 text of one request."""
+    with socket.create_connection(("127.0.0.1", port)) as sock:
+        sock.settimeout(10)
+        sock.sendall("\r\n".join([f"{head} HTTP/1.1", "Host: a.test", "Connection: close", *lines, "", ""]).encode())
+        data = b""
+        while piece := sock.recv(65536):
+            data += piece
+    top, _, body = data.partition(b"\r\n\r\n")
+    first, *rest = top.decode().split("\r\n")
+    headers: dict[str, str] = {}
+    for line in rest:
+        name, _, value = line.partition(":")
+        name = name.lower()
+        headers[name] = f"{headers[name]}, {value.strip()}" if name in headers else value.strip()
+    return int(first.split()[1]), headers, body.decode()
+
+
+EXAMPLES = settings(
+    max_examples=25,
+    deadline=None,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@EXAMPLES
+@given(data=st.data())
+def test_free_text_comes_back_unchanged(binary, tmp_path_factory, data):
+    """Enough routes that values stand both in statements and in maps."""
+    rules = []
+    wanted = {}
+    for n in range(8):
+        body, shown, added, own = (data.draw(t) for t in (BODIES, TEXTS, TEXTS, TEXTS))
+        headers = (("content-type", "text/plain"), ("x-own", own))
+        edits = HeaderEdits(set=(("x-set", shown),), add=(("x-add", added), ("x-add", shown)))
+        name = f"r{n % 2 and n}"  # some share a route
+        wanted.setdefault(name, (body, own, shown, f"{added}, {shown}"))
+        action = Respond(200, body, headers)
+        rules.append((Route(name, n, action, f"routes[{n}]", NO, edits), Match(PathMatch(PathKind.EXACT, f"/{name}"))))
+    rules = list({r.name: (r, m) for r, m in reversed(rules)}.values())
+    with serving(listen(free_port(), *rules), binary, tmp_path_factory.mktemp("free")) as port:
+        for route, _ in rules:
+            status, headers, body = ask(port, f"GET /{route.name}")
+            made = wanted[route.name]
+            assert (status, body) == (200, made[0])
+            assert (headers["x-own"], headers["x-set"], headers["x-add"]) == made[1:]
+
+
+@EXAMPLES
+@given(values=st.lists(TEXTS, min_size=1, max_size=6, unique=True), statements=st.sampled_from((0, 24)))
+def test_matched_texts_are_compared_as_they_are(binary, tmp_path_factory, monkeypatch, values, statements):
+    monkeypatch.setattr(tables, "STATEMENTS", statements)
+    rules = []
+    for n, value in enumerate(values):
+        for kind in ("headers", "query"):
+            wanted = (NamedMatch("x-'q" if kind == "headers" else "q'(", ValueMatch(ValueKind.EXACT, value)),)
+            answer = Route(
+                f"{kind}{n}", n, Respond(200, "", ()), f"routes[{n}]", NO, HeaderEdits(set=(("x-n", f"{kind}{n}"),))
+            )
+            rules.append((answer, Match(PathMatch(PathKind.PREFIX, "/"), **{kind: wanted})))
+    with serving(listen(free_port(), *rules), binary, tmp_path_factory.mktemp("matched")) as port:
+        for n, value in enumerate(values):
+            encoded = "".join(f"%{byte:02X}" for byte in value.encode())
+            assert ask(port, f"GET /?q'(={encoded}")[1]["x-n"] == f"query{n}"
+            status, headers, _ = ask(port, "GET /", f"X-'Q: {value}")
+            assert (status, headers["x-n"]) == (200, f"headers{n}")
+        assert ask(port, "GET /")[0] == 404
+
+
+@EXAMPLES
+@given(path=st.text(st.sampled_from("ab%$'\"\\{}[]()#; 2F|`"), max_size=12))
+def test_redirects_hold_odd_paths(binary, tmp_path_factory, path):
+    where = "/" + re.sub(r"[^ab$'()\[\];]", "", path)
+    rules = [
+        (
+            Route("r", 0, Redirect(302, host="b.test", path=f"{where}%20"), "routes[0]"),
+            Match(PathMatch(PathKind.PREFIX, "/")),
+        )
+    ]
+    with serving(listen(free_port(), *rules), binary, tmp_path_factory.mktemp("redirect")) as port:
+        assert ask(port, "GET /?a=%zz")[1]["location"] == f"http://b.test:{port}{where}%20?a=%zz"
+
+
+def test_a_long_path_makes_no_regex_overflow(binary, tmp_path):
+    nested = Match(PathMatch(PathKind.REGEX, "/(a|b|(c|d)*)*/end"))
+    rules = [(Route("r", 0, Respond(200, "", ()), "routes[0]"), nested)]
+    with serving(listen(free_port(), *rules), binary, tmp_path) as port:
+        assert ask(port, "GET /" + "a" * 1_000 + "/end")[0] == 200
+        assert ask(port, "GET /" + "a" * 20_000 + "/end")[0] == 404  # PCRE gave up, as the verdict says
+        assert ask(port, "GET /" + "ab" * 8_000 + "x")[0] == 404
+        assert ask(port, "GET /ab/end?" + "&" * 15_000)[0] == 200
+
+
+def test_many_edits_rewrites_and_conditions_go_through_maps_and_lua(binary, tmp_path):
+    times = Timeouts(1_000, 1_000, 1_000)
+    port, back = free_port(), free_port()
+    rules = []
+    for n in range(60):
+        forward = Forward((Target("p", 1, NO, ""),), times)
+        edits = HeaderEdits(set=(("x-n", f"100% {n}"),), remove=("x-gone",) if n % 2 else ())
+        wanted = (NamedMatch("x-tenant", ValueMatch(ValueKind.EXACT, str(n))),)
+        place = Match(PathMatch(PathKind.PREFIX, f"/t{n % 3}"), headers=wanted)
+        rules.append((Route(f"r{n}", n, forward, f"routes[{n}]", edits, HeaderEdits()), place))
+    endpoint = Endpoint("127.0.0.1", back, 1, "pools.p.endpoints[0]", is_ip=True)
+    plan = replace(listen(port, *rules), pools=(Pool("p", Balance.ROUND_ROBIN, (endpoint,), "pools.p"),))
+    with endpoints([StandIn("p", "p", "127.0.0.1", back)]), serving(plan, binary, tmp_path):
+        for n in (0, 1, 31, 59):
+            status, _, body = ask(port, f"GET /t{n % 3}/x", f"X-Tenant: a, {n}", "X-Gone: 1")
+            assert status == 200
+            assert f'["x-n", "100% {n}"]' in body
+            assert ('"x-gone"' in body) is (n % 2 == 0)
+            assert ask(port, f"GET /t{(n + 1) % 3}/x", f"X-Tenant: {n}")[0] == 404
+    assert (tmp_path / "web.rules.lua").is_file()
