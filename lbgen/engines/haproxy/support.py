@@ -61,8 +61,8 @@ _EMULATED = {
     Feature.TRUSTED_PROXIES: "ACL on the peer's address before each forwarded header is set",
     Feature.HOST_WILDCARD: "the host's last labels are looked up in a map, most labels first",
     Feature.PATH_PREFIX: "the path with a slash behind it is looked up in a prefix map",
-    Feature.PATH_REGEX: "PCRE, which reads the accepted subset as RE2 does; it gives up, so that the rule does not match, where a "
-    "group repeats over a thousand times in one path",
+    Feature.PATH_REGEX: "PCRE, which reads the accepted subset as RE2 does; where a group repeats over a "
+    "thousand times in one path it gives up, and the rule does not match",
     Feature.HEADER_REGEX: "tested on each element of the list and on the whole list",
     Feature.QUERY: "the first parameter of the name is found and decoded by a Lua function",
     Feature.QUERY_REGEX: "the first parameter of the name is found and decoded by a Lua function",
