@@ -11,7 +11,7 @@ from lbgen.engines.traefik.edge import edge
 from lbgen.engines.traefik.l4 import tcp
 from lbgen.engines.traefik.plugin import sources
 from lbgen.engines.traefik.quote import escaped
-from lbgen.engines.traefik.services import pool_services, split_service
+from lbgen.engines.traefik.services import Known, pool_services, split_service
 from lbgen.engines.traefik.static import static
 from lbgen.plan.model import Forward, Mode
 
@@ -56,11 +56,13 @@ def _shared(plan: Plan, listeners: list[Listener]) -> dict[str, Data]:
     used = {rule.route for listener in listeners for table in listener.hosts for rule in table.rules}
     routes = [route for route in plan.routes if route.name in used]
     wanted = {t.pool for route in routes if isinstance(route.action, Forward) for t in route.action.targets}
+    known = Known.of(plan)
     for pool in plan.pools:
         if pool.name in wanted:
-            pool_services(plan, pool, services, middlewares)
+            pool_services(known, pool, services, middlewares)
+    pools = {pool.name: pool for pool in plan.pools}
     for route in routes:
-        split_service(plan, route, services)
+        split_service(pools, route, services)
     return {"services": services, "middlewares": middlewares} if services else {}
 
 
@@ -91,13 +93,10 @@ def _listener(plan: Plan, listener: Listener, pools: dict[str, Data]) -> dict[st
     }
 
 
-def _named(conf: Tagged) -> list[str]:
-    """The services an edge names, each once."""
-    found: dict[str, None] = {}
+def _named(conf: Tagged) -> tuple[str, ...]:
+    """The services that the targets of an edge's routes name, each once."""
     routes = conf["routes"]
-    assert isinstance(routes, list)  # noqa: S101 - made above
-    for route in routes:
-        for target in route.get("targets", ()):
-            if target["service"]:
-                found[target["service"]] = None
-    return list(found)
+    if not isinstance(routes, list):
+        raise TypeError("an edge's routes are a list")
+    targets = [target for route in routes for target in route.get("targets", ())]
+    return tuple(dict.fromkeys(target["service"] for target in targets if target["service"]))

@@ -27,7 +27,7 @@ func finish(w http.ResponseWriter, r *http.Request, status int, body string, edi
 }
 
 // location is the absolute URL of a redirect.
-func (e *edge) location(q *request, found *rule) string {
+func (e *edge) location(r *http.Request, q *request, found *rule) string {
 	to := found.route.Redirect
 	scheme, port := "http", e.conf.Port
 	if to.Scheme != "" {
@@ -39,7 +39,7 @@ func (e *edge) location(q *request, found *rule) string {
 	if (scheme == "http" && port == "80") || (scheme == "https" && port == "443") {
 		port = ""
 	}
-	host := q.host
+	host := hostOf(r.Host)
 	if to.Host != "" {
 		host = to.Host
 	} else if host == "" {

@@ -73,6 +73,7 @@ type Route struct {
 	Respond  *Respond
 	Request  *Edits
 	Reply    *Edits
+	times    string // which of a hop's proxies keeps the times
 }
 
 // Target is a service and its share; an empty service has no endpoint to offer.
@@ -80,6 +81,7 @@ type Target struct {
 	Service string
 	Weight  int
 	Request *Edits
+	header  []string
 }
 
 // Rewrite changes the target's path and the host; an empty text changes nothing.
@@ -121,9 +123,16 @@ type Pair struct {
 
 // HopConfig is one endpoint, or several of which the one with the fewest requests for its weight is taken.
 type HopConfig struct {
+	Times     []*Times
 	Endpoints []*Endpoint
 	Keepalive int
 	Resolvers []string
+}
+
+// Times are connect and response time of routes that come here, milliseconds, 0 = no limit.
+type Times struct {
+	Connect  int
+	Response int
 }
 
 // Endpoint is host and port; Lookup when the host is a name.

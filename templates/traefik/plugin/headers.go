@@ -14,6 +14,11 @@ type arrival struct {
 	head  []byte
 }
 
+var (
+	schemeHTTP = []string{"http"}
+	dropped    = []string{"Keep-Alive", "Proxy-Connection", "Te", "Trailer"}
+)
+
 var forwardedNames = []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port"}
 
 // Traefik fills these in where a client sent none, the last one always.
@@ -33,17 +38,12 @@ func filledIn(r *http.Request, head []byte) map[string][]string {
 // forwarded leaves the headers as they go on, before any edit.
 func (e *edge) forwarded(r *http.Request, from *arrival) {
 	h := r.Header
-	websocket := isWebSocket(r)
-	if !websocket {
+	if _, asked := h["Upgrade"]; asked && !isWebSocket(r) {
 		delete(h, "Upgrade")
-		delete(h, "Connection")
 	}
-	delete(h, "Keep-Alive")
-	delete(h, "Proxy-Connection")
-	delete(h, "Te")
-	delete(h, "Trailer")
-	r.Trailer = nil
-
+	for _, name := range dropped {
+		delete(h, name)
+	}
 	if from.head != nil {
 		for _, name := range filledNames {
 			if lines := rawLines(from.head, strings.ToLower(name)); len(lines) > 0 {
@@ -54,41 +54,45 @@ func (e *edge) forwarded(r *http.Request, from *arrival) {
 		}
 	} else {
 		delete(h, "X-Forwarded-Server")
-		if h.Get("X-Real-Ip") == from.peer {
+		if lines := h["X-Real-Ip"]; len(lines) == 1 && lines[0] == from.peer {
 			delete(h, "X-Real-Ip")
 		}
 		if from.trust {
 			assumeFilledIn(r)
 		}
 	}
-
-	if from.trust && e.conf.Forwarded {
-		for _, name := range forwardedNames {
-			join(h, name)
-		}
-	}
 	if !from.trust {
 		for _, name := range forwardedNames {
 			delete(h, name)
 		}
-	}
-	if e.conf.Forwarded {
-		if sent := h.Get("X-Forwarded-For"); sent != "" {
-			h["X-Forwarded-For"] = []string{sent + ", " + from.peer}
-		} else {
-			h["X-Forwarded-For"] = []string{from.peer}
-		}
-		ours(h, "X-Forwarded-Proto", "http")
-		ours(h, "X-Forwarded-Host", r.Host)
-		ours(h, "X-Forwarded-Port", e.conf.Port)
-	}
-
-	if !from.trust {
 		delete(h, "X-Request-Id")
 	}
+	if e.conf.Forwarded {
+		list := from.peer
+		if from.trust {
+			for _, name := range forwardedNames {
+				join(h, name)
+			}
+			if sent := h["X-Forwarded-For"]; len(sent) > 0 {
+				list = sent[0] + ", " + list
+			}
+		}
+		h["X-Forwarded-For"] = []string{list}
+		if len(h["X-Forwarded-Proto"]) == 0 {
+			h["X-Forwarded-Proto"] = schemeHTTP
+		}
+		if len(h["X-Forwarded-Host"]) == 0 && r.Host != "" {
+			h["X-Forwarded-Host"] = []string{r.Host}
+		}
+		if len(h["X-Forwarded-Port"]) == 0 {
+			h["X-Forwarded-Port"] = []string{e.conf.Port}
+		}
+	}
 	if e.conf.RequestID {
-		join(h, "X-Request-Id")
-		if h.Get("X-Request-Id") == "" {
+		if _, sent := h["X-Request-Id"]; sent {
+			join(h, "X-Request-Id")
+		}
+		if len(h["X-Request-Id"]) == 0 {
 			id := make([]byte, 16)
 			_, _ = rand.Read(id)
 			h["X-Request-Id"] = []string{hex.EncodeToString(id)}
@@ -115,16 +119,6 @@ func assumeFilledIn(r *http.Request) {
 	}
 	if h.Get("X-Forwarded-Host") == r.Host {
 		delete(h, "X-Forwarded-Host")
-	}
-}
-
-func ours(h http.Header, name, value string) {
-	if h.Get(name) == "" {
-		if value == "" {
-			delete(h, name)
-			return
-		}
-		h[name] = []string{value}
 	}
 }
 

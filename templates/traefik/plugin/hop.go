@@ -18,22 +18,29 @@ import (
 // switched off; choosing the service, and with it the endpoint, stays with Traefik.
 type hop struct {
 	endpoints []*endpoint
-	keepalive int
-	lock      sync.Mutex
 	proxies   map[string]*httputil.ReverseProxy
+	lock      sync.Mutex
 	turn      int
 }
 
 type endpoint struct {
-	conf   *Endpoint
-	active int
-	names  *names
+	conf    *Endpoint
+	address string
+	active  int
+	names   *names
+}
+
+func timesKey(connect, response int) string {
+	return strconv.Itoa(connect) + "/" + strconv.Itoa(response)
 }
 
 func newHop(conf *HopConfig) *hop {
-	h := &hop{keepalive: conf.Keepalive, proxies: map[string]*httputil.ReverseProxy{}}
+	h := &hop{proxies: map[string]*httputil.ReverseProxy{}}
+	for _, each := range conf.Times {
+		h.proxies[timesKey(each.Connect, each.Response)] = newProxy(each, conf.Keepalive)
+	}
 	for _, each := range conf.Endpoints {
-		one := &endpoint{conf: each}
+		one := &endpoint{conf: each, address: net.JoinHostPort(each.Host, each.Port)}
 		if each.Lookup {
 			one.names = newNames(each.Host, conf.Resolvers)
 		}
@@ -43,43 +50,58 @@ func newHop(conf *HopConfig) *hop {
 }
 
 func (h *hop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	passed, ok := r.Context().Value(stateKey).(*state)
+	ctx := r.Context()
+	passed, ok := ctx.Value(stateKey).(*state)
 	if !ok {
 		plain(w, r, http.StatusInternalServerError, nil)
 		return
 	}
-	chosen := h.take()
-	defer h.release(chosen)
-	host := chosen.conf.Host
+	chosen := h.endpoints[0]
+	if len(h.endpoints) > 1 {
+		chosen = h.take()
+	}
+	passed.address = chosen.address
 	if chosen.names != nil {
-		if host = chosen.names.address(); host == "" {
+		host := chosen.names.address()
+		if host == "" {
+			if len(h.endpoints) > 1 {
+				h.release(chosen)
+			}
 			plain(w, r, http.StatusServiceUnavailable, passed.route.Reply)
 			return
 		}
+		passed.address = net.JoinHostPort(host, chosen.conf.Port)
 	}
-	passed.address = net.JoinHostPort(host, chosen.conf.Port)
+	var cancel context.CancelFunc
+	if passed.route.Idle > 0 {
+		ctx, cancel = context.WithCancel(ctx)
+		passed.watch = &watch{silence: time.Duration(passed.route.Idle) * time.Millisecond, end: cancel}
+		if r.ContentLength != 0 {
+			passed.watch.start()
+			r.Body = &watchedBody{body: r.Body, watch: passed.watch}
+		}
+		r = r.WithContext(ctx)
+	}
+	// A body that broke off ends in a panic; see cut. One deferred call for all: each costs.
 	defer func() {
-		// The body broke off: the client must see that, so its connection is closed. A panic would do the same and
-		// fill the log.
-		if failure := recover(); failure == http.ErrAbortHandler {
+		failure := recover()
+		if cancel != nil {
+			passed.watch.stop()
+			cancel()
+		}
+		if len(h.endpoints) > 1 {
+			h.release(chosen)
+		}
+		if failure == http.ErrAbortHandler {
 			cut(w)
 		} else if failure != nil {
 			panic(failure)
 		}
 	}()
-	if passed.route.Idle > 0 {
-		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		watch := newWatch(passed.route.Idle, cancel)
-		defer watch.stop()
-		if r.ContentLength != 0 {
-			r.Body = &watchedBody{body: r.Body, watch: watch}
-		}
-		r = r.WithContext(context.WithValue(ctx, watchKey, watch))
-	}
-	h.proxy(passed.route).ServeHTTP(w, r)
+	h.proxies[passed.route.times].ServeHTTP(w, r)
 }
 
+// cut closes the client's connection, so that it sees the body break off. The panic would do the same and fill the log.
 func cut(w http.ResponseWriter) {
 	connection, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -90,9 +112,6 @@ func cut(w http.ResponseWriter) {
 
 // take is the endpoint with the fewest requests for its weight; equals take turns.
 func (h *hop) take() *endpoint {
-	if len(h.endpoints) == 1 {
-		return h.endpoints[0]
-	}
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	h.turn++
@@ -108,111 +127,90 @@ func (h *hop) take() *endpoint {
 }
 
 func (h *hop) release(chosen *endpoint) {
-	if len(h.endpoints) > 1 {
-		h.lock.Lock()
-		chosen.active--
-		h.lock.Unlock()
+	h.lock.Lock()
+	chosen.active--
+	h.lock.Unlock()
+}
+
+func newProxy(times *Times, keepalive int) *httputil.ReverseProxy {
+	dialer := &net.Dialer{Timeout: time.Duration(times.Connect) * time.Millisecond, KeepAlive: 30 * time.Second}
+	return &httputil.ReverseProxy{
+		Rewrite: rewrite,
+		Transport: &http.Transport{
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				return dialer.DialContext(ctx, network, address)
+			},
+			ResponseHeaderTimeout: time.Duration(times.Response) * time.Millisecond,
+			MaxIdleConnsPerHost:   keepalive,
+			DisableKeepAlives:     keepalive == 0,
+			IdleConnTimeout:       30 * time.Second,
+			DisableCompression:    true,
+			ReadBufferSize:        16 * 1024,
+			WriteBufferSize:       16 * 1024,
+		},
+		FlushInterval:  -1,
+		ModifyResponse: modify,
+		ErrorHandler:   failed,
 	}
 }
 
-func (h *hop) proxy(route *Route) *httputil.ReverseProxy {
-	key := strconv.Itoa(route.Connect) + "/" + strconv.Itoa(route.Response)
-	h.lock.Lock()
-	defer h.lock.Unlock()
-	found, ok := h.proxies[key]
-	if !ok {
-		dialer := &net.Dialer{Timeout: time.Duration(route.Connect) * time.Millisecond, KeepAlive: 30 * time.Second}
-		var pool httputil.BufferPool = &buffers{} // the interpreter converts in an assignment, not in a literal
-		found = &httputil.ReverseProxy{
-			Rewrite: rewrite,
-			Transport: &http.Transport{
-				DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-					return dialer.DialContext(ctx, network, address)
-				},
-				ResponseHeaderTimeout: time.Duration(route.Response) * time.Millisecond,
-				MaxIdleConnsPerHost:   h.keepalive,
-				DisableKeepAlives:     h.keepalive == 0,
-				IdleConnTimeout:       30 * time.Second,
-				DisableCompression:    true,
-				ReadBufferSize:        16 * 1024,
-				WriteBufferSize:       16 * 1024,
-			},
-			FlushInterval:  -1,
-			BufferPool:     pool,
-			ModifyResponse: modify,
-			ErrorHandler:   failed,
-		}
-		h.proxies[key] = found
-	}
-	return found
-}
+// kept are the headers that Go's proxy drops before rewrite.
+var kept = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Proxy-Authorization", "Proxy-Authenticate"}
 
 func rewrite(p *httputil.ProxyRequest) {
 	passed := p.In.Context().Value(stateKey).(*state)
-	p.Out.URL.Scheme = "http"
-	p.Out.URL.Host = passed.address
-	p.Out.URL.Opaque = passed.target // the request line, byte for byte
-	p.Out.URL.RawQuery = ""
-	p.Out.URL.ForceQuery = false
-	p.Out.Host = p.In.Host
-	delete(p.Out.Header, ServiceHeader)
-	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Proxy-Authorization", "Proxy-Authenticate"} {
+	out := p.Out
+	out.URL.Scheme = "http"
+	out.URL.Host = passed.address
+	out.URL.Opaque = passed.target // the request line, byte for byte
+	out.URL.RawQuery = ""
+	out.URL.ForceQuery = false
+	out.Trailer = nil
+	header := out.Header
+	delete(header, ServiceHeader)
+	for _, name := range kept {
 		if lines, found := p.In.Header[name]; found {
-			p.Out.Header[name] = lines
+			header[name] = lines
 		}
 	}
-	p.Out.Trailer = nil
-	if p.Out.Body == nil || p.Out.Body == http.NoBody {
-		switch p.Out.Method {
-		case http.MethodGet, http.MethodHead, http.MethodOptions:
-			// A body, though empty, keeps Go from sending the request a second time when a connection breaks.
-			p.Out.Body = io.NopCloser(strings.NewReader(""))
-		}
+	if out.Body == nil && again[out.Method] {
+		// A body, though empty, keeps Go from sending the request a second time when a connection breaks.
+		out.Body = io.NopCloser(strings.NewReader(""))
 	}
 }
 
+var again = map[string]bool{"GET": true, "HEAD": true, "OPTIONS": true}
+
 func modify(reply *http.Response) error {
 	passed := reply.Request.Context().Value(stateKey).(*state)
-	edit(reply.Header, passed.route.Reply)
-	watch, watched := reply.Request.Context().Value(watchKey).(*watch)
-	if !watched {
+	if passed.route.Reply != nil {
+		edit(reply.Header, passed.route.Reply)
+	}
+	if passed.watch == nil {
 		return nil
 	}
 	if reply.StatusCode == http.StatusSwitchingProtocols {
-		watch.stop()
+		passed.watch.stop()
 		reply.Body = tunnel(reply.Body, passed.route.Idle)
 	} else if reply.ContentLength != 0 && reply.Request.Method != http.MethodHead {
-		watch.start()
-		reply.Body = &watchedBody{body: reply.Body, watch: watch}
+		passed.watch.start()
+		reply.Body = &watchedBody{body: reply.Body, watch: passed.watch}
 	}
 	return nil
 }
 
 func failed(w http.ResponseWriter, r *http.Request, err error) {
 	var reply *Edits
-	if passed, ok := r.Context().Value(stateKey).(*state); ok {
-		reply = passed.route.Reply
-	}
 	status := http.StatusBadGateway
 	var network net.Error
 	if errors.As(err, &network) && network.Timeout() {
 		status = http.StatusGatewayTimeout
 	}
-	if watch, watched := r.Context().Value(watchKey).(*watch); watched && watch.expired() {
-		status = http.StatusGatewayTimeout
+	if passed, ok := r.Context().Value(stateKey).(*state); ok {
+		reply = passed.route.Reply
+		if passed.watch != nil && passed.watch.expired() {
+			status = http.StatusGatewayTimeout
+		}
 	}
 	plain(w, r, status, reply)
-}
-
-type buffers struct{ pool sync.Pool }
-
-func (b *buffers) Get() []byte {
-	if found, ok := b.pool.Get().([]byte); ok {
-		return found
-	}
-	return make([]byte, 32*1024)
-}
-
-func (b *buffers) Put(buffer []byte) {
-	b.pool.Put(buffer)
 }

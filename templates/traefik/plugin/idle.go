@@ -10,23 +10,27 @@ import (
 // watch ends a request after a silence.
 type watch struct {
 	silence time.Duration
+	end     func()
 	timer   *time.Timer
 	over    int32
 }
 
-func newWatch(milliseconds int, end func()) *watch {
-	w := &watch{silence: time.Duration(milliseconds) * time.Millisecond}
+func (w *watch) start() {
+	if w.timer != nil {
+		w.timer.Reset(w.silence)
+		return
+	}
 	w.timer = time.AfterFunc(w.silence, func() {
 		atomic.StoreInt32(&w.over, 1)
-		end()
+		w.end()
 	})
-	w.timer.Stop()
-	return w
 }
 
-func (w *watch) start() { w.timer.Reset(w.silence) }
-
-func (w *watch) stop() { w.timer.Stop() }
+func (w *watch) stop() {
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}
 
 func (w *watch) expired() bool { return atomic.LoadInt32(&w.over) == 1 }
 
@@ -37,10 +41,10 @@ type watchedBody struct {
 }
 
 func (b *watchedBody) Read(p []byte) (int, error) {
-	b.watch.start()
+	b.watch.timer.Reset(b.watch.silence)
 	n, err := b.body.Read(p)
 	if err != nil {
-		b.watch.stop()
+		b.watch.timer.Stop()
 	}
 	return n, err
 }
@@ -56,10 +60,10 @@ func tunnel(body io.ReadCloser, milliseconds int) io.ReadCloser {
 		return body
 	}
 	near, far := net.Pipe()
-	w := newWatch(milliseconds, func() {
+	w := &watch{silence: time.Duration(milliseconds) * time.Millisecond, end: func() {
 		_ = back.Close()
 		_ = far.Close()
-	})
+	}}
 	w.start()
 	go pump(far, back, w)
 	go pump(back, far, w)

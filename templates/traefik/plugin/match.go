@@ -14,7 +14,6 @@ type request struct {
 	path    string // as sent
 	matched string // escapes in upper case
 	query   string // with its question mark, or empty
-	host    string
 	header  http.Header
 	named   map[string][]string // headers that Traefik fills in, as the client sent them; nil = as in header
 }
@@ -22,7 +21,8 @@ type request struct {
 type table struct {
 	exact  map[string][]candidate
 	prefix map[string][]candidate
-	depth  int // most slashes in a prefix
+	root   []candidate // of the prefix /
+	depth  int         // most slashes in any other prefix
 }
 
 type candidate struct {
@@ -112,6 +112,10 @@ func newTable(conf *Table, rules []*rule) (*table, error) {
 		if err != nil {
 			return nil, err
 		}
+		if group.Path == "/" {
+			found.root = list
+			continue
+		}
 		found.prefix[group.Path] = list
 		if depth := strings.Count(group.Path, "/"); depth > found.depth {
 			found.depth = depth
@@ -136,7 +140,10 @@ func candidates(text string, rules []*rule) ([]candidate, error) {
 func (t *table) find(q *request) *rule {
 	group, found := t.exact[q.matched]
 	if !found {
-		group = t.longest(q.matched)
+		group = t.root
+		if t.depth > 0 {
+			group = t.longest(q.matched)
+		}
 	}
 	for _, each := range group {
 		if each.test && !each.rule.path.MatchString(q.path) {
@@ -156,12 +163,12 @@ func (t *table) longest(path string) []candidate {
 		end = cutDepth(path, t.depth)
 	}
 	for end > 0 {
-		if group, found := t.prefix[path[:end]]; found && !strings.HasSuffix(path[:end], "/") {
+		if group, found := t.prefix[path[:end]]; found {
 			return group
 		}
 		end = strings.LastIndexByte(path[:end], '/')
 	}
-	return t.prefix["/"]
+	return t.root
 }
 
 // cutDepth is where the slash after the given number of segments stands, so that long paths cost no more than short.

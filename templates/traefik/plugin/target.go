@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/http"
 	"reflect"
+	"regexp"
 	"strings"
 )
 
@@ -15,6 +16,8 @@ const (
 	hexDigits  = "0123456789ABCDEF"
 	unreserved = alnum + "-._~"
 )
+
+var dotSegment = regexp.MustCompile(`/\.\.?(?:/|$)`)
 
 // escapes are the escapes that a strict path may hold, digits in upper case.
 var escapes = allowedEscapes()
@@ -72,8 +75,7 @@ func strict(target string) (path, matched, query string, ok bool) {
 	if at := strings.IndexByte(target, '?'); at >= 0 {
 		path, query = target[:at], target[at:]
 	}
-	if strings.Contains(path, "//") || strings.Contains(path, "/./") || strings.Contains(path, "/../") ||
-		strings.HasSuffix(path, "/.") || strings.HasSuffix(path, "/..") {
+	if strings.Contains(path, "//") || (strings.Contains(path, "/.") && dotSegment.MatchString(path)) {
 		return "", "", "", false
 	}
 	matched = path
@@ -145,10 +147,7 @@ func inner(w http.ResponseWriter) reflect.Value {
 }
 
 // rawTarget is the request's target as the client sent it; false when it is lost.
-func rawTarget(w http.ResponseWriter, r *http.Request) (string, bool) {
-	if r.URL.RawPath == "" {
-		return r.RequestURI, true // untouched: Traefik changes only what has a raw path
-	}
+func rawTarget(w http.ResponseWriter) (string, bool) {
 	found := inner(w)
 	if !found.IsValid() {
 		return "", false
