@@ -230,12 +230,13 @@ def _headers(
 
 
 def _same(have: str, want: str) -> bool:
-    """Equal up to RFC 9110 5.6.1 (blanks around the commas of a list); text beyond ASCII travels as UTF-8."""
+    """Equal up to RFC 9110 5.6.1 (blanks and empty elements of a list); text beyond ASCII travels as UTF-8."""
     return _loose(have) in (_loose(want), _loose(want.encode().decode("latin-1")))
 
 
 def _loose(text: str) -> str:
-    return ",".join(part.strip(" \t") for part in text.split(","))
+    parts = [part.strip(" \t") for part in text.split(",")]
+    return ",".join(part for part in parts if part) or ",".join(parts)
 
 
 def _literals(expect: Expect, answer: Answer) -> Iterator[str]:
