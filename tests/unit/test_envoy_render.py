@@ -1,0 +1,228 @@
+"""The Envoy configuration as data: clusters, routes, edits, source marks, verdicts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from lbgen.engines.api import Level, missing_answers
+from lbgen.engines.envoy import ENGINE
+from lbgen.engines.envoy.clusters import duration
+from lbgen.engines.envoy.edits import merged
+from lbgen.engines.envoy.run import judge
+from lbgen.engines.envoy.support import TABLE
+from lbgen.plan.features import Feature
+from lbgen.plan.model import (
+    Balance,
+    Endpoint,
+    Forward,
+    HeaderEdits,
+    HostPattern,
+    L4Rule,
+    Listener,
+    Match,
+    Mode,
+    NamedMatch,
+    PathKind,
+    PathMatch,
+    Plan,
+    Pool,
+    Protocol,
+    Redirect,
+    Respond,
+    Rewrite,
+    Route,
+    Target,
+    Timeouts,
+    ValueKind,
+    ValueMatch,
+)
+from lbgen.plan.precedence import Entry, host_tables, ranked
+
+TIMES = Timeouts(1_000, 5_000, 60_000)
+
+
+def forward(times: Timeouts = TIMES, rewrite: Rewrite | None = None, *targets: tuple[str, int]) -> Forward:
+    shares = targets or (("p", 1),)
+    return Forward(tuple(Target(pool, weight, HeaderEdits(), "") for pool, weight in shares), times, rewrite)
+
+
+def plan_of(*actions: Forward | Redirect | Respond, pools: tuple[Pool, ...] | None = None, **match: Any) -> Plan:
+    routes = tuple(Route(f"r{n}", n, action, f"routes[{n}]") for n, action in enumerate(actions))
+    entries = [
+        Entry(
+            f"r{n}.0", f"r{n}", 0, None, Match(PathMatch(PathKind.PREFIX, f"/r{n}"), **match), f"routes[{n}].match[0]"
+        )
+        for n in range(len(actions))
+    ]
+    listener = Listener(
+        "web",
+        "127.0.0.1",
+        8080,
+        Mode.L7,
+        Protocol.TCP,
+        "listeners.web",
+        hosts=host_tables(ranked(entries)),
+    )
+    return Plan("t", (listener,), pools or (pool("p"),), routes)
+
+
+def pool(name: str, balance: Balance = Balance.ROUND_ROBIN, *endpoints: Endpoint) -> Pool:
+    own = endpoints or (Endpoint("10.0.0.1", 80, 1, f"pools.{name}.endpoints[0]", is_ip=True),)
+    return Pool(name, balance, own, f"pools.{name}")
+
+
+def render(plan: Plan) -> dict[str, Any]:
+    (file,) = ENGINE.render(plan, "1.40")
+    found: dict[str, Any] = yaml.safe_load(file.text)
+    return found
+
+
+def http(plan: Plan) -> dict[str, Any]:
+    found: dict[str, Any] = render(plan)["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]
+    return found["typed_config"]
+
+
+def routes_of(plan: Plan) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = http(plan)["route_config"]["virtual_hosts"][0]["routes"]
+    return found
+
+
+def test_every_feature_has_an_answer() -> None:
+    assert missing_answers(tuple(TABLE), Feature) == ()
+    assert ENGINE.verdict(Feature.RETRIES, "1.40").level is Level.REFUSED
+
+
+def test_lines_know_the_field_they_came_from() -> None:
+    (file,) = ENGINE.render(plan_of(forward()), "1.40")
+    lines = file.text.splitlines()
+    assert len(lines) == len(file.origins)
+    origins = {line.strip(): origin for line, origin in zip(lines, file.origins, strict=True)}
+    assert origins['path_separated_prefix: "/r0"'] == "routes[0].match[0]"
+    assert origins['address: "10.0.0.1"'] == "pools.p.endpoints[0]"
+
+
+def test_rendering_is_repeatable() -> None:
+    plan = plan_of(forward(), Respond(200, "ok\n", ()), Redirect(301, path="/x"))
+    assert ENGINE.render(plan, "1.40") == ENGINE.render(plan, "1.40")
+
+
+def test_a_pool_has_one_cluster_for_each_connect_time() -> None:
+    plan = plan_of(forward(), forward(Timeouts(250, 0, 0)))
+    clusters = {c["name"]: c["connect_timeout"] for c in render(plan)["static_resources"]["clusters"]}
+    assert clusters == {"p@250ms": "0.250s", "p@1000ms": "1s"}
+    assert [r["route"]["cluster"] for r in routes_of(plan)] == ["p@1000ms", "p@250ms"]
+
+
+def test_a_time_of_zero_sets_no_limit() -> None:
+    (route,) = routes_of(plan_of(forward(Timeouts(0, 0, 0))))
+    assert route["route"]["timeout"] == route["route"]["idle_timeout"] == "0s"
+    assert "retry_policy" not in route["route"]
+
+
+def test_names_are_resolved_and_drained_endpoints_stay() -> None:
+    named = pool(
+        "p",
+        Balance.ROUND_ROBIN,
+        Endpoint("web-1", 80, 0, "pools.p.endpoints[0]", is_ip=False),
+        Endpoint("fd00::1", 80, 5, "pools.p.endpoints[1]", is_ip=True),
+    )
+    (cluster,) = render(plan_of(forward(), pools=(named,)))["static_resources"]["clusters"]
+    assert cluster["cluster_type"]["typed_config"]["dns_refresh_rate"] == "5s"
+    drained, serving = cluster["load_assignment"]["endpoints"][0]["lb_endpoints"]
+    assert drained["health_status"] == "DRAINING"
+    assert "load_balancing_weight" not in drained
+    assert serving["load_balancing_weight"] == 5
+    assert serving["endpoint"]["address"]["socket_address"]["address"] == "fd00::1"
+
+
+def test_edits_of_route_and_target_become_one_list() -> None:
+    route = HeaderEdits(set=(("a", "1"), ("b", "1")), add=(("c", "1"),), remove=("d",))
+    target = HeaderEdits(set=(("a", "2"),), add=(("b", "2"),), remove=("c", "e"))
+    removed, added = merged(route, target)
+    assert sorted(removed) == ["b", "c", "d", "e"]
+    assert [(x["header"], x["append_action"]) for x in added] == [
+        ({"key": "a", "value": "2"}, "OVERWRITE_IF_EXISTS_OR_ADD"),
+        ({"key": "b", "value": "1"}, "APPEND_IF_EXISTS_OR_ADD"),
+        ({"key": "b", "value": "2"}, "APPEND_IF_EXISTS_OR_ADD"),
+    ]
+
+
+def test_percent_signs_are_doubled_where_envoy_formats() -> None:
+    _, added = merged(HeaderEdits(set=(("x", "100% %PROTOCOL%"),)))
+    assert added[0]["header"] == {"key": "x", "value": "100%% %%PROTOCOL%%"}
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "pattern", "substitution"),
+    [
+        (Rewrite(prefix="/v1"), "^/r0(/.*)?$", "/v1\\1"),
+        (Rewrite(prefix="/"), "^/r0/?(.*)$", "/\\1"),
+        (Rewrite(path="/x"), "^.*$", "/x"),
+    ],
+)
+def test_rewrites_cut_at_the_segment(rewrite: Rewrite, pattern: str, substitution: str) -> None:
+    (route,) = routes_of(plan_of(forward(TIMES, rewrite)))
+    assert route["route"]["regex_rewrite"] == {"pattern": {"regex": pattern}, "substitution": substitution}
+
+
+def test_shares_of_weight_zero_are_left_out() -> None:
+    (route,) = routes_of(plan_of(forward(TIMES, None, ("p", 1), ("q", 0)), pools=(pool("p"), pool("q"))))
+    assert route["route"]["cluster"] == "p"
+
+
+def test_hosts_have_a_domain_with_and_without_the_last_dot() -> None:
+    entries = [
+        Entry("r0.0", "r0", 0, host, Match(PathMatch(PathKind.PREFIX, "/")), "routes[0]")
+        for host in (HostPattern("a.test"), HostPattern("a.test", wildcard=True), HostPattern("[::1]"))
+    ]
+    listener = Listener("web", "::", 80, Mode.L7, Protocol.TCP, "listeners.web", hosts=host_tables(ranked(entries)))
+    found = render(Plan("t", (listener,), (pool("p"),), (Route("r0", 0, forward(), "routes[0]"),)))
+    (built,) = found["static_resources"]["listeners"]
+    assert built["address"]["socket_address"]["ipv4_compat"] is True
+    hosts = built["filter_chains"][0]["filters"][0]["typed_config"]["route_config"]["virtual_hosts"]
+    domains = {domain for host in hosts for domain in host["domains"]}
+    assert domains == {"a.test", "a.test.", "*.a.test", "*.a.test.", "[::1]"}
+
+
+def test_l4_splits_by_weight() -> None:
+    rule = L4Rule("db.0", 0, "db", None, (), "routes[0]")
+    listener = Listener("db", "127.0.0.1", 5432, Mode.L4, Protocol.TCP, "listeners.db", l4_rules=(rule,))
+    route = Route("db", 0, forward(TIMES, None, ("p", 3), ("q", 1)), "routes[0]")
+    found = http(Plan("t", (listener,), (pool("p", Balance.SOURCE_HASH), pool("q")), (route,)))
+    assert found["weighted_clusters"]["clusters"] == [{"name": "p", "weight": 3}, {"name": "q", "weight": 1}]
+    assert found["hash_policy"] == [{"source_ip": {}}]
+    assert found["idle_timeout"] == "60s"
+
+
+def test_trust_is_asked_only_where_somebody_is_trusted() -> None:
+    names = [f["name"] for f in http(plan_of(forward()))["http_filters"]]
+    assert names == ["strict", "untrusted-peer", "no-host", "router"]
+
+
+def test_admin_is_on_loopback_and_only_when_asked() -> None:
+    assert "admin" not in render(plan_of(forward()))
+
+
+def test_objections_name_their_place() -> None:
+    x_forwarded = NamedMatch("x-forwarded-proto", ValueMatch(ValueKind.EXACT, "https"))
+    edge = NamedMatch("q", ValueMatch(ValueKind.REGEX, r"a\b.*"))
+    plan = plan_of(forward(Timeouts(1, 500, 100)), headers=(x_forwarded,), query=(edge,))
+    found = {o.field: (o.verdict.level, o.feature) for o in ENGINE.objections(plan, "1.40")}
+    assert found == {
+        "routes[0].match[0].headers.x-forwarded-proto": (Level.APPROXIMATE, Feature.HEADER),
+        "routes[0].match[0].query.q": (Level.APPROXIMATE, Feature.QUERY_REGEX),
+        "routes[0].timeouts.idle": (Level.APPROXIMATE, Feature.TIMEOUT_IDLE),
+    }
+
+
+@pytest.mark.parametrize(("ms", "text"), [(0, "0s"), (250, "0.250s"), (1_000, "1s"), (61_005, "61.005s")])
+def test_durations(ms: int, text: str) -> None:
+    assert duration(ms) == text
+
+
+def test_the_checker_is_silent_when_envoy_is_content() -> None:
+    assert judge(0, "configuration 'envoy.yaml' OK", {}) == ()
+    assert judge(1, "[2026-01-01][1][critical][main] [x.cc:1] no such field\n", {}) == ("[x.cc:1] no such field",)

@@ -1,0 +1,111 @@
+"""Envoy's patterns against the oracle's reading of the same values."""
+
+from __future__ import annotations
+
+import re2
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from lbgen.engines.envoy.strict import HOST, METHOD, TARGET
+from lbgen.engines.envoy.values import header_value, path_literal, path_match, query_value
+from lbgen.plan.http import RefusedError, parse
+from lbgen.plan.matching import _holds, _holds_in_list, wire
+from lbgen.plan.model import PathKind, PathMatch, ValueKind, ValueMatch
+from lbgen.plan.simulate import Request
+
+REGEXES = ("[0-9]+", "a|b", "a.*", ".+", "(x|y)z?", "[^a]+", "(?i)ab?", "a{1,2}%", "[+-.]x", r"\W\d", "^a$|^b$", "é?")
+VALUES = st.one_of(
+    st.just(ValueMatch(ValueKind.PRESENT)),
+    st.sampled_from(REGEXES[:-1]).map(lambda text: ValueMatch(ValueKind.REGEX, text)),
+    st.sampled_from(("a", "%", "%41", "100%", "a b", "a&b=c", "é", "%é", "+", "%a", "日")).map(
+        lambda text: ValueMatch(ValueKind.EXACT, text)
+    ),
+)
+
+
+def matches(matcher: dict, raw: str) -> bool:
+    """What a StringMatcher says to a raw value."""
+    pattern = matcher["safe_regex"]["regex"]
+    return re2.fullmatch(pattern, raw.encode("latin-1")) is not None
+
+
+TARGETS = st.one_of(
+    st.text("/ab.%2fFeE0 #?\\é~", max_size=12).map(lambda text: "/" + text),
+    st.lists(
+        st.sampled_from(("/", ".", "..", "a", "%2F", "%41", "%C3%a9", "%7e", "%", "?", "%20", ";", "//")), max_size=8
+    ).map(lambda parts: "/" + "".join(parts)),
+)
+
+
+@given(TARGETS)
+@example("/a/..b/...")
+@example("/a/")
+@example("/a?//../%zz")
+def test_target_is_accepted_exactly_when_the_oracle_accepts_it(target: str) -> None:
+    wire_target = target.encode().decode("latin-1")
+    try:
+        parse(Request("GET", wire_target, (("Host", "h"),)))
+        accepted = True
+    except RefusedError:
+        accepted = False
+    assert (re2.fullmatch(TARGET, wire_target.encode("latin-1")) is not None) == accepted
+
+
+@given(st.text("ABa1-_", min_size=1, max_size=4), st.text("aA.1:[]-_@ /,", min_size=1, max_size=6))
+def test_method_and_host(method: str, host: str) -> None:
+    host = host.strip() or "h"
+    try:
+        parse(Request(method, "/", (("Host", host),)))
+        accepted = True
+    except RefusedError:
+        accepted = False
+    fits = re2.fullmatch(METHOD, method) is not None and re2.fullmatch(HOST, host) is not None
+    assert fits == accepted
+
+
+@given(
+    VALUES,
+    st.lists(
+        st.sampled_from(("a", "%", "%41", "%4", "1", "%20", "%2541", "b", "%C3%A9", "%c3%a9", "+", "%61", "%26")),
+        max_size=4,
+    ),
+)
+def test_query_values_are_compared_decoded(wanted: ValueMatch, parts: list[str]) -> None:
+    raw = "".join(parts)
+    request = parse(Request("GET", f"/?q={raw}", (("Host", "h"),)))
+    value = request.parameter("q")
+    assert value is not None
+    found = matches(query_value(wanted), raw)
+    broken = re2.search("%(?:[^0-9A-Fa-f]|.[^0-9A-Fa-f]|.?$)", raw) is not None
+    if wanted.kind is ValueKind.REGEX and broken:
+        assert not found or _holds(wanted, value)  # no regex takes a broken escape
+    else:
+        assert found == _holds(wanted, value)
+
+
+@given(
+    VALUES.filter(lambda v: "," not in v.value),
+    st.lists(st.sampled_from(("a", "b", "a b", "a,b", "x, 1", "", "1", "é", "z,a")), min_size=1, max_size=3),
+)
+def test_header_lists_and_lines_are_one_thing(wanted: ValueMatch, lines: list[str]) -> None:
+    lines = [wire(line) for line in lines]
+    joined = ",".join(lines)  # as Envoy hands them over
+    expected = _holds_in_list(wanted, tuple(line.replace(",", ", ").replace(",  ", ", ") for line in lines))
+    if wanted.kind is ValueKind.REGEX and " " not in joined and expected != matches(header_value(wanted), joined):
+        # The one thing that cannot be told: whether a blank follows a comma.
+        assert _holds_in_list(wanted, (joined,)) != expected
+    elif wanted.kind is not ValueKind.REGEX:
+        assert matches(header_value(wanted), joined) == expected
+
+
+def test_a_path_matches_in_either_hex_case() -> None:
+    pattern = path_literal("/caf%C3%A9/a.b")
+    assert re2.fullmatch(pattern, "/caf%c3%A9/a.b")
+    assert not re2.fullmatch(pattern, "/caf%c3%A9/axb")
+    assert not re2.fullmatch(pattern, "/CAF%C3%A9/a.b")
+
+
+def test_plain_paths_need_no_regex() -> None:
+    assert path_match(PathMatch(PathKind.EXACT, "/a")) == {"path": "/a"}
+    assert path_match(PathMatch(PathKind.PREFIX, "/a")) == {"path_separated_prefix": "/a"}
+    assert path_match(PathMatch(PathKind.PREFIX, "/")) == {"prefix": "/"}
