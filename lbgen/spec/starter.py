@@ -45,7 +45,7 @@ routes:
       - path: { prefix: /api }  # whole segments: /api and /api/x, not /apix
     forward: api
     rewrite: { prefix: /v1 }    # the endpoints see /v1/x
-    timeouts: { response: 10s }
+    timeouts: { connect: 1s }
 
   - name: moved
     match:
