@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
@@ -91,9 +90,13 @@ def _at(origin: Atom | None = None) -> Markup:
 _LEAVES = frozenset({type(None), Atom, Literal, int, bool})
 
 
-@cache
+_NAMES: dict[type, tuple[str, ...] | None] = {}
+
+
 def _field_names(kind: type) -> tuple[str, ...] | None:
-    return tuple(each.name for each in fields(kind)) if is_dataclass(kind) else None
+    if kind not in _NAMES:
+        _NAMES[kind] = tuple(each.name for each in fields(kind)) if is_dataclass(kind) else None
+    return _NAMES[kind]
 
 
 def guard(view: object, path: str = "view") -> None:
@@ -107,7 +110,7 @@ def _allowed(view: object) -> bool:
     rest = [view]
     while rest:
         each = rest.pop()
-        kind: type[Any] = type(each)
+        kind = type(each)
         if kind in _LEAVES:
             continue
         if kind is tuple:

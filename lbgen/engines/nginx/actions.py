@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from lbgen.engines import escapes
 from lbgen.engines.nginx.headers import edited, printed, response_lines, shown
 from lbgen.engines.nginx.names import inline, named, reference
+from lbgen.engines.nginx.targets import Targets
 from lbgen.engines.nginx.texts import EMPTY, text
 from lbgen.engines.nginx.view import NONE, Answer, Entry, Header, Location, Map, Proxy, Share, Split, Times
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import Forward, PathKind, Redirect, Respond
+from lbgen.plan.model import Forward, Redirect, Respond
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.texts import Texts
     from lbgen.engines.nginx.view import Text
-    from lbgen.plan.model import Listener, PathMatch, Pool, Route, Rule, Target, Timeouts
+    from lbgen.plan.model import Listener, Pool, Route, Rule, Target, Timeouts
 
 _PORTS = {"http": 80, "https": 443}
 _ADDRESS_STATUSES = frozenset({301, 302, 303, 307, 308})  # `return` reads what follows as an address
@@ -49,11 +49,11 @@ class Actions:
         self.usual = usual
         self.maps: list[Map] = []
         self.splits: list[Split] = []
-        self.query = False
+        self.rewrites = False
+        self.targets = Targets(names, texts, self.maps)
         self.own_host: set[str] = set()
         self._splits: dict[str, str] = {}
         self._upstreams: dict[str, Atom] = {}
-        self._targets: dict[tuple[str, str], Text] = {}
         self._headers: dict[tuple[str, str], tuple[Header, ...]] = {}
 
     def body(self, rule: Rule, route: Route, listener: Listener, standard: Lines) -> Body:
@@ -173,38 +173,15 @@ class Actions:
         self.maps.append(Map(Atom(f"{route.field}.forward"), source, Atom(f"${name}"), EMPTY, entries))
         return text(inline(name))
 
-    def _target(self, rule: Rule, action: Forward) -> Text | None:
+    def _target(self, rule: Rule, action: Forward) -> Atom | None:
+        """The variable with the target that the endpoint sees; None = as the client sent it."""
         rewrite = action.rewrite
         if rewrite is None or (rewrite.path is None and rewrite.prefix is None):
             return None
+        self.rewrites = True
         if rewrite.path is not None:
-            self.query = True
-            return self.texts.of(rewrite.path, inline("query"))
-        return self._with_prefix(rule.match.path, rewrite.prefix or "/", f"{rule.route}", rule.field)
-
-    def _with_prefix(self, matched: PathMatch, prefix: str, words: str, field: str) -> Text:
-        """The target with the matched prefix (or matched path) replaced, worked out on the raw target."""
-        new = prefix.rstrip("/")
-        if matched.kind is not PathKind.PREFIX:
-            self.query = True
-            return self.texts.of(new or "/", inline("query"))
-        old = matched.value.rstrip("/")
-        if not old and not new:
-            return text(inline("request_uri"))
-        if not old:
-            return self.texts.of(new, inline("request_uri"))
-        key = (old, new)
-        if key not in self._targets:
-            name = self.names.variable("target", words)
-            start = escapes.path_literal(old)
-            entries = [Entry(Literal(f"^{start}(?<tail>/.*)$", "regex"), self.texts.of(new, inline("tail")))]
-            entries.append(Entry(Literal(f"^{start}(?<tail>.*)$", "regex"), self.texts.of(new or "/", inline("tail"))))
-            if new:
-                entries.pop(0)
-            origin = Atom(field)
-            self.maps.append(Map(origin, text(inline("request_uri")), Atom(f"${name}"), EMPTY, tuple(entries)))
-            self._targets[key] = text(inline(name))
-        return self._targets[key]
+            return reference(self.targets.with_path(rewrite.path, rule))
+        return reference(self.targets.with_prefix(rewrite.prefix or "/", rule))
 
     def _redirect(self, rule: Rule, route: Route, action: Redirect, listener: Listener) -> Answer:
         scheme = action.scheme or "http"
@@ -212,16 +189,13 @@ class Actions:
         port = action.port or (default if action.scheme else listener.port)
         host: str | Atom = action.host or inline(self._own_host(listener))
         authority: list[str | Atom] = [f"{scheme}://", host, "" if port == default else f":{port}"]
+        target = "request_uri"
         if action.path is not None:
-            self.query = True
-            target: tuple[str | Atom | Literal, ...] = (action.path, inline("query"))
+            target = self.targets.with_path(action.path, rule)
         elif action.prefix is not None:
-            target = self._with_prefix(rule.match.path, action.prefix, route.name, rule.field).parts
-        else:
-            target = (inline("request_uri"),)
-        plain = [part.text if isinstance(part, Literal) else part for part in target]
+            target = self.targets.with_prefix(action.prefix, rule)
         add, _ = response_lines((), route.response_headers, self.texts)
-        return Answer(action.status, self.texts.of(*authority, *plain), add=add)
+        return Answer(action.status, self.texts.of(*authority, inline(target)), add=add)
 
     def _own_host(self, listener: Listener) -> str:
         """The host of the request, for a request without one the listener's address."""

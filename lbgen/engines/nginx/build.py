@@ -82,7 +82,7 @@ def _http(plan: Plan, listeners: list[Listener]) -> Http:
     geos = dict.fromkeys(trust.values())
     made = [trust_maps(t) for t in geos]
     pools = _pools(plan, listeners)
-    maps = (*actions.maps, *servers.maps)
+    maps = (*servers.values.maps, *actions.maps, *servers.maps)
     variables = len(maps) + len(actions.splits) + len(texts.constants)
     hosts = [str(table.host) for x in listeners for table in x.hosts]
     nominated = _HOP_BY_HOP + ("" if trust else _MADE)
@@ -99,7 +99,7 @@ def _http(plan: Plan, listeners: list[Listener]) -> Http:
         times=usual,
         forwards=bool(pools),
         nothing_nominated=Literal(rf"(?i)^[ \t,]*(?:(?:{nominated})(?:[ \t]*,[ \t,]*|[ \t]*$))*$", "regex"),
-        query=actions.query,
+        rewrites=actions.rewrites,
         names=any(not e.is_ip for pool in pools for e in pool.endpoints),
         dollar=texts.dollar,
         many=_hash_size(max(variables, len(hosts))),

@@ -1,8 +1,6 @@
 """What a rule asks for beside its location -> one regex over a key that holds all that is asked, a line for each part.
 
 The key of a map is the values its rules look at, each ended by a line feed, which no header or target can hold.
-nginx's own `$arg_x` and `$cookie_x` ignore case and take names apart differently, so the raw query and the raw Cookie
-header are read instead.
 """
 
 from __future__ import annotations
@@ -17,36 +15,35 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.engines.nginx.tree import Candidate
-    from lbgen.plan.model import NamedMatch, ValueMatch
+    from lbgen.engines.nginx.values import Values
+    from lbgen.plan.model import ValueMatch
 
-METHOD, COOKIES, QUERY, PATH = "request_method", "http_cookie", "args", "request_uri"
-_HEADER = "http_"
+METHOD, PATH = "request_method", "request_uri"
 _NEVER = "(?!)"
+_END = r"[ \t]*\n"
 
 
 def variable(header: str) -> str:
     """nginx's variable for a request header."""
-    return _HEADER + header.replace("-", "_")
+    return "http_" + header.replace("-", "_")
 
 
-def inputs(candidates: Iterable[Candidate]) -> tuple[str, ...]:
+def inputs(candidates: Iterable[Candidate], values: Values) -> tuple[str, ...]:
     """The variables that tell the candidates apart, in the order of the key."""
     every = list(candidates)
     matches = [c.rule.match for c in every]
     found = [METHOD] if any(m.methods for m in matches) else []
-    found += sorted({variable(h.name) for m in matches for h in m.headers})
-    if any(m.cookies for m in matches):
-        found.append(COOKIES)
-    if any(m.query for m in matches):
-        found.append(QUERY)
+    found += sorted({variable(x.name) for m in matches for x in m.headers})
+    found += [values.cookie(name) for name in sorted({x.name for m in matches for x in m.cookies})]
+    found += [values.parameter(name) for name in sorted({x.name for m in matches for x in m.query})]
     if any(c.test_path for c in every):
         found.append(PATH)
     return tuple(found)
 
 
-def pattern(candidate: Candidate, keys: tuple[str, ...]) -> str:
+def pattern(candidate: Candidate, keys: tuple[str, ...], values: Values) -> str:
     """The regex over the key made of `keys` that holds when the candidate takes the request."""
-    asked = _asked(candidate)
+    asked = _asked(candidate, values)
     out = "^"
     last = max(keys.index(key) for key in asked)
     for at, key in enumerate(keys[: last + 1]):
@@ -59,7 +56,7 @@ def pattern(candidate: Candidate, keys: tuple[str, ...]) -> str:
     return out
 
 
-def _asked(candidate: Candidate) -> dict[str, list[str]]:
+def _asked(candidate: Candidate, values: Values) -> dict[str, list[str]]:
     """Regexes by variable; each begins at the value's first character and knows that a line feed ends it."""
     match = candidate.rule.match
     asked: dict[str, list[str]] = {}
@@ -69,9 +66,9 @@ def _asked(candidate: Candidate) -> dict[str, list[str]]:
     for wanted in match.headers:
         asked.setdefault(variable(wanted.name), []).append(header(wanted.value))
     for wanted in match.cookies:
-        asked.setdefault(COOKIES, []).append(cookie(wanted))
+        asked.setdefault(values.cookie(wanted.name), []).append(cookie(wanted.value))
     for wanted in match.query:
-        asked.setdefault(QUERY, []).append(query(wanted))
+        asked.setdefault(values.parameter(wanted.name), []).append(parameter(wanted.value))
     if candidate.test_path:
         asked[PATH] = [path(match.path.kind, match.path.value)]
     return asked
@@ -96,15 +93,8 @@ def header(wanted: ValueMatch) -> str:
             assert_never(wanted.kind)
 
 
-def cookie(wanted: NamedMatch) -> str:
-    """The first cookie of that name; one pair of quotes around the value does not count."""
-    name = escapes.group(escapes.literal(wanted.name), escapes.plain())
-    first = rf"(?:(?![ \t]*{name}=)[^;\n]*;)*+[ \t]*{name}="
-    return first + _cookie_value(wanted.value)
-
-
-def _cookie_value(wanted: ValueMatch) -> str:
-    end = r"[ \t]*[;\n]"
+def cookie(wanted: ValueMatch) -> str:
+    """A cookie's value; one pair of quotes around it does not count."""
     match wanted.kind:
         case ValueKind.EXACT:
             value = wanted.value
@@ -113,32 +103,28 @@ def _cookie_value(wanted: ValueMatch) -> str:
             text = escapes.group(escapes.literal(value), escapes.plain())
             quoted = rf"\x22{text}\x22"
             if (len(value) > 1 and value[0] == value[-1] == '"') or value[-1:] in (" ", "\t"):
-                return quoted + end
-            return f"(?:{text}|{quoted}){end}"
+                return f"={quoted}{_END}"
+            return f"=(?:{text}|{quoted}){_END}"
         case ValueKind.REGEX:
             text = escapes.group(escapes.parse(wanted.value), escapes.plain("\n;"))
-            return rf"(?:\x22{text}\x22|(?!\x22[^;\n]*\x22{end}){text}(?<![ \t])){end}"
+            return rf"=(?:\x22{text}\x22|(?!\x22[^\n]*\x22{_END}){text}(?<![ \t])){_END}"
         case ValueKind.PRESENT:
-            return rf"(?!(?:\x22\x22)?{end})"
+            return rf"=(?!(?:\x22\x22)?{_END})"
         case _:
             assert_never(wanted.kind)
 
 
-def query(wanted: NamedMatch) -> str:
-    """The first parameter of that name, as it stands in the URL; its value percent-decoded."""
-    name = escapes.group(escapes.literal(wanted.name), escapes.plain())
-    first = rf"(?:(?!{name}[=&\n])[^&\n]*&)*+{name}"
-    value = wanted.value
-    match value.kind:
+def parameter(wanted: ValueMatch) -> str:
+    """A query parameter's value, percent-decoded."""
+    match wanted.kind:
         case ValueKind.EXACT:
-            return rf"{first}={escapes.encoded_literal(value.value)}[&\n]"
+            return rf"={escapes.encoded_literal(wanted.value)}\n"
         case ValueKind.REGEX:
-            some = f"={escapes.encoded_regex(value.value)}"
-            return rf"{first}{f'(?:{some})?' if full(value.value, '') else some}[&\n]"
+            return rf"={escapes.encoded_regex(wanted.value)}\n"
         case ValueKind.PRESENT:
-            return rf"{first}=[^&\n]"
+            return r"=[^\n]"
         case _:
-            assert_never(value.kind)
+            assert_never(wanted.kind)
 
 
 def path(kind: PathKind, value: str) -> str:

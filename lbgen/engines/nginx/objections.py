@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, TypeGuard
 from lbgen.engines import escapes
 from lbgen.engines.api import Objection, approximate, refused
 from lbgen.engines.nginx import conditions
+from lbgen.engines.nginx.names import Names
 from lbgen.engines.nginx.support import OLD
 from lbgen.engines.nginx.tree import Candidate
+from lbgen.engines.nginx.values import Values
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, PathKind, Redirect, Respond, ValueKind
 from lbgen.plan.regex import full
@@ -105,8 +107,8 @@ def _rule(rule: Rule) -> Iterator[Objection]:
             yield Objection(refused(r"nginx cannot find \b in a percent-encoded value"), rule.field)
             return
     if _conditional(match):
-        keys = conditions.inputs([Candidate(rule, test_path=True)])
-        if len(conditions.pattern(Candidate(rule, test_path=True), keys)) > _LONGEST:
+        values, candidate = Values(Names()), Candidate(rule, test_path=True)
+        if len(conditions.pattern(candidate, conditions.inputs([candidate], values), values)) > _LONGEST:
             yield Objection(refused("what this match asks for is more than nginx reads in one line"), rule.field)
 
 

@@ -10,6 +10,7 @@ from lbgen.engines.nginx.conditions import METHOD, inputs, pattern
 from lbgen.engines.nginx.names import inline, named, reference
 from lbgen.engines.nginx.texts import text
 from lbgen.engines.nginx.tree import places
+from lbgen.engines.nginx.values import Values
 from lbgen.engines.nginx.view import Answer, Entry, Hop, Location, Map, Proxy, Server
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, PathKind
@@ -38,8 +39,10 @@ class Servers:
     def __init__(self, plan: Plan, actions: Actions) -> None:
         self.actions = actions
         self.maps: list[Map] = []
+        self.values = Values(actions.names)
         self._routes = {route.name: route for route in plan.routes}
         self._chosen: dict[tuple[tuple[str, bool, str], ...], str] = {}
+        self._by_content: dict[tuple[object, ...], Map] = {}
 
     def of(
         self,
@@ -74,11 +77,16 @@ class Servers:
         """The map that chooses one of `goals` by the first candidate that holds; the same choice is one map."""
         key = tuple((c.rule.id, c.test_path, goal) for c, goal in zip(candidates, goals, strict=True))
         if key not in self._chosen:
-            first = candidates[0].rule
-            name = self.actions.names.variable(kind, first.match.path.value if len(first.match.path.value) > 1 else "")
-            self.maps.append(_map(name, candidates, goals))
-            self._chosen[key] = name
+            name = self.actions.names.variable(kind, goals[0].removeprefix("@"))
+            self._chosen[key] = self._shared(_map(name, candidates, goals, self.values))
         return self._chosen[key]
+
+    def _shared(self, made: Map) -> str:
+        """The name of the map that chooses like `made`; rules of several hosts often do."""
+        known = self._by_content.setdefault((made.source, made.default, made.entries), made)
+        if known is made:
+            self.maps.append(made)
+        return known.name.text.removeprefix("$")
 
     def body(self, rule: Rule, listener: Listener, standard: Lines) -> Body:
         return self.actions.body(rule, self._routes[rule.route], listener, standard)
@@ -183,12 +191,12 @@ def _server_name(table: HostTable) -> str:
     return f"[{table.host}]" if ":" in table.host.name and not table.host.name.startswith("[") else str(table.host)
 
 
-def _map(name: str, candidates: tuple[Candidate, ...], goals: tuple[str, ...]) -> Map:
+def _map(name: str, candidates: tuple[Candidate, ...], goals: tuple[str, ...], values: Values) -> Map:
     """First match wins: nginx tries the regexes of a map in their order."""
     origin = Atom(candidates[0].rule.field)
     tests = [(c, g) for c, g in zip(candidates, goals, strict=True) if not c.unconditional]
     default = Atom(goals[-1]) if len(tests) < len(candidates) else _NOT_FOUND
-    keys = inputs(c for c, _ in tests)
+    keys = inputs((c for c, _ in tests), values)
     entries: list[Entry] = []
     if keys == (METHOD,):
         taken: set[str] = set()
@@ -198,6 +206,6 @@ def _map(name: str, candidates: tuple[Candidate, ...], goals: tuple[str, ...]) -
                     taken.add(method)
                     entries.append(Entry(Atom(method), Atom(goal)))
         return Map(origin, text(inline(METHOD)), Atom(f"${name}"), default, tuple(entries))
-    entries = [Entry(Literal(pattern(c, keys), "regex"), Atom(goal)) for c, goal in tests]
+    entries = [Entry(Literal(pattern(c, keys, values), "regex"), Atom(goal)) for c, goal in tests]
     source = text(*(part for key in keys for part in (inline(key), "\n")))
     return Map(origin, source, Atom(f"${name}"), default, tuple(entries))

@@ -75,7 +75,7 @@ class Proxy:
     """`upstream` is a name or a variable; `target` None = as the client sent it; `headers` empty = the server's."""
 
     upstream: Atom
-    target: Text | None = None
+    target: Atom | None = None
     headers: tuple[Header, ...] = ()
     times: Times | None = None
     hide: tuple[Atom | Literal, ...] = ()
@@ -186,7 +186,7 @@ class Http:
     times: Times
     forwards: bool
     nothing_nominated: Literal  # the regex of Connection values that name no header of their own
-    query: bool
+    rewrites: bool
     names: bool
     dollar: bool
     many: int  # size of the hashes of names and variables; 0 = nginx's own

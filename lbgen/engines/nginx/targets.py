@@ -1,0 +1,60 @@
+"""A path that replaces the one of a request, or its matched prefix -> a map over the raw target.
+
+nginx's own rewriting works on the decoded path and encodes it anew, which changes it. Every value begins with a slash,
+so that none can become part of the address it is appended to.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines import escapes
+from lbgen.engines.nginx.names import inline
+from lbgen.engines.nginx.texts import text
+from lbgen.engines.nginx.view import Entry, Map
+from lbgen.engines.text import Atom, Literal
+from lbgen.plan.model import PathKind
+
+if TYPE_CHECKING:
+    from lbgen.engines.nginx.names import Names
+    from lbgen.engines.nginx.texts import Texts
+    from lbgen.plan.model import Rule
+
+_TAIL = inline("tail")
+
+
+class Targets:
+    """Hands out the variable for a new target; its map goes to `maps`."""
+
+    def __init__(self, names: Names, texts: Texts, maps: list[Map]) -> None:
+        self._names = names
+        self._texts = texts
+        self._maps = maps
+        self._known: dict[tuple[str, str], str] = {}
+
+    def with_path(self, path: str, rule: Rule) -> str:
+        """The variable for `path` and the query as it was sent."""
+        return self._variable(("", path), rule, path, self._entry(r"/[^?]*(?<tail>\?.*)", path))
+
+    def with_prefix(self, prefix: str, rule: Rule) -> str:
+        """The variable for the target whose matched prefix, or matched exact path, is `prefix`; never empty or `//`."""
+        matched, new = rule.match.path, prefix.rstrip("/")
+        if matched.kind is not PathKind.PREFIX:
+            return self.with_path(new or "/", rule)
+        start = escapes.path_literal(matched.value.rstrip("/"))
+        below = self._entry(f"{start}(?<tail>/.*)", new)
+        if not start:
+            return self._variable((matched.value, new), rule, new or "/", below)
+        rest = self._entry(f"{start}(?<tail>.*)", new or "/")
+        entries = (rest,) if new else (below, rest)
+        return self._variable((matched.value, new), rule, new or "/", *entries)
+
+    def _entry(self, sent: str, new: str) -> Entry:
+        return Entry(Literal(f"^{sent}$", "regex"), self._texts.of(new, _TAIL))
+
+    def _variable(self, key: tuple[str, str], rule: Rule, default: str, *entries: Entry) -> str:
+        if key not in self._known:
+            name = self._known[key] = self._names.variable("target", rule.route)
+            source = text(inline("request_uri"))
+            self._maps.append(Map(Atom(rule.field), source, Atom(f"${name}"), self._texts.of(default), entries))
+        return self._known[key]
