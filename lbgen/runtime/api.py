@@ -34,7 +34,8 @@ class Stack:
     """What `up` brought up, or `ps` found. It lives on after `up` returned; a `with` block takes it down at its end.
 
     `skipped` names engines that were left out with the findings that say why, `warnings` are routes whose own endpoints
-    do not answer, `unchanged` says that it already ran just so, `replaced` that another version of it was stopped.
+    do not answer or that could not be asked, `unchanged` says that it already ran just so, `replaced` that another
+    version of it was stopped.
     """
 
     state: StackState

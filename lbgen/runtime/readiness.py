@@ -6,6 +6,7 @@ import http.client
 import json
 import time
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -23,6 +24,7 @@ SECONDS = 15.0
 _ELSEWHERE = "lbgen-probe.invalid"  # a host that no topology names
 _ANSWER_SECONDS = 5.0
 _LARGEST = 1 << 20
+_METHODS = ("GET", "POST", "PUT", "DELETE")
 _REFUSED_TARGET = (
     "/lbgen%2Fprobe"  # 400 by the contract, whatever the routes; 404 from an engine without its routes yet
 )
@@ -69,22 +71,29 @@ def _l4(plan: Plan, listener: Listener, found: dict[tuple[str, str], Probe]) -> 
 
 
 def _l7(plan: Plan, listener: Listener, rule: Rule) -> Probe | None:
-    request = _request(listener, rule)
-    if request is None:
-        return None
-    outcome = simulate(plan, request)
-    if outcome.route != rule.route:
-        return None
-    pools = frozenset(upstream.pool for upstream in outcome.upstreams)
-    return Probe(rule.route, listener.name, plan.route(rule.route).field, request, outcome.status, pools)
+    for path, method in product(_paths(rule), rule.match.methods or _METHODS):
+        request = _request(listener, rule, path, method)
+        outcome = simulate(plan, request) if request is not None else None
+        if outcome is not None and outcome.route == rule.route:
+            pools = frozenset(upstream.pool for upstream in outcome.upstreams)
+            return Probe(rule.route, listener.name, plan.route(rule.route).field, request, outcome.status, pools)
+    return None
 
 
-def _request(listener: Listener, rule: Rule) -> Request | None:
-    """The plainest request that fulfils the rule's match; None when one of its regexes gave no text."""
+def _paths(rule: Rule) -> tuple[str, ...]:
+    """Paths that the rule covers, the plainest first; an earlier rule may take one of them."""
+    path = rule.match.path
+    if path.kind is PathKind.REGEX:
+        text = sample(path.value)
+        return (text,) if text is not None else ()
+    if path.kind is PathKind.EXACT:
+        return (path.value,)
+    return (path.value, path.value.rstrip("/") + "/lbgen-probe")
+
+
+def _request(listener: Listener, rule: Rule, path: str, method: str) -> Request | None:
+    """A request that fulfils the rule's match; None when one of its regexes gave no text."""
     match = rule.match
-    path = sample(match.path.value) if match.path.kind is PathKind.REGEX else match.path.value
-    if path is None:
-        return None
     host = (
         _ELSEWHERE if rule.host is None else f"lbgen-probe.{rule.host.name}" if rule.host.wildcard else rule.host.name
     )
@@ -108,7 +117,6 @@ def _request(listener: Listener, rule: Rule) -> Request | None:
     if cookies:
         headers.append(("Cookie", "; ".join(cookies)))
     target = path + ("?" + "&".join(query) if query else "")
-    method = match.methods[0] if match.methods else "GET"
     return Request(method, target, tuple(headers), listener.name)
 
 
@@ -134,7 +142,8 @@ def wait(
     seconds: float = SECONDS,
     answered: Callable[[Probe, int], None] | None = None,
 ) -> tuple[Late, ...]:
-    """Ask each probe at `address(listener)` until it is right or `seconds` are over; returns those that never were.
+    """Ask each probe at `address(listener)` until it is right; returns those that were not when `seconds` had gone by
+    without another one becoming right, so that thousands of routes have their time.
 
     Without `backends` a forward is right with any answer that came through, and late with 502, 503 or 504.
     `answered` is told each probe that became right and how many are left.
@@ -149,6 +158,7 @@ def wait(
             got = ask(late.probe, *address(late.probe.listener), backends=backends)
             if not got:
                 del left[index]
+                end = time.monotonic() + seconds
                 if answered is not None:
                     answered(late.probe, len(left))
             else:
@@ -161,6 +171,24 @@ def wait(
             return tuple(left.values())
         time.sleep(pause)
         pause = min(pause * 1.5, 0.25)
+
+
+def unasked(plan: Plan, wanted: tuple[Probe, ...], title: str) -> tuple[Diagnostic, ...]:
+    """LB405 as advice for each route on a listener that no made-up request reaches, so that nobody vouches for it."""
+    asked = {(probe.listener, probe.route) for probe in wanted}
+    spans = dict(plan.spans)
+    found = []
+    for listener in plan.listeners:
+        rules = [rule.route for table in listener.hosts for rule in table.rules]
+        for name in dict.fromkeys((*rules, *(rule.route for rule in listener.l4_rules))):
+            if (listener.name, name) not in asked:
+                field = plan.route(name).field
+                message = (
+                    f"{title}: route {name} on {listener.name} was not asked, as no request for it could be made up"
+                )
+                span = spans.get(field, NOWHERE)
+                found.append(Diagnostic("LB405", message, span, field, severity=Severity.ADVICE))
+    return tuple(found)
 
 
 def _until_loaded(wanted: tuple[Probe, ...], address: Callable[[str], tuple[str, int]], end: float) -> None:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
+import lbgen
+from lbgen.plan.model import Mode
+from lbgen.plan.simulate import simulate
+from lbgen.runtime.readiness import probes
 from lbgen.runtime.sample import sample
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*/topology.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -34,3 +41,36 @@ def test_a_sample_matches(pattern):
 @pytest.mark.parametrize("pattern", ["(", r"\pN", r"(?=x)y"])
 def test_no_sample_is_none(pattern):
     assert sample(pattern) is None
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=[x.parent.name for x in EXAMPLES])
+def test_every_route_of_the_examples_gets_a_probe(path):
+    plan = lbgen.plan(lbgen.load(path))
+    found = probes(plan)
+    assert {probe.route for probe in found} == {route.name for route in plan.routes}
+    assert len({(probe.listener, probe.route) for probe in found}) == len(found)
+
+
+def test_a_probe_meets_every_condition_of_its_rule():
+    conditions = {
+        "path": {"regex": "/v[0-9]+/[^/]+"},
+        "methods": ["POST"],
+        "headers": {"x-a": "b", "x-p": {"present": True}, "x-r": {"regex": "a{3}"}},
+        "query": {"q": "1 & 2", "r": {"regex": "[a-f]+"}},
+        "cookies": {"c": "d"},
+    }
+    topology = {
+        "version": 1,
+        "name": "probe",
+        "listeners": {"web": {"port": 8080}},
+        "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}},
+        "routes": [
+            {"name": "narrow", "hosts": ["*.a.example"], "match": [conditions], "forward": "p"},
+            {"name": "rest", "forward": "p"},
+        ],
+    }
+    plan = lbgen.plan(lbgen.load(topology))
+    assert plan.listeners[0].mode is Mode.L7
+    narrow, rest = probes(plan)
+    assert simulate(plan, narrow.request).route == "narrow"
+    assert simulate(plan, rest.request).route == "rest"

@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from lbgen.diagnostics import NOWHERE, EngineError, LbgenError, UsageError
-from lbgen.engines.api import Verdict, refused
+from lbgen.engines.api import ProcessSpec, Verdict, refused
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Endpoint, Pool, Respond, Route, Use
 from lbgen.runtime import api
 from lbgen.runtime.local import state
 from lbgen.runtime.local.spawn import ProcessId
+from lbgen.runtime.local.stack import choose
 from tests.fake_engine import FakeEngine, write_program
 from tests.unit.test_runtime_process import plan as one_listener
 
@@ -275,6 +276,24 @@ def test_following_logs_ends_with_the_stack(fake):
     assert next(lines).source == "fake"
     stack.down()
     assert [x for x in lines if x.source == "fake" and "starting" in x.text] == []
+
+
+def test_the_kernel_needs_root_and_the_others_go_on(fake, monkeypatch):
+    @dataclass(frozen=True)
+    class Kernel(FakeEngine):
+        def process(self, plan, binary, directory) -> ProcessSpec:
+            return ProcessSpec((), kernel=True)
+
+    kernel = Kernel(fake.program, name="kernel", title="Kernel")
+    ask = {"insist": True, "backends": True, "accept": ()}
+    with monkeypatch.context() as patch:
+        patch.setattr("os.geteuid", lambda: 1000)
+        chosen, ((name, (reason,)),) = choose(plan(), [kernel, fake], **ask)
+        with pytest.raises(EngineError, match="Kernel needs root to load rules into the kernel; run as root"):
+            choose(plan(), [kernel], **ask)
+    assert [x.name for x in chosen] == ["fake"]
+    assert name == "kernel"
+    assert reason.code == "LB407"
 
 
 def test_an_address_of_another_host_is_named(fake, state_dir):

@@ -72,7 +72,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Up:
-    """From the supervisor: all is up. `warnings` are LB405 of routes whose real endpoints do not answer."""
+    """From the supervisor: all is up. `warnings` are LB405 of routes that nobody can vouch for."""
 
     state: StackState
     warnings: tuple[Diagnostic, ...]

@@ -23,7 +23,15 @@ _ASK_AGAIN_SECONDS = 0.5
 _LAUNCH = Path(__file__).with_name("launch.py")
 # The kernel's parent-death signal follows the thread that forked. One thread that lives as long as the process makes it
 # follow the process, whichever thread asks.
-_FORKER = ThreadPoolExecutor(1, thread_name_prefix="lbgen-spawn")
+_forker = ThreadPoolExecutor(1, thread_name_prefix="lbgen-spawn")
+
+
+def _new_forker() -> None:
+    global _forker
+    _forker = ThreadPoolExecutor(1, thread_name_prefix="lbgen-spawn")
+
+
+os.register_at_fork(after_in_child=_new_forker)  # threads do not survive a fork
 
 
 def spawn(
@@ -68,7 +76,7 @@ def spawn(
             start_new_session=True,
         )
 
-    return _FORKER.submit(fork).result()
+    return _forker.submit(fork).result()
 
 
 @dataclass(frozen=True, slots=True)

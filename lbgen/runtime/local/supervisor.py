@@ -177,6 +177,7 @@ class Supervisor:
                 self._tell(Progress(Step.ANSWERED, name, probe.route, total - left, total))
 
             late = readiness.wait(wanted, handle.address, backends=backends, seconds=seconds, answered=answered)
+            found += readiness.unasked(handle.plan, wanted, handle.title)
             found += readiness.diagnostics(late, handle.title, handle.plan, backends=backends, seconds=seconds)
             if not late:
                 self._tell(Progress(Step.READY, name))
