@@ -102,7 +102,7 @@ def uses(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Asked]:
 
 
 def defaults(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Asked]:
-    """Times of L4 routes that nobody wrote: a kernel keeps none of its own, and such a default must not turn it away."""
+    """Times of L4 routes that nobody wrote: a kernel keeps none, and such a default must not turn it away."""
     times = expanded.model.timeouts
     for index, route in enumerate(expanded.model.routes):
         if not expanded.is_l4(index) or route.forward is None:
