@@ -68,17 +68,18 @@ def main() -> int:
         stack = lbgen.up(lbgen.load(path), L7_ENGINES)
     with stack:
         console.print(f"[bold]{path}[/] is up on {len(L7_ENGINES)} engines after {time.monotonic() - started:.1f} s")
-        table = Table("request", *(f"{name}\n[dim]{stack.url('web', engine=name)}[/]" for name in L7_ENGINES), "alike")
+        for name in L7_ENGINES:
+            console.print(f"  {name:8} {stack.url('web', engine=name)}", highlight=False)
+        table = Table("request", "answer", "alike")
         differ = 0
         for method, target, headers in REQUESTS:
             extra = "".join(f" {n}: {v}" for n, v in headers.items() if n != "Host")
             answers = [ask(*where(stack, name), method, target, headers) for name in L7_ENGINES]
             alike = len(set(answers)) == 1
             differ += not alike
-            shown = answers if not alike else [answers[0], *["="] * (len(answers) - 1)]
-            table.add_row(
-                f"{method} {headers['Host']}{target}{extra}", *shown, "[green]yes[/]" if alike else "[red]NO[/]"
-            )
+            each = "\n".join(f"{name}: {answer}" for name, answer in zip(L7_ENGINES, answers, strict=True))
+            verdict = f"[green]all {len(answers)}[/]" if alike else "[red]NO[/]"
+            table.add_row(f"{method} {headers['Host']}{target}{extra}", answers[0] if alike else each, verdict)
         console.print(table)
     console.print(f"{len(REQUESTS) - differ} of {len(REQUESTS)} requests answered alike; everything is stopped again")
     return 4 if differ else 0

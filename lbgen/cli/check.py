@@ -32,12 +32,15 @@ def command(topology: str, chosen: tuple[str, ...], no_engines: bool, accept: tu
     import lbgen
     from lbgen.plan.resolve import findings
 
-    loaded = lbgen.load(topology)
-    found = list(findings(loaded))
     notes: list[tuple[str, str]] = []
-    if not no_engines and not any(d.severity == "error" for d in found):
-        plan = lbgen.plan(loaded)
-        found += _engines(plan, chosen, accept, notes, quiet=as_json)
+    try:
+        loaded = lbgen.load(topology)
+    except lbgen.LbgenError as unreadable:
+        found = list(unreadable.diagnostics)
+    else:
+        found = list(findings(loaded, files=True))
+        if not no_engines and not any(d.severity == "error" for d in found):
+            found += _engines(lbgen.plan(loaded), chosen, accept, notes, quiet=as_json)
     if as_json:
         print_json([d.as_dict() for d in found])
     else:
