@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import time
 import urllib.request
 from pathlib import Path
@@ -139,6 +140,26 @@ def test_workers_go_when_the_supervisor_is_killed(name):
         time.sleep(0.05)
     assert group_members(pid) == ()
     api.down()
+
+
+@pytest.mark.parametrize("how", ["down", "kill"])
+def test_nothing_of_the_namespace_is_left(how):
+    need("nftables")
+    stack = lbgen.up(lbgen.load(DATABASE), engine="nftables")
+    cable = f"lbg{stack.engines[0].pid}"
+    assert cable in interfaces()
+    if how == "kill":
+        os.kill(stack.state.pid, signal.SIGKILL)
+    else:
+        stack.down()
+    end = time.monotonic() + 5
+    while cable in interfaces() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert cable not in interfaces()
+
+
+def interfaces() -> set[str]:
+    return {name for _, name in socket.if_nameindex()}
 
 
 @pytest.mark.parametrize("name", L7)
