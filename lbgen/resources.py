@@ -1,7 +1,8 @@
-"""Where `templates/` and `profiles/` are: inside an installed lbgen, or beside it in a checkout."""
+"""Where `templates/` and `profiles/` are, in an installed lbgen or beside it in a checkout; and the user's cache."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -16,3 +17,19 @@ def folder(kind: str) -> Path:
     if checkout.is_dir() and (_PACKAGE.parent / "pyproject.toml").is_file():
         return checkout
     raise FileNotFoundError(f"lbgen's {kind} are neither in {installed} nor in {checkout}; the installation is broken")
+
+
+def cache(kind: str) -> Path | None:
+    """A private folder for what can be made again: `$XDG_CACHE_HOME/lbgen/<kind>`, else below `~/.cache`.
+
+    None when it cannot be had, or others could write to it.
+    """
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        root = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"
+        path = root / "lbgen" / kind
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        found = path.stat()
+    except (OSError, RuntimeError):  # no home, or one that is read-only
+        return None
+    return path if found.st_uid == os.geteuid() and not found.st_mode & 0o022 else None

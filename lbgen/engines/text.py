@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FileSystemBytecodeCache, StrictUndefined
 from markupsafe import Markup
+
+from lbgen import __version__
+from lbgen.resources import cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from jinja2 import BaseLoader
+    from jinja2.bccache import Bucket
 
 _MARK_OPEN, _MARK_CLOSE = "\x02", "\x03"
 _MARK = re.compile(f"{_MARK_OPEN}([^{_MARK_CLOSE}]*){_MARK_CLOSE}")
@@ -67,6 +72,7 @@ def environment(loader: BaseLoader, quotes: Mapping[str, Callable[[str], str]]) 
 
     env = Environment(
         loader=loader,
+        bytecode_cache=_compiled(),
         undefined=StrictUndefined,
         autoescape=True,
         finalize=finalize,
@@ -77,6 +83,19 @@ def environment(loader: BaseLoader, quotes: Mapping[str, Callable[[str], str]]) 
     env.filters = {name: env.filters[name] for name in ALLOWED_FILTERS}
     env.globals = {"at": _at}
     return env
+
+
+class _Compiled(FileSystemBytecodeCache):
+    """Compiled templates on disk, as Python keeps its modules: compiling one costs more than rendering it."""
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        with suppress(OSError):  # a full or read-only disk costs time, nothing else
+            super().dump_bytecode(bucket)
+
+
+def _compiled() -> _Compiled | None:
+    place = cache(f"templates-{__version__}")
+    return _Compiled(str(place)) if place is not None else None
 
 
 def _at(origin: Atom | None = None) -> Markup:
