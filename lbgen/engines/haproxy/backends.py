@@ -54,8 +54,10 @@ class Answer:
 
 @dataclass(slots=True)
 class Backends:
-    """The backends of a configuration by pool and times, named when first asked for."""
+    """The backends of a configuration by pool and times, named when first asked for. `limited`: pools whose topology
+    says how many idle connections are kept; without a limit HAProxy keeps what it needed last, which is faster."""
 
+    limited: frozenset[str] = frozenset()
     found: dict[tuple[str, Timeouts, bool], Backend] = field(default_factory=dict)
     _used: dict[str, int] = field(default_factory=dict)
 
@@ -71,7 +73,7 @@ class Backends:
         if key not in self.found:
             self._used[pool.name] = number = self._used.get(pool.name, 0) + 1
             name = pool.name if number == 1 else f"{pool.name}:{number}"
-            self.found[key] = _backend(name, pool, times, l7)
+            self.found[key] = _backend(name, pool, times, l7, pool.name in self.limited)
         return self.found[key].name.text
 
 
@@ -80,7 +82,7 @@ def milliseconds(time: int) -> str:
     return f"{time}ms" if time else UNLIMITED
 
 
-def _backend(name: str, pool: Pool, times: Timeouts, l7: bool) -> Backend:
+def _backend(name: str, pool: Pool, times: Timeouts, l7: bool, limited: bool) -> Backend:
     # The clock of the statements and the clock of the timer differ by some milliseconds, hence the margin.
     late = times.connect * 950 if times.connect else _NEVER
     balance, hashed = _balance(pool.balance)
@@ -95,7 +97,7 @@ def _backend(name: str, pool: Pool, times: Timeouts, l7: bool) -> Backend:
         idle=Atom(milliseconds(times.idle)),
         late=late,
         resolved=any(_is_name(endpoint.host, endpoint.is_ip) for endpoint in pool.endpoints),
-        servers=tuple(_servers(pool)),
+        servers=tuple(_servers(pool, limited)),
     )
 
 
@@ -125,7 +127,7 @@ def weights(pool: Pool) -> tuple[list[int], bool]:
     return [max(1, round(weight * MAX_WEIGHT / most)) if weight else 0 for weight in reduced], False
 
 
-def _servers(pool: Pool) -> list[Line]:
+def _servers(pool: Pool, limited: bool) -> list[Line]:
     lines = []
     for number, (endpoint, weight) in enumerate(zip(pool.endpoints, weights(pool)[0], strict=True), 1):
         words = [f"server s{number}", endpoint.authority, f"weight {weight}"]
@@ -133,6 +135,8 @@ def _servers(pool: Pool) -> list[Line]:
             words.append("resolvers dns init-addr none")
         elif not endpoint.is_ip:  # no DNS server needs to know that name
             words[1] = f"127.0.0.1:{endpoint.port}"
+        if limited:
+            words.append(f"pool-max-conn {pool.keepalive}")
         lines.append(line(endpoint.field, *words))
     return lines
 

@@ -77,6 +77,7 @@ _EMULATED = {
     Feature.SPLIT: "a number is drawn and looked up in a map of shares, exact to one in a million",
     Feature.REDIRECT: "an answer with a Location put together from the request",
     Feature.REWRITE_PREFIX: "the path's segments behind the prefix are kept and put behind the new one",
+    Feature.KEEPALIVE: "counted for each endpoint over all threads; unset, HAProxy keeps as many as it needed last",
     Feature.STATUSES: "HAProxy's 503 becomes 502 or 504 by the time the connection attempt took; what is no HTTP at "
     "all is answered 400 with HAProxy's built-in page",
 }

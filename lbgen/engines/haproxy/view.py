@@ -13,9 +13,12 @@ from lbgen.engines.haproxy.lines import Line, Maps, Section, line
 from lbgen.engines.haproxy.tables import ROUTE, routing
 from lbgen.engines.haproxy.targets import TARGET, backend_lines, choices, draw_lines, target_edits
 from lbgen.engines.text import Atom
+from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, Redirect
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lbgen.engines.api import RenderedFile
     from lbgen.engines.haproxy.tables import Way
     from lbgen.plan.model import Listener, Plan
@@ -78,7 +81,7 @@ class View:
 
 def view(plan: Plan) -> tuple[View, list[RenderedFile]]:
     """The view and the files beside it: maps, and rules for Lua."""
-    backends = Backends()
+    backends = Backends(frozenset(_limited(plan)))
     index = Index(plan)
     lua: list[RenderedFile] = []
     maps_files: list[RenderedFile] = []
@@ -107,6 +110,12 @@ def view(plan: Plan) -> tuple[View, list[RenderedFile]]:
         resolvers=any(backend.resolved for backend in found),
         admin_port=plan.admin_port,
     ), [*lua, *maps_files]
+
+
+def _limited(plan: Plan) -> Iterator[str]:
+    """Pools that say how many idle connections are kept."""
+    fields = [use.field for use in plan.uses if use.feature is Feature.KEEPALIVE]
+    return (pool.name for pool in plan.pools if any(field.startswith(f"{pool.field}.") for field in fields))
 
 
 def _frontend(
