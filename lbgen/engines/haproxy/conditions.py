@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.haproxy.lines import Line, line
-from lbgen.engines.haproxy.quote import argument, lua_argument
+from lbgen.engines.haproxy.quote import argument, lua_argument, value_regex
 from lbgen.engines.text import Literal
 from lbgen.plan.model import PathKind, ValueKind
 
@@ -70,7 +70,7 @@ class Conditions:
         """A named ACL, as only that can say "or": the regex matches one element of the list, or all of it."""
         key = (wanted.name, wanted.value)
         if key not in self._lists:
-            pattern = Literal(rf"^(?:{wanted.value.value})$")
+            pattern = Literal(f"^(?:{value_regex(wanted.value.value)})$")
             whole = f"var({self._combined(wanted.name, origin)}) -m reg --"
             element = Literal(f"req.hdr({name})")
             self._lists[key] = self._name(wanted.name, origin, (element, "-m reg --", pattern), (whole, pattern))
@@ -104,7 +104,7 @@ class Conditions:
             case ValueKind.EXACT:
                 return (f"var({variable}) -m str", Literal(f"={wanted.value.value}"))
             case ValueKind.REGEX:  # a decoded value may end with a line break, which $ would overlook
-                return (f"var({variable}) -m reg", Literal(rf"^=(?:{wanted.value.value})\z"))
+                return (f"var({variable}) -m reg", Literal(rf"^=(?:{value_regex(wanted.value.value)})\z"))
             case _:
                 assert_never(kind)
 

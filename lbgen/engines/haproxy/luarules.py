@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import RenderedFile
+from lbgen.engines.haproxy.quote import value_regex
 from lbgen.plan.model import PathKind, ValueKind
 from lbgen.plan.regex import literal_start
 
@@ -56,5 +57,8 @@ def _rule(rule: Rule, key: str) -> str:
 
 
 def _test(wanted: NamedMatch) -> str:
-    value = "" if wanted.value.kind is ValueKind.PRESENT else f", value = {text(wanted.value.value)}"
+    pattern = wanted.value.value
+    if wanted.value.kind is ValueKind.REGEX:
+        pattern = value_regex(pattern)
+    value = "" if wanted.value.kind is ValueKind.PRESENT else f", value = {text(pattern)}"
     return f'{{ name = {text(wanted.name)}, kind = "{wanted.value.kind}"{value} }}'

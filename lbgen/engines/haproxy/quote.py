@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import assert_never
+
+from lbgen.engines.escapes import Boundary, Chars, Choice, Node, Repeat, Sequence, group, parse, plain
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,@?&+~^|*!<>;()%\[\]-]+")
 _NOT_IN_QUOTES = re.compile(r"(['\n])")
@@ -42,6 +45,28 @@ def argument(name: str) -> str:
 def lua_argument(name: str) -> str:
     """A query name as the argument of a Lua converter: percent-encoded but for letters, digits, `_`, `.` and `-`."""
     return "".join(c if re.fullmatch(r"[A-Za-z0-9_.-]", c) else "".join(f"%{b:02X}" for b in c.encode()) for c in name)
+
+
+def value_regex(pattern: str) -> str:
+    """A regex over a value that may hold UTF-8, for an engine that reads bytes: what stands for one character of any
+    kind is spelt out, unless it repeats without end, where bytes and characters come to the same."""
+    node = parse(pattern)
+    return group(node, plain("")) if _one_of_any_kind(node) else pattern
+
+
+def _one_of_any_kind(node: Node) -> bool:
+    match node:
+        case Chars():
+            return node.beyond
+        case Sequence() | Choice():
+            return any(_one_of_any_kind(part) for part in node.parts)
+        case Repeat():
+            endless = isinstance(node.part, Chars) and node.most is None and node.least < 2
+            return not endless and _one_of_any_kind(node.part)
+        case Boundary():
+            return False
+        case _:
+            assert_never(node)
 
 
 QUOTES = {"word": word}
