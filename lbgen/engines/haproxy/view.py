@@ -114,7 +114,7 @@ def view(plan: Plan) -> tuple[View, list[RenderedFile]]:
 
 def _limited(plan: Plan) -> Iterator[str]:
     """Pools that say how many idle connections are kept."""
-    fields = [use.field for use in plan.uses if use.feature is Feature.KEEPALIVE]
+    fields = [use.field for use in plan.uses if use.feature is Feature.KEEPALIVE and not use.default]
     return (pool.name for pool in plan.pools if any(field.startswith(f"{pool.field}.") for field in fields))
 
 
