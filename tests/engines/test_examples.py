@@ -1,0 +1,63 @@
+"""Every example, rendered for every engine that can, pleases the engines' own checkers; nginx also pleases gixy."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lbgen
+from lbgen.diagnostics import EngineError
+from lbgen.engines.api import engine_names
+from lbgen.runtime.checker import check
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*/topology.yaml"))
+L7 = {"envoy", "haproxy", "nginx", "traefik"}
+CAN = {path.parent.name: L7 for path in EXAMPLES} | {"postgres": L7 | {"nftables"}}
+MEDIUM = {"MEDIUM", "HIGH"}
+# The contract preserves Host; HSTS comes with the edge profile, where there is TLS.
+EXPECTED = {"host_spoofing", "hsts_header"}
+
+pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.parent.name)
+def test_the_engines_that_can_are_those_that_should(path: Path) -> None:
+    plan = lbgen.plan(lbgen.load(path))
+    for name in engine_names():
+        if name in CAN[path.parent.name]:
+            assert lbgen.render(plan, engine=name)
+        else:
+            with pytest.raises(lbgen.LbgenError, match="is refused by"):
+                lbgen.render(plan, engine=name)
+
+
+@pytest.mark.parametrize("name", sorted(L7 | {"nftables"}))
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.parent.name)
+def test_the_engine_accepts_it(path: Path, name: str) -> None:
+    if name not in CAN[path.parent.name]:
+        return  # refused, as the test above proves
+    try:
+        problems = check(lbgen.plan(lbgen.load(path)), name)
+    except EngineError as absent:
+        pytest.skip(str(absent))
+    assert problems == ()
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.parent.name)
+def test_gixy_finds_nothing(path: Path, tmp_path: Path) -> None:
+    pytest.importorskip("gixy")
+    lbgen.render(lbgen.load(path), engine="nginx").write(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "gixy", "-f", "json", str(tmp_path / "nginx.conf")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    start = done.stdout.find("[")
+    assert start >= 0, done.stderr
+    found = [x for x in json.loads(done.stdout[start:]) if x["severity"] in MEDIUM and x["plugin"] not in EXPECTED]
+    assert found == []
