@@ -33,9 +33,9 @@ _REDIRECT_CODES = {
 }
 
 
-def build_route(rule: Rule, route: Route, listener: Listener, clusters: Clusters, test_path: bool = True) -> Tagged:
-    """The Envoy route of `rule`. Without `test_path` a path tree has already decided the path."""
-    found: dict[str, Data] = {"match": build_match(rule.match, test_path)}
+def build_route(rule: Rule, route: Route, listener: Listener, clusters: Clusters) -> Tagged:
+    """The Envoy route of `rule`."""
+    found: dict[str, Data] = {"match": build_match(rule.match)}
     match route.action:
         case Forward():
             found |= _forward(route.action, rule, route, clusters)
@@ -62,9 +62,9 @@ def _filters(route: Mapping[str, Data]) -> Mapping[str, Data]:
     return own if isinstance(own, dict) else {}
 
 
-def build_match(match: Match, test_path: bool = True) -> dict[str, Data]:
-    """A RouteMatch for all of `match`, or for all but its path."""
-    found: dict[str, Data] = path_match(match.path) if test_path else {"prefix": "/"}
+def build_match(match: Match) -> dict[str, Data]:
+    """A RouteMatch for all of `match`."""
+    found: dict[str, Data] = path_match(match.path)
     headers: list[Data] = []
     if len(match.methods) == 1:
         headers.append({"name": ":method", "string_match": {"exact": match.methods[0]}})

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.routes import build_route
+from lbgen.engines.envoy.trees import leaves
 
 if TYPE_CHECKING:
-    from lbgen.engines.document import Data
+    from collections.abc import Iterable, Mapping
+
+    from lbgen.engines.document import Data, Tagged
     from lbgen.engines.envoy.clusters import Clusters
-    from lbgen.plan.model import HostPattern, HostTable, Listener, Plan, Route
+    from lbgen.plan.model import HostPattern, HostTable, Listener, Plan, Route, Rule
 
 
 def build_virtual_hosts(plan: Plan, listener: Listener, clusters: Clusters) -> list[dict[str, Data]]:
@@ -21,10 +24,46 @@ def build_virtual_hosts(plan: Plan, listener: Listener, clusters: Clusters) -> l
 def _virtual_host(
     table: HostTable, listener: Listener, routes: dict[str, Route], clusters: Clusters
 ) -> dict[str, Data]:
-    return {
+    def built(rules: Iterable[Rule]) -> list[Tagged]:
+        return [build_route(rule, routes[rule.route], listener, clusters) for rule in rules]
+
+    found: dict[str, Data] = {
         "name": str(table.host) if table.host is not None else "any",
         "domains": _domains(table.host),
-        "routes": [build_route(rule, routes[rule.route], listener, clusters) for rule in table.rules],
+    }
+    tree = leaves(table.rules)
+    if tree is None:
+        return {**found, "routes": built(table.rules)}
+    return {**found, "matcher": _tree({key: built(rules) for key, rules in tree.items()})}
+
+
+def _tree(lists: Mapping[str, list[Tagged]]) -> dict[str, Data]:
+    """A matcher that takes the list of the longest key which the target begins with."""
+    return {
+        "matcher_tree": {
+            "input": {
+                "name": "target",
+                "typed_config": {
+                    "@type": "type.googleapis.com/envoy.type.matcher.v3.HttpRequestHeaderMatchInput",
+                    "header_name": ":path",
+                },
+            },
+            "prefix_match_map": {
+                "map": {
+                    key: {
+                        "action": {
+                            "name": "routes",
+                            "typed_config": {
+                                "@type": "type.googleapis.com/envoy.config.route.v3.RouteList",
+                                "routes": routes,
+                            },
+                        }
+                    }
+                    for key, routes in lists.items()
+                    if routes
+                }
+            },
+        }
     }
 
 

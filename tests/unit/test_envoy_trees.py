@@ -1,0 +1,69 @@
+"""Envoy's prefix tree of routes finds what the plain list finds."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lbgen.engines.envoy import trees
+from lbgen.plan.http import RefusedError, parse
+from lbgen.plan.matching import why_not
+from lbgen.plan.model import Match, PathKind, PathMatch, Rule
+from tests.strategies import PlanShape, plans, requests
+
+GENEROUS = mock.patch.multiple(trees, _WORTH_IT=0, _LEAF=1, _GROWTH=1_000)
+
+
+def rule(rank: int, kind: PathKind, path: str) -> Rule:
+    return Rule(f"r{rank}", rank, f"r{rank}", None, Match(PathMatch(kind, path)), f"routes[{rank}]")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_the_first_match_is_the_same(data: st.DataObject) -> None:
+    plan = data.draw(plans(PlanShape(rules=20, plain=True)))
+    with GENEROUS:
+        found = {t.host: trees.leaves(t.rules) for x in plan.listeners for t in x.hosts}
+    for _ in range(20):
+        request = data.draw(requests(plan))
+        try:
+            parsed = parse(request)
+        except RefusedError:
+            continue
+        for table in plan.listeners[0].hosts:
+            tree = found[table.host]
+            assert tree is not None
+            key = max((k for k in tree if parsed.target.startswith(k)), key=len)
+            listed = next((r for r in table.rules if why_not(r, parsed) is None), None)
+            assert next((r for r in tree[key] if why_not(r, parsed) is None), None) == listed
+
+
+def test_small_and_unruly_tables_stay_lists() -> None:
+    assert trees.leaves([rule(n, PathKind.EXACT, f"/{n}") for n in range(100)]) is None
+    everywhere = [rule(n, PathKind.REGEX, f".*{n}") for n in range(200)]
+    assert trees.leaves([*everywhere, *(rule(200 + n, PathKind.EXACT, f"/{n}") for n in range(200))]) is None
+
+
+def test_a_leaf_holds_what_its_targets_can_meet_and_no_more() -> None:
+    rules = [
+        rule(0, PathKind.EXACT, "/api"),
+        rule(1, PathKind.REGEX, "/ap[a-z]+"),
+        rule(2, PathKind.PREFIX, "/api/v1"),
+        rule(3, PathKind.PREFIX, "/api"),
+        rule(4, PathKind.PREFIX, "/caf%C3%A9"),
+        rule(5, PathKind.PREFIX, "/"),
+        rule(6, PathKind.PREFIX, "/api/v1/x"),
+    ]
+    with GENEROUS:
+        found = trees.leaves(rules)
+    assert found is not None
+    assert {key: [r.rank for r in leaf] for key, leaf in found.items()} == {
+        "/": [5],
+        "/a": [1, 5],
+        "/api": [0, 1, 3, 5],
+        "/api/": [1, 2, 3],
+        "/api/v1/": [1, 2],
+        "/c": [4, 5],
+    }
