@@ -37,7 +37,9 @@ _V1_40: dict[Feature, Verdict] = {
         "leniently and passed on in clean form; a target in absolute form wins over a Host that disagrees; "
         "a Connection header that names Host, X-Forwarded-For, -Host or -Proto, or over ten headers, gets 400"
     ),
-    Feature.HOP_BY_HOP: NATIVE,
+    Feature.HOP_BY_HOP: emulated(
+        "TE and Trailer go by a header mutation filter; Envoy also drops a client's x-envoy- headers that would control it"
+    ),
     Feature.CONNECTION_NOMINATED: NATIVE,
     Feature.FORWARDED_HEADERS: emulated("a header mutation filter"),
     Feature.REQUEST_ID: emulated("a header mutation filter"),

@@ -1,0 +1,177 @@
+"""The real Envoy: what the conformance cases do not ask."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lbgen.conformance.judge import account_of
+from lbgen.conformance.probe import Answer, ask
+from lbgen.diagnostics import EngineError
+from lbgen.engines.envoy import ENGINE
+from lbgen.plan.model import (
+    Balance,
+    Endpoint,
+    Forward,
+    HeaderEdits,
+    Listener,
+    Match,
+    Mode,
+    PathKind,
+    PathMatch,
+    Plan,
+    Pool,
+    Protocol,
+    Respond,
+    Route,
+    Target,
+    Timeouts,
+)
+from lbgen.plan.precedence import Entry, host_tables, ranked
+from lbgen.plan.simulate import Request
+from lbgen.runtime.endpoints import StandIn, endpoints
+from lbgen.runtime.local.binaries import find
+from lbgen.runtime.local.ports import free_port
+from lbgen.runtime.local.process import running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.runtime.local.process import Handle
+
+pytestmark = pytest.mark.engines
+TIMES = Timeouts(1_000, 700, 5_000)
+
+
+def forward(name: str, index: int, **edits: HeaderEdits) -> Route:
+    target = (Target("p", 1, HeaderEdits(), ""),)
+    return Route(name, index, Forward(target, TIMES), f"routes[{index}]", **edits)
+
+
+def plan_of(*routes: Route, host: str = "127.0.0.1", trusted: tuple[str, ...] = ()) -> Plan:
+    entries = [
+        Entry(f"{r.name}.0", r.name, 0, None, Match(PathMatch(PathKind.PREFIX, f"/{r.name}")), r.field) for r in routes
+    ]
+    port = free_port("127.0.0.1")
+    listener = Listener(
+        "web",
+        "127.0.0.1",
+        port,
+        Mode.L7,
+        Protocol.TCP,
+        "listeners.web",
+        hosts=host_tables(ranked(entries)),
+        trusted_proxies=trusted,
+    )
+    away = Endpoint(host, free_port("127.0.0.1", taken=frozenset((port,))), 1, "e", is_ip=host[0].isdigit())
+    return Plan("t", (listener,), (Pool("p", Balance.ROUND_ROBIN, (away,), "pools.p"),), routes)
+
+
+@contextmanager
+def serving(plan: Plan) -> Iterator[Handle]:
+    try:
+        binary, _ = find(ENGINE)
+    except EngineError as missing:
+        pytest.skip(str(missing))
+    stand_in = StandIn("e", "p", "127.0.0.1", plan.pools[0].endpoints[0].port)
+    with endpoints((stand_in,)), running(ENGINE, plan, binary) as handle:
+        yield handle
+
+
+def get(handle: Handle, path: str, *headers: tuple[str, str], method: str = "GET", client: str = "127.0.0.1") -> Answer:
+    return ask(handle.address("web"), Request(method, path, (("Host", "h"), *headers), client=client))
+
+
+def sent(answer: Answer, name: str) -> list[str]:
+    told = account_of(answer)
+    assert told is not None, answer
+    return [value for header, value in told["headers"] if header == name]
+
+
+def test_control_headers_of_a_client_control_nothing() -> None:
+    with serving(plan_of(forward("a", 0))) as handle:
+        hang = ("X-Stand-In", '{"mode": "hang", "wait_ms": 400}')
+        controls = (
+            ("x-envoy-upstream-rq-timeout-ms", "1"),
+            ("x-envoy-upstream-rq-per-try-timeout-ms", "1"),
+            ("x-envoy-expected-rq-timeout-ms", "1"),
+            ("x-envoy-retry-on", "5xx"),
+            ("x-envoy-max-retries", "9"),
+        )
+        assert get(handle, "/a", hang, *controls).status == 200
+        slow = get(handle, "/a", ("X-Stand-In", '{"mode": "fixed", "status": 503}'), *controls)
+        assert slow.status == 503
+
+
+def test_routes_say_the_content_type_of_any_answer() -> None:
+    edits = HeaderEdits(set=(("content-type", "x/y"),))
+    routes = (
+        forward("a", 0, response_headers=edits),
+        Route("empty", 1, Respond(200, "", (("content-type", "text/html"),)), "routes[1]"),
+        Route("edited", 2, Respond(200, "b", (("content-type", "text/html"),)), "routes[2]", response_headers=edits),
+        Route("dropped", 3, Respond(200, "b", ()), "routes[3]", response_headers=HeaderEdits(remove=("content-type",))),
+    )
+    with serving(plan_of(*routes)) as handle:
+        made = get(handle, "/a", ("X-Stand-In", '{"mode": "close"}'))
+        assert (made.status, made.lines("content-type"), made.body) == (502, ("x/y",), b"Bad Gateway\n")
+        assert get(handle, "/a").lines("content-type") == ("x/y",)
+        assert get(handle, "/empty").lines("content-type") == ("text/html",)
+        assert get(handle, "/edited").lines("content-type") == ("x/y",)
+        assert get(handle, "/dropped").lines("content-type") == ()
+
+
+@pytest.mark.parametrize("status", [201, 304])
+def test_fixed_answers_have_no_location_but_their_own(status: int) -> None:
+    own = Respond(status, "", (("location", "/x"),))
+    routes = (Route("a", 0, Respond(status, "", ()), "routes[0]"), Route("b", 1, own, "routes[1]"))
+    with serving(plan_of(*routes)) as handle:
+        assert get(handle, "/a").lines("location") == ()
+        assert get(handle, "/b").lines("location") == ("/x",)
+
+
+def test_a_trusted_peers_list_is_tidied_and_its_empty_values_count_as_none() -> None:
+    with serving(plan_of(forward("a", 0), trusted=("127.0.0.2/32",))) as handle:
+        lists = [("X-Forwarded-For", "1.1.1.1,2.2.2.2"), ("X-Forwarded-For", "")]
+        assert sent(get(handle, "/a", *lists, client="127.0.0.2"), "x-forwarded-for") == ["1.1.1.1, 2.2.2.2, 127.0.0.2"]
+        empty = [(name, "") for name in ("X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Request-Id")]
+        answer = get(handle, "/a", *empty, client="127.0.0.2")
+        assert sent(answer, "x-forwarded-for") == ["127.0.0.2"]
+        assert sent(answer, "x-forwarded-proto") == ["http"]
+        assert sent(answer, "x-forwarded-host") == ["h"]
+        assert sent(answer, "x-request-id")[0]
+        kept = get(handle, "/a", ("X-Forwarded-Proto", "https"), ("x-lbgen-forwarded-proto", "ftp"), client="127.0.0.2")
+        assert sent(kept, "x-forwarded-proto") == ["https"]
+        assert sent(kept, "x-lbgen-forwarded-proto") == []
+        spoofed = get(handle, "/a", ("X-Forwarded-Proto", ""), ("x-lbgen-forwarded-proto", "ftp"))
+        assert sent(spoofed, "x-forwarded-proto") == ["http"]
+
+
+def test_what_a_trusted_peer_did_not_say_is_not_made_up() -> None:
+    plan = plan_of(forward("a", 0), trusted=("127.0.0.1/32",))
+    (listener,) = plan.listeners
+    plan = replace(plan, listeners=(replace(listener, forwarded_headers=False, request_id=False),))
+    with serving(plan) as handle:
+        answer = get(handle, "/a")
+        assert [sent(answer, f"x-forwarded-{part}") for part in ("for", "proto", "host", "port")] == [[]] * 4
+        assert sent(get(handle, "/a", ("X-Forwarded-Proto", "https")), "x-forwarded-proto") == ["https"]
+
+
+def test_an_endpoint_name_is_resolved() -> None:
+    with serving(plan_of(forward("a", 0), host="localhost")) as handle:
+        answers = [get(handle, "/a").status for _ in range(3)]
+        assert answers[-1] == 200
+
+
+def test_long_tables_are_served_from_a_tree() -> None:
+    routes = tuple(
+        Route(f"svc{n}", n, Respond(200, f"{n}\n", (("content-type", "text/plain"),)), f"routes[{n}]")
+        for n in range(600)
+    )
+    with serving(plan_of(*routes)) as handle:
+        for path, body in (("/svc0", b"0\n"), ("/svc599/x?y", b"599\n"), ("/svc59", b"59\n"), ("/svc5/9", b"5\n")):
+            assert get(handle, path).body == body
+        for path in ("/svc600", "/svc5990", "/svc", "/"):
+            assert get(handle, path).status == 404
