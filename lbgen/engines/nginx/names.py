@@ -19,10 +19,13 @@ class Names:
     def variable(self, kind: str, words: str) -> str:
         """`$kind_words` without the dollar, a number behind it when it is taken."""
         tail = _ODD.sub("_", words.lower()).strip("_")[:_LONGEST].strip("_")
-        name = f"{kind}_{tail}" if tail else kind
-        count = self._taken.get(name, 0) + 1
-        self._taken[name] = count
-        return name if count == 1 else self.variable(kind, f"{tail}_{count}")
+        base = f"{kind}_{tail}" if tail else kind
+        name = base
+        while name in self._taken:
+            self._taken[base] += 1
+            name = f"{base}_{self._taken[base]}"
+        self._taken[name] = 1
+        return name
 
 
 def reference(name: str) -> Atom:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Binary
     from lbgen.plan.model import Plan
 
-_FINDING = re.compile(r"nginx: \[(?:emerg|alert|crit|error)\] (.*)")
+_FINDING = re.compile(r"\[(?:emerg|alert|crit|error)\] (?:[0-9]+#[0-9]+: )?(.*)")
 _STREAM = "ngx_stream_module.so"
 
 
@@ -34,10 +34,10 @@ def check(plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
 
 def judge(code: int, output: str, _answers: Mapping[str, object]) -> tuple[str, ...]:
     """Errors, one line each; warnings about the host, such as its file limit, are none."""
+    if code == 0:
+        return ()
     found = tuple(_FINDING.findall(output))
-    if code and not found:
-        return (output.strip().splitlines()[-1] if output.strip() else f"nginx -t ended with {code}",)
-    return found
+    return found or (output.strip().splitlines()[-1] if output.strip() else f"nginx -t ended with {code}",)
 
 
 def _command(binary: Binary, directory: Path) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import HostTable, Listener, Plan, Route, Rule
 
 _NOT_FOUND = Atom("@not_found")
+_FAILED = Atom("@failed")
 
 
 def listen_addresses(listener: Listener) -> tuple[Atom, ...]:
@@ -154,7 +155,9 @@ class _Block:
             idle = times(replace(wanted, response=wanted.idle))
             self._tunnels[key] = name
             self.named.append(Location(location.origin, name=name, proxy=replace(proxy, times=idle)))
-        return replace(location, proxy=replace(proxy, tunnel=self._tunnels[key]))
+        # Its error_page for the tunnel replaces all that it would inherit.
+        on_failure = proxy.on_failure or _FAILED
+        return replace(location, proxy=replace(proxy, tunnel=self._tunnels[key], on_failure=on_failure))
 
     def _body(self, rule: Rule) -> Body:
         return self.servers.body(rule, self.listener, self.standard)

@@ -13,6 +13,11 @@ _RAW_COOKIE = emulated("regexes over the raw Cookie header, since nginx's own $c
 _ONE_LINE = approximate("of a header sent on several lines nginx 1.22 sees the first line only")
 _OLD_ADD = approximate("of a header that the client sends on several lines nginx 1.22 keeps the first line only")
 
+_NOMINATED = (
+    "a request whose Connection header names anything but the standard hop-by-hop fields is answered with 400 instead "
+    "of being forwarded without the fields it names"
+)
+
 _COMMON: dict[Feature, Verdict] = {
     Feature.L7: NATIVE,
     Feature.L4_TCP: NATIVE,
@@ -51,14 +56,11 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.PATHS_NORMALIZE: NOT_YET,
     Feature.PATHS_VERBATIM: NOT_YET,
     Feature.FRAMING: approximate(
-        "lines that end with a bare LF and control characters in header values are accepted, and HTTP/0.9 gets the "
-        "text Bad Request without a head"
+        "lines that end with a bare LF and control characters in header values are accepted, HTTP/0.9 gets the text "
+        "Bad Request without a head, and bytes of an endpoint that are no HTTP go to the client as they are"
     ),
     Feature.HOP_BY_HOP: NATIVE,
-    Feature.CONNECTION_NOMINATED: approximate(
-        "a request whose Connection header names anything but the standard hop-by-hop fields is answered with 400 "
-        "instead of being forwarded without the fields it names"
-    ),
+    Feature.CONNECTION_NOMINATED: approximate(_NOMINATED),
     Feature.FORWARDED_HEADERS: NATIVE,
     Feature.REQUEST_ID: NATIVE,
     Feature.REQUEST_HEADERS_SET: NATIVE,
@@ -130,6 +132,9 @@ SUPPORT: dict[str, dict[Feature, Verdict]] = {
         Feature.HEADER_REGEX: _ONE_LINE,
         Feature.HEADER_PRESENT: _ONE_LINE,
         Feature.REQUEST_HEADERS_ADD: _OLD_ADD,
+        Feature.CONNECTION_NOMINATED: approximate(
+            _NOMINATED + "; nginx 1.22 reads the first Connection line only and forwards what further ones name"
+        ),
         Feature.ENDPOINT_NAMES: refused("nginx resolves names while it runs from 1.27.3 on"),
     },
 }

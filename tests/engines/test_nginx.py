@@ -1,0 +1,308 @@
+"""nginx on this host: free text comes back as it was written, names are resolved while it runs, checker and signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from lbgen.engines.nginx import ENGINE
+from lbgen.plan.model import (
+    Balance,
+    Endpoint,
+    Forward,
+    HeaderEdits,
+    Listener,
+    Match,
+    Mode,
+    NamedMatch,
+    PathKind,
+    PathMatch,
+    Plan,
+    Pool,
+    Protocol,
+    Respond,
+    Route,
+    Target,
+    Timeouts,
+    ValueKind,
+    ValueMatch,
+)
+from lbgen.plan.precedence import Entry, host_tables, ranked
+from lbgen.runtime.local.binaries import candidates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lbgen.engines.api import Binary
+
+pytestmark = pytest.mark.engines
+
+PORT, ENDPOINT, DNS = 20901, 20902, 20903
+FOUND = {b.version.rpartition(".")[0]: b for b in candidates(ENGINE)}
+SAME = Timeouts(1_000, 3_000, 3_000)
+
+
+@pytest.fixture(params=ENGINE.versions)
+def binary(request) -> Binary:
+    if request.param not in FOUND:
+        pytest.skip(f"nginx {request.param} is not on this host")
+    return FOUND[request.param]
+
+
+def version_of(binary: Binary) -> str:
+    return binary.version.rpartition(".")[0]
+
+
+def plan(*routes: tuple[Match, Route], pools: tuple[Pool, ...] = (), **more) -> Plan:
+    entries = [Entry(f"{r.name}.0", r.name, 0, None, match, r.field) for match, r in routes]
+    listener = Listener(
+        "web", "127.0.0.1", PORT, Mode.L7, Protocol.TCP, "listeners.web", hosts=host_tables(ranked(entries))
+    )
+    return Plan("t", (listener,), pools, tuple(r for _, r in routes), **more)
+
+
+def pool(host: str = "127.0.0.1", *, is_ip: bool = True) -> Pool:
+    return Pool(
+        "p", Balance.ROUND_ROBIN, (Endpoint(host, ENDPOINT, 1, "pools.p.endpoints[0]", is_ip=is_ip),), "pools.p"
+    )
+
+
+def exact(path: str, **more) -> Match:
+    return Match(PathMatch(PathKind.EXACT, path), **more)
+
+
+@contextmanager
+def running(made: Plan, binary: Binary, directory: Path) -> Iterator[subprocess.Popen[bytes]]:
+    for file in ENGINE.render(made, version_of(binary)):
+        (directory / file.name).write_text(file.text, encoding="utf-8")
+    spec = ENGINE.process(made, binary, directory)
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(spec.argv, cwd=directory, stderr=log)
+    try:
+        for _ in range(200):
+            assert process.poll() is None, (directory / "log").read_text()
+            try:
+                socket.create_connection(("127.0.0.1", PORT), 1).close()
+                break
+            except OSError:
+                time.sleep(0.01)
+        yield process
+    finally:
+        process.send_signal(spec.stop)
+        process.wait(10)
+
+
+def ask(target: str, *headers: str, method: str = "GET") -> tuple[int, dict[str, str], bytes]:
+    lines = [f"{method} {target} HTTP/1.1", "Host: h", *headers, "Connection: close", "", ""]
+    with socket.create_connection(("127.0.0.1", PORT), 5) as sock:
+        sock.sendall("\r\n".join(lines).encode())
+        out = b""
+        while part := sock.recv(65536):
+            out += part
+    head, _, body = out.partition(b"\r\n\r\n")
+    first, *rest = head.decode().split("\r\n")
+    return int(first.split()[1]), {n.lower(): v.strip(" \t") for n, _, v in (x.partition(":") for x in rest)}, body
+
+
+@contextmanager
+def endpoint() -> Iterator[None]:
+    """Answers with the headers it got, as JSON."""
+    server = socket.create_server(("127.0.0.1", ENDPOINT))
+
+    def serve(sock: socket.socket) -> None:
+        with sock:
+            while data := sock.recv(65536):
+                lines = data.decode().split("\r\n\r\n")[0].split("\r\n")[1:]
+                body = json.dumps([x.partition(": ")[::2] for x in lines]).encode()
+                sock.sendall(b"HTTP/1.1 200 OK\r\nServer: own\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+    def accept() -> None:
+        while True:
+            try:
+                sock, _ = server.accept()
+            except OSError:
+                return
+            threading.Thread(target=serve, args=(sock,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield
+    finally:
+        server.shutdown(socket.SHUT_RDWR)
+        server.close()
+
+
+NASTY = [
+    "$host ${h} $1 $",
+    "a\"b'c`d",
+    "back\\slash \\n \\",
+    "; } # {",
+    "${dollar}",
+    "%d %{x} {{ env }}",
+    "é ✓ 漢",
+    "~*x",
+    "default",
+    "\t.",
+    "a,b",
+    '"q"',
+]
+words = st.one_of(
+    st.sampled_from(NASTY),
+    st.text(st.characters(exclude_categories=("Cc", "Cs")) | st.sampled_from('"\\$${};#,'), min_size=1, max_size=40),
+)
+lines = words.map(lambda text: text.strip(" \t")).filter(bool)
+
+
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
+)
+@given(data=st.data())
+def test_free_text_comes_back(binary, tmp_path_factory, data):
+    texts = [*(t.strip(" \t") for t in NASTY), *data.draw(st.lists(lines, min_size=15, max_size=15))]
+    bodies = [*NASTY, "", "two\nlines\n", "$x" * 3_000, *data.draw(st.lists(words, max_size=10))]
+    routes = []
+    for n, body in enumerate(bodies):
+        action = Respond(200 + n, body, (("content-type", texts[n % len(texts)]), ("x-text", texts[n % len(texts)])))
+        routes.append((exact(f"/body/{n}"), Route(f"b{n}", n, action, f"routes[{n}]")))
+    forward = Forward((Target("p", 1, HeaderEdits(), ""),), SAME)
+    for n, text in enumerate(texts):
+        edits = HeaderEdits(set=(("x-set", text),), add=(("x-add", text),))
+        routes.append((exact(f"/h/{n}"), Route(f"h{n}", 100 + n, forward, f"routes[{100 + n}]", edits, edits)))
+        wanted = ValueMatch(ValueKind.EXACT, text)
+        match = exact("/m", headers=(NamedMatch(f"x-{n}", wanted),), query=(NamedMatch("q", wanted),))
+        routes.append((match, Route(f"m{n}", 200 + n, Respond(200, str(n), ()), f"routes[{200 + n}]")))
+    directory = tmp_path_factory.mktemp("nginx")
+    with endpoint(), running(plan(*routes, pools=(pool(),)), binary, directory):
+        for n, body in enumerate(bodies):
+            status, headers, got = ask(f"/body/{n}")
+            assert (status, got.decode()) == (200 + n, "" if 200 + n == 204 else body)
+            if status != 204:
+                assert headers["content-type"] == headers["x-text"] == texts[n % len(texts)]
+        for n, text in enumerate(texts):
+            _, headers, got = ask(f"/h/{n}", "X-Add: first")
+            assert headers["x-set"] == headers["x-add"] == text
+            sent = json.loads(got)
+            assert [v for k, v in sent if k == "X-Set"] == [text]
+            assert [v for k, v in sent if k == "X-Add"] == ["first", text]
+            encoded = "".join(f"%{byte:02x}" for byte in text.encode())
+            assert ask(f"/m?q={encoded}", f"X-{n}: {text}")[2] == str(n).encode()
+            assert ask(f"/m?q={encoded}x", f"X-{n}: {text}")[0] == 404
+            assert ask(f"/m?q={encoded}", f"X-{n}: {text}x")[0] == 404
+
+
+def test_checker_accepts_and_refuses(binary, tmp_path):
+    made = plan((exact("/"), Route("r", 0, Respond(200, "ok", ()), "routes[0]")))
+    (file,) = ENGINE.render(made, version_of(binary))
+    spec = ENGINE.check(made, binary, tmp_path)
+
+    def problems(text: str) -> tuple[str, ...]:
+        (tmp_path / file.name).write_text(text)
+        done = subprocess.run(spec.argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+        return spec.judge(done.returncode, done.stdout + done.stderr, {})
+
+    assert problems(file.text) == ()
+    assert "bogus" in problems(file.text.replace("server_tokens off;", "bogus on;"))[0]
+
+
+def test_targets_of_another_form(binary, tmp_path):
+    forward = Forward((Target("p", 1, HeaderEdits(), ""),), SAME)
+    made = plan((Match(PathMatch(PathKind.PREFIX, "/")), Route("r", 0, forward, "routes[0]")), pools=(pool(),))
+    with endpoint(), running(made, binary, tmp_path):
+        assert ask("http://h/x")[0] == 200
+        assert ask("HTTP://H?x")[0] == 200
+        assert ask("http://other/x")[0] == 400
+        assert ask("h:80", method="CONNECT")[0] == 405
+        assert ask("*", method="OPTIONS")[0] == 400
+
+
+def test_reload_takes_changed_files(binary, tmp_path):
+    made = plan((exact("/"), Route("r", 0, Respond(200, "one", ()), "routes[0]")))
+    with running(made, binary, tmp_path) as process:
+        assert ask("/")[2] == b"one"
+        changed = replace(made, routes=(replace(made.routes[0], action=Respond(200, "two", ())),))
+        (tmp_path / "nginx.conf").write_text(ENGINE.render(changed, version_of(binary))[0].text)
+        os.kill(process.pid, signal.SIGHUP)
+        until = time.monotonic() + 5
+        while ask("/")[2] != b"two":
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+
+@contextmanager
+def dns(addresses: dict[str, str]) -> Iterator[None]:
+    """A DNS server: the A record of each known name, no such name for others. `addresses` may change meanwhile."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.bind(("127.0.0.1", DNS))
+    sock.settimeout(0.2)
+    done = threading.Event()
+
+    def serve() -> None:
+        while not done.is_set():
+            try:
+                asked, peer = sock.recvfrom(512)
+            except TimeoutError:
+                continue
+            name, at = [], 12
+            while length := asked[at]:
+                name.append(asked[at + 1 : at + 1 + length].decode())
+                at += 1 + length
+            question = asked[12 : at + 5]
+            (kind,) = struct.unpack("!H", asked[at + 1 : at + 3])
+            address = addresses.get(".".join(name))
+            known = address is not None and kind == 1
+            code = 0x8180 if address is not None else 0x8183
+            head = asked[:2] + struct.pack("!HHHHH", code, 1, int(known), 0, 0)
+            record = b"\xc0\x0c" + struct.pack("!HHIH", 1, 1, 1, 4) + socket.inet_aton(address) if known else b""
+            sock.sendto(head + question + record, peer)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        sock.close()
+
+
+def test_names_are_resolved_while_it_runs(tmp_path):
+    if "1.31" not in FOUND:
+        pytest.skip("nginx 1.31 is not on this host")
+    forward = Forward((Target("p", 1, HeaderEdits(), ""),), SAME)
+    edits = HeaderEdits(set=(("x-own", "1"),))
+    made = plan(
+        (exact("/"), Route("r", 0, forward, "routes[0]")),
+        (exact("/edited"), Route("e", 1, forward, "routes[1]", HeaderEdits(), edits)),
+        pools=(pool("web-2.test", is_ip=False),),
+        resolvers=(f"127.0.0.1:{DNS}",),
+    )
+    addresses: dict[str, str] = {}
+    with endpoint(), dns(addresses), running(made, FOUND["1.31"], tmp_path):
+        assert ask("/")[::2] == (503, b"Service Unavailable\n")
+        status, headers, body = ask("/edited")
+        assert (status, headers["x-own"], body) == (503, "1", b"Service Unavailable\n")
+        addresses["web-2.test"] = "127.0.0.1"
+        until = time.monotonic() + 10
+        while ask("/")[0] != 200:
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        addresses["web-2.test"] = "127.0.0.9"  # nobody listens there
+        until = time.monotonic() + 10
+        while ask("/")[0] == 200:
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        assert ask("/edited")[::2] == (502, b"Bad Gateway\n")

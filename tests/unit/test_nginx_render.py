@@ -1,0 +1,316 @@
+"""nginx: what is rendered for which plan, and what is said about it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lbgen.engines.api import Level, missing_answers
+from lbgen.engines.nginx import ENGINE
+from lbgen.engines.nginx.support import SUPPORT
+from lbgen.plan.features import Feature
+from lbgen.plan.model import (
+    Balance,
+    Endpoint,
+    Forward,
+    HeaderEdits,
+    HostPattern,
+    L4Rule,
+    Listener,
+    Match,
+    Mode,
+    NamedMatch,
+    PathKind,
+    PathMatch,
+    Plan,
+    Pool,
+    Protocol,
+    Redirect,
+    Respond,
+    Rewrite,
+    Route,
+    Target,
+    Timeouts,
+    ValueKind,
+    ValueMatch,
+)
+from lbgen.plan.precedence import Entry, host_tables, ranked
+
+SAME = Timeouts(1_000, 5_000, 5_000)
+ROOT = Match(PathMatch(PathKind.PREFIX, "/"))
+
+
+def forward(*pools: str, times: Timeouts = SAME, rewrite: Rewrite | None = None) -> Forward:
+    return Forward(tuple(Target(p, 1, HeaderEdits(), f"forward[{n}]") for n, p in enumerate(pools)), times, rewrite)
+
+
+def pool(name: str, *hosts: str, balance: Balance = Balance.ROUND_ROBIN, weight: int = 1) -> Pool:
+    ends = tuple(
+        Endpoint(h, 80, weight, f"pools.{name}.endpoints[{n}]", is_ip=h[0].isdigit() or ":" in h)
+        for n, h in enumerate(hosts or ("10.0.0.1",))
+    )
+    return Pool(name, balance, ends, f"pools.{name}")
+
+
+def plan(*ways: tuple[Match, object], pools: tuple[Pool, ...] = (), **more) -> Plan:
+    """A plan of one listener; each way is (match, action) or (match, action, edits of the answer)."""
+    entries, routes = [], []
+    for n, (match, action, *edits) in enumerate(ways):
+        entries.append(Entry(f"r{n}.0", f"r{n}", 0, None, match, f"routes[{n}]"))
+        routes.append(Route(f"r{n}", n, action, f"routes[{n}]", response_headers=edits[0] if edits else HeaderEdits()))
+    listener = Listener(
+        "web", "127.0.0.1", 8080, Mode.L7, Protocol.TCP, "listeners.web", hosts=host_tables(ranked(entries))
+    )
+    return Plan("t", (listener,), pools or (pool("p"), pool("q")), tuple(routes), **more)
+
+
+def rendered(made: Plan, version: str = "1.31") -> str:
+    return ENGINE.render(made, version)[0].text
+
+
+def prefix(path: str, **more) -> Match:
+    return Match(PathMatch(PathKind.PREFIX, path), **more)
+
+
+def exact(path: str, **more) -> Match:
+    return Match(PathMatch(PathKind.EXACT, path), **more)
+
+
+def block(text: str, head: str) -> str:
+    """The lines of a block from its head to its closing brace."""
+    start = text.index(head)
+    pad = " " * (start - text.rindex("\n", 0, start) - 1)
+    return text[start : text.index(f"\n{pad}}}", start)]
+
+
+@pytest.mark.parametrize("version", ENGINE.versions)
+def test_every_feature_has_an_answer(version):
+    assert not missing_answers(SUPPORT[version], Feature)
+    assert len(SUPPORT[version]) == len(Feature)
+
+
+def test_old_version_says_what_it_cannot():
+    assert ENGINE.verdict(Feature.ENDPOINT_NAMES, "1.22").level is Level.REFUSED
+    assert ENGINE.verdict(Feature.HEADER, "1.22").level is Level.APPROXIMATE
+    assert ENGINE.verdict(Feature.HEADER, "1.31").level is Level.EMULATED
+
+
+def test_same_plan_same_bytes_and_an_origin_for_each_line():
+    made = plan((prefix("/a"), forward("p")), (ROOT, forward("q")))
+    first, second = ENGINE.render(made, "1.31"), ENGINE.render(made, "1.31")
+    assert first == second
+    lines = first[0].text.splitlines()
+    assert len(lines) == len(first[0].origins)
+    at = {line.strip(): origin for line, origin in zip(lines, first[0].origins, strict=True)}
+    assert at["location ^~ /a/ {"] == "routes[0]"
+    assert at["upstream q {"] == "pools.q"
+    assert at["server_name _;"] == "listeners.web"
+
+
+def test_one_unconditional_rule_proxies_directly():
+    text = rendered(plan((prefix("/a"), forward("p")), (ROOT, forward("q"))))
+    assert "proxy_pass http://p;" in block(text, "location = /a {")
+    assert "proxy_pass http://p;" in block(text, "location ^~ /a/ {")
+    assert "proxy_pass http://q;" in block(text, "location / {")
+    assert "$route" not in text
+
+
+def test_rules_that_differ_in_their_pool_only_need_no_hop():
+    canary = prefix("/a", headers=(NamedMatch("x-canary", ValueMatch(ValueKind.EXACT, "1")),))
+    text = rendered(plan((canary, forward("p")), (prefix("/a"), forward("q"))))
+    assert "proxy_pass http://$pool_p;" in block(text, "location ^~ /a/ {")
+    assert "default q;" in block(text, 'map "${http_x_canary}\\n" $pool_p {')
+
+
+def test_rules_that_differ_in_more_are_named_locations():
+    edits = HeaderEdits(set=(("x-a", "1"),))
+    text = rendered(plan((prefix("/a", methods=("GET",)), forward("p"), edits), (prefix("/a"), forward("q"))))
+    assert "error_page 418 = $route_r0;" in block(text, "location ^~ /a/ {")
+    chosen = block(text, "map $request_method $route_r0 {")
+    assert "GET @r0;" in chosen
+    assert "default @r1;" in chosen
+    assert "error_page 502 503 504 @r0:failed;" in block(text, "location @r0 {")
+    assert "add_header X-A 1 always;" in block(text, "location @r0:failed {")
+
+
+def test_nothing_takes_it_is_404():
+    text = rendered(plan((exact("/a"), forward("p"))))
+    assert 'return 404 "Not Found\\n";' in block(text, "location / {")
+
+
+def test_escaped_and_raw_reserved_characters_are_told_apart_by_the_raw_path():
+    text = rendered(plan((exact("/a:b"), forward("p")), (exact("/a%3Ab"), forward("q")), (ROOT, forward("q"))))
+    assert text.count('location = "/a:b" {') == 1
+    assert '"~^/a:b[?\\n]" p;' in text
+    assert '"~^/a%3[Aa]b[?\\n]" q;' in text
+
+
+def test_escapes_that_are_no_utf8_are_tested_on_the_raw_path():
+    text = rendered(plan((exact("/caf%E9"), forward("p")), (ROOT, forward("q"))))
+    assert '"~^/caf%[Ee]9[?\\n]" p;' in text
+    assert text.isascii()
+
+
+def test_an_exact_path_with_a_slash_is_not_redirected_to():
+    text = rendered(plan((exact("/a/"), forward("p")), (ROOT, forward("q"))))
+    assert "proxy_pass" not in block(text, "location = /a/ {")
+
+
+@pytest.mark.parametrize(
+    ("match", "rewrite", "lines"),
+    [
+        (prefix("/a"), Rewrite(prefix="/v1"), ['"~^/a(?<tail>.*)$" "/v1${tail}";']),
+        (prefix("/a"), Rewrite(prefix="/"), ['"~^/a(?<tail>/.*)$" "${tail}";', '"~^/a(?<tail>.*)$" "/${tail}";']),
+        (ROOT, Rewrite(prefix="/v1"), ['"~^(?<tail>/.*)$" "/v1${tail}";']),
+        (exact("/a"), Rewrite(prefix="/v1"), ['"~^/[^?]*(?<tail>\\?.*)$" "/v1${tail}";']),
+        (prefix("/a"), Rewrite(path="/x"), ['"~^/[^?]*(?<tail>\\?.*)$" "/x${tail}";']),
+    ],
+)
+def test_rewrites_work_on_the_raw_target(match, rewrite, lines):
+    text = rendered(plan((match, forward("p", rewrite=rewrite))))
+    made = block(text, "map $request_uri $target_r0 {").replace('"${tail}"', '"${tail}"')
+    for line in lines:
+        assert line.replace(' "${tail}";', " $tail;") in made or line in made
+    assert "proxy_pass http://p$target_r0;" in text
+
+
+def test_split_with_headers_of_its_own():
+    targets = (
+        Target("p", 3, HeaderEdits(), "f[0]"),
+        Target("q", 1, HeaderEdits(set=(("x-version", "2"),)), "f[1]"),
+        Target("p", 0, HeaderEdits(), "f[2]"),
+    )
+    text = rendered(plan((ROOT, Forward(targets, SAME))))
+    shares = block(text, "split_clients $request_id $split_r0 {")
+    assert "75.00% p;" in shares
+    assert "* q;" in shares
+    assert "q 2;" in block(text, "map $split_r0 $header_r0_x_version {")
+    assert "proxy_set_header X-Version $header_r0_x_version;" in text
+
+
+def test_answers_whose_return_would_take_an_address():
+    text = rendered(plan((ROOT, Respond(301, "gone", (("content-type", "text/plain"), ("location", "/x"))))))
+    assert "error_page 418 =301 @r0:answer;" in text
+    assert "return 200 gone;" in block(text, "location @r0:answer {")
+
+
+def test_an_empty_body_is_no_page_of_nginx():
+    text = rendered(plan((ROOT, Respond(404, "", (("content-type", "text/plain"),)))))
+    assert "return 404 $text_1;" in text
+
+
+def test_long_texts_are_put_together_of_constants():
+    body = "$" * 5_000
+    text = rendered(plan((ROOT, Respond(200, body, (("content-type", "text/plain"),)))))
+    assert max(map(len, text.splitlines())) < 4_000
+    assert text.count("${dollar}") == 5_000
+
+
+def test_redirect():
+    made = plan((prefix("/a"), Redirect(301, scheme="https", port=8443, prefix="/b")))
+    assert 'return 301 "https://${own_host_127_0_0_1}:8443${target_r0}";' in rendered(made)
+
+
+def test_tunnels_have_their_own_time_where_it_differs():
+    times = Timeouts(1_000, 5_000, 60_000)
+    made = plan((ROOT, forward("p", times=times)))
+    text = rendered(made)
+    assert "if ($upgrade) { return 418; }" in block(text, "location / {")
+    assert "error_page 502 503 504 @failed;" in block(text, "location / {")
+    assert "proxy_read_timeout 60s;" in block(text, "location @r0:tunnel {")
+    (objection,) = ENGINE.objections(made, "1.31")
+    assert objection.feature is Feature.TIMEOUT_IDLE
+    assert objection.verdict.level is Level.APPROXIMATE
+    assert "5 s" in objection.verdict.note
+
+
+def test_no_limit_of_time_is_written_out():
+    assert "proxy_read_timeout 365d;" in rendered(plan((ROOT, forward("p", times=Timeouts(0, 0, 0)))))
+
+
+@pytest.mark.parametrize(
+    ("balance", "words"),
+    [(Balance.LEAST_CONNECTIONS, "least_conn;"), (Balance.SOURCE_HASH, "hash $binary_remote_addr consistent;")],
+)
+def test_balances(balance, words):
+    text = rendered(plan((ROOT, forward("p")), pools=(pool("p", "10.0.0.1", "::1", balance=balance, weight=3),)))
+    found = block(text, "upstream p {")
+    assert words in found
+    assert "server [::1]:80 weight=3 max_fails=0;" in found
+    assert ("zone p" in found) is (balance is Balance.LEAST_CONNECTIONS)
+
+
+def test_weight_zero_is_down():
+    drained = replace(pool("p", "10.0.0.1", "10.0.0.2"))
+    ends = (replace(drained.endpoints[0], weight=0), drained.endpoints[1])
+    text = rendered(plan((ROOT, forward("p")), pools=(replace(drained, endpoints=ends),)))
+    assert "server 10.0.0.1:80 max_fails=0 down;" in text
+
+
+def test_names_need_resolvers():
+    made = plan((ROOT, forward("p")), pools=(pool("p", "web-2"),))
+    (objection,) = ENGINE.objections(made, "1.31")
+    assert objection.verdict.level is Level.REFUSED
+    assert "resolvers: [" in objection.verdict.note
+    known = replace(made, resolvers=("10.0.0.53", "fd00::53"))
+    assert not list(ENGINE.objections(known, "1.31"))
+    text = rendered(known)
+    assert "resolver 10.0.0.53 [fd00::53] valid=5s;" in text
+    assert "server web-2:80 max_fails=0 resolve;" in text
+    assert "zone p 66k;" in text
+
+
+def test_headers_that_nginx_keeps_to_itself_are_refused():
+    made = plan((ROOT, forward("p"), HeaderEdits(set=(("server", "x"),))))
+    (objection,) = ENGINE.objections(made, "1.31")
+    assert objection.verdict.level is Level.REFUSED
+    assert "server" in objection.verdict.note
+
+
+@pytest.mark.parametrize(
+    "match",
+    [
+        prefix("/", headers=(NamedMatch("x.y", ValueMatch(ValueKind.PRESENT)),)),
+        prefix("/", query=(NamedMatch("q", ValueMatch(ValueKind.REGEX, r"a\b")),)),
+        prefix("/", query=(NamedMatch("q", ValueMatch(ValueKind.EXACT, "x" * 1_000)),)),
+        prefix("/", headers=(NamedMatch("x", ValueMatch(ValueKind.REGEX, "a*")),)),
+    ],
+)
+def test_matches_that_nginx_cannot_judge(match):
+    assert list(ENGINE.objections(plan((match, forward("p"))), "1.31"))
+
+
+def test_dual_stack_and_hosts():
+    made = plan((ROOT, forward("p")))
+    entry = Entry("r0.0", "r0", 0, HostPattern("x.test", wildcard=True), ROOT, "routes[0]")
+    listener = replace(made.listeners[0], address="::", hosts=host_tables(ranked([entry])))
+    text = rendered(replace(made, listeners=(listener,)))
+    assert "listen 0.0.0.0:8080;" in text
+    assert "listen [::]:8080 default_server;" in text
+    assert "server_name *.x.test;" in text
+
+
+def test_tcp():
+    rule = L4Rule("db.0", 0, "db", None, (), "routes[0]")
+    listener = Listener("db", "127.0.0.1", 5432, Mode.L4, Protocol.TCP, "listeners.db", l4_rules=(rule,))
+    made = Plan("t", (listener,), (pool("p"), pool("q")), (Route("db", 0, forward("p", "q"), "routes[0]"),))
+    text = rendered(made)
+    assert "http {" not in text
+    assert "proxy_half_close on;" in text
+    assert "proxy_pass $split_db;" in text
+    assert "keepalive" not in text
+
+
+def test_versions_differ_where_they_must():
+    made = plan((ROOT, forward("p")))
+    assert "keepalive_min_timeout" in rendered(made)
+    assert "keepalive_min_timeout" not in rendered(made, "1.22")
+
+
+def test_many_routes_name_their_hash_sizes():
+    few = plan(*((prefix(f"/s{n}"), forward("p")) for n in range(3)))
+    assert "variables_hash_max_size" not in rendered(few)
+    edits = HeaderEdits(set=(("x", "1"),))
+    many = plan(*((prefix(f"/s{n}", methods=("GET",)), forward("p"), edits) for n in range(300)))
+    assert "variables_hash_max_size 1024;" in rendered(many)
