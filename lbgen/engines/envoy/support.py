@@ -38,7 +38,7 @@ _V1_40: dict[Feature, Verdict] = {
         "a Connection header that names Host, X-Forwarded-For, -Host or -Proto, or over ten headers, gets 400"
     ),
     Feature.HOP_BY_HOP: emulated(
-        "TE and Trailer go by a header mutation filter; Envoy also drops a client's x-envoy- headers that would control it"
+        "TE and Trailer go by a filter; Envoy also drops a client's x-envoy- headers that would control it"
     ),
     Feature.CONNECTION_NOMINATED: NATIVE,
     Feature.FORWARDED_HEADERS: emulated("a header mutation filter"),
