@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from lbgen.engines.api import target_version
 from lbgen.engines.haproxy import ENGINE, tables
 from lbgen.engines.rendered import Rendered
 from lbgen.plan.model import (
@@ -76,7 +77,8 @@ def listen(port: int, *rules: tuple[Route, Match]) -> Plan:
 @contextmanager
 def serving(plan: Plan, binary: Binary, folder: Path):
     """HAProxy with the plan's files in `folder`; ends with the block."""
-    Rendered("haproxy", "2.8", ENGINE.render(plan, "2.8"), ()).write(folder)
+    version = target_version(ENGINE, binary.version)
+    Rendered("haproxy", version, ENGINE.render(plan, version), ()).write(folder)
     checked = ENGINE.check(plan, binary, folder)
     asked = subprocess.run(checked.argv, cwd=folder, capture_output=True, text=True, check=False)
     assert checked.judge(asked.returncode, asked.stdout + asked.stderr, {}) == ()
@@ -211,3 +213,28 @@ def test_many_edits_rewrites_and_conditions_go_through_maps_and_lua(binary, tmp_
             assert ('"x-gone"' in body) is (n % 2 == 0)
             assert ask(port, f"GET /t{(n + 1) % 3}/x", f"X-Tenant: {n}")[0] == 404
     assert (tmp_path / "web.rules.lua").is_file()
+
+
+@pytest.mark.parametrize("mode", ["close", "reset"])
+def test_a_closed_endpoint_is_told_to_later_requests_too_and_asked_once(binary, tmp_path, mode):
+    if binary.version.startswith("2.6."):
+        pytest.skip("2.6 can only close the client's connection, as its verdict says")
+    port, back = free_port(), free_port()
+    action = Forward((Target("p", 1, NO, ""),), Timeouts(1_000, 1_000, 1_000))
+    names = ("127.0.0.1", "127.0.0.2")
+    pool = Pool("p", Balance.ROUND_ROBIN, tuple(Endpoint(n, back, 1, "", is_ip=True) for n in names), "pools.p")
+    plan = replace(
+        listen(port, (Route("r", 0, action, "routes[0]"), Match(PathMatch(PathKind.PREFIX, "/")))), pools=(pool,)
+    )
+    stand_ins = [StandIn(name, "p", name, back) for name in names]
+    with (
+        endpoints(stand_ins) as group,
+        serving(plan, binary, tmp_path),
+        socket.create_connection(("127.0.0.1", port)) as sock,
+    ):
+        sock.settimeout(5)
+        for more, status in (("", b"200"), (f'X-Stand-In: {{"mode": "{mode}"}}\r\n', b"502")):
+            sock.sendall(f"GET / HTTP/1.1\r\nHost: a.test\r\n{more}\r\n".encode())
+            assert sock.recv(65536)[9:12] == status
+            time.sleep(0.1)
+        assert sum(group.requests.values()) == 2

@@ -46,7 +46,7 @@ class HAProxy:
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
         """haproxy.cfg; lbgen.lua when there are L7 listeners; maps/*; rules for Lua where there are many."""
-        shown, beside = view(plan)
+        shown, beside = view(plan, version)
         text, origins = render(_templates(), "haproxy.cfg.j2", shown)
         lua = [_lua()] if shown.frontends else []
         return (RenderedFile(run.CONFIG, text, origins), *lua, *beside)

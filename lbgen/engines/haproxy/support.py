@@ -78,14 +78,15 @@ _EMULATED = {
     Feature.REDIRECT: "an answer with a Location put together from the request",
     Feature.REWRITE_PREFIX: "the path's segments behind the prefix are kept and put behind the new one",
     Feature.KEEPALIVE: "counted for each endpoint over all threads; unset, HAProxy keeps as many as it needed last",
-    Feature.STATUSES: "HAProxy's 503 becomes 502 or 504 by the time the connection attempt took; what is no HTTP at "
-    "all is answered 400 with HAProxy's built-in page",
+    Feature.STATUSES: "HAProxy's 503 becomes 502 or 504 by the time the connection attempt took; when that time is "
+    "over for a later request of a kept client connection, HAProxy closes that connection instead of answering",
 }
 
 _APPROXIMATE = {
     Feature.FRAMING: "some ambiguous requests are not refused but passed on in one unambiguous reading: Content-Length "
     "beside Transfer-Encoding is dropped, equal lengths or Host lines become one, bare LF and folded lines are "
-    "written anew; an unknown coding before chunked is answered 422",
+    "written anew; an unknown coding before chunked is answered 422, and what HAProxy's parser refuses gets its "
+    "built-in 400 page",
 }
 
 _REFUSED = {
@@ -97,15 +98,25 @@ _REFUSED = {
 }
 
 
+# HAProxy 2.6 has no way to answer there.
+_CLOSED = (
+    "HAProxy's 503 becomes 502 or 504 by the time the connection attempt took; when that time is over, or the "
+    "endpoint closes without a response, for a later request of a kept client connection, HAProxy closes that "
+    "connection instead of answering"
+)
+
+
 @cache
 def support(version: str) -> Mapping[Feature, Verdict]:
-    """The verdict on every feature; both versions honour them alike."""
-    known = (
+    """The verdict on every feature."""
+    known: dict[Feature, Verdict] = (
         dict.fromkeys(_NATIVE, NATIVE)
         | {feature: emulated(how) for feature, how in _EMULATED.items()}
         | {feature: approximate(what) for feature, what in _APPROXIMATE.items()}
         | {feature: refused(why) for feature, why in _REFUSED.items()}
     )
+    if version == "2.6":
+        known[Feature.STATUSES] = emulated(_CLOSED)
     return {feature: known.get(feature, NOT_YET) for feature in Feature}
 
 

@@ -66,9 +66,10 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All of haproxy.cfg."""
+    """All of haproxy.cfg. `says_closed`: this version can answer 502 where others only close the connection."""
 
     name: Atom
+    says_closed: bool
     rules: tuple[Atom, ...]
     frontends: tuple[Frontend, ...]
     passages: tuple[Passage, ...]
@@ -79,7 +80,7 @@ class View:
     admin_port: int | None
 
 
-def view(plan: Plan) -> tuple[View, list[RenderedFile]]:
+def view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
     """The view and the files beside it: maps, and rules for Lua."""
     backends = Backends(frozenset(_limited(plan)))
     index = Index(plan)
@@ -101,6 +102,7 @@ def view(plan: Plan) -> tuple[View, list[RenderedFile]]:
     found = tuple(backends.found.values())
     return View(
         name=Atom(plan.name),
+        says_closed=version != "2.6",
         rules=tuple(Atom(file.name) for file in lua),
         frontends=tuple(frontends),
         passages=tuple(passages),
