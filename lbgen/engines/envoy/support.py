@@ -6,7 +6,7 @@ from lbgen.engines.api import NATIVE, NOT_YET, Verdict, approximate, emulated, r
 from lbgen.plan.features import Feature
 
 _SORTED = emulated("rules are written in their order of trial, and each host's table holds those of wider hosts")
-_ANCHORED = emulated("compared by a regex that knows lists and repeated lines")
+_ANCHORED = emulated("a regex that knows lists and repeated lines; whether a blank follows a comma cannot be told")
 _DECODED = emulated("compared by a regex over the percent-encoded value; a broken escape matches no regex")
 _EDITS = emulated("the edits of a route and its target are merged into one list per target")
 
@@ -57,7 +57,7 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.REWRITE_PREFIX: emulated("a regex that cuts at the segment"),
     Feature.REWRITE_PATH: NATIVE,
     Feature.REWRITE_HOST: NATIVE,
-    Feature.WEBSOCKET: NATIVE,
+    Feature.WEBSOCKET: emulated("an upgrade of the route; where an endpoint refuses a handshake, its body is dropped"),
     Feature.STATUSES: emulated("local reply mappers by the cause"),
     Feature.TIMEOUT_CONNECT: emulated("one cluster for each connect time asked of a pool"),
     Feature.TIMEOUT_RESPONSE: emulated("the time of the only try, which ends with the response head"),
