@@ -145,7 +145,7 @@ class Stream:
             body, complete = self._body(method, status, headers)
         except ProbeError as error:
             return self._made(problem=str(error), interim=interim, raw=seen + self.buffer)
-        if status != 101 and (method == "HEAD" or status in (204, 304)) and self.fill(_GRACE):
+        if status != 101 and (method == "HEAD" or status in (204, 304)) and (self.buffer or self.fill(_GRACE)):
             return self._made(problem="bytes after an answer that has no body", interim=interim, raw=seen + self.buffer)
         problem = "" if complete else f"the body does not end as its framing says ({self.end})"
         made = self._made(problem=problem, interim=interim, raw=seen + body)
@@ -285,7 +285,7 @@ def curl(address: Address, request: Request) -> str:
 
 
 def _word(word: str) -> str:
-    if word and all(c.isalnum() or c in "-_./:=@%+," for c in word):
+    if word and all((c.isascii() and c.isalnum()) or c in "-_./:=@%+," for c in word):
         return word
     if any(not 0x20 <= ord(c) < 0x7F for c in word):
         return "$'" + "".join(_shell(c) for c in word) + "'"

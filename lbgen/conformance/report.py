@@ -40,10 +40,17 @@ def columns(results: Iterable[Result]) -> tuple[str, ...]:
 
 
 def cell(found: Iterable[Result]) -> tuple[State | None, str]:
-    """The worst state of some results and a text such as `pass 12` or `fail 1, pass 11`; None when there are none."""
+    """The worst state of some results and a text: cases passed of cases, then what the others came to; None and "-"
+    when there are none."""
     counts = Counter(r.state for r in found)
     worst = next((s for s in _ORDER if counts[s]), None)
-    return worst, ", ".join(f"{s} {counts[s]}" for s in _ORDER if counts[s])
+    if worst is None:
+        return None, "-"
+    total = counts.total()
+    if counts[worst] == total and worst is not State.PASS:
+        return worst, f"{worst}" if worst is not State.FAIL else f"0/{total} fail"
+    others = ", ".join(f"{counts[s]} {s}" for s in _ORDER if counts[s] and s is not State.PASS)
+    return worst, f"{counts[State.PASS]}/{total}" + (f" ({others})" if others else "")
 
 
 def matrix(results: Sequence[Result], *, by: str = "group") -> list[tuple[str, list[tuple[State | None, str]]]]:
@@ -57,15 +64,20 @@ def matrix(results: Sequence[Result], *, by: str = "group") -> list[tuple[str, l
 
 def table(results: Sequence[Result], *, by: str = "group") -> Table:
     """The matrix for the terminal."""
-    made = Table(title="Conformance: cases by clause and engine")
-    made.add_column("clause")
+    made = Table(title="Conformance: cases passed of cases, by clause and engine")
+    made.add_column("clause", no_wrap=True)
     for subject in columns(results):
-        made.add_column(subject)
+        made.add_column(subject.replace(" ", "\n"), overflow="fold")
     for row, cells in matrix(results, by=by):
-        made.add_row(row, *(f"[{_COLOURS[s]}]{text}[/]" if s is not None else "-" for s, text in cells))
+        made.add_row(row, *(f"[{_COLOURS[s]}]{_short(text)}[/]" if s is not None else "-" for s, text in cells))
     made.add_section()
-    made.add_row("all", *(text for _, text in totals(results)))
+    made.add_row("all", *(_short(text) for _, text in totals(results)))
     return made
+
+
+def _short(text: str) -> str:
+    """For a narrow terminal."""
+    return text.replace(" (", "\n").replace(")", "").replace("approximate", "approx.").replace(", ", "\n")
 
 
 def totals(results: Sequence[Result]) -> list[tuple[State | None, str]]:
@@ -78,7 +90,7 @@ def markdown(results: Sequence[Result]) -> str:
     names = columns(results)
     lines = ["| clause | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
     for row, cells in matrix(results):
-        lines.append(f"| {row} | " + " | ".join(text or "-" for _, text in cells) + " |")
+        lines.append(f"| {row} | " + " | ".join(text for _, text in cells) + " |")
     lines.append("| **all** | " + " | ".join(text for _, text in totals(results)) + " |")
     for state, title in ((State.APPROXIMATE, "Approximate"), (State.REFUSED, "Refused")):
         reasons: dict[tuple[str, str], int] = {}

@@ -1,0 +1,129 @@
+"""The probe parses strictly and the judge sees every kind of difference."""
+
+import dataclasses
+import json
+import socket
+import threading
+
+import pytest
+
+from lbgen.conformance.case import Case, Expect
+from lbgen.conformance.judge import differences, refused
+from lbgen.conformance.probe import Answer, ProbeError, curl, exchange, parse_head, wire
+from lbgen.plan.model import HeaderEdits
+from lbgen.plan.simulate import Outcome, Request, Upstream
+
+REQUEST = Request("GET", "/a?b", (("Host", "h"), ("X-A", "1")))
+SENT = (("host", "h"), ("x-a", "1"), ("x-forwarded-for", "127.0.0.1"), ("x-request-id", None))
+FORWARD = Outcome("r", "r.0", None, "", upstreams=(Upstream("p", 1, "GET", "/a?b", "h", SENT),))
+TOLD = {
+    "name": "p-0",
+    "pool": "p",
+    "method": "GET",
+    "target": "/a?b",
+    "headers": [["Host", "h"], ["X-A", "1"], ["X-Forwarded-For", "127.0.0.1"], ["X-Request-Id", "7"]],
+    "body_length": 0,
+}
+
+
+def answer(told=None, status=200, **more) -> Answer:
+    headers = (("x-stand-in-name", "p-0"), ("content-type", "application/json"), *more.pop("headers", ()))
+    body = json.dumps({**TOLD, **(told or {})}).encode()
+    return Answer(status, "OK", "1.1", headers, body, complete=True, **more)
+
+
+def judged(got: Answer, outcome: Outcome = FORWARD) -> list[str]:
+    return list(differences(Case("x", "x", REQUEST, Expect()), outcome, got))
+
+
+def test_what_is_right_passes() -> None:
+    assert judged(answer()) == []
+    assert judged(answer(headers=(("date", "now"), ("connection", "close")))) == []
+
+
+@pytest.mark.parametrize(
+    "got",
+    [
+        answer({"pool": "q"}),
+        answer({"method": "POST"}),
+        answer({"target": "/a"}),
+        answer({"headers": [*TOLD["headers"], ["Via", "1"]]}),
+        answer({"headers": TOLD["headers"][:3]}),
+        answer({"headers": [["Host", "other"], *TOLD["headers"][1:]]}),
+        answer({"headers": [*TOLD["headers"], ["X-Forwarded-For", "127.0.0.1"]]}),
+        answer({"body_length": 3}),
+        answer(status=201),
+        answer(headers=(("server", "engine"),)),
+        answer(headers=(("x-envoy-upstream-service-time", "1"),)),
+        answer(problem="the body does not end"),
+        Answer(404, "", "1.1", (), b"Not Found\n", complete=True),
+        Answer(problem="no answer head (closed)"),
+    ],
+)
+def test_what_is_wrong_does_not(got) -> None:
+    assert judged(got)
+
+
+def test_answers_of_the_proxy() -> None:
+    outcome = Outcome(None, None, 404, "", "Not Found\n", headers=(("content-type", "text/plain"),))
+    good = Answer(404, "", "1.1", (("content-type", "text/plain"),), b"Not Found\n", complete=True)
+    assert judged(good, outcome) == []
+    assert judged(dataclasses.replace(good, body=b"<html>"), outcome)
+    assert judged(dataclasses.replace(good, headers=(("content-type", "text/html"),)), outcome)
+    assert judged(dataclasses.replace(good, headers=(*good.headers, ("via", "x"))), outcome)
+    assert judged(dataclasses.replace(good, headers=(*good.headers, ("server", "x/1"))), outcome)
+    edited = dataclasses.replace(outcome, route="r", response_edits=HeaderEdits(set=(("x-b", "1"),)))
+    assert judged(good, edited)
+    assert judged(answer(), outcome)
+
+
+def test_refused_means_400_or_closed_and_never_passed_on() -> None:
+    assert not list(refused(Answer(400, "", "1.1")))
+    assert not list(refused(Answer(after="closed")))
+    assert list(refused(Answer(after="open")))
+    assert list(refused(Answer(404, "", "1.1")))
+    assert list(refused(answer(status=400)))
+
+
+@pytest.mark.parametrize("head", [b"HTTP/2 200 OK\r\n\r\n", b"OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nA : 1\r\n\r\n"])
+def test_odd_heads(head) -> None:
+    with pytest.raises(ProbeError):
+        parse_head(head)
+
+
+def served(data: bytes) -> Answer:
+    """What the probe makes of bytes from a server that then closes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            peer, _ = server.accept()
+            with peer:
+                peer.recv(65536)
+                peer.sendall(data)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        got = exchange(server.getsockname(), wire(REQUEST), timeout=2)
+        thread.join()
+        return got
+
+
+def test_framings() -> None:
+    assert served(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi").body == b"hi"
+    assert served(b"HTTP/1.1 100 C\r\n\r\nHTTP/1.0 200 OK\r\n\r\nall").body == b"all"
+    assert served(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n").body == b"hi"
+    assert not served(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nhi").complete
+    assert not served(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n").complete
+    assert served(b"HTTP/1.1 204 No\r\n\r\nhi").problem
+    assert served(b"garbage\r\n\r\n").status is None
+    both = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n0\r\n\r\n"
+    assert served(both).problem
+
+
+def test_curl_lines() -> None:
+    line = curl(("127.0.0.1", 1), Request("PUT", "/a?b=$x", (("Host", "h"), ("X", "it's"), ("Y", "")), body=b"a\xff"))
+    assert "-X PUT" in line
+    assert "-H 'X: it'\\''s'" in line
+    assert "-H 'Y;'" in line
+    assert "$'a\\xff'" in line
+    assert "--request-target '*'" in curl(("127.0.0.1", 1), Request("OPTIONS", "*"))

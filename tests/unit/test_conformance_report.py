@@ -1,0 +1,53 @@
+"""Results become a matrix, JSON and Markdown between markers."""
+
+import json
+
+from rich.console import Console
+
+from lbgen.conformance.report import BEGIN, END, as_json, cell, insert, markdown, matrix, table
+from lbgen.conformance.runner import Result, State
+
+RESULTS = [
+    Result("nginx 1", "a", "2.x.y", "2.x.y", State.PASS),
+    Result("nginx 1", "a", "2.x.y/2", "2.x.y", State.FAIL, "status 1", "curl x"),
+    Result("nginx 1", "a", "3.x.z", "3.x.z", State.APPROXIMATE, "differs so; status 2"),
+    Result("envoy 2", "a", "2.x.y", "2.x.y", State.REFUSED, "route.x: not yet"),
+    Result("envoy 2", "a", "2.x.y/2", "2.x.y", State.REFUSED, "route.x: not yet"),
+    Result("envoy 2", "a", "3.x.z", "3.x.z", State.SKIPPED, "no binary"),
+]
+
+
+def test_cells_say_what_was_run() -> None:
+    assert cell(RESULTS[:2]) == (State.FAIL, "1/2 (1 fail)")
+    assert cell(RESULTS[3:5]) == (State.REFUSED, "refused")
+    assert cell(RESULTS[:1]) == (State.PASS, "1/1")
+    assert cell(()) == (None, "-")
+
+
+def test_a_skip_is_no_pass() -> None:
+    assert cell([RESULTS[0], RESULTS[5]]) == (State.SKIPPED, "1/2 (1 skipped)")
+
+
+def test_matrix_and_markdown() -> None:
+    rows = dict(matrix(RESULTS))
+    assert rows["2.x"] == [(State.FAIL, "1/2 (1 fail)"), (State.REFUSED, "refused")]
+    text = markdown(RESULTS)
+    assert "| 2.x | 1/2 (1 fail) | refused |" in text
+    assert "- nginx 1: differs so (1 cases)" in text
+    assert "- envoy 2: route.x: not yet (2 cases)" in text
+    Console(quiet=True).print(table(RESULTS))
+
+
+def test_json() -> None:
+    data = json.loads(as_json(RESULTS))
+    assert data["totals"]["nginx 1"] == {"pass": 1, "fail": 1, "approximate": 1}
+    assert len(data["results"]) == 6
+
+
+def test_insert_keeps_what_is_around(tmp_path) -> None:
+    path = tmp_path / "README.md"
+    path.write_text(f"a\n{BEGIN}\nold\n{END}\nb\n")
+    insert(path, "new\n")
+    assert path.read_text() == f"a\n{BEGIN}\nnew\n{END}\nb\n"
+    insert(tmp_path / "x.md", "new\n")
+    assert (tmp_path / "x.md").read_text() == "new\n"
