@@ -26,7 +26,6 @@ pools:
   app: { endpoints: [{ address: "10.0.0.1:8080", weight: 3 }, { address: "10.0.0.2:8080" }] }
 routes:
   - { name: api, match: [{ path: { prefix: /api } }], forward: app, rewrite: { prefix: /v1 } }
-accept: [headers.connection_nominated]
 """
 # The lines shown of each engine's files: those behind this field.
 SHOWN = "routes[0]"

@@ -75,9 +75,10 @@ def _records(done: dict[str, Rendered], refused: dict[str, LbgenError]) -> dict[
 
 def _summary(done: dict[str, Rendered], output: Path) -> None:
     for name, rendered in done.items():
-        notes = [a for a in rendered.verdicts if a.verdict.level == "approximate"]
-        more = f"  ({len(notes)} approximate, accepted)" if notes else ""
-        click.echo(f"{output / name}/  {name} {rendered.version}: {', '.join(rendered)}{more}")
+        click.echo(f"{output / name}/  {name} {rendered.version}: {', '.join(rendered)}")
+        differs = dict.fromkeys(str(a.feature) for a in rendered.verdicts if a.verdict.level == "approximate")
+        if differs:
+            click.echo(f"  approximate on {name}: {', '.join(differs)} (lbgen explain says how)", err=True)
 
 
 def _texts(done: dict[str, Rendered]) -> None:

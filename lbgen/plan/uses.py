@@ -61,6 +61,13 @@ _POOL = {
 }
 _REQUEST_EDITS = (Feature.REQUEST_HEADERS_SET, Feature.REQUEST_HEADERS_ADD, Feature.REQUEST_HEADERS_REMOVE)
 _RESPONSE_EDITS = (Feature.RESPONSE_HEADERS_SET, Feature.RESPONSE_HEADERS_ADD, Feature.RESPONSE_HEADERS_REMOVE)
+_ALWAYS = (
+    Feature.FRAMING,
+    Feature.HOP_BY_HOP,
+    Feature.CONNECTION_NOMINATED,
+    Feature.WEBSOCKET,
+    Feature.STATUSES,
+)
 _TIMES = {
     "connect": Feature.TIMEOUT_CONNECT,
     "response": Feature.TIMEOUT_RESPONSE,
@@ -102,7 +109,15 @@ def uses(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Asked]:
 
 
 def defaults(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Asked]:
-    """Times of L4 routes that nobody wrote: a kernel keeps none, and such a default must not turn it away."""
+    """What holds for every topology, asked for or not: an engine that differs there says so, and goes on.
+
+    For L7 listeners the clauses that no field turns on or off; for L4 routes the times that nobody wrote, as a kernel
+    keeps none.
+    """
+    for name, listener in expanded.model.listeners.items():
+        if listener.mode == "l7":
+            for feature in _ALWAYS:
+                yield feature, f"listeners.{name}"
     times = expanded.model.timeouts
     for index, route in enumerate(expanded.model.routes):
         if not expanded.is_l4(index) or route.forward is None:
@@ -132,10 +147,8 @@ def _listener(model: TopologyModel, field: str, listener: Listener, forwards: bo
 
 
 def _l7_listener(model: TopologyModel, field: str, listener: Listener, forwards: bool) -> Iterator[Asked]:
-    for feature in (Feature.L7, Feature.STATUSES, Feature.HOP_BY_HOP, Feature.WEBSOCKET):
-        yield feature, field
+    yield Feature.L7, field
     if forwards:
-        yield Feature.CONNECTION_NOMINATED, field
         if model.forwarded_headers is not False:
             yield Feature.FORWARDED_HEADERS, field if model.forwarded_headers is None else "forwarded_headers"
         if model.request_id is not False:

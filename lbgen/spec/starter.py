@@ -18,9 +18,8 @@ name: @NAME@  # what ps, logs and down call it
 profile: production             # what holds where nothing is said: minimal, production, edge,
                                 # low-latency, internal-l4, or a file of yours such as ./profile.yaml
 
-# Differences between engines that you agree to. nginx cannot strip the headers that a client's Connection header names,
-# so it answers such a request with 400 where the other engines drop those headers.
-accept: [headers.connection_nominated]
+# Differences between engines that you agree to; one that differs elsewhere is left out. `lbgen explain` shows them.
+# accept: [timeouts.idle]
 
 listeners:
   web:

@@ -101,14 +101,17 @@ def test_render_json_has_files_and_verdicts_per_engine():
 
 
 def test_an_approximate_verdict_stops_until_it_is_accepted(tmp_path):
-    text = Path(SHOP).read_text(encoding="utf-8").replace("accept: [headers.connection_nominated]", "")
+    text = Path(SHOP).read_text(encoding="utf-8").replace("response: 10s, idle: 10s", "response: 10s, idle: 20s")
     (tmp_path / "shop.yaml").write_text(text, encoding="utf-8")
     stopped = lbgen("render", "shop.yaml", "-e", "nginx", cwd=tmp_path)
     assert stopped.returncode == 1
     assert "approximate" in stopped.stderr
-    assert "--accept headers.connection_nominated" in stopped.stderr
-    accepted = lbgen("render", "shop.yaml", "-e", "nginx", "--accept", "headers.connection_nominated", cwd=tmp_path)
+    assert "--accept timeouts.idle" in stopped.stderr
+    accepted = lbgen("render", "shop.yaml", "-e", "nginx", "--accept", "timeouts.idle", "-o", "out", cwd=tmp_path)
     assert accepted.returncode == 0, accepted.stderr
+    assert "approximate on nginx: timeouts.idle" in accepted.stderr.replace(
+        "framing, headers.connection_nominated, ", ""
+    )
 
 
 def test_route_says_who_wins_and_why_not_the_others():

@@ -257,7 +257,6 @@ def test_the_starter_loads_and_has_what_a_newcomer_needs() -> None:
     assert model.listeners
     assert model.pools
     assert {route.name for route in model.routes} == {"api", "moved", "health", "site"}
-    assert model.accept == ["headers.connection_nominated"]
     with pytest.raises(UsageError):
         starter("Not A Name")
 
