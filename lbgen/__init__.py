@@ -15,6 +15,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from lbgen.version import VERSION
+
 if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, Span, UsageError
     from lbgen.engines.rendered import Rendered, render
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
     from lbgen.spec.load import Topology
     from lbgen.spec.load import load_topology as load
 
-__version__ = "0.1.0"
+
+__version__ = VERSION
 
 _HOMES = {
     "Diagnostic": "lbgen.diagnostics",

@@ -9,9 +9,9 @@ from importlib import import_module
 
 import click
 
-from lbgen import __version__
 from lbgen.cli import exit_codes
 from lbgen.diagnostics import LbgenError
+from lbgen.version import VERSION
 
 # verb -> what the group's help says; the command `verb` lives in lbgen.cli.<verb> under that name (with _cmd).
 VERBS = {
@@ -74,7 +74,7 @@ class Verbs(click.Group):
 
 
 @click.command(cls=Verbs, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="lbgen")
+@click.version_option(VERSION, prog_name="lbgen")
 def group() -> None:
     """Write a load balancer topology once; run it on nginx, HAProxy, Envoy, Traefik or nftables."""
 

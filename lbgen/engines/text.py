@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, FileSystemBytecodeCache, StrictUndefined
 from markupsafe import Markup
 
-from lbgen import __version__
 from lbgen.resources import cache
+from lbgen.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -94,7 +94,7 @@ class _Compiled(FileSystemBytecodeCache):
 
 
 def _compiled() -> _Compiled | None:
-    place = cache(f"templates-{__version__}")
+    place = cache(f"templates-{VERSION}")
     return _Compiled(str(place)) if place is not None else None
 
 

@@ -63,7 +63,7 @@ def test_times_come_from_the_route_then_the_topology_then_the_profile() -> None:
     route = {**ALL, "timeouts": {"connect": "1s"}}
     action = plan_of(route, timeouts={"connect": "2s", "response": "0s"}, profile="low-latency").route("all").action
     assert isinstance(action, Forward)
-    assert action.timeouts == Timeouts(1_000, 0, 10_000)
+    assert action.timeouts == Timeouts(1_000, 0, 5_000)
 
 
 def test_client_times_come_from_the_listener_then_the_topology() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,11 @@ def test_public_names_are_pinned_and_all_resolve():
         assert getattr(lbgen, name) is not None
     with pytest.raises(AttributeError):
         _ = lbgen.nothing
+
+
+def test_the_version_is_the_package_s():
+    metadata = tomllib.loads((Path(lbgen.__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    assert lbgen.__version__ == metadata["project"]["version"]
 
 
 def test_importing_lbgen_is_cheap():
