@@ -34,6 +34,7 @@ def edge(plan: Plan, listener: Listener) -> Tagged:
         "port": str(listener.port),
         "forwarded": listener.forwarded_headers,
         "requestID": listener.request_id,
+        "headTime": listener.timeouts.header,
         "peek": any(wanted.name in _FILLED_IN for rule in rules for wanted in rule.match.headers),
     }
     if listener.trusted_proxies:

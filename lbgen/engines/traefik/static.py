@@ -49,7 +49,7 @@ def _entry_point(listener: Listener) -> Tagged:
         times = listener.timeouts
         data["transport"] = {
             "respondingTimeouts": {
-                "readTimeout": "0s",
+                "readTimeout": "0s",  # of head and body together, would cut long uploads; the edge sets one for heads
                 "writeTimeout": "0s",
                 "idleTimeout": _duration(times.keepalive),
             },

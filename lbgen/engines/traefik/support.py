@@ -59,8 +59,8 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.PATHS_NORMALIZE: NOT_YET,
     Feature.PATHS_VERBATIM: NOT_YET,
     Feature.FRAMING: approximate(
-        "what Go's server refuses before any plugin runs gets Traefik's own text, CONNECT and unknown transfer codings "
-        "501, other HTTP versions 505, `OPTIONS *` 200; heads over 4 KiB may hold bare line feeds and folded lines"
+        "what Go's server refuses before any plugin runs gets Traefik's own text instead of the reason phrase, CONNECT "
+        "and unknown transfer codings 501, other HTTP versions 505; bare line feeds and folded lines are accepted"
     ),
     Feature.HOP_BY_HOP: _LAST_HOP,
     Feature.CONNECTION_NOMINATED: NATIVE,

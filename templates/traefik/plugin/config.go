@@ -24,6 +24,7 @@ type EdgeConfig struct {
 	Trusted   []string
 	Forwarded bool
 	RequestID bool
+	HeadTime  int  // milliseconds for a request's head, 0 = no limit
 	Peek      bool // a rule asks for a header that Traefik fills in itself
 	Routes    []*Route
 	Rules     []*Rule

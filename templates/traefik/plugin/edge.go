@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"time"
 )
 
 // ServiceHeader is what the child routers match; it never leaves the proxy and a client's is overwritten.
@@ -20,6 +21,7 @@ type state struct {
 	target  string // request target for the endpoint
 	address string // of the endpoint
 	watch   *watch // nil without an idle time
+	sending bool   // a body, and no answer has come yet
 }
 
 var usual = map[string]bool{"GET": true, "HEAD": true, "POST": true, "PUT": true, "DELETE": true, "PATCH": true, "OPTIONS": true}
@@ -31,6 +33,7 @@ type edge struct {
 	exact   map[string]*table
 	wild    map[string]*table
 	any     *table
+	known   bool
 	shares  sync.Mutex
 	credit  map[*Target]int
 }
@@ -78,6 +81,10 @@ func newEdge(conf *EdgeConfig, next http.Handler) (http.Handler, error) {
 // A call costs about a microsecond in the interpreter, a map look-up or a comparison far less: hence the plain cases
 // in line, here and in forwarded.
 func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !e.known {
+		e.known = true
+		e.adjust(r)
+	}
 	if !usual[r.Method] {
 		if r.Method == "" || !only(r.Method, upper+"_-") || !only(r.Method[:1], upper) {
 			plain(w, r, http.StatusBadRequest, nil)
@@ -125,6 +132,15 @@ func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	e.act(w, r, q, found, from)
+}
+
+// adjust sets what Traefik has no option for in the server of the entry point: a time for heads that is none for bodies,
+// and that OPTIONS * comes here as well. It holds from the second request on.
+func (e *edge) adjust(r *http.Request) {
+	if server, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok {
+		server.ReadHeaderTimeout = time.Duration(e.conf.HeadTime) * time.Millisecond
+		server.DisableGeneralOptionsHandler = true
+	}
 }
 
 // accept checks what precedes the path policy and gives the target in origin-form.

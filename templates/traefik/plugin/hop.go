@@ -75,8 +75,14 @@ func (h *hop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var cancel context.CancelFunc
 	if passed.route.Idle > 0 {
 		ctx, cancel = context.WithCancel(ctx)
-		passed.watch = &watch{silence: time.Duration(passed.route.Idle) * time.Millisecond, end: cancel}
-		if r.ContentLength != 0 {
+		passed.sending = r.ContentLength != 0
+		passed.watch = &watch{silence: time.Duration(passed.route.Idle) * time.Millisecond, end: func() {
+			if passed.sending {
+				cut(w) // nothing else ends a read from the client
+			}
+			cancel()
+		}}
+		if passed.sending {
 			passed.watch.start()
 			r.Body = &watchedBody{body: r.Body, watch: passed.watch}
 		}
@@ -92,9 +98,7 @@ func (h *hop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if len(h.endpoints) > 1 {
 			h.release(chosen)
 		}
-		if failure == http.ErrAbortHandler {
-			cut(w)
-		} else if failure != nil {
+		if failure != nil && (failure != http.ErrAbortHandler || !cut(w)) {
 			panic(failure)
 		}
 	}()
@@ -102,12 +106,12 @@ func (h *hop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // cut closes the client's connection, so that it sees the body break off. The panic would do the same and fill the log.
-func cut(w http.ResponseWriter) {
+func cut(w http.ResponseWriter) bool {
 	connection, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		panic(http.ErrAbortHandler)
+		return false
 	}
-	_ = connection.Close()
+	return connection.Close() == nil
 }
 
 // take is the endpoint with the fewest requests for its weight; equals take turns.
@@ -189,6 +193,7 @@ func modify(reply *http.Response) error {
 	if passed.watch == nil {
 		return nil
 	}
+	passed.sending = false
 	if reply.StatusCode == http.StatusSwitchingProtocols {
 		passed.watch.stop()
 		reply.Body = tunnel(reply.Body, passed.route.Idle)
@@ -209,7 +214,7 @@ func failed(w http.ResponseWriter, r *http.Request, err error) {
 	if passed, ok := r.Context().Value(stateKey).(*state); ok {
 		reply = passed.route.Reply
 		if passed.watch != nil && passed.watch.expired() {
-			status = http.StatusGatewayTimeout
+			return // the client stopped in the middle of its body, its connection is closed
 		}
 	}
 	plain(w, r, status, reply)

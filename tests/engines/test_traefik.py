@@ -1,0 +1,282 @@
+"""Traefik's real binary: what its own parts would change arrives as sent, silences end, files are judged."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lbgen.conformance.judge import account_of
+from lbgen.conformance.probe import ask
+from lbgen.engines.traefik import ENGINE
+from lbgen.plan.model import (
+    Balance,
+    ClientTimeouts,
+    Endpoint,
+    Forward,
+    HeaderEdits,
+    Listener,
+    Match,
+    Mode,
+    PathKind,
+    PathMatch,
+    Plan,
+    Pool,
+    Protocol,
+    Respond,
+    Route,
+    Target,
+    Timeouts,
+)
+from lbgen.plan.precedence import Entry, host_tables, ranked
+from lbgen.plan.simulate import Request
+from lbgen.runtime import checker
+from lbgen.runtime.endpoints import StandIn, endpoints
+from lbgen.runtime.local.binaries import candidates
+from lbgen.runtime.local.ports import free_port
+from lbgen.runtime.local.process import running
+from lbgen.runtime.standin import Behaviour
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.conformance.probe import Answer
+    from lbgen.runtime.endpoints import Endpoints
+    from lbgen.runtime.local.process import Handle
+
+BINARIES = candidates(ENGINE)
+pytestmark = [pytest.mark.engines, pytest.mark.skipif(not BINARIES, reason="no traefik here")]
+IDLE = 700
+PORTS = 23_400
+
+
+def plan(port: int, pools: tuple[Pool, ...]) -> Plan:
+    """One route per pool (`/<pool>`) and `/own`, which answers by itself; 127.0.0.2 is a trusted proxy."""
+    actions: dict[str, Forward | Respond] = {
+        pool.name: Forward((Target(pool.name, 1, HeaderEdits(), ""),), Timeouts(1000, 2000, IDLE)) for pool in pools
+    }
+    actions["own"] = Respond(200, "own\n", (("content-type", "text/plain"),))
+    entries = [
+        Entry(f"{name}.0", name, 0, None, Match(PathMatch(PathKind.PREFIX, f"/{name}")), f"routes[{i}]")
+        for i, name in enumerate(actions)
+    ]
+    listener = Listener(
+        "web",
+        "127.0.0.1",
+        port,
+        Mode.L7,
+        Protocol.TCP,
+        "listeners.web",
+        hosts=host_tables(ranked(entries)),
+        trusted_proxies=("127.0.0.2/32",),
+        timeouts=ClientTimeouts(1000, 1000, 5000),
+    )
+    routes = tuple(Route(name, i, action, f"routes[{i}]") for i, (name, action) in enumerate(actions.items()))
+    return Plan("t", (listener,), pools, routes)
+
+
+def pool(name: str, ports: dict[int, int], balance: Balance = Balance.ROUND_ROBIN, host: str = "127.0.0.1") -> Pool:
+    """Endpoints as port: weight."""
+    made = tuple(
+        Endpoint(host, port, weight, f"pools.{name}.endpoints[{i}]", is_ip=True)
+        for i, (port, weight) in enumerate(ports.items())
+    )
+    return Pool(name, balance, made, f"pools.{name}")
+
+
+class Bench:
+    """A running Traefik with stand-ins; `get` sends one request to it."""
+
+    def __init__(self, handle: Handle, group: Endpoints) -> None:
+        self.address = handle.address("web")
+        self.handle = handle
+        self.group = group
+
+    def get(self, target: str, *headers: tuple[str, str], client: str = "127.0.0.1", host: str = "h") -> Answer:
+        return ask(self.address, Request("GET", target, (("Host", host), *headers), client=client))
+
+    def told(self, target: str, *headers: tuple[str, str], client: str = "127.0.0.1") -> tuple[str, dict[str, str]]:
+        """The target and headers that reached the endpoint."""
+        account = account_of(self.get(target, *headers, client=client))
+        assert account is not None
+        return account["target"], {name.lower(): value for name, value in account["headers"]}
+
+
+@contextmanager
+def bench() -> Iterator[Bench]:
+    taken: set[int] = set()
+
+    def port(host: str = "127.0.0.1") -> int:
+        taken.add(free_port(host, PORTS, frozenset(taken)))
+        return max(taken)
+
+    one, heavy, light, six = port(), port(), port(), port("::1")
+    stand_ins = (
+        StandIn("one", "p", "127.0.0.1", one),
+        StandIn("heavy", "hashed", "127.0.0.1", heavy),
+        StandIn("light", "hashed", "127.0.0.1", light),
+        StandIn("six", "six", "::1", six),
+    )
+    pools = (
+        pool("p", {one: 1}),
+        pool("hashed", {heavy: 3, light: 1}, Balance.SOURCE_HASH),
+        pool("six", {six: 1}, host="::1"),
+    )
+    with endpoints(stand_ins) as group, running(ENGINE, plan(port(), pools), accept=("all",)) as handle:
+        yield Bench(handle, group)
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Bench]:
+    with bench() as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    "target", ["/p?a=1;b=2&c=%zz", "/p/caf%c3%a9/(x)!'*", "/p/%3A:@,;=+$&[]", "/p/?", "/p?", "/p/%25%20"]
+)
+def test_the_target_arrives_byte_for_byte(served, target):
+    assert served.told(target)[0] == target
+
+
+def test_an_escaped_unreserved_character_is_seen_although_traefik_decodes_it(served):
+    assert served.get("/p/%66oo").status == 400
+    assert served.get("/p/%66oo(x)").status == 400
+    assert served.get("/p/foo(x)").status == 200
+
+
+def test_no_header_is_invented(served):
+    _, headers = served.told("/p", ("X-Real-Ip", "192.0.2.7"))
+    framing = {"connection", "content-length", "transfer-encoding"}
+    forwarded = {f"x-forwarded-{x}" for x in ("for", "proto", "host", "port")}
+    assert set(headers) - framing == {"host", "x-real-ip", "x-request-id", *forwarded}
+
+
+def test_a_clients_service_header_changes_nothing(served):
+    target, headers = served.told("/p", ("X-Lbgen-Service", "pool-six"))
+    assert target == "/p"
+    assert "x-lbgen-service" not in headers
+
+
+@pytest.mark.parametrize("port", ["443", "80", "9999"])
+def test_a_trusted_port_stays_also_when_traefik_would_have_filled_in_the_same(served, port):
+    proto = ("X-Forwarded-Proto", "https" if port == "443" else "http")
+    _, headers = served.told("/p", proto, ("X-Forwarded-Port", port), client="127.0.0.2")
+    assert headers["x-forwarded-port"] == port
+
+
+def test_a_trusted_peer_without_a_port_gets_the_listeners(served):
+    _, headers = served.told("/p", ("X-Forwarded-Proto", "https"), client="127.0.0.2")
+    assert headers["x-forwarded-proto"] == "https"
+    assert headers["x-forwarded-port"] == str(served.address[1])
+
+
+def test_a_trusted_peer_with_a_large_head_is_still_trusted(served):
+    large = ("X-Large", "x" * 9000)
+    _, headers = served.told("/p", large, ("X-Forwarded-For", "192.0.2.1"), client="127.0.0.2")
+    assert headers["x-forwarded-for"] == "192.0.2.1, 127.0.0.2"
+    assert headers["x-forwarded-port"] == str(served.address[1])
+
+
+def test_an_absolute_target_needs_a_host_line_that_can_be_read(served):
+    assert served.get("http://h/p").status == 200
+    assert served.get("http://other/p").status == 400
+    assert served.get("http://h/p", ("X-Large", "x" * 9000)).status == 400
+
+
+def test_a_request_is_sent_once_also_on_a_kept_connection_that_breaks(served):
+    assert served.get("/p").status == 200
+    before = served.group.requests["one"]
+    served.group.behave("one", Behaviour("close"))
+    try:
+        assert served.get("/p").status == 502
+        assert served.group.requests["one"] == before + 1
+    finally:
+        served.group.behave("one", Behaviour())
+
+
+def test_ipv6_endpoints_are_reached(served):
+    assert served.told("/six")[0] == "/six"
+
+
+def test_source_hash_follows_the_weights(served):
+    """Weights 3 and 1 over 120 clients: 90 and 30, four standard deviations either way."""
+    homes: Counter[str] = Counter()
+    for number in range(10, 130):
+        account = account_of(served.get("/hashed", client=f"127.0.0.{number}"))
+        assert account is not None
+        homes[account["name"]] += 1
+    assert 71 <= homes["heavy"] <= 109
+
+
+def test_a_silent_body_is_cut_so_that_the_client_sees_it(served):
+    served.group.behave("one", Behaviour("stall_body", wait_ms=5000))
+    try:
+        answer = served.get("/p")
+    finally:
+        served.group.behave("one", Behaviour())
+    assert answer.status == 200
+    assert not answer.complete
+    assert IDLE / 1000 <= answer.elapsed < 3
+
+
+def test_a_silent_upload_is_ended(served):
+    head = b"POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nhalf"
+    assert IDLE / 1000 - 0.1 <= _until_closed(served, head) < 3
+
+
+def test_a_head_that_never_ends_is_ended(served):
+    served.get("/own")
+    assert 0.9 <= _until_closed(served, b"GET /p HTTP/1.1\r\nHost:") < 3
+
+
+def test_an_upload_may_take_longer_than_a_head(served):
+    with socket.create_connection(served.address, timeout=5) as connection:
+        connection.sendall(b"POST /p HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 4\r\n\r\n")
+        for _ in range(4):
+            time.sleep(0.4)
+            connection.sendall(b"x")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def _until_closed(served: Bench, sent: bytes) -> float:
+    """Seconds until the proxy closes a connection on which no more than `sent` comes."""
+    with socket.create_connection(served.address, timeout=5) as connection:
+        connection.sendall(sent)
+        begun = time.monotonic()
+        while connection.recv(65536):
+            pass
+        return time.monotonic() - begun
+
+
+def test_a_changed_file_is_taken_over_without_a_lost_request(served):
+    directory = served.handle.directory
+    old = directory / "dynamic" / "edge-web.yaml"
+    text = old.read_text(encoding="utf-8")
+    fresh = directory / "edge-web.new"
+    fresh.write_text(text.replace('body: "own\\n"', 'body: "new\\n"'), encoding="utf-8")
+    fresh.chmod(0o644)
+    fresh.replace(old)
+    end = time.monotonic() + 5
+    bodies = []
+    while time.monotonic() < end and bodies[-3:] != [b"new\n"] * 3:
+        bodies.append(served.get("/own").body)
+    assert set(bodies) == {b"own\n", b"new\n"} or set(bodies) == {b"new\n"}
+
+
+def test_the_checker_is_content_with_what_is_rendered():
+    made = plan(free_port("127.0.0.1", PORTS), (pool("p", {9: 1}),))
+    assert checker.check(made, ENGINE, BINARIES[0], accept=("all",)) == ()
+
+
+def test_the_checker_tells_what_traefik_says():
+    made = plan(free_port("127.0.0.1", PORTS), (pool("p", {9: 1}),))
+    bad = Match(PathMatch(PathKind.REGEX, "/[z-a]"))
+    listener = replace(made.listeners[0], hosts=host_tables(ranked([Entry("own.0", "own", 0, None, bad, "routes[1]")])))
+    found = checker.check(replace(made, listeners=(listener,)), ENGINE, BINARIES[0], accept=("all",))
+    assert any("invalid character class range" in problem.message for problem in found)
