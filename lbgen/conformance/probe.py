@@ -145,9 +145,9 @@ class Stream:
             body, complete = self._body(method, status, headers)
         except ProbeError as error:
             return self._made(problem=str(error), interim=interim, raw=seen + self.buffer)
-        if status != 101 and (method == "HEAD" or status in (204, 304)) and (self.buffer or self.fill(_GRACE)):
-            return self._made(problem="bytes after an answer that has no body", interim=interim, raw=seen + self.buffer)
         problem = "" if complete else f"the body does not end as its framing says ({self.end})"
+        if status != 101 and (method == "HEAD" or status in (204, 304)) and (self.buffer or self.fill(_GRACE)):
+            problem = "bytes after an answer that has no body"
         made = self._made(problem=problem, interim=interim, raw=seen + body)
         return Answer(
             status, phrase, version, headers, body, complete, self.end, problem, made.interim, made.elapsed, made.raw
