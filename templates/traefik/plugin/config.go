@@ -3,7 +3,9 @@
 // One middleware serves two places. An edge stands on the parent router of an entry point: it reads the target as the
 // client sent it, picks the rule, answers what the proxy answers itself, and names the service for the child routers.
 // A hop stands on each service with an endpoint: it sends the request on unchanged and reports failures as statuses.
-// Go in it is interpreted, so work is left to the standard library wherever possible.
+// Go in it is interpreted, so work is left to the standard library wherever possible. Measured on Traefik 3.7.15 with 16
+// connections, CPU per request: 0.09 ms for a request that Traefik forwards by itself, 0.38 ms with edge and hop, 0.16 ms
+// for an answer of the edge; hardly dependent on the number of rules.
 package lbgen
 
 import (

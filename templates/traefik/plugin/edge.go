@@ -17,11 +17,9 @@ const stateKey = "lbgen.state"
 
 // state travels with a request from its edge to a hop.
 type state struct {
-	route   *Route
-	target  string // request target for the endpoint
-	address string // of the endpoint
-	watch   *watch // nil without an idle time
-	sending bool   // a body, and no answer has come yet
+	route  *Route
+	target string // request target for the endpoint
+	watch  *watch // of the body on its way, nil for none
 }
 
 var usual = map[string]bool{"GET": true, "HEAD": true, "POST": true, "PUT": true, "DELETE": true, "PATCH": true, "OPTIONS": true}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,16 +18,16 @@ import (
 // Proxy-Authorization, sends a request again on a stale connection and has no idle time. This one is Go's with those
 // switched off; choosing the service, and with it the endpoint, stays with Traefik.
 type hop struct {
-	endpoints []*endpoint
-	proxies   map[string]*httputil.ReverseProxy
-	lock      sync.Mutex
-	turn      int
+	endpoints  []*endpoint
+	transports map[string]*http.Transport
+	lock       sync.Mutex
+	turn       int
 }
 
 type endpoint struct {
 	conf    *Endpoint
-	address string
 	active  int
+	proxies map[string]*httputil.ReverseProxy // by times; of a name by times and address
 	names   *names
 }
 
@@ -35,14 +36,18 @@ func timesKey(connect, response int) string {
 }
 
 func newHop(conf *HopConfig) *hop {
-	h := &hop{proxies: map[string]*httputil.ReverseProxy{}}
+	h := &hop{transports: map[string]*http.Transport{}}
 	for _, each := range conf.Times {
-		h.proxies[timesKey(each.Connect, each.Response)] = newProxy(each, conf.Keepalive)
+		h.transports[timesKey(each.Connect, each.Response)] = newTransport(each, conf.Keepalive)
 	}
 	for _, each := range conf.Endpoints {
-		one := &endpoint{conf: each, address: net.JoinHostPort(each.Host, each.Port)}
+		one := &endpoint{conf: each, proxies: map[string]*httputil.ReverseProxy{}}
 		if each.Lookup {
 			one.names = newNames(each.Host, conf.Resolvers)
+		} else {
+			for key, transport := range h.transports {
+				one.proxies[key] = newProxy(transport, net.JoinHostPort(each.Host, each.Port))
+			}
 		}
 		h.endpoints = append(h.endpoints, one)
 	}
@@ -50,8 +55,7 @@ func newHop(conf *HopConfig) *hop {
 }
 
 func (h *hop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	ctx := r.Context()
-	passed, ok := ctx.Value(stateKey).(*state)
+	passed, ok := r.Context().Value(stateKey).(*state)
 	if !ok {
 		plain(w, r, http.StatusInternalServerError, nil)
 		return
@@ -60,40 +64,15 @@ func (h *hop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(h.endpoints) > 1 {
 		chosen = h.take()
 	}
-	passed.address = chosen.address
+	proxy := chosen.proxies[passed.route.times]
 	if chosen.names != nil {
-		host := chosen.names.address()
-		if host == "" {
-			if len(h.endpoints) > 1 {
-				h.release(chosen)
-			}
-			plain(w, r, http.StatusServiceUnavailable, passed.route.Reply)
-			return
-		}
-		passed.address = net.JoinHostPort(host, chosen.conf.Port)
-	}
-	var cancel context.CancelFunc
-	if passed.route.Idle > 0 {
-		ctx, cancel = context.WithCancel(ctx)
-		passed.sending = r.ContentLength != 0
-		passed.watch = &watch{silence: time.Duration(passed.route.Idle) * time.Millisecond, end: func() {
-			if passed.sending {
-				cut(w) // nothing else ends a read from the client
-			}
-			cancel()
-		}}
-		if passed.sending {
-			passed.watch.start()
-			r.Body = &watchedBody{body: r.Body, watch: passed.watch}
-		}
-		r = r.WithContext(ctx)
+		proxy = h.resolved(chosen, passed.route.times)
 	}
 	// A body that broke off ends in a panic; see cut. One deferred call for all: each costs.
 	defer func() {
 		failure := recover()
-		if cancel != nil {
+		if passed.watch != nil {
 			passed.watch.stop()
-			cancel()
 		}
 		if len(h.endpoints) > 1 {
 			h.release(chosen)
@@ -102,7 +81,67 @@ func (h *hop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			panic(failure)
 		}
 	}()
-	h.proxies[passed.route.times].ServeHTTP(w, r)
+	if proxy == nil {
+		plain(w, r, http.StatusServiceUnavailable, passed.route.Reply)
+		return
+	}
+	passed.out(w, r)
+	proxy.ServeHTTP(w, r)
+}
+
+// out makes the request what the endpoint gets. Its header, URL and body belong to it alone since the edge.
+func (s *state) out(w http.ResponseWriter, r *http.Request) {
+	header := r.Header
+	delete(header, ServiceHeader)
+	// Go's proxy knows these by their usual spelling only: it would add the client's address again, and drop the others.
+	if lines := header["X-Forwarded-For"]; lines != nil {
+		header["x-forwarded-for"] = lines
+	}
+	header["X-Forwarded-For"] = nil
+	if lines, found := header["Proxy-Authorization"]; found {
+		header["proxy-authorization"] = lines
+	}
+	if lines, found := header["Proxy-Authenticate"]; found {
+		header["proxy-authenticate"] = lines
+	}
+	r.URL.Opaque = s.target // the request line, byte for byte
+	r.URL.RawQuery = ""
+	r.URL.ForceQuery = false
+	if r.ContentLength != 0 {
+		if s.route.Idle > 0 {
+			s.watch = &watch{silence: time.Duration(s.route.Idle) * time.Millisecond, end: func() {
+				cut(w) // nothing else ends a read from the client
+			}}
+			s.watch.start()
+			r.Body = &watchedBody{body: r.Body, watch: s.watch}
+		}
+	} else if again[r.Method] {
+		// A body, though empty, keeps Go from sending the request a second time when a connection breaks.
+		r.Body = io.NopCloser(strings.NewReader(""))
+		r.ContentLength = -1
+	}
+}
+
+var again = map[string]bool{"GET": true, "HEAD": true, "OPTIONS": true}
+
+// resolved is the proxy to the name's present address, or nil when it has none.
+func (h *hop) resolved(chosen *endpoint, times string) *httputil.ReverseProxy {
+	host := chosen.names.address()
+	if host == "" {
+		return nil
+	}
+	key := times + " " + host
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	found, ok := chosen.proxies[key]
+	if !ok {
+		if len(chosen.proxies) > 100 {
+			chosen.proxies = map[string]*httputil.ReverseProxy{} // a name that keeps moving
+		}
+		found = newProxy(h.transports[times], net.JoinHostPort(host, chosen.conf.Port))
+		chosen.proxies[key] = found
+	}
+	return found
 }
 
 // cut closes the client's connection, so that it sees the body break off. The panic would do the same and fill the log.
@@ -136,70 +175,50 @@ func (h *hop) release(chosen *endpoint) {
 	h.lock.Unlock()
 }
 
-func newProxy(times *Times, keepalive int) *httputil.ReverseProxy {
+func newTransport(times *Times, keepalive int) *http.Transport {
 	dialer := &net.Dialer{Timeout: time.Duration(times.Connect) * time.Millisecond, KeepAlive: 30 * time.Second}
-	return &httputil.ReverseProxy{
-		Rewrite: rewrite,
-		Transport: &http.Transport{
-			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-				return dialer.DialContext(ctx, network, address)
-			},
-			ResponseHeaderTimeout: time.Duration(times.Response) * time.Millisecond,
-			MaxIdleConnsPerHost:   keepalive,
-			DisableKeepAlives:     keepalive == 0,
-			IdleConnTimeout:       30 * time.Second,
-			DisableCompression:    true,
-			ReadBufferSize:        16 * 1024,
-			WriteBufferSize:       16 * 1024,
+	return &http.Transport{
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return dialer.DialContext(ctx, network, address)
 		},
-		FlushInterval:  -1,
-		ModifyResponse: modify,
-		ErrorHandler:   failed,
+		ResponseHeaderTimeout: time.Duration(times.Response) * time.Millisecond,
+		MaxIdleConnsPerHost:   keepalive,
+		DisableKeepAlives:     keepalive == 0,
+		IdleConnTimeout:       30 * time.Second,
+		DisableCompression:    true,
+		ReadBufferSize:        16 * 1024,
+		WriteBufferSize:       16 * 1024,
 	}
 }
 
-// kept are the headers that Go's proxy drops before rewrite.
-var kept = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Proxy-Authorization", "Proxy-Authenticate"}
-
-func rewrite(p *httputil.ProxyRequest) {
-	passed := p.In.Context().Value(stateKey).(*state)
-	out := p.Out
-	out.URL.Scheme = "http"
-	out.URL.Host = passed.address
-	out.URL.Opaque = passed.target // the request line, byte for byte
-	out.URL.RawQuery = ""
-	out.URL.ForceQuery = false
-	out.Trailer = nil
-	header := out.Header
-	delete(header, ServiceHeader)
-	for _, name := range kept {
-		if lines, found := p.In.Header[name]; found {
-			header[name] = lines
-		}
-	}
-	if out.Body == nil && again[out.Method] {
-		// A body, though empty, keeps Go from sending the request a second time when a connection breaks.
-		out.Body = io.NopCloser(strings.NewReader(""))
-	}
+func newProxy(transport *http.Transport, address string) *httputil.ReverseProxy {
+	found := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: address})
+	found.Transport = transport
+	found.FlushInterval = -1
+	found.ModifyResponse = modify
+	found.ErrorHandler = failed
+	return found
 }
-
-var again = map[string]bool{"GET": true, "HEAD": true, "OPTIONS": true}
 
 func modify(reply *http.Response) error {
 	passed := reply.Request.Context().Value(stateKey).(*state)
 	if passed.route.Reply != nil {
 		edit(reply.Header, passed.route.Reply)
 	}
-	if passed.watch == nil {
+	if passed.watch != nil { // that of the request's body
+		passed.watch.stop()
+		passed.watch = nil
+	}
+	if passed.route.Idle == 0 {
 		return nil
 	}
-	passed.sending = false
 	if reply.StatusCode == http.StatusSwitchingProtocols {
-		passed.watch.stop()
 		reply.Body = tunnel(reply.Body, passed.route.Idle)
 	} else if reply.ContentLength != 0 && reply.Request.Method != http.MethodHead {
+		body := reply.Body
+		passed.watch = &watch{silence: time.Duration(passed.route.Idle) * time.Millisecond, end: func() { _ = body.Close() }}
 		passed.watch.start()
-		reply.Body = &watchedBody{body: reply.Body, watch: passed.watch}
+		reply.Body = &watchedBody{body: body, watch: passed.watch}
 	}
 	return nil
 }
