@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from lbgen.plan.model import NamedMatch, PathKind, ValueKind, ValueMatch
 from lbgen.plan.precedence import covering, wider
 from lbgen.plan.regex import full, literal_start
+from lbgen.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -19,7 +20,7 @@ _PRESENT = ValueMatch(ValueKind.PRESENT)
 _ANYTHING = frozenset({".*", "/.*", "^.*", ".*$", "^.*$", "^/.*", "/.*$", "^/.*$"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cover:
     """`rule` never serves on `listeners`: `by` (one per listener) is tried before and takes everything."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from heapq import merge
 from ipaddress import ip_network
 from operator import attrgetter
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lbgen.plan.model import HostPattern, HostTable, L4Rule, PathKind, Rule
 from lbgen.plan.regex import full, literal_start
+from lbgen.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ _BY_RANK = attrgetter("rank")
 _CASE_OPEN = re.compile("%(?:[A-F].|.[A-F])")  # an escape that a client may also write in lower case
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Entry:
     """A rule that has no rank yet. Entries are given in the order of the file."""
 
@@ -36,7 +36,7 @@ class Entry:
     field: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class L4Entry:
     """An L4 rule that has no rank yet. Entries are given in the order of the file."""
 
@@ -48,7 +48,7 @@ class L4Entry:
     field: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Candidate:
     """A rule that requests of one path group can meet. `test_path`: its path (always a regex) must still be tested;
     otherwise the group implies it."""
@@ -62,7 +62,7 @@ class Candidate:
         return not self.test_path and self.rule.match.path_only
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PathGroup:
     """All requests of one table that go the same way through a path tree; see `path_groups`."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.document import Tagged
 from lbgen.plan.model import Balance, Forward
+from lbgen.records import record
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -17,7 +17,7 @@ _NO_LIMIT = 1_000_000_000
 _KEPT_FOR = "60s"  # how long an idle connection to an endpoint is kept
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Clusters:
     """`times`: the connect times in ms that routes ask of each pool, ascending."""
 

@@ -12,6 +12,7 @@ from lbgen.engines.haproxy.lines import Line, line
 from lbgen.engines.haproxy.quote import Sample, log_format
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Balance, Forward, Redirect, Respond
+from lbgen.records import record
 
 if TYPE_CHECKING:
     from lbgen.engines.haproxy.index import Index
@@ -25,7 +26,7 @@ _NEVER = 10**15  # microseconds
 _PORTS = {"http": 80, "https": 443}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Backend:
     """A pool's endpoints with one set of times. `late` is the time in microseconds from which a failed connection
     attempt counts as timed out; `resolved`: it has names, so it may be without an endpoint."""
@@ -43,7 +44,7 @@ class Backend:
     servers: tuple[Line, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Answer:
     """A route that answers by itself."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.lines import Line, line
 from lbgen.engines.haproxy.quote import Sample, log_format
 from lbgen.engines.text import Literal
+from lbgen.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _LINES = 4  # from this many different values on, one map lookup is cheaper than a list of conditions
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Chooser:
     """Tells apart the routes of a listener by what `variable` holds. `every` are all values it can have where the lines
     stand, `everywhere` the condition that is true for all of them ("" = no condition is needed)."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.text import Atom, Literal
+from lbgen.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -15,7 +16,7 @@ Word = Atom | Literal | int
 _ON_A_LINE = 30  # patterns of one condition; HAProxy takes 64 words in a line
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Line:
     """One statement and the topology field it comes from."""
 
@@ -23,7 +24,7 @@ class Line:
     origin: Atom
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Section:
     """Statements under a comment."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import assert_never
 
 from lbgen.engines.escapes import Boundary, Chars, Choice, Node, Repeat, Sequence, group, parse, plain
+from lbgen.records import record
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,@?&+~^|*!<>;()%\[\]-]+")
 _NOT_IN_QUOTES = re.compile(r"(['\n])")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sample:
     """A sample expression inside a log-format text, such as `var(txn.host)`; never text of a user."""
 

@@ -11,6 +11,7 @@ from lbgen.engines.haproxy.lines import Line, line
 from lbgen.engines.haproxy.luarules import rules_file
 from lbgen.plan.model import Forward, HostPattern, PathKind, Redirect, Rule
 from lbgen.plan.precedence import path_groups, wider
+from lbgen.records import record
 
 if TYPE_CHECKING:
     from lbgen.engines.api import RenderedFile
@@ -39,7 +40,7 @@ def cut(rule: Rule, index: Index) -> int | None:
     return path.value.rstrip("/").count("/") if path.kind is PathKind.PREFIX else None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Way:
     """What a request is found to be on: a route, and how much of its path a prefix rewrite takes off. `key` is its name
     in the configuration: the route's, with the number of segments behind it where one route has several."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.lines import Line, line
 from lbgen.plan.model import Forward
+from lbgen.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ TARGET = "txn.target"
 _DRAWS = 1_000_000  # a share is exact to one in a million
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Choice:
     """One target of one way. `drawn`: chosen by lot, so `txn.target` holds its key; else the way itself is the key."""
 

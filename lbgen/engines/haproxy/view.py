@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.backends import UNLIMITED, Answer, Backend, Backends, answer, milliseconds
@@ -15,6 +14,7 @@ from lbgen.engines.haproxy.targets import TARGET, backend_lines, choices, draw_l
 from lbgen.engines.text import Atom
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, Redirect
+from lbgen.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Listener, Plan
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Times:
     """Client-side times of a listener."""
 
@@ -33,7 +33,7 @@ class Times:
     keepalive: Atom
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Frontend:
     """An L7 listener. `trusted`: networks of proxies whose forwarded headers are believed."""
 
@@ -52,7 +52,7 @@ class Frontend:
     target: Section
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Passage:
     """An L4 listener; `idle` is the longest silence of its connections."""
 
@@ -64,7 +64,7 @@ class Passage:
     lines: tuple[Line, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class View:
     """All of haproxy.cfg. `says_closed`: this version can answer 502 where others only close the connection."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import gcd, lcm
 from typing import TYPE_CHECKING
 
 from lbgen.plan.model import Balance, Forward
+from lbgen.records import record
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Endpoint, Plan, Route
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MOST_SLOTS = 65_536  # a map of that size loads in about a second; beyond it weights are refused, never rounded
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Share:
     """An endpoint and how many slots of a cycle are its own."""
 
@@ -22,7 +22,7 @@ class Share:
     slots: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Span:
     """Slots `first` to `last` lead to `endpoint`."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nftables.slots import balance, forward_of, shares, spans
 from lbgen.engines.text import Atom
 from lbgen.plan.model import Balance
+from lbgen.records import record
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Endpoint, Listener, Plan, Route
@@ -20,7 +20,7 @@ _ANY = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 _NO_LIMIT_SECONDS = 2_147_483
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Element:
     first: int
     last: int
@@ -28,7 +28,7 @@ class Element:
     port: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Map:
     """`counter`, `random` or else a hash of the client's address picks one of `slots` slots."""
 
@@ -41,7 +41,7 @@ class Map:
     endpoints: tuple[Element, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Port:
     """A listener; `address` None: every address of this host."""
 
@@ -53,7 +53,7 @@ class Port:
     idle: int  # seconds
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Table:
     family: Atom  # ip or ip6
     loopback: Atom
@@ -61,7 +61,7 @@ class Table:
     maps: tuple[Map, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class View:
     name: Atom
     tables: tuple[Table, ...]

@@ -7,13 +7,13 @@ character its rules test the raw path as well.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from lbgen.plan.model import PathKind
 from lbgen.plan.precedence import covering, path_groups
+from lbgen.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _TWOFOLD = frozenset("!$&'()*+,;=:@[]")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Candidate:
     """A rule and whether its path must be tested beside the location."""
 
@@ -37,7 +37,7 @@ class Candidate:
         return not self.test_path and self.rule.match.path_only
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Place:
     """A location: `path` is decoded. A PREFIX place covers by segment. Candidates end at the first unconditional."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lbgen.engines.text import Atom, Literal
+from lbgen.records import record
 
 NONE = Atom("")
 
@@ -32,7 +33,7 @@ class Entry:
     value: Text | Atom
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Map:
     origin: Atom
     source: Text
@@ -41,7 +42,7 @@ class Map:
     entries: tuple[Entry, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Geo:
     """Networks whose peers are believed."""
 
@@ -50,13 +51,13 @@ class Geo:
     networks: tuple[Atom, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Share:
     percent: Atom
     value: Atom
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Split:
     origin: Atom
     name: Atom
@@ -85,7 +86,7 @@ class Proxy:
     names: bool = False  # an endpoint is a name, so that there may be no endpoint at all
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Answer:
     """`content_type` None = the default; `via`: the named location that has the body, for statuses whose `return`
     takes an address instead of a text."""
@@ -99,14 +100,14 @@ class Answer:
     names: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Hop:
     """Where the request goes on: a variable that holds the name of a named location."""
 
     to: Atom
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Location:
     """`path` is for a location of that path alone, `below` for one of all paths that begin so; a prefix by segment has
     both, with the same body. `name` is for a named location."""
@@ -127,7 +128,7 @@ class ClientTimes:
     keepalive: Atom
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Server:
     """`host` is the server_name; `default`: requests for any other host come here. `headers` empty and `times` None =
     as in the http block."""
@@ -143,7 +144,7 @@ class Server:
     named: tuple[Location, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Endpoint:
     origin: Atom
     address: Atom
@@ -151,7 +152,7 @@ class Endpoint:
     resolve: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Upstream:
     """`method` is the balancing directive, None for round robin; `zone` the size of its shared memory in KiB."""
 
@@ -163,7 +164,7 @@ class Upstream:
     keepalive: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StreamServer:
     origin: Atom
     listen: tuple[Atom, ...]
@@ -172,7 +173,7 @@ class StreamServer:
     idle: Atom
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Http:
     servers: tuple[Server, ...]
     upstreams: tuple[Upstream, ...]
@@ -193,14 +194,14 @@ class Http:
     long: bool  # long words in a hash
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stream:
     servers: tuple[StreamServer, ...]
     upstreams: tuple[Upstream, ...]
     splits: tuple[Split, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Config:
     """`version` is major.minor, `old` is 1.22."""
 

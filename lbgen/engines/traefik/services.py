@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.traefik import names
 from lbgen.engines.traefik.edge import native_split
 from lbgen.plan.model import Balance, Forward
+from lbgen.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Section = dict[str, "Data"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Known:
     """What hops need of the whole plan: by pool the (connect, response) times of its routes, and DNS servers."""
 
