@@ -90,6 +90,32 @@ def one_attempt(at: Addresses, endpoints: Endpoints) -> Iterator[str]:
                 yield f"{target}, endpoint does {mode}: {tries} tries, answer {answer.status}"
 
 
+def kept_connection_faults(at: Addresses, endpoints: Endpoints) -> Iterator[str]:
+    """A failing endpoint gets the same status on a kept client connection as on a new one."""
+    yield from _kept(at, (("/refused", "", 502), ("/p", "close", 502), ("/p", "reset", 502), ("/p", "hang", 504)))
+    del endpoints
+
+
+def kept_connection_connect_time(at: Addresses, endpoints: Endpoints) -> Iterator[str]:
+    """So does a connect time that is over."""
+    yield from _kept(at, (("/dropped", "", 504),))
+    del endpoints
+
+
+def _kept(at: Addresses, faults: tuple[tuple[str, str, int], ...]) -> Iterator[str]:
+    for target, mode, status in faults:
+        control = ((CONTROL, f'{{"mode": "{mode}"}}'),) if mode else ()
+        with Stream(at["web"]) as stream:
+            stream.send(wire(_get("/p")))
+            if (first := stream.answer().status) != 200:
+                yield f"first request: {first}"
+                continue
+            stream.send(wire(_get(target, *control)))
+            answer = stream.answer()
+        if answer.status != status:
+            yield f"second request, {target} {mode}: {answer.status} {answer.problem}, expected {status}"
+
+
 def nothing_ejected(at: Addresses, endpoints: Endpoints) -> Iterator[str]:
     """Without passive health an endpoint that keeps failing keeps getting its share."""
     endpoints.behave("two-0", Behaviour("close"))
@@ -210,6 +236,8 @@ SCRIPTS: dict[str, Callable[[Addresses, Endpoints], Iterator[str]]] = {
         request_ids_are_unique,
         one_attempt,
         nothing_ejected,
+        kept_connection_faults,
+        kept_connection_connect_time,
         websocket_outlives_response_time,
         websocket_idle,
         least_connections,

@@ -37,9 +37,7 @@ _V1_40: dict[Feature, Verdict] = {
         "leniently and passed on in clean form; a target in absolute form wins over a Host that disagrees; "
         "a Connection header that names Host, X-Forwarded-For, -Host or -Proto, or over ten headers, gets 400"
     ),
-    Feature.HOP_BY_HOP: emulated(
-        "TE and Trailer go by a filter; Envoy also drops a client's x-envoy- headers that would control it"
-    ),
+    Feature.HOP_BY_HOP: approximate("a client's x-envoy- headers that would control Envoy are dropped as well"),
     Feature.CONNECTION_NOMINATED: NATIVE,
     Feature.FORWARDED_HEADERS: emulated("a header mutation filter"),
     Feature.REQUEST_ID: emulated("a header mutation filter"),
@@ -57,7 +55,7 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.REWRITE_PREFIX: emulated("a regex that cuts at the segment"),
     Feature.REWRITE_PATH: NATIVE,
     Feature.REWRITE_HOST: NATIVE,
-    Feature.WEBSOCKET: emulated("an upgrade of the route; where an endpoint refuses a handshake, its body is dropped"),
+    Feature.WEBSOCKET: approximate("the body is dropped where an endpoint answers a handshake with 2xx, not 101"),
     Feature.STATUSES: emulated("local reply mappers by the cause"),
     Feature.TIMEOUT_CONNECT: emulated("one cluster for each connect time asked of a pool"),
     Feature.TIMEOUT_RESPONSE: emulated("the time of the only try, which ends with the response head"),

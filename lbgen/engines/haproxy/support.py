@@ -78,11 +78,11 @@ _EMULATED = {
     Feature.REDIRECT: "an answer with a Location put together from the request",
     Feature.REWRITE_PREFIX: "the path's segments behind the prefix are kept and put behind the new one",
     Feature.KEEPALIVE: "counted for each endpoint over all threads; unset, HAProxy keeps as many as it needed last",
-    Feature.STATUSES: "HAProxy's 503 becomes 502 or 504 by the time the connection attempt took; when that time is "
-    "over for a later request of a kept client connection, HAProxy closes that connection instead of answering",
 }
 
 _APPROXIMATE = {
+    Feature.STATUSES: "when the connect time is over for a later request of a kept client connection, HAProxy closes "
+    "that connection instead of answering 504",
     Feature.FRAMING: "some ambiguous requests are not refused but passed on in one unambiguous reading: Content-Length "
     "beside Transfer-Encoding is dropped, equal lengths or Host lines become one, bare LF and folded lines are "
     "written anew; an unknown coding before chunked is answered 422, and what HAProxy's parser refuses gets its "
@@ -100,9 +100,8 @@ _REFUSED = {
 
 # HAProxy 2.6 has no way to answer there.
 _CLOSED = (
-    "HAProxy's 503 becomes 502 or 504 by the time the connection attempt took; when that time is over, or the "
-    "endpoint closes without a response, for a later request of a kept client connection, HAProxy closes that "
-    "connection instead of answering"
+    "when the connect time is over, or the endpoint closes without a response, for a later request of a kept client "
+    "connection, HAProxy closes that connection instead of answering 504 or 502"
 )
 
 
@@ -116,7 +115,7 @@ def support(version: str) -> Mapping[Feature, Verdict]:
         | {feature: refused(why) for feature, why in _REFUSED.items()}
     )
     if version == "2.6":
-        known[Feature.STATUSES] = emulated(_CLOSED)
+        known[Feature.STATUSES] = approximate(_CLOSED)
     return {feature: known.get(feature, NOT_YET) for feature in Feature}
 
 

@@ -57,7 +57,7 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.PATHS_VERBATIM: NOT_YET,
     Feature.FRAMING: approximate(
         "lines that end with a bare LF and control characters in header values are accepted, HTTP/0.9 gets the text "
-        "Bad Request without a head, and bytes of an endpoint that are no HTTP go to the client as they are"
+        "Bad Request without a head, and where a rule asks for a name with `-`, one with `_` counts too"
     ),
     Feature.HOP_BY_HOP: NATIVE,
     Feature.CONNECTION_NOMINATED: approximate(_NOMINATED),
@@ -82,9 +82,9 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.COMPRESSION: NOT_YET,
     Feature.BUFFERING: NOT_YET,
     Feature.WEBSOCKET: NATIVE,
-    Feature.STATUSES: emulated(
-        "error pages hold the texts; answers that nginx makes carry `Server: nginx`, as do those of endpoints that "
-        "send no Server header"
+    Feature.STATUSES: approximate(
+        "bytes of an endpoint that are no HTTP go to the client as they are, not as 502; answers that nginx makes "
+        "carry `Server: nginx`, as do those of endpoints that send no Server header"
     ),
     Feature.RATE_LIMIT: NOT_YET,
     Feature.CONCURRENCY: NOT_YET,
