@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -82,6 +83,7 @@ def group() -> None:
 def main() -> None:
     """The console script: runs a verb and turns every expected error into one screen and an exit code."""
     gc.disable()  # a short run that builds one big tree: collecting costs more than half of it
+    atexit.register(gc.freeze)  # nor does the interpreter's last collection find anything worth its time
     try:
         code = group.main(standalone_mode=False)
     except click.exceptions.Exit as stop:

@@ -13,6 +13,7 @@ from lbgen.diagnostics import Diagnostic, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from importlib.metadata import EntryPoint
     from pathlib import Path
 
     from lbgen.plan.features import Feature
@@ -170,18 +171,26 @@ def engines() -> dict[str, Engine]:
 @cache
 def engine_names() -> tuple[str, ...]:
     """Names of the installed engines without loading any of them."""
-    return tuple(sorted(entry.name for entry in entry_points(group=GROUP)))
+    return tuple(sorted(_entries()))
 
 
 def engine(name: str) -> Engine:
     """The engine of that name; UsageError LB305 when none is installed, or its package is broken."""
-    for entry in entry_points(group=GROUP, name=name):
-        try:
-            found: Engine = entry.load()
-        except ImportError as broken:
-            raise UsageError(Diagnostic("LB305", f"engine {name!r} cannot be loaded: {broken}")) from broken
-        return found
-    raise UsageError(Diagnostic("LB305", f"unknown engine {name!r}", hint=f"installed: {', '.join(engine_names())}"))
+    entry = _entries().get(name)
+    if entry is None:
+        hint = f"installed: {', '.join(engine_names())}"
+        raise UsageError(Diagnostic("LB305", f"unknown engine {name!r}", hint=hint))
+    try:
+        found: Engine = entry.load()
+    except ImportError as broken:
+        raise UsageError(Diagnostic("LB305", f"engine {name!r} cannot be loaded: {broken}")) from broken
+    return found
+
+
+@cache
+def _entries() -> dict[str, EntryPoint]:
+    """Looked up once, since that reads a file of every installed distribution; of two of one name the first counts."""
+    return {entry.name: entry for entry in reversed(tuple(entry_points(group=GROUP)))}
 
 
 def target_version(target: Engine, asked: str | None) -> str:

@@ -5,12 +5,13 @@ PyYAML's emitter has no source map and takes seconds for ten thousand routes; wh
 
 from __future__ import annotations
 
-import json
 import re
+from functools import lru_cache
+from json import JSONEncoder
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     Data = str | int | float | bool | None | Mapping[str, "Data"] | Sequence["Data"]
 
@@ -18,6 +19,8 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _NOT_PLAIN = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 # What JSON leaves as it is and YAML does not allow, or reads as a line break.
 _ESCAPE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_NESTED = (dict, list, tuple)
+_json = JSONEncoder(ensure_ascii=False).encode
 
 
 class Tagged(dict[str, "Data"]):
@@ -37,54 +40,56 @@ def dump(data: Data, header: str = "") -> tuple[str, tuple[str, ...]]:
     for line in header.splitlines():
         lines.append(f"# {line}".rstrip())
         origins.append("")
-    for text, origin in _block(data, 0, ""):
-        lines.append(text)
-        origins.append(origin)
+    _block(data, 0, "", lines, origins)
     return "\n".join(lines) + "\n", tuple(origins)
 
 
 def quote(text: str) -> str:
     """A double-quoted YAML scalar."""
-    return _ESCAPE.sub(lambda m: f"\\u{ord(m[0]):04x}", json.dumps(text, ensure_ascii=False))
+    return _ESCAPE.sub(lambda m: f"\\u{ord(m[0]):04x}", _json(text))
 
 
 def _scalar(value: Data) -> str:
     if isinstance(value, str):
         return quote(value)
     if value is None or isinstance(value, bool | int | float):
-        return json.dumps(value)
+        return _json(value)
     raise TypeError(f"{type(value).__name__} cannot be written as YAML")
 
 
+@lru_cache(maxsize=1024)
 def _key(key: str) -> str:
     return key if _PLAIN_KEY.fullmatch(key) and key.lower() not in _NOT_PLAIN else quote(key)
 
 
-def _block(data: Data, indent: int, origin: str) -> Iterator[tuple[str, str]]:
+def _block(data: Data, indent: int, origin: str, lines: list[str], origins: list[str]) -> None:
+    """Append the lines of `data`, and the origin of each."""
     pad = " " * indent
     if isinstance(data, dict):
         if isinstance(data, Tagged):
             origin = data.field
         if not data:
-            yield f"{pad}{{}}", origin
+            lines.append(f"{pad}{{}}")
+            origins.append(origin)
         for key, value in data.items():
-            where = value.field if isinstance(value, Tagged) else origin
-            if isinstance(value, dict | list | tuple) and value:
-                yield f"{pad}{_key(key)}:", where
-                yield from _block(value, indent + 2, origin)
+            origins.append(value.field if isinstance(value, Tagged) else origin)
+            if isinstance(value, _NESTED) and value:
+                lines.append(f"{pad}{_key(key)}:")
+                _block(value, indent + 2, origin, lines, origins)
             else:
-                yield f"{pad}{_key(key)}: {_leaf(value)}", where
+                lines.append(f"{pad}{_key(key)}: {_leaf(value)}")
     elif isinstance(data, list | tuple):
         for item in data:
-            if isinstance(item, dict | list | tuple) and item:
-                inner = _block(item, indent + 2, origin)
-                text, where = next(inner)
-                yield f"{pad}- {text[indent + 2 :]}", where
-                yield from inner
+            if isinstance(item, _NESTED) and item:
+                first = len(lines)
+                _block(item, indent + 2, origin, lines, origins)
+                lines[first] = f"{pad}- {lines[first][indent + 2 :]}"
             else:
-                yield f"{pad}- {_leaf(item)}", origin
+                lines.append(f"{pad}- {_leaf(item)}")
+                origins.append(origin)
     else:
-        yield f"{pad}{_scalar(data)}", origin
+        lines.append(f"{pad}{_scalar(data)}")
+        origins.append(origin)
 
 
 def _leaf(value: Data) -> str:

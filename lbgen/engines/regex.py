@@ -6,9 +6,10 @@ Characters beyond ASCII are UTF-8, as RE2 reads them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, assert_never
+
+from lbgen.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,7 @@ _REPEAT = re.compile(r"([*+?]|\{([0-9]+)(,?)([0-9]*)\})(\??)")
 _BOUNDS = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Chars:
     """One character out of a set. `beyond`: also any character beyond ASCII."""
 
@@ -44,17 +45,17 @@ class Chars:
     beyond: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sequence:
     parts: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Choice:
     parts: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Repeat:
     """`most` None = without end."""
 
@@ -63,7 +64,7 @@ class Repeat:
     most: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Boundary:
     """`\\b`, or `\\B` when `inside`."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import BinaryHint, CheckSpec, ProcessSpec
-from lbgen.engines.envoy.build import FILE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.api import Binary
 
+FILE = "envoy.yaml"
 BINARIES: tuple[BinaryHint, ...] = (BinaryHint("envoy", "envoy", "_bin/envoy", ("--version",), r"/(\d+\.\d+\.\d+)/"),)
 
 

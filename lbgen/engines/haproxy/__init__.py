@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
-from jinja2 import FileSystemLoader
-
-from lbgen.engines.api import RenderedFile
 from lbgen.engines.haproxy import run
-from lbgen.engines.haproxy.quote import QUOTES
 from lbgen.engines.haproxy.support import VERSIONS, objections, support
-from lbgen.engines.haproxy.view import view
-from lbgen.engines.text import environment, render
-from lbgen.resources import folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from jinja2 import Environment
-
-    from lbgen.engines.api import Binary, BinaryHint, CheckSpec, Objection, ProcessSpec, Verdict
+    from lbgen.engines.api import Binary, BinaryHint, CheckSpec, Objection, ProcessSpec, RenderedFile, Verdict
     from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan
-
-_LUA = "lbgen.lua"
 
 
 class HAProxy:
@@ -46,10 +34,9 @@ class HAProxy:
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
         """haproxy.cfg; lbgen.lua when there are L7 listeners; maps/*; rules for Lua where there are many."""
-        shown, beside = view(plan, version)
-        text, origins = render(_templates(), "haproxy.cfg.j2", shown)
-        lua = [_lua()] if shown.frontends else []
-        return (RenderedFile(run.CONFIG, text, origins), *lua, *beside)
+        from lbgen.engines.haproxy.render import render
+
+        return render(plan, version)
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         """How to run the files in `directory`."""
@@ -58,17 +45,6 @@ class HAProxy:
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
         """How to have them checked."""
         return run.check(binary)
-
-
-@cache
-def _templates() -> Environment:
-    return environment(FileSystemLoader(folder("templates") / "haproxy"), QUOTES)
-
-
-@cache
-def _lua() -> RenderedFile:
-    text = (folder("templates") / "haproxy" / _LUA).read_text(encoding="utf-8")
-    return RenderedFile(_LUA, text, ("",) * text.count("\n"))
 
 
 ENGINE = HAProxy()

@@ -6,13 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from jinja2 import FileSystemLoader
-
-from lbgen.engines import text
 from lbgen.engines.api import BinaryHint, CheckSpec, Objection, ProcessSpec, RenderedFile, Verdict
 from lbgen.engines.nftables import run, support
-from lbgen.engines.nftables.view import build
-from lbgen.resources import folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,6 +22,11 @@ if TYPE_CHECKING:
 
 @cache
 def _environment() -> Environment:
+    from jinja2 import FileSystemLoader
+
+    from lbgen.engines import text
+    from lbgen.resources import folder
+
     return text.environment(FileSystemLoader(folder("templates") / "nftables"), {})
 
 
@@ -44,8 +44,10 @@ class Nftables:
         return support.objections(plan)
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
-        rules, origins = text.render(_environment(), "lbgen.nft.j2", build(plan))
-        return (RenderedFile(run.FILE, rules, origins),)
+        from lbgen.engines import text
+        from lbgen.engines.nftables.view import build
+
+        return (RenderedFile(run.FILE, *text.render(_environment(), "lbgen.nft.j2", build(plan))),)
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         return run.process(plan, binary, directory)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import CheckSpec, ProcessSpec
-from lbgen.engines.nftables.view import family, table_name
+from lbgen.engines.nftables.names import family, table_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
+from lbgen.engines.nftables.names import family, table_name
 from lbgen.engines.nftables.slots import balance, forward_of, shares, spans
 from lbgen.engines.text import Atom
 from lbgen.plan.model import Balance
@@ -65,15 +66,6 @@ class Table:
 class View:
     name: Atom
     tables: tuple[Table, ...]
-
-
-def table_name(plan: Plan) -> str:
-    """The tables of this plan; the prefix keeps names off nft's reserved words."""
-    return f"lb_{plan.name}"
-
-
-def family(address: str) -> str:
-    return "ip6" if ":" in address else "ip"
 
 
 def build(plan: Plan) -> View:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import BinaryHint
-from lbgen.engines.traefik import render as rendering
 from lbgen.engines.traefik import run, support
 
 if TYPE_CHECKING:
@@ -34,7 +33,9 @@ class Traefik:
         return tuple(support.objections(plan))
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
-        return rendering.render(plan)
+        from lbgen.engines.traefik.render import render
+
+        return render(plan)
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         return run.process(binary)
