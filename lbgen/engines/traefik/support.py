@@ -62,7 +62,10 @@ _SUPPORT: dict[Feature, Verdict] = {
         "what Go's server refuses before any plugin runs gets Traefik's own text instead of the reason phrase, CONNECT "
         "and unknown transfer codings 501, other HTTP versions 505; bare line feeds and folded lines are accepted"
     ),
-    Feature.HOP_BY_HOP: _LAST_HOP,
+    Feature.HOP_BY_HOP: approximate(
+        "of an untrusted client X-Forwarded-Server, and an X-Real-Ip that is its own address, are dropped as well; "
+        "Pragma: no-cache gains Cache-Control: no-cache"
+    ),
     Feature.CONNECTION_NOMINATED: NATIVE,
     Feature.FORWARDED_HEADERS: emulated("the lbgen plugin writes them; Traefik's own port is not the listener's"),
     Feature.REQUEST_ID: emulated("the lbgen plugin makes the id"),
