@@ -52,6 +52,8 @@ def quote(text: str) -> str:
 def _scalar(value: Data) -> str:
     if isinstance(value, str):
         return quote(value)
+    if type(value) is int:
+        return str(value)
     if value is None or isinstance(value, bool | int | float):
         return _json(value)
     raise TypeError(f"{type(value).__name__} cannot be written as YAML")

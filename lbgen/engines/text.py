@@ -73,6 +73,7 @@ def environment(loader: BaseLoader, quotes: Mapping[str, Callable[[str], str]]) 
     env = Environment(
         loader=loader,
         bytecode_cache=_compiled(),
+        auto_reload=False,  # nothing changes them while we run, and looking costs a system call per include
         undefined=StrictUndefined,
         autoescape=True,
         finalize=finalize,

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan
 
+    _Asked = dict[tuple[Feature | None, str], Span]
+
 ACCEPT_ALL = "all"
 
 
@@ -69,45 +71,46 @@ def judge(
 ) -> tuple[tuple[Answer, ...], tuple[Diagnostic, ...]]:
     """The answers, and a diagnostic for each that stops: LB301/LB304 refused, LB302 approximate and not accepted."""
     every = answers(plan, engine, version, accept)
+    stopping = [answer for answer in every if _stops(answer)]
+    if not stopping:
+        return every, ()
     spans = dict(plan.spans)
-    found = []
-    for answer in every:
-        stopped = _stops(answer, plan, engine, version, spans)
-        if stopped is not None:
-            found.append(stopped)
-    return every, tuple(found)
+    asked: _Asked = {(use.feature, use.field): use.span for use in reversed(plan.uses)}
+    return every, tuple(_finding(answer, engine, version, _place(answer, asked, spans)) for answer in stopping)
 
 
-def _stops(answer: Answer, plan: Plan, engine: Engine, version: str, spans: dict[str, Span]) -> Diagnostic | None:
-    field = answer.fields[0] if answer.fields else ""
-    more = f" (and {len(answer.fields) - 1} more places)" if len(answer.fields) > 1 else ""
-    span = _place(field, spans, answer, plan)
-    name = answer.feature.value if answer.feature else "this value"
+def _stops(answer: Answer) -> bool:
     match answer.verdict.level:
         case Level.NATIVE | Level.EMULATED:
-            return None
+            return False
         case Level.APPROXIMATE:
-            if answer.accepted or answer.default:
-                return None
-            how = (
-                f"accept it with --accept {name}, or `accept: [{name}]` in the topology"
-                if answer.feature
-                else ("accept it with --accept all, or change the value")
-            )
-            message = f"{name} is approximate on {engine.title} {version}: {answer.verdict.note}{more}"
-            return Diagnostic("LB302", message, span, field, how)
+            return not answer.accepted and not answer.default
         case Level.REFUSED:
-            code = "LB301" if answer.feature else "LB304"
-            message = f"{name} is refused by {engine.title} {version}: {answer.verdict.note}{more}"
-            return Diagnostic(code, message, span, field, _remedy(answer.feature, engine))
+            return True
         case _:
             assert_never(answer.verdict.level)
 
 
-def _place(field: str, spans: dict[str, Span], answer: Answer, plan: Plan) -> Span:
-    for use in plan.uses:
-        if use.feature is answer.feature and use.field == field:
-            return use.span
+def _finding(answer: Answer, engine: Engine, version: str, span: Span) -> Diagnostic:
+    field = answer.fields[0] if answer.fields else ""
+    more = f" (and {len(answer.fields) - 1} more places)" if len(answer.fields) > 1 else ""
+    name = answer.feature.value if answer.feature else "this value"
+    by = f"{engine.title} {version}: {answer.verdict.note}{more}"
+    if answer.verdict.level is Level.REFUSED:
+        code = "LB301" if answer.feature else "LB304"
+        return Diagnostic(code, f"{name} is refused by {by}", span, field, _remedy(answer.feature, engine))
+    how = (
+        f"accept it with --accept {name}, or `accept: [{name}]` in the topology"
+        if answer.feature
+        else "accept it with --accept all, or change the value"
+    )
+    return Diagnostic("LB302", f"{name} is approximate on {by}", span, field, how)
+
+
+def _place(answer: Answer, asked: _Asked, spans: dict[str, Span]) -> Span:
+    field = answer.fields[0] if answer.fields else ""
+    if (answer.feature, field) in asked:
+        return asked[answer.feature, field]
     while field and field not in spans:  # what stands around it
         field = field[: max(field.rfind("."), field.rfind("["), 0)]
     return spans.get(field, NOWHERE)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Step = str | int
 _Keys = dict[str, tuple[Node, Node]]
+_Found = tuple[Node, Node | None, str]
 _FIRST = re.compile(r"[^.\[]*")
 
 
@@ -34,6 +35,7 @@ class Marks:
     root: Node | None = None
     data: object = None
     _keys: dict[int, tuple[_Keys, bool]] = field(default_factory=dict, repr=False)
+    _elements: dict[str, _Found] = field(default_factory=dict, repr=False)
 
     def span(self, path: str, *, key: bool = False) -> Span:
         """Where the value of `path` stands (its key with `key`); the nearest thing around it when it is not there."""
@@ -43,7 +45,7 @@ class Marks:
         """Like `span`, and whether the path is written in this file."""
         if self.root is None:
             return Span(self.file), _holds(self.data, path)
-        node, key_node, rest = self._descend(self.root, None, path)
+        node, key_node, rest = self._look(self.root, path)
         shown = key_node if key and key_node is not None and not rest else node
         return self.span_of(shown), not rest
 
@@ -55,10 +57,20 @@ class Marks:
         """The scalar at `path` as it is written, without quotes; None when there is none."""
         if self.root is None:
             return None
-        node, _, rest = self._descend(self.root, None, path)
+        node, _, rest = self._look(self.root, path)
         return str(node.value) if isinstance(node, ScalarNode) and not rest else None
 
-    def _descend(self, node: Node, key_node: Node | None, path: str) -> tuple[Node, Node | None, str]:
+    def _look(self, root: Node, path: str) -> _Found:
+        """As `_descend` from the top; elements of its lists, such as `routes[2]`, are looked for once."""
+        head, bracket, rest = path.partition("]")
+        if not bracket or "." in head or not isinstance(root, MappingNode) or not self._entries(root)[1]:
+            return self._descend(root, None, path)
+        if head not in self._elements:
+            self._elements[head] = self._descend(root, None, head + bracket)
+        node, key_node, missing = self._elements[head]
+        return (node, key_node, missing + rest) if missing else self._descend(node, key_node, rest)
+
+    def _descend(self, node: Node, key_node: Node | None, path: str) -> _Found:
         """The deepest node on `path`, its key, and what of the path is left."""
         while path:
             if path[0] == "[" and isinstance(node, SequenceNode):

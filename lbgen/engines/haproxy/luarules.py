@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 
     from lbgen.plan.model import NamedMatch, Rule
 
+_OTHER = re.compile(r"[^A-Za-z0-9 _./=*+()-]+")
+
 
 def text(value: str) -> str:
     """A Lua string; everything but letters, digits and a few marks is written as its bytes."""
-    return '"' + "".join(c if re.fullmatch(r"[A-Za-z0-9 _./=*+()-]", c) else _bytes(c) for c in value) + '"'
+    return f'"{_OTHER.sub(_bytes, value)}"'
 
 
-def _bytes(char: str) -> str:
-    return "".join(f"\\{byte:03d}" for byte in char.encode())
+def _bytes(found: re.Match[str]) -> str:
+    return "".join(f"\\{byte:03d}" for byte in found[0].encode())
 
 
 def rules_file(listener: str, rules: Iterable[tuple[Rule, str]], sets: Mapping[tuple[str, ...], str]) -> RenderedFile:
