@@ -1,0 +1,235 @@
+-- What the statements of haproxy.cfg cannot say. Called for the few requests that need it, never for all.
+
+-- Removes the headers that a Connection header names (RFC 9110 7.6.1).
+local kept = { host = true, connection = true, ["content-length"] = true, ["transfer-encoding"] = true }
+
+core.register_action("drop_nominated", { "http-req" }, function(txn)
+  local lines = txn.http:req_get_headers()["connection"]
+  if lines == nil then return end
+  local websocket = txn:get_var("txn.websocket")
+  for i = 0, #lines do
+    for token in lines[i]:gmatch("[^,%s]+") do
+      local name = token:lower()
+      if not kept[name] and not (websocket and name == "upgrade") then
+        txn.http:req_del_header(name)
+      end
+    end
+  end
+end)
+
+-- The same for a response: HAProxy would pass the headers on to the client.
+core.register_action("drop_nominated_response", { "http-res" }, function(txn)
+  local lines = txn.http:res_get_headers()["connection"]
+  if lines == nil then return end
+  for i = 0, #lines do
+    for token in lines[i]:gmatch("[^,%s]+") do
+      local name = token:lower()
+      if not kept[name] then txn.http:res_del_header(name) end
+    end
+  end
+end)
+
+local function lines_of(txn, name)
+  local lines = txn.http:req_get_headers()[name]
+  local found = {}
+  if lines ~= nil then
+    for i = 0, #lines do found[#found + 1] = lines[i] end
+  end
+  return found
+end
+
+-- Puts all lines of a header into a variable as one list.
+core.register_action("join", { "http-req" }, function(txn, name, variable)
+  txn:set_var(variable, table.concat(lines_of(txn, name), ", "))
+end, 2)
+
+-- The same without the empty lines.
+core.register_action("join_filled", { "http-req" }, function(txn, name, variable)
+  local filled = {}
+  for _, value in ipairs(lines_of(txn, name)) do
+    if value ~= "" then filled[#filled + 1] = value end
+  end
+  txn:set_var(variable, table.concat(filled, ", "))
+end, 2)
+
+-- The value of the first cookie of that name, quotes dropped; nil when there is none.
+local function cookie(lines, name)
+  for _, line in ipairs(lines) do
+    for pair in line:gmatch("[^;]+") do
+      local found, value = pair:match("^[ \t]*([^=]*)=(.-)[ \t]*$")
+      if found == name then return value:match('^"(.*)"$') or value end
+    end
+  end
+  return nil
+end
+
+-- Puts "=" and a cookie's value into a variable.
+core.register_action("cookie", { "http-req" }, function(txn, name, variable)
+  local value = cookie(lines_of(txn, "cookie"), name)
+  if value ~= nil then txn:set_var(variable, "=" .. value) end
+end, 2)
+
+local function decoded(text)
+  return (text:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
+end
+
+-- The decoded value of the first parameter of that name; nil when there is none.
+local function parameter(query, name)
+  for pair in query:gmatch("[^&]+") do
+    local found, value = pair:match("^([^=]*)=?(.*)$")
+    if found == name then return decoded(value) end
+  end
+  return nil
+end
+
+-- "=" and a parameter's value, "" when there is none.
+core.register_converters("query_value", function(query, name)
+  local value = parameter(query, decoded(name))
+  return value == nil and "" or "=" .. value
+end)
+
+-- A path with the hex digits of its escapes in upper case.
+core.register_converters("upper_escapes", function(path)
+  return (path:gsub("%%%x%x", string.upper))
+end)
+
+-- Rules with conditions, where there are too many of them for a list of statements: each listener's are in a file of
+-- its own, which calls lbgen_rules. A request is tried against the rules of its set only.
+local listeners = {}
+
+local function fits(test, value)
+  if test.kind == "exact" then return value == test.value end
+  if test.kind == "regex" then return test.compiled:exec(value) end
+  return value ~= ""
+end
+
+-- A header as a match sees it: all lines as one list, and each element of that list.
+local function header(txn, name)
+  local lines = lines_of(txn, name)
+  local seen = { filled = false, values = {}, has = {} }
+  if #lines == 0 then return seen end
+  local whole = table.concat(lines, ", ")
+  seen.values[1] = whole
+  for element in (whole .. ","):gmatch("([^,]*),") do
+    seen.values[#seen.values + 1] = element:match("^[ \t]*(.-)[ \t]*$")
+  end
+  for _, value in ipairs(seen.values) do seen.has[value] = true end
+  for _, value in ipairs(lines) do seen.filled = seen.filled or value ~= "" end
+  return seen
+end
+
+local function listed(test, seen)
+  if test.kind == "exact" then return seen.has[test.value] == true end
+  if test.kind == "present" then return seen.filled end
+  for _, value in ipairs(seen.values) do
+    if fits(test, value) then return true end
+  end
+  return false
+end
+
+local function compiled(pattern)
+  local fine, regex = Regex.new(pattern, true)
+  if not fine then error("regex " .. pattern .. ": " .. tostring(regex)) end
+  return regex
+end
+
+-- A long set is split by what most of its rules ask for: the first segment of a regex's path, or a header's value.
+-- What is left is tried for every request of the set.
+local long = 16
+
+local function indexed(names, rules)
+  local set = { names = names, always = {}, segments = {}, headers = {} }
+  for place, name in ipairs(names) do
+    local rule = rules[name]
+    local segment = rule.path and rule.start:match("^/[^/]*/")
+    local asked
+    for _, test in ipairs(rule.headers or {}) do
+      if test.kind == "exact" then asked = asked or test end
+    end
+    local bucket = set.always
+    if #names > long and segment then
+      set.segments[segment] = set.segments[segment] or {}
+      bucket = set.segments[segment]
+    elseif #names > long and asked then
+      local values = set.headers[asked.name] or {}
+      set.headers[asked.name] = values
+      values[asked.value] = values[asked.value] or {}
+      bucket = values[asked.value]
+    end
+    bucket[#bucket + 1] = place
+  end
+  return set
+end
+
+-- The places in a set that a request can meet, in order.
+local function places(set, request)
+  local found, sorted = set.always, true
+  local function add(bucket)
+    if bucket == nil then return end
+    if found == set.always then found = { table.unpack(found) } end
+    for _, place in ipairs(bucket) do found[#found + 1] = place end
+    sorted = false
+  end
+  add(set.segments[request.path:match("^/[^/]*/") or ""])
+  for name, values in pairs(set.headers) do
+    for value in pairs(request.header(name).has) do add(values[value]) end
+  end
+  if not sorted then table.sort(found) end
+  return found
+end
+
+function lbgen_rules(listener, rules, sets)
+  for _, rule in pairs(rules) do
+    if rule.path then rule.path = compiled("^(?:" .. rule.path .. ")$") end
+    for _, tests in ipairs({ rule.headers or {}, rule.query or {}, rule.cookies or {} }) do
+      for _, test in ipairs(tests) do
+        if test.kind == "regex" then test.compiled = compiled("^(?:" .. test.value .. ")\\z") end
+      end
+    end
+  end
+  local ready = {}
+  for name, names in pairs(sets) do ready[name] = indexed(names, rules) end
+  listeners[listener] = { rules = rules, sets = ready }
+end
+
+local function takes(rule, request)
+  if rule.methods and not rule.methods[request.method] then return false end
+  if rule.path then
+    if request.path:sub(1, #rule.start) ~= rule.start then return false end
+    if not rule.path:exec(request.path) then return false end
+  end
+  for _, test in ipairs(rule.headers or {}) do
+    if not listed(test, request.header(test.name)) then return false end
+  end
+  for _, test in ipairs(rule.query or {}) do
+    local value = parameter(request.query, test.name)
+    if value == nil or not fits(test, value) then return false end
+  end
+  for _, test in ipairs(rule.cookies or {}) do
+    local value = cookie(request.cookies(), test.name)
+    if value == nil or not fits(test, value) then return false end
+  end
+  return true
+end
+
+core.register_action("choose", { "http-req" }, function(txn, listener)
+  local all = listeners[listener]
+  local request = { method = txn.f:method(), path = txn.f:path(), query = txn.f:query() or "" }
+  local headers, cookies = {}, nil
+  function request.header(name)
+    headers[name] = headers[name] or header(txn, name)
+    return headers[name]
+  end
+  function request.cookies()
+    cookies = cookies or lines_of(txn, "cookie")
+    return cookies
+  end
+  local set = all.sets[txn:get_var("txn.set")]
+  for _, place in ipairs(places(set, request)) do
+    local rule = all.rules[set.names[place]]
+    if takes(rule, request) then
+      txn:set_var("txn.route", rule.route)
+      return
+    end
+  end
+end, 1)
