@@ -7,8 +7,8 @@ import os
 import pytest
 
 # Two workers must not pick the same free port: each has a range of its own, apart from those fixed in tests/engines.
-_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-os.environ.setdefault("LBGEN_CONFORMANCE_PORTS", str(27_000 + 2_500 * (_WORKER % 2)))
+if _WORKER := os.environ.get("PYTEST_XDIST_WORKER"):
+    os.environ["LBGEN_CONFORMANCE_PORTS"] = str(27_000 + 2_500 * (int(_WORKER.removeprefix("gw")) % 2))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

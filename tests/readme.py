@@ -68,7 +68,7 @@ def _example() -> str:
         try:
             lbgen.render(plan, engine="nftables")
         except lbgen.LbgenError as stop:
-            first = stop.diagnostics[0]
+            first = next(d for d in stop.diagnostics if d.field.startswith("listeners"))
             parts.append(f"`nftables`: {first.message} ({first.code}).")
     return "\n\n".join(parts)
 

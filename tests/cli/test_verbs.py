@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -109,9 +110,7 @@ def test_an_approximate_verdict_stops_until_it_is_accepted(tmp_path):
     assert "--accept timeouts.idle" in stopped.stderr
     accepted = lbgen("render", "shop.yaml", "-e", "nginx", "--accept", "timeouts.idle", "-o", "out", cwd=tmp_path)
     assert accepted.returncode == 0, accepted.stderr
-    assert "approximate on nginx: timeouts.idle" in accepted.stderr.replace(
-        "framing, headers.connection_nominated, ", ""
-    )
+    assert re.search(r"approximate on nginx: .*timeouts\.idle", accepted.stderr)
 
 
 def test_route_says_who_wins_and_why_not_the_others():
