@@ -322,27 +322,27 @@ class Plan:
     resolvers: tuple[str, ...] = ()
     spans: tuple[tuple[str, Span], ...] = field(default=(), compare=False, repr=False)
     admin_port: int | None = None
+    _routes: dict[str, Route] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _pools: dict[str, Pool] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _listeners: dict[str, Listener] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # By name, once: engines ask for every route and pool.
+        self._routes.update((route.name, route) for route in self.routes)
+        self._pools.update((pool.name, pool) for pool in self.pools)
+        self._listeners.update((listener.name, listener) for listener in self.listeners)
 
     def route(self, name: str) -> Route:
         """The route of that name; KeyError when there is none."""
-        for route in self.routes:
-            if route.name == name:
-                return route
-        raise KeyError(name)
+        return self._routes[name]
 
     def pool(self, name: str) -> Pool:
         """The pool of that name; KeyError when there is none."""
-        for pool in self.pools:
-            if pool.name == name:
-                return pool
-        raise KeyError(name)
+        return self._pools[name]
 
     def listener(self, name: str) -> Listener:
         """The listener of that name; KeyError when there is none."""
-        for listener in self.listeners:
-            if listener.name == name:
-                return listener
-        raise KeyError(name)
+        return self._listeners[name]
 
     def options(self, engine: str) -> EngineOptions:
         """What `engines.<engine>` asked for, or the defaults."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Match
 
 _K = TypeVar("_K")
+_V = TypeVar("_V")
 
 _PATH_ORDER = {PathKind.EXACT: 0, PathKind.REGEX: 1, PathKind.PREFIX: 2}
 _BY_RANK = attrgetter("rank")
@@ -130,7 +131,7 @@ def host_tables(rules: Iterable[Rule]) -> tuple[HostTable, ...]:
     A table holds the rules of every wider host in order of rank and ends at its first catch-all, so a host with a
     catch-all of its own copies nothing; a host without one costs a copy of the wider rules.
     """
-    own = _grouped((rule.host, rule) for rule in sorted(rules, key=_BY_RANK))
+    own = grouped((rule.host, rule) for rule in sorted(rules, key=_BY_RANK))
     hosts = sorted((h for h in own if h is not None), key=lambda h: (host_order(h), h.name))
     return tuple(HostTable(host, tuple(_meetable(host, own))) for host in (*hosts, None))
 
@@ -153,8 +154,8 @@ def path_groups(rules: Sequence[Rule]) -> tuple[PathGroup, ...]:
     case) and stays to be tested in a PREFIX group; regexes that cannot match there are left out. When a regex can match
     below no prefix, a PREFIX group `/` is made for it. Groups are sorted: EXACT by path, then PREFIX longest first.
     """
-    exact = _grouped((r.match.path.value, r) for r in rules if r.match.path.kind is PathKind.EXACT)
-    prefix = _grouped((r.match.path.value, r) for r in rules if r.match.path.kind is PathKind.PREFIX)
+    exact = grouped((r.match.path.value, r) for r in rules if r.match.path.kind is PathKind.EXACT)
+    prefix = grouped((r.match.path.value, r) for r in rules if r.match.path.kind is PathKind.PREFIX)
     regexes = _Regexes([r for r in rules if r.match.path.kind is PathKind.REGEX], prefix)
     groups = [
         PathGroup(PathKind.EXACT, path, tuple(_candidates(path, exact[path], prefix, regexes.at(path))))
@@ -191,10 +192,10 @@ class _Regexes:
     """The regex rules of a table, found by the literal text that every path they match begins with."""
 
     def __init__(self, rules: Iterable[Rule], prefix: Mapping[str, Sequence[Rule]]) -> None:
-        self._starts = _grouped((literal_start(rule.match.path.value), rule) for rule in rules)
+        self._starts = grouped((literal_start(rule.match.path.value), rule) for rule in rules)
         self._lengths = sorted({len(start) for start in self._starts})
         # A regex whose matches all lie below a prefix concerns that prefix and those inside it, no wider one.
-        self._homes = _grouped(
+        self._homes = grouped(
             (next((p for p in covering(start.rpartition("/")[0]) if p in prefix), "/"), rule)
             for start, group in self._starts.items()
             for rule in group
@@ -224,8 +225,9 @@ class _Regexes:
         return merge(*(self._starts[start] for start in starts if start in self._starts), key=_BY_RANK)
 
 
-def _grouped(pairs: Iterable[tuple[_K, Rule]]) -> dict[_K, list[Rule]]:
-    found: dict[_K, list[Rule]] = {}
-    for key, rule in pairs:
-        found.setdefault(key, []).append(rule)
+def grouped(pairs: Iterable[tuple[_K, _V]]) -> dict[_K, list[_V]]:
+    """The values of each key, in their order."""
+    found: dict[_K, list[_V]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
     return found

@@ -27,7 +27,7 @@ from lbgen.plan.model import (
     Timeouts,
     Use,
 )
-from lbgen.plan.precedence import host_tables
+from lbgen.plan.precedence import grouped, host_tables
 from lbgen.plan.uses import defaults, used_pools, uses
 
 if TYPE_CHECKING:
@@ -97,7 +97,9 @@ def _spans(topology: Topology) -> Iterator[tuple[str, Span]]:
 
 
 def _listeners(model: TopologyModel, expanded: Expanded) -> Iterator[Listener]:
-    on = {route.name: set(expanded.listeners[index]) for index, route in enumerate(model.routes)}
+    on = {route.name: expanded.listeners[index] for index, route in enumerate(model.routes)}
+    rules = grouped((name, rule) for rule in expanded.rules for name in on[rule.route])
+    l4_rules = grouped((name, rule) for rule in expanded.l4_rules for name in on[rule.route])
     for name, listener in model.listeners.items():
         l7 = listener.mode == "l7"
         yield Listener(
@@ -107,8 +109,8 @@ def _listeners(model: TopologyModel, expanded: Expanded) -> Iterator[Listener]:
             mode=Mode(listener.mode),
             protocol=Protocol(listener.protocol or "tcp"),
             field=f"listeners.{name}",
-            hosts=host_tables(rule for rule in expanded.rules if name in on[rule.route]) if l7 else (),
-            l4_rules=() if l7 else tuple(rule for rule in expanded.l4_rules if name in on[rule.route]),
+            hosts=host_tables(rules.get(name, ())) if l7 else (),
+            l4_rules=() if l7 else tuple(l4_rules.get(name, ())),
             trusted_proxies=tuple(listener.trusted_proxies),
             forwarded_headers=model.forwarded_headers is not False,
             request_id=model.request_id is not False,

@@ -121,10 +121,11 @@ def support(version: str) -> Mapping[Feature, Verdict]:
 
 def objections(plan: Plan) -> Iterable[Objection]:
     """What single places of a plan ask for and HAProxy cannot hold, or serves a little differently."""
+    l4 = {rule.route for listener in plan.listeners for rule in listener.l4_rules}
     for route in plan.routes:
         yield from _texts(route)
         action = route.action
-        if isinstance(action, Forward) and _is_l7(plan, route) and action.timeouts.response != action.timeouts.idle:
+        if isinstance(action, Forward) and route.name not in l4 and action.timeouts.response != action.timeouts.idle:
             note = (
                 "one timer waits for the response head and for each piece of the body, so a body may be silent for the "
                 "response time, not for the idle time (tunnels do have the idle time); make both equal"
@@ -137,10 +138,6 @@ def objections(plan: Plan) -> Iterable[Objection]:
     for listener in plan.listeners:
         if listener.mode is Mode.L4 and len(listener.l4_rules) > 1:
             yield Objection(NOT_YET, listener.field, Feature.L4_SNI)
-
-
-def _is_l7(plan: Plan, route: Route) -> bool:
-    return not any(rule.route == route.name for listener in plan.listeners for rule in listener.l4_rules)
 
 
 def _texts(route: Route) -> Iterable[Objection]:

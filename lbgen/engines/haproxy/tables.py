@@ -159,7 +159,7 @@ def _host_lines(listener: Listener, named: dict[HostPattern | None, str], maps: 
             exact.add(host.name, table, origins[host])
         elif wild is not None:
             wild.add(host.name, table, origins[host])
-            if not any(h and not h.wildcard and h.name == host.name for h in named):  # *.x does not cover x
+            if HostPattern(host.name) not in named:  # *.x does not cover x
                 next_wider = next(h for h in wider(HostPattern(host.name)) if h in named)
                 exact.add(host.name, named[next_wider], origins[next_wider])
     lines.append(line("", f"http-request set-var(txn.table) var(txn.host),map_str({exact.name})"))

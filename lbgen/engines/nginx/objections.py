@@ -13,7 +13,7 @@ from lbgen.engines.nginx.support import OLD
 from lbgen.engines.nginx.tree import Candidate
 from lbgen.engines.nginx.values import Values
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Forward, Mode, PathKind, Redirect, Respond, ValueKind
+from lbgen.plan.model import Forward, PathKind, Redirect, Respond, ValueKind
 from lbgen.plan.regex import full
 
 if TYPE_CHECKING:
@@ -30,8 +30,9 @@ _OWN_OF_REDIRECT = ("content-type", "location")
 def objections(plan: Plan, version: str) -> Iterator[Objection]:
     """Verdicts on places, in the order of the topology."""
     yield from _pools(plan, version)
+    l4 = {rule.route for x in plan.listeners for rule in x.l4_rules}
     for route in plan.routes:
-        yield from _route(plan, route)
+        yield from _route(route, l7=route.name not in l4)
     rules = {rule.rank: rule for x in plan.listeners for table in x.hosts for rule in table.rules}
     for rank in sorted(rules):
         yield from _rule(rules[rank])
@@ -50,10 +51,10 @@ def _pools(plan: Plan, version: str) -> Iterator[Objection]:
                 return
 
 
-def _route(plan: Plan, route: Route) -> Iterator[Objection]:
+def _route(route: Route, *, l7: bool) -> Iterator[Objection]:
     action = route.action
     if isinstance(action, Forward):
-        if _is_l7(plan, route):
+        if l7:
             yield from _times(action.timeouts, route.field)
         for edits in (route.request_headers, *(t.request_headers for t in action.targets)):
             yield from _added(edits, route.field)
@@ -65,10 +66,6 @@ def _route(plan: Plan, route: Route) -> Iterator[Objection]:
     for name in dict.fromkeys(shown):
         if name in own:
             yield Objection(refused(f"nginx writes {name} itself and lets nobody change it"), route.field)
-
-
-def _is_l7(plan: Plan, route: Route) -> bool:
-    return not any(r.route == route.name for x in plan.listeners if x.mode is Mode.L4 for r in x.l4_rules)
 
 
 def _times(wanted: Timeouts, field: str) -> Iterator[Objection]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -110,7 +111,8 @@ class _Block:
         self.used: list[Rule] = []
         self._names: dict[tuple[str, Body], Atom] = {}
         self._tunnels: dict[tuple[str, Proxy], Atom] = {}
-        self._variants: dict[str, int] = {}
+        self._variants: Counter[str] = Counter()
+        self._tunnelled: Counter[str] = Counter()
 
     def location(self, place: Place, exact: set[str]) -> Location:
         """The location for one place; `exact` paths have one of their own."""
@@ -150,7 +152,8 @@ class _Block:
             return location
         key = (route.name, proxy)
         if key not in self._tunnels:
-            count = sum(name == route.name for name, _ in self._tunnels) + 1
+            self._tunnelled[route.name] += 1
+            count = self._tunnelled[route.name]
             name = named(route.name, f"tunnel{count}" if count > 1 else "tunnel")
             idle = times(replace(wanted, response=wanted.idle))
             self._tunnels[key] = name
@@ -167,7 +170,8 @@ class _Block:
         body = self._body(rule)
         key = (rule.route, body)
         if key not in self._names:
-            count = self._variants[rule.route] = self._variants.get(rule.route, 0) + 1
+            self._variants[rule.route] += 1
+            count = self._variants[rule.route]
             self._names[key] = named(rule.route, str(count) if count > 1 else "")
             location = _with_body(Location(Atom(rule.field), name=self._names[key]), body)
             self.named.append(self._with_tunnel(location, rule))
