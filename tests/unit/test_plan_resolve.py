@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -354,3 +355,18 @@ def test_hosts_are_patterns() -> None:
     (rule,) = plan.listeners[0].hosts[0].rules
     assert rule.host == HostPattern("a.test", wildcard=True)
     assert rule.match.path.kind is PathKind.REGEX
+
+
+def test_objects_are_found_by_name() -> None:
+    plan = plan_of({"name": "a", "forward": "app"})
+    assert plan.route("a") is plan.routes[0]
+    assert plan.pool("app") is plan.pools[0]
+    assert plan.listener("web") is plan.listeners[0]
+    for look in (plan.route, plan.pool, plan.listener):
+        with pytest.raises(KeyError):
+            look("none")
+    moved = replace(plan, listeners=(replace(plan.listeners[0], port=1),))
+    assert moved.listener("web").port == 1
+    assert moved != plan
+    assert replace(plan) == plan
+    assert hash(replace(plan)) == hash(plan)
