@@ -115,7 +115,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.ENDPOINT_IPV6: NATIVE,
     Feature.HEALTH_ACTIVE: NOT_YET,
     Feature.HEALTH_PASSIVE: NOT_YET,
-    Feature.KEEPALIVE: NOT_YET,
+    Feature.KEEPALIVE: emulated("the lbgen plugin's transport keeps that many idle connections for each endpoint"),
     Feature.MAX_PER_ENDPOINT: NOT_YET,
     Feature.QUEUE: NOT_YET,
     Feature.SLOW_START: refused("Traefik has no slow start"),

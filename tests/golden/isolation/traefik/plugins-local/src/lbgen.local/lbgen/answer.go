@@ -1,0 +1,82 @@
+package lbgen
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// plain answers with a status and its reason phrase.
+func plain(w http.ResponseWriter, r *http.Request, status int, edits *Edits) {
+	w.Header().Set("Content-Type", "text/plain")
+	finish(w, r, status, http.StatusText(status)+"\n", edits)
+}
+
+// finish writes an answer whose own headers are set already.
+func finish(w http.ResponseWriter, r *http.Request, status int, body string, edits *Edits) {
+	edit(w.Header(), edits)
+	bodiless := status == http.StatusNoContent || status == http.StatusNotModified
+	if !bodiless {
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	w.WriteHeader(status)
+	if !bodiless && r.Method != http.MethodHead {
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// location is the absolute URL of a redirect.
+func (e *edge) location(r *http.Request, q *request, found *rule) string {
+	to := found.route.Redirect
+	scheme, port := "http", e.conf.Port
+	if to.Scheme != "" {
+		scheme, port = to.Scheme, ""
+	}
+	if to.Port != "" {
+		port = to.Port
+	}
+	if (scheme == "http" && port == "80") || (scheme == "https" && port == "443") {
+		port = ""
+	}
+	host := hostOf(r.Host)
+	if to.Host != "" {
+		host = to.Host
+	} else if host == "" {
+		host = e.conf.Address
+	}
+	if port != "" {
+		host += ":" + port
+	}
+	path := q.path
+	if to.Path != "" {
+		path = to.Path
+	} else if to.Prefix != "" {
+		path = withPrefix(q, found, to.Prefix)
+	}
+	return scheme + "://" + host + path + q.query
+}
+
+// rewritten is the target that the endpoint sees.
+func rewritten(q *request, found *rule) string {
+	to := found.route.Rewrite
+	if to != nil && to.Path != "" {
+		return to.Path + q.query
+	}
+	if to != nil && to.Prefix != "" {
+		return withPrefix(q, found, to.Prefix) + q.query
+	}
+	return q.path + q.query
+}
+
+// withPrefix replaces the matched prefix (or exact path); the result is never empty and never starts with two slashes.
+func withPrefix(q *request, found *rule, prefix string) string {
+	tail := ""
+	if found.conf.Prefix {
+		tail = q.path[len(strings.TrimRight(found.conf.Path, "/")):]
+	}
+	if path := strings.TrimRight(prefix, "/") + tail; path != "" {
+		return path
+	}
+	return "/"
+}

@@ -1,0 +1,3 @@
+module lbgen.local/lbgen
+
+go 1.22

@@ -1,0 +1,90 @@
+package lbgen
+
+import (
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// watch ends a request after a silence.
+type watch struct {
+	silence time.Duration
+	end     func()
+	timer   *time.Timer
+	over    int32
+}
+
+func (w *watch) start() {
+	if w.timer != nil {
+		w.timer.Reset(w.silence)
+		return
+	}
+	w.timer = time.AfterFunc(w.silence, func() {
+		atomic.StoreInt32(&w.over, 1)
+		w.end()
+	})
+}
+
+func (w *watch) stop() {
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}
+
+func (w *watch) expired() bool { return atomic.LoadInt32(&w.over) == 1 }
+
+// watchedBody is a body whose silences are watched.
+type watchedBody struct {
+	body  io.ReadCloser
+	watch *watch
+}
+
+func (b *watchedBody) Read(p []byte) (int, error) {
+	b.watch.timer.Reset(b.watch.silence)
+	n, err := b.body.Read(p)
+	if err != nil {
+		b.watch.timer.Stop()
+	}
+	return n, err
+}
+
+func (b *watchedBody) Close() error {
+	return b.body.Close()
+}
+
+// tunnel puts a watched pair of pipes between an upgraded connection and the reverse proxy.
+func tunnel(body io.ReadCloser, milliseconds int) io.ReadCloser {
+	back, ok := body.(io.ReadWriteCloser)
+	if !ok {
+		return body
+	}
+	near, far := net.Pipe()
+	w := &watch{silence: time.Duration(milliseconds) * time.Millisecond, end: func() {
+		_ = back.Close()
+		_ = far.Close()
+	}}
+	w.start()
+	go pump(far, back, w)
+	go pump(back, far, w)
+	return near
+}
+
+func pump(to io.WriteCloser, from io.ReadCloser, w *watch) {
+	buffer := make([]byte, 32*1024)
+	for {
+		n, err := from.Read(buffer)
+		if n > 0 {
+			w.start()
+			if _, failure := to.Write(buffer[:n]); failure != nil {
+				break
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	w.stop()
+	_ = to.Close()
+	_ = from.Close()
+}

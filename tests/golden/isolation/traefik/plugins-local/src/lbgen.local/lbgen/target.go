@@ -1,0 +1,188 @@
+package lbgen
+
+import (
+	"bytes"
+	"net/http"
+	"reflect"
+	"regexp"
+	"strings"
+)
+
+const (
+	upper      = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	alnum      = upper + "abcdefghijklmnopqrstuvwxyz0123456789"
+	uriChars   = alnum + "-._~:/?[]@!$&'()*+,;=%"
+	hostChars  = alnum + "._:[]-"
+	hexDigits  = "0123456789ABCDEF"
+	unreserved = alnum + "-._~"
+)
+
+var dotSegment = regexp.MustCompile(`/\.\.?(?:/|$)`)
+
+// escapes are the escapes that a strict path may hold, digits in upper case.
+var escapes = allowedEscapes()
+
+func allowedEscapes() map[string]bool {
+	found := map[string]bool{}
+	for high := 0; high < 16; high++ {
+		for low := 0; low < 16; low++ {
+			char := high*16 + low
+			if char < 32 || char == 127 || char == '/' || char == '\\' {
+				continue
+			}
+			if char < 127 && strings.IndexByte(unreserved, byte(char)) >= 0 {
+				continue
+			}
+			found[hexDigits[high:high+1]+hexDigits[low:low+1]] = true
+		}
+	}
+	return found
+}
+
+func only(text, chars string) bool {
+	return strings.TrimLeft(text, chars) == ""
+}
+
+// origin turns a target into origin-form; an absolute one must agree with the Host line.
+func origin(target string, hostLine func() (string, bool)) (string, bool) {
+	if strings.HasPrefix(target, "/") {
+		return target, true
+	}
+	scheme, rest, found := strings.Cut(target, "://")
+	if scheme = strings.ToLower(scheme); !found || (scheme != "http" && scheme != "https") {
+		return "", false
+	}
+	at := strings.IndexAny(rest, "/?#")
+	if at < 0 {
+		at = len(rest)
+	}
+	host, known := hostLine()
+	if !known || !strings.EqualFold(host, rest[:at]) {
+		return "", false
+	}
+	if strings.HasPrefix(rest[at:], "/") {
+		return rest[at:], true
+	}
+	return "/" + rest[at:], true
+}
+
+// strict splits a target and gives the path with upper-case escapes; false when the path policy refuses it.
+func strict(target string) (path, matched, query string, ok bool) {
+	if !only(target, uriChars) {
+		return "", "", "", false
+	}
+	path, query = target, ""
+	if at := strings.IndexByte(target, '?'); at >= 0 {
+		path, query = target[:at], target[at:]
+	}
+	if strings.Contains(path, "//") || (strings.Contains(path, "/.") && dotSegment.MatchString(path)) {
+		return "", "", "", false
+	}
+	matched = path
+	if strings.IndexByte(path, '%') >= 0 {
+		parts := strings.Split(path, "%")
+		for i, part := range parts[1:] {
+			if len(part) < 2 {
+				return "", "", "", false
+			}
+			digits := strings.ToUpper(part[:2])
+			if !escapes[digits] {
+				return "", "", "", false
+			}
+			parts[i+1] = digits + part[2:]
+		}
+		matched = strings.Join(parts, "%")
+	}
+	return path, matched, query, true
+}
+
+// hostOf is the lower-case name in a Host line, without port and one trailing dot.
+func hostOf(authority string) string {
+	text := strings.ToLower(authority)
+	if strings.HasPrefix(text, "[") {
+		return strings.Split(text, "]")[0] + "]"
+	}
+	return strings.TrimSuffix(strings.Split(text, ":")[0], ".")
+}
+
+// inner is net/http's own writer below Traefik's wrappers; an invalid value when it is not found.
+//
+// Traefik decodes and re-cases escapes of the path before any middleware runs, and fills in X-Forwarded headers; the
+// only copies of what the client sent are in there.
+func inner(w http.ResponseWriter) reflect.Value {
+	value := reflect.ValueOf(w)
+	for depth := 0; depth < 16; depth++ {
+		for value.Kind() == reflect.Interface || value.Kind() == reflect.Ptr {
+			value = value.Elem()
+		}
+		if value.Kind() != reflect.Struct {
+			break
+		}
+		if value.Type().String() == "http.response" {
+			return value
+		}
+		next := reflect.Value{}
+		for i := 0; i < value.NumField(); i++ {
+			if value.Field(i).Kind() == reflect.Interface && strings.HasSuffix(value.Field(i).Type().String(), "ResponseWriter") {
+				next = value.Field(i)
+				break
+			}
+		}
+		if !next.IsValid() {
+			// A wrapper inside a wrapper: look at its first struct.
+			for i := 0; i < value.NumField(); i++ {
+				kind := value.Field(i).Kind()
+				if kind == reflect.Struct || kind == reflect.Ptr || kind == reflect.Interface {
+					next = value.Field(i)
+					break
+				}
+			}
+		}
+		if !next.IsValid() {
+			break
+		}
+		value = next
+	}
+	return reflect.Value{}
+}
+
+// rawTarget is the request's target as the client sent it; false when it is lost.
+func rawTarget(w http.ResponseWriter) (string, bool) {
+	found := inner(w)
+	if !found.IsValid() {
+		return "", false
+	}
+	return found.FieldByName("req").Elem().FieldByName("RequestURI").String(), true
+}
+
+// rawHead is the head of the request as it came, nil when it was larger than net/http's read buffer (4 KiB).
+func rawHead(w http.ResponseWriter, method, target string) []byte {
+	found := inner(w)
+	if !found.IsValid() {
+		return nil
+	}
+	reader := found.FieldByName("conn").Elem().FieldByName("bufr").Elem()
+	buffer := reader.FieldByName("buf").Bytes()
+	end := int(reader.FieldByName("r").Int())
+	if end > len(buffer) {
+		return nil
+	}
+	head := buffer[:end]
+	start := bytes.LastIndex(head, []byte(method+" "+target+" HTTP/1."))
+	if start < 0 {
+		return nil
+	}
+	return head[start:]
+}
+
+// rawLines are the values of a header's lines in a head; the name is in lower case.
+func rawLines(head []byte, name string) []string {
+	found := []string{}
+	for _, line := range strings.Split(string(head), "\n")[1:] {
+		at := strings.IndexByte(line, ':')
+		if at == len(name) && strings.EqualFold(line[:at], name) {
+			found = append(found, strings.Trim(line[at+1:], " \t\r"))
+		}
+	}
+	return found
+}
