@@ -18,3 +18,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def update_golden(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests on fixed ports, or that wait for processes to come and go, must not share the machine with others."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") or "engines" in item.path.parts:
+            item.add_marker(pytest.mark.alone)

@@ -26,4 +26,9 @@ fi
 echo "== format and lint"; "$bin/ruff" format --check . ; "$bin/ruff" check .
 echo "== layers"; "$bin/lint-imports" --no-cache
 echo "== types"; "$bin/mypy"
-echo "== tests"; exec "$bin/python" -m pytest -q -n 2 --dist loadgroup "$@"
+echo "== tests"
+failed=0
+"$bin/python" -m pytest -q -n 2 -m "not alone" "$@" || failed=1
+echo "== tests of processes and fixed ports, one at a time"
+"$bin/python" -m pytest -q -m alone "$@" || failed=1
+exit $failed
