@@ -231,7 +231,14 @@ print("up", flush=True)
 
 def child(fake, host: str = "slow.example", after: str = "") -> subprocess.Popen:
     code = CHILD.format(host=host, program=str(fake.program), after=after)
-    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+        stderr=subprocess.PIPE,
+        # A shell without job control starts what it puts in the background deaf to Ctrl-C, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
 
 
 def wait_started(process) -> state.StackState:
