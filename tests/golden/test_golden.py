@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 
 import lbgen
+from lbgen import resources
 from lbgen.engines.api import engine, engine_names
 from lbgen.plan.model import EngineOptions
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "examples"
 
+# Files that go out as they stand in templates/ are not kept a second time.
+STATIC = {p.read_text(encoding="utf-8") for p in resources.folder("templates").rglob("*") if p.is_file()}
 CASES = {path.parent.name: path for path in sorted(EXAMPLES.glob("*/topology.yaml"))}
 CASES |= {path.stem: path for path in sorted((HERE / "topologies").glob("*.yaml"))}
 # Old targets are pinned on one case, the rest on the newest version.
@@ -30,7 +33,7 @@ def rendered(case: str, name: str, version: str | None) -> dict[str, str]:
     if version is not None:
         plan = replace(plan, engines=((name, EngineOptions(version=version)),))
     try:
-        return dict(lbgen.render(plan, engine=name))
+        return {file: text for file, text in lbgen.render(plan, engine=name).items() if text not in STATIC}
     except lbgen.LbgenError as stop:
         lines = [f"{d.severity} {d.code} {d.field}: {d.message}; {d.hint}\n" for d in stop.diagnostics]
         return {"refused.txt": "".join(lines)}

@@ -1,3 +1,0 @@
-module lbgen.local/lbgen
-
-go 1.22
