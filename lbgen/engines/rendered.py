@@ -15,7 +15,7 @@ from lbgen.engines.api import target_version
 from lbgen.engines.verdicts import judge
 
 if TYPE_CHECKING:
-    from lbgen.engines.api import RenderedFile
+    from lbgen.engines.api import Engine, RenderedFile
     from lbgen.engines.verdicts import Answer
     from lbgen.plan.model import Plan
     from lbgen.spec.load import Topology
@@ -95,7 +95,12 @@ def render(topology: Topology | Plan, engine: str, accept: tuple[str, ...] = ())
         topology = plan(topology)
     target = find_engine(engine)
     version = target_version(target, topology.options(engine).version)
-    answers, problems = judge(topology, target, version, accept)
+    return render_with(target, topology, version, accept)
+
+
+def render_with(target: Engine, plan: Plan, version: str, accept: tuple[str, ...] = ()) -> Rendered:
+    """The files of `plan` by an engine at hand, for one of its versions; LbgenError with the verdicts that stop it."""
+    answers, problems = judge(plan, target, version, accept)
     if problems:
         raise LbgenError(problems)
-    return Rendered(target.name, version, tuple(target.render(topology, version)), answers)
+    return Rendered(target.name, version, tuple(target.render(plan, version)), answers)

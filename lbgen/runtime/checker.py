@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, EngineError
 from lbgen.engines.api import engine as engine_by_name
+from lbgen.engines.rendered import render_with
 from lbgen.plan.overlay import with_admin, with_ports
 from lbgen.runtime.host import judged
 from lbgen.runtime.local import ports
 from lbgen.runtime.local.binaries import find, fitting
-from lbgen.runtime.local.process import for_version, render_for
+from lbgen.runtime.local.process import for_version
 from lbgen.runtime.local.spawn import spawn, stop
 from lbgen.runtime.local.user import User, borrow, engine_user, give, make_directory
 
@@ -62,7 +63,7 @@ def check(
         spec = target.check(plan, binary, place)
         plan = _checkable(plan, serves=spec.serves)
         spec = target.check(plan, binary, place)
-        render_for(target, plan, version, accept).write(place)
+        render_with(target, plan, version, accept).write(place)
         (place / _LOG).touch()
         give(place, user)
         if spec.serves:

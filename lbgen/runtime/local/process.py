@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
+from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.api import engine as engine_by_name
-from lbgen.engines.rendered import Rendered
-from lbgen.engines.verdicts import judge
+from lbgen.engines.rendered import render_with
 from lbgen.plan.model import EngineOptions, Protocol
 from lbgen.plan.overlay import with_admin
 from lbgen.runtime.local import ports
@@ -106,14 +105,6 @@ def for_version(plan: Plan, engine: str, version: str) -> Plan:
     return replace(plan, engines=tuple(options.items()))
 
 
-def render_for(target: Engine, plan: Plan, version: str, accept: tuple[str, ...] = ()) -> Rendered:
-    """The files of `plan` for one supported version; LbgenError with the verdicts that stop it."""
-    answers, problems = judge(plan, target, version, accept)
-    if problems:
-        raise LbgenError(problems)
-    return Rendered(target.name, version, tuple(target.render(plan, version)), answers)
-
-
 def start(
     target: Engine,
     plan: Plan,
@@ -138,7 +129,7 @@ def start(
     if spec.ready and plan.admin_port is None:
         taken = frozenset(listener.port for listener in plan.listeners)
         plan = with_admin(plan, ports.free_port("127.0.0.1", 20_000 + os.getpid() % 4_000, taken))
-    rendered = render_for(target, plan, version, accept)
+    rendered = render_with(target, plan, version, accept)
     if spec.kernel != (network is not None):
         raise TypeError("a network is for kernel engines, and they need one")
     if network is None:
