@@ -94,6 +94,7 @@ CODES: dict[str, str] = {
     "LB217": "an L4 pool shared with L7 routes, or a protocol mismatch",
     "LB218": "no listeners or no routes",
     "LB219": "a field about endpoints on a route that asks none",
+    "LB220": "the names of a certificate are unknown",
     "LB251": "a pool that no route uses",
     "LB252": "a match partly covered by an earlier one",
     "LB253": "a hostless rule hidden behind a host's catch-all",

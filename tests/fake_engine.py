@@ -86,6 +86,9 @@ class FakeEngine:
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         return ProcessSpec((str(binary.path),))
 
+    def access_record(self, line):
+        return None
+
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
         return CheckSpec((str(binary.path), "-t"), judge)
 

@@ -115,6 +115,8 @@ class ProcessSpec:
     setup: tuple[tuple[str, ...], ...] = ()  # commands to run before, such as `nft -f` (in the namespace)
     teardown: tuple[tuple[str, ...], ...] = ()
     kernel: bool = False  # True: nothing keeps running after setup; needs root and a network namespace of its own
+    access_log: str = ""  # where the access log goes, relative to the folder; "" = the process's own output
+    agent: bool = False  # `lbgen agent` runs beside it (active checks, slow start)
     ready: str = ""  # for an engine that listens before it knows its routes: path on the admin port, 200 once it does
 
 
@@ -155,6 +157,10 @@ class Engine(Protocol):
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         """How to run the files that were rendered into `directory`."""
+        ...
+
+    def access_record(self, line: str) -> Mapping[str, object] | None:
+        """A line of the engine's access log in lbgen's own schema (README, "Access log"); None when it is none."""
         ...
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:

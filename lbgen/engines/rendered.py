@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Engine, RenderedFile
     from lbgen.engines.verdicts import Answer
     from lbgen.plan.model import Plan
+    from lbgen.plan.tls import File
     from lbgen.spec.load import Topology
 
+_PUBLIC, _SECRET = 0o644, 0o600
 MANIFEST = ".lbgen-files"  # names written last time, so that files of ours that are gone are removed and others are not
 
 
@@ -31,6 +33,7 @@ class Rendered(Mapping[str, str]):
     version: str
     files: tuple[RenderedFile, ...]
     verdicts: tuple[Answer, ...] = field(default=(), repr=False)
+    copies: tuple[File, ...] = ()  # of the topology's own, put beside the configs by `write`
 
     def __getitem__(self, name: str) -> str:
         for file in self.files:
@@ -48,7 +51,8 @@ class Rendered(Mapping[str, str]):
         """Write the files below `directory` and return their paths.
 
         All texts are written beside their targets first and then renamed, so a failure leaves the old files whole.
-        Files that an earlier `write` left and that are no longer rendered go away, other files stay. Raises OSError.
+        Files that an earlier `write` left and that are no longer rendered go away, other files stay. The topology's
+        own relative files are copied, keys readable by their owner alone. Raises OSError.
         """
         root = Path(directory)
         root.mkdir(parents=True, exist_ok=True)
@@ -57,7 +61,13 @@ class Rendered(Mapping[str, str]):
             for file in self.files:
                 target = root / PurePosixPath(file.name)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                staged.append((_stage(target, file.text), target))
+                staged.append((_stage(target, file.text.encode()), target))
+            for copy in self.copies:
+                if copy.source is not None:
+                    target = root / PurePosixPath(copy.path)
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    mode = _SECRET if copy.secret else _PUBLIC
+                    staged.append((_stage(target, Path(copy.source).read_bytes(), mode), target))
         except OSError:
             for temporary, _ in staged:
                 temporary.unlink(missing_ok=True)
@@ -66,18 +76,19 @@ class Rendered(Mapping[str, str]):
         old = manifest.read_text(encoding="utf-8").splitlines() if manifest.is_file() else []
         for temporary, target in staged:
             temporary.replace(target)
-        for name in set(old) - set(self):
+        names = [*self, *(copy.path for copy in self.copies if copy.source is not None)]
+        for name in set(old) - set(names):
             (root / PurePosixPath(name)).unlink(missing_ok=True)
-        _stage(manifest, "".join(f"{name}\n" for name in self)).replace(manifest)
+        _stage(manifest, "".join(f"{name}\n" for name in names).encode()).replace(manifest)
         return tuple(target for _, target in staged)
 
 
-def _stage(target: Path, text: str) -> Path:
+def _stage(target: Path, content: bytes, mode: int = _PUBLIC) -> Path:
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
-        stream.write(text)
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(content)
     staged = Path(name)
-    staged.chmod(0o644)
+    staged.chmod(mode)
     return staged
 
 
@@ -103,4 +114,4 @@ def render_with(target: Engine, plan: Plan, version: str, accept: tuple[str, ...
     answers, problems = judge(plan, target, version, accept)
     if problems:
         raise LbgenError(problems)
-    return Rendered(target.name, version, tuple(target.render(plan, version)), answers)
+    return Rendered(target.name, version, tuple(target.render(plan, version)), answers, plan.files)

@@ -7,13 +7,31 @@ Order carries meaning everywhere: lists are in the order in which an engine must
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from lbgen.plan.policy import Buffering, Limits, Paths
+
 if TYPE_CHECKING:
     from lbgen.diagnostics import Span
     from lbgen.plan.features import Feature
+    from lbgen.plan.policy import (
+        Access,
+        ActiveHealth,
+        Compression,
+        Concurrency,
+        Cors,
+        Key,
+        Mirror,
+        PassiveHealth,
+        Queue,
+        RateLimit,
+        Retries,
+        Sticky,
+    )
+    from lbgen.plan.tls import File, ListenerTls, PoolTls
 
 
 class Mode(StrEnum):
@@ -38,6 +56,14 @@ class ValueKind(StrEnum):
     EXACT = "exact"
     REGEX = "regex"
     PRESENT = "present"  # there and not empty
+
+
+class PoolProtocol(StrEnum):
+    """What is spoken to endpoints: HTTP/1.1, or HTTP/2 (by ALPN with TLS, else with prior knowledge)."""
+
+    HTTP1 = "http1"
+    HTTP2 = "http2"
+    GRPC = "grpc"
 
 
 class Balance(StrEnum):
@@ -180,6 +206,19 @@ class Listener:
     forwarded_headers: bool = True  # X-Forwarded-For, -Proto, -Host, -Port
     request_id: bool = True  # X-Request-Id
     timeouts: ClientTimeouts = ClientTimeouts(60_000, 60_000, 75_000)
+    tls: ListenerTls | None = None
+    http2: bool = False  # with TLS: offered by ALPN beside HTTP/1.1; without: prior knowledge, HTTP/1.1 goes on
+    proxy_protocol: bool = False  # every connection begins with a PROXY header (v1 or v2), whose source is the peer
+    max_connections: int | None = None
+    paths: Paths = Paths()  # noqa: RUF009  # frozen
+    access: Access | None = None
+    limits: Limits = Limits()  # noqa: RUF009  # frozen
+    access_log: bool = False  # one JSON line per request
+
+    @property
+    def scheme(self) -> str:
+        """What clients speak here."""
+        return "https" if self.tls is not None and not self.tls.passthrough else "http"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +230,16 @@ class Endpoint:
     weight: int
     field: str
     is_ip: bool
+    backup: bool = False  # serves only when no other endpoint is up
 
     @property
     def authority(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def id(self) -> str:
+        """What a sticky cookie calls it: stable as long as the address is, the same on every engine."""
+        return hashlib.sha256(self.authority.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +251,16 @@ class Pool:
     endpoints: tuple[Endpoint, ...]
     field: str
     keepalive: int = 64  # idle connections kept per engine worker
+    hash_key: Key | None = None  # of Balance.HASH
+    active: ActiveHealth | None = None
+    passive: PassiveHealth | None = None
+    max_per_endpoint: int | None = None  # requests (TCP: connections) at a time; 503 when all endpoints have as many
+    queue: Queue | None = None
+    sticky: Sticky | None = None
+    tls: PoolTls | None = None
+    protocol: PoolProtocol = PoolProtocol.HTTP1
+    proxy_protocol: str | None = None  # v1 or v2, told to the endpoint
+    slow_start: int = 0  # milliseconds over which an endpoint that came back gets its full share
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +293,7 @@ class Timeouts:
     connect: int
     response: int
     idle: int
+    request: int = 0  # all tries, to the last byte
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,9 +308,14 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Forward:
+    """A request with the sticky cookie of an endpoint of one of `targets` goes there, whatever the weights."""
+
     targets: tuple[Target, ...]  # weights as written, at least one above 0
     timeouts: Timeouts
     rewrite: Rewrite | None = None
+    retries: Retries | None = None
+    buffering: Buffering = Buffering()  # noqa: RUF009  # frozen
+    mirrors: tuple[Mirror, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +349,12 @@ class Route:
     field: str
     request_headers: HeaderEdits = HeaderEdits()
     response_headers: HeaderEdits = HeaderEdits()
+    access: Access | None = None
+    rate_limit: RateLimit | None = None
+    concurrency: Concurrency | None = None
+    max_body: int | None = None
+    cors: Cors | None = None
+    compression: Compression | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +410,21 @@ class Plan:
     def listener(self, name: str) -> Listener:
         """The listener of that name; KeyError when there is none."""
         return self._listeners[name]
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        """Every file the topology names, once, in a fixed order."""
+        found: list[File] = []
+        for tls in (listener.tls for listener in self.listeners):
+            if tls is not None:
+                found += [file for pair in tls.certificates for file in (pair.cert, pair.key)]
+                found += [tls.client_ca] if tls.client_ca is not None else []
+        for pool in self.pools:
+            if pool.tls is not None:
+                shown = pool.tls.certificate
+                found += [] if shown is None else [shown.cert, shown.key]
+                found += [pool.tls.ca] if pool.tls.ca is not None else []
+        return tuple(dict.fromkeys(found))
 
     def options(self, engine: str) -> EngineOptions:
         """What `engines.<engine>` asked for, or the defaults."""

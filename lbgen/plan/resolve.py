@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import LbgenError, Severity
+from lbgen.plan import policies
 from lbgen.plan.checks import problems
 from lbgen.plan.expand import expand, path_prefix
+from lbgen.plan.files import Files
 from lbgen.plan.model import (
     Balance,
     ClientTimeouts,
@@ -18,6 +20,7 @@ from lbgen.plan.model import (
     Mode,
     Plan,
     Pool,
+    PoolProtocol,
     Protocol,
     Redirect,
     Respond,
@@ -68,10 +71,11 @@ def findings(topology: Topology, *, files: bool = False) -> tuple[Diagnostic, ..
 def _resolve(topology: Topology, expanded: Expanded) -> Plan:
     model = topology.model
     used = used_pools(model)
+    files = Files(topology)
     return Plan(
         name=model.name,
-        listeners=tuple(_listeners(model, expanded)),
-        pools=tuple(_pool(name, pool) for name, pool in model.pools.items() if name in used),
+        listeners=tuple(_listeners(model, expanded, files)),
+        pools=tuple(_pool(name, pool, files) for name, pool in model.pools.items() if name in used),
         routes=tuple(_route(model, index, route) for index, route in enumerate(model.routes)),
         uses=(
             *(Use(f, field, topology.span(field)) for f, field in dict.fromkeys(uses(expanded, topology.wrote))),
@@ -96,7 +100,7 @@ def _spans(topology: Topology) -> Iterator[tuple[str, Span]]:
     return ((field, topology.span(field)) for field in fields)
 
 
-def _listeners(model: TopologyModel, expanded: Expanded) -> Iterator[Listener]:
+def _listeners(model: TopologyModel, expanded: Expanded, files: Files) -> Iterator[Listener]:
     on = {route.name: expanded.listeners[index] for index, route in enumerate(model.routes)}
     rules = grouped((name, rule) for rule in expanded.rules for name in on[rule.route])
     l4_rules = grouped((name, rule) for rule in expanded.l4_rules for name in on[rule.route])
@@ -115,6 +119,14 @@ def _listeners(model: TopologyModel, expanded: Expanded) -> Iterator[Listener]:
             forwarded_headers=model.forwarded_headers is not False,
             request_id=model.request_id is not False,
             timeouts=_client_timeouts(listener.timeouts, model.client_timeouts),
+            tls=policies.listener_tls(listener.tls, f"listeners.{name}.tls", files),
+            http2=listener.tls is not None and l7 if listener.http2 is None else listener.http2,
+            proxy_protocol=listener.proxy_protocol is not None,
+            max_connections=listener.max_connections,
+            paths=policies.paths(listener.paths, model.paths),
+            access=policies.access(listener.access),
+            limits=policies.limits(listener.limits),
+            access_log=l7 and model.access_log == "json",
         )
 
 
@@ -130,19 +142,32 @@ def _first(values: Iterator[int | None], default: int) -> int:
     return next((value for value in values if value is not None), default)
 
 
-def _pool(name: str, pool: written_pool.Pool) -> Pool:
+def _pool(name: str, pool: written_pool.Pool, files: Files) -> Pool:
     method = "round_robin" if pool.balance is None else pool.balance.method or "hash"
-    keepalive = None if pool.connections is None else pool.connections.keepalive
+    connections = pool.connections
+    keepalive = None if connections is None else connections.keepalive
     return Pool(
         name=name,
         balance=Balance(method),
-        endpoints=tuple(
-            Endpoint(e.address.host, e.address.port, e.weight, f"pools.{name}.endpoints[{i}]", e.address.is_ip)
-            for i, e in enumerate(pool.endpoints)
-        ),
+        endpoints=tuple(_endpoint(e, f"pools.{name}.endpoints[{i}]") for i, e in enumerate(pool.endpoints)),
         field=f"pools.{name}",
         keepalive=KEEPALIVE if keepalive is None else keepalive,
+        hash_key=policies.hash_key(pool.balance),
+        active=policies.active_health(pool.health),
+        passive=policies.passive_health(pool.health),
+        max_per_endpoint=None if connections is None else connections.max_per_endpoint,
+        queue=policies.queue(connections),
+        sticky=policies.sticky(pool.sticky),
+        tls=policies.pool_tls(pool.tls, f"pools.{name}.tls", files),
+        protocol=PoolProtocol(pool.protocol or "http1"),
+        proxy_protocol=pool.proxy_protocol,
+        slow_start=pool.slow_start or 0,
     )
+
+
+def _endpoint(written: written_pool.Endpoint, field: str) -> Endpoint:
+    address = written.address
+    return Endpoint(address.host, address.port, written.weight, field, address.is_ip, written.backup)
 
 
 def _route(model: TopologyModel, index: int, route: written_route.Route) -> Route:
@@ -160,8 +185,24 @@ def _route(model: TopologyModel, index: int, route: written_route.Route) -> Rout
             ),
             _timeouts(route.timeouts, model.timeouts),
             None if route.rewrite is None else _rewrite(route.rewrite),
+            policies.retries(route.retries),
+            policies.buffering(route.buffering),
+            policies.mirrors(route.mirror, field),
         )
-    return Route(route.name, index, action, field, _edits(route.request_headers), _edits(route.response_headers))
+    return Route(
+        route.name,
+        index,
+        action,
+        field,
+        _edits(route.request_headers),
+        _edits(route.response_headers),
+        access=policies.access(route.access),
+        rate_limit=policies.rate_limit(route.rate_limit),
+        concurrency=policies.concurrency(route.concurrency),
+        max_body=route.max_body,
+        cors=policies.cors(route.cors),
+        compression=policies.compression(route.compression),
+    )
 
 
 def _timeouts(*layers: written_route.Timeouts | None) -> Timeouts:
@@ -169,6 +210,7 @@ def _timeouts(*layers: written_route.Timeouts | None) -> Timeouts:
         connect=_first((None if x is None else x.connect for x in layers), CONNECT),
         response=_first((None if x is None else x.response for x in layers), RESPONSE),
         idle=_first((None if x is None else x.idle for x in layers), IDLE),
+        request=_first((None if x is None else x.request for x in layers), 0),
     )
 
 

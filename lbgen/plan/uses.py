@@ -155,8 +155,8 @@ def _l7_listener(model: TopologyModel, field: str, listener: Listener, forwards:
             yield Feature.REQUEST_ID, field if model.request_id is None else "request_id"
     if listener.trusted_proxies:
         yield Feature.TRUSTED_PROXIES, f"{field}.trusted_proxies"
-    if listener.http2:
-        yield Feature.HTTP2, f"{field}.http2"
+    if listener.http2 or (listener.http2 is None and listener.tls is not None):
+        yield Feature.HTTP2, f"{field}.tls" if listener.http2 is None else f"{field}.http2"
     for place, times in ((f"{field}.timeouts", listener.timeouts), ("client_timeouts", model.client_timeouts)):
         if times is not None:
             yield Feature.CLIENT_TIMEOUTS, place

@@ -8,7 +8,7 @@ from pydantic import Field, ModelWrapValidatorHandler, SerializerFunctionWrapHan
 
 from lbgen.spec.base import Strict, either_schema, needs_one_of
 from lbgen.spec.problem import shortened, wrong_type
-from lbgen.spec.values import ByteSize, Cidr, Count, Duration, FilePath, IpAddress, Port
+from lbgen.spec.values import ByteSize, Cidr, Count, Duration, FilePath, HostName, IpAddress, Port
 
 if TYPE_CHECKING:
     from typing import Self
@@ -76,6 +76,9 @@ class Certificate(Strict):
 
     cert: FilePath
     key: FilePath
+    names: list[HostName] | None = Field(
+        default=None, min_length=1, description="server names it serves; read from the certificate when left out"
+    )
 
 
 class ClientCertificates(Strict):
@@ -91,8 +94,8 @@ class ListenerTls(Strict):
     mode: Literal["terminate", "passthrough"] = "terminate"
     certificates: list[Certificate] | None = Field(default=None, min_length=1)
     min_version: Literal["1.2", "1.3"] | None = None
-    policy: Literal["modern", "intermediate", "old"] | None = Field(
-        default=None, description="ciphers as Mozilla recommends them"
+    policy: Literal["modern", "intermediate"] | None = Field(
+        default=None, description="versions and ciphers as Mozilla recommends them; intermediate unless said"
     )
     client: ClientCertificates | None = None
 

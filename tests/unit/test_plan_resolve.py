@@ -159,7 +159,7 @@ RICH: dict[str, Any] = {
         "web": {
             "port": 1,
             "address": "::",
-            "tls": {"certificates": [{"cert": "c", "key": "k"}], "client": {"ca": "ca"}},
+            "tls": {"certificates": [{"cert": "c", "key": "k", "names": ["a.example"]}], "client": {"ca": "ca"}},
             "http2": True,
             "proxy_protocol": "accept",
             "trusted_proxies": ["10.0.0.0/8"],
@@ -288,7 +288,12 @@ def test_errors_stop_the_plan_and_advice_does_not() -> None:
 
 
 def test_certificates_must_exist_only_where_files_are_asked_for() -> None:
-    listeners = {"web": {"port": 1, "tls": {"certificates": [{"cert": "/nowhere/c", "key": "/nowhere/k"}]}}}
+    listeners = {
+        "web": {
+            "port": 1,
+            "tls": {"certificates": [{"cert": "/nowhere/c", "key": "/nowhere/k", "names": ["a.example"]}]},
+        }
+    }
     loaded = topology({**ALL, "forward": ["app", "two"]}, listeners=listeners)
     assert findings(loaded) == ()
     assert [d.code for d in findings(loaded, files=True)] == ["LB211", "LB211"]

@@ -8,7 +8,7 @@ from lbgen.engines.envoy.run import BINARIES, check_spec, process_spec
 from lbgen.engines.envoy.support import verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from lbgen.engines.api import Binary, BinaryHint, CheckSpec, Engine, Objection, ProcessSpec, RenderedFile, Verdict
@@ -47,6 +47,11 @@ class Envoy:
         """How to run it."""
         del plan
         return process_spec(binary, directory)
+
+    def access_record(self, line: str) -> Mapping[str, object] | None:
+        """No access log yet."""
+        del line
+        return None
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
         """How to have it checked."""

@@ -8,7 +8,7 @@ from lbgen.engines.haproxy import run
 from lbgen.engines.haproxy.support import VERSIONS, objections, support
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from lbgen.engines.api import Binary, BinaryHint, CheckSpec, Objection, ProcessSpec, RenderedFile, Verdict
@@ -41,6 +41,11 @@ class HAProxy:
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         """How to run the files in `directory`."""
         return run.process(binary)
+
+    def access_record(self, line: str) -> Mapping[str, object] | None:
+        """No access log yet."""
+        del line
+        return None
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
         """How to have them checked."""

@@ -10,7 +10,7 @@ from lbgen.engines.api import BinaryHint, CheckSpec, Objection, ProcessSpec, Ren
 from lbgen.engines.nftables import run, support
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from jinja2 import Environment
@@ -51,6 +51,9 @@ class Nftables:
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         return run.process(plan, binary, directory)
+
+    def access_record(self, line: str) -> Mapping[str, object] | None:
+        return None  # it sees no requests
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
         return run.check(plan, binary, directory)

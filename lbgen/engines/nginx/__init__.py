@@ -9,7 +9,7 @@ from lbgen.engines.api import BinaryHint, RenderedFile
 from lbgen.engines.nginx.support import NEW, OLD, SUPPORT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from jinja2 import Environment
@@ -51,6 +51,11 @@ class Nginx:
         from lbgen.engines.nginx.run import process
 
         return process(plan, binary, directory)
+
+    def access_record(self, line: str) -> Mapping[str, object] | None:
+        """No access log yet."""
+        del line
+        return None
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
         """`nginx -t`."""

@@ -8,7 +8,7 @@ from lbgen.engines.api import BinaryHint
 from lbgen.engines.traefik import run, support
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from lbgen.engines.api import Binary, CheckSpec, Engine, Objection, ProcessSpec, RenderedFile, Verdict
@@ -39,6 +39,11 @@ class Traefik:
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         return run.process(binary)
+
+    def access_record(self, line: str) -> Mapping[str, object] | None:
+        """No access log yet."""
+        del line
+        return None
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
         return run.check(binary)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.plan.checks import certificates, layers, listeners, pools, reach, references, routes
 from lbgen.plan.checks import files as file_checks
-from lbgen.plan.checks import layers, listeners, pools, reach, references, routes
 from lbgen.plan.checks.context import Context
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def problems(topology: Topology, expanded: Expanded, *, files: bool = False) -> 
     pools.check(context)
     routes.check(context)
     reach.check(context)
+    certificates.check(context)
     if files:
         file_checks.check(context)
     return context.found

@@ -1,0 +1,70 @@
+"""Files that a topology names -> where a config finds them, and the names that certificates hold."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from lbgen.plan.model import HostPattern
+from lbgen.plan.tls import Certificate, File
+
+if TYPE_CHECKING:
+    from lbgen.spec import listener as written
+    from lbgen.spec.load import Topology
+
+FOLDER = "tls"  # inside an engine's folder
+
+
+class Files:
+    """Gives each file of a topology its place beside the configs: the same file the same, two of one name apart."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._taken: dict[str, tuple[str, ...]] = {}
+
+    def ca(self, written: str) -> File:
+        """A bundle of certificates to verify others by."""
+        return self._file(written, self._place((written,), PurePosixPath(written).name))
+
+    def server_certificate(self, pair: written.Certificate, field: str) -> Certificate:
+        """A certificate of a listener. Its names were checked before (LB220); OSError or ValueError otherwise."""
+        names = pair.names or certificate_names(self._topology.base / pair.cert)
+        return self._certificate(pair, field, tuple(_pattern(name) for name in names))
+
+    def client_certificate(self, pair: written.Certificate, field: str) -> Certificate:
+        """A certificate to be shown to endpoints; its names do not matter."""
+        return self._certificate(pair, field, ())
+
+    def _certificate(self, pair: written.Certificate, field: str, names: tuple[HostPattern, ...]) -> Certificate:
+        cert = self._place((pair.cert, pair.key), PurePosixPath(pair.cert).stem + ".crt")
+        return Certificate(self._file(pair.cert, cert), self._file(pair.key, f"{cert}.key", secret=True), names, field)
+
+    def _place(self, files: tuple[str, ...], name: str) -> str:
+        safe = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in name)
+        number = 1
+        place = f"{FOLDER}/{safe}"
+        while self._taken.setdefault(place, files) != files:
+            number += 1
+            place = f"{FOLDER}/{number}-{safe}"
+        return place
+
+    def _file(self, written: str, place: str, *, secret: bool = False) -> File:
+        if written.startswith("/"):
+            return File(written, secret=secret)
+        return File(place, str(self._topology.base / written), secret)
+
+
+def certificate_names(path: Path) -> tuple[str, ...]:
+    """DNS names of the first certificate of a PEM file, lower-case. Raises OSError, or ValueError when it is none."""
+    from cryptography import x509  # heavy, and only needed for TLS
+
+    certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return ()
+    return tuple(dict.fromkeys(name.lower() for name in names.value.get_values_for_type(x509.DNSName)))
+
+
+def _pattern(name: str) -> HostPattern:
+    return HostPattern(name[2:], wildcard=True) if name.startswith("*.") else HostPattern(name)

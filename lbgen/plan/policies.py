@@ -1,0 +1,197 @@
+"""Written policies of listeners, pools and routes -> the plan's, every default written out."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from lbgen.plan.policy import (
+    Access,
+    ActiveHealth,
+    Buffering,
+    Compression,
+    Concurrency,
+    Cors,
+    Key,
+    KeyKind,
+    Limits,
+    Mirror,
+    Origin,
+    PassiveHealth,
+    Paths,
+    PathsMode,
+    Queue,
+    RateLimit,
+    Retries,
+    RetryCause,
+    Sticky,
+)
+from lbgen.plan.tls import INTERMEDIATE, ListenerTls, PoolTls
+
+if TYPE_CHECKING:
+    from lbgen.plan.files import Files
+    from lbgen.spec import listener as written_listener
+    from lbgen.spec import pool as written_pool
+    from lbgen.spec import route as written_route
+
+SAFELISTED_METHODS = ("GET", "HEAD", "POST")  # what CORS lets through without being asked
+MIN_COMPRESSED = 1024  # bytes; below, gzip gains nothing
+
+
+def paths(*layers: written_listener.Paths | None) -> Paths:
+    """The first that is said; strict unless said."""
+    found = next((layer for layer in layers if layer is not None), None)
+    if found is None:
+        return Paths()
+    allow = found.allow or []
+    return Paths(
+        PathsMode(found.mode), "empty_segments" in allow, "encoded_slash" in allow, "encoded_unreserved" in allow
+    )
+
+
+def access(written: written_listener.Access | None) -> Access | None:
+    if written is None:
+        return None
+    return Access(None if written.allow is None else tuple(written.allow), tuple(written.deny or ()))
+
+
+def limits(written: written_listener.Limits | None) -> Limits:
+    return Limits() if written is None else Limits(written.headers, written.target)
+
+
+def listener_tls(written: written_listener.ListenerTls | None, field: str, files: Files) -> ListenerTls | None:
+    """`modern` is TLS 1.3 alone; `intermediate` (unless said) TLS 1.2 and 1.3."""
+    if written is None:
+        return None
+    if written.mode == "passthrough":
+        return ListenerTls(passthrough=True)
+    newest_only = written.policy == "modern" or written.min_version == "1.3"
+    client = written.client
+    return ListenerTls(
+        certificates=tuple(
+            files.server_certificate(pair, f"{field}.certificates[{i}]")
+            for i, pair in enumerate(written.certificates or ())
+        ),
+        min_version="1.3" if newest_only else "1.2",
+        ciphers=() if newest_only else INTERMEDIATE,
+        client_ca=None if client is None else files.ca(client.ca),
+        client_required=client is not None and client.verify == "required",
+    )
+
+
+def pool_tls(written: written_pool.PoolTls | None, field: str, files: Files) -> PoolTls | None:
+    if written is None:
+        return None
+    shown = written.certificate
+    return PoolTls(
+        ca=None if written.ca is None else files.ca(written.ca),
+        server_name=written.server_name,
+        certificate=None if shown is None else files.client_certificate(shown, f"{field}.certificate"),
+        verify=written.verify,
+    )
+
+
+def hash_key(balance: written_pool.Balance | None) -> Key | None:
+    key = None if balance is None else balance.hash
+    if key is None:
+        return None
+    if key.header is not None:
+        return Key(KeyKind.HEADER, key.header)
+    return Key(KeyKind.COOKIE, key.cookie) if key.cookie is not None else Key(KeyKind.QUERY, key.query or "")
+
+
+def active_health(health: written_pool.Health | None) -> ActiveHealth | None:
+    found = None if health is None else health.active
+    if found is None:
+        return None
+    statuses = tuple((statuses.first, statuses.last) for statuses in found.expect)
+    return ActiveHealth(found.path, found.port, found.interval, found.timeout, found.fall, found.rise, statuses)
+
+
+def passive_health(health: written_pool.Health | None) -> PassiveHealth | None:
+    found = None if health is None else health.passive
+    return None if found is None else PassiveHealth(found.failures, found.eject_for)
+
+
+def queue(connections: written_pool.Connections | None) -> Queue | None:
+    found = None if connections is None else connections.queue
+    return None if found is None else Queue(found.size, found.timeout)
+
+
+def sticky(written: written_pool.Sticky | None) -> Sticky | None:
+    """A `ttl` below a second counts as one second."""
+    if written is None:
+        return None
+    ttl = None if written.ttl is None else max(1, written.ttl // 1000)
+    return Sticky(written.cookie, ttl, written.secure)
+
+
+def rate_limit(written: written_route.RateLimit | None) -> RateLimit | None:
+    """`burst` unless said: what comes back in a second, at least 1."""
+    if written is None:
+        return None
+    amount, seconds = written.rate.amount, written.rate.seconds
+    burst = written.burst if written.burst is not None else max(1, math.ceil(amount / seconds))
+    return RateLimit(amount, seconds, burst, _key(written.key))
+
+
+def concurrency(written: written_route.Concurrency | None) -> Concurrency | None:
+    return None if written is None else Concurrency(written.max, _key(written.key))
+
+
+def _key(key: written_route.RateKey) -> Key:
+    return Key(KeyKind.HEADER, key.header) if key.header is not None else Key(KeyKind(key.by or "route"))
+
+
+def retries(written: written_route.Retries | None) -> Retries | None:
+    if written is None or written.max == 0:
+        return None
+    return Retries(
+        written.max,
+        frozenset(RetryCause(cause) for cause in written.on if isinstance(cause, str)),
+        tuple(dict.fromkeys(cause for cause in written.on if isinstance(cause, int))),
+        written.methods == "all",
+        written.budget,
+    )
+
+
+def buffering(written: written_route.Buffering | None) -> Buffering:
+    """Nothing is held unless it is asked for."""
+    return Buffering() if written is None else Buffering(bool(written.request), bool(written.response))
+
+
+def mirrors(written: list[written_route.Mirror] | None, field: str) -> tuple[Mirror, ...]:
+    return tuple(Mirror(m.pool, m.percent, f"{field}.mirror[{i}]") for i, m in enumerate(written or ()))
+
+
+def cors(written: written_route.Cors | None) -> Cors | None:
+    if written is None:
+        return None
+    return Cors(
+        tuple(_origin(origin) for origin in written.origins),
+        tuple(dict.fromkeys(written.methods)) or SAFELISTED_METHODS,
+        tuple(dict.fromkeys(header.lower() for header in written.headers)),
+        tuple(dict.fromkeys(header.lower() for header in written.expose_headers)),
+        written.credentials,
+        None if written.max_age is None else written.max_age // 1000,
+    )
+
+
+def _origin(origin: str) -> Origin:
+    if origin == "*":
+        return Origin("", "", any=True)
+    scheme, _, rest = origin.partition("://")
+    host, colon, port = rest.rpartition(":")
+    if not colon or rest.endswith("]"):
+        host, port = rest, ""
+    return Origin(scheme, host.removeprefix("*."), int(port) if port else None, host.startswith("*."))
+
+
+def compression(written: written_route.Compression | None) -> Compression | None:
+    if written is None:
+        return None
+    return Compression(tuple(dict.fromkeys(written.types)), _min_size(written.min_size))
+
+
+def _min_size(size: int | None) -> int:
+    return MIN_COMPRESSED if size is None else size

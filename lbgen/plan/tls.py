@@ -1,0 +1,71 @@
+"""What TLS a listener speaks and a pool expects, files and ciphers included; no library's words, no defaults left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lbgen.plan.model import HostPattern
+
+# Mozilla's server side TLS, guideline 5.7, without the DHE suites, which neither BoringSSL nor Go has. The same list
+# in the same order for all engines; TLS 1.3 brings its own three.
+INTERMEDIATE = (
+    "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "ECDHE-RSA-AES128-GCM-SHA256",
+    "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "ECDHE-RSA-AES256-GCM-SHA384",
+    "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "ECDHE-RSA-CHACHA20-POLY1305",
+)
+CURVES = ("X25519", "P-256", "P-384")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that the topology names. `path` is what a config says: relative to the engine's folder, or absolute.
+
+    `source` is where `write` copies it from (relative paths); None = it is referenced as it stands.
+    """
+
+    path: str
+    source: str | None = None
+    secret: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A chain and its key. `key.path` is `cert.path` + ".key" for copied files. `names` are the DNS names it holds,
+    lower-case; a wildcard here covers exactly one label, as in certificates."""
+
+    cert: File
+    key: File
+    names: tuple[HostPattern, ...]
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerTls:
+    """`passthrough`: bytes pass, SNI is read; nothing else counts then. The first certificate serves clients without
+    SNI; a name that no certificate holds is refused in the handshake. `ciphers` (TLS 1.2, OpenSSL names) are empty
+    when `min_version` is 1.3. `client_ca`: certificates of clients are verified; `client_required`: all need one."""
+
+    passthrough: bool = False
+    certificates: tuple[Certificate, ...] = ()
+    min_version: str = "1.2"
+    ciphers: tuple[str, ...] = INTERMEDIATE
+    curves: tuple[str, ...] = CURVES
+    client_ca: File | None = None
+    client_required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PoolTls:
+    """TLS 1.2 or newer to every endpoint. `ca` None = the system's store. `server_name` is sent as SNI and must be in
+    the certificate; None = each endpoint's own host (of an IP literal: the address must be in it, and no SNI is sent).
+    `verify` False: any certificate will do. `certificate`: shown to the endpoint."""
+
+    ca: File | None = None
+    server_name: str | None = None
+    certificate: Certificate | None = None
+    verify: bool = True
