@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.api import BinaryHint, RenderedFile
 from lbgen.engines.nginx.support import NEW, OLD, SUPPORT
@@ -40,11 +40,23 @@ class Nginx:
         return objections(plan, version)
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
-        """One nginx.conf."""
+        """nginx.conf, and where endpoints are checked the included lists of them and the agent's order."""
         from lbgen.engines import text
+        from lbgen.engines.nginx import members
         from lbgen.engines.nginx.build import build
 
-        return (RenderedFile("nginx.conf", *text.render(_environment(), "nginx.conf.j2", build(plan, version))),)
+        config = build(plan, version)
+        main = RenderedFile("nginx.conf", *text.render(_environment(), "nginx.conf.j2", config))
+        if not config.steered:
+            return (main,)
+        upstreams = tuple(u for part in (config.http, config.stream) if part is not None for u in part.upstreams)
+        return (main, *members.files(upstreams), members.agent(plan, upstreams))
+
+    def steer(self, steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
+        """The lists of endpoints; see `lbgen.engines.checks.Steered`."""
+        from lbgen.engines.nginx.members import steer
+
+        return steer(steering, shares)
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         """In the foreground, relative to `directory`."""

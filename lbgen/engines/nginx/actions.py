@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.nginx.headers import edited, printed, response_lines, shown
+from lbgen.engines.nginx.members import may_be_empty
 from lbgen.engines.nginx.names import inline, named, reference
 from lbgen.engines.nginx.targets import Targets
 from lbgen.engines.nginx.texts import EMPTY, text
@@ -110,7 +111,7 @@ class Actions:
         )
 
     def _has_names(self, action: Forward) -> bool:
-        return any(not e.is_ip for t in action.targets if t.weight for e in self.pools[t.pool].endpoints)
+        return any(may_be_empty(self.pools[t.pool]) for t in action.targets if t.weight)
 
     def _upstream(self, route: Route, action: Forward) -> Atom:
         targets = [t for t in action.targets if t.weight]

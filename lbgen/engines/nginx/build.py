@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.actions import Actions, duration, shares, times
 from lbgen.engines.nginx.headers import printed, standard, trust_maps, trusts
+from lbgen.engines.nginx.members import may_be_empty, steered
 from lbgen.engines.nginx.names import Names, reference
 from lbgen.engines.nginx.servers import Servers, listen_addresses
 from lbgen.engines.nginx.texts import Texts
@@ -41,6 +42,7 @@ def build(plan: Plan, version: str) -> Config:
         resolvers=tuple(Atom.of(r"[0-9a-fA-F.:\[\]]+", _resolver(r)) for r in plan.resolvers),
         http=_http(plan, l7) if l7 else None,
         stream=_stream(plan, l4) if l4 else None,
+        steered=steered(plan),
     )
 
 
@@ -100,7 +102,7 @@ def _http(plan: Plan, listeners: list[Listener]) -> Http:
         forwards=bool(pools),
         nothing_nominated=Literal(rf"(?i)^[ \t,]*(?:(?:{nominated})(?:[ \t]*,[ \t,]*|[ \t]*$))*$", "regex"),
         rewrites=actions.rewrites,
-        names=any(not e.is_ip for pool in pools for e in pool.endpoints),
+        names=any(may_be_empty(pool) for pool in pools),
         dollar=texts.dollar,
         many=_hash_size(max(variables, len(hosts))),
         long=any(len(word) > _WORD_OWN for word in (*hosts, *_keys(maps))),

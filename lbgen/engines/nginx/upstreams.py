@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+from lbgen.engines.nginx.members import server
 from lbgen.engines.nginx.view import Endpoint, Upstream
 from lbgen.engines.text import Atom
 from lbgen.plan.model import Balance
 
 if TYPE_CHECKING:
+    from lbgen.plan.model import Endpoint as PlanEndpoint
     from lbgen.plan.model import Pool
 
 _ZONE_LEAST = 64  # KiB
@@ -19,20 +21,28 @@ def upstream(pool: Pool, *, tcp: bool = False) -> Upstream:
     """The block for one pool. TCP has no kept connections."""
     names = any(not e.is_ip for e in pool.endpoints)
     method = _method(pool.balance)
+    name = Atom.of(r"[a-z0-9._-]+", pool.name)
     # Workers must agree on who has the fewest connections, and nginx wants shared memory for names; the rest is faster
     # without.
     zone = _ZONE_LEAST + _ZONE_PER_ENDPOINT * len(pool.endpoints)
     return Upstream(
         origin=Atom(pool.field),
-        name=Atom.of(r"[a-z0-9._-]+", pool.name),
+        name=name,
+        pool=name,
         zone=zone if names or pool.balance is Balance.LEAST_CONNECTIONS else 0,
         method=method,
-        endpoints=tuple(
-            Endpoint(Atom(e.field), Atom.of(r"[A-Za-z0-9._:\[\]-]+", e.authority), e.weight, resolve=not e.is_ip)
-            for e in pool.endpoints
-        ),
+        endpoints=tuple(_endpoint(e) for e in pool.endpoints),
         keepalive=0 if tcp else pool.keepalive,
+        include=Atom(f"upstreams/{'stream' if tcp else 'http'}/{name.text}.conf") if pool.active else None,
+        slow_start=bool(pool.slow_start),
     )
+
+
+def _endpoint(endpoint: PlanEndpoint) -> Endpoint:
+    address = Atom.of(r"[A-Za-z0-9._:\[\]-]+", endpoint.authority)
+    options = " max_fails=0" + ("" if endpoint.is_ip else " resolve")
+    line = server(address.text, endpoint.weight, options)
+    return Endpoint(Atom(endpoint.field), address, endpoint.weight, Atom(options), Atom(line))
 
 
 def _method(balance: Balance) -> Atom | None:

@@ -83,7 +83,7 @@ class Proxy:
     add: tuple[Header, ...] = ()
     on_failure: Atom | None = None
     tunnel: Atom | None = None  # where WebSockets go, whose time is another
-    names: bool = False  # an endpoint is a name, so that there may be no endpoint at all
+    names: bool = False  # there may be no endpoint at all (`members.may_be_empty`)
 
 
 @record
@@ -146,22 +146,30 @@ class Server:
 
 @record
 class Endpoint:
+    """A server of an upstream; `options` are its further parameters, each with a blank before it, and `line` is all
+    that as it is printed (`members.server`). `weight` 0: it gets nothing."""
+
     origin: Atom
     address: Atom
     weight: int
-    resolve: bool
+    options: Atom
+    line: Atom
 
 
 @record
 class Upstream:
-    """`method` is the balancing directive, None for round robin; `zone` the size of its shared memory in KiB."""
+    """`method` is the balancing directive, None for round robin; `zone` the size of its shared memory in KiB.
+    `include`: the servers stand in that file, which the agent rewrites by the checks of `pool`."""
 
     origin: Atom
     name: Atom
+    pool: Atom
     zone: int
     method: Atom | None
     endpoints: tuple[Endpoint, ...]
     keepalive: int
+    include: Atom | None = None
+    slow_start: bool = False
 
 
 @record
@@ -211,3 +219,4 @@ class Config:
     resolvers: tuple[Atom, ...]
     http: Http | None
     stream: Stream | None
+    steered: bool = False  # the agent reloads it whenever an endpoint goes or comes

@@ -1,0 +1,122 @@
+"""What an engine without health checks of its own tells `lbgen agent`: whom to check, how, and what to steer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from lbgen.engines.api import RenderedFile
+from lbgen.plan.model import PoolProtocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lbgen.plan.model import Pool
+
+FILE = "agent.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An endpoint. `name` is `host:port` as in the topology, `port` the one that is checked. `weight` 0: drained."""
+
+    name: str
+    host: str
+    port: int
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTls:
+    """Paths are relative to the folder of the file, or absolute; `ca` None = the system's store."""
+
+    ca: str | None
+    server_name: str | None
+    certificate: str | None
+    key: str | None
+    verify: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedPool:
+    """A pool and how its endpoints are checked. Times in milliseconds; `path` None = a connection is enough."""
+
+    name: str
+    path: str | None
+    statuses: tuple[tuple[int, int], ...]
+    interval: int
+    timeout: int
+    fall: int
+    rise: int
+    slow_start: int
+    http2: bool
+    proxy_protocol: str | None
+    tls: CheckTls | None
+    targets: tuple[Target, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSpec:
+    """The whole order. `reload` is the signal (SIGHUP) for the process whose pid is in `pid_file` (relative to the
+    folder) and whose name is `program`. `steering` is the engine's own: what `Steered.steer` needs."""
+
+    engine: str
+    program: str
+    pid_file: str
+    reload: str
+    pools: tuple[CheckedPool, ...]
+    steering: dict[str, Any]
+    format: int = FORMAT
+
+    def file(self) -> RenderedFile:
+        """As it is written beside the engine's other files."""
+        return RenderedFile(FILE, json.dumps(asdict(self), indent=1) + "\n")
+
+
+@runtime_checkable
+class Steered(Protocol):
+    """An engine that the agent steers by files; beside `lbgen.engines.api.Engine`."""
+
+    def steer(self, steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
+        """Files (name -> text) for these shares: pool -> endpoint's name -> percent of its weight, 0 = down.
+
+        What `shares` does not name has its full share.
+        """
+        ...
+
+
+def checked_pools(pools: Iterable[Pool]) -> tuple[CheckedPool, ...]:
+    """Those of `pools` that have active checks. An address that a pool has twice is checked once."""
+    return tuple(_checked(pool) for pool in pools if pool.active is not None)
+
+
+def _checked(pool: Pool) -> CheckedPool:
+    active = pool.active
+    assert active is not None  # noqa: S101 - the caller looked
+    targets = {e.authority: Target(e.authority, e.host, active.port or e.port, e.weight) for e in pool.endpoints}
+    tls = None
+    if pool.tls is not None:
+        shown = pool.tls.certificate
+        tls = CheckTls(
+            ca=None if pool.tls.ca is None else pool.tls.ca.path,
+            server_name=pool.tls.server_name,
+            certificate=None if shown is None else shown.cert.path,
+            key=None if shown is None else shown.key.path,
+            verify=pool.tls.verify,
+        )
+    return CheckedPool(
+        name=pool.name,
+        path=active.path,
+        statuses=active.statuses,
+        interval=active.interval,
+        timeout=active.timeout,
+        fall=active.fall,
+        rise=active.rise,
+        slow_start=pool.slow_start,
+        http2=pool.protocol is not PoolProtocol.HTTP1,
+        proxy_protocol=pool.proxy_protocol,
+        tls=tls,
+        targets=tuple(targets.values()),
+    )
