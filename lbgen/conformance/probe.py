@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from lbgen.conformance.wires import PLAIN, HandshakeError, Shaken, Wire, shaken
 
 if TYPE_CHECKING:
     from lbgen.plan.simulate import Headers, Request
@@ -26,7 +29,7 @@ class Answer:
     """What came back. `status` None: nothing that is an answer, `problem` says what instead.
 
     `complete`: the body ended as its framing says. `after` is what the connection did then: open, closed or reset.
-    `elapsed` is seconds from the first byte sent. Header names are in lower case.
+    `elapsed` is seconds from the first byte sent. Header names are in lower case. `shaken` is what TLS came to.
     """
 
     status: int | None = None
@@ -40,6 +43,8 @@ class Answer:
     interim: tuple[int, ...] = ()
     elapsed: float = 0.0
     raw: bytes = field(default=b"", repr=False)
+    trailers: Headers = ()
+    shaken: Shaken | None = None
 
     def lines(self, name: str) -> tuple[str, ...]:
         """The values of that header (lower case), one per line."""
@@ -52,17 +57,32 @@ class Answer:
 
 
 class Stream:
-    """A TCP connection with one deadline over everything; a context manager. `end` says how the peer ended it."""
+    """A TCP connection with one deadline over everything; a context manager. `end` says how the peer ended it.
 
-    def __init__(self, address: Address, *, client: str = "", timeout: float = TIMEOUT) -> None:
+    `wire` is what comes before HTTP; HandshakeError when the server does not want TLS like that.
+    """
+
+    def __init__(self, address: Address, *, client: str = "", timeout: float = TIMEOUT, wire: Wire = PLAIN) -> None:
         self.begun = time.monotonic()
         self.deadline = self.begun + timeout
         self.buffer = bytearray()
+        self.trailers: list[tuple[str, str]] = []
         self.end = "open"
         loopback = client.startswith("127.") and address[0].startswith("127.")
-        source = (client, 0) if loopback and client != address[0] else None
+        source = (client, 0) if loopback and client != address[0] and not wire.proxy else None
+        self.secure = wire.tls is not None
+        self.shaken: Shaken | None = None
         self.sock = socket.create_connection(address, timeout=timeout, source_address=source)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            if wire.proxy:
+                self.sock.sendall(wire.proxy)
+            if wire.tls is not None:
+                secured = wire.tls.wrapped(self.sock)
+                self.sock, self.shaken = secured, shaken(secured)
+        except BaseException:
+            self.sock.close()
+            raise
 
     def __enter__(self) -> Stream:
         return self
@@ -74,7 +94,7 @@ class Stream:
         """Send; a peer that has gone is noted in `end`."""
         try:
             self.sock.sendall(data)
-        except (BrokenPipeError, ConnectionResetError):
+        except (BrokenPipeError, ConnectionResetError, ssl.SSLError):
             self.end = "reset"
 
     def shut(self) -> None:
@@ -90,7 +110,7 @@ class Stream:
             part = self.sock.recv(262144)
         except TimeoutError:
             return False
-        except ConnectionError:
+        except (ConnectionError, ssl.SSLError):  # TLS: an alert, such as for a client's certificate
             self.end = "reset"
             return False
         if not part:
@@ -149,8 +169,15 @@ class Stream:
         if status != 101 and (method == "HEAD" or status in (204, 304)) and (self.buffer or self.fill(_GRACE)):
             problem = "bytes after an answer that has no body"
         made = self._made(problem=problem, interim=interim, raw=seen + body)
-        return Answer(
-            status, phrase, version, headers, body, complete, self.end, problem, made.interim, made.elapsed, made.raw
+        return replace(
+            made,
+            status=status,
+            phrase=phrase,
+            version=version,
+            headers=headers,
+            body=body,
+            complete=complete,
+            trailers=tuple(self.trailers),
         )
 
     def _made(self, *, problem: str, interim: list[int], raw: bytes | bytearray) -> Answer:
@@ -160,6 +187,7 @@ class Stream:
             interim=tuple(interim),
             elapsed=time.monotonic() - self.begun,
             raw=bytes(raw),
+            shaken=self.shaken,
         )
 
     def _body(self, method: str, status: int, headers: Headers) -> tuple[bytes, bool]:
@@ -180,6 +208,7 @@ class Stream:
 
     def _chunks(self) -> tuple[bytes, bool]:
         body = bytearray()
+        self.trailers = []
         while True:
             line = self.until(b"\r\n")
             if line is None:
@@ -195,7 +224,10 @@ class Stream:
                 return bytes(body + self.buffer), False
             body += part[:-2]
         while (line := self.until(b"\r\n")) not in (b"\r\n", None):
-            pass
+            name, colon, value = line[:-2].decode("latin-1").partition(":")
+            if not colon:
+                raise ProbeError(f"trailer line {line!r}")
+            self.trailers.append((name.lower(), value.strip(" \t")))
         return bytes(body), line is not None
 
 
@@ -225,31 +257,46 @@ def wire(request: Request) -> bytes:
 
 
 def exchange(
-    address: Address, data: bytes, *, method: str = "GET", client: str = "", timeout: float = TIMEOUT
+    address: Address,
+    data: bytes,
+    *,
+    method: str = "GET",
+    client: str = "",
+    timeout: float = TIMEOUT,
+    via: Wire = PLAIN,
 ) -> Answer:
     """Send `data` over a connection of its own and read one answer. `client` is the loopback address to come from."""
     try:
-        with Stream(address, client=client, timeout=timeout) as stream:
+        with Stream(address, client=client, timeout=timeout, wire=via) as stream:
             stream.send(data)
             return stream.answer(method)
     except OSError as error:
-        return Answer(problem=f"cannot connect to {address[0]}:{address[1]}: {error}")
+        return unreached(address, error)
 
 
-def ask(address: Address, request: Request, *, timeout: float = TIMEOUT) -> Answer:
+def unreached(address: Address, error: OSError) -> Answer:
+    """What became of a connection that could not be used; one that the server ended itself is `closed`."""
+    if isinstance(error, HandshakeError):
+        return Answer(problem=str(error), after="closed")
+    return Answer(problem=f"cannot connect to {address[0]}:{address[1]}: {error}")
+
+
+def ask(address: Address, request: Request, *, timeout: float = TIMEOUT, via: Wire = PLAIN) -> Answer:
     """Send `request` over a connection of its own and read the answer."""
-    return exchange(address, wire(request), method=request.method, client=request.client, timeout=timeout)
+    return exchange(address, wire(request), method=request.method, client=request.client, timeout=timeout, via=via)
 
 
-def shake(address: Address, request: Request, messages: tuple[bytes, ...]) -> tuple[Answer, tuple[bytes, ...]]:
+def shake(
+    address: Address, request: Request, messages: tuple[bytes, ...], *, via: Wire = PLAIN
+) -> tuple[Answer, tuple[bytes, ...]]:
     """Send `request`, a WebSocket handshake, then each message; the answer to the handshake and the echoes."""
     try:
-        with Stream(address, client=request.client) as stream:
+        with Stream(address, client=request.client, wire=via) as stream:
             stream.send(wire(request))
             answer = stream.answer()
             return answer, tuple(echo(stream, message) for message in messages) if answer.status == 101 else ()
     except OSError as error:
-        return Answer(problem=f"cannot connect to {address[0]}:{address[1]}: {error}"), ()
+        return unreached(address, error), ()
 
 
 def echo(stream: Stream, message: bytes) -> bytes:

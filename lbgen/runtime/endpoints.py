@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime import standin
+from lbgen.runtime.incoming import Hello, Server, StandInTls
 from lbgen.runtime.standin import Behaviour
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ JSON = Behaviour()
 @dataclass(frozen=True, slots=True)
 class StandIn:
     """One endpoint. `host` is an IP literal. `listen`: `yes`, `refuse` (the port is held but refuses connections) or
-    `drop` (the accept queue is full, so connection attempts get no answer)."""
+    `drop` (the accept queue is full, so connection attempts get no answer). HTTP/1.x and HTTP/2 are both spoken.
+    `tls` None = plain; `proxied`: every connection begins with a PROXY header."""
 
     name: str
     pool: str
@@ -34,6 +36,8 @@ class StandIn:
     port: int
     behaviour: Behaviour = JSON
     listen: str = "yes"
+    tls: StandInTls | None = None
+    proxied: bool = False
 
     def as_dict(self) -> dict[str, object]:
         """JSON data that `from_dict` reads back."""
@@ -45,18 +49,23 @@ class StandIn:
         fields = dict(data)
         behaviour = fields.pop("behaviour", None)
         parsed = Behaviour.parse(behaviour) if isinstance(behaviour, dict) else JSON
-        return cls(behaviour=parsed, **fields)  # type: ignore[arg-type]  # JSON data, checked by the constructor's user
+        tls = fields.pop("tls", None)
+        secured = StandInTls(**{**tls, "alpn": tuple(tls["alpn"])}) if isinstance(tls, dict) else None
+        return cls(behaviour=parsed, tls=secured, **fields)  # type: ignore[arg-type]  # JSON data, checked by the constructor's user
 
 
 @dataclass(slots=True)
 class Endpoints:
-    """Running stand-ins. `connections` and `requests` count by endpoint name; `behave` changes one while it runs."""
+    """Running stand-ins. By endpoint name: `connections`, `heads` (requests of which the head is there), `requests`
+    (whole ones), `answered` (the answer is handed to the kernel). `behave` changes one while it runs."""
 
     stand_ins: tuple[StandIn, ...]
     connections: Counter[str] = field(default_factory=Counter)
+    heads: Counter[str] = field(default_factory=Counter)
     requests: Counter[str] = field(default_factory=Counter)
+    answered: Counter[str] = field(default_factory=Counter)
     _behaviours: dict[str, Behaviour] = field(default_factory=dict)
-    _servers: list[asyncio.Server] = field(default_factory=list)
+    _servers: list[Server] = field(default_factory=list)
     _held: list[socket.socket] = field(default_factory=list)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -104,23 +113,37 @@ class Endpoints:
                 self._held.append(filler)
             return
 
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, hello: Hello) -> None:
             task = asyncio.current_task()
             assert task is not None  # noqa: S101  # a server callback always runs in one
             self._tasks.add(task)
             try:
-                await self._serve(stand_in, reader, writer)
+                await self._serve(stand_in, reader, writer, hello)
             except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError, TimeoutError):
                 pass  # the peer left, or we are stopping
             finally:
                 self._tasks.discard(task)
                 writer.close()
 
-        self._servers.append(await asyncio.start_server(serve, sock=sock, limit=standin.HEAD_LIMIT, backlog=1024))
+        limit = standin.HEAD_LIMIT
+        self._servers.append(Server(sock, stand_in.tls, serve, limit=limit, proxied=stand_in.proxied))
         self._held.remove(sock)
 
-    async def _serve(self, stand_in: StandIn, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(
+        self, stand_in: StandIn, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, hello: Hello
+    ) -> None:
         name = stand_in.name
+
+        def begun(arrival: standin.Arrival) -> None:
+            self.heads[name] += 1
+
+        def how_to(arrival: standin.Arrival) -> Behaviour:
+            self.requests[name] += 1
+            return standin.behaviour_of(arrival, self._behaviours[name])
+
+        def account(arrival: standin.Arrival) -> bytes:
+            return (json.dumps(standin.account(name, stand_in.pool, arrival, hello)) + "\n").encode()
+
         self.connections[name] += 1
         if self._behaviours[name].mode == "echo":
             while data := await reader.read(65536):
@@ -130,21 +153,26 @@ class Endpoints:
             return
         while True:
             try:
-                arrival = await standin.read_request(reader, writer)
+                arrival = await standin.read_request(reader, writer, begun)
                 if arrival is None:
                     return
-                self.requests[name] += 1
-                how = standin.behaviour_of(arrival, self._behaviours[name])
+                if arrival.method == "PRI":
+                    from lbgen.runtime.standin_http2 import Http2  # a library of its own, rarely needed
+
+                    await Http2(reader, writer, name, begun, how_to, account).run()
+                    return
+                how = how_to(arrival)
             except (standin.BadRequestError, ValueError) as error:
                 body = f"stand-in {name}: {error}\n".encode("latin-1", "replace")
                 writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
                 return
-            told = (json.dumps(standin.account(name, stand_in.pool, arrival)) + "\n").encode()
+            told = account(arrival)
             if standin.is_websocket(arrival) and how.mode == "json":
                 await standin.websocket(reader, writer, name, arrival, told)
                 return
             reusable = await standin.answer(writer, name, arrival, told, how)
             await writer.drain()
+            self.answered[name] += 1
             asked = (arrival.header("connection") or "").lower()
             if not reusable or asked == "close" or (arrival.version == "1.0" and asked != "keep-alive"):
                 return

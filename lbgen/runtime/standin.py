@@ -10,8 +10,14 @@ import socket
 import struct
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from lbgen.runtime.incoming import Hello
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_SILENT = Hello()
 CONTROL = "x-stand-in"  # request header: a JSON object with fields of Behaviour
 SEEN = "x-stand-in-saw"  # response header: base64 of the JSON account, where the body does not hold it
 NAME = "x-stand-in-name"  # response header on every answer
@@ -32,6 +38,7 @@ Mode = Literal[
     "drip",  # `count` chunks, `wait_ms` apart
     "garbage",  # bytes that are no HTTP
     "half_close",  # the account without a length, then the sending side is shut
+    "stream",  # HTTP/2: `status` and `headers` at once, then the request's bytes as they come, then `trailers`
 ]
 MODES: tuple[str, ...] = Mode.__args__  # type: ignore[attr-defined]  # Literal keeps its words there
 
@@ -48,6 +55,8 @@ class Behaviour:
     wait_ms: int = 60_000
     count: int = 5
     interim: tuple[int, ...] = ()
+    size: int = 0
+    trailers: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -64,18 +73,20 @@ class Behaviour:
             found,
             headers=tuple((str(n), str(v)) for n, v in found.headers),
             interim=tuple(int(x) for x in found.interim),
+            trailers=tuple((str(n), str(v)) for n, v in found.trailers),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A request as it reached the endpoint; text is latin-1, one character per byte."""
+    """A request as it reached the endpoint; text is latin-1, one character per byte. `version` 1.0, 1.1 or 2."""
 
     method: str
     target: str
     version: str
     headers: tuple[tuple[str, str], ...]
     body: bytes
+    trailers: tuple[tuple[str, str], ...] = ()
 
     def header(self, name: str) -> str | None:
         """All lines of that name joined by ", ", or None."""
@@ -87,8 +98,13 @@ class BadRequestError(ValueError):
     """The bytes are no HTTP/1.x request."""
 
 
-async def read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Arrival | None:
-    """The next request, or None when the peer has closed; BadRequestError on bytes that are none."""
+async def read_request(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    begun: Callable[[Arrival], None] = lambda arrival: None,
+) -> Arrival | None:
+    """The next request, or None when the peer has closed; BadRequestError on bytes that are none. `begun` is told of
+    its head before the body is read. The preface of HTTP/2 is a request with the method PRI."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError as error:
@@ -99,6 +115,8 @@ async def read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
         raise BadRequestError("the head is too long") from error
     lines = head[:-4].lstrip(b"\r\n").decode("latin-1").split("\r\n")
     parts = lines[0].split(" ")
+    if parts == ["PRI", "*", "HTTP/2.0"]:
+        return Arrival("PRI", "*", "2", (), b"")
     if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
         raise BadRequestError(f"request line {lines[0]!r}")
     headers = []
@@ -110,25 +128,29 @@ async def read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
     arrival = Arrival(parts[0], parts[1], parts[2][5:], tuple(headers), b"")
     if (arrival.header("expect") or "").lower() == "100-continue":
         writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    return replace(arrival, body=await _body(reader, arrival))
+    begun(arrival)
+    body, trailers = await _body(reader, arrival)
+    return replace(arrival, body=body, trailers=trailers)
 
 
-async def _body(reader: asyncio.StreamReader, arrival: Arrival) -> bytes:
+async def _body(reader: asyncio.StreamReader, arrival: Arrival) -> tuple[bytes, tuple[tuple[str, str], ...]]:
     if (arrival.header("transfer-encoding") or "").lower().endswith("chunked"):
         body = bytearray()
         while size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):
             body += (await reader.readexactly(size + 2))[:-2]
-        while (await reader.readuntil(b"\r\n")) != b"\r\n":  # trailers
-            pass
-        return bytes(body)
+        trailers = []
+        while (line := await reader.readuntil(b"\r\n")) != b"\r\n":
+            name, _, value = line[:-2].decode("latin-1").partition(":")
+            trailers.append((name, value.strip(" \t")))
+        return bytes(body), tuple(trailers)
     length = arrival.header("content-length") or "0"
     if not length.isdigit():
         raise BadRequestError(f"Content-Length {length!r}")
-    return await reader.readexactly(int(length))
+    return await reader.readexactly(int(length)), ()
 
 
-def account(name: str, pool: str, arrival: Arrival) -> dict[str, object]:
-    """What the endpoint tells about a request, as JSON data."""
+def account(name: str, pool: str, arrival: Arrival, hello: Hello = _SILENT) -> dict[str, object]:
+    """What the endpoint tells about a request and its connection, as JSON data."""
     return {
         "name": name,
         "pool": pool,
@@ -139,7 +161,16 @@ def account(name: str, pool: str, arrival: Arrival) -> dict[str, object]:
         "headers": [[n, v] for n, v in arrival.headers],
         "body_length": len(arrival.body),
         "body_sha256": hashlib.sha256(arrival.body).hexdigest(),
+        "trailers": [[n, v] for n, v in arrival.trailers],
+        "proxy": hello.proxy,
+        "tls": hello.tls,
     }
+
+
+def body_of(how: Behaviour) -> bytes:
+    """The body of a fixed answer."""
+    body = how.body.encode("latin-1", "replace")
+    return (body * (how.size // max(len(body), 1) + 1))[: how.size] if how.size else body
 
 
 def is_websocket(arrival: Arrival) -> bool:
@@ -171,6 +202,10 @@ def _head(status: int, headers: tuple[tuple[str, str], ...]) -> bytes:
     phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else "Status"
     lines = [f"HTTP/1.1 {status} {phrase}", *(f"{n}: {v}" for n, v in headers), "", ""]
     return "\r\n".join(lines).encode("latin-1")
+
+
+def _lines(headers: tuple[tuple[str, str], ...]) -> bytes:
+    return "".join(f"{n}: {v}\r\n" for n, v in headers).encode("latin-1")
 
 
 async def answer(writer: asyncio.StreamWriter, name: str, arrival: Arrival, told: bytes, how: Behaviour) -> bool:
@@ -211,10 +246,11 @@ async def answer(writer: asyncio.StreamWriter, name: str, arrival: Arrival, told
             writer.write(b"0\r\n\r\n")
             return True
         case "fixed":
-            body = how.body.encode("latin-1", "replace")
+            body = body_of(how)
             saw = (*named, (SEEN, base64.b64encode(told).decode()), *how.headers)
-            if how.chunked and not bodiless:
-                framed = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if body else b"0\r\n\r\n"
+            if (how.chunked or how.trailers) and not bodiless:
+                last = b"0\r\n" + _lines(how.trailers) + b"\r\n"
+                framed = b"%x\r\n%b\r\n%b" % (len(body), body, last) if body else last
                 writer.write(_head(how.status, (*saw, ("Transfer-Encoding", "chunked"))) + framed)
             elif how.status in (204, 304):
                 writer.write(_head(how.status, saw))

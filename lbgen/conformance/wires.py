@@ -1,0 +1,159 @@
+"""How a client reaches a listener before HTTP begins: a PROXY header, TLS and what it offers there, which HTTP."""
+
+from __future__ import annotations
+
+import ssl
+import struct
+from dataclasses import dataclass, fields, replace
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+from lbgen.runtime.certificates import throw_away
+
+if TYPE_CHECKING:
+    import socket
+
+    from lbgen.plan.model import HostPattern, Listener
+    from lbgen.plan.simulate import Request
+
+_VERSIONS = {
+    "1.0": ssl.TLSVersion.TLSv1,
+    "1.1": ssl.TLSVersion.TLSv1_1,
+    "1.2": ssl.TLSVersion.TLSv1_2,
+    "1.3": ssl.TLSVersion.TLSv1_3,
+}
+_V2 = b"\r\n\r\n\x00\r\nQUIT\n"
+
+
+class HandshakeError(ConnectionError):
+    """The server ended the connection instead of shaking hands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shaken:
+    """What a handshake came to: `version` such as 1.3, `names` of the server's certificate (empty if not verified)."""
+
+    version: str
+    cipher: str
+    alpn: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTls:
+    """What the client offers. `sni` None = no server name. `certificate` is a name of `certificates.SPECS`, shown to
+    the server. `ca` is a PEM file by which its certificate is verified (the name is not), "" = not at all. `ciphers`
+    (OpenSSL) are of TLS 1.2."""
+
+    sni: str | None = None
+    certificate: str = ""
+    ca: str = ""
+    min: str = "1.2"
+    max: str = "1.3"
+    ciphers: str = ""
+    alpn: tuple[str, ...] = ()
+
+    def wrapped(self, sock: socket.socket) -> ssl.SSLSocket:
+        """HandshakeError when the server does not want to; ssl.SSLCertVerificationError when the client does not."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_REQUIRED if self.ca else ssl.CERT_NONE
+        if self.ca:
+            context.load_verify_locations(self.ca)
+        if self.certificate:
+            folder = throw_away()
+            context.load_cert_chain(folder / f"{self.certificate}.crt", folder / f"{self.certificate}.key")
+        if self.ciphers or self.min in ("1.0", "1.1"):
+            context.set_ciphers(self.ciphers or "ALL:@SECLEVEL=0")
+        context.minimum_version, context.maximum_version = _VERSIONS[self.min], _VERSIONS[self.max]
+        if self.alpn:
+            context.set_alpn_protocols(list(self.alpn))
+        try:
+            return context.wrap_socket(sock, server_hostname=self.sni)
+        except ssl.SSLCertVerificationError:
+            raise
+        except (ssl.SSLError, ConnectionError) as error:
+            raise HandshakeError(f"no handshake: {error}") from error
+
+
+def shaken(sock: ssl.SSLSocket) -> Shaken:
+    """What was agreed on."""
+    cipher = sock.cipher()
+    shown: dict[str, Any] = sock.getpeercert() or {}
+    names = tuple(str(value) for kind, value in shown.get("subjectAltName", ()) if kind == "DNS")
+    version = (sock.version() or "").removeprefix("TLSv")
+    return Shaken(version, cipher[0] if cipher else "", sock.selected_alpn_protocol() or "", names)
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """`proxy` bytes go first, then TLS, then HTTP/2 or HTTP/1.x."""
+
+    proxy: bytes = b""
+    tls: ClientTls | None = None
+    http2: bool = False
+
+
+PLAIN = Wire()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a case says about its wire; what it leaves out follows from the listener.
+
+    `tls` fields are those of `ClientTls`; False = plain bytes where TLS is expected. `proxy`: v1, v2, none, or the
+    bytes of the header."""
+
+    tls: dict[str, Any] | bool | None = None
+    proxy: str | None = None
+
+    def __post_init__(self) -> None:
+        known = {f.name for f in fields(ClientTls)}
+        if isinstance(self.tls, dict) and (unknown := set(self.tls) - known):
+            raise ValueError(f"tls: unknown keys {sorted(unknown)}")
+
+
+ANYHOW = Asked()
+
+
+def wire_for(listener: Listener, request: Request, asked: Asked = ANYHOW) -> Wire:
+    """How to send `request` to `listener`: as it expects, unless `asked` says otherwise."""
+    http2 = request.version == "2"
+    proxy = b""
+    how = asked.proxy or ("v1" if listener.proxy_protocol else "none")
+    if how != "none":
+        proxy = _header(how, request.client, listener.port)
+    expected = listener.tls is not None and not listener.tls.passthrough
+    if asked.tls is False or not (expected or asked.tls):
+        return Wire(proxy, None, http2)
+    tls = ClientTls(alpn=("h2",) if http2 else ("http/1.1",), ca=str(throw_away() / "ca.crt"))
+    if listener.tls is not None and listener.tls.certificates:
+        tls = replace(tls, sni=_name(listener.tls.certificates[0].names))
+    if listener.tls is not None and listener.tls.client_required:
+        tls = replace(tls, certificate="client")
+    if isinstance(asked.tls, dict):
+        given = dict(asked.tls)
+        if "alpn" in given:
+            given["alpn"] = tuple(given["alpn"])
+        if given.get("ca"):
+            given["ca"] = str(throw_away() / f"{given['ca']}.crt")
+        tls = replace(tls, **given)
+    return Wire(proxy, tls, http2)
+
+
+def _name(names: tuple[HostPattern, ...]) -> str | None:
+    if not names:
+        return None
+    return f"any.{names[0].name}" if names[0].wildcard else names[0].name
+
+
+def _header(how: str, client: str, port: int) -> bytes:
+    """A PROXY header that says the connection came from `client` to `port`."""
+    if how not in ("v1", "v2"):
+        return how.encode("latin-1")
+    six = ":" in client
+    here = "::1" if six else "127.0.0.1"
+    if how == "v1":
+        return f"PROXY TCP{6 if six else 4} {client} {here} 40000 {port}\r\n".encode()
+    body = ip_address(client).packed + ip_address(here).packed + struct.pack("!HH", 40000, port)
+    return _V2 + bytes([0x21, 0x21 if six else 0x11]) + len(body).to_bytes(2) + body

@@ -1,0 +1,170 @@
+"""TLS, HTTP/2 and the PROXY protocol: what stand-ins tell of them, and the client that speaks them."""
+
+import dataclasses
+import json
+import socket
+
+import pytest
+
+from lbgen.conformance.http2 import Http2, ask
+from lbgen.conformance.judge import account_of
+from lbgen.conformance.probe import Stream
+from lbgen.conformance.wires import Asked, ClientTls, Wire, wire_for
+from lbgen.plan.resolve import plan as resolve
+from lbgen.plan.simulate import Request
+from lbgen.runtime.certificates import ENDPOINT_NAME, throw_away
+from lbgen.runtime.endpoints import StandIn, endpoints
+from lbgen.runtime.incoming import StandInTls
+from lbgen.runtime.standin import CONTROL
+from lbgen.spec.load import load
+
+HOST = ("Host", "h")
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+def file(name: str) -> str:
+    return str(throw_away() / name)
+
+
+def tls(**given) -> ClientTls:
+    return ClientTls(**{"sni": ENDPOINT_NAME, "ca": file("ca.crt"), "alpn": ("http/1.1",)} | given)
+
+
+@pytest.fixture
+def serve():
+    running = []
+
+    def start(**given) -> tuple[str, int]:
+        stand_in = StandIn("p-0", "p", "127.0.0.1", free_port(), **given)
+        manager = endpoints([StandIn.from_dict(json.loads(json.dumps(stand_in.as_dict())))])
+        manager.__enter__()
+        running.append(manager)
+        return "127.0.0.1", stand_in.port
+
+    yield start
+    for manager in running:
+        manager.__exit__(None, None, None)
+
+
+def secured(name: str = "endpoint", **given) -> StandInTls:
+    return StandInTls(file(f"{name}.crt"), file(f"{name}.key"), **given)
+
+
+def control(**fields) -> tuple[str, str]:
+    return (CONTROL, json.dumps(fields))
+
+
+@pytest.mark.parametrize("name", ["endpoint", "endpoint-rsa", "expired", "foreign", "wrong-name"])
+def test_certificates_are_what_they_are_called(serve, name) -> None:
+    at = serve(tls=secured(name))
+    answer = ask(at, Request(headers=(HOST,)), via=Wire(tls=tls()))
+    if name.startswith("endpoint"):
+        told = account_of(answer)
+        assert told["tls"] == {"version": "TLSv1.3", "alpn": "http/1.1", "sni": ENDPOINT_NAME, "client": None}
+        assert ENDPOINT_NAME in answer.shaken.names
+    elif name == "wrong-name":
+        assert answer.shaken.names == ("other.internal",)
+    else:
+        assert answer.status is None
+        assert "verify failed" in answer.problem
+
+
+@pytest.mark.parametrize(
+    ("certificate", "required", "passes"),
+    [("client", True, True), ("client-rsa", True, True), ("", True, False), ("", False, True)]
+    + [(bad, required, False) for bad in ("client-foreign", "client-expired") for required in (True, False)],
+)
+def test_client_certificates(serve, certificate, required, passes) -> None:
+    at = serve(tls=secured(client_ca=file("client-ca.crt"), client_required=required))
+    answer = ask(at, Request(headers=(HOST,)), via=Wire(tls=tls(certificate=certificate)))
+    if passes:
+        assert account_of(answer)["tls"]["client"] == (certificate or None)
+    else:
+        assert (answer.status, answer.after != "open") == (None, True)
+
+
+@pytest.mark.parametrize("tls_to", [None, tls(alpn=("h2",))])
+def test_http2(serve, tls_to) -> None:
+    at = serve(tls=None if tls_to is None else secured())
+    via = Wire(tls=tls_to, http2=True)
+    answer = ask(at, Request("POST", "/a?b", (HOST, ("X-A", "1")), body=b"x" * 100_000), via=via)
+    told = account_of(answer)
+    assert (told["version"], told["method"], told["target"], told["body_length"]) == ("2", "POST", "/a?b", 100_000)
+    assert ["host", "h"] in told["headers"]
+    assert ["x-a", "1"] in told["headers"]
+    head = ask(at, Request("HEAD", "/", (HOST,)), via=via)
+    assert (head.status, head.body, account_of(head)["method"]) == (200, b"", "HEAD")
+    fixed = control(mode="fixed", status=418, body="ab", size=200_001, headers=[["X-B", "2"]], trailers=[["x-t", "3"]])
+    got = ask(at, Request(headers=(HOST, fixed)), via=via)
+    assert (got.status, len(got.body), got.header("x-b"), got.trailers) == (418, 200_001, "2", (("x-t", "3"),))
+    for mode in ("close", "reset", "garbage", "cut_body", "reset_body"):
+        broken = ask(at, Request(headers=(HOST, control(mode=mode))), via=via)
+        assert (broken.complete, broken.after) == (False, "closed"), mode
+
+
+def test_http2_streams_at_once_and_echo(serve) -> None:
+    at = serve()
+    with Stream(at, wire=Wire(http2=True)) as stream:
+        client = Http2(stream)
+        slow = client.send(Request(headers=(HOST, control(mode="hang", wait_ms=300))))
+        quick = client.send(Request("GET", "/q", (HOST,)))
+        assert account_of(client.answer(quick))["target"] == "/q"
+        assert not client.halves[slow].ended
+        assert client.answer(slow).status == 200
+        echo = Request("POST", "/e", (HOST, control(mode="stream", trailers=[["grpc-status", "0"]])))
+        headers = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/e"), (b":authority", b"h")]
+        number = client.head([*headers, (CONTROL.encode(), echo.headers[1][1].encode())], method="POST", end=False)
+        client.data(number, b"one", end=False)
+        while client.halves[number].body != b"one":
+            assert client.pump()
+        client.data(number, b"two")
+        answer = client.answer(number)
+        assert (answer.body, answer.trailers) == (b"onetwo", (("grpc-status", "0"),))
+
+
+LISTENER = resolve(
+    load(
+        {
+            "version": 1,
+            "name": "t",
+            "listeners": {"web": {"port": 8080, "proxy_protocol": "accept"}},
+            "routes": [{"name": "r", "respond": {"status": 200}}],
+        }
+    )
+).listener("web")
+
+
+@pytest.mark.parametrize("how", ["v1", "v2"])
+@pytest.mark.parametrize("client", ["192.0.2.7", "2001:db8::7"])
+@pytest.mark.parametrize("secure", [False, True])
+def test_proxy_header(serve, how, client, secure) -> None:
+    at = serve(proxied=True, tls=secured() if secure else None)
+    request = Request(headers=(HOST,), client=client)
+    via = dataclasses.replace(wire_for(LISTENER, request, Asked(proxy=how)), tls=tls() if secure else None)
+    told = account_of(ask(at, request, via=via))["proxy"]
+    assert (told["version"], told["source"], told["destination_port"]) == (int(how[1]), client, 8080)
+
+
+@pytest.mark.parametrize("begin", [b"", b"PROXY", b"PROXY TCP4 1.2.3.4", b"\r\n\r\n\x00\r\nQUIT\n\x11\x11\x00\x00"])
+def test_no_proxy_header_no_answer(serve, begin) -> None:
+    at = serve(proxied=True)
+    answer = ask(at, Request(headers=(HOST,)), via=Wire(proxy=begin), timeout=2)
+    assert (answer.status, answer.after != "open") == (None, True)
+
+
+def test_plain_bytes_to_tls(serve) -> None:
+    answer = ask(serve(tls=secured()), Request(headers=(HOST,)), timeout=2)
+    assert (answer.status, answer.after != "open") == (None, True)
+    shy = ask(serve(), Request(headers=(HOST,)), via=Wire(tls=tls()), timeout=0.5)
+    assert shy.status is None
+    assert "timed out" in shy.problem
+
+
+def test_asked_says_what_it_knows() -> None:
+    with pytest.raises(ValueError, match="unknown keys"):
+        Asked(tls={"snie": "x"})
