@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -14,14 +15,19 @@ from lbgen.plan.simulate import Request
 from lbgen.runtime.standin import Behaviour
 
 CASES = Path(__file__).parent / "cases"
+_BOOL = "tag:yaml.org,2002:bool"
 _REQUEST = {"ask", "host", "headers", "listener", "client", "version", "body"}
+_BODY = {"text", "size", "chunked"}
 _CASE = {
     "clause",
     "features",
     "why",
     "raw",
-    "head",
+    "send",
     "script",
+    "with",
+    "routes",
+    "tries",
     "websocket",
     "tcp",
     "times",
@@ -39,6 +45,17 @@ HANDSHAKE = (
 )
 
 
+class _Loader(yaml.SafeLoader):
+    """`on` is a text, as in YAML 1.2: it is a key of retries."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in found if tag != _BOOL]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(_BOOL, re.compile(r"(?:true|false)\Z"), list("tf"))
+
+
 class CaseError(ValueError):
     """A case file that cannot be read; the message names the file and the case."""
 
@@ -49,8 +66,9 @@ class Expect:
     present, None = absent.
 
     `fault`: the proxy answers with that status although the oracle forwards (the endpoint fails). `refused`: 400 or a
-    closed connection, and nothing reaches an endpoint. `cut`: the body may not end properly. `share` bounds how many
-    of `times` answers come from an endpoint or pool (by name).
+    closed connection, and nothing reaches an endpoint. `dropped`: 408 or a closed connection, and no endpoint answers.
+    `cut`: the body may not end properly. `share` bounds how many of `times` answers come from an endpoint or pool (by
+    name). `tries`: how often the request reached endpoints, `visits`: how many different ones.
     """
 
     route: str | None = None
@@ -65,11 +83,14 @@ class Expect:
     location: str | None = None
     fault: int | None = None
     refused: bool = False
+    dropped: bool = False
     cut: bool = False
     within_ms: tuple[int, int] | None = None
     share: dict[str, tuple[int, int]] = field(default_factory=dict)
     sticky: bool = False
     receives: str | None = None
+    tries: int | None = None
+    visits: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +98,10 @@ class Case:
     """One request (or bytes, or script) and what must come of it. `id` is unique; `clause` groups in the matrix.
 
     `features` names baseline features whose verdict excuses a difference; a route's own features are found by itself.
-    `raw`: these bytes instead of a request. `tcp`: bytes on an L4 listener. `websocket`: messages to be echoed.
-    `script`: a function of `scripts` that judges alone. `times` > 1 repeats, from `clients` addresses in turn.
+    `raw`: these bytes instead of a request. `send`: bytes with pauses (seconds) between them. `tcp`: bytes on an L4
+    listener. `websocket`: messages to be echoed. `script`: a function of `scripts` that judges alone, told `params`;
+    `routes` are those it needs (default: all). `steps`: what endpoints do with the first, second ... try of the
+    request. `times` > 1 repeats, from `clients` addresses in turn.
     """
 
     id: str
@@ -90,6 +113,10 @@ class Case:
     tcp: bytes | None = None
     websocket: tuple[bytes, ...] | None = None
     script: str | None = None
+    params: dict[str, Any] = field(default_factory=dict)
+    routes: tuple[str, ...] = ()
+    send: tuple[bytes | float, ...] | None = None
+    steps: tuple[dict[str, Any], ...] = ()
     times: int = 1
     clients: int = 1
     timeout: float = 6.0
@@ -97,12 +124,12 @@ class Case:
     @property
     def oracle(self) -> bool:
         """Whether the oracle has a say: not for raw bytes, L4 or scripts."""
-        return self.raw is None and self.tcp is None and self.script is None
+        return self.raw is None and self.tcp is None and self.script is None and self.send is None
 
 
 @dataclass(frozen=True, slots=True)
 class StandInSpec:
-    """How the endpoints of a pool behave."""
+    """How the endpoints of a pool, or one of them (`POOL-NUMBER`), behave."""
 
     listen: str = "yes"
     behaviour: Behaviour = Behaviour()  # noqa: RUF009  # frozen
@@ -127,7 +154,7 @@ def case_files() -> tuple[CaseFile, ...]:
 
 def load_file(path: Path) -> CaseFile:
     """The cases of one file; CaseError on an unknown key or a case that asks for nothing."""
-    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    data = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506  # a SafeLoader
     _known(path.name, data, _FILE)
     defaults = data.get("defaults", {})
     cases: list[Case] = []
@@ -170,7 +197,8 @@ def _case(entry: dict[str, Any], ask: str, name: str) -> Case:
     websocket = tuple(str(m).encode() for m in entry["websocket"]) if "websocket" in entry else None
     if websocket is not None:
         headers += HANDSHAKE
-    body = str(entry.get("body", "")).encode("latin-1")
+    body, framing = _body(entry.get("body", ""))
+    headers += framing
     request = Request(
         method,
         target,
@@ -190,10 +218,44 @@ def _case(entry: dict[str, Any], ask: str, name: str) -> Case:
         tcp=str(entry["tcp"]).encode("latin-1") if "tcp" in entry else None,
         websocket=websocket,
         script=entry.get("script"),
+        params=entry.get("with", {}),
+        routes=tuple(entry.get("routes", ())),
+        send=_pieces(entry["send"]) if "send" in entry else None,
+        steps=tuple(_step(step) for step in entry.get("tries", ())),
         times=int(entry.get("times", 1)),
         clients=int(entry.get("clients", 1)),
         timeout=entry.get("timeout_ms", 6000) / 1000,
     )
+
+
+def _body(data: str | dict[str, Any]) -> tuple[bytes, list[tuple[str, str]]]:
+    """A text, or `{ text | size, chunked }`: the bytes, and the headers that frame them."""
+    if isinstance(data, str):
+        return data.encode("latin-1"), []
+    _known("body", data, _BODY)
+    body = filler(data["size"]) if "size" in data else str(data["text"]).encode("latin-1")
+    return body, [("Transfer-Encoding", "chunked")] if data.get("chunked") else []
+
+
+def filler(size: int) -> bytes:
+    """So many bytes that do not repeat soon."""
+    lines = (b"%07d\n" % number for number in itertools.count())
+    return b"".join(itertools.islice(lines, -(-size // 8)))[:size]
+
+
+def _pieces(data: list[str | int]) -> tuple[bytes | float, ...]:
+    """Texts as bytes, numbers (milliseconds) as seconds."""
+    return tuple(one.encode("latin-1") if isinstance(one, str) else one / 1000 for one in data)
+
+
+def _step(data: str | int | dict[str, Any]) -> dict[str, Any]:
+    """A mode of `Behaviour`, a status, or fields of `Behaviour`."""
+    if isinstance(data, int):
+        data = {"mode": "fixed", "status": data, "body": f"the endpoint's own {data}\n"}
+    elif isinstance(data, str):
+        data = {"mode": data}
+    Behaviour.parse(data)
+    return data
 
 
 def _expect(data: dict[str, Any]) -> Expect:

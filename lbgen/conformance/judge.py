@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from base64 import b64decode
 from http import HTTPStatus
@@ -38,11 +39,11 @@ def account_of(answer: Answer) -> dict[str, Any] | None:
     return found
 
 
-def behaviour_of(request: Request) -> Behaviour:
-    """What the request asks the stand-in to do."""
-    for name, value in request.headers:
+def behaviour_of(case: Case) -> Behaviour:
+    """What the request asks the stand-in to do (with steps: at the try that `tries` says is the last)."""
+    for name, value in case.request.headers:
         if name.lower() == CONTROL:
-            return Behaviour.parse(json.loads(value))
+            return Behaviour.parse(json.loads(value)).step((case.expect.tries or 1) - 1)
     return Behaviour()
 
 
@@ -97,6 +98,8 @@ def raw_differences(case: Case, answer: Answer) -> Iterator[str]:
     """As `differences`, for bytes of which the oracle knows nothing."""
     if case.expect.refused:
         yield from refused(answer)
+    elif case.expect.dropped:
+        yield from dropped(case, answer)
     elif answer.status is None:
         yield f"no answer: {answer.problem}; got {answer.raw[:120]!r}"
     else:
@@ -111,6 +114,15 @@ def refused(answer: Answer) -> Iterator[str]:
         yield f"status {answer.status}, expected 400 or a closed connection"
     elif answer.status is None and answer.after == "open":
         yield f"no answer and the connection stays open ({answer.problem})"
+
+
+def dropped(case: Case, answer: Answer) -> Iterator[str]:
+    """A client that was too slow: 408, or the connection closed without an answer, in time."""
+    if answer.status not in (None, 408):
+        yield f"status {answer.status}, expected 408 or a closed connection"
+    elif answer.status is None and answer.after == "open":
+        yield f"no answer and the connection stays open ({answer.problem})"
+    yield from _in_time(case.expect, answer)
 
 
 def reason_body(status: int) -> str:
@@ -164,7 +176,7 @@ def _forwarded(case: Case, outcome: Outcome, answer: Answer) -> Iterator[str]:
         yield f"pool {told['pool']}, expected {[u.pool for u in outcome.upstreams if u.weight]} (route {outcome.route})"
         return
     yield from _arrived(upstream, told, case)
-    behaviour = behaviour_of(case.request)
+    behaviour = behaviour_of(case)
     status = 101 if case.websocket is not None else behaviour.status if behaviour.mode == "fixed" else 200
     if answer.status != status:
         yield f"status {answer.status}, the endpoint said {status}"
@@ -192,6 +204,8 @@ def _arrived(upstream: Upstream, told: dict[str, Any], case: Case) -> Iterator[s
         yield f"to the endpoint: Host {hosts}, expected {upstream.host!r}"
     if told["body_length"] != len(case.request.body) and not _framed(case.request):
         yield f"to the endpoint: {told['body_length']} bytes of body, expected {len(case.request.body)}"
+    elif told["body_length"] and told["body_sha256"] != hashlib.sha256(case.request.body).hexdigest():
+        yield "to the endpoint: the body is not what was sent"
     made = {n for n, v in upstream.headers if v is None}
     known = [(n, v) for n, v in upstream.headers if v is not None]
     yield from _headers("to the endpoint", known, headers, _UPSTREAM_HOP | made)
@@ -203,7 +217,7 @@ def _arrived(upstream: Upstream, told: dict[str, Any], case: Case) -> Iterator[s
 
 
 def _framed(request: Request) -> bool:
-    return any(n.lower() in ("content-length", "transfer-encoding") for n, _ in request.headers)
+    return any(n.lower() == "content-length" for n, _ in request.headers)
 
 
 def _combined(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -259,6 +273,10 @@ def _literals(expect: Expect, answer: Answer) -> Iterator[str]:
     elif expect.pool is not None and expect.fault is None:
         yield f"status {answer.status}, expected an answer of pool {expect.pool}"
     yield from _explicit("answer", expect.shows, _combined(answer.headers))
+    yield from _in_time(expect, answer)
+
+
+def _in_time(expect: Expect, answer: Answer) -> Iterator[str]:
     if expect.within_ms is not None:
         low, high = expect.within_ms
         if not low <= answer.elapsed * 1000 <= high:

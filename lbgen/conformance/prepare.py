@@ -163,10 +163,10 @@ def on_free_ports(file: CaseFile, whole: Plan, served: Plan | None, verdicts: Ve
     addresses: dict[str, tuple[str, int]] = {}
     stand_ins: list[StandIn] = []
     for pool in whole.pools:
-        spec = file.stand_ins.get(pool.name)
         for number, endpoint in enumerate(pool.endpoints):
             if not endpoint.is_ip:
                 continue
+            spec = file.stand_ins.get(f"{pool.name}-{number}", file.stand_ins.get(pool.name))
             stand_in = StandIn(f"{pool.name}-{number}", pool.name, host, fresh())
             if spec is not None:
                 stand_in = replace(stand_in, behaviour=spec.behaviour, listen=spec.listen)

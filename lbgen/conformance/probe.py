@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Address = tuple[str, int]
 TIMEOUT = 6.0  # seconds for one exchange
+_CHUNK = 16_384
 _GRACE = 0.03  # seconds in which bytes behind a finished answer would have come
 
 
@@ -247,13 +248,17 @@ def parse_head(head: bytes) -> tuple[str, int, str, Headers]:
 
 
 def wire(request: Request) -> bytes:
-    """The bytes of `request`; Content-Length is added for a body that no header frames."""
-    headers = request.headers
+    """The bytes of `request`; Content-Length is added for a body that no header frames, and a chunked one is cut into
+    chunks of 16 KiB."""
+    headers, body = request.headers, request.body
     names = {n.lower() for n, _ in headers}
-    if request.body and not names & {"content-length", "transfer-encoding"}:
+    if any(n.lower() == "transfer-encoding" and v == "chunked" for n, v in headers):
+        parts = [body[at : at + _CHUNK] for at in range(0, len(body), _CHUNK)]
+        body = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in [*parts, b""])
+    elif request.body and not names & {"content-length", "transfer-encoding"}:
         headers = (*headers, ("Content-Length", str(len(request.body))))
     lines = [f"{request.method} {request.target} HTTP/{request.version}", *(f"{n}: {v}" for n, v in headers), "", ""]
-    return "\r\n".join(lines).encode("latin-1") + request.body
+    return "\r\n".join(lines).encode("latin-1") + body
 
 
 def exchange(
@@ -266,9 +271,26 @@ def exchange(
     via: Wire = PLAIN,
 ) -> Answer:
     """Send `data` over a connection of its own and read one answer. `client` is the loopback address to come from."""
+    return pieces(address, (data,), method=method, client=client, timeout=timeout, via=via)
+
+
+def pieces(
+    address: Address,
+    parts: tuple[bytes | float, ...],
+    *,
+    method: str = "GET",
+    client: str = "",
+    timeout: float = TIMEOUT,
+    via: Wire = PLAIN,
+) -> Answer:
+    """As `exchange`, with pauses (seconds) between the bytes; an answer, or the end, cuts them short."""
     try:
         with Stream(address, client=client, timeout=timeout, wire=via) as stream:
-            stream.send(data)
+            for part in parts:
+                if isinstance(part, bytes):
+                    stream.send(part)
+                elif stream.fill(part) or stream.end != "open":
+                    break
             return stream.answer(method)
     except OSError as error:
         return unreached(address, error)

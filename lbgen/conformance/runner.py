@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -14,8 +13,9 @@ from typing import TYPE_CHECKING
 from lbgen.conformance import judge
 from lbgen.conformance.corpus import corpus
 from lbgen.conformance.prepare import Prepared, plan_of, prepared
-from lbgen.conformance.probe import Answer, Stream, ask, curl, exchange, shake
-from lbgen.conformance.scripts import SCRIPTS
+from lbgen.conformance.probe import ask, curl
+from lbgen.conformance.scripts.stage import Stage
+from lbgen.conformance.trial import placed, tried
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
 from lbgen.plan.simulate import simulate
@@ -24,9 +24,9 @@ from lbgen.runtime.local.network import network
 from lbgen.runtime.local.process import running
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from lbgen.conformance.case import Case, CaseFile, Expect
+    from lbgen.conformance.case import Case, CaseFile
     from lbgen.conformance.subject import Subject
     from lbgen.plan.model import Plan
     from lbgen.runtime.local.network import Network
@@ -105,7 +105,7 @@ class Bench:
             again = f"{address[0]}:{address[1]} <- {(case.raw if case.tcp is None else case.tcp)!r}"
         elif case.script is not None:
             again = f"script {case.script}"
-        found = list(self._differences(case, address))
+        found = list(tried(case, address, self._stage(case)))
         if not found:
             return State.PASS, "", again
         near = [n for n in verdicts.near if n.feature in case.features and n.route in needed | {""}]
@@ -115,7 +115,10 @@ class Bench:
         return State.FAIL, "; ".join(found), again
 
     def _routes(self, case: Case, listener: str) -> set[str]:
+        """The routes without which the case makes no sense."""
         plan = self.ready.whole
+        if case.routes:
+            return set(case.routes)
         if case.oracle:
             route = simulate(plan, case.request).route
             return set() if route is None else {route}
@@ -124,97 +127,17 @@ class Bench:
             return {rule.route for rule in rules}
         return {route.name for route in plan.routes} if case.script is not None else set()
 
-    def _differences(self, case: Case, address: tuple[str, int]) -> Iterator[str]:
-        plan = self.ready.whole
-        if case.script is not None:
-            served = self.ready.served
-            names = [x.name for x in served.listeners] if served is not None else []
-            try:
-                yield from SCRIPTS[case.script]({name: self.address(name) for name in names}, self.endpoints)
-            except OSError as error:
-                yield f"connection failed: {error}"
-        elif case.tcp is not None:
-            yield from _tcp(case, address)
-        elif case.times > 1:
-            yield from _many(case, address, plan)
-        elif case.raw is not None:
-            yield from judge.raw_differences(case, exchange(address, case.raw, timeout=case.timeout))
-        elif case.websocket is not None:
-            outcome = simulate(plan, case.request)
-            answer, echoes = shake(address, case.request, case.websocket)
-            yield from judge.differences(case, outcome, answer)
-            if echoes != case.websocket:
-                yield f"echoes {echoes}, expected {case.websocket}"
-        else:
-            outcome = simulate(plan, case.request)
-            yield from judge.contradictions(case.expect, outcome)
-            yield from judge.differences(case, outcome, ask(address, case.request, timeout=case.timeout))
+    def _stage(self, case: Case) -> Stage:
+        served = self.ready.served
+        at = {x.name: self.address(x.name) for x in served.listeners} if served is not None else {}
+        return Stage(at, self.endpoints, self.ready.whole, self._records, case.params)
 
-
-def placed(expect: Expect, plan: Plan) -> Expect:
-    """`{listener}` in a case's texts stands for that listener's port."""
-
-    def fill(text: str) -> str:
-        for listener in plan.listeners:
-            text = text.replace(f"{{{listener.name}}}", str(listener.port))
-        return text
-
-    sends = {n: fill(v) if isinstance(v, str) else v for n, v in expect.sends.items()}
-    location = fill(expect.location) if expect.location is not None else None
-    return replace(expect, sends=sends, location=location)
-
-
-def _tcp(case: Case, address: tuple[str, int]) -> Iterator[str]:
-    assert case.tcp is not None  # noqa: S101  # the caller asked
-    try:
-        with Stream(address, timeout=case.timeout) as stream:
-            stream.send(case.tcp)
-            if stream.end == "open":
-                stream.shut()
-            got = stream.rest()
-            took = (time.monotonic() - stream.begun) * 1000
-            end = stream.end
-    except ConnectionRefusedError:  # an engine in the kernel hands the endpoint's refusal on
-        got, took, end = b"", 0.0, "reset"
-    except OSError as error:
-        yield f"cannot connect: {error}"
-        return
-    want = (case.expect.receives or "").encode("latin-1")
-    if got != want:
-        yield f"received {got!r}, expected {want!r}"
-    if end == "open":
-        yield "the connection stays open"
-    if case.expect.within_ms is not None and not case.expect.within_ms[0] <= took <= case.expect.within_ms[1]:
-        yield f"took {took:.0f} ms, expected {case.expect.within_ms[0]} to {case.expect.within_ms[1]}"
-
-
-def _many(case: Case, address: tuple[str, int], plan: Plan) -> Iterator[str]:
-    counts: Counter[str] = Counter()
-    homes: dict[str, set[str]] = {}
-    for number in range(case.times):
-        client = case.request.client if case.clients == 1 else f"127.0.1.{number % case.clients + 1}"
-        request = replace(case.request, client=client)
-        answer: Answer
-        if case.raw is not None:
-            answer = exchange(address, case.raw, client=client)
-            found = list(judge.raw_differences(case, answer))
-        else:
-            answer = ask(address, request)
-            found = list(judge.differences(replace(case, request=request), simulate(plan, request), answer))
-        if found:
-            yield f"request {number + 1} of {case.times}: {'; '.join(found)}"
-            return
-        told = judge.account_of(answer)
-        if told is None:
-            yield f"request {number + 1} of {case.times}: no endpoint answered (status {answer.status})"
-            return
-        counts.update((told["name"], told["pool"]) if told["name"] != told["pool"] else (told["name"],))
-        homes.setdefault(client, set()).add(told["name"])
-    for name, (low, high) in case.expect.share.items():
-        if not low <= counts[name] <= high:
-            yield f"{name} got {counts[name]} of {case.times}, expected {low} to {high}; all: {dict(counts)}"
-    if case.expect.sticky and (moved := {c: sorted(h) for c, h in homes.items() if len(h) > 1}):
-        yield f"clients that did not stay: {moved}"
+    def _records(self) -> list[Mapping[str, object]]:
+        assert self.handle is not None  # noqa: S101  # nothing is asked of an engine that does not run
+        name = self.handle.spec.access_log
+        text = (self.handle.directory / name if name else self.handle.log).read_text("utf-8", "replace")
+        found = (engine(self.subject.engine).access_record(line) for line in text.splitlines())
+        return [record for record in found if record is not None]
 
 
 @contextmanager

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import socket
 import sys
 import threading
-from collections import Counter
+import time
+from collections import Counter, deque
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 JSON = Behaviour()
+REMEMBERED = 20_000  # requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,29 +57,72 @@ class StandIn:
         return cls(behaviour=parsed, tls=secured, **fields)  # type: ignore[arg-type]  # JSON data, checked by the constructor's user
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A complete request that reached endpoint `name`. `tag` is that of its control header; `at` is `time.monotonic`
+    seconds."""
+
+    name: str
+    tag: str
+    method: str
+    target: str
+    body_sha256: str
+    at: float
+
+
 @dataclass(slots=True)
 class Endpoints:
     """Running stand-ins. By endpoint name: `connections`, `heads` (requests of which the head is there), `requests`
-    (whole ones), `answered` (the answer is handed to the kernel). `behave` changes one while it runs."""
+    (whole ones), `answered` (the answer is handed to the kernel). `seen` are the latest requests in order. `behave`
+    and `listen` change one while it runs."""
 
     stand_ins: tuple[StandIn, ...]
     connections: Counter[str] = field(default_factory=Counter)
     heads: Counter[str] = field(default_factory=Counter)
     requests: Counter[str] = field(default_factory=Counter)
     answered: Counter[str] = field(default_factory=Counter)
-    _behaviours: dict[str, Behaviour] = field(default_factory=dict)
-    _servers: list[Server] = field(default_factory=list)
-    _held: list[socket.socket] = field(default_factory=list)
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    seen: deque[Seen] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    _behaviours: dict[tuple[str, str], Behaviour] = field(default_factory=dict)
+    _tags: Counter[str] = field(default_factory=Counter)
+    _servers: dict[str, Server] = field(default_factory=dict)
+    _held: dict[str, list[socket.socket]] = field(default_factory=dict)
+    _tasks: dict[asyncio.Task[None], str] = field(default_factory=dict)
+    _loop: asyncio.AbstractEventLoop | None = None
 
-    def behave(self, name: str, behaviour: Behaviour) -> None:
-        """From the next request on, `name` answers like this."""
-        self._behaviours[name] = behaviour
+    def behave(self, name: str, behaviour: Behaviour, path: str = "") -> None:
+        """From the next request on, `name` answers like this; with `path`, only to requests for that path."""
+        self._behaviours[name, path] = behaviour
+
+    def listen(self, name: str, how: str) -> None:
+        """Make `name` refuse connections, drop them or listen again (see `StandIn.listen`), from now on; the
+        connections it has are reset. For other threads than the stand-ins' own."""
+        assert self._loop is not None  # noqa: S101  # started
+        asyncio.run_coroutine_threadsafe(self._switch(name, how), self._loop).result()
+
+    def tagged(self, tag: str) -> list[Seen]:
+        """The arrivals of the request of that tag, in order."""
+        return [seen for seen in tuple(self.seen) if seen.tag == tag]
+
+    async def _switch(self, name: str, how: str) -> None:
+        stand_in = next(x for x in self.stand_ins if x.name == name)
+        await self._close(name)
+        await self._listen(replace(stand_in, listen=how))
+
+    async def _close(self, name: str) -> None:
+        if name in self._servers:
+            await self._servers.pop(name).close()
+        for sock in self._held.pop(name, []):
+            sock.close()
+        tasks = [task for task, owner in self._tasks.items() if owner == name]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def start(self) -> None:
         """Bind and listen; EngineError LB404 when an address is taken."""
+        self._loop = asyncio.get_running_loop()
         for stand_in in self.stand_ins:
-            self._behaviours.setdefault(stand_in.name, stand_in.behaviour)
+            self._behaviours.setdefault((stand_in.name, ""), stand_in.behaviour)
             try:
                 await self._listen(stand_in)
             except OSError as error:
@@ -87,18 +133,14 @@ class Endpoints:
 
     async def stop(self) -> None:
         """Close all listeners and connections."""
-        for server in self._servers:
-            server.close()
-        for sock in self._held:
-            sock.close()
-        for task in tuple(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for stand_in in self.stand_ins:
+            await self._close(stand_in.name)
 
     async def _listen(self, stand_in: StandIn) -> None:
         family = socket.AF_INET6 if ":" in stand_in.host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
-        self._held.append(sock)
+        held = self._held.setdefault(stand_in.name, [])
+        held.append(sock)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((stand_in.host, stand_in.port))
         if stand_in.listen == "refuse":  # bound but not listening: nobody else gets the port, connections are refused
@@ -110,24 +152,27 @@ class Endpoints:
                 filler.setblocking(False)
                 with suppress(BlockingIOError):
                     filler.connect((stand_in.host, stand_in.port))
-                self._held.append(filler)
+                held.append(filler)
             return
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, hello: Hello) -> None:
             task = asyncio.current_task()
             assert task is not None  # noqa: S101  # a server callback always runs in one
-            self._tasks.add(task)
+            self._tasks[task] = stand_in.name
             try:
                 await self._serve(stand_in, reader, writer, hello)
-            except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError, TimeoutError):
-                pass  # the peer left, or we are stopping
+            except (ConnectionError, asyncio.IncompleteReadError, TimeoutError):
+                pass  # the peer left
+            except asyncio.CancelledError:
+                if not writer.is_closing():
+                    standin.reset(writer)  # as a server does that dies
             finally:
-                self._tasks.discard(task)
+                del self._tasks[task]
                 writer.close()
 
         limit = standin.HEAD_LIMIT
-        self._servers.append(Server(sock, stand_in.tls, serve, limit=limit, proxied=stand_in.proxied))
-        self._held.remove(sock)
+        self._servers[stand_in.name] = Server(sock, stand_in.tls, serve, limit=limit, proxied=stand_in.proxied)
+        held.remove(sock)
 
     async def _serve(
         self, stand_in: StandIn, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, hello: Hello
@@ -139,13 +184,13 @@ class Endpoints:
 
         def how_to(arrival: standin.Arrival) -> Behaviour:
             self.requests[name] += 1
-            return standin.behaviour_of(arrival, self._behaviours[name])
+            return self._how(name, arrival)
 
         def account(arrival: standin.Arrival) -> bytes:
             return (json.dumps(standin.account(name, stand_in.pool, arrival, hello)) + "\n").encode()
 
         self.connections[name] += 1
-        if self._behaviours[name].mode == "echo":
+        if self._behaviours[name, ""].mode == "echo":
             while data := await reader.read(65536):
                 writer.write(data)
                 await writer.drain()
@@ -176,6 +221,20 @@ class Endpoints:
             asked = (arrival.header("connection") or "").lower()
             if not reusable or asked == "close" or (arrival.version == "1.0" and asked != "keep-alive"):
                 return
+
+    def _how(self, name: str, arrival: standin.Arrival) -> Behaviour:
+        """Note the request and say how it is answered: as its path or endpoint is set, else as it asks."""
+        asked = standin.control_of(arrival)
+        path = arrival.target.partition("?")[0]
+        own = self._behaviours.get((name, path)) or self._behaviours[name, ""]
+        tag = "" if asked is None else asked.tag
+        digest = hashlib.sha256(arrival.body).hexdigest()
+        self.seen.append(Seen(name, tag, arrival.method, arrival.target, digest, time.monotonic()))
+        if asked is None or own.mode != "json":
+            return own
+        before = self._tags[tag]
+        self._tags[tag] += bool(tag)
+        return asked.step(before)
 
 
 @contextmanager

@@ -79,9 +79,10 @@ class Server:
         self._tasks: set[asyncio.Task[None]] = set()
         self._accepting = asyncio.create_task(self._accept())
 
-    def close(self) -> None:
-        """Stop listening; connections go on."""
+    async def close(self) -> None:
+        """Stop listening; connections go on. The port is free when this returns."""
         self._accepting.cancel()
+        await asyncio.wait([self._accepting])  # until then the loop watches the socket
         self._listening.close()
 
     async def _accept(self) -> None:

@@ -45,7 +45,11 @@ MODES: tuple[str, ...] = Mode.__args__  # type: ignore[attr-defined]  # Literal 
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """What an endpoint does with a request. `wait_ms` is milliseconds; `interim` heads go out before the answer."""
+    """What an endpoint does with a request. `wait_ms` is milliseconds; `interim` heads go out before the answer.
+
+    `tag` names the client's request, however often a proxy sends it: all stand-ins count its arrivals together, and
+    the n-th arrival is treated as the n-th of `steps` says (the last one from then on).
+    """
 
     mode: str = "json"
     status: int = 200
@@ -57,6 +61,8 @@ class Behaviour:
     interim: tuple[int, ...] = ()
     size: int = 0
     trailers: tuple[tuple[str, str], ...] = ()
+    tag: str = ""
+    steps: tuple[Behaviour, ...] = ()
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -74,7 +80,12 @@ class Behaviour:
             headers=tuple((str(n), str(v)) for n, v in found.headers),
             interim=tuple(int(x) for x in found.interim),
             trailers=tuple((str(n), str(v)) for n, v in found.trailers),
+            steps=tuple(cls.parse(step) for step in found.steps),  # type: ignore[arg-type]  # JSON data until here
         )
+
+    def step(self, before: int) -> Behaviour:
+        """What to do with a request of this tag that has arrived `before` times already."""
+        return self.steps[min(before, len(self.steps) - 1)] if self.steps else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +191,11 @@ def is_websocket(arrival: Arrival) -> bool:
     return asked and "upgrade" in tokens and bool(arrival.header("sec-websocket-key"))
 
 
-def behaviour_of(arrival: Arrival, default: Behaviour) -> Behaviour:
-    """The behaviour that the control header asks for, else `default`; BadRequestError when it cannot be read."""
+def control_of(arrival: Arrival) -> Behaviour | None:
+    """The behaviour that the control header asks for, None without one; BadRequestError when it cannot be read."""
     asked = arrival.header(CONTROL)
-    if asked is None or default.mode != "json":
-        return default
+    if asked is None:
+        return None
     try:
         return Behaviour.parse(json.loads(asked))
     except ValueError as error:

@@ -7,8 +7,8 @@ import pytest
 from lbgen.conformance.case import CaseError, case_files, clauses, load_file
 from lbgen.conformance.judge import contradictions
 from lbgen.conformance.prepare import plan_of
-from lbgen.conformance.runner import placed
 from lbgen.conformance.scripts import SCRIPTS
+from lbgen.conformance.trial import placed
 from lbgen.plan.simulate import simulate
 
 FILES = case_files()

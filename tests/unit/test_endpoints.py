@@ -150,3 +150,42 @@ def test_as_a_process() -> None:
         assert process.stdout.readline() == "ready\n"
         assert body(talk(port, b"GET / HTTP/1.0\r\n\r\n"))["name"] == "a"
         process.terminate()
+
+
+def test_stops_and_starts_listening(one) -> None:
+    group, port = one
+    request = b"GET / HTTP/1.0\r\n\r\n"
+    for _ in range(2):
+        group.listen("a-0", "refuse")
+        with pytest.raises(ConnectionRefusedError):
+            talk(port, request)
+        group.listen("a-0", "drop")
+        with pytest.raises(TimeoutError):
+            talk(port, request, limit=0.3)
+        group.listen("a-0", "yes")
+        assert body(talk(port, request))["name"] == "a-0"
+
+
+def test_an_endpoint_that_stops_resets_its_connections(one) -> None:
+    group, port = one
+    with socket.create_connection(("127.0.0.1", port), timeout=2) as sock:
+        sock.sendall(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert sock.recv(65536)
+        group.listen("a-0", "refuse")
+        with pytest.raises(ConnectionResetError):
+            sock.recv(1)
+
+
+def test_steps_by_tag_and_behaviour_by_path(one) -> None:
+    group, port = one
+
+    def ask(path: str, control: str = "{}") -> bytes:
+        return talk(port, f"GET {path} HTTP/1.0\r\nX-Stand-In: {control}\r\n\r\n".encode())
+
+    steps = '{"tag": "%s", "steps": [{"mode": "close"}, {"mode": "fixed", "status": 503}, {}]}'
+    assert [ask("/", steps % "x")[9:12] for _ in range(4)] == [b"", b"503", b"200", b"200"]
+    assert ask("/", steps % "y") == b""
+    assert [seen.name for seen in group.tagged("x")] == ["a-0"] * 4
+    group.behave("a-0", Behaviour("fixed", status=500), path="/check")
+    assert ask("/check?x=1")[9:12] == b"500"
+    assert ask("/")[9:12] == b"200"

@@ -23,7 +23,6 @@ _NATIVE = (
     Feature.L7,
     Feature.L4_TCP,
     Feature.DUAL_STACK,
-    Feature.CLIENT_TIMEOUTS,
     Feature.HOST_EXACT,
     Feature.PATH_EXACT,
     Feature.METHOD,
@@ -81,6 +80,8 @@ _EMULATED = {
 }
 
 _APPROXIMATE = {
+    Feature.CLIENT_TIMEOUTS: "a body that stops is answered 400 by HAProxy 2.8 and ends with the response time in "
+    "2.6, and a head must come within the body's time too",
     Feature.STATUSES: "when the connect time is over for a later request of a kept client connection, HAProxy closes "
     "that connection instead of answering 504",
     Feature.FRAMING: "some ambiguous requests are not refused but passed on in one unambiguous reading: Content-Length "

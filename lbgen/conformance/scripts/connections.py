@@ -1,0 +1,88 @@
+"""Requests on one connection: each is read, routed and edited by itself."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from lbgen.conformance.judge import account_of
+from lbgen.conformance.probe import Stream, wire
+from lbgen.conformance.scripts.stage import get, told_of
+from lbgen.plan.simulate import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.conformance.scripts.stage import Stage
+
+
+def pipelined_routes(stage: Stage) -> Iterator[str]:
+    """Requests sent in one go are answered in order, and a body never becomes the next request."""
+    smuggled = b"GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n"
+    first = wire(Request("POST", "/1", (("Host", "h"),), body=smuggled))
+    with Stream(stage.at["web"]) as stream:
+        stream.send(first + wire(get("/2")) + wire(get("/3", ("Connection", "close"))))
+        targets = [told_of(stream.answer(), "target") for _ in range(3)]
+        left = stream.rest()
+    if targets != ["/1", "/2", "/3"]:
+        yield f"answers of {targets}, expected /1 /2 /3"
+    if left:
+        yield f"bytes after the last answer: {left[:100]!r}"
+
+
+def keepalive_routes(stage: Stage) -> Iterator[str]:
+    """On a kept connection each request is routed and edited by itself."""
+    with Stream(stage.at["web"]) as stream:
+        for number in range(5):
+            stream.send(wire(get(f"/{number}", ("X-N", str(number)))))
+            answer = stream.answer()
+            told = account_of(answer)
+            if told is None or told["target"] != f"/{number}":
+                yield f"request {number} on one connection: {told_of(answer, 'target')}"
+                return
+            forwarded = [v for n, v in told["headers"] if n.lower() == "x-forwarded-for"]
+            if forwarded != ["127.0.0.1"]:
+                yield f"request {number} on one connection: X-Forwarded-For {forwarded}"
+
+
+def request_ids_are_unique(stage: Stage) -> Iterator[str]:
+    """A request id of an untrusted client is replaced by one that no other request has."""
+    seen: Counter[str] = Counter()
+    with Stream(stage.at["web"]) as stream:
+        for _ in range(10):
+            stream.send(wire(get("/", ("X-Request-Id", "spoofed"))))
+            told = account_of(stream.answer())
+            if told is None:
+                yield "no answer of an endpoint"
+                return
+            seen.update(v for n, v in told["headers"] if n.lower() == "x-request-id")
+    if len(seen) != 10 or "spoofed" in seen:
+        yield f"10 requests had the ids {dict(seen)}"
+
+
+def keepalive_over(stage: Stage) -> Iterator[str]:
+    """A kept connection on which nothing comes is closed after the keepalive time (700 ms), without an answer."""
+    with Stream(stage.at["keep"]) as stream:
+        stream.send(wire(get("/")))
+        if stream.answer().status != 200:
+            yield "no answer to the first request"
+            return
+        begun = time.monotonic()
+        left = stream.rest()
+        took = time.monotonic() - begun
+        if left:
+            yield f"bytes on an idle connection: {left[:100]!r}"
+        if stream.end == "open" or not 0.5 <= took <= 3:
+            yield f"after {took:.1f} s of idling the connection is {stream.end}, expected closed after 0.7 s"
+
+
+def keepalive_within(stage: Stage) -> Iterator[str]:
+    """Requests that come within the keepalive time find the connection open, however long it lives."""
+    with Stream(stage.at["keep"]) as stream:
+        for number in range(5):
+            stream.send(wire(get("/")))
+            if (status := stream.answer().status) != 200:
+                yield f"request {number + 1}, 300 ms after the one before: {status} ({stream.end})"
+                return
+            time.sleep(0.3)

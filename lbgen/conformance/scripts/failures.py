@@ -1,0 +1,63 @@
+"""Endpoints that fail without retries or passive health: one try, the same status on a kept connection."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from lbgen.conformance.probe import Stream, ask, wire
+from lbgen.conformance.scripts.stage import get
+from lbgen.runtime.standin import CONTROL, Behaviour
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.conformance.scripts.stage import Stage
+
+
+def one_attempt(stage: Stage) -> Iterator[str]:
+    """Without retries a failed request was sent once."""
+    for target in ("/two", "/p"):
+        for mode in ("close", "reset", "garbage", "hang"):
+            before = sum(stage.endpoints.requests.values())
+            answer = ask(stage.at["web"], get(target, (CONTROL, f'{{"mode": "{mode}"}}')))
+            time.sleep(0.1)
+            tries = sum(stage.endpoints.requests.values()) - before
+            if tries != 1:
+                yield f"{target}, endpoint does {mode}: {tries} tries, answer {answer.status}"
+
+
+def nothing_ejected(stage: Stage) -> Iterator[str]:
+    """Without passive health an endpoint that keeps failing keeps getting its share."""
+    stage.endpoints.behave("two-0", Behaviour("close"))
+    try:
+        answers = Counter(ask(stage.at["web"], get("/two")).status for _ in range(20))
+    finally:
+        stage.endpoints.behave("two-0", Behaviour())
+    if not (6 <= answers[502] <= 14 and answers[200] == 20 - answers[502]):
+        yield f"one of two endpoints fails: answers {dict(answers)}, expected 10 times 502 and 10 times 200"
+
+
+def kept_connection_faults(stage: Stage) -> Iterator[str]:
+    """A failing endpoint gets the same status on a kept client connection as on a new one."""
+    yield from _kept(stage, (("/refused", "", 502), ("/p", "close", 502), ("/p", "reset", 502), ("/p", "hang", 504)))
+
+
+def kept_connection_connect_time(stage: Stage) -> Iterator[str]:
+    """So does a connect time that is over."""
+    yield from _kept(stage, (("/dropped", "", 504),))
+
+
+def _kept(stage: Stage, faults: tuple[tuple[str, str, int], ...]) -> Iterator[str]:
+    for target, mode, status in faults:
+        control = ((CONTROL, f'{{"mode": "{mode}"}}'),) if mode else ()
+        with Stream(stage.at["web"]) as stream:
+            stream.send(wire(get("/p")))
+            if (first := stream.answer().status) != 200:
+                yield f"first request: {first}"
+                continue
+            stream.send(wire(get(target, *control)))
+            answer = stream.answer()
+        if answer.status != status:
+            yield f"second request, {target} {mode}: {answer.status} {answer.problem}, expected {status}"

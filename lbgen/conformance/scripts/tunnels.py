@@ -1,0 +1,49 @@
+"""WebSocket tunnels: which of the times governs them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from lbgen.conformance.case import HANDSHAKE
+from lbgen.conformance.probe import Stream, echo, wire
+from lbgen.conformance.scripts.stage import get
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.conformance.scripts.stage import Stage
+
+
+def websocket_outlives_response_time(stage: Stage) -> Iterator[str]:
+    """A quiet tunnel lives longer than the response time (500 ms) if the idle time (3 s) allows it."""
+    with Stream(stage.at["web"]) as stream:
+        stream.send(wire(get("/long", *HANDSHAKE)))
+        if (status := stream.answer().status) != 101:
+            yield f"status {status}, expected 101"
+            return
+        for number in range(2):
+            time.sleep(1.2)
+            if echo(stream, b"hello") != b"hello":
+                yield f"the tunnel died within {1.2 * (number + 1):.1f} s of silence"
+                return
+
+
+def websocket_idle(stage: Stage) -> Iterator[str]:
+    """A tunnel without traffic for the idle time (700 ms) is closed; traffic keeps it open."""
+    with Stream(stage.at["web"]) as stream:
+        stream.send(wire(get("/short", *HANDSHAKE)))
+        if (status := stream.answer().status) != 101:
+            yield f"status {status}, expected 101"
+            return
+        for _ in range(4):
+            time.sleep(0.35)
+            if echo(stream, b"hello") != b"hello":
+                yield "the tunnel died although it was used every 350 ms"
+                return
+        begun = time.monotonic()
+        while stream.fill():
+            pass
+        took = time.monotonic() - begun
+        if stream.end == "open" or not 0.4 <= took <= 2.5:
+            yield f"after {took:.1f} s of silence the tunnel is {stream.end}, expected closed after 0.7 s"

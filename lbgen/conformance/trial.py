@@ -1,0 +1,145 @@
+"""One case on a running engine: what is sent, what comes back, what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from lbgen.conformance import judge
+from lbgen.conformance.probe import Stream, ask, pieces, shake
+from lbgen.conformance.scripts import SCRIPTS
+from lbgen.plan.simulate import simulate
+from lbgen.runtime.standin import CONTROL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.conformance.case import Case, Expect
+    from lbgen.conformance.probe import Address, Answer
+    from lbgen.conformance.scripts.stage import Stage
+    from lbgen.plan.model import Plan
+
+_SETTLED = 0.12  # seconds after which no further try of an answered request comes
+
+
+def tried(case: Case, address: Address, stage: Stage) -> Iterator[str]:
+    """Run `case` against the listener at `address`; each difference in a sentence, nothing = pass."""
+    if case.script is not None:
+        try:
+            yield from SCRIPTS[case.script](stage)
+        except OSError as error:
+            yield f"connection failed: {error}"
+    elif case.tcp is not None:
+        yield from _tcp(case, address)
+    elif case.times > 1:
+        yield from _many(case, address, stage)
+    else:
+        if case.oracle:
+            yield from judge.contradictions(case.expect, simulate(stage.plan, case.request))
+        yield from _once(case, address, stage)[1]
+
+
+def placed(expect: Expect, plan: Plan) -> Expect:
+    """`{listener}` in a case's texts stands for that listener's port."""
+
+    def fill(text: str) -> str:
+        for listener in plan.listeners:
+            text = text.replace(f"{{{listener.name}}}", str(listener.port))
+        return text
+
+    sends = {n: fill(v) if isinstance(v, str) else v for n, v in expect.sends.items()}
+    location = fill(expect.location) if expect.location is not None else None
+    return replace(expect, sends=sends, location=location)
+
+
+def _once(case: Case, address: Address, stage: Stage) -> tuple[Answer, list[str]]:
+    """The answer to one request of `case`, and what is wrong."""
+    client, timeout = case.request.client, case.timeout
+    if case.raw is not None or case.send is not None:
+        parts = case.send if case.raw is None else (case.raw,)
+        answer = pieces(address, parts or (), client=client, timeout=timeout)
+        return answer, list(judge.raw_differences(case, answer))
+    tag = ""
+    if case.steps:
+        tag = uuid4().hex
+        control = (CONTROL, json.dumps({"tag": tag, "steps": case.steps}))
+        case = replace(case, request=replace(case.request, headers=(*case.request.headers, control)))
+    outcome = simulate(stage.plan, case.request)
+    if case.websocket is not None:
+        answer, echoes = shake(address, case.request, case.websocket)
+        found = list(judge.differences(case, outcome, answer))
+        if echoes != case.websocket:
+            found.append(f"echoes {echoes}, expected {case.websocket}")
+        return answer, found
+    answer = ask(address, case.request, timeout=timeout)
+    found = list(judge.differences(case, outcome, answer))
+    if tag:
+        found += _tries(case, tag, stage)
+    return answer, found
+
+
+def _tries(case: Case, tag: str, stage: Stage) -> Iterator[str]:
+    """How the request came to the endpoints."""
+    time.sleep(_SETTLED)
+    seen = stage.endpoints.tagged(tag)
+    names = [one.name for one in seen]
+    expect = case.expect
+    if expect.tries is not None and len(seen) != expect.tries:
+        yield f"{len(seen)} tries reached endpoints ({', '.join(names)}), expected {expect.tries}"
+    if expect.visits is not None and len(set(names)) != expect.visits:
+        yield f"tries went to {', '.join(names)}, expected {expect.visits} different endpoints"
+    if len({(one.method, one.target, one.body_sha256) for one in seen}) > 1:
+        yield "the tries differ in method, target or body"
+
+
+def _tcp(case: Case, address: Address) -> Iterator[str]:
+    assert case.tcp is not None  # noqa: S101  # the caller asked
+    try:
+        with Stream(address, timeout=case.timeout) as stream:
+            stream.send(case.tcp)
+            if stream.end == "open":
+                stream.shut()
+            got = stream.rest()
+            took = (time.monotonic() - stream.begun) * 1000
+            end = stream.end
+    except ConnectionRefusedError:  # an engine in the kernel hands the endpoint's refusal on
+        got, took, end = b"", 0.0, "reset"
+    except OSError as error:
+        yield f"cannot connect: {error}"
+        return
+    want = (case.expect.receives or "").encode("latin-1")
+    if got != want:
+        yield f"received {got!r}, expected {want!r}"
+    if end == "open":
+        yield "the connection stays open"
+    if case.expect.within_ms is not None and not case.expect.within_ms[0] <= took <= case.expect.within_ms[1]:
+        yield f"took {took:.0f} ms, expected {case.expect.within_ms[0]} to {case.expect.within_ms[1]}"
+
+
+def _many(case: Case, address: Address, stage: Stage) -> Iterator[str]:
+    counts: Counter[str] = Counter()
+    homes: dict[str, set[str]] = {}
+    for number in range(case.times):
+        client = case.request.client if case.clients == 1 else f"127.0.1.{number % case.clients + 1}"
+        one = replace(case, request=replace(case.request, client=client))
+        answer, found = _once(one, address, stage)
+        if found:
+            yield f"request {number + 1} of {case.times}: {'; '.join(found)}"
+            return
+        told = judge.account_of(answer)
+        if told is None:
+            if case.expect.fault is not None:
+                continue
+            yield f"request {number + 1} of {case.times}: no endpoint answered (status {answer.status})"
+            return
+        counts.update((told["name"], told["pool"]) if told["name"] != told["pool"] else (told["name"],))
+        homes.setdefault(client, set()).add(told["name"])
+    for name, (low, high) in case.expect.share.items():
+        if not low <= counts[name] <= high:
+            yield f"{name} got {counts[name]} of {case.times}, expected {low} to {high}; all: {dict(counts)}"
+    if case.expect.sticky and (moved := {c: sorted(h) for c, h in homes.items() if len(h) > 1}):
+        yield f"clients that did not stay: {moved}"
