@@ -17,14 +17,24 @@ if TYPE_CHECKING:
 
 @click.command(
     epilog="\b\nExamples:\n  lbgen check shop.yaml\n  lbgen check shop.yaml -e nginx -e haproxy\n"
-    "  lbgen check shop.yaml --no-engines --json"
+    "  lbgen check shop.yaml --no-engines --json\n  lbgen check shop.yaml --ignore LB266"
 )
 @options.topology
 @options.engines
 @click.option("--no-engines", is_flag=True, help="Leave the engines' own checkers out.")
 @options.accept
+@click.option(
+    "--ignore", multiple=True, metavar="CODE", help="Leave warnings and advice of this code out (repeatable)."
+)
 @options.json_flag
-def command(topology: str, chosen: tuple[str, ...], no_engines: bool, accept: tuple[str, ...], as_json: bool) -> None:
+def command(
+    topology: str,
+    chosen: tuple[str, ...],
+    no_engines: bool,
+    accept: tuple[str, ...],
+    ignore: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Report findings; then render for each engine and let its own checker read the result, where it is present.
 
     Without -e an engine that refuses the topology or is not installed is named, and is no finding.
@@ -38,7 +48,7 @@ def command(topology: str, chosen: tuple[str, ...], no_engines: bool, accept: tu
     except lbgen.LbgenError as unreadable:
         found = list(unreadable.diagnostics)
     else:
-        found = list(findings(loaded, files=True))
+        found = list(findings(loaded, files=True, ignore=ignore))
         if not no_engines and not any(d.severity == "error" for d in found):
             found += _engines(lbgen.plan(loaded), chosen, accept, notes, quiet=as_json)
     if as_json:

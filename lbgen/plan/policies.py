@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from lbgen.plan.model import ClientTimeouts, HeaderEdits, Timeouts
 from lbgen.plan.policy import (
     Access,
     ActiveHealth,
@@ -29,13 +30,41 @@ from lbgen.plan.policy import (
 from lbgen.plan.tls import INTERMEDIATE, ListenerTls, PoolTls
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lbgen.plan.files import Files
     from lbgen.spec import listener as written_listener
     from lbgen.spec import pool as written_pool
     from lbgen.spec import route as written_route
 
+# Where neither topology nor profile says a time (milliseconds): what the built-in profile `minimal` says.
+CONNECT, RESPONSE, IDLE = 5_000, 60_000, 60_000
+CLIENT = ClientTimeouts(header=60_000, body=60_000, keepalive=75_000)
 SAFELISTED_METHODS = ("GET", "HEAD", "POST")  # what CORS lets through without being asked
 MIN_COMPRESSED = 1024  # bytes; below, gzip gains nothing
+
+
+def forward_timeouts(*layers: written_route.Timeouts | None) -> Timeouts:
+    """Each time from the first layer that says it."""
+    return Timeouts(
+        connect=_first((None if x is None else x.connect for x in layers), CONNECT),
+        response=_first((None if x is None else x.response for x in layers), RESPONSE),
+        idle=_first((None if x is None else x.idle for x in layers), IDLE),
+        request=_first((None if x is None else x.request for x in layers), 0),
+    )
+
+
+def client_timeouts(*layers: written_listener.ClientTimeouts | None) -> ClientTimeouts:
+    """Each time from the first layer that says it."""
+    return ClientTimeouts(
+        header=_first((None if x is None else x.client_header for x in layers), CLIENT.header),
+        body=_first((None if x is None else x.client_body for x in layers), CLIENT.body),
+        keepalive=_first((None if x is None else x.keepalive for x in layers), CLIENT.keepalive),
+    )
+
+
+def _first(values: Iterator[int | None], default: int) -> int:
+    return next((value for value in values if value is not None), default)
 
 
 def paths(*layers: written_listener.Paths | None) -> Paths:
@@ -55,17 +84,28 @@ def access(written: written_listener.Access | None) -> Access | None:
     return Access(None if written.allow is None else tuple(written.allow), tuple(written.deny or ()))
 
 
-def limits(written: written_listener.Limits | None) -> Limits:
-    return Limits() if written is None else Limits(written.headers, written.target)
+def limits(*layers: written_listener.Limits | None) -> Limits:
+    """Each limit from the first layer that says it."""
+    return Limits(
+        next((x.headers for x in layers if x is not None and x.headers is not None), None),
+        next((x.target for x in layers if x is not None and x.target is not None), None),
+    )
 
 
-def listener_tls(written: written_listener.ListenerTls | None, field: str, files: Files) -> ListenerTls | None:
-    """`modern` is TLS 1.3 alone; `intermediate` (unless said) TLS 1.2 and 1.3."""
+def listener_tls(
+    written: written_listener.ListenerTls | None,
+    default: written_listener.TlsDefaults | None,
+    field: str,
+    files: Files,
+) -> ListenerTls | None:
+    """`modern` is TLS 1.3 alone; `intermediate` (unless said) TLS 1.2 and 1.3. The listener's own policy or version
+    counts before both of `default`."""
     if written is None:
         return None
     if written.mode == "passthrough":
         return ListenerTls(passthrough=True)
-    newest_only = written.policy == "modern" or written.min_version == "1.3"
+    said = written if written.policy or written.min_version or default is None else default
+    newest_only = said.policy == "modern" or said.min_version == "1.3"
     client = written.client
     return ListenerTls(
         certificates=tuple(
@@ -155,9 +195,28 @@ def retries(written: written_route.Retries | None) -> Retries | None:
     )
 
 
-def buffering(written: written_route.Buffering | None) -> Buffering:
-    """Nothing is held unless it is asked for."""
-    return Buffering() if written is None else Buffering(bool(written.request), bool(written.response))
+def buffering(*layers: written_route.Buffering | None) -> Buffering:
+    """Each direction from the first layer that says it; nothing is held unless it is asked for."""
+    return Buffering(
+        next((x.request for x in layers if x is not None and x.request is not None), False),
+        next((x.response for x in layers if x is not None and x.response is not None), False),
+    )
+
+
+def edits(written: written_route.HeaderEdits | None, default: written_route.HeaderEdits | None = None) -> HeaderEdits:
+    """What is written, after what `default` says of other headers."""
+    if written is None and default is None:
+        return HeaderEdits()
+    if written is None or default is None:
+        only = written or default
+        assert only is not None  # noqa: S101  # one of them is there
+        return HeaderEdits(tuple(only.set.items()), tuple(only.add.items()), tuple(dict.fromkeys(only.remove)))
+    own = {*written.set, *written.add, *written.remove}
+    return HeaderEdits(
+        (*((n, v) for n, v in default.set.items() if n not in own), *written.set.items()),
+        (*((n, v) for n, v in default.add.items() if n not in own), *written.add.items()),
+        tuple(dict.fromkeys((*(n for n in default.remove if n not in own), *written.remove))),
+    )
 
 
 def mirrors(written: list[written_route.Mirror] | None, field: str) -> tuple[Mirror, ...]:

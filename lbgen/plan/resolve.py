@@ -11,11 +11,9 @@ from lbgen.plan.expand import expand, path_prefix
 from lbgen.plan.files import Files
 from lbgen.plan.model import (
     Balance,
-    ClientTimeouts,
     Endpoint,
     EngineOptions,
     Forward,
-    HeaderEdits,
     Listener,
     Mode,
     Plan,
@@ -27,7 +25,6 @@ from lbgen.plan.model import (
     Rewrite,
     Route,
     Target,
-    Timeouts,
     Use,
 )
 from lbgen.plan.precedence import grouped, host_tables
@@ -38,15 +35,11 @@ if TYPE_CHECKING:
 
     from lbgen.diagnostics import Diagnostic, Span
     from lbgen.plan.expand import Expanded
-    from lbgen.spec import listener as written_listener
     from lbgen.spec import pool as written_pool
     from lbgen.spec import route as written_route
     from lbgen.spec.load import Topology
     from lbgen.spec.model import TopologyModel
 
-# Where neither topology nor profile says a time (milliseconds): what the built-in profile `minimal` says.
-CONNECT, RESPONSE, IDLE = 5_000, 60_000, 60_000
-CLIENT = ClientTimeouts(header=60_000, body=60_000, keepalive=75_000)
 KEEPALIVE = 64
 
 
@@ -59,12 +52,12 @@ def plan(topology: Topology) -> Plan:
     return _resolve(topology, expanded)
 
 
-def findings(topology: Topology, *, files: bool = False) -> tuple[Diagnostic, ...]:
+def findings(topology: Topology, *, files: bool = False, ignore: tuple[str, ...] = ()) -> tuple[Diagnostic, ...]:
     """Everything there is to say about how the objects of `topology` fit together, errors to advice, by place.
 
-    With `files` the files it names must exist: LB211.
+    With `files` the files it names must exist: LB211. `ignore` are codes of warnings and advice to leave out.
     """
-    found = problems(topology, expand(topology.model), files=files)
+    found = problems(topology, expand(topology.model), files=files, ignore=ignore)
     return tuple(sorted(found, key=lambda d: (d.span, d.code, d.field)))
 
 
@@ -76,7 +69,7 @@ def _resolve(topology: Topology, expanded: Expanded) -> Plan:
         name=model.name,
         listeners=tuple(_listeners(model, expanded, files)),
         pools=tuple(_pool(name, pool, files) for name, pool in model.pools.items() if name in used),
-        routes=tuple(_route(model, index, route) for index, route in enumerate(model.routes)),
+        routes=tuple(_route(model, index, route, l4=expanded.is_l4(index)) for index, route in enumerate(model.routes)),
         uses=(
             *(Use(f, field, topology.span(field)) for f, field in dict.fromkeys(uses(expanded, topology.wrote))),
             *(Use(f, field, topology.span(field), default=True) for f, field in defaults(expanded, topology.wrote)),
@@ -118,28 +111,16 @@ def _listeners(model: TopologyModel, expanded: Expanded, files: Files) -> Iterat
             trusted_proxies=tuple(listener.trusted_proxies),
             forwarded_headers=model.forwarded_headers is not False,
             request_id=model.request_id is not False,
-            timeouts=_client_timeouts(listener.timeouts, model.client_timeouts),
-            tls=policies.listener_tls(listener.tls, f"listeners.{name}.tls", files),
+            timeouts=policies.client_timeouts(listener.timeouts, model.client_timeouts),
+            tls=policies.listener_tls(listener.tls, model.tls, f"listeners.{name}.tls", files),
             http2=listener.tls is not None and l7 if listener.http2 is None else listener.http2,
             proxy_protocol=listener.proxy_protocol is not None,
             max_connections=listener.max_connections,
             paths=policies.paths(listener.paths, model.paths),
             access=policies.access(listener.access),
-            limits=policies.limits(listener.limits),
+            limits=policies.limits(listener.limits, model.limits) if l7 else policies.limits(),
             access_log=l7 and model.access_log == "json",
         )
-
-
-def _client_timeouts(*layers: written_listener.ClientTimeouts | None) -> ClientTimeouts:
-    return ClientTimeouts(
-        header=_first((None if x is None else x.client_header for x in layers), CLIENT.header),
-        body=_first((None if x is None else x.client_body for x in layers), CLIENT.body),
-        keepalive=_first((None if x is None else x.keepalive for x in layers), CLIENT.keepalive),
-    )
-
-
-def _first(values: Iterator[int | None], default: int) -> int:
-    return next((value for value in values if value is not None), default)
 
 
 def _pool(name: str, pool: written_pool.Pool, files: Files) -> Pool:
@@ -170,7 +151,7 @@ def _endpoint(written: written_pool.Endpoint, field: str) -> Endpoint:
     return Endpoint(address.host, address.port, written.weight, field, address.is_ip, written.backup)
 
 
-def _route(model: TopologyModel, index: int, route: written_route.Route) -> Route:
+def _route(model: TopologyModel, index: int, route: written_route.Route, *, l4: bool) -> Route:
     field = f"routes[{index}]"
     action: Forward | Redirect | Respond
     if route.redirect is not None:
@@ -180,13 +161,13 @@ def _route(model: TopologyModel, index: int, route: written_route.Route) -> Rout
     else:
         action = Forward(
             tuple(
-                Target(to.pool, to.weight, _edits(to.request_headers), f"{field}.forward[{i}]")
+                Target(to.pool, to.weight, policies.edits(to.request_headers), f"{field}.forward[{i}]")
                 for i, to in enumerate(route.forward or ())
             ),
-            _timeouts(route.timeouts, model.timeouts),
+            policies.forward_timeouts(route.timeouts, model.timeouts),
             None if route.rewrite is None else _rewrite(route.rewrite),
             policies.retries(route.retries),
-            policies.buffering(route.buffering),
+            policies.buffering(route.buffering, None if l4 else model.buffering),
             policies.mirrors(route.mirror, field),
         )
     return Route(
@@ -194,23 +175,14 @@ def _route(model: TopologyModel, index: int, route: written_route.Route) -> Rout
         index,
         action,
         field,
-        _edits(route.request_headers),
-        _edits(route.response_headers),
+        policies.edits(route.request_headers),
+        policies.edits(route.response_headers, None if l4 else model.response_headers),
         access=policies.access(route.access),
         rate_limit=policies.rate_limit(route.rate_limit),
         concurrency=policies.concurrency(route.concurrency),
-        max_body=route.max_body,
+        max_body=model.max_body if route.max_body is None and route.forward is not None and not l4 else route.max_body,
         cors=policies.cors(route.cors),
         compression=policies.compression(route.compression),
-    )
-
-
-def _timeouts(*layers: written_route.Timeouts | None) -> Timeouts:
-    return Timeouts(
-        connect=_first((None if x is None else x.connect for x in layers), CONNECT),
-        response=_first((None if x is None else x.response for x in layers), RESPONSE),
-        idle=_first((None if x is None else x.idle for x in layers), IDLE),
-        request=_first((None if x is None else x.request for x in layers), 0),
     )
 
 
@@ -234,9 +206,3 @@ def _respond(respond: written_route.Respond) -> Respond:
     if respond.status not in (204, 304):
         headers.setdefault("content-type", "text/plain")
     return Respond(respond.status, respond.body, tuple(headers.items()))
-
-
-def _edits(edits: written_route.HeaderEdits | None) -> HeaderEdits:
-    if edits is None:
-        return HeaderEdits()
-    return HeaderEdits(tuple(edits.set.items()), tuple(edits.add.items()), tuple(dict.fromkeys(edits.remove)))

@@ -53,6 +53,7 @@ _ROUTE = {
     "compression": Feature.COMPRESSION,
     "access": Feature.ROUTE_ACCESS,
 }
+_ROUTE_DEFAULTS = ("max_body", "buffering")  # that a topology or profile may say for all
 _POOL = {
     "sticky": Feature.STICKY,
     "tls": Feature.POOL_TLS,
@@ -144,6 +145,8 @@ def _listener(model: TopologyModel, field: str, listener: Listener, forwards: bo
     for key, feature in _LISTENER.items():
         if getattr(listener, key) is not None:
             yield feature, f"{field}.{key}"
+        elif key == "limits" and model.limits is not None and listener.mode == "l7":
+            yield feature, key
 
 
 def _l7_listener(model: TopologyModel, field: str, listener: Listener, forwards: bool) -> Iterator[Asked]:
@@ -228,10 +231,14 @@ def _route(model: TopologyModel, field: str, route: Route, l4: bool, written: Ca
     for key, feature in _ROUTE.items():
         if getattr(route, key) is not None:
             yield feature, f"{field}.{key}"
+        elif key in _ROUTE_DEFAULTS and getattr(model, key) is not None and route.forward is not None and not l4:
+            yield feature, key
     if route.retries is not None and route.retries.budget is not None:
         yield Feature.RETRY_BUDGET, f"{field}.retries.budget"
     yield from _edits(f"{field}.request_headers", route.request_headers, _REQUEST_EDITS)
     yield from _edits(f"{field}.response_headers", route.response_headers, _RESPONSE_EDITS)
+    if not l4:
+        yield from _edits("response_headers", model.response_headers, _RESPONSE_EDITS)
 
 
 def _forward(

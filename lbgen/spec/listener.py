@@ -88,6 +88,13 @@ class ClientCertificates(Strict):
     verify: Literal["required", "optional"] = "required"
 
 
+class TlsDefaults(Strict):
+    """What TLS listeners speak unless they say it themselves."""
+
+    min_version: Literal["1.2", "1.3"] | None = None
+    policy: Literal["modern", "intermediate"] | None = None
+
+
 class ListenerTls(Strict):
     """How a listener speaks TLS. The first certificate serves clients that send no SNI."""
 

@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 from pydantic import Field, PlainValidator, WithJsonSchema
 
 from lbgen.spec.base import Strict
-from lbgen.spec.listener import ClientTimeouts, Listener, Paths
+from lbgen.spec.listener import ClientTimeouts, Limits, Listener, Paths, TlsDefaults
 from lbgen.spec.pool import Pool
 from lbgen.spec.problem import bad, wrong_type
-from lbgen.spec.route import Route, Timeouts
-from lbgen.spec.values import BodyText, Name, Resolver
+from lbgen.spec.route import Buffering, HeaderEdits, Route, Timeouts
+from lbgen.spec.values import BodyText, ByteSize, Name, Resolver
 
 SUPPORTED_VERSION = 1
 
@@ -63,9 +63,17 @@ class TopologyModel(Strict):
     routes: list[Route] = Field(default_factory=list)
     engines: dict[Name, EngineBlock] = Field(default_factory=dict, description="settings that are not portable")
     accept: list[str] = Field(default_factory=list, description="features that may be approximate; all = any")
+    ignore: list[str] = Field(default_factory=list, description="codes of warnings and advice that check leaves out")
     paths: Paths | None = Field(default=None, description="default of all listeners")
     timeouts: Timeouts | None = Field(default=None, description="default of all forward routes")
     client_timeouts: ClientTimeouts | None = Field(default=None, description="default of all listeners")
+    limits: Limits | None = Field(default=None, description="default of all l7 listeners")
+    tls: TlsDefaults | None = Field(default=None, description="default of all listeners that terminate TLS")
+    max_body: ByteSize | None = Field(default=None, description="default of all l7 forward routes")
+    buffering: Buffering | None = Field(default=None, description="default of all l7 forward routes")
+    response_headers: HeaderEdits | None = Field(
+        default=None, description="for all l7 routes; what a route says of a header replaces it"
+    )
     forwarded_headers: bool | None = Field(default=None, description="send X-Forwarded-For, -Proto, -Host and -Port")
     request_id: bool | None = Field(default=None, description="send X-Request-Id")
     access_log: Literal["json", "none"] | None = None

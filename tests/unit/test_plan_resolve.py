@@ -26,6 +26,7 @@ from lbgen.plan.model import (
     Timeouts,
     ValueKind,
 )
+from lbgen.plan.policy import Buffering, Limits
 from lbgen.plan.resolve import findings
 
 POOLS = {"app": {"endpoints": [{"address": "10.0.0.1:80"}]}, "two": {"endpoints": [{"address": "10.0.0.2:80"}]}}
@@ -42,6 +43,7 @@ def plan_of(*routes: dict[str, Any], **more: Any) -> Plan:
 
 
 ALL = {"name": "all", "forward": "app"}
+UNBOUNDED = ("LB265", "LB266")  # advice that is not what these topologies are about
 
 
 def test_defaults_are_written_out() -> None:
@@ -282,8 +284,11 @@ def test_errors_stop_the_plan_and_advice_does_not() -> None:
         plan_of({"name": "a", "forward": "ap"}, {"name": "b", "listeners": ["x"], "forward": "app"})
     assert [d.code for d in caught.value.diagnostics] == ["LB201", "LB201"]
     loaded = topology(ALL)
-    (advice,) = findings(loaded)
-    assert (advice.code, advice.severity) == ("LB251", Severity.ADVICE)
+    advice = findings(loaded)
+    assert [d.code for d in advice] == ["LB251", "LB264", "LB266"]
+    assert {d.severity for d in advice} == {Severity.ADVICE}
+    assert [d.code for d in findings(loaded, ignore=("LB251", "LB264"))] == ["LB266"]
+    assert [d.code for d in findings(topology(ALL, ignore=["LB266"]))] == ["LB251", "LB264"]
     assert lbgen.plan(loaded).route("all")
 
 
@@ -295,8 +300,8 @@ def test_certificates_must_exist_only_where_files_are_asked_for() -> None:
         }
     }
     loaded = topology({**ALL, "forward": ["app", "two"]}, listeners=listeners)
-    assert findings(loaded) == ()
-    assert [d.code for d in findings(loaded, files=True)] == ["LB211", "LB211"]
+    assert findings(loaded, ignore=UNBOUNDED) == ()
+    assert [d.code for d in findings(loaded, ignore=UNBOUNDED, files=True)] == ["LB211", "LB211"]
 
 
 @pytest.mark.parametrize(
@@ -329,7 +334,7 @@ def test_what_covers_what(earlier: dict[str, Any], later: dict[str, Any], code: 
         {"name": "first", "match": [earlier], "priority": 1, "forward": "app"},
         {"name": "second", "match": [later], "forward": "two"},
     )
-    assert [d.code for d in findings(loaded)] == ([code] if code else [])
+    assert [d.code for d in findings(loaded, ignore=UNBOUNDED)] == ([code] if code else [])
 
 
 @pytest.mark.parametrize(
@@ -345,14 +350,14 @@ def test_what_covers_what(earlier: dict[str, Any], later: dict[str, Any], code: 
 def test_hosts_that_cover_hosts(earlier: list[str] | None, later: list[str] | None, found: bool) -> None:
     first = {"name": "first", "priority": 1, "forward": "app", **({"hosts": earlier} if earlier else {})}
     second = {"name": "second", "forward": "two", **({"hosts": later} if later else {})}
-    assert [d.code for d in findings(topology(first, second))] == (["LB203"] if found else [])
+    assert [d.code for d in findings(topology(first, second), ignore=UNBOUNDED)] == (["LB203"] if found else [])
 
 
 def test_covered_on_each_listener_by_another() -> None:
     listeners = {"one": {"port": 1}, "two": {"port": 2}}
     walls = [{"name": n, "listeners": [n], "priority": 1, "forward": "app"} for n in listeners]
     loaded = topology(*walls, {"name": "last", "match": [{"methods": ["GET"]}], "forward": "two"}, listeners=listeners)
-    assert [d.code for d in findings(loaded)] == ["LB203"]
+    assert [d.code for d in findings(loaded, ignore=UNBOUNDED)] == ["LB203"]
 
 
 def test_hosts_are_patterns() -> None:
@@ -375,3 +380,36 @@ def test_objects_are_found_by_name() -> None:
     assert moved != plan
     assert replace(plan) == plan
     assert hash(replace(plan)) == hash(plan)
+
+
+def test_defaults_for_all_listeners_and_routes_hold_where_nothing_nearer_is_said() -> None:
+    routes = (
+        {"name": "own", "match": [{"path": {"prefix": "/o"}}], "forward": "app", "max_body": "1KiB",
+         "buffering": {"response": False}, "response_headers": {"set": {"x-a": "own"}, "remove": ["x-b"]}},
+        {"name": "moved", "match": [{"path": {"prefix": "/m"}}], "redirect": {"path": "/new"}},
+        ALL,
+    )  # fmt: skip
+    found = plan_of(
+        *routes,
+        limits={"headers": "16KiB", "target": "4KiB"},
+        max_body="1MiB",
+        buffering={"request": True, "response": True},
+        response_headers={"set": {"x-a": "all", "x-b": "all", "x-c": "all"}},
+        listeners={"web": {"port": 1, "limits": {"target": "1KiB"}}, "inner": {"port": 2}},
+    )
+    assert found.listener("web").limits == Limits(16 * 1024, 1024)
+    assert found.listener("inner").limits == Limits(16 * 1024, 4 * 1024)
+    own, every = found.route("own"), found.route("all")
+    assert (own.max_body, every.max_body, found.route("moved").max_body) == (1024, 1024 * 1024, None)
+    assert own.response_headers == HeaderEdits((("x-c", "all"), ("x-a", "own")), (), ("x-b",))
+    assert found.route("moved").response_headers.set == (("x-a", "all"), ("x-b", "all"), ("x-c", "all"))
+    assert isinstance(own.action, Forward)
+    assert own.action.buffering == Buffering(request=True, response=False)
+    named = {(use.feature, use.field) for use in found.uses}
+    wanted = {
+        (Feature.LISTENER_LIMITS, "limits"),
+        (Feature.MAX_BODY, "max_body"),
+        (Feature.BUFFERING, "buffering"),
+        (Feature.RESPONSE_HEADERS_SET, "response_headers.set"),
+    }
+    assert wanted <= named

@@ -93,6 +93,12 @@ client_timeouts: { keepalive: 30s }
 forwarded_headers: false
 request_id: false
 access_log: json
+ignore: [LB266]
+limits: { headers: 16KiB }
+tls: { policy: intermediate }
+max_body: 1MiB
+buffering: { response: true }
+response_headers: { set: { x-frame-options: DENY } }
 resolvers: [10.0.0.2, "10.0.0.3:53"]
 """
 

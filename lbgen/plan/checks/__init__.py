@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.plan.checks import certificates, layers, listeners, pools, reach, references, routes
+from lbgen.diagnostics import Severity
+from lbgen.plan.checks import advice, certificates, ignored, layers, listeners, pools, reach, references, routes
 from lbgen.plan.checks import files as file_checks
 from lbgen.plan.checks.context import Context
 
@@ -14,8 +15,14 @@ if TYPE_CHECKING:
     from lbgen.spec.load import Topology
 
 
-def problems(topology: Topology, expanded: Expanded, *, files: bool = False) -> list[Diagnostic]:
-    """All findings of the stage, errors to advice, in no order. With `files` the files it names must exist."""
+def problems(
+    topology: Topology, expanded: Expanded, *, files: bool = False, ignore: tuple[str, ...] = ()
+) -> list[Diagnostic]:
+    """All findings of the stage, errors to advice, in no order. With `files` the files it names must exist.
+
+    Advice on how it would run (LB26x, LB27x) comes once nothing is wrong. `ignore` are codes of warnings and advice to
+    leave out, beside the topology's own.
+    """
     context = Context(topology, expanded)
     references.check(context)
     layers.check(context)
@@ -26,4 +33,6 @@ def problems(topology: Topology, expanded: Expanded, *, files: bool = False) -> 
     certificates.check(context)
     if files:
         file_checks.check(context)
-    return context.found
+    if all(finding.severity is not Severity.ERROR for finding in context.found):
+        advice.check(context)
+    return ignored.without(context, ignore)

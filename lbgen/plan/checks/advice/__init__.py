@@ -1,0 +1,18 @@
+"""What is allowed and will probably hurt: LB26x to LB28x, each silenced by `ignore: [CODE]` in the topology."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.plan.checks.advice import listeners, pools, regexes, routes
+
+if TYPE_CHECKING:
+    from lbgen.plan.checks.context import Context
+
+
+def check(context: Context) -> None:
+    """Everything there is to advise about a topology without errors."""
+    listeners.check(context)
+    pools.check(context)
+    routes.check(context)
+    regexes.check(context)

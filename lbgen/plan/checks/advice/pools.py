@@ -1,0 +1,38 @@
+"""Pools whose endpoints nobody watches, or that are watched in vain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.plan.checks.context import listed
+from lbgen.plan.uses import used_pools
+
+if TYPE_CHECKING:
+    from lbgen.plan.checks.context import Context
+
+
+def check(context: Context) -> None:
+    """LB267 no health, LB269 sticky without health, LB276 backup without health, LB277 TLS not verified."""
+    used = used_pools(context.model)
+    alone = []
+    for name, pool in context.model.pools.items():
+        if name not in used:
+            continue
+        place = f"pools.{name}"
+        watched = pool.health is not None and (pool.health.active is not None or pool.health.passive is not None)
+        if pool.sticky is not None and not watched:
+            message = "clients stay with an endpoint that has failed, since nothing notices that it has"
+            context.advise("LB269", f"{place}.sticky", message, "add health: { active: { path: /healthz } }")
+        elif any(endpoint.backup for endpoint in pool.endpoints) and not watched:
+            index = next(i for i, endpoint in enumerate(pool.endpoints) if endpoint.backup)
+            message = "a backup takes over when the others are known to be down, and nothing watches them"
+            context.advise("LB276", f"{place}.endpoints[{index}]", message, "add health: { passive: ... } or active")
+        elif sum(bool(endpoint.weight) for endpoint in pool.endpoints) > 1 and not watched:
+            alone.append(name)
+        if pool.tls is not None and not pool.tls.verify:
+            message = "any certificate is taken: whoever stands in between reads along"
+            context.advise("LB277", f"{place}.tls.verify", message, "name the ca: and drop verify: false")
+    if alone:
+        message = f"nothing watches pool {listed(alone)}: an endpoint that has failed keeps getting its share"
+        hint = "add health: { active: { path: /healthz } } (no path on l4), or passive: { failures: 5, eject_for: 10s }"
+        context.advise("LB267", f"pools.{alone[0]}", message, hint)

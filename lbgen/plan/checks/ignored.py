@@ -1,0 +1,29 @@
+"""Findings that the user has seen and does not want to see again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import CODES, Severity
+from lbgen.plan.checks.context import instead
+
+if TYPE_CHECKING:
+    from lbgen.diagnostics import Diagnostic
+    from lbgen.plan.checks.context import Context
+
+
+def without(context: Context, codes: tuple[str, ...]) -> list[Diagnostic]:
+    """What is found but for warnings and advice of `codes` and of the topology's `ignore`; LB254 for an entry there
+    that names no code, or an error's."""
+    written = context.model.ignore
+    errors = {finding.code for finding in context.found if finding.severity is Severity.ERROR}
+    quiet = {*written, *codes}
+    kept = [x for x in context.found if x.severity is Severity.ERROR or x.code not in quiet]
+    context.found = kept
+    for n, code in enumerate(written):
+        if code not in CODES:
+            hint = instead(code, CODES) or "lbgen check shows the codes of findings"
+            context.add("LB254", f"ignore[{n}]", f'there is no finding "{code}"', hint, Severity.WARNING)
+        elif code in errors:
+            context.add("LB254", f"ignore[{n}]", f"{code} is an error, which cannot be ignored", "", Severity.WARNING)
+    return context.found
