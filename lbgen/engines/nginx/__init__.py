@@ -85,7 +85,8 @@ def _environment() -> Environment:
     from lbgen.resources import folder
 
     env = text.environment(FileSystemLoader(folder("templates") / "nginx"), QUOTES)
-    env.globals["text"] = vars(env.get_template("text.j2").module)["text"]
+    macros = vars(env.get_template("text.j2").module)
+    env.globals["text"], env.globals["line"] = macros["text"], macros["line"]
     return env
 
 

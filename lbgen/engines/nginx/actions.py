@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+from lbgen.engines.nginx.gates import Gates, gated, limited
 from lbgen.engines.nginx.headers import edited, printed, response_lines, shown
 from lbgen.engines.nginx.members import may_be_empty
 from lbgen.engines.nginx.names import inline, named, reference
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from lbgen.engines.nginx.headers import Lines
     from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.texts import Texts
-    from lbgen.engines.nginx.view import Text
+    from lbgen.engines.nginx.view import Gate, Text
     from lbgen.plan.model import Listener, Pool, Route, Rule, Target, Timeouts
 
 _PORTS = {"http": 80, "https": 443}
@@ -56,6 +57,7 @@ class Actions:
         self._splits: dict[str, str] = {}
         self._upstreams: dict[str, Atom] = {}
         self._headers: dict[tuple[str, str], tuple[Header, ...]] = {}
+        self.gates = Gates(names)
 
     def body(self, rule: Rule, route: Route, listener: Listener, standard: Lines) -> Body:
         """What a location does once `rule` has taken the request."""
@@ -73,9 +75,10 @@ class Actions:
         """Named locations that the bodies of this route refer to."""
         origin = Atom(route.field)
         action = route.action
-        if isinstance(action, Forward) and route.response_headers:
+        if self.failed(route) and (isinstance(action, Forward) or limited(route)):
             add, kind = response_lines((("content-type", "text/plain"),), route.response_headers, self.texts)
-            answer = Answer(502, text(), _content_type(kind), add, failure=True, names=self._has_names(action))
+            names = isinstance(action, Forward) and self._has_names(action)
+            answer = Answer(502, text(), _content_type(kind), add, failure=True, names=names)
             return (Location(origin, name=named(route.name, "failed"), answer=answer),)
         if isinstance(action, Respond) and action.status in _ADDRESS_STATUSES:
             add, kind = response_lines(action.headers, route.response_headers, self.texts)
@@ -83,10 +86,22 @@ class Actions:
             return (Location(origin, name=named(route.name, "answer"), answer=answer),)
         return ()
 
+    def failed(self, route: Route) -> Atom | None:
+        """Where the answers are that nginx makes for this route when it fails; None = the server's own will do."""
+        return named(route.name, "failed") if route.response_headers else None
+
+    def gate(self, route: Route, listener: Listener) -> Gate | None:
+        """What requests for this route must pass first."""
+        edits = route.response_headers
+        add = tuple(Header(shown(name), self.texts.of(value)) for name, value in (*edits.set, *edits.add))
+        return self.gates.of(route, listener, add)
+
     def simple_pool(self, route: Route) -> str | None:
         """The pool of a route that forwards as usual and changes nothing, else None."""
         action = route.action
         if not isinstance(action, Forward) or action.rewrite or route.request_headers or route.response_headers:
+            return None
+        if gated(route):
             return None
         targets = [t for t in action.targets if t.weight]
         if len(targets) != 1 or targets[0].request_headers or times(action.timeouts) != self.usual:
@@ -106,7 +121,7 @@ class Actions:
             times=None if wanted == self.usual else wanted,
             hide=tuple(shown(name) for name in hide),
             add=tuple(Header(shown(name), self.texts.of(value)) for name, value in add),
-            on_failure=named(route.name, "failed") if route.response_headers else None,
+            on_failure=self.failed(route),
             names=self._has_names(action),
         )
 

@@ -5,24 +5,31 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from lbgen.engines.nginx.access import seen_through
 from lbgen.engines.nginx.actions import Actions, duration, shares, times
+from lbgen.engines.nginx.conditions import variable
+from lbgen.engines.nginx.gates import limited
 from lbgen.engines.nginx.headers import printed, standard, trust_maps, trusts
+from lbgen.engines.nginx.listeners import listen_addresses
 from lbgen.engines.nginx.members import may_be_empty, steered
 from lbgen.engines.nginx.names import Names, reference
-from lbgen.engines.nginx.servers import Servers, listen_addresses
+from lbgen.engines.nginx.servers import Servers
 from lbgen.engines.nginx.texts import Texts
 from lbgen.engines.nginx.upstreams import upstream
 from lbgen.engines.nginx.view import ClientTimes, Config, Http, Split, Stream, StreamServer
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Mode, Timeouts
+from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from lbgen.engines.nginx.values import Values
     from lbgen.engines.nginx.view import Map
     from lbgen.plan.model import ClientTimeouts, Listener, Plan, Pool
 
 OLD = "1.22"
+PEER = Atom("$binary_remote_addr")
 _USUAL = Timeouts(5_000, 60_000, 60_000)
 _HASH_OWN = 100  # names or variables that fit nginx's own hash sizes without a warning
 _WORD_OWN = 40
@@ -70,7 +77,8 @@ def _http(plan: Plan, listeners: list[Listener]) -> Http:
     texts = Texts()
     actions = Actions(Names(), texts, {p.name: p for p in plan.pools}, usual)
     servers = Servers(plan, actions)
-    trust = trusts(listeners)
+    replaced = seen_through(plan)
+    trust = trusts(listeners, replaced)
     lines = {x.name: standard(x, trust.get(x.name)) for x in listeners}
     shared = lines[listeners[0].name]
     client = client_times(listeners[0].timeouts)
@@ -84,13 +92,15 @@ def _http(plan: Plan, listeners: list[Listener]) -> Http:
     geos = dict.fromkeys(trust.values())
     made = [trust_maps(t) for t in geos]
     pools = _pools(plan, listeners)
-    maps = (*servers.values.maps, *actions.maps, *servers.maps)
+    gates = actions.gates
+    upstreams = tuple(upstream(pool, hash_key(pool, servers.values, replaced)) for pool in pools)
+    maps = (*servers.values.maps, *servers.sizes.maps, *gates.maps, *actions.maps, *servers.maps)
     variables = len(maps) + len(actions.splits) + len(texts.constants)
     hosts = [str(table.host) for x in listeners for table in x.hosts]
     nominated = _HOP_BY_HOP + ("" if trust else _MADE)
     return Http(
         servers=tuple(blocks),
-        upstreams=tuple(upstream(pool) for pool in pools),
+        upstreams=upstreams,
         trusts=tuple(geo for geo, _ in made),
         trust_maps=tuple(m for _, each in made for m in each),
         constants=tuple(texts.constants),
@@ -105,8 +115,22 @@ def _http(plan: Plan, listeners: list[Listener]) -> Http:
         names=any(may_be_empty(pool) for pool in pools),
         dollar=texts.dollar,
         many=_hash_size(max(variables, len(hosts))),
+        zones=tuple(gates.zones),
+        replaced=bool(replaced),
+        geos=tuple(gates.gatekeeper.geos),
+        limited=any(limited(route) for route in plan.routes),
         long=any(len(word) > _WORD_OWN for word in (*hosts, *_keys(maps))),
     )
+
+
+def hash_key(pool: Pool, values: Values, replaced: frozenset[str]) -> Atom:
+    """What requests to the pool are told apart by; the peer where nothing is said."""
+    key = pool.hash_key
+    if key is None:
+        return reference("peer") if replaced else PEER
+    if key.kind is KeyKind.HEADER:
+        return reference(variable(key.name))
+    return reference(values.cookie(key.name) if key.kind is KeyKind.COOKIE else values.parameter(key.name))
 
 
 def _keys(maps: Iterable[Map]) -> Iterable[str]:
@@ -143,4 +167,4 @@ def _stream(plan: Plan, listeners: list[Listener]) -> Stream:
             )
         )
     pools = _pools(plan, listeners)
-    return Stream(tuple(servers), tuple(upstream(pool, tcp=True) for pool in pools), tuple(splits))
+    return Stream(tuple(servers), tuple(upstream(pool, PEER, tcp=True) for pool in pools), tuple(splits))

@@ -8,9 +8,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.conditions import variable
-from lbgen.engines.nginx.names import inline
+from lbgen.engines.nginx.names import inline, reference
 from lbgen.engines.nginx.texts import EMPTY, text
-from lbgen.engines.nginx.view import Entry, Geo, Header, Map
+from lbgen.engines.nginx.view import Entry, Geo, Header, Map, Network
 from lbgen.engines.text import Atom, Literal
 
 if TYPE_CHECKING:
@@ -34,24 +34,31 @@ class Trust:
 
     listener: Listener
     suffix: str
+    peer: str  # the variable with the address of the TCP peer
 
     def name(self, base: str) -> str:
         return f"{base}{self.suffix}"
 
 
-def trusts(listeners: Iterable[Listener]) -> dict[str, Trust]:
+def peer(listener: Listener, replaced: frozenset[str]) -> str:
+    """The variable with the address of the peer; nginx puts the client's in its place on the listeners `replaced`."""
+    return "realip_remote_addr" if listener.name in replaced else "remote_addr"
+
+
+def trusts(listeners: Iterable[Listener], replaced: frozenset[str] = frozenset()) -> dict[str, Trust]:
     """By listener; those that believe nobody have none."""
     shared: dict[tuple[object, ...], Trust] = {}
     found: dict[str, Trust] = {}
     for listener in listeners:
-        key = (listener.trusted_proxies, listener.forwarded_headers, listener.request_id)
+        address = peer(listener, replaced)
+        key = (listener.trusted_proxies, listener.forwarded_headers, listener.request_id, address)
         if listener.trusted_proxies:
             suffix = f"_{len(shared) + 1}" if shared else ""
-            found[listener.name] = shared.setdefault(key, Trust(listener, suffix))
+            found[listener.name] = shared.setdefault(key, Trust(listener, suffix, address))
     return found
 
 
-def standard(listener: Listener, trust: Trust | None) -> Lines:
+def standard(listener: Listener, trust: Trust | None = None) -> Lines:
     """The header lines of every request that this listener passes on."""
     lines: Lines = {"host": (text(inline("endpoint_host")),)}
     ours = {"for": "remote_addr", "proto": "scheme", "host": "http_host", "port": "server_port"}
@@ -74,27 +81,32 @@ def trust_maps(trust: Trust) -> tuple[Geo, tuple[Map, ...]]:
     listener = trust.listener
     origin = Atom(f"{listener.field}.trusted_proxies")
     trusted = trust.name("trusted")
-    geo = Geo(origin, Atom(f"${trusted}"), tuple(Atom.of(r"[0-9a-fA-F.:/]+", n) for n in listener.trusted_proxies))
+    networks = tuple(Network(Atom.of(r"[0-9a-fA-F.:/]+", n), 1) for n in listener.trusted_proxies)
+    changed = trust.peer != "remote_addr"
+    geo = Geo(origin, Atom(f"${trusted}"), networks, source=reference(trust.peer) if changed else None)
 
-    def kept(name: str, header: str, value: str, default: Text) -> Map:
+    def kept(name: str, header: str, value: Text, default: Text) -> Map:
         """The client's value from a trusted peer that sent one, else the default."""
         source = text(inline(trusted), ":", inline(variable(header)))
-        entry = Entry(Literal("^1:(?!(?:, )*$)", "regex"), text(inline(value)))
+        entry = Entry(Literal("^1:(?!(?:, )*$)", "regex"), value)
         return Map(origin, source, Atom(f"${trust.name(name)}"), default, (entry,))
 
     maps: list[Map] = []
-    ours = {"for": "remote_addr", "proto": "scheme", "host": "http_host", "port": "server_port"}
+    ours = {"for": trust.peer, "proto": "scheme", "host": "http_host", "port": "server_port"}
     for what in _FORWARDED:
         header = f"x-forwarded-{what}"
-        if listener.forwarded_headers:
-            value = "proxy_add_x_forwarded_for" if what == "for" else variable(header)
-            maps.append(kept(f"forwarded_{what}", header, value, text(inline(ours[what]))))
-        else:
-            maps.append(kept(f"passed_{what}", header, variable(header), EMPTY))
+        sent = inline(variable(header))
+        if not listener.forwarded_headers:
+            maps.append(kept(f"passed_{what}", header, text(sent), EMPTY))
+            continue
+        value = text(sent)
+        if what == "for":
+            value = text(sent, ", ", inline(trust.peer)) if changed else text(inline("proxy_add_x_forwarded_for"))
+        maps.append(kept(f"forwarded_{what}", header, value, text(inline(ours[what]))))
     name, default = (
         ("kept_request_id", text(inline("request_id"))) if listener.request_id else ("passed_request_id", EMPTY)
     )
-    maps.append(kept(name, "x-request-id", variable("x-request-id"), default))
+    maps.append(kept(name, "x-request-id", text(inline(variable("x-request-id"))), default))
     return geo, tuple(maps)
 
 

@@ -41,8 +41,13 @@ def steered(plan: Plan) -> bool:
 
 
 def may_be_empty(pool: Pool) -> bool:
-    """Whether there may be no endpoint to ask: names that resolve to nothing, checks that all fail."""
-    return pool.active is not None or any(not e.is_ip for e in pool.endpoints)
+    """Whether there may be no endpoint to ask: names that resolve to nothing, checks that all fail, all have enough."""
+    return (
+        pool.active is not None
+        or pool.max_per_endpoint is not None
+        or any(not e.is_ip for e in pool.endpoints)
+        or not any(e.weight for e in pool.endpoints)
+    )
 
 
 def agent(plan: Plan, upstreams: Iterable[Upstream]) -> RenderedFile:

@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, TypeGuard
 from lbgen.engines import escapes
 from lbgen.engines.api import Objection, approximate, refused
 from lbgen.engines.nginx import conditions
+from lbgen.engines.nginx.gates import rate
 from lbgen.engines.nginx.names import Names
 from lbgen.engines.nginx.support import OLD
 from lbgen.engines.nginx.tree import Candidate
 from lbgen.engines.nginx.values import Values
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, PathKind, Redirect, Respond, ValueKind
+from lbgen.plan.policy import KeyKind
 from lbgen.plan.regex import full
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.plan.model import HeaderEdits, Match, Plan, Route, Rule, Timeouts
+    from lbgen.plan.policy import Key
 
 _NAMED_BY_VARIABLE = re.compile(r"[a-z0-9_-]+")
 _LONGEST = 3900  # bytes of one parameter, with room for its quotes and what stands beside it on the line
@@ -30,6 +33,7 @@ _OWN_OF_REDIRECT = ("content-type", "location")
 def objections(plan: Plan, version: str) -> Iterator[Objection]:
     """Verdicts on places, in the order of the topology."""
     yield from _pools(plan, version)
+    yield from _counted_clients(plan)
     l4 = {rule.route for x in plan.listeners for rule in x.l4_rules}
     for route in plan.routes:
         yield from _route(route, l7=route.name not in l4)
@@ -39,6 +43,9 @@ def objections(plan: Plan, version: str) -> Iterator[Objection]:
 
 
 def _pools(plan: Plan, version: str) -> Iterator[Objection]:
+    for pool in plan.pools:
+        if pool.hash_key is not None:
+            yield from _key(pool.hash_key, f"{pool.field}.balance")
     if version == OLD or plan.resolvers:
         return
     for pool in plan.pools:
@@ -51,8 +58,40 @@ def _pools(plan: Plan, version: str) -> Iterator[Objection]:
                 return
 
 
+def _counted_clients(plan: Plan) -> Iterator[Objection]:
+    for listener in plan.listeners:
+        if listener.proxy_protocol and listener.trusted_proxies:
+            served = {rule.route for table in listener.hosts for rule in table.rules}
+            for route in plan.routes:
+                for name, counter in (("rate_limit", route.rate_limit), ("concurrency", route.concurrency)):
+                    if route.name in served and counter is not None and counter.key.kind is KeyKind.CLIENT_IP:
+                        why = (
+                            "nginx takes the address of a client from the PROXY header or from X-Forwarded-For, not "
+                            f"from both; leave out trusted_proxies of {listener.name}, or count by a header"
+                        )
+                        yield Objection(refused(why), f"{route.field}.{name}", None)
+
+
+def _limits(route: Route) -> Iterator[Objection]:
+    limit = route.rate_limit
+    if limit is not None and rate(limit) is None:
+        minute = max(1, round(limit.amount * 60 / limit.seconds))
+        why = f"nginx counts in whole requests per second or minute; the nearest is {minute}/m"
+        yield Objection(refused(why), f"{route.field}.rate_limit", Feature.RATE_LIMIT)
+    if limit is not None:
+        yield from _key(limit.key, f"{route.field}.rate_limit")
+    if route.concurrency is not None:
+        yield from _key(route.concurrency.key, f"{route.field}.concurrency")
+
+
+def _key(key: Key, field: str) -> Iterator[Objection]:
+    if key.kind is KeyKind.HEADER and not _NAMED_BY_VARIABLE.fullmatch(key.name):
+        yield Objection(refused(f"nginx cannot read the header {key.name}"), field)
+
+
 def _route(route: Route, *, l7: bool) -> Iterator[Objection]:
     action = route.action
+    yield from _limits(route)
     if isinstance(action, Forward):
         if l7:
             yield from _times(action.timeouts, route.field)

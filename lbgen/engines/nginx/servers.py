@@ -6,13 +6,17 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lbgen.engines.nginx.access import seen_through
 from lbgen.engines.nginx.actions import times
 from lbgen.engines.nginx.conditions import METHOD, inputs, pattern
+from lbgen.engines.nginx.gates import limited
+from lbgen.engines.nginx.listeners import lines, listen
 from lbgen.engines.nginx.names import inline, named, reference
+from lbgen.engines.nginx.sizes import Sizes
 from lbgen.engines.nginx.texts import text
 from lbgen.engines.nginx.tree import places
 from lbgen.engines.nginx.values import Values
-from lbgen.engines.nginx.view import Answer, Entry, Hop, Location, Map, Proxy, Server
+from lbgen.engines.nginx.view import Answer, Check, Entry, Hop, Location, Map, Proxy, Server
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, PathKind
 
@@ -27,14 +31,6 @@ _NOT_FOUND = Atom("@not_found")
 _FAILED = Atom("@failed")
 
 
-def listen_addresses(listener: Listener) -> tuple[Atom, ...]:
-    """`::` stands for IPv4 too, by a socket of its own, so that an IPv4 peer is not shown as ::ffff:a.b.c.d."""
-    if listener.address == "::":
-        return (Atom(f"0.0.0.0:{listener.port}"), Atom(f"[::]:{listener.port}"))
-    address = f"[{listener.address}]" if ":" in listener.address else listener.address
-    return (Atom.of(r"[0-9a-fA-F.:\[\]]+", f"{address}:{listener.port}"),)
-
-
 class Servers:
     """Makes the server blocks of a plan; maps that choose among rules gather in `maps`."""
 
@@ -42,6 +38,8 @@ class Servers:
         self.actions = actions
         self.maps: list[Map] = []
         self.values = Values(actions.names)
+        self.sizes = Sizes(actions.names)
+        self._replaced = seen_through(plan)
         self._routes = {route.name: route for route in plan.routes}
         self._chosen: dict[tuple[tuple[str, bool, str], ...], str] = {}
         self._by_content: dict[tuple[object, ...], Map] = {}
@@ -65,7 +63,7 @@ class Servers:
         helpers = [x for name in used for x in self.actions.helpers(self._routes[name])]
         return Server(
             origin=Atom(listener.field),
-            listen=listen_addresses(listener),
+            listen=listen(listener),
             host=Atom.of(r"[a-z0-9._*:\[\]-]+", _server_name(table)),
             default=table.host is None,
             forwards=any(isinstance(self._routes[name].action, Forward) for name in used),
@@ -73,7 +71,18 @@ class Servers:
             times=times,
             locations=tuple(sorted(locations, key=_place_in_file)),
             named=(*block.named, *helpers),
+            checks=self.checks(listener),
+            lines=lines(listener, self._replaced),
+            limited=any(limited(self._routes[name]) for name in used),
         )
+
+    def checks(self, listener: Listener) -> tuple[Check, ...]:
+        """What every request to the listener must pass once it is well-formed."""
+        sizes = self.sizes.checks(listener)
+        if listener.access is None:
+            return sizes
+        denied = self.actions.gates.gatekeeper.denied(listener.access, listener, f"{listener.field}.access")
+        return (*sizes, Check(denied, 403, text("Forbidden\n")))
 
     def variable(self, candidates: tuple[Candidate, ...], goals: tuple[str, ...], kind: str) -> str:
         """The map that chooses one of `goals` by the first candidate that holds; the same choice is one map."""
@@ -111,8 +120,8 @@ class _Block:
         self.used: list[Rule] = []
         self._names: dict[tuple[str, Body], Atom] = {}
         self._tunnels: dict[tuple[str, Proxy], Atom] = {}
-        self._variants: Counter[str] = Counter()
-        self._tunnelled: Counter[str] = Counter()
+        self._answers: dict[tuple[str, Body], Atom] = {}
+        self._variants: Counter[tuple[str, str]] = Counter()
 
     def location(self, place: Place, exact: set[str]) -> Location:
         """The location for one place; `exact` paths have one of their own."""
@@ -139,7 +148,27 @@ class _Block:
         if isinstance(body, Proxy) and location.below is None and len(path) > 1 and path.endswith("/"):
             # nginx redirects `/x` to `/x/` where a location of that name has a proxy_pass of its own.
             return replace(location, hop=Hop(self._named(rule)))
-        return self._with_tunnel(_with_body(location, body), rule)
+        return self._finished(location, body, rule)
+
+    def _finished(self, location: Location, body: Body, rule: Rule) -> Location:
+        """`location` with the gate of the rule's route and its body."""
+        route = self.servers.route(rule)
+        gate = self.servers.actions.gate(route, self.listener)
+        if gate is None or isinstance(body, Proxy):
+            return replace(self._with_tunnel(_with_body(location, body), rule), gate=gate)
+        # An answer of its own has headers that those of the gate must not have, and `return` would come before limits.
+        key = (rule.route, body)
+        if key not in self._answers:
+            self._answers[key] = self._next(rule.route, "answered")
+            self.named.append(_with_body(Location(location.origin, name=self._answers[key]), body))
+        on_failure = self.servers.actions.failed(route) or _FAILED
+        return replace(location, gate=gate, hop=Hop(self._answers[key], limited(route), on_failure))
+
+    def _next(self, route: str, what: str) -> Atom:
+        """A name for a further location of a route in this block."""
+        self._variants[route, what] += 1
+        count = self._variants[route, what]
+        return named(route, f"{what}{count}" if count > 1 else what)
 
     def _with_tunnel(self, location: Location, rule: Rule) -> Location:
         """Tunnels have a location of their own where a time other than theirs rules the rest."""
@@ -152,9 +181,7 @@ class _Block:
             return location
         key = (route.name, proxy)
         if key not in self._tunnels:
-            self._tunnelled[route.name] += 1
-            count = self._tunnelled[route.name]
-            name = named(route.name, f"tunnel{count}" if count > 1 else "tunnel")
+            name = self._next(route.name, "tunnel")
             idle = times(replace(wanted, response=wanted.idle))
             self._tunnels[key] = name
             self.named.append(Location(location.origin, name=name, proxy=replace(proxy, times=idle)))
@@ -170,11 +197,10 @@ class _Block:
         body = self._body(rule)
         key = (rule.route, body)
         if key not in self._names:
-            self._variants[rule.route] += 1
-            count = self._variants[rule.route]
+            self._variants[rule.route, ""] += 1
+            count = self._variants[rule.route, ""]
             self._names[key] = named(rule.route, str(count) if count > 1 else "")
-            location = _with_body(Location(Atom(rule.field), name=self._names[key]), body)
-            self.named.append(self._with_tunnel(location, rule))
+            self.named.append(self._finished(Location(Atom(rule.field), name=self._names[key]), body, rule))
         return self._names[key]
 
 

@@ -17,43 +17,47 @@ _ZONE_LEAST = 64  # KiB
 _ZONE_PER_ENDPOINT = 2
 
 
-def upstream(pool: Pool, *, tcp: bool = False) -> Upstream:
-    """The block for one pool. TCP has no kept connections."""
+def upstream(pool: Pool, key: Atom, *, tcp: bool = False) -> Upstream:
+    """The block for one pool; `key` is what a hash is made of. TCP has no kept connections."""
     names = any(not e.is_ip for e in pool.endpoints)
-    method = _method(pool.balance)
+    method = _method(pool.balance, key)
+    shared = names or pool.balance is Balance.LEAST_CONNECTIONS or pool.max_per_endpoint is not None
     name = Atom.of(r"[a-z0-9._-]+", pool.name)
-    # Workers must agree on who has the fewest connections, and nginx wants shared memory for names; the rest is faster
+    # Workers must agree on who has how many connections, and nginx wants shared memory for names; the rest is faster
     # without.
     zone = _ZONE_LEAST + _ZONE_PER_ENDPOINT * len(pool.endpoints)
     return Upstream(
         origin=Atom(pool.field),
         name=name,
         pool=name,
-        zone=zone if names or pool.balance is Balance.LEAST_CONNECTIONS else 0,
+        zone=zone if shared else 0,
         method=method,
-        endpoints=tuple(_endpoint(e) for e in pool.endpoints),
+        endpoints=tuple(_endpoint(e, pool) for e in pool.endpoints),
         keepalive=0 if tcp else pool.keepalive,
         include=Atom(f"upstreams/{'stream' if tcp else 'http'}/{name.text}.conf") if pool.active else None,
         slow_start=bool(pool.slow_start),
     )
 
 
-def _endpoint(endpoint: PlanEndpoint) -> Endpoint:
+def _endpoint(endpoint: PlanEndpoint, pool: Pool) -> Endpoint:
     address = Atom.of(r"[A-Za-z0-9._:\[\]-]+", endpoint.authority)
-    options = " max_fails=0" + ("" if endpoint.is_ip else " resolve")
+    options = " max_fails=0"
+    if pool.max_per_endpoint is not None:
+        options += f" max_conns={pool.max_per_endpoint}"
+    options += "" if endpoint.is_ip else " resolve"
     line = server(address.text, endpoint.weight, options)
     return Endpoint(Atom(endpoint.field), address, endpoint.weight, Atom(options), Atom(line))
 
 
-def _method(balance: Balance) -> Atom | None:
+def _method(balance: Balance, key: Atom) -> Atom | None:
     match balance:
         case Balance.ROUND_ROBIN:
             return None
         case Balance.LEAST_CONNECTIONS:
             return Atom("least_conn")
-        case Balance.SOURCE_HASH:
-            return Atom("hash $binary_remote_addr consistent")
-        case Balance.RANDOM | Balance.HASH:
-            raise ValueError(f"balance {balance} is refused before anything is rendered")
+        case Balance.SOURCE_HASH | Balance.HASH:
+            return Atom(f"hash {key.text} consistent")
+        case Balance.RANDOM:
+            return Atom("random")
         case _:
             assert_never(balance)

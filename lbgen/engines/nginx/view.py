@@ -42,13 +42,50 @@ class Map:
     entries: tuple[Entry, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Network:
+    network: Atom
+    value: int
+
+
 @record
 class Geo:
-    """Networks whose peers are believed."""
+    """A number by address: the narrowest network around it counts. `source` None = the client's, which `proxies` may
+    tell in X-Forwarded-For."""
 
     origin: Atom
     name: Atom
-    networks: tuple[Atom, ...]
+    networks: tuple[Network, ...]
+    default: int = 0
+    proxies: tuple[Atom, ...] = ()
+    source: Atom | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A simple directive."""
+
+    name: Atom
+    args: tuple[Atom | Literal | Text, ...]
+    origin: Atom = NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """An answer for requests whose variable is neither empty nor 0."""
+
+    variable: Atom
+    status: int
+    text: Text
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What comes before a route's action; `add` are headers of the answers made here."""
+
+    checks: tuple[Check, ...]
+    add: tuple[Header, ...] = ()
+    lines: tuple[Line, ...] = ()
 
 
 @record
@@ -102,9 +139,12 @@ class Answer:
 
 @record
 class Hop:
-    """Where the request goes on: a variable that holds the name of a named location."""
+    """Where the request goes on: a named location, or a variable that holds its name. `late`: not before the limits of
+    the gate had their say. `on_failure`: where their answers are."""
 
     to: Atom
+    late: bool = False
+    on_failure: Atom | None = None
 
 
 @record
@@ -119,6 +159,7 @@ class Location:
     proxy: Proxy | None = None
     answer: Answer | None = None
     hop: Hop | None = None
+    gate: Gate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +183,9 @@ class Server:
     times: ClientTimes | None
     locations: tuple[Location, ...]
     named: tuple[Location, ...]
+    checks: tuple[Check, ...] = ()
+    lines: tuple[Line, ...] = ()
+    limited: bool = False  # some of its routes have limits
 
 
 @record
@@ -200,6 +244,10 @@ class Http:
     dollar: bool
     many: int  # size of the hashes of names and variables; 0 = nginx's own
     long: bool  # long words in a hash
+    zones: tuple[Line, ...] = ()  # of rates and requests under way
+    geos: tuple[Geo, ...] = ()  # about clients
+    replaced: bool = False  # on some listeners the client's address stands in the place of the peer's
+    limited: bool = False
 
 
 @record

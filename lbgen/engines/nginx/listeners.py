@@ -1,0 +1,53 @@
+"""A listener -> its sockets, and what all of its server blocks say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.nginx.sizes import buffers
+from lbgen.engines.nginx.view import Line
+from lbgen.engines.text import Atom
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.plan.model import Listener
+
+_CIDR = r"[0-9a-fA-F.:/]+"
+_ANYBODY = ("0.0.0.0/0", "::/0")
+
+
+def listen_addresses(listener: Listener) -> tuple[Atom, ...]:
+    """`::` stands for IPv4 too, by a socket of its own, so that an IPv4 peer is not shown as ::ffff:a.b.c.d."""
+    if listener.address == "::":
+        return (Atom(f"0.0.0.0:{listener.port}"), Atom(f"[::]:{listener.port}"))
+    address = f"[{listener.address}]" if ":" in listener.address else listener.address
+    return (Atom.of(r"[0-9a-fA-F.:\[\]]+", f"{address}:{listener.port}"),)
+
+
+def listen(listener: Listener) -> tuple[Atom, ...]:
+    """What follows `listen`, but default_server."""
+    options = " proxy_protocol" if listener.proxy_protocol else ""
+    return tuple(Atom(f"{address.text}{options}") for address in listen_addresses(listener))
+
+
+def lines(listener: Listener, replaced: frozenset[str]) -> tuple[Line, ...]:
+    """Directives of every server block of the listener."""
+    return tuple(_lines(listener, replaced))
+
+
+def _lines(listener: Listener, replaced: frozenset[str]) -> Iterator[Line]:
+    room = buffers(listener.limits)
+    if room is not None:
+        yield room
+    if listener.proxy_protocol:
+        yield from _real_ip(_ANYBODY, "proxy_protocol")
+    elif listener.name in replaced:
+        yield from _real_ip(listener.trusted_proxies, "X-Forwarded-For")
+        yield Line(Atom("real_ip_recursive"), (Atom("on"),))
+
+
+def _real_ip(networks: tuple[str, ...], header: str) -> Iterator[Line]:
+    for network in networks:
+        yield Line(Atom("set_real_ip_from"), (Atom.of(_CIDR, network),))
+    yield Line(Atom("real_ip_header"), (Atom(header),))
