@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b64decode
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from lbgen.plan.phrases import phrase
 from lbgen.runtime.standin import CONTROL, NAME, SEEN, Behaviour
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def dropped(case: Case, answer: Answer) -> Iterator[str]:
 
 def reason_body(status: int) -> str:
     """The body of a status that the proxy makes: the reason phrase and a newline."""
-    return f"{HTTPStatus(status).phrase}\n"
+    return f"{phrase(status)}\n"
 
 
 def edited(headers: Iterable[tuple[str, str]], edits: HeaderEdits) -> Headers:

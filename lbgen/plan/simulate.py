@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from http import HTTPStatus
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
@@ -11,6 +10,7 @@ from lbgen.plan.forwarding import edited, forwarded_headers, location, rewritten
 from lbgen.plan.http import RefusedError, parse
 from lbgen.plan.matching import covers_host, why_not, wire
 from lbgen.plan.model import Forward, HeaderEdits, L4Rule, Mode, Redirect, Respond, Rule
+from lbgen.plan.phrases import phrase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -159,7 +159,7 @@ def _contest(rules: Iterable[_R], why: Callable[[_R], str | None]) -> tuple[_R |
 
 def _made(status: int, reason: str, method: str) -> Outcome:
     """An answer that the proxy makes by itself."""
-    body = "" if method == "HEAD" else f"{HTTPStatus(status).phrase}\n"
+    body = "" if method == "HEAD" else f"{phrase(status)}\n"
     return Outcome(None, None, status, reason, body, headers=(("content-type", "text/plain"),))
 
 

@@ -233,3 +233,62 @@ core.register_action("choose", { "http-req" }, function(txn, listener)
     end
   end
 end, 1)
+
+-- The client's address: the peer's, or what trusted proxies say of it. From the right, the first that is no trusted
+-- proxy; an element that is no address ends the walk.
+local networks = {} -- text of a list -> the networks
+
+local function networks_of(text)
+  if networks[text] == nil then
+    local found = {}
+    for each in text:gmatch("[^,]+") do found[#found + 1] = core.parse_addr(each) end
+    networks[text] = found
+  end
+  return networks[text]
+end
+
+local function address(text)
+  local plain = text:match("^%d+%.%d+%.%d+%.%d+$") or (text:find(":", 1, true) and text:match("^[%x:.]+$"))
+  return plain and core.parse_addr(plain)
+end
+
+core.register_action("client", { "http-req" }, function(txn, trusted)
+  local hops = {}
+  for _, value in ipairs(lines_of(txn, "x-forwarded-for")) do
+    for hop in value:gmatch("[^,]+") do hops[#hops + 1] = hop:match("^%s*(.-)%s*$") end
+  end
+  for i = #hops, 1, -1 do
+    local found = address(hops[i])
+    if not found then return end
+    txn:set_var("txn.client", hops[i])
+    local inside = false
+    for _, network in ipairs(networks_of(trusted)) do inside = inside or core.match_addr(found, network) end
+    if not inside then return end
+  end
+end, 1)
+
+-- Counts the bytes of a body whose length nobody said, and breaks off where the route's limit is passed.
+local Measured = { id = "body size", flags = filter.FLT_CFG_FL_HTX }
+Measured.__index = Measured
+
+function Measured:new()
+  return setmetatable({ seen = 0 }, Measured)
+end
+
+function Measured:http_headers(txn, message)
+  if message:is_resp() then return end
+  self.most = txn:get_var("txn.max_body")
+  if self.most and message:get_headers()["content-length"] == nil then
+    filter.register_data_filter(self, message.channel)
+  end
+end
+
+function Measured:http_payload(txn, message)
+  self.seen = self.seen + #message:body()
+  if self.seen > self.most then
+    txn:set_var("txn.too_large", true)
+    error("body over max_body") -- HAProxy lets nothing else end a message here; it is answered 400, turned into 413
+  end
+end
+
+core.register_filter("measured", Measured, function(made, args) return made end)

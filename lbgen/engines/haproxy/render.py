@@ -20,13 +20,15 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan
 
 _LUA = "lbgen.lua"
+_SHARED = "shared.lua"
 
 
 def render(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
     """All files of `plan`, names relative to the engine's folder."""
     shown, beside = view(plan, version)
     config = RenderedFile(CONFIG, *text.render(_templates(), "haproxy.cfg.j2", shown))
-    lua = [_lua()] if shown.frontends else []
+    lua = [_lua(_LUA)] if shown.frontends else []
+    lua += [_lua(_SHARED)] if shown.shares else []
     return (config, *lua, *beside)
 
 
@@ -36,6 +38,6 @@ def _templates() -> Environment:
 
 
 @cache
-def _lua() -> RenderedFile:
-    lua = (folder("templates") / "haproxy" / _LUA).read_text(encoding="utf-8")
-    return RenderedFile(_LUA, lua, ("",) * lua.count("\n"))
+def _lua(name: str) -> RenderedFile:
+    lua = (folder("templates") / "haproxy" / name).read_text(encoding="utf-8")
+    return RenderedFile(name, lua, ("",) * lua.count("\n"))

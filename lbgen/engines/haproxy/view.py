@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.haproxy.admission import Admission
 from lbgen.engines.haproxy.backends import UNLIMITED, Answer, Backend, Backends, answer, milliseconds
 from lbgen.engines.haproxy.choice import Chooser
 from lbgen.engines.haproxy.edits import header_lines, rewrite_lines, tail_lines
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from lbgen.engines.haproxy.tables import Way
     from lbgen.plan.model import Listener, Plan
 
+_HEAD = 24  # KiB of a request head, unless a listener's limits are higher
+_ADDED = 8  # KiB of headers that may be added to it
+
 
 @record
 class Times:
@@ -35,7 +39,8 @@ class Times:
 
 @record
 class Frontend:
-    """An L7 listener. `trusted`: networks of proxies whose forwarded headers are believed."""
+    """An L7 listener. `trusted`: networks of proxies whose forwarded headers are believed; `measured`: bodies of no
+    declared length are counted."""
 
     name: Atom
     origin: Atom
@@ -45,7 +50,10 @@ class Frontend:
     trusted: tuple[Line, ...]
     forwarded: bool
     request_id: bool
+    guard: Section
     route: Section
+    admission: Section
+    measured: bool
     forwards: bool
     edits: tuple[Section, ...]
     answers: tuple[Section, ...]
@@ -66,10 +74,21 @@ class Passage:
 
 @record
 class View:
-    """All of haproxy.cfg. `says_closed`: this version can answer 502 where others only close the connection."""
+    """All of haproxy.cfg. `head` is the room for a request head in KiB, `buffer` bytes.
+
+    `says_closed`: this version can answer 502 where others only close the connection. `counts`, `measures`: some route
+    limits requests under way, or the size of bodies. `shares`: some Lua counts for all threads; `one_state`: then all
+    Lua has to live there.
+    """
 
     name: Atom
+    head: int
+    buffer: int
     says_closed: bool
+    counts: bool
+    shares: bool
+    one_state: bool
+    measures: bool
     rules: tuple[Atom, ...]
     frontends: tuple[Frontend, ...]
     passages: tuple[Passage, ...]
@@ -99,10 +118,18 @@ def view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         answers += own
         lua += rules
         maps_files += maps.rendered()
+    head = max([_HEAD, *(_head(listener) for listener in plan.listeners)])
     found = tuple(backends.found.values())
+    shares = any(route.rate_limit for route in plan.routes)
     return View(
         name=Atom(plan.name),
+        head=head,
+        buffer=(head + _ADDED) * 1024,
         says_closed=version != "2.6",
+        counts=any(route.concurrency for route in plan.routes),
+        shares=shares,
+        one_state=shares and version == "2.6",
+        measures=any(route.max_body is not None for route in plan.routes),
         rules=tuple(Atom(file.name) for file in lua),
         frontends=tuple(frontends),
         passages=tuple(passages),
@@ -112,6 +139,14 @@ def view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         resolvers=any(backend.resolved for backend in found),
         admin_port=plan.admin_port,
     ), [*lua, *maps_files]
+
+
+def _head(listener: Listener) -> int:
+    """KiB of request head that a listener has to read, to tell one that is over its limits."""
+    limits = listener.limits
+    if limits.headers is None and limits.target is None:
+        return 0
+    return ((limits.headers or _HEAD * 1024) + (limits.target or 0)) // 1024 + 4
 
 
 def _limited(plan: Plan) -> Iterator[str]:
@@ -125,9 +160,11 @@ def _frontend(
 ) -> tuple[Frontend, list[Answer], tuple[RenderedFile, ...]]:
     found = routing(listener, index, maps, _redirects_to_own_host(listener, index))
     ways = found.ways
+    routes = [(key, index.route(way.route)) for key, way in ways.items()]
     origins = {key: way.origin for key, way in ways.items()}
     every = frozenset(ways)
     chooser = Chooser(maps, ROUTE, every, "", origins)
+    admission = Admission(listener, routes, chooser, maps)
     chosen = list(choices(ways, index))
     drawn = [choice for choice in chosen if choice.drawn]
     answering = [answer(way, index, listener) for way in ways.values() if not _forwards(way, index)]
@@ -161,7 +198,10 @@ def _frontend(
             trusted=_trusted(listener),
             forwarded=listener.forwarded_headers,
             request_id=listener.request_id,
+            guard=_section("Limits of a head, and who may come in", admission.early()),
             route=_section("Which route it takes", found.lines),
+            admission=_section("What routes let in", admission.late()),
+            measured=any(route.max_body is not None for _, route in routes),
             forwards=bool(forwarding),
             edits=tuple(
                 _section(title, lines)
