@@ -38,7 +38,7 @@ def forwarded_headers(request: Parsed, listener: Listener, client: str) -> Lines
     trust = trusted(listener, client)
     ours = {
         "x-forwarded-for": client,
-        "x-forwarded-proto": "http",
+        "x-forwarded-proto": listener.scheme,
         "x-forwarded-host": request.authority,
         "x-forwarded-port": str(listener.port),
     }
@@ -110,7 +110,7 @@ def rewritten(request: Parsed, matched: PathMatch, rewrite: Rewrite | None) -> s
 
 def location(request: Parsed, matched: PathMatch, redirect: Redirect, listener: Listener) -> str:
     """The absolute URL that a redirect leads to."""
-    scheme = redirect.scheme or "http"
+    scheme = redirect.scheme or listener.scheme
     default = _DEFAULT_PORTS[scheme]
     port = redirect.port or (default if redirect.scheme else listener.port)
     own = f"[{listener.address}]" if ":" in listener.address else listener.address

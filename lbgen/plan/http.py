@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
+from lbgen.plan.paths import PathError, accepted, matched
+from lbgen.plan.policy import Paths
+
 if TYPE_CHECKING:
     from lbgen.plan.simulate import Request
 
@@ -14,11 +17,12 @@ _OWS = " \t"
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _METHOD = re.compile(r"[A-Z][A-Z_-]*")
 _HOST = re.compile(r"[A-Za-z0-9._:\[\]-]+")
+# RFC 9113 8.2.2: they belong to one connection of HTTP/1.1.
+_HTTP1_ONLY = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
 _ABSOLUTE = re.compile(r"(?i:https?)://([^/?#]*)([^#]*)", re.DOTALL)
-_TARGET = re.compile(r"[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*")
-_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
-_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
-_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+
+
+_STRICT = Paths()
 
 
 class RefusedError(Exception):
@@ -32,9 +36,9 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """`target` is in origin-form. `path` is raw, `matched_path` has upper-case hex escapes. `host` is lower-case, port
-    and trailing dot dropped, `authority` the Host line as sent; both None when there is none. Header names are
-    lower-case, values trimmed."""
+    """`target` is in origin-form, as it goes on. `path` is its path, `matched_path` the same as rules see it. `host` is
+    lower-case, port and trailing dot dropped, `authority` the Host line as sent; both None when there is none. Header
+    names are lower-case, values trimmed."""
 
     method: str
     target: str
@@ -68,23 +72,27 @@ class Parsed:
         return None
 
 
-def parse(request: Request) -> Parsed:
+def parse(request: Request, paths: Paths = _STRICT) -> Parsed:
     """Read `request` by the contract's order of checks; RefusedError with 400 or 405."""
     headers = tuple((name.lower(), value.strip(_OWS)) for name, value in request.headers)
+    if request.version == "2":
+        headers = _joined_cookies(headers)
     _check_head(request, headers)
     if not _METHOD.fullmatch(request.method):
         raise RefusedError(400, f"{request.method!r} is not a method")
     if request.method in ("TRACE", "CONNECT"):
         raise RefusedError(405, f"{request.method} is never served")
     authority = _authority(request, headers)
-    target = _origin_form(request.target, authority)
-    _check_strict(target)
+    try:
+        target = accepted(_origin_form(request.target, authority), paths)
+    except PathError as error:
+        raise RefusedError(400, str(error)) from None
     path, mark, query = target.partition("?")
     return Parsed(
         request.method,
         target,
         path,
-        _ESCAPE.sub(lambda found: found[0].upper(), path),
+        matched(path, paths),
         query if mark else None,
         authority,
         None if authority is None else host_of(authority),
@@ -100,9 +108,20 @@ def host_of(authority: str) -> str:
     return text.partition(":")[0].removesuffix(".")
 
 
+def _joined_cookies(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """HTTP/2 may send each cookie on a line of its own; HTTP/1.1 sees one line (RFC 9113 8.2.3)."""
+    cookies = [value for name, value in headers if name == "cookie"]
+    others = tuple(h for h in headers if h[0] != "cookie")
+    return (*others, ("cookie", "; ".join(cookies))) if cookies else headers
+
+
 def _check_head(request: Request, headers: tuple[tuple[str, str], ...]) -> None:
-    if request.version not in ("1.0", "1.1"):
+    if request.version not in ("1.0", "1.1", "2"):
         raise RefusedError(400, f"HTTP/{request.version} is not served")
+    if request.version == "2":
+        for name, value in headers:
+            if name in _HTTP1_ONLY or (name == "te" and value.lower() != "trailers"):
+                raise RefusedError(400, f"header {name} may not stand in HTTP/2")
     for name, value in headers:
         if not _TOKEN.fullmatch(name):
             raise RefusedError(400, f"{name!r} is not a header name")
@@ -121,8 +140,8 @@ def _authority(request: Request, headers: tuple[tuple[str, str], ...]) -> str | 
     if len(hosts) > 1:
         raise RefusedError(400, "several Host lines")
     if not hosts:
-        if request.version == "1.1":
-            raise RefusedError(400, "HTTP/1.1 without Host")
+        if request.version != "1.0":
+            raise RefusedError(400, f"HTTP/{request.version} without a host")
         return None
     if not _HOST.fullmatch(hosts[0]):
         raise RefusedError(400, f"Host {hosts[0]!r} is not a host")
@@ -138,23 +157,3 @@ def _origin_form(target: str, authority: str | None) -> str:
     if authority is None or absolute[1].lower() != authority.lower():
         raise RefusedError(400, "the target's host is not the Host line's")
     return absolute[2] if absolute[2].startswith("/") else "/" + absolute[2]
-
-
-def _check_strict(target: str) -> None:
-    """The path policy `strict`."""
-    if not _TARGET.fullmatch(target):
-        raise RefusedError(400, "the target holds a character outside the URI set, or a fragment")
-    path = target.partition("?")[0]
-    if _BAD_ESCAPE.search(path):
-        raise RefusedError(400, "the path holds a broken escape")
-    for digits in _ESCAPE.findall(path):
-        char = chr(int(digits, 16))
-        if char in "/\\" or char < " " or char == "\x7f":
-            raise RefusedError(400, f"the path holds %{digits}, an escaped slash, backslash or control character")
-        if char in _UNRESERVED:
-            raise RefusedError(400, f"the path holds %{digits}, which is {char} and needs no escape")
-    segments = path.split("/")[1:]
-    if "." in segments or ".." in segments:
-        raise RefusedError(400, "the path holds a dot segment")
-    if "" in segments[:-1]:
-        raise RefusedError(400, "the path holds an empty segment")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
+from lbgen.plan.cors import is_preflight, preflight, shown, vary
 from lbgen.plan.forwarding import edited, forwarded_headers, location, rewritten
 from lbgen.plan.http import RefusedError, parse
 from lbgen.plan.matching import covers_host, why_not, wire
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from lbgen.plan.http import Parsed
     from lbgen.plan.model import Listener, Plan, Route
+    from lbgen.plan.policy import Compression
 
 _R = TypeVar("_R", Rule, L4Rule)
 
@@ -33,7 +35,7 @@ class Request:
     headers: Headers = ()
     listener: str = ""
     client: str = "127.0.0.1"
-    version: str = "1.1"  # 1.0 or 1.1
+    version: str = "1.1"  # 1.0, 1.1 or 2
     body: bytes = b""
 
 
@@ -65,7 +67,8 @@ class Loser:
 class Outcome:
     """`status` is set when the proxy answers by itself, else None and `upstreams` say what the endpoint gets.
     `body` of a proxy-made answer is latin-1 text, None = not promised. `response_edits` apply to what the client sees
-    in both cases; `headers` (lower-case names) are a proxy-made answer's before them."""
+    in both cases, after `cors_edits`; `headers` (lower-case names) are a proxy-made answer's before them. `compression`
+    is of an endpoint's answer."""
 
     route: str | None
     rule: str | None
@@ -76,6 +79,8 @@ class Outcome:
     headers: Headers = ()
     upstreams: tuple[Upstream, ...] = ()
     response_edits: HeaderEdits = field(default=HeaderEdits())
+    cors_edits: HeaderEdits = field(default=HeaderEdits())
+    compression: Compression | None = None
     losers: tuple[Loser, ...] = ()
 
 
@@ -97,14 +102,20 @@ def simulate(plan: Plan, request: Request) -> Outcome:
     """
     listener = _listener(plan, request.listener)
     try:
-        parsed = parse(request)
+        parsed = parse(request, listener.paths)
     except RefusedError as refused:
         return _made(refused.status, refused.reason, request.method)
     winner, losers = _contest(_rules(listener), lambda rule: why_not(rule, parsed))
     if winner is None:
         return replace(_made(404, "no rule takes it", request.method), losers=losers)
     route = plan.route(winner.route)
-    outcome = _act(route.action, route, winner, parsed, listener, request.client)
+    if route.cors is not None and is_preflight(parsed):
+        headers = (*preflight(route.cors, parsed), *vary(route.cors))
+        outcome = Outcome(None, None, 204, f"rule {winner.id} takes it: a CORS preflight", "", headers=headers)
+    else:
+        outcome = _act(route.action, route, winner, parsed, listener, request.client)
+        cors = shown(route.cors, parsed) if route.cors is not None else HeaderEdits()
+        outcome = replace(outcome, cors_edits=cors, compression=route.compression)
     return replace(outcome, route=route.name, rule=winner.id, response_edits=route.response_headers, losers=losers)
 
 

@@ -1,0 +1,79 @@
+"""CORS by the contract: which answers are preflights, and the headers that a browser is shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.plan.model import HeaderEdits
+
+if TYPE_CHECKING:
+    from lbgen.plan.http import Parsed
+    from lbgen.plan.policy import Cors
+
+# Only the proxy speaks CORS on such a route: what the endpoint says of it is dropped.
+OWN = (
+    "access-control-allow-credentials",
+    "access-control-allow-headers",
+    "access-control-allow-methods",
+    "access-control-allow-origin",
+    "access-control-expose-headers",
+    "access-control-max-age",
+)
+SAFE_METHODS = ("GET", "HEAD", "POST")
+SAFE_HEADERS = ("accept", "accept-language", "content-language", "content-type")
+
+
+def is_preflight(request: Parsed) -> bool:
+    """Whether the proxy answers it: OPTIONS with Origin and Access-Control-Request-Method."""
+    asks = request.lines("access-control-request-method")
+    return request.method == "OPTIONS" and bool(request.lines("origin")) and bool(asks)
+
+
+def constant(cors: Cors) -> bool:
+    """Whether Access-Control-Allow-Origin is `*` for everybody, so that answers do not depend on Origin."""
+    return any(origin.any for origin in cors.origins) and not cors.credentials
+
+
+def preflight(cors: Cors, request: Parsed) -> tuple[tuple[str, str], ...]:
+    """The headers of a preflight's answer, but Vary; none when the origin, the method or a header is not allowed."""
+    method = request.lines("access-control-request-method")[0]
+    asked = {
+        name.strip(" \t").lower() for v in request.lines("access-control-request-headers") for name in v.split(",")
+    }
+    origin = _allowed_origin(cors, request)
+    if origin is None or method not in {*cors.methods, *SAFE_METHODS} or asked - {"", *cors.headers, *SAFE_HEADERS}:
+        return ()
+    found = [("access-control-allow-origin", origin), ("access-control-allow-methods", ", ".join(cors.methods))]
+    if cors.headers:
+        found.append(("access-control-allow-headers", ", ".join(cors.headers)))
+    if cors.credentials:
+        found.append(("access-control-allow-credentials", "true"))
+    if cors.max_age is not None:
+        found.append(("access-control-max-age", str(cors.max_age)))
+    return tuple(found)
+
+
+def shown(cors: Cors, request: Parsed) -> HeaderEdits:
+    """What is done to every other answer of the route, before the route's own edits."""
+    origin = _allowed_origin(cors, request)
+    found: list[tuple[str, str]] = []
+    if origin is not None:
+        found.append(("access-control-allow-origin", origin))
+        if cors.credentials:
+            found.append(("access-control-allow-credentials", "true"))
+        if cors.expose_headers:
+            found.append(("access-control-expose-headers", ", ".join(cors.expose_headers)))
+    return HeaderEdits(set=tuple(found), add=vary(cors), remove=OWN)
+
+
+def vary(cors: Cors) -> tuple[tuple[str, str], ...]:
+    """The Vary line of every answer."""
+    return () if constant(cors) else (("vary", "Origin"),)
+
+
+def _allowed_origin(cors: Cors, request: Parsed) -> str | None:
+    """The value of Access-Control-Allow-Origin; None when the page may not read the answer."""
+    asked = ", ".join(request.lines("origin"))
+    if not asked or not any(origin.covers(asked) for origin in cors.origins):
+        return None
+    return "*" if constant(cors) else asked

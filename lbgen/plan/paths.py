@@ -1,0 +1,86 @@
+"""The path policies: a request target -> the one to match and forward, or why it is refused (contract section 3)."""
+
+from __future__ import annotations
+
+import re
+
+from lbgen.plan.policy import Paths, PathsMode
+
+_TARGET = re.compile(r"[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*")
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+
+
+class PathError(ValueError):
+    """The target is refused; the message says why in a sentence."""
+
+
+def accepted(target: str, paths: Paths) -> str:
+    """An origin-form target as it goes on; PathError when `paths` does not let it in."""
+    if not _TARGET.fullmatch(target):
+        raise PathError("the target holds a character outside the URI set, or a fragment")
+    path, mark, query = target.partition("?")
+    match paths.mode:
+        case PathsMode.VERBATIM:
+            return target
+        case PathsMode.NORMALIZE:
+            _check_escapes(path, Paths(encoded_unreserved=True))
+            return normalised(path) + mark + query
+        case PathsMode.STRICT:
+            _check_escapes(path, paths)
+            _check_segments(path, paths)
+            return target
+
+
+def matched(path: str, paths: Paths) -> str:
+    """`path` as rules see it: hex escapes in upper case, unless it is taken as it is."""
+    return path if paths.mode is PathsMode.VERBATIM else _ESCAPE.sub(lambda found: found[0].upper(), path)
+
+
+def normalised(path: str) -> str:
+    """Unreserved characters decoded, slashes merged, dot segments resolved; PathError above the root."""
+    found: list[str] = []
+    segments = re.sub("/+", "/", _decoded(path)).split("/")[1:]
+    for index, segment in enumerate(segments):
+        if segment == "..":
+            if not found:
+                raise PathError("the path leads above the root")
+            found.pop()
+        elif segment != ".":
+            found.append(segment)
+            continue
+        if index == len(segments) - 1:
+            found.append("")
+    return "/" + "/".join(found)
+
+
+def _decoded(text: str) -> str:
+    """`text` with escapes of unreserved characters decoded."""
+
+    def decode(found: re.Match[str]) -> str:
+        char = chr(int(found[1], 16))
+        return char if char in _UNRESERVED else found[0]
+
+    return _ESCAPE.sub(decode, text)
+
+
+def _check_escapes(path: str, paths: Paths) -> None:
+    if _BAD_ESCAPE.search(path):
+        raise PathError("the path holds a broken escape")
+    for digits in _ESCAPE.findall(path):
+        char = chr(int(digits, 16))
+        if char == "/" and paths.encoded_slash:
+            continue
+        if char in "/\\" or char < " " or char == "\x7f":
+            raise PathError(f"the path holds %{digits}, an escaped slash, backslash or control character")
+        if char in _UNRESERVED and not paths.encoded_unreserved:
+            raise PathError(f"the path holds %{digits}, which is {char} and needs no escape")
+
+
+def _check_segments(path: str, paths: Paths) -> None:
+    segments = path.split("/")[1:]
+    if any(_decoded(segment) in (".", "..") for segment in segments):
+        raise PathError("the path holds a dot segment")
+    if "" in segments[:-1] and not paths.empty_segments:
+        raise PathError("the path holds an empty segment")
