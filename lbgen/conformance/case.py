@@ -11,12 +11,13 @@ from typing import Any
 
 import yaml
 
+from lbgen.conformance.wires import ANYHOW, Asked
 from lbgen.plan.simulate import Request
 from lbgen.runtime.standin import Behaviour
 
 CASES = Path(__file__).parent / "cases"
 _BOOL = "tag:yaml.org,2002:bool"
-_REQUEST = {"ask", "host", "headers", "listener", "client", "version", "body"}
+_REQUEST = {"ask", "host", "headers", "listener", "client", "version", "body", "tls", "proxy"}
 _BODY = {"text", "size", "chunked"}
 _CASE = {
     "clause",
@@ -69,6 +70,8 @@ class Expect:
     closed connection, and nothing reaches an endpoint. `dropped`: 408 or a closed connection, and no endpoint answers.
     `cut`: the body may not end properly. `share` bounds how many of `times` answers come from an endpoint or pool (by
     name). `tries`: how often the request reached endpoints, `visits`: how many different ones.
+    `unanswered`: the connection is closed without any answer. `saw`: parts of the endpoint's account by dotted path.
+    `tls`: parts of `Shaken`; `trailers`: those of the answer.
     """
 
     route: str | None = None
@@ -91,6 +94,10 @@ class Expect:
     receives: str | None = None
     tries: int | None = None
     visits: int | None = None
+    unanswered: bool = False
+    saw: dict[str, Any] = field(default_factory=dict)
+    tls: dict[str, Any] = field(default_factory=dict)
+    trailers: dict[str, str | bool | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +127,7 @@ class Case:
     times: int = 1
     clients: int = 1
     timeout: float = 6.0
+    asked: Asked = ANYHOW
 
     @property
     def oracle(self) -> bool:
@@ -129,10 +137,15 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class StandInSpec:
-    """How the endpoints of a pool, or one of them (`POOL-NUMBER`), behave."""
+    """How the endpoints of a pool, or one of them (`POOL-NUMBER`), behave. `certificate` (one of `certificates.SPECS`)
+    and `client_ca` are for pools with TLS; `plain`: they do not speak it. `client_required`: clients show theirs."""
 
     listen: str = "yes"
     behaviour: Behaviour = Behaviour()  # noqa: RUF009  # frozen
+    certificate: str = "endpoint"
+    client_ca: str = ""
+    client_required: bool = False
+    plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +184,12 @@ def load_file(path: Path) -> CaseFile:
                 cases.append(_case(entry, one, clause if number == 1 else f"{clause}/{number}"))
             except (TypeError, ValueError, KeyError) as error:
                 raise CaseError(f"{where}: {error!r}") from error
-    stand_ins = {
-        pool: StandInSpec(spec.get("listen", "yes"), Behaviour.parse(spec.get("behaviour", {})))
-        for pool, spec in data.get("stand_ins", {}).items()
-    }
+    stand_ins = {pool: _stand_in(spec) for pool, spec in data.get("stand_ins", {}).items()}
     return CaseFile(path.stem, data["title"], data["topology"], stand_ins, tuple(cases))
+
+
+def _stand_in(data: dict[str, Any]) -> StandInSpec:
+    return StandInSpec(**{**data, "behaviour": Behaviour.parse(data.get("behaviour", {}))})
 
 
 def _known(where: str, data: dict[str, Any], keys: set[str]) -> None:
@@ -225,6 +239,7 @@ def _case(entry: dict[str, Any], ask: str, name: str) -> Case:
         times=int(entry.get("times", 1)),
         clients=int(entry.get("clients", 1)),
         timeout=entry.get("timeout_ms", 6000) / 1000,
+        asked=Asked(entry.get("tls"), entry.get("proxy")),
     )
 
 
@@ -261,7 +276,7 @@ def _step(data: str | int | dict[str, Any]) -> dict[str, Any]:
 def _expect(data: dict[str, Any]) -> Expect:
     _known("expect", data, {f.name for f in fields(Expect)})
     found = dict(data)
-    for name in ("sends", "shows"):
+    for name in ("sends", "shows", "trailers"):
         found[name] = {k.lower(): v for k, v in data.get(name, {}).items()}
     if "within_ms" in data:
         found["within_ms"] = tuple(data["within_ms"])

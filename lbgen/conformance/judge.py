@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
+import zlib
 from base64 import b64decode
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from lbgen.conformance.compare import combined, header_differences, literal_differences, part
+from lbgen.plan.compression import compresses
 from lbgen.plan.phrases import phrase
-from lbgen.runtime.standin import CONTROL, NAME, SEEN, Behaviour
+from lbgen.runtime.standin import CONTROL, NAME, SEEN, Behaviour, body_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -68,19 +73,20 @@ def contradictions(expect: Expect, outcome: Outcome) -> Iterator[str]:
             if want is not None and want != getattr(upstream, name):
                 yield f"oracle: {name} {getattr(upstream, name)!r}, case: {want!r}"
         if expect.pool in (None, upstream.pool):
-            arrived = _combined((n, "\0" if v is None else v) for n, v in upstream.headers)
-            yield from _explicit("oracle: to the endpoint", expect.sends, arrived)
+            arrived = combined((n, "\0" if v is None else v) for n, v in upstream.headers)
+            yield from literal_differences("oracle: to the endpoint", expect.sends, arrived)
 
 
 def differences(case: Case, outcome: Outcome, answer: Answer) -> Iterator[str]:
     """What is not as the oracle and the case say; nothing = pass."""
     expect = case.expect
-    if expect.refused:
-        yield from refused(answer)
+    if expect.refused or expect.unanswered:
+        yield from refused(answer) if expect.refused else unanswered(answer)
         return
     if answer.status is None:
         yield f"no answer: {answer.problem}; got {answer.raw[:120]!r}"
         return
+    answer = unpacked(answer, outcome, behaviour_of(case))
     if answer.problem and not expect.cut:
         yield f"answer {answer.status}: {answer.problem}"
     if expect.cut and answer.complete:
@@ -98,6 +104,8 @@ def raw_differences(case: Case, answer: Answer) -> Iterator[str]:
     """As `differences`, for bytes of which the oracle knows nothing."""
     if case.expect.refused:
         yield from refused(answer)
+    elif case.expect.unanswered:
+        yield from unanswered(answer)
     elif case.expect.dropped:
         yield from dropped(case, answer)
     elif answer.status is None:
@@ -113,6 +121,14 @@ def refused(answer: Answer) -> Iterator[str]:
     elif answer.status not in (None, 400):
         yield f"status {answer.status}, expected 400 or a closed connection"
     elif answer.status is None and answer.after == "open":
+        yield f"no answer and the connection stays open ({answer.problem})"
+
+
+def unanswered(answer: Answer) -> Iterator[str]:
+    """A connection that gets nothing: it is closed, in the handshake or after it."""
+    if answer.status is not None:
+        yield f"status {answer.status}, expected a closed connection and no answer"
+    elif answer.after == "open":
         yield f"no answer and the connection stays open ({answer.problem})"
 
 
@@ -150,6 +166,7 @@ def _proxy_made(
         yield f"body {answer.body!r}, expected {b'' if bodiless else body.encode('latin-1')!r}"
     if case.expect.fault is not None:
         headers = (("content-type", "text/plain"),)
+    headers = edited(headers, outcome.cors_edits)
     expected = [h for h in edited(headers, outcome.response_edits) if h[0].lower() != "location"]
     extra = {"location"} if outcome.location is not None else set()
     if body is None:  # a redirect's body is its own affair
@@ -158,7 +175,7 @@ def _proxy_made(
         extra |= {"server"}  # free nginx has no switch for its name on answers of its own; a version must not show
         if "/" in (answer.header("server") or ""):
             yield f"answer: server: {answer.header('server')!r} shows a version"
-    yield from _headers("answer", expected, answer.headers, _HOP | extra)
+    yield from header_differences("answer", expected, answer.headers, _HOP | extra)
     if outcome.location is not None and answer.lines("location") != (outcome.location,):
         yield f"location {answer.header('location')!r}, expected {outcome.location!r}"
 
@@ -182,16 +199,44 @@ def _forwarded(case: Case, outcome: Outcome, answer: Answer) -> Iterator[str]:
         yield f"status {answer.status}, the endpoint said {status}"
     sent: list[tuple[str, str]] = [*behaviour.headers]
     if behaviour.mode == "fixed":
-        body = b"" if case.request.method == "HEAD" or status in (204, 304) else behaviour.body.encode("latin-1")
+        body = b"" if case.request.method == "HEAD" or status in (204, 304) else body_of(behaviour)
         if answer.body != body and not case.expect.cut:
-            yield f"body {answer.body!r}, the endpoint said {body!r}"
+            yield f"body {answer.body[:200]!r}, the endpoint said {body[:200]!r}"
     elif status == 200:
         sent.append(("content-type", "application/json"))
     shown = [h for h in answer.headers if h[0] not in (NAME, SEEN)]
     dropped = {"keep-alive", "connection", "proxy-connection"}
-    expected = edited(((n, v) for n, v in sent if n.lower() not in dropped), outcome.response_edits)
+    kept: Headers = tuple((n, v) for n, v in sent if n.lower() not in dropped)
+    free = _UPGRADE if status == 101 else frozenset[str]()
+    if _compressed(case, outcome, behaviour, kept, answer):
+        kept = (*kept, ("content-encoding", "gzip"), ("vary", "Accept-Encoding"))
+        free |= {"etag"}
+    expected = edited(edited(kept, outcome.cors_edits), outcome.response_edits)
     named = {n.lower() for n, _ in expected}
-    yield from _headers("answer", expected, shown, (_HOP | (_UPGRADE if status == 101 else set())) - named)
+    yield from header_differences("answer", expected, shown, (_HOP | free) - named)
+
+
+def _compressed(case: Case, outcome: Outcome, behaviour: Behaviour, sent: Headers, answer: Answer) -> bool:
+    """Whether the proxy should have compressed that answer; its body is plain here."""
+    if outcome.compression is None or case.request.method == "HEAD":
+        return False
+    fixed = behaviour.mode == "fixed"
+    unsized = behaviour.mode in ("drip", "half_close") or (fixed and (behaviour.chunked or bool(behaviour.trailers)))
+    accepted = [v for n, v in case.request.headers if n.lower() == "accept-encoding"]
+    lower = [(n.lower(), v) for n, v in sent]
+    status = behaviour.status if fixed else 200
+    return compresses(outcome.compression, accepted, status, lower, None if unsized else len(answer.body))
+
+
+def unpacked(answer: Answer, outcome: Outcome, behaviour: Behaviour) -> Answer:
+    """`answer` with the body as the endpoint sent it, where the proxy compressed it."""
+    own = any(n.lower() == "content-encoding" for n, _ in behaviour.headers)
+    if outcome.compression is None or own or answer.header("content-encoding") != "gzip" or not answer.body:
+        return answer
+    try:
+        return replace(answer, body=gzip.decompress(answer.body))
+    except (OSError, EOFError, zlib.error) as error:
+        return replace(answer, problem=f"the body is no gzip: {error}")
 
 
 def _arrived(upstream: Upstream, told: dict[str, Any], case: Case) -> Iterator[str]:
@@ -208,7 +253,9 @@ def _arrived(upstream: Upstream, told: dict[str, Any], case: Case) -> Iterator[s
         yield "to the endpoint: the body is not what was sent"
     made = {n for n, v in upstream.headers if v is None}
     known = [(n, v) for n, v in upstream.headers if v is not None]
-    yield from _headers("to the endpoint", known, headers, _UPSTREAM_HOP | made)
+    yield from header_differences(
+        "to the endpoint", known, headers, _UPSTREAM_HOP | made | ({"te"} if told.get("version") == "2" else set())
+    )  # gRPC needs TE
     for name in sorted(made):
         if not any(n == name and v for n, v in headers):
             yield f"to the endpoint: {name} is missing"
@@ -218,39 +265,6 @@ def _arrived(upstream: Upstream, told: dict[str, Any], case: Case) -> Iterator[s
 
 def _framed(request: Request) -> bool:
     return any(n.lower() == "content-length" for n, _ in request.headers)
-
-
-def _combined(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, value in headers:
-        name = name.lower()
-        found[name] = f"{found[name]}, {value}" if name in found else value
-    return found
-
-
-def _headers(
-    where: str, expected: Iterable[tuple[str, str]], got: Iterable[tuple[str, str]], free: Iterable[str]
-) -> Iterator[str]:
-    """Differences of two header lists by combined value; names in `free` may come or not."""
-    want = {n: v for n, v in _combined(expected).items() if n not in free}
-    have = {n: v for n, v in _combined(got).items() if n not in free}
-    for name in sorted(want.keys() | have.keys()):
-        if name not in have:
-            yield f"{where}: {name} is missing, expected {want[name]!r}"
-        elif name not in want:
-            yield f"{where}: {name}: {have[name]!r} is there, expected none"
-        elif not _same(have[name], want[name]):
-            yield f"{where}: {name}: {have[name]!r}, expected {want[name]!r}"
-
-
-def _same(have: str, want: str) -> bool:
-    """Equal up to RFC 9110 5.6.1 (blanks and empty elements of a list); text beyond ASCII travels as UTF-8."""
-    return _loose(have) in (_loose(want), _loose(want.encode().decode("latin-1")))
-
-
-def _loose(text: str) -> str:
-    parts = [part.strip(" \t") for part in text.split(",")]
-    return ",".join(part for part in parts if part) or ",".join(parts)
 
 
 def _literals(expect: Expect, answer: Answer) -> Iterator[str]:
@@ -266,13 +280,18 @@ def _literals(expect: Expect, answer: Answer) -> Iterator[str]:
             want = getattr(expect, name)
             if want is not None and told[name] != want:
                 yield f"to the endpoint: {name} {told[name]!r}, expected {want!r}"
-        arrived = _combined((n, v) for n, v in told["headers"])
+        arrived = combined((n, v) for n, v in told["headers"])
         if expect.host is not None and arrived.get("host") != expect.host:
             yield f"to the endpoint: Host {arrived.get('host')!r}, expected {expect.host!r}"
-        yield from _explicit("to the endpoint", expect.sends, arrived)
+        yield from literal_differences("to the endpoint", expect.sends, arrived)
+        for path, value in expect.saw.items():
+            if (found := part(told, path)) != value:
+                yield f"the endpoint saw {path} {found!r}, expected {value!r}"
     elif expect.pool is not None and expect.fault is None:
         yield f"status {answer.status}, expected an answer of pool {expect.pool}"
-    yield from _explicit("answer", expect.shows, _combined(answer.headers))
+    yield from literal_differences("answer", expect.shows, combined(answer.headers))
+    yield from literal_differences("trailers", expect.trailers, combined(answer.trailers))
+    yield from _handshake(expect, answer)
     yield from _in_time(expect, answer)
 
 
@@ -283,12 +302,8 @@ def _in_time(expect: Expect, answer: Answer) -> Iterator[str]:
             yield f"took {answer.elapsed * 1000:.0f} ms, expected {low} to {high}"
 
 
-def _explicit(where: str, want: dict[str, str | bool | None], have: dict[str, str]) -> Iterator[str]:
-    for name, value in want.items():
-        got = have.get(name)
-        if value is None and got is not None:
-            yield f"{where}: {name}: {got!r} is there, expected none"
-        elif value is True and not got:
-            yield f"{where}: {name} is missing"
-        elif isinstance(value, str) and (got is None or not _same(got, value)) and got != "\0":
-            yield f"{where}: {name}: {got!r}, expected {value!r}"
+def _handshake(expect: Expect, answer: Answer) -> Iterator[str]:
+    for name, value in expect.tls.items():
+        got = None if answer.shaken is None else getattr(answer.shaken, name)
+        if (value not in got) if isinstance(got, tuple) else (value != got):
+            yield f"TLS: {name} {got!r}, expected {value!r}"

@@ -8,11 +8,14 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from lbgen.conformance.case import StandInSpec
 from lbgen.engines.api import Level, engine
 from lbgen.plan import features
 from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.resolve import plan as resolve
+from lbgen.runtime.certificates import throw_away
 from lbgen.runtime.endpoints import StandIn
+from lbgen.runtime.incoming import StandInTls
 from lbgen.runtime.local.ports import free_port
 from lbgen.spec.load import load
 
@@ -20,8 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lbgen.conformance.case import CaseFile
-    from lbgen.plan.model import Plan
+    from lbgen.plan.model import Plan, Pool
 
+_AS_EXPECTED = StandInSpec()
 _ROUTE = re.compile(r"routes\[(\d+)\]")
 PORTS = "LBGEN_CONFORMANCE_PORTS"  # environment: first port to try
 
@@ -58,8 +62,8 @@ class Prepared:
 
 
 def plan_of(data: dict[str, Any]) -> Plan:
-    """The plan of a topology given as data; LbgenError when it has findings."""
-    return resolve(load(data))
+    """The plan of a topology given as data; LbgenError when it has findings. Its files are the throw-away ones."""
+    return resolve(replace(load(data), base=throw_away()))
 
 
 def prepared(file: CaseFile, engine_name: str, version: str, host: str = "127.0.0.1") -> Prepared:
@@ -91,7 +95,8 @@ def judged(plan: Plan, engine_name: str, version: str) -> Verdicts:
         elif field.startswith("pools."):
             pools = {p.name for p in plan.pools if field == p.field or field.startswith((p.field + ".", p.field + "["))}
             for route in plan.routes:
-                if any(t.pool in pools for t in getattr(route.action, "targets", ())):
+                used = (*getattr(route.action, "targets", ()), *getattr(route.action, "mirrors", ()))
+                if any(target.pool in pools for target in used):
                     routes.setdefault(route.name, reason)
         else:
             hit = [x for x in plan.listeners if field == x.field or field.startswith(x.field + ".")]
@@ -137,16 +142,27 @@ def without(topology: dict[str, Any], verdicts: Verdicts) -> dict[str, Any] | No
     for name, listener in list(data["listeners"].items()):
         if name not in used and (listener.get("mode") == "l4" or not everywhere):
             del data["listeners"][name]
-    used_pools = {p for r in kept for p in _pools(r.get("forward"))}
+    used_pools = {p for r in kept for p in (*_pools(r.get("forward")), *_pools(r.get("mirror")))}
     data["pools"] = {n: p for n, p in data.get("pools", {}).items() if n in used_pools}
     return data if kept and data["listeners"] else None
 
 
-def _pools(forward: Any) -> Iterator[str]:  # noqa: ANN401  # topology data
-    if isinstance(forward, str):
-        yield forward
-    for target in forward if isinstance(forward, list) else ():
+def _pools(targets: Any) -> Iterator[str]:  # noqa: ANN401  # topology data
+    """Pools of a `forward` or a `mirror`: a name, a mapping or a list of mappings."""
+    if isinstance(targets, str):
+        yield targets
+    for target in targets if isinstance(targets, list) else [targets] if isinstance(targets, dict) else ():
         yield target["pool"]
+
+
+def _tls(pool: Pool, spec: StandInSpec) -> StandInTls | None:
+    """What an endpoint of that pool speaks."""
+    if pool.tls is None or spec.plain:
+        return None
+    folder = throw_away()
+    client_ca = str(folder / f"{spec.client_ca}.crt") if spec.client_ca else ""
+    certificate, key = (str(folder / f"{spec.certificate}.{kind}") for kind in ("crt", "key"))
+    return StandInTls(certificate, key, client_ca, spec.client_required)
 
 
 def on_free_ports(file: CaseFile, whole: Plan, served: Plan | None, verdicts: Verdicts, host: str) -> Prepared:
@@ -167,7 +183,8 @@ def on_free_ports(file: CaseFile, whole: Plan, served: Plan | None, verdicts: Ve
             if not endpoint.is_ip:
                 continue
             spec = file.stand_ins.get(f"{pool.name}-{number}", file.stand_ins.get(pool.name))
-            stand_in = StandIn(f"{pool.name}-{number}", pool.name, host, fresh())
+            stand_in = StandIn(f"{pool.name}-{number}", pool.name, host, fresh(), tls=_tls(pool, spec or _AS_EXPECTED))
+            stand_in = replace(stand_in, proxied=pool.proxy_protocol is not None)
             if spec is not None:
                 stand_in = replace(stand_in, behaviour=spec.behaviour, listen=spec.listen)
             stand_ins.append(stand_in)

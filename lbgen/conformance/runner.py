@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance import judge
 from lbgen.conformance.corpus import corpus
+from lbgen.conformance.curl import curl
+from lbgen.conformance.http2 import ask
 from lbgen.conformance.prepare import Prepared, plan_of, prepared
-from lbgen.conformance.probe import ask, curl
 from lbgen.conformance.scripts.stage import Stage
 from lbgen.conformance.trial import placed, tried
+from lbgen.conformance.wires import wire_for
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
 from lbgen.plan.simulate import simulate
@@ -100,7 +102,7 @@ class Bench:
         for name in needed & verdicts.routes.keys():
             return State.REFUSED, verdicts.routes[name], ""
         address = self.address(listener)
-        again = curl(address, case.request)
+        again = curl(address, case.request, wire_for(plan.listener(listener), case.request, case.asked))
         if case.raw is not None or case.tcp is not None:
             again = f"{address[0]}:{address[1]} <- {(case.raw if case.tcp is None else case.tcp)!r}"
         elif case.script is not None:
@@ -170,7 +172,8 @@ def settle(plan: Plan, handle: Handle, seconds: float = _READY_SECONDS) -> None:
             continue
         waiting.discard(request.listener)
         while time.monotonic() < deadline:
-            answer = ask(handle.address(request.listener), request, timeout=2)
+            via = wire_for(plan.listener(request.listener), request)
+            answer = ask(handle.address(request.listener), request, timeout=2, via=via)
             if answer.status == outcome.status or judge.account_of(answer) is not None:
                 break
             time.sleep(0.1)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from lbgen.conformance import judge
-from lbgen.conformance.probe import Stream, ask, pieces, shake
+from lbgen.conformance.http2 import ask
+from lbgen.conformance.probe import Stream, pieces, shake
 from lbgen.conformance.scripts import SCRIPTS
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.standin import CONTROL
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from lbgen.conformance.case import Case, Expect
     from lbgen.conformance.probe import Address, Answer
     from lbgen.conformance.scripts.stage import Stage
+    from lbgen.conformance.wires import Wire
     from lbgen.plan.model import Plan
 
 _SETTLED = 0.12  # seconds after which no further try of an answered request comes
@@ -34,7 +36,7 @@ def tried(case: Case, address: Address, stage: Stage) -> Iterator[str]:
         except OSError as error:
             yield f"connection failed: {error}"
     elif case.tcp is not None:
-        yield from _tcp(case, address)
+        yield from _tcp(case, address, _via(case, stage))
     elif case.times > 1:
         yield from _many(case, address, stage)
     else:
@@ -56,12 +58,16 @@ def placed(expect: Expect, plan: Plan) -> Expect:
     return replace(expect, sends=sends, location=location)
 
 
+def _via(case: Case, stage: Stage) -> Wire:
+    return stage.via(case.request.listener or stage.plan.listeners[0].name, case.request, case.asked)
+
+
 def _once(case: Case, address: Address, stage: Stage) -> tuple[Answer, list[str]]:
     """The answer to one request of `case`, and what is wrong."""
-    client, timeout = case.request.client, case.timeout
+    client, timeout, via = case.request.client, case.timeout, _via(case, stage)
     if case.raw is not None or case.send is not None:
         parts = case.send if case.raw is None else (case.raw,)
-        answer = pieces(address, parts or (), client=client, timeout=timeout)
+        answer = pieces(address, parts or (), client=client, timeout=timeout, via=via)
         return answer, list(judge.raw_differences(case, answer))
     tag = ""
     if case.steps:
@@ -70,12 +76,12 @@ def _once(case: Case, address: Address, stage: Stage) -> tuple[Answer, list[str]
         case = replace(case, request=replace(case.request, headers=(*case.request.headers, control)))
     outcome = simulate(stage.plan, case.request)
     if case.websocket is not None:
-        answer, echoes = shake(address, case.request, case.websocket)
+        answer, echoes = shake(address, case.request, case.websocket, via=via)
         found = list(judge.differences(case, outcome, answer))
         if echoes != case.websocket:
             found.append(f"echoes {echoes}, expected {case.websocket}")
         return answer, found
-    answer = ask(address, case.request, timeout=timeout)
+    answer = ask(address, case.request, timeout=timeout, via=via)
     found = list(judge.differences(case, outcome, answer))
     if tag:
         found += _tries(case, tag, stage)
@@ -96,10 +102,10 @@ def _tries(case: Case, tag: str, stage: Stage) -> Iterator[str]:
         yield "the tries differ in method, target or body"
 
 
-def _tcp(case: Case, address: Address) -> Iterator[str]:
+def _tcp(case: Case, address: Address, via: Wire) -> Iterator[str]:
     assert case.tcp is not None  # noqa: S101  # the caller asked
     try:
-        with Stream(address, timeout=case.timeout) as stream:
+        with Stream(address, timeout=case.timeout, wire=via) as stream:
             stream.send(case.tcp)
             if stream.end == "open":
                 stream.shut()

@@ -19,8 +19,9 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from lbgen.conformance.case import Case, Expect
+from lbgen.conformance.curl import curl
 from lbgen.conformance.judge import differences
-from lbgen.conformance.probe import ask, curl
+from lbgen.conformance.probe import ask
 from lbgen.conformance.runner import settle
 from lbgen.conformance.subject import Subject, subjects
 from lbgen.engines.api import Level, engine

@@ -8,8 +8,9 @@ import threading
 import pytest
 
 from lbgen.conformance.case import Case, Expect
+from lbgen.conformance.curl import curl
 from lbgen.conformance.judge import differences, refused
-from lbgen.conformance.probe import Answer, ProbeError, curl, exchange, parse_head, wire
+from lbgen.conformance.probe import Answer, ProbeError, exchange, parse_head, wire
 from lbgen.plan.model import HeaderEdits
 from lbgen.plan.simulate import Outcome, Request, Upstream
 

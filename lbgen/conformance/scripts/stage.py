@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.judge import account_of
+from lbgen.conformance.wires import ANYHOW, Asked, Wire, wire_for
 from lbgen.plan.simulate import Request
 
 if TYPE_CHECKING:
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from lbgen.conformance.probe import Address, Answer
     from lbgen.plan.model import Plan
     from lbgen.runtime.endpoints import Endpoints
+
+
+_ANY = Request()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,10 @@ class Stage:
     plan: Plan
     records: Callable[[], list[Mapping[str, object]]]
     params: Mapping[str, Any] = field(default_factory=dict)
+
+    def via(self, listener: str, request: Request = _ANY, asked: Asked = ANYHOW) -> Wire:
+        """What comes before HTTP on that listener."""
+        return wire_for(self.plan.listener(listener), request, asked)
 
 
 def get(target: str, *headers: tuple[str, str], method: str = "GET") -> Request:

@@ -1,0 +1,61 @@
+"""A request as a command line, for people who want to see it again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.conformance.wires import PLAIN
+
+if TYPE_CHECKING:
+    from lbgen.conformance.probe import Address
+    from lbgen.conformance.wires import Wire
+    from lbgen.plan.simulate import Request
+
+
+def curl(address: Address, request: Request, via: Wire = PLAIN) -> str:
+    """A command line that sends the same request (as nearly as curl can)."""
+    words = ["curl", "-isS", "--path-as-is"]
+    if request.method == "HEAD":
+        words.append("-I")
+    elif request.method != "GET":
+        words += ["-X", request.method]
+    if request.version == "1.0":
+        words.append("--http1.0")
+    if request.client not in ("", address[0]) and not via.proxy:
+        words += ["--interface", request.client]
+    if not any(n.lower() == "host" for n, _ in request.headers):
+        words += ["-H", "Host:"]
+    for name, value in request.headers:
+        words += ["-H", f"{name}: {value}" if value else f"{name};"]
+    if request.body:
+        words += ["--data-binary", request.body.decode("latin-1")]
+    place = f"{address[0]}:{address[1]}"
+    if via.http2:
+        words.append("--http2" if via.tls is not None else "--http2-prior-knowledge")
+    if via.proxy:
+        words += ["--haproxy-protocol", "--haproxy-clientip", request.client]
+    if via.tls is not None:
+        words.append("--insecure")
+        if via.tls.sni is not None:
+            words += ["--connect-to", f"::{place}"]
+            place = f"{via.tls.sni}:{address[1]}"
+    scheme = "http" if via.tls is None else "https"
+    if request.target.startswith("/"):
+        words.append(f"{scheme}://{place}{request.target}")
+    else:
+        words += ["--request-target", request.target, f"{scheme}://{place}/"]
+    return " ".join(_word(word) for word in words)
+
+
+def _word(word: str) -> str:
+    if word and all((c.isascii() and c.isalnum()) or c in "-_./:=@%+," for c in word):
+        return word
+    if any(not 0x20 <= ord(c) < 0x7F for c in word):
+        return "$'" + "".join(_shell(c) for c in word) + "'"
+    return "'" + word.replace("'", "'\\''") + "'"
+
+
+def _shell(char: str) -> str:
+    if char in "'\\":
+        return "\\" + char
+    return char if 0x20 <= ord(char) < 0x7F else f"\\x{ord(char):02x}"
