@@ -108,10 +108,17 @@ def record(outcome: Outcome) -> dict[str, object]:
         "pool": first.pool if first and len(serving) == 1 else None,
         "pools": [{"pool": u.pool, "weight": u.weight} for u in ups],
         "status": outcome.status,
+        "others": list(outcome.others),
         "location": outcome.location,
         "body": outcome.body,
         "upstream": (
-            {"method": first.method, "target": first.target, "host": first.host, "headers": dict(first.headers)}
+            {
+                "method": first.method,
+                "target": first.target,
+                "host": first.host,
+                "endpoint": first.endpoint,
+                "headers": dict(first.headers),
+            }
             if first
             else None
         ),
@@ -122,6 +129,8 @@ def record(outcome: Outcome) -> dict[str, object]:
 def _show(outcome: Outcome) -> None:
     if outcome.status is not None:
         click.echo(f"{click.style(str(outcome.status), bold=True)}  {outcome.reason}")
+    if outcome.others:
+        click.echo(f"  or        {', '.join(map(str, outcome.others))}")
     if outcome.location is not None:
         click.echo(f"  location  {outcome.location}")
     if outcome.route is not None:
@@ -129,7 +138,8 @@ def _show(outcome: Outcome) -> None:
     total = sum(u.weight for u in outcome.upstreams) or 1
     for up in outcome.upstreams:
         share = f" {100 * up.weight / total:.4g} %" if len(outcome.upstreams) > 1 else ""
-        click.echo(f"  pool      {up.pool}{share}: {up.method} {up.target} (Host: {up.host})")
+        stuck = "" if up.endpoint is None else f" at {up.endpoint}, as its cookie says"
+        click.echo(f"  pool      {up.pool}{share}{stuck}: {up.method} {up.target} (Host: {up.host})")
         for name, value in up.headers:
             click.echo(f"              {name}: {value if value is not None else '(made by the proxy)'}")
     if outcome.losers:

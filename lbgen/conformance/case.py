@@ -17,7 +17,20 @@ from lbgen.runtime.standin import Behaviour
 
 CASES = Path(__file__).parent / "cases"
 _BOOL = "tag:yaml.org,2002:bool"
-_REQUEST = {"ask", "host", "headers", "listener", "client", "version", "body", "tls", "proxy"}
+_REQUEST = {
+    "ask",
+    "host",
+    "headers",
+    "listener",
+    "client",
+    "version",
+    "body",
+    "target_size",
+    "header_size",
+    "header_lines",
+    "tls",
+    "proxy",
+}
 _BODY = {"text", "size", "chunked"}
 _CASE = {
     "clause",
@@ -64,7 +77,7 @@ class CaseError(ValueError):
 @dataclass(frozen=True, slots=True)
 class Expect:
     """Literals beside the oracle; unset = only the oracle decides. Header maps: a text = that combined value, True =
-    present, None = absent.
+    present, None = absent. `status`: one of several will do.
 
     `fault`: the proxy answers with that status although the oracle forwards (the endpoint fails). `refused`: 400 or a
     closed connection, and nothing reaches an endpoint. `dropped`: 408 or a closed connection, and no endpoint answers.
@@ -76,7 +89,7 @@ class Expect:
 
     route: str | None = None
     pool: str | None = None
-    status: int | None = None
+    status: int | tuple[int, ...] | None = None
     method: str | None = None
     target: str | None = None
     host: str | None = None
@@ -98,6 +111,13 @@ class Expect:
     saw: dict[str, Any] = field(default_factory=dict)
     tls: dict[str, Any] = field(default_factory=dict)
     trailers: dict[str, str | bool | None] = field(default_factory=dict)
+
+    @property
+    def statuses(self) -> tuple[int, ...]:
+        """Empty when nothing is asked."""
+        if self.status is None:
+            return ()
+        return self.status if isinstance(self.status, tuple) else (self.status,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +228,8 @@ def _case(entry: dict[str, Any], ask: str, name: str) -> Case:
         if not colon:
             raise ValueError(f"header without colon: {line!r}")
         headers.append((header, value[1:] if value.startswith(" ") else value))
+    target += "x" * (entry.get("target_size", 0) - len(target))
+    headers += _fill(entry.get("header_size", 0), entry.get("header_lines", 1))
     websocket = tuple(str(m).encode() for m in entry["websocket"]) if "websocket" in entry else None
     if websocket is not None:
         headers += HANDSHAKE
@@ -252,6 +274,11 @@ def _body(data: str | dict[str, Any]) -> tuple[bytes, list[tuple[str, str]]]:
     return body, [("Transfer-Encoding", "chunked")] if data.get("chunked") else []
 
 
+def _fill(size: int, lines: int) -> list[tuple[str, str]]:
+    """Headers of `size` bytes together, name + value + 4 each."""
+    return [(f"X-Fill-{n:02}", "x" * (size // lines - 13)) for n in range(lines if size else 0)]
+
+
 def filler(size: int) -> bytes:
     """So many bytes that do not repeat soon."""
     lines = (b"%07d\n" % number for number in itertools.count())
@@ -278,6 +305,8 @@ def _expect(data: dict[str, Any]) -> Expect:
     found = dict(data)
     for name in ("sends", "shows", "trailers"):
         found[name] = {k.lower(): v for k, v in data.get(name, {}).items()}
+    if isinstance(data.get("status"), list):
+        found["status"] = tuple(data["status"])
     if "within_ms" in data:
         found["within_ms"] = tuple(data["within_ms"])
     found["share"] = {k: (v[0], v[1]) for k, v in data.get("share", {}).items()}

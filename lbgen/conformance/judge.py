@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _HOP = frozenset({"connection", "content-length", "date", "keep-alive", "transfer-encoding"})
 # Unlisted: how the body is framed, and what the hop to the endpoint says about its own connection.
 _UPSTREAM_HOP = frozenset({"connection", "content-length", "expect", "host", "transfer-encoding"})
+_PLAIN = (("content-type", "text/plain"),)
 _UPGRADE = frozenset({"sec-websocket-accept", "upgrade"})
 
 
@@ -61,7 +62,7 @@ def contradictions(expect: Expect, outcome: Outcome) -> Iterator[str]:
             yield f"oracle: answers {outcome.status} by itself, case: forwarded"
         elif expect.pool is not None and expect.pool not in {u.pool for u in outcome.upstreams if u.weight}:
             yield f"oracle: pools {[u.pool for u in outcome.upstreams]}, case: {expect.pool}"
-    elif expect.status is not None and outcome.status != expect.status and not outcome.upstreams:
+    elif not outcome.upstreams and {outcome.status, *outcome.others}.isdisjoint(expect.statuses or (outcome.status,)):
         yield f"oracle: status {outcome.status}, case: {expect.status}"
     elif (expect.location is not None or expect.refused) and outcome.upstreams:
         yield "oracle: forwarded, case: answered by the proxy"
@@ -91,8 +92,10 @@ def differences(case: Case, outcome: Outcome, answer: Answer) -> Iterator[str]:
         yield f"answer {answer.status}: {answer.problem}"
     if expect.cut and answer.complete:
         yield "the body is complete, it should be cut"
-    if expect.fault is not None:
-        yield from _proxy_made(case, answer, expect.fault, reason_body(expect.fault), (), outcome)
+    if answer.status in outcome.others and account_of(answer) is None:
+        yield from _proxy_made(case, answer, answer.status, reason_body(answer.status), _PLAIN, outcome)
+    elif expect.fault is not None:
+        yield from _proxy_made(case, answer, expect.fault, reason_body(expect.fault), _PLAIN, outcome)
     elif outcome.status is not None:
         yield from _proxy_made(case, answer, outcome.status, outcome.body, outcome.headers, outcome)
     else:
@@ -164,8 +167,6 @@ def _proxy_made(
     bodiless = case.request.method == "HEAD" or status in (204, 304)
     if body is not None and answer.body != (b"" if bodiless else body.encode("latin-1")):
         yield f"body {answer.body!r}, expected {b'' if bodiless else body.encode('latin-1')!r}"
-    if case.expect.fault is not None:
-        headers = (("content-type", "text/plain"),)
     headers = edited(headers, outcome.cors_edits)
     expected = [h for h in edited(headers, outcome.response_edits) if h[0].lower() != "location"]
     extra = {"location"} if outcome.location is not None else set()
@@ -269,8 +270,8 @@ def _framed(request: Request) -> bool:
 
 def _literals(expect: Expect, answer: Answer) -> Iterator[str]:
     told = account_of(answer)
-    if expect.status is not None and answer.status != expect.status:
-        yield f"status {answer.status}, expected {expect.status}"
+    if expect.statuses and answer.status not in expect.statuses:
+        yield f"status {answer.status}, expected {' or '.join(map(str, expect.statuses))}"
     if expect.body is not None and answer.body != expect.body.encode():
         yield f"body {answer.body!r}, expected {expect.body.encode()!r}"
     if expect.location is not None and answer.header("location") != expect.location:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,7 +91,7 @@ class Bench:
 
     def _run(self, case: Case) -> tuple[State, str, str]:
         plan = self.ready.whole
-        case = replace(case, expect=placed(case.expect, plan))
+        case = placed(case, plan)
         listener = case.request.listener or plan.listeners[0].name
         verdicts = self.ready.verdicts
         if listener in verdicts.listeners:

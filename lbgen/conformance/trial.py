@@ -19,11 +19,12 @@ from lbgen.runtime.standin import CONTROL
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.conformance.case import Case, Expect
+    from lbgen.conformance.case import Case
     from lbgen.conformance.probe import Address, Answer
     from lbgen.conformance.scripts.stage import Stage
     from lbgen.conformance.wires import Wire
     from lbgen.plan.model import Plan
+    from lbgen.plan.simulate import Outcome
 
 _SETTLED = 0.12  # seconds after which no further try of an answered request comes
 
@@ -45,17 +46,23 @@ def tried(case: Case, address: Address, stage: Stage) -> Iterator[str]:
         yield from _once(case, address, stage)[1]
 
 
-def placed(expect: Expect, plan: Plan) -> Expect:
-    """`{listener}` in a case's texts stands for that listener's port."""
+def placed(case: Case, plan: Plan) -> Case:
+    """`{listener}` in a case's texts stands for that listener's port, `{id POOL-NUMBER}` for what a sticky cookie calls
+    that endpoint."""
+    values = {listener.name: str(listener.port) for listener in plan.listeners}
+    for pool in plan.pools:
+        values |= {f"id {pool.name}-{number}": endpoint.id for number, endpoint in enumerate(pool.endpoints)}
 
     def fill(text: str) -> str:
-        for listener in plan.listeners:
-            text = text.replace(f"{{{listener.name}}}", str(listener.port))
+        for name, value in values.items():
+            text = text.replace(f"{{{name}}}", value)
         return text
 
+    expect = case.expect
     sends = {n: fill(v) if isinstance(v, str) else v for n, v in expect.sends.items()}
     location = fill(expect.location) if expect.location is not None else None
-    return replace(expect, sends=sends, location=location)
+    request = replace(case.request, headers=tuple((name, fill(value)) for name, value in case.request.headers))
+    return replace(case, request=request, expect=replace(expect, sends=sends, location=location))
 
 
 def _via(case: Case, stage: Stage) -> Wire:
@@ -83,9 +90,21 @@ def _once(case: Case, address: Address, stage: Stage) -> tuple[Answer, list[str]
         return answer, found
     answer = ask(address, case.request, timeout=timeout, via=via)
     found = list(judge.differences(case, outcome, answer))
+    found += _stuck(outcome, answer, stage.plan)
     if tag:
         found += _tries(case, tag, stage)
     return answer, found
+
+
+def _stuck(outcome: Outcome, answer: Answer, plan: Plan) -> Iterator[str]:
+    """Whether a sticky cookie was heeded."""
+    told = judge.account_of(answer)
+    for upstream in outcome.upstreams:
+        if upstream.endpoint is not None and told is not None:
+            authorities = [endpoint.authority for endpoint in plan.pool(upstream.pool).endpoints]
+            want = f"{upstream.pool}-{authorities.index(upstream.endpoint)}"
+            if told["name"] != want:
+                yield f"endpoint {told['name']}, the cookie names {want}"
 
 
 def _tries(case: Case, tag: str, stage: Stage) -> Iterator[str]:

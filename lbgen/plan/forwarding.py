@@ -12,7 +12,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.plan.http import Parsed
-    from lbgen.plan.model import HeaderEdits, Listener, PathMatch, Redirect, Rewrite
+    from lbgen.plan.model import (
+        Endpoint,
+        Forward,
+        HeaderEdits,
+        Listener,
+        PathMatch,
+        Plan,
+        Redirect,
+        Rewrite,
+        Target,
+    )
 
 Lines = list[tuple[str, str | None]]
 
@@ -125,3 +135,15 @@ def location(request: Parsed, matched: PathMatch, redirect: Redirect, listener: 
 
 def _query(request: Parsed) -> str:
     return "" if request.query is None else f"?{request.query}"
+
+
+def sticky_target(plan: Plan, forward: Forward, request: Parsed) -> tuple[Target, Endpoint] | None:
+    """The share and the endpoint that a sticky cookie of the request names; None when no cookie names any. Every
+    endpoint counts as up."""
+    for target in forward.targets:
+        pool = plan.pool(target.pool)
+        named = None if pool.sticky is None else request.cookie(pool.sticky.cookie)
+        for endpoint in pool.endpoints if named is not None else ():
+            if endpoint.id == named:
+                return target, endpoint
+    return None

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
+from lbgen.plan.admission import Refusal, limited, listener_refusal, route_refusals, target_refusal
 from lbgen.plan.cors import is_preflight, preflight, shown, vary
-from lbgen.plan.forwarding import edited, forwarded_headers, location, rewritten
+from lbgen.plan.forwarding import edited, forwarded_headers, location, rewritten, sticky_target
 from lbgen.plan.http import RefusedError, parse
 from lbgen.plan.matching import covers_host, why_not, wire
 from lbgen.plan.model import Forward, HeaderEdits, L4Rule, Mode, Redirect, Respond, Rule
@@ -52,6 +53,7 @@ class Upstream:
     target: str
     host: str | None  # None: the request had none (HTTP/1.0); what the engine then sends is not promised
     headers: tuple[tuple[str, str | None], ...]
+    endpoint: str | None = None  # the only one (address:port) that it may be, by a sticky cookie
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,8 @@ class Outcome:
     """`status` is set when the proxy answers by itself, else None and `upstreams` say what the endpoint gets.
     `body` of a proxy-made answer is latin-1 text, None = not promised. `response_edits` apply to what the client sees
     in both cases, after `cors_edits`; `headers` (lower-case names) are a proxy-made answer's before them. `compression`
-    is of an endpoint's answer."""
+    is of an endpoint's answer. `others` are statuses of which each may come instead, with its reason phrase: the
+    request breaks several rules, or is counted with others (429)."""
 
     route: str | None
     rule: str | None
@@ -82,6 +85,7 @@ class Outcome:
     cors_edits: HeaderEdits = field(default=HeaderEdits())
     compression: Compression | None = None
     losers: tuple[Loser, ...] = ()
+    others: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +108,32 @@ def simulate(plan: Plan, request: Request) -> Outcome:
     try:
         parsed = parse(request, listener.paths)
     except RefusedError as refused:
-        return _made(refused.status, refused.reason, request.method)
+        outcome = _made(refused.status, refused.reason, request.method)
+        over = target_refusal(listener, request)
+        return outcome if over is None else replace(outcome, others=over.statuses)
+    refusal = listener_refusal(listener, request, parsed)
+    if refusal is not None:
+        return _refused([refusal], request.method)
     winner, losers = _contest(_rules(listener), lambda rule: why_not(rule, parsed))
     if winner is None:
         return replace(_made(404, "no rule takes it", request.method), losers=losers)
     route = plan.route(winner.route)
-    if route.cors is not None and is_preflight(parsed):
+    asks_cors = route.cors is not None and is_preflight(parsed)
+    refusals = list(route_refusals(route, listener, request, parsed, preflight=asks_cors))
+    cors = HeaderEdits()
+    if refusals:
+        outcome = _refused(refusals, request.method)
+    elif route.cors is not None and asks_cors:
         headers = (*preflight(route.cors, parsed), *vary(route.cors))
         outcome = Outcome(None, None, 204, f"rule {winner.id} takes it: a CORS preflight", "", headers=headers)
     else:
-        outcome = _act(route.action, route, winner, parsed, listener, request.client)
-        cors = shown(route.cors, parsed) if route.cors is not None else HeaderEdits()
-        outcome = replace(outcome, cors_edits=cors, compression=route.compression)
+        outcome = _act(plan, route, winner, parsed, listener, request.client)
+        outcome = replace(outcome, compression=route.compression)
+    if not asks_cors:
+        outcome = replace(outcome, others=(*outcome.others, *limited(route)))
+    if route.cors is not None and (refusals or not asks_cors):
+        cors = shown(route.cors, parsed)
+    outcome = replace(outcome, cors_edits=cors)
     return replace(outcome, route=route.name, rule=winner.id, response_edits=route.response_headers, losers=losers)
 
 
@@ -174,10 +192,16 @@ def _made(status: int, reason: str, method: str) -> Outcome:
     return Outcome(None, None, status, reason, body, headers=(("content-type", "text/plain"),))
 
 
-def _act(
-    action: Forward | Redirect | Respond, route: Route, rule: Rule, parsed: Parsed, listener: Listener, client: str
-) -> Outcome:
+def _refused(refusals: list[Refusal], method: str) -> Outcome:
+    """An answer for one of several reasons."""
+    first, *others = (status for refusal in refusals for status in refusal.statuses)
+    reason = "; ".join(refusal.reason for refusal in refusals)
+    return replace(_made(first, reason, method), others=tuple(others))
+
+
+def _act(plan: Plan, route: Route, rule: Rule, parsed: Parsed, listener: Listener, client: str) -> Outcome:
     reason = f"rule {rule.id} takes it"
+    action = route.action
     match action:
         case Redirect():
             where = location(parsed, rule.match.path, action, listener)
@@ -195,10 +219,18 @@ def _act(
                 host = action.rewrite.host
                 lines = [("host", host), *(line for line in lines if line[0] != "host")]
             lines = edited(lines, route.request_headers)
+            kept = sticky_target(plan, action, parsed)
             upstreams = tuple(
-                Upstream(to.pool, to.weight, parsed.method, target, host, tuple(edited(lines, to.request_headers)))
-                for to in action.targets
-                if to.weight
+                Upstream(
+                    to.pool,
+                    max(1, to.weight),
+                    parsed.method,
+                    target,
+                    host,
+                    tuple(edited(lines, to.request_headers)),
+                    None if kept is None else kept[1].authority,
+                )
+                for to in ([to for to in action.targets if to.weight] if kept is None else [kept[0]])
             )
             return Outcome(None, None, None, reason, upstreams=upstreams)
         case _:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from lbgen.plan.model import (
+    Balance,
     Forward,
     HeaderEdits,
     HostPattern,
@@ -16,6 +17,7 @@ from lbgen.plan.model import (
     PathKind,
     PathMatch,
     Plan,
+    Pool,
     Protocol,
     Redirect,
     Respond,
@@ -48,7 +50,9 @@ def plan_of(
     base = Listener("web", "127.0.0.1", 8080, Mode.L7, Protocol.TCP, "", host_tables(ranked(entries)))
     common = route or Route("", 0, action, "")
     routes = tuple(replace(common, name=n, index=i) for i, (n, _, _) in enumerate(rules))
-    return Plan("t", (replace(base, **listener),), (), routes)  # type: ignore[arg-type]
+    names = {to.pool: None for r in routes for to in getattr(r.action, "targets", ())}
+    pools = tuple(Pool(name, Balance.ROUND_ROBIN, (), f"pools.{name}") for name in names)
+    return Plan("t", (replace(base, **listener),), pools, routes)  # type: ignore[arg-type]
 
 
 CATCH_ALL = plan_of(("all", None, ROOT))

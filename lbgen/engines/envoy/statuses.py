@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.strict import MALFORMED, NOT_SERVED
+from lbgen.plan.phrases import phrase
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -38,7 +38,7 @@ def local_replies() -> dict[str, Data]:
 def _mapper(where: dict[str, Data], status: int | None) -> dict[str, Data]:
     if status is None:
         return {"filter": where}
-    return {"filter": where, "status_code": status, "body": {"inline_string": HTTPStatus(status).phrase + "\n"}}
+    return {"filter": where, "status_code": status, "body": {"inline_string": phrase(status) + "\n"}}
 
 
 def _because(expression: str) -> dict[str, Data]:
