@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from lbgen.conformance.probe import filler
 from lbgen.conformance.wires import ANYHOW, Asked
 from lbgen.plan.simulate import Request
 from lbgen.runtime.standin import Behaviour
@@ -277,12 +278,6 @@ def _body(data: str | dict[str, Any]) -> tuple[bytes, list[tuple[str, str]]]:
 def _fill(size: int, lines: int) -> list[tuple[str, str]]:
     """Headers of `size` bytes together, name + value + 4 each."""
     return [(f"X-Fill-{n:02}", "x" * (size // lines - 13)) for n in range(lines if size else 0)]
-
-
-def filler(size: int) -> bytes:
-    """So many bytes that do not repeat soon."""
-    lines = (b"%07d\n" % number for number in itertools.count())
-    return b"".join(itertools.islice(lines, -(-size // 8)))[:size]
 
 
 def _pieces(data: list[str | int]) -> tuple[bytes | float, ...]:

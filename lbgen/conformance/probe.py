@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import ssl
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 Address = tuple[str, int]
 TIMEOUT = 6.0  # seconds for one exchange
 _CHUNK = 16_384
+_SHORT = 200  # bytes of a body that a command line holds
 _GRACE = 0.03  # seconds in which bytes behind a finished answer would have come
 
 
@@ -245,6 +247,12 @@ def parse_head(head: bytes) -> tuple[str, int, str, Headers]:
             raise ProbeError(f"header line {line!r}")
         headers.append((name.lower(), value.strip(" \t")))
     return parts[0][5:], int(parts[1]), parts[2] if len(parts) > 2 else "", tuple(headers)
+
+
+def filler(size: int) -> bytes:
+    """So many bytes that do not repeat soon."""
+    lines = (b"%07d\n" % number for number in itertools.count())
+    return b"".join(itertools.islice(lines, -(-size // 8)))[:size]
 
 
 def wire(request: Request) -> bytes:

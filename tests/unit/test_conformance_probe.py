@@ -1,7 +1,6 @@
 """What a case sends."""
 
-from lbgen.conformance.case import filler
-from lbgen.conformance.probe import wire
+from lbgen.conformance.probe import filler, wire
 from lbgen.plan.simulate import Request
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.case import filler
-from lbgen.conformance.probe import ask
+from lbgen.conformance.probe import ask, filler
 from lbgen.plan.simulate import Request
 
 if TYPE_CHECKING:

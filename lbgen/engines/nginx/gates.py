@@ -58,7 +58,7 @@ class Gates:
             denied = self.gatekeeper.denied(route.access, listener, f"{route.field}.access")
             checks.append(Check(denied, 403, text("Forbidden\n")))
         if route.max_body is not None:
-            checks.append(Check(self._too_large(route.max_body), 413, text("Request Entity Too Large\n")))
+            checks.append(Check(self._too_large(route.max_body), 413, text("Content Too Large\n")))
             # Of a body without a length only what has arrived can be counted; 0 would mean no limit.
             lines.append(_line("client_max_body_size", str(max(1, route.max_body))))
         if route.rate_limit is not None:
