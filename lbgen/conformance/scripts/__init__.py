@@ -8,14 +8,33 @@ from __future__ import annotations
 from inspect import isfunction
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.scripts import balance, connections, failures, l4, secure, sizes, tunnels
+from lbgen.conformance.scripts import (
+    balance,
+    connections,
+    failures,
+    http2_streams,
+    l4,
+    secure,
+    sizes,
+    tunnels,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lbgen.conformance.scripts.stage import Stage
 
-_TOPICS = (connections, failures, tunnels, balance, sizes, l4, secure)
+
+_TOPICS = (
+    balance,
+    connections,
+    failures,
+    http2_streams,
+    l4,
+    secure,
+    sizes,
+    tunnels,
+)
 
 SCRIPTS: dict[str, Callable[[Stage], Iterator[str]]] = {
     name: found

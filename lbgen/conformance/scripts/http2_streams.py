@@ -1,0 +1,157 @@
+"""Many streams of one HTTP/2 connection, and frames that no client may send."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from h2.errors import ErrorCodes
+
+from lbgen.conformance.http2 import Http2, Pairs
+from lbgen.conformance.judge import account_of
+from lbgen.conformance.probe import Stream
+from lbgen.conformance.scripts.stage import get, told_of
+from lbgen.plan.simulate import Request
+from lbgen.runtime.standin import CONTROL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.conformance.scripts.stage import Stage
+
+_ANY2 = Request(version="2")
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_HANG = (CONTROL, '{"mode": "hang", "wait_ms": 1500}')
+
+
+def _open(stage: Stage) -> Stream:
+    name = stage.params["listener"]
+    return Stream(stage.at[name], wire=stage.via(name, _ANY2))
+
+
+def http2_streams(stage: Stage) -> Iterator[str]:
+    """Streams that are open at once get each its own answer."""
+    with _open(stage) as stream:
+        client = Http2(stream)
+        sent = {}
+        for number in range(30):
+            body = b"x" * (number * 1000)
+            sent[client.send(Request("POST", f"/p/{number}", (("Host", "h"),), body=body))] = (number, len(body))
+        for at, (number, length) in sent.items():
+            answer = client.answer(at)
+            told = account_of(answer)
+            if told is None or (told["target"], told["body_length"]) != (f"/p/{number}", length):
+                yield f"stream {number} of 30: {told_of(answer, 'target')}"
+
+
+def http2_slow_stream(stage: Stage) -> Iterator[str]:
+    """A stream whose endpoint is slow holds up no other."""
+    with _open(stage) as stream:
+        client = Http2(stream)
+        slow = client.send(get("/p/slow", _HANG))
+        begun = time.monotonic()
+        answer = client.answer(client.send(get("/p/quick")))
+        took = time.monotonic() - begun
+        if told_of(answer, "target") != "/p/quick" or took > 1.2:
+            yield f"beside a slow stream: {told_of(answer, 'target')} after {took:.1f} s"
+        if told_of(client.answer(slow), "target") != "/p/slow":
+            yield "the slow stream got no answer"
+
+
+def http2_reset_stream(stage: Stage) -> Iterator[str]:
+    """A stream that the client resets ends alone."""
+    with _open(stage) as stream:
+        client = Http2(stream)
+        gone = client.send(get("/p/gone", _HANG))
+        client.connection.reset_stream(gone, ErrorCodes.CANCEL)
+        client.flush()
+        answer = client.answer(client.send(get("/p/next")))
+        if told_of(answer, "target") != "/p/next":
+            yield f"after a reset stream: {told_of(answer, 'target')}"
+
+
+_GET = bytes.fromhex("828684") + b"\x41\x01h"  # :method GET, :scheme http, :path /, :authority h
+
+
+def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    """A frame of RFC 9113, however wrong."""
+    return len(payload).to_bytes(3) + bytes([kind, flags]) + stream.to_bytes(4) + payload
+
+
+_DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _WINDOW_UPDATE, _CONTINUATION = 0, 1, 3, 4, 6, 8, 9
+_END_STREAM, _END_HEADERS = 1, 4
+_BROKEN = {
+    "data on stream 0": _frame(_DATA, 0, 0, b"x"),
+    "data on an idle stream": _frame(_DATA, _END_STREAM, 5, b"x"),
+    "head on an even stream": _frame(_HEADERS, _END_STREAM | _END_HEADERS, 2, _GET),
+    "reset of an idle stream": _frame(_RST_STREAM, 0, 7, (8).to_bytes(4)),
+    "a window that grows by nothing": _frame(_WINDOW_UPDATE, 0, 0, bytes(4)),
+    "a ping of the wrong size": _frame(_PING, 0, 0, b"1234"),
+    "settings on a stream": _frame(_SETTINGS, 0, 1, b""),
+    "broken header compression": _frame(_HEADERS, _END_STREAM | _END_HEADERS, 1, b"\xff" * 6),
+    "a frame above the limit": _frame(_DATA, 0, 1, bytes(65537)),
+    "continuation out of place": _frame(_CONTINUATION, _END_HEADERS, 1, b"\x82"),
+}
+_HEAD = ((b":method", b"GET"), (b":scheme", b"http"), (b":authority", b"h"), (b":path", b"/p"))
+
+
+def _head(without: bytes, *added: tuple[bytes, bytes]) -> Pairs:
+    """A plain head without one of its pseudo-headers, and with what is added."""
+    return [*(pair for pair in _HEAD if pair[0] != without), *added]
+
+
+_HEADS = {
+    "no path": _head(b":path"),
+    "empty path": _head(b":path", (b":path", b"")),
+    "no method": _head(b":method"),
+    "two paths": _head(b"", (b":path", b"/p/2")),
+    "unknown pseudo-header": _head(b"", (b":odd", b"1")),
+    "pseudo-header behind others": _head(b":path", (b"x-a", b"1"), (b":path", b"/p")),
+    "upper-case name": _head(b"", (b"X-Upper", b"1")),
+    "line break in a value": _head(b"", (b"x-a", b"1\r\nX-Smuggled: 1")),
+    "line break in the path": _head(b":path", (b":path", b"/p HTTP/1.1\r\nHost: x\r\n\r\nGET /smuggled")),
+    "line break in the method": _head(b":method", (b":method", b"GET / HTTP/1.1\r\nX: 1")),
+    "line break in the host": _head(b":authority", (b":authority", b"h\r\nX-Smuggled: 1")),
+    "NUL in a value": _head(b"", (b"x-a", b"1\x002")),
+    "blank in a name": _head(b"", (b"x a", b"1")),
+    "a length that the body has not": _head(b"", (b"content-length", b"5")),
+    "two hosts": _head(b"", (b"host", b"other.example")),
+}
+
+
+def http2_broken_frames(stage: Stage) -> Iterator[str]:
+    """What RFC 9113 forbids ends the stream or the connection (or is a 400), and no endpoint hears of it."""
+    before = sum(stage.endpoints.heads.values())
+    for what, frame in _BROKEN.items():
+        with _open(stage) as stream:
+            stream.send(_PREFACE + _frame(_SETTINGS, 0, 0, b"") + frame)
+            client = _listen(stream)
+            if not client:
+                yield f"{what}: the connection stays open without GOAWAY or RST_STREAM"
+    for what, head in _HEADS.items():
+        with _open(stage) as stream:
+            http2 = Http2(stream)
+            answer = http2.answer(http2.head(list(head)))
+            if account_of(answer) is not None:
+                yield f"{what}: reached an endpoint"
+            elif answer.status not in (None, 400) or (answer.status is None and answer.after == "open"):
+                yield f"{what}: status {answer.status}, {answer.problem}, expected 400 or a reset"
+    time.sleep(0.1)
+    if (more := sum(stage.endpoints.heads.values()) - before) > 0:
+        yield f"{more} of these requests reached an endpoint"
+
+
+def _listen(stream: Stream, seconds: float = 3.0) -> bool:
+    """Whether the server ends the connection, or says GOAWAY or RST_STREAM."""
+    deadline = time.monotonic() + seconds
+    seen = bytearray()
+    while time.monotonic() < deadline:
+        if not stream.fill(deadline - time.monotonic()):
+            return stream.end != "open"
+        seen += stream.take(len(stream.buffer))
+        at = 0
+        while at + 9 <= len(seen):
+            if seen[at + 3] in (3, 7):
+                return True
+            at += 9 + int.from_bytes(seen[at : at + 3])
+    return False
