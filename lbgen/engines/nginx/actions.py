@@ -200,7 +200,7 @@ class Actions:
         return reference(self.targets.with_prefix(rewrite.prefix or "/", rule))
 
     def _redirect(self, rule: Rule, route: Route, action: Redirect, listener: Listener) -> Answer:
-        scheme = action.scheme or "http"
+        scheme = action.scheme or listener.scheme
         default = _PORTS[scheme]
         port = action.port or (default if action.scheme else listener.port)
         host: str | Atom = action.host or inline(self._own_host(listener))

@@ -10,6 +10,7 @@ from lbgen.engines.nginx.actions import Actions, duration, shares, times
 from lbgen.engines.nginx.conditions import variable
 from lbgen.engines.nginx.gates import limited
 from lbgen.engines.nginx.headers import printed, standard, trust_maps, trusts
+from lbgen.engines.nginx.listeners import blocks as faces
 from lbgen.engines.nginx.listeners import listen_addresses
 from lbgen.engines.nginx.members import may_be_empty, steered
 from lbgen.engines.nginx.names import Names, reference
@@ -47,7 +48,7 @@ def build(plan: Plan, version: str) -> Config:
         version=Atom(version),
         old=version == OLD,
         resolvers=tuple(Atom.of(r"[0-9a-fA-F.:\[\]]+", _resolver(r)) for r in plan.resolvers),
-        http=_http(plan, l7) if l7 else None,
+        http=_http(plan, l7, old=version == OLD) if l7 else None,
         stream=_stream(plan, l4) if l4 else None,
         steered=steered(plan),
     )
@@ -71,12 +72,12 @@ def _pools(plan: Plan, listeners: Iterable[Listener]) -> list[Pool]:
     return [pool for pool in plan.pools if pool.name in used]
 
 
-def _http(plan: Plan, listeners: list[Listener]) -> Http:
+def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
     forwards = [r.action for r in plan.routes if isinstance(r.action, Forward)]
     usual = times(Counter(a.timeouts for a in forwards).most_common(1)[0][0] if forwards else _USUAL)
     texts = Texts()
     actions = Actions(Names(), texts, {p.name: p for p in plan.pools}, usual)
-    servers = Servers(plan, actions)
+    servers = Servers(plan, actions, old=old)
     replaced = seen_through(plan)
     trust = trusts(listeners, replaced)
     lines = {x.name: standard(x, trust.get(x.name)) for x in listeners}
@@ -87,8 +88,8 @@ def _http(plan: Plan, listeners: list[Listener]) -> Http:
         own = lines[listener.name]
         headers = () if own == shared else printed(own)
         wanted = client_times(listener.timeouts)
-        for table in listener.hosts:
-            blocks.append(servers.of(listener, table, own, headers, None if wanted == client else wanted))
+        for face in faces(listener):
+            blocks.append(servers.of(listener, face, own, headers, None if wanted == client else wanted))
     geos = dict.fromkeys(trust.values())
     made = [trust_maps(t) for t in geos]
     pools = _pools(plan, listeners)
@@ -117,6 +118,9 @@ def _http(plan: Plan, listeners: list[Listener]) -> Http:
         many=_hash_size(max(variables, len(hosts))),
         zones=tuple(gates.zones),
         replaced=bool(replaced),
+        http2=any(x.http2 for x in listeners),
+        tls=any(x.tls is not None for x in listeners),
+        client_certificates=any(x.tls is not None and x.tls.client_ca is not None for x in listeners),
         geos=tuple(gates.gatekeeper.geos),
         limited=any(limited(route) for route in plan.routes),
         long=any(len(word) > _WORD_OWN for word in (*hosts, *_keys(maps))),

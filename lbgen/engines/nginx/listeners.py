@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.nginx import tls
 from lbgen.engines.nginx.sizes import buffers
 from lbgen.engines.nginx.view import Line
 from lbgen.engines.text import Atom
@@ -25,18 +26,31 @@ def listen_addresses(listener: Listener) -> tuple[Atom, ...]:
     return (Atom.of(r"[0-9a-fA-F.:\[\]]+", f"{address}:{listener.port}"),)
 
 
-def listen(listener: Listener) -> tuple[Atom, ...]:
+def listen(listener: Listener, *, old: bool) -> tuple[Atom, ...]:
     """What follows `listen`, but default_server."""
-    options = " proxy_protocol" if listener.proxy_protocol else ""
+    options = " ssl" if listener.tls is not None else ""
+    options += " http2" if listener.http2 and old else ""
+    options += " proxy_protocol" if listener.proxy_protocol else ""
     return tuple(Atom(f"{address.text}{options}") for address in listen_addresses(listener))
 
 
-def lines(listener: Listener, replaced: frozenset[str]) -> tuple[Line, ...]:
-    """Directives of every server block of the listener."""
-    return tuple(_lines(listener, replaced))
+def blocks(listener: Listener) -> tuple[tls.Face, ...]:
+    """The server blocks of the listener."""
+    if listener.tls is None:
+        return tuple(tls.plain_face(table) for table in listener.hosts)
+    return tls.faces(listener, listener.tls)
 
 
-def _lines(listener: Listener, replaced: frozenset[str]) -> Iterator[Line]:
+def lines(listener: Listener, face: tls.Face, replaced: frozenset[str], *, old: bool) -> tuple[Line, ...]:
+    """Directives of a server block beside its rules."""
+    return tuple(_lines(listener, face, replaced, old=old))
+
+
+def _lines(listener: Listener, face: tls.Face, replaced: frozenset[str], *, old: bool) -> Iterator[Line]:
+    if listener.http2 and not old:
+        yield Line(Atom("http2"), (Atom("on"),))
+    if listener.tls is not None:
+        yield from tls.lines(listener.tls, face.certificate)
     room = buffers(listener.limits)
     if room is not None:
         yield room

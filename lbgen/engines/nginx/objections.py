@@ -34,6 +34,10 @@ def objections(plan: Plan, version: str) -> Iterator[Objection]:
     """Verdicts on places, in the order of the topology."""
     yield from _pools(plan, version)
     yield from _counted_clients(plan)
+    for listener in plan.listeners:
+        if version == OLD and listener.http2 and listener.tls is None:
+            why = "nginx 1.22 cannot speak both HTTP/1.1 and HTTP/2 on a port without TLS (1.25 and newer can)"
+            yield Objection(refused(why), f"{listener.field}.http2", Feature.HTTP2)
     l4 = {rule.route for x in plan.listeners for rule in x.l4_rules}
     for route in plan.routes:
         yield from _route(route, l7=route.name not in l4)

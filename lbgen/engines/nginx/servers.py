@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lbgen.engines.nginx import tls
 from lbgen.engines.nginx.access import seen_through
 from lbgen.engines.nginx.actions import times
 from lbgen.engines.nginx.conditions import METHOD, inputs, pattern
@@ -23,9 +24,10 @@ from lbgen.plan.model import Forward, PathKind
 if TYPE_CHECKING:
     from lbgen.engines.nginx.actions import Actions, Body
     from lbgen.engines.nginx.headers import Lines
+    from lbgen.engines.nginx.tls import Face
     from lbgen.engines.nginx.tree import Candidate, Place
     from lbgen.engines.nginx.view import ClientTimes, Header
-    from lbgen.plan.model import HostTable, Listener, Plan, Route, Rule
+    from lbgen.plan.model import Listener, Plan, Route, Rule
 
 _NOT_FOUND = Atom("@not_found")
 _FAILED = Atom("@failed")
@@ -34,7 +36,8 @@ _FAILED = Atom("@failed")
 class Servers:
     """Makes the server blocks of a plan; maps that choose among rules gather in `maps`."""
 
-    def __init__(self, plan: Plan, actions: Actions) -> None:
+    def __init__(self, plan: Plan, actions: Actions, *, old: bool) -> None:
+        self.old = old
         self.actions = actions
         self.maps: list[Map] = []
         self.values = Values(actions.names)
@@ -47,12 +50,13 @@ class Servers:
     def of(
         self,
         listener: Listener,
-        table: HostTable,
+        face: Face,
         standard: Lines,
         headers: tuple[Header, ...],
         times: ClientTimes | None,
     ) -> Server:
-        """The block for one host of one listener; `standard` are its headers, `headers` those it must spell out."""
+        """One block of a listener; `standard` are its headers, `headers` those it must spell out."""
+        table = face.table
         block = _Block(self, listener, standard)
         found = places(table.rules)
         exact = {p.path for p in found if p.kind is PathKind.EXACT}
@@ -63,16 +67,17 @@ class Servers:
         helpers = [x for name in used for x in self.actions.helpers(self._routes[name])]
         return Server(
             origin=Atom(listener.field),
-            listen=listen(listener),
-            host=Atom.of(r"[a-z0-9._*:\[\]-]+", _server_name(table)),
-            default=table.host is None,
+            listen=listen(listener, old=self.old),
+            hosts=face.names,
+            default=face.default,
             forwards=any(isinstance(self._routes[name].action, Forward) for name in used),
             headers=headers,
             times=times,
             locations=tuple(sorted(locations, key=_place_in_file)),
             named=(*block.named, *helpers),
             checks=self.checks(listener),
-            lines=lines(listener, self._replaced),
+            lines=lines(listener, face, self._replaced, old=self.old),
+            unverified=None if listener.tls is None else tls.unverified(listener.tls),
             limited=any(limited(self._routes[name]) for name in used),
         )
 
@@ -216,12 +221,6 @@ def _place_in_file(location: Location) -> tuple[str, bool]:
     """By path, a path alone before what lies below it."""
     text = location.path or location.below
     return (text.text if text else "", location.below is not None)
-
-
-def _server_name(table: HostTable) -> str:
-    if table.host is None:
-        return "_"
-    return f"[{table.host}]" if ":" in table.host.name and not table.host.name.startswith("[") else str(table.host)
 
 
 def _map(name: str, candidates: tuple[Candidate, ...], goals: tuple[str, ...], values: Values) -> Map:

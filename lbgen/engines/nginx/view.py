@@ -171,12 +171,12 @@ class ClientTimes:
 
 @record
 class Server:
-    """`host` is the server_name; `default`: requests for any other host come here. `headers` empty and `times` None =
-    as in the http block."""
+    """`hosts` are the server names; `default`: requests for any other host come here. `headers` empty and `times` None =
+    as in the http block. `unverified`: the variable that is 1 for clients without the certificate they need."""
 
     origin: Atom
     listen: tuple[Atom, ...]
-    host: Atom
+    hosts: tuple[Atom | Literal, ...]
     default: bool
     forwards: bool
     headers: tuple[Header, ...]
@@ -186,6 +186,7 @@ class Server:
     checks: tuple[Check, ...] = ()
     lines: tuple[Line, ...] = ()
     limited: bool = False  # some of its routes have limits
+    unverified: Atom | None = None
 
 
 @record
@@ -246,6 +247,9 @@ class Http:
     long: bool  # long words in a hash
     zones: tuple[Line, ...] = ()  # of rates and requests under way
     geos: tuple[Geo, ...] = ()  # about clients
+    http2: bool = False
+    tls: bool = False
+    client_certificates: bool = False
     replaced: bool = False  # on some listeners the client's address stands in the place of the peer's
     limited: bool = False
 
