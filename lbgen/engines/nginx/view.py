@@ -171,8 +171,8 @@ class ClientTimes:
 
 @record
 class Server:
-    """`hosts` are the server names; `default`: requests for any other host come here. `headers` empty and `times` None =
-    as in the http block. `unverified`: the variable that is 1 for clients without the certificate they need."""
+    """`hosts` are the server names; `default`: requests for any other host come here. `headers` empty and `times` None
+    = as in the http block. `unverified`: the variable that is 1 for clients without the certificate they need."""
 
     origin: Atom
     listen: tuple[Atom, ...]
