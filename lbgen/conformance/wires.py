@@ -22,6 +22,7 @@ _VERSIONS = {
     "1.2": ssl.TLSVersion.TLSv1_2,
     "1.3": ssl.TLSVersion.TLSv1_3,
 }
+_ALERTS = ("TLSV1_ALERT", "TLSV13_ALERT", "SSLV3_ALERT", "TLSV1_UNRECOGNIZED_NAME")
 _V2 = b"\r\n\r\n\x00\r\nQUIT\n"
 
 
@@ -54,7 +55,7 @@ class ClientTls:
     alpn: tuple[str, ...] = ()
 
     def wrapped(self, sock: socket.socket) -> ssl.SSLSocket:
-        """HandshakeError when the server does not want to; ssl.SSLCertVerificationError when the client does not."""
+        """HandshakeError when the server does not want to; ssl.SSLError when the client does not."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_REQUIRED if self.ca else ssl.CERT_NONE
@@ -70,10 +71,16 @@ class ClientTls:
             context.set_alpn_protocols(list(self.alpn))
         try:
             return context.wrap_socket(sock, server_hostname=self.sni)
-        except ssl.SSLCertVerificationError:
-            raise
         except (ssl.SSLError, ConnectionError) as error:
-            raise HandshakeError(f"no handshake: {error}") from error
+            if _from_peer(error):
+                raise HandshakeError(f"no handshake: {error}") from error
+            raise
+
+
+def _from_peer(error: OSError) -> bool:
+    """Whether the server ended it, by an alert or the connection, and not this client's own library."""
+    reason = getattr(error, "reason", None) or ""
+    return not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError) or reason.startswith(_ALERTS)
 
 
 def shaken(sock: ssl.SSLSocket) -> Shaken:

@@ -117,9 +117,14 @@ async def read_request(
     """The next request, or None when the peer has closed; BadRequestError on bytes that are none. `begun` is told of
     its head before the body is read. The preface of HTTP/2 is a request with the method PRI."""
     try:
-        head = await reader.readuntil(b"\r\n\r\n")
+        first = await reader.read(1)
+        if first == b"\x16":
+            raise BadRequestError("TLS where none is spoken")
+        if not first:
+            return None
+        head = first + await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError as error:
-        if error.partial.strip():
+        if (first + error.partial).strip():
             raise BadRequestError("the head ends early") from error
         return None
     except asyncio.LimitOverrunError as error:

@@ -17,6 +17,7 @@ from lbgen.conformance.scripts import (
     secure,
     sizes,
     tunnels,
+    wires,
 )
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ _TOPICS = (
     secure,
     sizes,
     tunnels,
+    wires,
 )
 
 SCRIPTS: dict[str, Callable[[Stage], Iterator[str]]] = {

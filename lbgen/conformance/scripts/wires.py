@@ -1,0 +1,68 @@
+"""Streams of gRPC, and PROXY headers of clients that share a proxy's connections."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.conformance import probe
+from lbgen.conformance.http2 import Http2
+from lbgen.conformance.judge import account_of
+from lbgen.conformance.probe import Stream
+from lbgen.conformance.scripts.stage import told_of
+from lbgen.plan.simulate import Request
+from lbgen.runtime.standin import CONTROL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.conformance.scripts.stage import Stage
+
+_GRPC = '{"mode": "stream", "headers": [["content-type", "application/grpc"]], "trailers": [["grpc-status", "0"]]}'
+
+
+def grpc_stream(stage: Stage) -> Iterator[str]:
+    """Messages of both sides pass one by one, long before the stream ends, and the trailers come at its end."""
+    name = stage.params["listener"]
+    with Stream(stage.at[name], wire=stage.via(name, Request(version="2"))) as stream:
+        client = Http2(stream)
+        number = client.head(
+            [
+                (b":method", b"POST"),
+                (b":scheme", b"https" if stream.secure else b"http"),
+                (b":path", b"/grpc/pkg.Service/Chat"),
+                (b":authority", b"shop.example"),
+                (b"content-type", b"application/grpc"),
+                (b"te", b"trailers"),
+                (CONTROL.encode(), _GRPC.encode()),
+            ],
+            method="POST",
+            end=False,
+        )
+        expected = b""
+        for word in (b"one", b"two", b"three"):
+            message = bytes(4) + bytes([len(word)]) + word
+            expected += message
+            client.data(number, message, end=False)
+            while client.halves[number].body != expected:
+                if not client.pump(2.0):
+                    yield f"after {word!r}: {bytes(client.halves[number].body)!r} came back {client.gone}"
+                    return
+        client.connection.end_stream(number)
+        client.flush()
+        answer = client.answer(number)
+    if answer.trailers != (("grpc-status", "0"),):
+        yield f"trailers {answer.trailers}, {answer.problem}"
+
+
+def proxy_header_per_client(stage: Stage) -> Iterator[str]:
+    """A connection to an endpoint is used for no other client than its PROXY header names."""
+    for path, version in (("/v1", 1), ("/v2", 2)):
+        for number in range(6):
+            client = f"127.0.0.{10 + number % 3}"
+            request = Request("GET", path, (("Host", "h"),), client=client)
+            answer = probe.ask(stage.at["plain"], request)
+            told = account_of(answer)
+            if told is None or told["proxy"] is None:
+                yield f"{path}: {told_of(answer, 'proxy')}"
+            elif (told["proxy"]["version"], told["proxy"]["source"]) != (version, client):
+                yield f"{path} from {client}: the endpoint was told {told['proxy']}"
