@@ -8,6 +8,7 @@ from lbgen.engines.nginx.gates import Gates, gated, limited
 from lbgen.engines.nginx.headers import edited, printed, response_lines, shown
 from lbgen.engines.nginx.members import may_be_empty
 from lbgen.engines.nginx.names import inline, named, reference
+from lbgen.engines.nginx.retries import Retries
 from lbgen.engines.nginx.targets import Targets
 from lbgen.engines.nginx.texts import EMPTY, text
 from lbgen.engines.nginx.view import NONE, Answer, Entry, Header, Location, Map, Proxy, Share, Split, Times
@@ -15,7 +16,7 @@ from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Redirect, Respond
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from lbgen.engines.nginx.headers import Lines
     from lbgen.engines.nginx.names import Names
@@ -58,6 +59,7 @@ class Actions:
         self._upstreams: dict[str, Atom] = {}
         self._headers: dict[tuple[str, str], tuple[Header, ...]] = {}
         self.gates = Gates(names)
+        self.retries = Retries(names, pools)
 
     def body(self, rule: Rule, route: Route, listener: Listener, standard: Lines) -> Body:
         """What a location does once `rule` has taken the request."""
@@ -71,20 +73,28 @@ class Actions:
             case _:
                 assert_never(route.action)
 
-    def helpers(self, route: Route) -> tuple[Location, ...]:
+    def helpers(self, route: Route) -> Iterator[Location]:
         """Named locations that the bodies of this route refer to."""
         origin = Atom(route.field)
         action = route.action
         if self.failed(route) and (isinstance(action, Forward) or limited(route)):
-            add, kind = response_lines((("content-type", "text/plain"),), route.response_headers, self.texts)
-            names = isinstance(action, Forward) and self._has_names(action)
-            answer = Answer(502, text(), _content_type(kind), add, failure=True, names=names)
-            return (Location(origin, name=named(route.name, "failed"), answer=answer),)
+            yield Location(origin, name=named(route.name, "failed"), answer=self._failure(route))
+        if isinstance(action, Forward) and action.retries:
+            yield Location(origin, name=named(route.name, "final"), answer=self._failure(route, final=True))
         if isinstance(action, Respond) and action.status in _ADDRESS_STATUSES:
             add, kind = response_lines(action.headers, route.response_headers, self.texts)
             answer = Answer(200, self.texts.body(action.body), _content_type(kind), add)
-            return (Location(origin, name=named(route.name, "answer"), answer=answer),)
-        return ()
+            yield Location(origin, name=named(route.name, "answer"), answer=answer)
+
+    def _failure(self, route: Route, *, final: bool = False) -> Answer:
+        """What clients of the route are told when no endpoint answers, or when nginx lets nobody pass."""
+        add, kind = response_lines((("content-type", "text/plain"),), route.response_headers, self.texts)
+        names = isinstance(route.action, Forward) and self._has_names(route.action)
+        return Answer(502, text(), _content_type(kind), add, failure=not final, final=final, names=names)
+
+    def split_of(self, route: Route) -> str | None:
+        """The variable that holds the chosen target of a split."""
+        return self._splits.get(route.name)
 
     def failed(self, route: Route) -> Atom | None:
         """Where the answers are that nginx makes for this route when it fails; None = the server's own will do."""
@@ -101,7 +111,7 @@ class Actions:
         action = route.action
         if not isinstance(action, Forward) or action.rewrite or route.request_headers or route.response_headers:
             return None
-        if gated(route):
+        if gated(route) or action.retries:
             return None
         targets = [t for t in action.targets if t.weight]
         if len(targets) != 1 or targets[0].request_headers or times(action.timeouts) != self.usual:

@@ -16,7 +16,7 @@ from lbgen.engines.nginx.members import may_be_empty, steered
 from lbgen.engines.nginx.names import Names, reference
 from lbgen.engines.nginx.servers import Servers
 from lbgen.engines.nginx.texts import Texts
-from lbgen.engines.nginx.upstreams import upstream
+from lbgen.engines.nginx.upstreams import singles, upstream
 from lbgen.engines.nginx.view import ClientTimes, Config, Http, Split, Stream, StreamServer
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Mode, Timeouts
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.engines.nginx.values import Values
-    from lbgen.engines.nginx.view import Map
+    from lbgen.engines.nginx.view import Map, Upstream
     from lbgen.plan.model import ClientTimeouts, Listener, Plan, Pool
 
 OLD = "1.22"
@@ -94,8 +94,9 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
     made = [trust_maps(t) for t in geos]
     pools = _pools(plan, listeners)
     gates = actions.gates
-    upstreams = tuple(upstream(pool, hash_key(pool, servers.values, replaced)) for pool in pools)
-    maps = (*servers.values.maps, *servers.sizes.maps, *gates.maps, *actions.maps, *servers.maps)
+    upstreams: tuple[Upstream, ...] = tuple(upstream(pool, hash_key(pool, servers.values, replaced)) for pool in pools)
+    upstreams += tuple(u for pool in pools if pool.name in actions.retries.single for u in singles(pool))
+    maps = (*servers.values.maps, *servers.sizes.maps, *gates.maps, *actions.maps, *actions.retries.maps, *servers.maps)
     variables = len(maps) + len(actions.splits) + len(texts.constants)
     hosts = [str(table.host) for x in listeners for table in x.hosts]
     nominated = _HOP_BY_HOP + ("" if trust else _MADE)

@@ -10,6 +10,7 @@ from lbgen.engines.api import Objection, approximate, refused
 from lbgen.engines.nginx import conditions
 from lbgen.engines.nginx.gates import rate
 from lbgen.engines.nginx.names import Names
+from lbgen.engines.nginx.retries import MOST
 from lbgen.engines.nginx.support import OLD
 from lbgen.engines.nginx.tree import Candidate
 from lbgen.engines.nginx.values import Values
@@ -88,6 +89,21 @@ def _limits(route: Route) -> Iterator[Objection]:
         yield from _key(route.concurrency.key, f"{route.field}.concurrency")
 
 
+def _retries(route: Route) -> Iterator[Objection]:
+    wanted = route.action.retries if isinstance(route.action, Forward) else None
+    if wanted is None:
+        return
+    if wanted.max > MOST:
+        why = f"nginx follows ten hops of a request, which is enough for {MOST} extra tries"
+        yield Objection(refused(why), f"{route.field}.retries.max", Feature.RETRIES)
+    if wanted.statuses and not {502, 504} <= set(wanted.statuses):
+        note = (
+            "nginx puts its own body in the place of an endpoint's answer of 502 or 504 when other statuses are "
+            "retried; list 502 and 504 too to have them as they come"
+        )
+        yield Objection(approximate(note), f"{route.field}.retries", Feature.RETRIES)
+
+
 def _key(key: Key, field: str) -> Iterator[Objection]:
     if key.kind is KeyKind.HEADER and not _NAMED_BY_VARIABLE.fullmatch(key.name):
         yield Objection(refused(f"nginx cannot read the header {key.name}"), field)
@@ -96,6 +112,7 @@ def _key(key: Key, field: str) -> Iterator[Objection]:
 def _route(route: Route, *, l7: bool) -> Iterator[Objection]:
     action = route.action
     yield from _limits(route)
+    yield from _retries(route)
     if isinstance(action, Forward):
         if l7:
             yield from _times(action.timeouts, route.field)

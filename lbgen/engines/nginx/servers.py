@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lbgen.engines.nginx.headers import Lines
     from lbgen.engines.nginx.tls import Face
     from lbgen.engines.nginx.tree import Candidate, Place
-    from lbgen.engines.nginx.view import ClientTimes, Header
+    from lbgen.engines.nginx.view import ClientTimes, Gate, Header
     from lbgen.plan.model import Listener, Plan, Route, Rule
 
 _NOT_FOUND = Atom("@not_found")
@@ -125,6 +125,7 @@ class _Block:
         self.used: list[Rule] = []
         self._names: dict[tuple[str, Body], Atom] = {}
         self._tunnels: dict[tuple[str, Proxy], Atom] = {}
+        self._chains: dict[tuple[str, Proxy], Proxy] = {}
         self._answers: dict[tuple[str, Body], Atom] = {}
         self._variants: Counter[tuple[str, str]] = Counter()
 
@@ -160,7 +161,8 @@ class _Block:
         route = self.servers.route(rule)
         gate = self.servers.actions.gate(route, self.listener)
         if gate is None or isinstance(body, Proxy):
-            return replace(self._with_tunnel(_with_body(location, body), rule), gate=gate)
+            whole = self._with_retries(self._with_tunnel(_with_body(location, body), rule, gate), rule, gate)
+            return replace(whole, gate=gate)
         # An answer of its own has headers that those of the gate must not have, and `return` would come before limits.
         key = (rule.route, body)
         if key not in self._answers:
@@ -169,13 +171,30 @@ class _Block:
         on_failure = self.servers.actions.failed(route) or _FAILED
         return replace(location, gate=gate, hop=Hop(self._answers[key], limited(route), on_failure))
 
+    def _with_retries(self, location: Location, rule: Rule, gate: Gate | None) -> Location:
+        """Further tries have locations of their own."""
+        route = self.servers.route(rule)
+        proxy = location.proxy
+        if proxy is None or not isinstance(route.action, Forward) or route.action.retries is None:
+            return location
+        key = (route.name, proxy)
+        if key not in self._chains:
+            self._variants[route.name, "again"] += 1
+            actions = self.servers.actions
+            variant = self._variants[route.name, "again"]
+            split = actions.split_of(route)
+            started = replace(location, gate=gate)
+            self._chains[key], more = actions.retries.chain(started, route, route.action, proxy, variant, split)
+            self.named += more
+        return replace(location, proxy=self._chains[key])
+
     def _next(self, route: str, what: str) -> Atom:
         """A name for a further location of a route in this block."""
         self._variants[route, what] += 1
         count = self._variants[route, what]
         return named(route, f"{what}{count}" if count > 1 else what)
 
-    def _with_tunnel(self, location: Location, rule: Rule) -> Location:
+    def _with_tunnel(self, location: Location, rule: Rule, gate: Gate | None) -> Location:
         """Tunnels have a location of their own where a time other than theirs rules the rest."""
         route = self.servers.route(rule)
         proxy = location.proxy
@@ -189,7 +208,8 @@ class _Block:
             name = self._next(route.name, "tunnel")
             idle = times(replace(wanted, response=wanted.idle))
             self._tunnels[key] = name
-            self.named.append(Location(location.origin, name=name, proxy=replace(proxy, times=idle)))
+            tunnel = Location(location.origin, name=name, proxy=replace(proxy, times=idle), gate=gate)
+            self.named.append(self._with_retries(tunnel, rule, gate))
         # Its error_page for the tunnel replaces all that it would inherit.
         on_failure = proxy.on_failure or _FAILED
         return replace(location, proxy=replace(proxy, tunnel=self._tunnels[key], on_failure=on_failure))

@@ -96,7 +96,7 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.TIMEOUT_RESPONSE: NATIVE,
     Feature.TIMEOUT_IDLE: NATIVE,
     Feature.TIMEOUT_REQUEST: refused("nginx has no limit on the whole time of a request"),
-    Feature.RETRIES: NOT_YET,
+    Feature.RETRIES: emulated("a location for each try, and a map from what went wrong to the next one"),
     Feature.RETRY_BUDGET: refused("nginx does not count retries against requests"),
     Feature.ROUND_ROBIN: NATIVE,
     Feature.LEAST_CONNECTIONS: NATIVE,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.nginx.members import server
+from lbgen.engines.nginx.retries import single
 from lbgen.engines.nginx.view import Endpoint, Upstream
 from lbgen.engines.text import Atom
 from lbgen.plan.model import Balance
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lbgen.plan.model import Endpoint as PlanEndpoint
     from lbgen.plan.model import Pool
 
@@ -37,6 +41,23 @@ def upstream(pool: Pool, key: Atom, *, tcp: bool = False) -> Upstream:
         include=Atom(f"upstreams/{'stream' if tcp else 'http'}/{name.text}.conf") if pool.active else None,
         slow_start=bool(pool.slow_start),
     )
+
+
+def singles(pool: Pool) -> Iterator[Upstream]:
+    """A block for each endpoint alone, for requests that must go there and nowhere else."""
+    for at, endpoint in enumerate(pool.endpoints):
+        name = single(pool.name, at)
+        alone = replace(endpoint, weight=1, backup=False)
+        yield Upstream(
+            origin=Atom(endpoint.field),
+            name=Atom.of(r"[a-z0-9._~-]+", name),
+            pool=Atom.of(r"[a-z0-9._-]+", pool.name),
+            zone=_ZONE_LEAST if pool.max_per_endpoint is not None else 0,
+            method=None,
+            endpoints=(_endpoint(alone, pool),),
+            keepalive=pool.keepalive,
+            include=Atom(f"upstreams/http/{name}.conf") if pool.active else None,
+        )
 
 
 def _endpoint(endpoint: PlanEndpoint, pool: Pool) -> Endpoint:

@@ -40,6 +40,7 @@ class Map:
     name: Atom
     default: Text | Atom
     entries: tuple[Entry, ...]
+    volatile: bool = False  # worked out anew whenever it is asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,11 @@ class Proxy:
     on_failure: Atom | None = None
     tunnel: Atom | None = None  # where WebSockets go, whose time is another
     names: bool = False  # there may be no endpoint at all (`members.may_be_empty`)
+    lines: tuple[Line, ...] = ()
+    again: Atom | None = None  # where a request goes on when the endpoint failed, itself or by a variable
+    retried: tuple[int, ...] = ()  # the endpoint's own statuses that go there too
+    once: Atom | None = None  # where requests go whose statuses never do
+    buffered: bool = False  # the body is kept for further tries
 
 
 @record
@@ -133,6 +139,7 @@ class Answer:
     content_type: Literal | None = None
     add: tuple[Header, ...] = ()
     via: Atom | None = None
+    final: bool = False  # what went wrong upstream, after retries
     failure: bool = False  # the text for what went wrong upstream; the status stays
     names: bool = False
 

@@ -1,0 +1,210 @@
+"""Further tries -> a chain of named locations, each of which asks one endpoint.
+
+nginx's own retries cannot tell a refused connection from a reset one, never ask an endpoint twice and count a kept
+connection that broke as none. So every try is a location of its own: what fails in it goes on by `error_page` to the
+location that a map names by cause, method and number of tries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lbgen.engines import escapes
+from lbgen.engines.nginx.names import inline, named, reference
+from lbgen.engines.nginx.texts import EMPTY, text
+from lbgen.engines.nginx.view import NONE, Entry, Location, Map
+from lbgen.engines.text import Atom, Literal
+from lbgen.plan.policy import IDEMPOTENT, RetryCause
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lbgen.engines.nginx.names import Names
+    from lbgen.engines.nginx.view import Proxy
+    from lbgen.plan.model import Endpoint, Forward, Pool, Route
+    from lbgen.plan.policy import Retries as Wanted
+
+MOST = 8
+"""Extra tries: nginx follows ten hops of a request, and two may be needed before the first try."""
+
+_CAUSES = {RetryCause.CONNECT_FAILURE: "connect", RetryCause.RESET: "reset", RetryCause.TIMEOUT: "timeout"}
+_ONE = "(?:[0-9]+|-)"
+_NEXT = "(?:, | : )"
+
+
+def ring(pool: Pool) -> tuple[Endpoint, ...]:
+    """The endpoints that further tries go round, backups last; empty where nginx must choose: there is one endpoint
+    only, or who is up is known to the pool's own upstream alone."""
+    asked = [e for e in pool.endpoints if e.weight and not e.backup]
+    every = (*asked, *(e for e in pool.endpoints if e.weight and e.backup))
+    fixed = pool.active is None and pool.passive is None and all(e.is_ip for e in every)
+    return every if fixed and len(every) > 1 else ()
+
+
+def single(pool: str, at: int) -> str:
+    """The upstream of one endpoint of a pool; a tilde is in no pool's name."""
+    return f"{pool}~{at}"
+
+
+class Retries:
+    """Makes the chains; maps gather in `maps`, pools that need upstreams of single endpoints in `single`."""
+
+    def __init__(self, names: Names, pools: Mapping[str, Pool]) -> None:
+        self.maps: list[Map] = []
+        self.single: dict[str, None] = {}
+        self._names = names
+        self._pools = pools
+        self._after: dict[str, Atom] = {}
+        self._next: dict[str, Atom] = {}
+        self._again: dict[tuple[str, int], Atom] = {}
+
+    def chain(
+        self, start: Location, route: Route, action: Forward, proxy: Proxy, variant: int, split: str | None
+    ) -> tuple[Proxy, tuple[Location, ...]]:
+        """`proxy` as the first try, and the locations of what may follow."""
+        wanted = action.retries
+        assert wanted is not None  # noqa: S101  # the caller asked
+        self._common()
+        again = self._goal(route, wanted, variant)
+        upstream = self._following(route, action, split) or proxy.upstream
+        careful = bool(wanted.statuses) and not wanted.all_methods
+        tries = [proxy, *(replace(proxy, upstream=upstream, tunnel=None) for _ in range(wanted.max))]
+        found: list[Location] = []
+        first = proxy
+        for at, each in enumerate(tries):
+            last = at == wanted.max
+            once = replace(each, again=again, buffered=True)
+            made = once
+            if last:
+                once = made = replace(each, again=named(route.name, "final"), buffered=True)
+            elif wanted.statuses:
+                made = replace(made, retried=wanted.statuses)
+                if careful:
+                    name = _name(route, "once", at, variant)
+                    made = replace(made, once=name)
+                    # Limits have not been asked before the first try.
+                    gate = start.gate if at == 0 else None
+                    found.append(Location(start.origin, name=name, proxy=replace(once, tunnel=None), gate=gate))
+            if at == 0:
+                first = made
+            else:
+                found.append(Location(start.origin, name=_name(route, "again", at, variant), proxy=made))
+        return first, tuple(found)
+
+    def _goal(self, route: Route, wanted: Wanted, variant: int) -> Atom:
+        """The variable that names the location where a request that failed goes on."""
+        key = (route.name, variant)
+        if key not in self._again:
+            name = self._names.variable("again", route.name)
+            words = sorted(_CAUSES[c] for c in wanted.causes if c is not RetryCause.CONNECT_FAILURE)
+            words += ["status"] if wanted.statuses else []
+            ways = [f"(?:{'|'.join(words)}) {'[01]' if wanted.all_methods else '1'}"] if words else []
+            ways += ["connect [01]"] if RetryCause.CONNECT_FAILURE in wanted.causes else []
+            entries = (
+                tuple(
+                    Entry(Literal(f"^(?:{'|'.join(ways)}) {at}$", "regex"), _name(route, "again", at, variant))
+                    for at in range(1, wanted.max + 1)
+                )
+                if ways
+                else ()
+            )
+            source = text(inline("cause"), " ", inline("repeatable"), " ", inline("tries"))
+            final = named(route.name, "final")
+            origin = Atom(f"{route.field}.retries")
+            self.maps.append(Map(origin, source, Atom(f"${name}"), final, entries, volatile=True))
+            self._again[key] = reference(name)
+        return self._again[key]
+
+    def _following(self, route: Route, action: Forward, split: str | None) -> Atom | None:
+        """The upstream of a further try; None = the same as of the first."""
+        pools = [self._pools[t.pool] for t in action.targets if t.weight]
+        if not any(ring(pool) for pool in pools):
+            return None
+        if split is None:
+            return self._ring(pools[0])
+        if route.name not in self._next:
+            name = self._names.variable("next", route.name)
+            entries = tuple(
+                Entry(Literal(pool.name, "key"), text(_braced(self._ring(pool))) if ring(pool) else text(pool.name))
+                for pool in pools
+            )
+            made = Map(Atom(route.field), text(inline(split)), Atom(f"${name}"), EMPTY, entries, volatile=True)
+            self.maps.append(made)
+            self._next[route.name] = reference(name)
+        return self._next[route.name]
+
+    def _ring(self, pool: Pool) -> Atom:
+        """The variable with the upstream of the endpoint after the one that was asked last."""
+        if pool.name not in self._after:
+            self.single[pool.name] = None
+            name = self._names.variable("after", pool.name)
+            self._after[pool.name] = reference(name)
+            source = text(inline("tries"), " ", inline("last_endpoint"))
+            entries = tuple(_steps(pool))
+            origin = Atom(pool.field)
+            self.maps.append(Map(origin, source, Atom(f"${name}"), Atom(pool.name), entries, volatile=True))
+        return self._after[pool.name]
+
+    def _common(self) -> None:
+        """What all chains share, once."""
+        if self._again:
+            return
+        methods = tuple(Entry(Atom(method), Atom("1")) for method in IDEMPOTENT)
+        self.maps.append(Map(NONE, text(inline("request_method")), Atom("$repeatable"), Atom("0"), methods))
+        counts = tuple(
+            Entry(Literal(f"^{_ONE}(?:{_NEXT}{_ONE}){{{more}}}$", "regex"), Atom(str(more + 1)))
+            for more in range(MOST + 1)
+        )
+        self.maps.append(Map(NONE, text(inline("upstream_status")), Atom("$tries"), Atom("0"), counts, volatile=True))
+        last = Entry(Literal("(?<last>[^ ,]+)$", "regex"), text(inline("last")))
+        self.maps.append(
+            Map(NONE, text(inline("upstream_addr")), Atom("$last_endpoint"), EMPTY, (last,), volatile=True)
+        )
+        parts = ("upstream_addr", "upstream_connect_time", "upstream_header_time", "upstream_status")
+        source = text(*(part for key in parts for part in (inline(key), "\n")))
+        line = r"[^\n]*\n"
+        causes = (
+            (rf"^(?![^\n]*:[0-9]+\n){line}", "none"),
+            (rf"^{line}(?:[^\n]* )?-\n", "connect"),
+            (rf"^{line}{line}(?:[^\n]* )?[0-9.]+\n", "status"),
+            (rf"^{line}{line}{line}(?:[^\n]* )?504\n", "timeout"),
+        )
+        entries = tuple(Entry(Literal(regex, "regex"), Atom(word)) for regex, word in causes)
+        self.maps.append(Map(NONE, source, Atom("$cause"), Atom("reset"), entries, volatile=True))
+        statuses = (
+            Entry(Literal("^none ", "regex"), Atom("503")),
+            Entry(Literal("504$", "regex"), Atom("504")),
+        )
+        source = text(inline("cause"), " ", inline("upstream_status"))
+        self.maps.append(Map(NONE, source, Atom("$failed_with"), Atom("502"), statuses, volatile=True))
+
+
+def _steps(pool: Pool) -> Iterator[Entry]:
+    """Round the endpoints that usually serve, then the backups, then from the start again."""
+    every = ring(pool)
+    usual = sum(not e.backup for e in every)
+    at = {e: n for n, e in enumerate(pool.endpoints)}
+
+    def step(tries: str, last: Endpoint, to: Endpoint) -> Entry:
+        sent = escapes.group(escapes.literal(last.authority), escapes.plain())
+        return Entry(Literal(f"^{tries} {sent}$", "regex"), Atom(single(pool.name, at[to])))
+
+    if usual < len(every):
+        # A backup's turn comes when all others had theirs.
+        turns = "|".join(str(n) for n in range(1, MOST + 1) if n % len(every) == usual)
+        if turns:
+            for endpoint in every[:usual]:
+                yield step(f"(?:{turns})", endpoint, every[usual])
+    for n, endpoint in enumerate(every[:usual]):
+        yield step("[0-9]", endpoint, every[(n + 1) % usual])
+    for n, endpoint in enumerate(every[usual:]):
+        yield step("[0-9]", endpoint, every[(usual + n + 1) % len(every)])
+
+
+def _name(route: Route, what: str, at: int, variant: int) -> Atom:
+    return named(route.name, f"{what}{at}" if variant == 1 else f"{what}{at}:{variant}")
+
+
+def _braced(variable: Atom) -> Atom:
+    return inline(variable.text.removeprefix("$"))

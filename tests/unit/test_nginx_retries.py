@@ -1,0 +1,51 @@
+"""nginx: the order in which further tries go round the endpoints."""
+
+from __future__ import annotations
+
+import re
+
+from lbgen.engines.nginx.names import Names
+from lbgen.engines.nginx.retries import MOST, Retries, ring
+from lbgen.plan.model import Balance, Endpoint, Pool
+
+
+def pool(*kinds: str) -> Pool:
+    """One endpoint for each of `kinds`: usual, backup or drained."""
+    ends = tuple(
+        Endpoint(f"10.0.0.{n}", 80, int(kind != "drained"), f"pools.p.endpoints[{n}]", True, kind == "backup")
+        for n, kind in enumerate(kinds)
+    )
+    return Pool("p", Balance.ROUND_ROBIN, ends, "pools.p")
+
+
+def walk(made: Pool, first: int, tries: int) -> list[int]:
+    """The endpoints asked one after the other, as the map says."""
+    retries = Retries(Names(), {"p": made})
+    retries._ring(made)
+    steps = retries.maps[0].entries
+    asked = [first]
+    for count in range(1, tries):
+        key = f"{count} {made.endpoints[asked[-1]].authority}"
+        to = next(e.value.text for e in steps if re.search(e.key.text, key))
+        asked.append(int(to.removeprefix("p~")))
+    return asked
+
+
+def test_every_endpoint_is_asked_before_one_is_asked_again():
+    assert walk(pool("usual", "usual", "usual"), 1, 7) == [1, 2, 0, 1, 2, 0, 1]
+
+
+def test_a_drained_endpoint_is_not_asked():
+    assert walk(pool("usual", "drained", "usual"), 0, 4) == [0, 2, 0, 2]
+
+
+def test_backups_come_when_all_others_were_asked():
+    made = pool("usual", "backup", "usual", "backup")
+    for first in (0, 2):
+        assert walk(made, first, 9) == [first, 2 - first, 1, 3, 0, 2, 1, 3, 0]
+    assert MOST >= 8
+
+
+def test_one_endpoint_needs_no_ring():
+    assert ring(pool("usual")) == ()
+    assert ring(pool("usual", "drained")) == ()
