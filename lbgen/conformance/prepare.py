@@ -178,6 +178,7 @@ def on_free_ports(file: CaseFile, whole: Plan, served: Plan | None, verdicts: Ve
     ports = {x.name: fresh() for x in whole.listeners}
     addresses: dict[str, tuple[str, int]] = {}
     stand_ins: list[StandIn] = []
+    moved: dict[int, int] = {}
     for pool in whole.pools:
         for number, endpoint in enumerate(pool.endpoints):
             if not endpoint.is_ip:
@@ -189,8 +190,17 @@ def on_free_ports(file: CaseFile, whole: Plan, served: Plan | None, verdicts: Ve
                 stand_in = replace(stand_in, behaviour=spec.behaviour, listen=spec.listen)
             stand_ins.append(stand_in)
             addresses[endpoint.field] = (stand_in.host, stand_in.port)
+            moved[endpoint.port] = stand_in.port
 
     def placed(plan: Plan) -> Plan:
-        return with_endpoints(with_ports(plan, ports), addresses)
+        """A check's own port moves with the endpoint that has it."""
+        there = with_endpoints(with_ports(plan, ports), addresses)
+        return replace(there, pools=tuple(_checked(pool, moved) for pool in there.pools))
 
     return Prepared(placed(whole), None if served is None else placed(served), tuple(stand_ins), verdicts)
+
+
+def _checked(pool: Pool, moved: Mapping[int, int]) -> Pool:
+    if pool.active is None or pool.active.port is None:
+        return pool
+    return replace(pool, active=replace(pool.active, port=moved[pool.active.port]))

@@ -99,6 +99,11 @@ class Endpoints:
         assert self._loop is not None  # noqa: S101  # started
         asyncio.run_coroutine_threadsafe(self._switch(name, how), self._loop).result()
 
+    @property
+    def listening(self) -> frozenset[str]:
+        """The names that take connections."""
+        return frozenset(self._servers)
+
     def tagged(self, tag: str) -> list[Seen]:
         """The arrivals of the request of that tag, in order."""
         return [seen for seen in tuple(self.seen) if seen.tag == tag]

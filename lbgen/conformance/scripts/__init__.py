@@ -1,42 +1,21 @@
 """Cases that one answer cannot tell: each function talks to a running engine and yields what is wrong.
 
-A case names one by `script: NAME`; every public function of the modules listed here is one.
+A case names one by `script: NAME`; every public function of a module in this folder, but `stage`, is one.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from inspect import isfunction
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING
-
-from lbgen.conformance.scripts import (
-    balance,
-    connections,
-    failures,
-    http2_streams,
-    l4,
-    secure,
-    sizes,
-    tunnels,
-    wires,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lbgen.conformance.scripts.stage import Stage
 
-
-_TOPICS = (
-    balance,
-    connections,
-    failures,
-    http2_streams,
-    l4,
-    secure,
-    sizes,
-    tunnels,
-    wires,
-)
+_TOPICS = [import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__) if found.name != "stage"]
 
 SCRIPTS: dict[str, Callable[[Stage], Iterator[str]]] = {
     name: found

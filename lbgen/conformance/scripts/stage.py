@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.judge import account_of
+from lbgen.conformance.probe import ask
 from lbgen.conformance.wires import ANYHOW, Asked, Wire, wire_for
 from lbgen.plan.simulate import Request
+from lbgen.runtime.standin import Behaviour
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,6 +22,11 @@ if TYPE_CHECKING:
 
 
 _ANY = Request()
+
+
+OK = Behaviour()
+CHECK = "/healthz"  # the path of checks in the case files
+PATIENCE = 4.0  # seconds that an engine has to notice something
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +54,45 @@ def told_of(answer: Answer, what: str) -> str:
     """A part of the endpoint's account, or what came instead of one."""
     told = account_of(answer)
     return str(told[what]) if told is not None else f"status {answer.status} {answer.problem}"
+
+
+def answers(stage: Stage, target: str, count: int, *headers: tuple[str, str]) -> Counter[str]:
+    """`count` requests one after the other: how often each endpoint answered, or each status came without one."""
+    request = get(target, *headers)
+    found: Counter[str] = Counter()
+    for _ in range(count):
+        answer = ask(stage.at["web"], request)
+        told = account_of(answer)
+        found[str(told["name"]) if told is not None else str(answer.status)] += 1
+    return found
+
+
+def eventually(holds: Callable[[], bool], seconds: float = PATIENCE) -> bool:
+    """Whether `holds` becomes true in time."""
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def ill(stage: Stage, name: str, how: str) -> None:
+    """Make endpoint `name` fail: `refuse`, `drop`, `check N` (only the check's answer has that status), `check hang`,
+    or a mode of `Behaviour` for everything."""
+    if how in ("refuse", "drop"):
+        stage.endpoints.listen(name, how)
+    elif how.startswith("check "):
+        what = how.removeprefix("check ")
+        failing = Behaviour(what) if what == "hang" else Behaviour("fixed", status=int(what))
+        stage.endpoints.behave(name, failing, path=CHECK)
+    else:
+        stage.endpoints.behave(name, Behaviour(how))
+
+
+def well(stage: Stage, name: str) -> None:
+    """Undo `ill`."""
+    if name not in stage.endpoints.listening:
+        stage.endpoints.listen(name, "yes")
+    stage.endpoints.behave(name, OK)
+    stage.endpoints.behave(name, OK, path=CHECK)

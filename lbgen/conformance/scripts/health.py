@@ -1,0 +1,335 @@
+"""Endpoints that fall ill and get well: what active checks and failures of real traffic make of them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from lbgen.conformance.probe import ask
+from lbgen.conformance.scripts.stage import CHECK, OK, answers, eventually, get, ill, well
+from lbgen.runtime.standin import CONTROL, Behaviour
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.conformance.scripts.stage import Stage
+
+
+def checked_out_and_back(stage: Stage) -> Iterator[str]:
+    """An endpoint (one of two) that fails its checks gets no request; once it passes them again it does."""
+    pool, how = stage.params["pool"], stage.params["how"]
+    sick, sound, target = f"{pool}-0", f"{pool}-1", f"/{pool}"
+    if not eventually(lambda: answers(stage, target, 6)[sick] > 0):
+        yield f"{sick} gets no request at the start: {dict(answers(stage, target, 6))}"
+        return
+    ill(stage, sick, how)
+    try:
+        if not eventually(lambda: answers(stage, target, 6)[sound] == 6):
+            yield f"{how}: {sick} is not taken out: {dict(answers(stage, target, 10))}"
+            return
+        found = answers(stage, target, 20)
+        if found[sound] != 20:
+            yield f"{how}: out, but requests went to {dict(found)}, expected all to {sound}"
+    finally:
+        well(stage, sick)
+    if not eventually(lambda: answers(stage, target, 6)[sick] > 0):
+        yield f"{how}: {sick} is well again and gets no request: {dict(answers(stage, target, 10))}"
+
+
+def all_checked_out(stage: Stage) -> Iterator[str]:
+    """With every endpoint out a request gets 503 at once and reaches none."""
+    pool = stage.params["pool"]
+    names, target = (f"{pool}-0", f"{pool}-1"), f"/{pool}"
+    for name in names:
+        ill(stage, name, "check 500")
+    try:
+        if not eventually(lambda: answers(stage, target, 3) == {"503": 3}):
+            yield f"all checks fail and there is no 503: {dict(answers(stage, target, 6))}"
+            return
+        before = sum(seen.target == target for seen in tuple(stage.endpoints.seen))
+        answer = ask(stage.at["web"], get(target))
+        if answer.status != 503 or answer.elapsed > 0.5:
+            yield f"status {answer.status} after {answer.elapsed:.1f} s, expected 503 at once"
+        if answer.body != b"Service Unavailable\n":
+            yield f"body {answer.body!r}"
+        if sum(seen.target == target for seen in tuple(stage.endpoints.seen)) != before:
+            yield "an endpoint that is out was asked"
+    finally:
+        for name in names:
+            well(stage, name)
+    if not eventually(lambda: len(answers(stage, target, 6)) == 2 and not answers(stage, target, 2)["503"]):
+        yield f"all are well again: {dict(answers(stage, target, 6))}"
+
+
+def check_is_as_asked(stage: Stage) -> Iterator[str]:
+    """A check is GET with the path and query of `active.path`, about as often as `interval` (200 ms) says."""
+    names = [f"{stage.params['pool']}-{n}" for n in (0, 1)]
+    begun = time.monotonic()
+    time.sleep(2)
+    for name in names:
+        found = [s for s in tuple(stage.endpoints.seen) if s.name == name and s.target.startswith("/healthz")]
+        odd = {(s.method, s.target) for s in found} - {("GET", stage.params["target"])}
+        if odd:
+            yield f"{name} was checked by {sorted(odd)}, expected GET {stage.params['target']}"
+        count = sum(s.at >= begun for s in found)
+        if not 4 <= count <= 16:
+            yield f"{name} was checked {count} times in 2 s, expected about 10"
+
+
+def fall_and_rise(stage: Stage) -> Iterator[str]:
+    """Fewer failed checks than `fall` (3) take nothing out, fewer good ones than `rise` (3) bring nothing back."""
+    pool = stage.params["pool"]
+    sick, target = f"{pool}-0", f"/{pool}"
+
+    def checks() -> int:
+        return sum(s.name == sick and s.target == CHECK for s in tuple(stage.endpoints.seen))
+
+    def some_checks(count: int) -> None:
+        until = checks() + count
+        eventually(lambda: checks() >= until)
+
+    try:
+        some_checks(3)
+        ill(stage, sick, "check 500")
+        some_checks(1)
+        stage.endpoints.behave(sick, OK, path=CHECK)
+        some_checks(2)
+        if not answers(stage, target, 8)[sick]:
+            yield "one or two failed checks took the endpoint out, fall is 3"
+        ill(stage, sick, "check 500")
+        if not eventually(lambda: not answers(stage, target, 6)[sick]):
+            yield "failed checks did not take the endpoint out"
+            return
+        stage.endpoints.behave(sick, OK, path=CHECK)
+        some_checks(1)
+        ill(stage, sick, "check 500")
+        some_checks(2)
+        if answers(stage, target, 8)[sick]:
+            yield "one or two good checks brought the endpoint back, rise is 3"
+    finally:
+        well(stage, sick)
+    if not eventually(lambda: answers(stage, target, 6)[sick] > 0):
+        yield "good checks did not bring the endpoint back"
+
+
+def check_port(stage: Stage) -> Iterator[str]:
+    """With `port` the check goes there: what listens there decides, not the endpoint's own port."""
+    pool = stage.params["pool"]
+    checker, target = stage.params["checker"], f"/{pool}"
+    if not eventually(lambda: answers(stage, target, 4)["503"] == 0):
+        yield f"the check port is well: {dict(answers(stage, target, 4))}"
+    ill(stage, checker, "check 500")
+    try:
+        if not eventually(lambda: answers(stage, target, 3) == {"503": 3}):
+            yield f"the check port says 500, answers {dict(answers(stage, target, 6))}, expected 503"
+    finally:
+        well(stage, checker)
+    if not eventually(lambda: answers(stage, target, 4)["503"] == 0):
+        yield f"the check port is well again: {dict(answers(stage, target, 4))}"
+
+
+def ejected_and_back(stage: Stage) -> Iterator[str]:
+    """So many failures in a row (3) eject an endpoint for `eject_for` (1500 ms), then it gets requests again."""
+    pool, how = stage.params["pool"], stage.params["how"]
+    sick, sound, target = f"{pool}-0", f"{pool}-1", f"/{pool}"
+    if not eventually(lambda: answers(stage, target, 4)[sick] > 0):
+        yield f"{sick} gets no request at the start"
+        return
+    if how == "500":
+        stage.endpoints.behave(sick, Behaviour("fixed", status=500, body="own\n"))
+    else:
+        ill(stage, sick, how)
+    failed = 0
+    try:
+        for _ in range(20):
+            answer = ask(stage.at["web"], get(target))
+            failed += answer.status != 200
+            if failed == 3:
+                break
+        begun = time.monotonic()
+        found = answers(stage, target, 12)
+        if time.monotonic() - begun < 1.2 and found[sound] != 12:
+            yield f"{how}: after {failed} failures answers were {dict(found)}, expected all from {sound}"
+    finally:
+        well(stage, sick)
+    if not eventually(lambda: answers(stage, target, 4)[sick] > 0):
+        yield f"{how}: {sick} is well and its time is over, and it gets no request"
+    elif time.monotonic() - begun < 1.1:
+        yield f"{how}: {sick} came back after {time.monotonic() - begun:.1f} s, expected 1.5 s"
+
+
+def success_resets(stage: Stage) -> Iterator[str]:
+    """Failures count in a row: a success between them starts anew. `pool` has one endpoint."""
+    target = f"/{stage.params['pool']}"
+    failing = (CONTROL, '{"mode": "close"}')
+    for number in range(4):
+        found = [ask(stage.at["web"], get(target, *more)).status for more in ((failing,), (failing,), ())]
+        if found != [502, 502, 200]:
+            yield f"two failures and a success, round {number + 1}: {found}, expected 502, 502, 200"
+            return
+    found = [ask(stage.at["web"], get(target, failing)).status for _ in range(3)]
+    asked = stage.endpoints.requests[f"{stage.params['pool']}-0"]
+    answer = ask(stage.at["web"], get(target))
+    if found != [502, 502, 502] or answer.status != 503:
+        yield f"three failures in a row: {found}, then {answer.status}, expected 503"
+    if stage.endpoints.requests[f"{stage.params['pool']}-0"] != asked:
+        yield "an ejected endpoint was asked"
+    if answer.elapsed > 0.5:
+        yield f"503 after {answer.elapsed:.1f} s, expected at once"
+    if not eventually(lambda: answers(stage, target, 1)["503"] == 0):
+        yield "it is not back after its time"
+
+
+def not_a_failure(stage: Stage) -> Iterator[str]:
+    """A 4xx of an endpoint ejects nothing."""
+    target = f"/{stage.params['pool']}"
+    asks = get(target, (CONTROL, '{"mode": "fixed", "status": 404}'))
+    found = [ask(stage.at["web"], asks).status for _ in range(8)]
+    if found != [404] * 8:
+        yield f"eight 404 of an endpoint: {found}"
+
+
+def all_ejected(stage: Stage) -> Iterator[str]:
+    """All ejected = 503 at once, nothing reaches an endpoint, and after `eject_for` they are back."""
+    pool = stage.params["pool"]
+    target = f"/{pool}"
+    failing = get(target, (CONTROL, '{"mode": "reset"}'))
+    for _ in range(12):
+        if ask(stage.at["web"], failing).status == 503:
+            break
+    begun = time.monotonic()
+    asked = sum(stage.endpoints.requests.values())
+    found = answers(stage, target, 6)
+    if time.monotonic() - begun < 1.0:
+        if found != {"503": 6}:
+            yield f"both endpoints failed three times in a row: {dict(found)}, expected 503"
+        if sum(stage.endpoints.requests.values()) != asked:
+            yield "an ejected endpoint was asked"
+    if not eventually(lambda: answers(stage, target, 4)["503"] == 0):
+        yield "they are not back after their time"
+
+
+def backup_serves_alone(stage: Stage) -> Iterator[str]:
+    """A backup gets requests only while every other endpoint is out. Of `pool` the last endpoint is the backup."""
+    pool, count = stage.params["pool"], stage.params["endpoints"]
+    others = [f"{pool}-{n}" for n in range(count - 1)]
+    backup, target = f"{pool}-{count - 1}", f"/{pool}"
+
+    def shared(count: int) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for number in range(count):
+            for name, times in answers(stage, f"{target}?k={number}", 1, ("X-Key", str(number))).items():
+                found[name] = found.get(name, 0) + times
+        return found
+
+    if not eventually(lambda: set(shared(4)) <= set(others)):
+        yield f"all are well: {shared(12)}, expected nothing from {backup}"
+        return
+    found = shared(20)
+    if set(found) != set(others):
+        yield f"all are well: {found}, expected {others}"
+    try:
+        for name in others[:-1]:
+            ill(stage, name, stage.params["how"])
+        if others[:-1] and not eventually(lambda: set(shared(6)) == {others[-1]}):
+            yield f"{others[:-1]} are out: {shared(12)}, expected only {others[-1]}"
+        ill(stage, others[-1], stage.params["how"])
+        if not eventually(lambda: set(shared(6)) == {backup}):
+            yield f"all but the backup are out: {shared(12)}, expected only {backup}"
+    finally:
+        for name in others:
+            well(stage, name)
+    if not eventually(lambda: set(shared(8)) == set(others)):
+        yield f"all are well again: {shared(12)}, expected {others}"
+
+
+def drained_serves_nobody_new(stage: Stage) -> Iterator[str]:
+    """An endpoint of weight 0 gets no request even when no other is up: 503. Of `pool` the first one is drained."""
+    pool = stage.params["pool"]
+    target = f"/{pool}"
+    if not eventually(lambda: answers(stage, target, 10) == {f"{pool}-1": 10}):
+        yield f"weight 0 beside weight 1: {dict(answers(stage, target, 10))}"
+    ill(stage, f"{pool}-1", "check 500")
+    try:
+        if not eventually(lambda: answers(stage, target, 4) == {"503": 4}):
+            yield f"the only endpoint with a weight is out: {dict(answers(stage, target, 6))}, expected 503"
+    finally:
+        well(stage, f"{pool}-1")
+    eventually(lambda: answers(stage, target, 2)["503"] == 0)
+
+
+def slow_start(stage: Stage) -> Iterator[str]:
+    """Over `slow_start` (3 s) an endpoint that came back gets less than its share, then all of it; not at the start."""
+    pool = stage.params["pool"]
+    back, target = f"{pool}-0", f"/{pool}"
+    found = answers(stage, target, 40)
+    if not 14 <= found[back] <= 26:
+        yield f"at the start {back} got {found[back]} of 40, expected 20"
+    ill(stage, back, "check 500")
+    try:
+        if not eventually(lambda: not answers(stage, target, 6)[back]):
+            yield "failed checks did not take the endpoint out"
+            return
+    finally:
+        well(stage, back)
+    if not eventually(lambda: answers(stage, target, 4)[back] > 0, 8):
+        yield "it does not come back"
+        return
+    begun = time.monotonic()
+    early = answers(stage, target, 60)
+    if time.monotonic() - begun < 1.0 and early[back] > 22:
+        yield f"just back, {back} got {early[back]} of 60, expected well below 30"
+    time.sleep(max(0, begun + 3.5 - time.monotonic()))
+    late = answers(stage, target, 60)
+    if not 20 <= late[back] <= 40:
+        yield f"3.5 s later {back} got {late[back]} of 60, expected 30"
+
+
+def expected_statuses(stage: Stage) -> Iterator[str]:
+    """Statuses that `expect` names (404 and 503 here) are as good as 200."""
+    pool = stage.params["pool"]
+    target, check = f"/{pool}", "/healthz"
+    try:
+        stage.endpoints.behave(f"{pool}-0", Behaviour("fixed", status=404), path=check)
+        stage.endpoints.behave(f"{pool}-1", Behaviour("fixed", status=503), path=check)
+        time.sleep(1.2)
+        found = answers(stage, target, 8)
+        if set(found) != {f"{pool}-0", f"{pool}-1"}:
+            yield f"checks answered by 404 and 503, which are expected: {dict(found)}"
+    finally:
+        for name in (f"{pool}-0", f"{pool}-1"):
+            well(stage, name)
+
+
+def tries_count(stage: Stage) -> Iterator[str]:
+    """A try that a retry makes good counts as a failure of its endpoint all the same (`failures: 1`)."""
+    pool = stage.params["pool"]
+    sick, target = f"{pool}-0", f"/{pool}"
+    ill(stage, sick, "reset")
+    try:
+        found = answers(stage, target, 10)
+        asked = stage.endpoints.requests[sick]
+        if found != {f"{pool}-1": 10}:
+            yield f"one of two fails, with a retry: {dict(found)}, expected 10 answers of {pool}-1"
+        if asked != 1:
+            yield f"the failing endpoint was asked {asked} times in a row, expected once"
+    finally:
+        well(stage, sick)
+
+
+def backup_after_ejection(stage: Stage) -> Iterator[str]:
+    """A backup serves while every other endpoint is ejected."""
+    pool = stage.params["pool"]
+    sick, backup, target = f"{pool}-0", f"{pool}-1", f"/{pool}"
+    found = answers(stage, target, 4)
+    if found != {sick: 4}:
+        yield f"all are well: {dict(found)}, expected only {sick}"
+    ill(stage, sick, "close")
+    try:
+        found = answers(stage, target, 6)
+        if found != {"502": 3, backup: 3}:
+            yield f"{sick} fails: {dict(found)}, expected 3 times 502, then 3 answers of {backup}"
+    finally:
+        well(stage, sick)
+    if not eventually(lambda: answers(stage, target, 2) == {sick: 2}):
+        yield f"{sick} is back: {dict(answers(stage, target, 4))}"
