@@ -27,8 +27,12 @@ def header_differences(
             yield f"{where}: {name} is missing, expected {want[name]!r}"
         elif name not in want:
             yield f"{where}: {name}: {have[name]!r} is there, expected none"
-        elif not (_same_elements if name == "vary" else _same)(have[name], want[name]):
+        elif not _equal(name, have[name], want[name]):
             yield f"{where}: {name}: {have[name]!r}, expected {want[name]!r}"
+
+
+def _equal(name: str, have: str, want: str) -> bool:
+    return _same_elements(have, want) if name == "vary" else _same(have, want)
 
 
 def _same(have: str, want: str) -> bool:
@@ -61,5 +65,5 @@ def literal_differences(where: str, want: dict[str, str | bool | None], have: di
             yield f"{where}: {name}: {got!r} is there, expected none"
         elif value is True and not got:
             yield f"{where}: {name} is missing"
-        elif isinstance(value, str) and (got is None or not _same(got, value)) and got != "\0":
+        elif isinstance(value, str) and (got is None or not _equal(name, got, value)) and got != "\0":
             yield f"{where}: {name}: {got!r}, expected {value!r}"
