@@ -117,6 +117,7 @@ def record(outcome: Outcome) -> dict[str, object]:
                 "target": first.target,
                 "host": first.host,
                 "endpoint": first.endpoint,
+                "set_cookies": list(first.set_cookies),
                 "headers": dict(first.headers),
             }
             if first
@@ -142,6 +143,8 @@ def _show(outcome: Outcome) -> None:
         click.echo(f"  pool      {up.pool}{share}{stuck}: {up.method} {up.target} (Host: {up.host})")
         for name, value in up.headers:
             click.echo(f"              {name}: {value if value is not None else '(made by the proxy)'}")
+        if up.set_cookies:
+            click.echo(f"              the answer sets the cookie {up.set_cookies[0].partition('=')[0]}")
     if outcome.losers:
         click.echo("not served by:")
     for loser in outcome.losers[:SHOWN]:

@@ -206,6 +206,9 @@ def _forwarded(case: Case, outcome: Outcome, answer: Answer) -> Iterator[str]:
     elif status == 200:
         sent.append(("content-type", "application/json"))
     shown = [h for h in answer.headers if h[0] not in (NAME, SEEN)]
+    if upstream.set_cookies:
+        shown, problem = _without_cookie(upstream.set_cookies[int(told["name"].rpartition("-")[2])], shown)
+        yield from problem
     dropped = {"keep-alive", "connection", "proxy-connection"}
     kept: Headers = tuple((n, v) for n, v in sent if n.lower() not in dropped)
     free = _UPGRADE if status == 101 else frozenset[str]()
@@ -218,6 +221,21 @@ def _forwarded(case: Case, outcome: Outcome, answer: Answer) -> Iterator[str]:
     expected = edited(edited(kept, outcome.cors_edits), outcome.response_edits)
     named = {n.lower() for n, _ in expected}
     yield from header_differences("answer", expected, shown, (_HOP | free) - named)
+
+
+def _without_cookie(want: str, headers: list[tuple[str, str]]) -> tuple[list[tuple[str, str]], list[str]]:
+    """`headers` without the sticky Set-Cookie, and what is wrong with it; attributes stand in any order and case."""
+    name = want.partition("=")[0]
+    found = [v for n, v in headers if n == "set-cookie" and v.partition("=")[0] == name]
+    rest = [(n, v) for n, v in headers if n != "set-cookie" or v not in found]
+    if [_attributes(one) for one in found] == [_attributes(want)]:
+        return rest, []
+    return rest, [f"answer: set-cookie {found}, expected {want!r}"]
+
+
+def _attributes(cookie: str) -> tuple[str, list[str]]:
+    pair, *attributes = (one.strip() for one in cookie.split(";"))
+    return pair, sorted(one.lower() for one in attributes)
 
 
 def _compressed(case: Case, outcome: Outcome, behaviour: Behaviour, sent: Headers, answer: Answer) -> bool:

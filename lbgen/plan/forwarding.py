@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Listener,
         PathMatch,
         Plan,
+        Pool,
         Redirect,
         Rewrite,
         Target,
@@ -147,3 +148,12 @@ def sticky_target(plan: Plan, forward: Forward, request: Parsed) -> tuple[Target
             if endpoint.id == named:
                 return target, endpoint
     return None
+
+
+def sticky_cookies(pool: Pool) -> tuple[str, ...]:
+    """What Set-Cookie holds when the proxy chose an endpoint, for each endpoint of `pool`; empty without `sticky`."""
+    if pool.sticky is None:
+        return ()
+    age = "" if pool.sticky.ttl is None else f"; Max-Age={pool.sticky.ttl}"
+    rest = f"; Path=/; HttpOnly; SameSite=Lax{age}{'; Secure' if pool.sticky.secure else ''}"
+    return tuple(f"{pool.sticky.cookie}={endpoint.id}{rest}" for endpoint in pool.endpoints)

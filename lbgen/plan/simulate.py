@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from lbgen.plan.admission import Refusal, limited, listener_refusal, route_refusals, target_refusal
 from lbgen.plan.cors import is_preflight, preflight, shown, vary
-from lbgen.plan.forwarding import edited, forwarded_headers, location, rewritten, sticky_target
+from lbgen.plan.forwarding import edited, forwarded_headers, location, rewritten, sticky_cookies, sticky_target
 from lbgen.plan.http import RefusedError, parse
 from lbgen.plan.matching import covers_host, why_not, wire
 from lbgen.plan.model import Forward, HeaderEdits, L4Rule, Mode, Redirect, Respond, Rule
@@ -54,6 +54,7 @@ class Upstream:
     host: str | None  # None: the request had none (HTTP/1.0); what the engine then sends is not promised
     headers: tuple[tuple[str, str | None], ...]
     endpoint: str | None = None  # the only one (address:port) that it may be, by a sticky cookie
+    set_cookies: tuple[str, ...] = ()  # the Set-Cookie that the client gets, for each endpoint of the pool; () = none
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +230,7 @@ def _act(plan: Plan, route: Route, rule: Rule, parsed: Parsed, listener: Listene
                     host,
                     tuple(edited(lines, to.request_headers)),
                     None if kept is None else kept[1].authority,
+                    () if kept is not None else sticky_cookies(plan.pool(to.pool)),
                 )
                 for to in ([to for to in action.targets if to.weight] if kept is None else [kept[0]])
             )
