@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lbgen.engines.api import Level
 from lbgen.engines.haproxy import ENGINE
-from lbgen.engines.haproxy.backends import weights
+from lbgen.engines.haproxy.servers import weights
 from lbgen.engines.haproxy.targets import decimal_prefixes
 from lbgen.plan.features import Feature
 from lbgen.plan.model import (

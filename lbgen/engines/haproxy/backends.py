@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import reduce
-from math import gcd
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.haproxy.edits import TAIL
-from lbgen.engines.haproxy.lines import Line, line
-from lbgen.engines.haproxy.quote import Sample, log_format
+from lbgen.engines.haproxy.lines import Line, Word, line
+from lbgen.engines.haproxy.quote import Sample, argument, log_format, lua_argument
+from lbgen.engines.haproxy.retrying import lone, retry_lines, waits
+from lbgen.engines.haproxy.servers import NEVER, check_lines, is_name, server_lines
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Balance, Forward, Redirect, Respond
+from lbgen.plan.policy import KeyKind
 from lbgen.records import record
 
 if TYPE_CHECKING:
@@ -19,28 +20,29 @@ if TYPE_CHECKING:
     from lbgen.engines.haproxy.tables import Way
     from lbgen.engines.haproxy.targets import Choice
     from lbgen.plan.model import Listener, Pool, Timeouts
+    from lbgen.plan.policy import Retries
 
-MAX_WEIGHT = 256
-UNLIMITED = "24d"  # HAProxy warns about a missing time, and 24 days is the longest it counts
-_NEVER = 10**15  # microseconds
+_LONG = 10**15  # microseconds
 _PORTS = {"http": 80, "https": 443}
 
 
 @record
 class Backend:
     """A pool's endpoints with one set of times. `late` is the time in microseconds from which a failed connection
-    attempt counts as timed out; `resolved`: it has names, so it may be without an endpoint."""
+    attempt counts as timed out; `vacant`: it may be without an endpoint; `lines` are what the pool and the retries of
+    its routes ask for beyond that."""
 
     name: Atom
     origin: Atom
     l7: bool
-    balance: Atom
+    balance: tuple[Atom | Literal, ...]
     hashed: bool
     connect: Atom
     response: Atom
     idle: Atom
     late: int
-    resolved: bool
+    vacant: bool
+    lines: tuple[Line, ...]
     servers: tuple[Line, ...]
 
 
@@ -54,96 +56,173 @@ class Answer:
 
 
 @dataclass(slots=True)
+class _Draft:
+    """A backend while routes are found that it serves: `times` by the keys of those that differ from its own."""
+
+    name: str
+    pool: Pool
+    own: Timeouts
+    retries: Retries | None
+    l7: bool
+    times: dict[Timeouts, list[str]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class Backends:
     """The backends of a configuration by pool and times, named when first asked for. `limited`: pools whose topology
     says how many idle connections are kept; without a limit HAProxy keeps what it needed last, which is faster."""
 
     limited: frozenset[str] = frozenset()
-    found: dict[tuple[str, Timeouts, bool], Backend] = field(default_factory=dict)
-    _used: dict[str, int] = field(default_factory=dict)
+    _drafts: dict[tuple[object, ...], _Draft] = field(default_factory=dict)
+    _used: dict[str, list[str]] = field(default_factory=dict)
 
     def of(self, choice: Choice, index: Index) -> str:
         """The name of the backend that serves this target of an L7 route."""
         action = index.route(choice.way.route).action
         assert isinstance(action, Forward)  # noqa: S101  # only forwards have targets
-        return self.name(index.pool(choice.target.pool), action.timeouts, True)
+        pool = index.pool(choice.target.pool)
+        return self._draft(pool, action.timeouts, action.retries, True, choice.way.key).name
 
-    def name(self, pool: Pool, times: Timeouts, l7: bool) -> str:
-        """The name of the backend with that pool's endpoints and those times; the first one has the pool's name."""
-        key = (pool.name, times, l7)
-        if key not in self.found:
-            self._used[pool.name] = number = self._used.get(pool.name, 0) + 1
-            name = pool.name if number == 1 else f"{pool.name}:{number}"
-            self.found[key] = _backend(name, pool, times, l7, pool.name in self.limited)
-        return self.found[key].name.text
+    def name(self, pool: Pool, times: Timeouts) -> str:
+        """The name of the backend with that pool's endpoints and those times for an L4 route; the first one has the
+        pool's name."""
+        return self._draft(pool, times, None, False, "").name
+
+    def _draft(self, pool: Pool, times: Timeouts, retries: Retries | None, l7: bool, key: str) -> _Draft:
+        # Where a backend knows how its endpoints fare, routes share it: their times are set request by request.
+        shared = l7 and counts(pool)
+        identity = (pool.name, times.connect if shared else times, retries, l7)
+        if identity not in self._drafts:
+            names = self._used.setdefault(pool.name, [])
+            name = f"{pool.name}:{len(names) + 1}" if names else pool.name
+            names.append(name)
+            self._drafts[identity] = _Draft(name, pool, times, retries, l7)
+        draft = self._drafts[identity]
+        if times != draft.own and key not in (keys := draft.times.setdefault(times, [])):
+            keys.append(key)
+        return draft
+
+    def all(self) -> tuple[Backend, ...]:
+        """Every backend that was asked for."""
+        return tuple(self._backend(draft) for draft in self._drafts.values())
+
+    def pools(self) -> list[Pool]:
+        """The pools of those backends."""
+        return [draft.pool for draft in self._drafts.values()]
+
+    def _backend(self, draft: _Draft) -> Backend:
+        pool, times, l7 = draft.pool, draft.own, draft.l7
+        # The clock of the statements and the clock of the timer differ by some milliseconds, hence the margin.
+        late = times.connect * 950 if times.connect else _LONG
+        if draft.retries is not None and waits(pool):
+            late *= 1 + draft.retries.max
+        balance, hashed = _balance(pool)
+        first = self._used[pool.name][0]
+        tracked = first if first != draft.name else ""
+        alone = lone(draft.retries, pool)
+        lines = [*_pool_lines(pool, l7), *(retry_lines(draft.retries, pool) if draft.retries else ())]
+        if not tracked:
+            lines += check_lines(pool)
+        for other, keys in draft.times.items():
+            lines += _times_lines(pool.field, other, keys)
+        return Backend(
+            name=Atom(draft.name),
+            origin=Atom(pool.field),
+            l7=l7,
+            balance=balance,
+            hashed=hashed,
+            connect=Atom(milliseconds(times.connect)),
+            response=Atom(milliseconds(times.response if l7 else times.idle)),
+            idle=Atom(milliseconds(times.idle)),
+            late=late,
+            vacant=l7 and (pool.active is not None or pool.passive is not None or any(map(is_name, pool.endpoints))),
+            lines=tuple(lines),
+            servers=tuple(
+                server_lines(pool, l7, pool.name in self.limited, tracked, (draft.name, alone) if alone else None)
+            ),
+        )
+
+
+def counts(pool: Pool) -> bool:
+    """Whether a backend of this pool keeps what must not be kept twice: health, connections under way."""
+    return bool(pool.active or pool.passive or pool.max_per_endpoint or pool.slow_start)
 
 
 def milliseconds(time: int) -> str:
     """A time as HAProxy writes it; 0 is no limit."""
-    return f"{time}ms" if time else UNLIMITED
+    return f"{time}ms" if time else NEVER
 
 
-def _backend(name: str, pool: Pool, times: Timeouts, l7: bool, limited: bool) -> Backend:
-    # The clock of the statements and the clock of the timer differ by some milliseconds, hence the margin.
-    late = times.connect * 950 if times.connect else _NEVER
-    balance, hashed = _balance(pool.balance)
-    return Backend(
-        name=Atom(name),
-        origin=Atom(pool.field),
-        l7=l7,
-        balance=Atom(balance),
-        hashed=hashed,
-        connect=Atom(milliseconds(times.connect)),
-        response=Atom(milliseconds(times.response if l7 else times.idle)),
-        idle=Atom(milliseconds(times.idle)),
-        late=late,
-        resolved=any(_is_name(endpoint.host, endpoint.is_ip) for endpoint in pool.endpoints),
-        servers=tuple(_servers(pool, limited)),
-    )
+def _times_lines(origin: str, times: Timeouts, keys: list[str]) -> list[Line]:
+    pieces = [keys[i : i + 40] for i in range(0, len(keys), 40)]
+    return [
+        line(
+            origin,
+            f"http-request set-timeout {side} {milliseconds(time)}",
+            f"if {{ var(txn.route) -m str {' '.join(piece)} }}",
+        )
+        for piece in pieces
+        for side, time in (("server", times.response), ("tunnel", times.idle))
+    ]
 
 
-def _balance(balance: Balance) -> tuple[str, bool]:
-    match balance:
-        case Balance.ROUND_ROBIN:
-            return "roundrobin", False
-        case Balance.LEAST_CONNECTIONS:
-            return "leastconn", False
-        case Balance.SOURCE_HASH:
-            return "source", True
-        case Balance.RANDOM | Balance.HASH:
-            raise ValueError(f"balance {balance} was refused before")
-        case _:
-            assert_never(balance)
-
-
-def weights(pool: Pool) -> tuple[list[int], bool]:
-    """The endpoints' weights as HAProxy takes them (0 to 256), and whether their ratios are the same as written."""
-    written = [endpoint.weight for endpoint in pool.endpoints]
-    divisor = reduce(gcd, written) or 1
-    reduced = [weight // divisor for weight in written]
-    most = max(reduced, default=0)
-    if most <= MAX_WEIGHT:
-        kept = written if max(written, default=0) <= MAX_WEIGHT else reduced
-        return kept, True
-    return [max(1, round(weight * MAX_WEIGHT / most)) if weight else 0 for weight in reduced], False
-
-
-def _servers(pool: Pool, limited: bool) -> list[Line]:
+def _pool_lines(pool: Pool, l7: bool) -> list[Line]:
     lines = []
-    for number, (endpoint, weight) in enumerate(zip(pool.endpoints, weights(pool)[0], strict=True), 1):
-        words = [f"server s{number}", endpoint.authority, f"weight {weight}"]
-        if _is_name(endpoint.host, endpoint.is_ip):
-            words.append("resolvers dns init-addr none")
-        elif not endpoint.is_ip:  # no DNS server needs to know that name
-            words[1] = f"127.0.0.1:{endpoint.port}"
-        if limited:
-            words.append(f"pool-max-conn {pool.keepalive}")
-        lines.append(line(endpoint.field, *words))
+    if any(endpoint.backup for endpoint in pool.endpoints):
+        lines.append(line(pool.field, "option allbackups"))
+    if pool.sticky is not None and l7:
+        words: list[str | Word] = [f"cookie {pool.sticky.cookie} insert httponly attr SameSite=Lax"]
+        if pool.sticky.ttl is not None:
+            words.append(f"attr Max-Age={pool.sticky.ttl}")
+        if pool.sticky.secure:
+            words.append("secure")
+        lines.append(line(f"{pool.field}.sticky", *words))
+    if pool.max_per_endpoint is not None:
+        lines += _queue_lines(pool, l7)
     return lines
 
 
-def _is_name(host: str, is_ip: bool) -> bool:
-    return not is_ip and host != "localhost"
+def _queue_lines(pool: Pool, l7: bool) -> list[Line]:
+    """Without a queue a request waits for the shortest time there is."""
+    origin = f"{pool.field}.connections"
+    if pool.queue is None:
+        return [line(origin, "timeout queue 1ms")]
+    lines = [line(origin, f"timeout queue {milliseconds(pool.queue.timeout)}")]
+    if l7:
+        answer = ("http-request return status 503 content-type text/plain string", Literal("Service Unavailable\n"))
+        lines.append(line(origin, *answer, f"if {{ queue ge {pool.queue.size} }}"))
+    return lines
+
+
+def _balance(pool: Pool) -> tuple[tuple[Atom | Literal, ...], bool]:
+    match pool.balance:
+        case Balance.ROUND_ROBIN:
+            return (Atom("roundrobin"),), False
+        case Balance.LEAST_CONNECTIONS:
+            return (Atom("leastconn"),), False
+        case Balance.SOURCE_HASH:
+            return (Atom("source"),), True
+        case Balance.RANDOM:
+            return (Atom("random(1)"),), False
+        case Balance.HASH:
+            return (Atom("hash"), Literal(_hashed(pool))), True
+        case _:
+            assert_never(pool.balance)
+
+
+def _hashed(pool: Pool) -> str:
+    key = pool.hash_key
+    if key is None:
+        raise ValueError(f"pool {pool.name} hashes nothing")
+    match key.kind:
+        case KeyKind.HEADER:
+            return f"req.fhdr({argument(key.name)})"
+        case KeyKind.COOKIE:
+            return f"req.cook({argument(key.name)})"
+        case KeyKind.QUERY:
+            return f"query,lua.query_value({lua_argument(key.name)})"
+        case _:
+            raise ValueError(f"pool {pool.name} hashes by {key.kind}")
 
 
 def answer(way: Way, index: Index, listener: Listener) -> tuple[str, Answer]:
@@ -163,7 +242,7 @@ def answer(way: Way, index: Index, listener: Listener) -> tuple[str, Answer]:
 
 
 def _redirect(redirect: Redirect, way: Way, listener: Listener) -> list[Line]:
-    scheme = redirect.scheme or "http"
+    scheme = redirect.scheme or listener.scheme
     port = redirect.port or (_PORTS[scheme] if redirect.scheme else listener.port)
     shown = "" if port == _PORTS[scheme] else f":{port}"
     lines = [line(way.origin, "http-request set-var(txn.query) url,regsub('^[^?]*',)")]

@@ -6,14 +6,17 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import NATIVE, NOT_YET, Objection, Verdict, approximate, emulated, refused
-from lbgen.engines.haproxy.backends import MAX_WEIGHT, weights
+from lbgen.engines.haproxy.retrying import STATUSES
+from lbgen.engines.haproxy.servers import MAX_WEIGHT, weights
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Forward, Mode, Respond
+from lbgen.plan.model import Balance, Forward, Mode, Respond
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lbgen.plan.model import Plan, Route
+    from lbgen.plan.model import Plan, Pool, Route
+    from lbgen.plan.policy import Retries
+    from lbgen.plan.tls import Certificate
 
 VERSIONS = ("2.8", "2.6")
 LONGEST_TEXT = 8_000  # bytes of a header value; what is added to a head has 8 KiB of room
@@ -50,7 +53,19 @@ _NATIVE = (
     Feature.LEAST_CONNECTIONS_WEIGHTED,
     Feature.SOURCE_HASH,
     Feature.SOURCE_HASH_WEIGHTED,
+    Feature.RANDOM,
+    Feature.HASH,
+    Feature.BACKUP,
     Feature.WEIGHTS,
+    Feature.RETRIES,
+    Feature.HEALTH_ACTIVE,
+    Feature.SLOW_START,
+    Feature.STICKY,
+    Feature.MAX_PER_ENDPOINT,
+    Feature.QUEUE,
+    Feature.POOL_TLS,
+    Feature.POOL_HTTP2,
+    Feature.PROXY_PROTOCOL_OUT,
     Feature.DRAIN,
     Feature.ENDPOINT_NAMES,
     Feature.ENDPOINT_IPV6,
@@ -86,6 +101,7 @@ _EMULATED = {
 }
 
 _APPROXIMATE = {
+    Feature.HEALTH_PASSIVE: "501 and 505 of an endpoint do not count as failures, nor does a try that is repeated",
     Feature.CLIENT_TIMEOUTS: "a body that stops is answered 400 by HAProxy 2.8 and ends with the response time in "
     "2.6, and a head must come within the body's time too",
     Feature.STATUSES: "when the connect time is over for a later request of a kept client connection, HAProxy closes "
@@ -138,13 +154,46 @@ def objections(plan: Plan) -> Iterable[Objection]:
                 "response time, not for the idle time (tunnels do have the idle time); make both equal"
             )
             yield Objection(approximate(note), f"{route.field}.timeouts", Feature.TIMEOUT_IDLE)
+        if isinstance(action, Forward) and action.retries is not None:
+            yield from _retries(route, action.retries)
     for pool in plan.pools:
+        yield from _pool(pool)
         if not weights(pool)[1]:
             note = f"weights go up to {MAX_WEIGHT}; these are scaled down and rounded"
             yield Objection(approximate(note), f"{pool.field}.endpoints", Feature.WEIGHTS)
     for listener in plan.listeners:
         if listener.mode is Mode.L4 and len(listener.l4_rules) > 1:
             yield Objection(NOT_YET, listener.field, Feature.L4_SNI)
+
+
+def _pool(pool: Pool) -> Iterable[Objection]:
+    if pool.active is not None and pool.passive is not None:
+        note = "with active checks an ejected endpoint is back after `rise` good checks, whatever `eject_for` says"
+        yield Objection(approximate(note), f"{pool.field}.health.passive", Feature.HEALTH_PASSIVE)
+    if pool.max_per_endpoint is not None and pool.balance in (Balance.HASH, Balance.SOURCE_HASH, Balance.RANDOM):
+        note = "a request for an endpoint that is full does not go to another one"
+        where = f"{pool.field}.connections.max_per_endpoint"
+        yield Objection(approximate(note), where, Feature.MAX_PER_ENDPOINT)
+    tls = pool.tls
+    if tls is None:
+        return
+    if tls.verify and tls.server_name is None and any(endpoint.is_ip for endpoint in pool.endpoints):
+        why = "HAProxy compares a certificate with a name, never with an address; give `server_name`"
+        yield Objection(refused(why), f"{pool.field}.tls", Feature.POOL_TLS)
+    if tls.certificate is not None:
+        yield from _key_beside(tls.certificate, f"{pool.field}.tls.certificate", Feature.POOL_TLS)
+
+
+def _key_beside(certificate: Certificate, field: str, feature: Feature) -> Iterable[Objection]:
+    if certificate.key.path != f"{certificate.cert.path}.key":
+        why = f"HAProxy looks for the key at {certificate.cert.path}.key; put it there, or name both by relative paths"
+        yield Objection(refused(why), field, feature)
+
+
+def _retries(route: Route, retries: Retries) -> Iterable[Objection]:
+    if odd := [status for status in retries.statuses if status not in STATUSES]:
+        said = f"HAProxy retries on {', '.join(map(str, STATUSES))}, not on {', '.join(map(str, odd))}"
+        yield Objection(refused(said), f"{route.field}.retries", Feature.RETRIES)
 
 
 def _texts(route: Route) -> Iterable[Objection]:

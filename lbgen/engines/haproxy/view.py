@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.admission import Admission
-from lbgen.engines.haproxy.backends import UNLIMITED, Answer, Backend, Backends, answer, milliseconds
+from lbgen.engines.haproxy.backends import Answer, Backend, Backends, answer, milliseconds
 from lbgen.engines.haproxy.choice import Chooser
 from lbgen.engines.haproxy.edits import header_lines, rewrite_lines, tail_lines
 from lbgen.engines.haproxy.index import Index
 from lbgen.engines.haproxy.lines import Line, Maps, Section, line
+from lbgen.engines.haproxy.servers import NEVER, is_name
 from lbgen.engines.haproxy.tables import ROUTE, routing
 from lbgen.engines.haproxy.targets import TARGET, backend_lines, choices, draw_lines, target_edits
 from lbgen.engines.text import Atom
@@ -78,7 +79,8 @@ class View:
 
     `says_closed`: this version can answer 502 where others only close the connection. `counts`, `measures`: some route
     limits requests under way, or the size of bodies. `shares`: some Lua counts for all threads; `one_state`: then all
-    Lua has to live there.
+    Lua has to live there. `queues`: some endpoints have a limit, so requests may wait. `always_up`: some check needs a
+    place where it passes.
     """
 
     name: Atom
@@ -96,6 +98,8 @@ class View:
     answers: tuple[Answer, ...]
     nameservers: tuple[Line, ...]
     resolvers: bool
+    queues: bool
+    always_up: bool
     admin_port: int | None
 
 
@@ -119,7 +123,7 @@ def view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         lua += rules
         maps_files += maps.rendered()
     head = max([_HEAD, *(_head(listener) for listener in plan.listeners)])
-    found = tuple(backends.found.values())
+    found = backends.all()
     shares = any(route.rate_limit for route in plan.routes)
     return View(
         name=Atom(plan.name),
@@ -136,7 +140,9 @@ def view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         backends=found,
         answers=tuple(answers),
         nameservers=tuple(line("", "nameserver", f"dns{n}", _server(text)) for n, text in enumerate(plan.resolvers, 1)),
-        resolvers=any(backend.resolved for backend in found),
+        resolvers=any(is_name(endpoint) for pool in backends.pools() for endpoint in pool.endpoints),
+        queues=any(pool.max_per_endpoint for pool in backends.pools()),
+        always_up=any(not pool.active and (pool.passive or pool.slow_start) for pool in backends.pools()),
         admin_port=plan.admin_port,
     ), [*lua, *maps_files]
 
@@ -265,7 +271,7 @@ def _server(text: str) -> str:
 def _passage(listener: Listener, index: Index, backends: Backends) -> Passage:
     """Only the first rule counts: one that asks for a server name or a source was refused before."""
     lines = []
-    idle = UNLIMITED
+    idle = NEVER
     for rule in listener.l4_rules[:1]:
         action = index.route(rule.route).action
         if not isinstance(action, Forward):
@@ -275,7 +281,7 @@ def _passage(listener: Listener, index: Index, backends: Backends) -> Passage:
         for target in action.targets:
             if not target.weight:
                 continue
-            name = backends.name(index.pool(target.pool), action.timeouts, False)
+            name = backends.name(index.pool(target.pool), action.timeouts)
             if target.weight == left:
                 lines.append(line(target.field, "default_backend", name))
                 break

@@ -1,0 +1,54 @@
+"""Retries of a route -> statements of its backend."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.haproxy.lines import Line, line
+from lbgen.plan.model import Balance
+from lbgen.plan.policy import IDEMPOTENT, RetryCause
+
+if TYPE_CHECKING:
+    from lbgen.plan.model import Endpoint, Pool
+    from lbgen.plan.policy import Retries
+
+STATUSES = (401, 403, 404, 408, 425, 500, 501, 502, 503, 504)  # that HAProxy can retry on
+_CAUSES = {
+    RetryCause.CONNECT_FAILURE: ("conn-failure",),
+    RetryCause.RESET: ("empty-response", "junk-response"),
+    RetryCause.TIMEOUT: ("response-timeout",),
+}
+
+
+def waits(pool: Pool) -> bool:
+    """Whether HAProxy waits, for the connect time or a second, before it connects again after a refusal. It does
+    unless the next try goes by rotation or by lot among several servers."""
+    return pool.balance not in (Balance.ROUND_ROBIN, Balance.RANDOM) or (
+        len(_serving(pool)) == 1 and pool.max_per_endpoint is not None
+    )
+
+
+def lone(retries: Retries | None, pool: Pool) -> Endpoint | None:
+    """The only endpoint that serves, when its refusals are retried: it has to stand there twice, or HAProxy waits."""
+    if retries is None or RetryCause.CONNECT_FAILURE not in retries.causes or waits(pool):
+        return None
+    serving = _serving(pool)
+    return serving[0] if len(serving) == 1 else None
+
+
+def _serving(pool: Pool) -> list[Endpoint]:
+    return [endpoint for endpoint in pool.endpoints if endpoint.weight and not endpoint.backup]
+
+
+def retry_lines(retries: Retries, pool: Pool) -> list[Line]:
+    """Each try goes to another endpoint. A connect failure is retried for any method, as nothing was sent."""
+    words = [word for cause, words in _CAUSES.items() if cause in retries.causes for word in words]
+    words += [str(status) for status in retries.statuses]
+    lines = [
+        line(pool.field, f"retries {retries.max}"),
+        line(pool.field, "option redispatch 1"),
+        line(pool.field, "retry-on", *words),
+    ]
+    if not retries.all_methods:
+        lines.append(line(pool.field, f"http-request disable-l7-retry if !{{ method {' '.join(IDEMPOTENT)} }}"))
+    return lines

@@ -1,0 +1,108 @@
+"""Pools and retries -> backends and server lines of a HAProxy configuration."""
+
+from __future__ import annotations
+
+import pytest
+
+from lbgen.engines.api import Level
+from lbgen.engines.haproxy import ENGINE
+from lbgen.plan.resolve import plan
+from lbgen.spec.load import load
+
+
+def planned(pool: dict | None = None, **route):
+    data = {
+        "version": 1,
+        "name": "t",
+        "listeners": {"web": {"port": 8080}},
+        "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}, {"address": "10.0.0.2:80"}], **(pool or {})}},
+        "routes": [
+            {"name": "r", "forward": "p", **route},
+            {"name": "s", "match": [{"path": {"prefix": "/s"}}], "forward": "p"},
+        ],
+    }
+    return plan(load(data))
+
+
+def config(pool: dict | None = None, **route) -> str:
+    return ENGINE.render(planned(pool, **route), "2.8")[0].text
+
+
+def servers(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip().startswith("server ")]
+
+
+def test_nothing_is_paid_for_what_is_not_asked() -> None:
+    text = config()
+    assert servers(text) == ["server s1 10.0.0.1:80 weight 1", "server s2 10.0.0.2:80 weight 1"]
+    for word in ("check", "maxconn", "cookie", "lbgen:up", "srv_id", "redispatch"):
+        assert word not in text
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        ("connect_failure", "conn-failure"),
+        ("reset", "empty-response junk-response"),
+        ("timeout", "response-timeout"),
+        (503, "503"),
+    ],
+)
+def test_each_cause_of_a_retry_stands_for_itself(cause: str | int, words: str) -> None:
+    text = config(retries={"max": 2, "on": [cause]})
+    assert f"retry-on {words}\n" in text
+    assert "retries 2" in text
+    assert "http-request disable-l7-retry if !{ method GET HEAD OPTIONS PUT DELETE }" in text
+
+
+def test_a_lone_endpoint_stands_twice_so_that_nobody_waits() -> None:
+    text = config({"endpoints": [{"address": "10.0.0.1:80"}]}, retries={"max": 1, "on": ["connect_failure"]})
+    assert "server s1:again 10.0.0.1:80" in text
+
+
+def test_statuses_that_cannot_be_retried_are_refused() -> None:
+    found = list(ENGINE.objections(planned(retries={"max": 1, "on": [429, 503]}), "2.8"))
+    assert [(o.verdict.level, o.field) for o in found] == [(Level.REFUSED, "routes[0].retries")]
+    assert "429" in found[0].verdict.note
+
+
+def test_checks_are_made_once_for_all_backends_of_a_pool() -> None:
+    text = config({"health": {"active": {"interval": "1s"}}}, retries={"max": 1, "on": [503]})
+    assert sum(" check " in line for line in servers(text)) == 2
+    assert sum(" track p/s" in line for line in servers(text)) == 2
+
+
+def test_routes_share_a_backend_that_counts_and_keep_their_times() -> None:
+    text = config(
+        {"health": {"passive": {"failures": 3, "eject_for": "5s"}}}, timeouts={"response": "3s", "idle": "4s"}
+    )
+    assert text.count("\nbackend p") == 1
+    assert "http-request set-timeout server 3000ms if { var(txn.route) -m str r }" in text or (
+        "timeout server 3000ms" in text and "http-request set-timeout server" in text
+    )
+
+
+def test_an_ejected_endpoint_is_let_in_again_by_time() -> None:
+    text = config({"health": {"passive": {"failures": 3, "eject_for": "5s"}}})
+    assert "downinter 5000ms fall 1 rise 1 observe layer7 error-limit 3 on-error mark-down" in text
+    assert "bind unix@lbgen-up.sock" in text
+
+
+def test_a_ring_of_endpoints_has_many_places() -> None:
+    text = config({"balance": {"hash": {"header": "x-user"}}})
+    assert "balance hash req.fhdr(x-user)" in text
+    assert servers(text)[0] == "server s1 10.0.0.1:80 weight 256"
+
+
+def test_a_name_is_needed_to_verify_an_address() -> None:
+    found = list(ENGINE.objections(planned({"tls": {"ca": "/etc/ca.crt"}}), "2.8"))
+    assert [o.field for o in found] == ["pools.p.tls"]
+    assert not list(ENGINE.objections(planned({"tls": {"ca": "/etc/ca.crt", "server_name": "x.example"}}), "2.8"))
+
+
+def test_sticky_cookies_name_endpoints_as_every_engine_does() -> None:
+    whole = planned({"sticky": {"cookie": "LB", "ttl": "1h", "secure": True}})
+    text = ENGINE.render(whole, "2.8")[0].text
+    assert "cookie LB insert httponly attr SameSite=Lax attr Max-Age=3600 secure" in text
+    for endpoint in whole.pools[0].endpoints:
+        assert f"cookie {endpoint.id}" in text
