@@ -132,6 +132,7 @@ CODES: dict[str, str] = {
     "LB407": "root is needed",
     "LB408": "the state directory cannot be used",
     "LB409": "unknown runtime",
+    "LB410": "the agent's order cannot be used",
 }
 
 

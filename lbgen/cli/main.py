@@ -25,6 +25,7 @@ VERBS = {
     "ps": "Show what runs.",
     "logs": "Show the output of engines.",
     "down": "Stop everything of a stack.",
+    "agent": "Check endpoints for an engine that has no checks of its own.",
     "schema": "Print the JSON Schema of a topology.",
 }
 

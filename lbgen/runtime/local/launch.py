@@ -3,7 +3,7 @@
 Run by path with `python -I -S`, so it imports nothing of lbgen. Its argument is a JSON object: `argv`, `parent` (the
 pid that must still be ours), `uid`, `gid` (null = keep), `low_ports` (keep the right to ports below 1024), `death`
 (signal sent when the parent dies), `netns` (pid whose network namespace to join, null = none), `hold` (true: make a
-network namespace and keep it; `argv` is unused).
+network namespace and keep it; `argv` is unused). The agent, which is lbgen itself, calls `give_up` alone.
 """
 
 import ctypes
@@ -19,21 +19,47 @@ _CAPABILITY_VERSION_3 = 0x20080522
 _CLONE_NEWNET = 0x40000000
 
 
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _call(name: str, *arguments: int) -> None:
+    if getattr(_libc, name)(*arguments) != 0:
+        code = ctypes.get_errno()
+        raise SystemExit(f"lbgen: {name} failed: {os.strerror(code)}")
+
+
+def give_up(*, parent: int, uid: int | None, gid: int | None, death: int, low_ports: bool = False) -> None:
+    """Become that user (None = keep), without ways back; get the signal `death` when `parent` ends."""
+    if low_ports:
+        _call("prctl", _PR_SET_KEEPCAPS, 1, 0, 0, 0)
+    if gid is not None:
+        os.setgroups([])
+        os.setresgid(gid, gid, gid)
+    if uid is not None:
+        os.setresuid(uid, uid, uid)
+    if low_ports:
+        header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+        one = 1 << _CAP_NET_BIND_SERVICE
+        data = (ctypes.c_uint32 * 6)(one, one, one, 0, 0, 0)  # effective, permitted, inheritable; low words, high words
+        if _libc.capset(header, data) != 0:
+            raise SystemExit(f"lbgen: capset failed: {os.strerror(ctypes.get_errno())}")
+        _call("prctl", _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, _CAP_NET_BIND_SERVICE, 0, 0)
+    if uid is not None or os.geteuid() != 0:
+        _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    # After the change of uid, which would clear it.
+    _call("prctl", _PR_SET_PDEATHSIG, death, 0, 0, 0)
+    if os.getppid() != parent:
+        raise SystemExit("lbgen: the parent is gone")
+
+
 def main() -> None:
     """Prepare this process as asked, then exec `argv`."""
     order = json.loads(sys.argv[1])
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def call(name: str, *arguments: int) -> None:
-        if getattr(libc, name)(*arguments) != 0:
-            code = ctypes.get_errno()
-            raise SystemExit(f"lbgen: {name} failed: {os.strerror(code)}")
-
     if order["netns"] is not None:
         with open(f"/proc/{order['netns']}/ns/net", "rb") as namespace:  # noqa: PTH123 - pathlib costs 5 ms here
-            call("setns", namespace.fileno(), _CLONE_NEWNET)
+            _call("setns", namespace.fileno(), _CLONE_NEWNET)
     if order["hold"]:
-        call("unshare", _CLONE_NEWNET)
+        _call("unshare", _CLONE_NEWNET)
         # A namespace does not forward unless told; redirects would teach clients a way around it.
         for name, value in (
             ("ip_forward", "1"),
@@ -42,26 +68,7 @@ def main() -> None:
         ):
             with open(f"/proc/sys/net/ipv4/{name}", "w") as setting:  # noqa: PTH123 - as above
                 setting.write(value)
-    if order["low_ports"]:
-        call("prctl", _PR_SET_KEEPCAPS, 1, 0, 0, 0)
-    if order["gid"] is not None:
-        os.setgroups([])
-        os.setresgid(order["gid"], order["gid"], order["gid"])
-    if order["uid"] is not None:
-        os.setresuid(order["uid"], order["uid"], order["uid"])
-    if order["low_ports"]:
-        header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-        one = 1 << _CAP_NET_BIND_SERVICE
-        data = (ctypes.c_uint32 * 6)(one, one, one, 0, 0, 0)  # effective, permitted, inheritable; low words, high words
-        if libc.capset(header, data) != 0:
-            raise SystemExit(f"lbgen: capset failed: {os.strerror(ctypes.get_errno())}")
-        call("prctl", _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, _CAP_NET_BIND_SERVICE, 0, 0)
-    if order["uid"] is not None or os.geteuid() != 0:
-        call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    # After the change of uid, which would clear it.
-    call("prctl", _PR_SET_PDEATHSIG, int(order["death"]), 0, 0, 0)
-    if os.getppid() != order["parent"]:
-        raise SystemExit("lbgen: the parent is gone")
+    give_up(**{name: order[name] for name in ("parent", "uid", "gid", "death", "low_ports")})
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for each in (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(each, signal.SIG_DFL)
@@ -75,4 +82,5 @@ def main() -> None:
         raise SystemExit(f"lbgen: cannot run {order['argv'][0]}: {error.strerror}") from None
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -62,8 +62,26 @@ def spawn(
         "hold": hold,
         "low_ports": low_ports,
     }
-    command = [sys.executable, "-I", "-S", str(_LAUNCH), json.dumps(order)]
-    environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(directory), **(env or {})}
+    return _start([sys.executable, "-I", "-S", str(_LAUNCH), json.dumps(order)], directory, output, env or {})
+
+
+def spawn_own(entry: str, order: object, *, directory: Path, output: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start our own `entry` (module:function) with `order`, JSON data, in a session of its own. It has our rights until
+    it gives them up by `launch.give_up`, since the engines' user may be unable to read a Python below somebody's home.
+    """
+    module, _, function = entry.partition(":")
+    boot = (
+        "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+        f"from {module} import {function} as run; run(json.loads(sys.argv[2]))"
+    )
+    path = json.dumps([each or str(Path.cwd()) for each in sys.path])
+    return _start([sys.executable, "-P", "-c", boot, path, json.dumps(order)], directory, output, {})
+
+
+def _start(
+    command: Sequence[str], directory: Path, output: IO[bytes] | int, env: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(directory), **env}
 
     def fork() -> subprocess.Popen[bytes]:
         return subprocess.Popen(  # noqa: S603 - argv is an engine's, no shell

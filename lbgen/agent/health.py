@@ -1,0 +1,51 @@
+"""How an endpoint is, by its checks: up or down, since when, and with what share of its weight. Pure functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+FULL = 100
+_TENTHS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """`since`: when it became so (seconds of the epoch). `streak`: checks in a row that say otherwise. `error`: what
+    the last failed check of the current streak or outage said. `returned`: it was down before, so it starts slowly."""
+
+    since: float
+    up: bool = True
+    streak: int = 0
+    error: str = ""
+    returned: bool = False
+
+
+def checked(health: Health, error: str, now: float, *, fall: int, rise: int) -> Health:
+    """`health` after one more check, whose `error` is empty when it went well.
+
+    `fall` failures in a row take an endpoint down, `rise` successes in a row bring it back.
+    """
+    if (not error) == health.up:
+        return replace(health, streak=0, error=error)
+    streak = health.streak + 1
+    if health.up:
+        return Health(now, up=False, error=error) if streak >= fall else replace(health, streak=streak, error=error)
+    return Health(now, returned=True) if streak >= rise else replace(health, streak=streak)
+
+
+def share(health: Health, now: float, slow_start: int) -> int:
+    """Percent of its weight that it gets now: 0 = down, by tenths over `slow_start` milliseconds when it came back."""
+    if not health.up:
+        return 0
+    elapsed = (now - health.since) * 1000
+    if not health.returned or elapsed >= slow_start:
+        return FULL
+    return max(1, int(elapsed * _TENTHS / slow_start)) * _TENTHS
+
+
+def next_step(health: Health, now: float, slow_start: int) -> float | None:
+    """When `share` grows next (seconds of the epoch); None when it will not by itself."""
+    percent = share(health, now, slow_start)
+    if percent in (0, FULL):
+        return None
+    return health.since + (percent // _TENTHS + 1) * slow_start / _TENTHS / 1000

@@ -1,0 +1,201 @@
+"""The agent: checks of every endpoint side by side, and one hand that writes their shares and has the engine load them.
+
+It keeps nothing of the engine's process: who has the pid file's pid is told, so an engine may end and come again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter, ValidationError
+
+from lbgen.agent import probe, state
+from lbgen.agent.health import Health, checked, next_step, share
+from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.engines.api import engine
+from lbgen.engines.checks import FILE, FORMAT, AgentSpec, Steered
+
+if TYPE_CHECKING:
+    import ssl
+
+    from lbgen.engines.checks import CheckedPool, Target
+
+_READER = TypeAdapter(AgentSpec)
+_GATHER_SECONDS = 0.05  # changes that come together are one reload
+_APART_SECONDS = 0.5  # each reload leaves the engine's old workers behind for a while
+_SPREAD_SECONDS = 0.01  # between the first checks of two endpoints
+
+
+def load(folder: Path) -> AgentSpec:
+    """The order in `folder`; EngineError LB410 when there is none that this lbgen understands."""
+    path = folder / FILE
+    try:
+        spec = _READER.validate_json(path.read_bytes())
+    except OSError as error:
+        hint = "render a topology with `health.active` for an engine that has no checks of its own (nginx)"
+        raise EngineError(Diagnostic("LB410", f"{path}: {error.strerror}", hint=hint)) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(step) for step in first["loc"])
+        raise EngineError(Diagnostic("LB410", f"{path}: {place}: {first['msg']}")) from None
+    if spec.format != FORMAT:
+        raise EngineError(Diagnostic("LB410", f"{path} is of format {spec.format}, this lbgen knows {FORMAT}"))
+    return spec
+
+
+def prepare(name: str) -> None:
+    """Import all that the agent of that engine will need, for a process that gives up the right to read it."""
+    steered(name).steer({}, {})
+
+
+def steered(name: str) -> Steered:
+    """The engine of that name; EngineError LB410 when no agent can steer it."""
+    target = engine(name)
+    if not isinstance(target, Steered):
+        raise EngineError(Diagnostic("LB410", f"{target.title} is not steered by an agent"))
+    return target
+
+
+@dataclass(slots=True)
+class Agent:
+    """`folder` holds the engine's files. The states begin as the last agent left them, else up."""
+
+    spec: AgentSpec
+    folder: Path
+    states: state.States = field(default_factory=dict)
+    _contexts: dict[str, ssl.SSLContext] = field(default_factory=dict)
+    _shown: str = ""
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _untold: bool = False  # files were written that the engine was not yet asked to load
+    _steered: Steered = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._steered = steered(self.spec.engine)
+        before = state.take_over(self.folder)
+        self._untold = bool(before)  # the one before us may have ended between the two
+        now = time.time()
+        for pool in self.spec.pools:
+            for each in pool.targets:
+                self.states[pool.name, each.name] = before.get((pool.name, each.name), Health(now))
+            if pool.tls is not None:
+                self._contexts[pool.name] = _context(pool, self.folder)
+
+    async def run(self) -> None:
+        """Go on until cancelled. Raises OSError when the files cannot be written."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._steer())
+            group.create_task(self._beat())
+            number = 0
+            for pool in self.spec.pools:
+                for target in pool.targets:
+                    wait = (number * _SPREAD_SECONDS) % (pool.interval / 1000)
+                    group.create_task(self._watch(pool, target, wait))
+                    number += 1
+
+    async def _watch(self, pool: CheckedPool, target: Target, wait: float) -> None:
+        """Check one endpoint at its interval, counted from the begin of each check."""
+        key = pool.name, target.name
+        await asyncio.sleep(wait)
+        while True:
+            begun = asyncio.get_running_loop().time()
+            error = await probe.check(pool, target, self._contexts.get(pool.name))
+            before = self.states[key]
+            after = checked(before, error, time.time(), fall=pool.fall, rise=pool.rise)
+            self.states[key] = after
+            if after.up != before.up:
+                how = f"down after {pool.fall} failed checks: {error}" if error else f"up after {pool.rise} good checks"
+                say(f"{pool.name} {target.name} {how}")
+                self._changed.set()
+            took = asyncio.get_running_loop().time() - begun
+            await asyncio.sleep(max(0.0, pool.interval / 1000 - took))
+
+    async def _steer(self) -> None:
+        """Write shares and tell the engine: at first, after a change, and at each step of a slow start."""
+        while True:
+            self._changed.clear()
+            self._apply()
+            shown = state.text(self.spec, self.states)
+            if shown != self._shown:
+                state.replace(self.folder / state.FILE, shown)
+                self._shown = shown
+            now = time.time()
+            steps = (
+                next_step(self.states[p.name, t.name], now, p.slow_start) for p in self.spec.pools for t in p.targets
+            )
+            soonest = min((step for step in steps if step is not None), default=now if self._untold else None)
+            try:
+                async with asyncio.timeout(None if soonest is None else max(_APART_SECONDS, soonest - now)):
+                    await asyncio.sleep(_APART_SECONDS)
+                    await self._changed.wait()
+                    await asyncio.sleep(_GATHER_SECONDS)
+            except TimeoutError:
+                continue
+
+    def _apply(self) -> None:
+        now = time.time()
+        shares = {
+            pool.name: {t.name: share(self.states[pool.name, t.name], now, pool.slow_start) for t in pool.targets}
+            for pool in self.spec.pools
+        }
+        for name, text in self._steered.steer(self.spec.steering, shares).items():
+            path = self.folder / name
+            if not path.is_file() or path.read_text(encoding="utf-8") != text:
+                state.replace(path, text)
+                self._untold = True
+        if self._untold and self._tell():
+            self._untold = False
+
+    def _tell(self) -> bool:
+        """Send the reload signal; False when no such process has the pid."""
+        try:
+            pid = int((self.folder / self.spec.pid_file).read_text(encoding="ascii"))
+            if pid > 1 and Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == self.spec.program:
+                os.kill(pid, signal.Signals[self.spec.reload])
+                return True
+        except (OSError, ValueError):
+            return False
+        return False
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(state.BEAT_SECONDS)
+            state.beat(self.folder)
+
+
+def _context(pool: CheckedPool, folder: Path) -> ssl.SSLContext:
+    assert pool.tls is not None  # noqa: S101 - the caller looked
+    try:
+        return probe.context(pool.tls, folder, http2=pool.http2)
+    except OSError as error:  # also what ssl says of files that are no PEM
+        message = f"the certificates of pool {pool.name} cannot be used: {error.strerror or error}"
+        raise EngineError(Diagnostic("LB410", message)) from None
+
+
+def say(text: str) -> None:
+    """One line of the agent's log."""
+    sys.stderr.write(f"{time.strftime('%F %T')} {text}\n")
+    sys.stderr.flush()
+
+
+def serve(agent: Agent) -> None:
+    """Run until SIGTERM or SIGINT."""
+
+    async def until_told() -> None:
+        loop = asyncio.get_running_loop()
+        work = asyncio.create_task(agent.run())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, work.cancel)
+        try:
+            await work
+        except asyncio.CancelledError:
+            say("ends")
+
+    say(f"checks {len(agent.states)} endpoints of {len(agent.spec.pools)} pools for {agent.spec.engine}")
+    asyncio.run(until_told())

@@ -1,0 +1,106 @@
+"""What the agent knows of each endpoint, in a small file that `lbgen ps` shows and the next agent begins with."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+from lbgen.agent.health import FULL, Health, share
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from lbgen.engines.checks import AgentSpec
+
+FILE = "agent.state.json"
+BEAT_SECONDS = 10  # how often the file is touched, so that readers can tell that the agent lives
+_FRESH_SECONDS = 60
+States = dict[tuple[str, str], Health]  # by pool and name of the endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointHealth:
+    """One endpoint for people: `state` is up, down, starting (slowly) or drained; `since` seconds of the epoch."""
+
+    pool: str
+    endpoint: str
+    state: str
+    since: float
+    error: str
+
+
+class _Row(BaseModel):
+    pool: str
+    endpoint: str
+    state: str
+    since: float
+    up: bool
+    streak: int
+    error: str
+    returned: bool
+
+    @property
+    def health(self) -> Health:
+        return Health(self.since, self.up, self.streak, self.error, self.returned)
+
+
+class _File(BaseModel):
+    pid: int
+    endpoints: list[_Row]
+
+
+def text(spec: AgentSpec, states: Mapping[tuple[str, str], Health]) -> str:
+    """The file's text for `states`."""
+    rows = []
+    for pool in spec.pools:
+        for target in pool.targets:
+            health = states[pool.name, target.name]
+            word = _word(health, target.weight, pool.slow_start)
+            rows.append(_Row(pool=pool.name, endpoint=target.name, state=word, **asdict(health)))
+    return _File(pid=os.getpid(), endpoints=rows).model_dump_json(indent=1) + "\n"
+
+
+def _word(health: Health, weight: int, slow_start: int) -> str:
+    if not health.up:
+        return "down"
+    if not weight:
+        return "drained"
+    return "up" if share(health, time.time(), slow_start) == FULL else "starting"
+
+
+def read(folder: Path) -> tuple[EndpointHealth, ...]:
+    """What the file says, however old; empty when there is none or it cannot be read."""
+    return tuple(EndpointHealth(row.pool, row.endpoint, row.state, row.since, row.error) for row in _rows(folder))
+
+
+def take_over(folder: Path) -> States:
+    """The states of an agent that ended a moment ago; empty when that is longer ago than a minute."""
+    try:
+        age = time.time() - (folder / FILE).stat().st_mtime
+    except OSError:
+        return {}
+    return {(row.pool, row.endpoint): row.health for row in _rows(folder)} if age <= _FRESH_SECONDS else {}
+
+
+def beat(folder: Path) -> None:
+    """Say that the agent lives, without a change. Raises OSError."""
+    os.utime(folder / FILE)
+
+
+def replace(path: Path, content: str) -> None:
+    """Write a file so that readers see the old text or the new one. Raises OSError."""
+    staged = path.with_name(f".{path.name}.new")
+    staged.write_text(content, encoding="utf-8")
+    staged.replace(path)
+
+
+def _rows(folder: Path) -> list[_Row]:
+    try:
+        return _File.model_validate_json((folder / FILE).read_bytes()).endpoints
+    except (OSError, ValueError):
+        return []

@@ -1,0 +1,40 @@
+"""`lbgen agent` as a child process beside a local engine, with the rights of the engine's user."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lbgen.agent.run import Agent, load, prepare, serve
+from lbgen.diagnostics import LbgenError
+from lbgen.runtime.local.launch import give_up
+from lbgen.runtime.local.spawn import spawn_own
+from lbgen.runtime.local.user import engine_user
+
+if TYPE_CHECKING:
+    import subprocess
+
+LOG = "agent.log"
+
+
+def start(engine: str, directory: Path) -> subprocess.Popen[bytes]:
+    """Start the agent of `engine`, whose files lie in `directory`; it ends when this process does."""
+    user = engine_user()
+    rights = {"parent": os.getpid(), "uid": user.uid, "gid": user.gid, "death": int(signal.SIGTERM)}
+    with (directory / LOG).open("ab") as output:
+        return spawn_own("lbgen.runtime.local.agent:main", [engine, rights], directory=directory, output=output)
+
+
+def main(order: list[Any]) -> None:
+    """The child: all is imported before the rights go."""
+    engine, rights = order
+    try:
+        prepare(engine)
+        give_up(**rights)
+        folder = Path.cwd()
+        serve(Agent(load(folder), folder))
+    except LbgenError as error:
+        sys.exit(str(error))
