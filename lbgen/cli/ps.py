@@ -7,7 +7,7 @@ import click
 from lbgen.cli import options
 from lbgen.cli.output import as_json as print_json
 from lbgen.cli.output import console
-from lbgen.cli.stacks import stack_argument, stack_name, table
+from lbgen.cli.stacks import health, stack_argument, stack_name, table
 
 
 @click.command(epilog="\b\nExamples:\n  lbgen ps\n  lbgen ps shop.yaml --json")
@@ -25,6 +25,9 @@ def command(stack: str | None, as_json: bool) -> None:
         click.echo("nothing runs; start something with `lbgen up`")
         return
     console().print(table(found))
+    checked = health(found)
+    if checked is not None:
+        console().print(checked)
     for each in found:
         if not each.alive:
             click.echo(f"{each.name}: its supervisor is gone; clear it with: lbgen down {each.name}", err=True)

@@ -37,7 +37,27 @@ def table(stacks: Sequence[Stack]) -> Table:
     for stack in stacks:
         for engine in stack.engines:
             state = "[green]running[/]" if engine.running else f"[red]{engine.ended or 'gone'}[/]"
+            if engine.restarts:
+                state += f" (started again {engine.restarts}x, was {engine.died})"
             for index, address in enumerate(engine.addresses):
                 head = (stack.name, f"{engine.name} {engine.version}", state) if index == 0 else ("", "", "")
                 made.add_row(*head, address.listener, address.url, str(engine.pid or "-") if index == 0 else "")
     return made
+
+
+def health(stacks: Sequence[Stack]) -> Table | None:
+    """One row per endpoint that an agent checks; None without."""
+    from datetime import datetime
+
+    from rich.markup import escape
+    from rich.table import Table
+
+    colours = {"up": "green", "down": "red"}
+    made = Table("stack", "engine", "pool", "endpoint", "state", "since", "last error")
+    for stack in stacks:
+        for engine in stack.engines:
+            for each in engine.health:
+                state = f"[{colours.get(each.state, 'yellow')}]{each.state}[/]"
+                since = f"{datetime.fromtimestamp(each.since).astimezone():%F %T}"
+                made.add_row(stack.name, engine.name, each.pool, each.endpoint, state, since, escape(each.error))
+    return made if made.row_count else None

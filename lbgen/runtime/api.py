@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 from lbgen.diagnostics import Diagnostic, UsageError
@@ -103,8 +103,11 @@ class Stack:
                     "pid": x.pid,
                     "running": x.running,
                     "ended": x.ended,
+                    "restarts": x.restarts,
+                    "died": x.died,
                     "log": str(x.log),
                     "urls": {a.listener: a.url for a in x.addresses},
+                    "health": [asdict(each) for each in x.health],
                 }
                 for x in self.engines
             ],

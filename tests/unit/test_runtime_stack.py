@@ -160,16 +160,34 @@ def wrong_status():
     return replace(plan(), routes=(Route("ok", 0, Respond(204, "", ()), "routes[0]"),))
 
 
-def test_an_engine_that_dies_later_is_shown(fake):
+def test_an_engine_that_dies_later_is_shown_and_started_again(fake):
     with api.up(plan(), engine=fake) as stack:
-        os.kill(stack.engines[0].pid, signal.SIGKILL)
-        end = time.monotonic() + 5
-        while api.ps()[0].engines[0].running and time.monotonic() < end:
+        first = stack.engines[0].pid
+        os.kill(first, signal.SIGKILL)
+        seen = set()
+        end = time.monotonic() + 15
+        while time.monotonic() < end:
+            (now,) = api.ps()[0].engines
+            seen.add(now.ended)
+            if now.running and now.restarts:
+                break
             time.sleep(0.05)
-        time.sleep(1.0)
-        assert api.ps()[0].engines[0].ended == "ended by SIGKILL"
-        assert any("ended by SIGKILL" in line.text for line in api.logs())
-        assert not api.up(plan(), engine=fake).unchanged
+        assert seen >= {"ended by SIGKILL", ""}
+        assert (now.restarts, now.died) == (1, "ended by SIGKILL")
+        assert now.pid != first
+        assert any("ended by SIGKILL; starts again in 1 s" in line.text for line in api.logs())
+        while not answers(stack.url("web")) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert status(stack.url("web")) == 200
+        assert api.up(plan(), engine=fake).unchanged
+    assert gone(now.pid)
+
+
+def answers(url: str) -> bool:
+    try:
+        return status(url) == 200
+    except OSError:
+        return False
 
 
 def test_a_dead_supervisor_takes_its_engines_along_and_down_clears_up(fake, state_dir):

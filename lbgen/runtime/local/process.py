@@ -17,7 +17,7 @@ from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.rendered import render_with
 from lbgen.plan.model import EngineOptions, Protocol
 from lbgen.plan.overlay import with_admin
-from lbgen.runtime.local import ports
+from lbgen.runtime.local import agent, ports
 from lbgen.runtime.local.binaries import find, fitting
 from lbgen.runtime.local.spawn import spawn, stop
 from lbgen.runtime.local.user import borrow, engine_user, give, make_directory, reachable
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 LOG = "engine.log"
 START_SECONDS = 20.0
 STOP_SECONDS = 5.0
+_AGENT_STOP_SECONDS = 2.0
 
 
 @dataclass(slots=True)
@@ -49,6 +50,7 @@ class Handle:
     process: subprocess.Popen[bytes]
     spec: ProcessSpec = field(repr=False)
     network: Network | None = None  # of a kernel engine; `process` then only keeps the namespace
+    agent: subprocess.Popen[bytes] | None = None  # checks endpoints for an engine that has no checks of its own
 
     @property
     def pid(self) -> int:
@@ -75,16 +77,31 @@ class Handle:
 
     def ask_to_stop(self) -> None:
         """Send the graceful stop and do not wait; `stop` then waits. For several engines at once."""
+        self._stop_agent()
         if self.network is None and self.alive():
             self.process.send_signal(self.spec.stop)
 
     def stop(self, seconds: float = STOP_SECONDS) -> None:
         """Ask it to end, then make it; does nothing when it is gone."""
+        self._stop_agent()
         if self.network is None:
             stop(self.process, signal.Signals(self.spec.stop), seconds)
         elif self.alive():
             for command in self.spec.teardown:
                 self.network.run(command, self.directory)
+
+    def _stop_agent(self) -> None:
+        if self.agent is not None:
+            stop(self.agent, signal.SIGTERM, _AGENT_STOP_SECONDS)
+
+    def restart(self) -> None:
+        """Start the engine, which has died, anew on the files that are there. For engines that are processes."""
+        stop(self.process, signal.SIGKILL, 0)  # workers that outlived their master hold the ports
+        self.process = _spawned(self.spec, self.plan, self.directory)
+
+    def restart_agent(self) -> None:
+        """Start the agent, which has died, anew; it goes on from what it had found."""
+        self.agent = agent.start(self.engine, self.directory)
 
 
 def tail(log: Path, lines: int = 15) -> str:
@@ -147,10 +164,18 @@ def start(
     binary = borrow(binary, directory, user)
     spec = target.process(plan, binary, directory)
     give(directory, user)
-    with log.open("ab") as output:
-        low = user.uid is not None and any(x.port < ports.first_unprivileged() for x in plan.listeners)
-        process = spawn(spec.argv, user=user, directory=directory, output=output, env=dict(spec.env), low_ports=low)
-    return Handle(target.name, target.title, version, binary, plan, directory, process, spec)
+    process = _spawned(spec, plan, directory)
+    handle = Handle(target.name, target.title, version, binary, plan, directory, process, spec)
+    if spec.agent:
+        handle.restart_agent()
+    return handle
+
+
+def _spawned(spec: ProcessSpec, plan: Plan, directory: Path) -> subprocess.Popen[bytes]:
+    user = engine_user()
+    low = user.uid is not None and any(x.port < ports.first_unprivileged() for x in plan.listeners)
+    with (directory / LOG).open("ab") as output:
+        return spawn(spec.argv, user=user, directory=directory, output=output, env=dict(spec.env), low_ports=low)
 
 
 def wait_listening(handle: Handle, seconds: float = START_SECONDS) -> None:

@@ -12,11 +12,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lbgen.agent import state as health
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.local.spawn import ProcessId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from lbgen.agent.state import EndpointHealth
 
 _RECORD = "stack.json"
 _FORMAT = 1
@@ -40,7 +43,9 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class EngineState:
-    """One engine of a stack. `ended` says how it died, empty while it runs; `pid` 0 until it was started."""
+    """One engine of a stack. `ended` says how it died, empty while it runs; `pid` 0 until it was started. `restarts`:
+    how often it was started anew after it had died, the last time as `died` says. `access_log` is relative to
+    `directory`, "" = its output. `agent`: pid of its `lbgen agent`, 0 without."""
 
     name: str
     title: str
@@ -51,6 +56,10 @@ class EngineState:
     pid: int = 0
     started: int = 0
     ended: str = ""
+    restarts: int = 0
+    died: str = ""
+    access_log: str = ""
+    agent: int = 0
 
     @property
     def log(self) -> Path:
@@ -59,6 +68,11 @@ class EngineState:
     @property
     def process(self) -> ProcessId:
         return ProcessId(self.pid, self.started)
+
+    @property
+    def health(self) -> tuple[EndpointHealth, ...]:
+        """What the agent found of each endpoint; empty where none works."""
+        return health.read(Path(self.directory)) if self.agent else ()
 
     @property
     def running(self) -> bool:

@@ -25,6 +25,7 @@ from lbgen.runtime.local.order import Commit, Failed, Progress, Step, Up
 from lbgen.runtime.local.process import Handle, start, wait_listening
 from lbgen.runtime.local.spawn import ProcessId
 from lbgen.runtime.local.user import engine_user, make_directory
+from lbgen.runtime.local.watch import Watch
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -143,7 +144,16 @@ class Supervisor:
         identity = ProcessId.of(handle.pid)
         addresses = tuple(state.Address(x.name, str(x.mode), *handle.address(x.name)) for x in plan.listeners)
         started = identity.started if identity else 0
-        self._note(replace(entry, addresses=addresses, pid=handle.pid, started=started))
+        self._note(
+            replace(
+                entry,
+                addresses=addresses,
+                pid=handle.pid,
+                started=started,
+                access_log=handle.spec.access_log,
+                agent=handle.agent.pid if handle.agent is not None else 0,
+            )
+        )
         self._tell(Progress(Step.STARTED, chosen.name, f"{chosen.title} {chosen.binary.version}"))
 
     def _plan_for(self, chosen: Chosen, stand_ins: dict[str, int], net: Network | None) -> Plan:
@@ -186,17 +196,16 @@ class Supervisor:
         return tuple(found)
 
     def _keep(self) -> None:
-        """Stay until told to end; note engines that die."""
+        """Stay until told to end; note what dies, and start it anew."""
         self._hang_up()
+        watches = [Watch(handle) for handle in self.handles.values()]
         while True:
-            for name, handle in self.handles.items():
-                entry = next(x for x in self.record.engines if x.name == name)
-                code = handle.process.poll()
-                if code is not None and not entry.ended:
-                    how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-                    sys.stderr.write(f"{time.strftime('%F %T')} {name} (pid {handle.pid}) {how}\n")
+            for watch in watches:
+                for line in watch.look(time.monotonic()):
+                    sys.stderr.write(f"{time.strftime('%F %T')} {line}\n")
                     sys.stderr.flush()
-                    self._note(replace(entry, ended=how))
+                    entry = next(x for x in self.record.engines if x.name == watch.handle.engine)
+                    self._note(watch.noted(entry))
             time.sleep(_LOOK_SECONDS)
 
     def _hang_up(self) -> None:

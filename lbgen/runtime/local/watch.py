@@ -1,0 +1,97 @@
+"""A running engine and its agent, looked at again and again: what died is started anew, ever later if it goes on so."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from lbgen.runtime.local.spawn import ProcessId
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+
+    from lbgen.runtime.local.process import Handle
+    from lbgen.runtime.local.state import EngineState
+
+_FIRST_SECONDS, _LONGEST_SECONDS = 1.0, 30.0
+_WELL_SECONDS = 60.0  # having run for so long, it begins with the first wait again
+
+
+@dataclass(slots=True)
+class Backoff:
+    """When to start something anew that died: after 1, 2, 4 ... 30 seconds. Times are `time.monotonic` seconds."""
+
+    begun: float = 0.0
+    due: float | None = None  # None: it runs
+    _wait: float = _FIRST_SECONDS
+
+    def died(self, now: float) -> float:
+        """It died; returns the seconds until it is started again."""
+        if now - self.begun >= _WELL_SECONDS:
+            self._wait = _FIRST_SECONDS
+        wait, self._wait = self._wait, min(self._wait * 2, _LONGEST_SECONDS)
+        self.due = now + wait
+        return wait
+
+    def again(self, now: float) -> bool:
+        """Whether to start it now."""
+        if self.due is None or now < self.due:
+            return False
+        self.due, self.begun = None, now
+        return True
+
+
+@dataclass(slots=True)
+class Watch:
+    """One engine of a stack. A kernel engine has nothing that can die but the namespace that holds its rules."""
+
+    handle: Handle
+    ended: str = ""
+    died: str = ""
+    restarts: int = 0
+    _engine: Backoff = field(default_factory=Backoff)
+    _agent: Backoff = field(default_factory=Backoff)
+
+    def look(self, now: float) -> Iterator[str]:
+        """What happened since the last time, a line each."""
+        handle, name = self.handle, self.handle.engine
+        if self._engine.due is None and not self.ended and handle.process.poll() is not None:
+            self.ended = self.died = how_ended(handle.process)
+            if handle.network is not None:
+                yield f"{name}: its namespace {self.ended}, and the rules with it; start the stack anew"
+            else:
+                yield f"{name} (pid {handle.pid}) {self.ended}; starts again in {self._engine.died(now):g} s"
+        elif self._engine.again(now):
+            handle.restart()
+            self.ended = ""
+            self.restarts += 1
+            yield f"{name} started again as pid {handle.pid}"
+        if handle.agent is None:
+            return
+        if self._agent.due is None and handle.agent.poll() is not None:
+            how = how_ended(handle.agent)
+            yield f"{name}: its agent (pid {handle.agent.pid}) {how}; starts again in {self._agent.died(now):g} s"
+        elif self._agent.again(now):
+            handle.restart_agent()
+            yield f"{name}: its agent started again as pid {handle.agent.pid}"
+
+    def noted(self, entry: EngineState) -> EngineState:
+        """`entry` with what is known now."""
+        identity = ProcessId.of(self.handle.pid)
+        return replace(
+            entry,
+            pid=self.handle.pid,
+            started=identity.started if identity is not None else entry.started,
+            ended=self.ended,
+            died=self.died,
+            restarts=self.restarts,
+            agent=self.handle.agent.pid if self.handle.agent is not None else 0,
+        )
+
+
+def how_ended(process: subprocess.Popen[bytes]) -> str:
+    """How a process that is gone ended, in words."""
+    code = process.returncode
+    return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
