@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-
-# Imported here and not when first needed: by then the process may have given up the right to read them.
-import concurrent.futures.thread  # noqa: F401  # asyncio looks names up in one
-import encodings.idna  # noqa: F401  # and encodes them by it
 import ipaddress
 import os
 import socket

@@ -10,7 +10,9 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from lbgen.engines.checks import CheckedPool, Target
 
 _READER = TypeAdapter(AgentSpec)
+# What the standard library imports only when it is first needed.
+_LATE = ("concurrent.futures.thread", "encodings.ascii", "encodings.idna", "encodings.latin_1", "encodings.utf_8")
 _GATHER_SECONDS = 0.05  # changes that come together are one reload
 _APART_SECONDS = 0.5  # each reload leaves the engine's old workers behind for a while
 _SPREAD_SECONDS = 0.01  # between the first checks of two endpoints
@@ -53,6 +57,8 @@ def load(folder: Path) -> AgentSpec:
 def prepare(name: str) -> None:
     """Import all that the agent of that engine will need, for a process that gives up the right to read it."""
     steered(name).steer({}, {})
+    for module in _LATE:
+        import_module(module)
 
 
 def steered(name: str) -> Steered:
@@ -155,7 +161,7 @@ class Agent:
     def _tell(self) -> bool:
         """Send the reload signal; False when no such process has the pid."""
         try:
-            pid = int((self.folder / self.spec.pid_file).read_text(encoding="ascii"))
+            pid = int((self.folder / self.spec.pid_file).read_text(encoding="utf-8"))
             if pid > 1 and Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == self.spec.program:
                 os.kill(pid, signal.Signals[self.spec.reload])
                 return True
@@ -193,9 +199,13 @@ def serve(agent: Agent) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, work.cancel)
         try:
-            await work
-        except asyncio.CancelledError:
-            say("ends")
+            with suppress(asyncio.CancelledError):
+                await work
+        except* OSError as errors:  # of our own files; those of checks are findings
+            first = next(each for each in errors.exceptions if isinstance(each, OSError))
+            message = f"{first.filename or agent.folder}: {first.strerror or first}"
+            raise EngineError(Diagnostic("LB410", message)) from None
+        say("ends")
 
     say(f"checks {len(agent.states)} endpoints of {len(agent.spec.pools)} pools for {agent.spec.engine}")
     asyncio.run(until_told())

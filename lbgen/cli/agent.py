@@ -7,19 +7,23 @@ from pathlib import Path
 import click
 
 _EPILOG = """\b
-`lbgen up` starts it by itself. Without `up`, say beside an nginx of systemd:
-
-\b
+Example (`lbgen up` starts it by itself; this is for an nginx of systemd's):
   lbgen render shop.yaml -e nginx -o /etc/lbgen
-  # nginx.service:   ExecStart=nginx -p /etc/lbgen/nginx/ -e stderr -c nginx.conf -g 'daemon off;'
-  # agent.service:   ExecStart=lbgen agent /etc/lbgen/nginx
-  #                  PartOf=nginx.service   Restart=on-failure
+  lbgen agent /etc/lbgen/nginx
 
 \b
-Its user must be allowed to write the folder (the lists of endpoints in upstreams/,
-agent.state.json) and to signal nginx, so run it as the user of nginx's master.
-Start it again after a new `lbgen render`. nginx may end and come again meanwhile.
-The files are written whole, several changes at a time, at most two reloads a second.
+  # nginx.service
+  ExecStart=nginx -p /etc/lbgen/nginx/ -e stderr -c nginx.conf -g "daemon off;"
+  ExecReload=kill -HUP $MAINPID
+  # lbgen-agent.service
+  PartOf=nginx.service
+  Restart=on-failure
+  ExecStart=lbgen agent /etc/lbgen/nginx
+
+\b
+Run it as the user of nginx's master: it writes the lists in upstreams/ and
+agent.state.json, and sends the master SIGHUP. nginx may end and come again
+meanwhile. After another `lbgen render`, start the agent again and reload nginx.
 """
 
 
@@ -28,7 +32,8 @@ The files are written whole, several changes at a time, at most two reloads a se
 def command(folder: Path) -> None:
     """Check endpoints as agent.json in FOLDER says (default: here) and have the engine use those that are up.
 
-    FOLDER is the engine's, as `lbgen render` wrote it. Each change is a line on standard error.
+    FOLDER is the engine's, as `lbgen render` wrote it. Each change is a line on standard error. Files are replaced
+    whole, changes that come together are one reload, and there are at most two reloads a second.
     """
     from lbgen.agent.run import Agent, load, serve
 

@@ -1,0 +1,195 @@
+"""nginx and `lbgen agent`: dead endpoints get nothing, those that return get their share, no request is lost."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager
+
+import pytest
+
+import lbgen
+from lbgen.agent import state
+from lbgen.diagnostics import EngineError
+from lbgen.engines.api import engine
+from lbgen.plan.overlay import with_endpoints, with_ports
+from lbgen.runtime.endpoints import StandIn, endpoints
+from lbgen.runtime.local.binaries import find
+from lbgen.runtime.local.ports import free_port
+from lbgen.runtime.local.process import running
+
+pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
+VERSIONS = ("1.31", "1.22")
+INTERVAL, FALL, RISE = 0.2, 2, 2
+
+
+def topology(**pool):
+    health = {"active": {"path": "/healthz", "interval": "200ms", "timeout": "200ms", "fall": FALL, "rise": RISE}}
+    return {
+        "version": 1,
+        "name": "checked",
+        "listeners": {"web": {"port": 8080}, "db": {"port": 8081, "mode": "l4"}},
+        "pools": {
+            "app": {"endpoints": [{"address": f"10.9.0.{n}:80"} for n in (1, 2, 3)], "health": health, **pool},
+            "db": {"endpoints": [{"address": f"10.9.0.{n}:81"} for n in (1, 2, 3)], "health": health},
+        },
+        "routes": [{"name": "all", "forward": "app"}, {"name": "db", "listeners": ["db"], "forward": "db"}],
+    }
+
+
+@contextmanager
+def served(version: str, **pool):
+    try:
+        find(engine("nginx"), version)
+    except EngineError as error:
+        pytest.skip(str(error))
+    plan = lbgen.plan(lbgen.load(topology(**pool)))
+    first = free_port(start=24_200)
+    ports = [free_port(start=first + 10 * n) for n in range(1, 6)]
+    plan = with_ports(plan, {"web": ports[0], "db": ports[1]})
+    pairs = [(e.field, ("127.0.0.1", p)) for pool in plan.pools for e, p in zip(pool.endpoints, ports[2:], strict=True)]
+    places = dict(pairs)
+    stand_ins = [StandIn(f"app-{n}", "app", "127.0.0.1", port) for n, port in enumerate(ports[2:])]
+    with (
+        endpoints(stand_ins) as group,
+        running("nginx", with_endpoints(plan, places), version=version, accept=("all",)) as handle,
+    ):
+        yield group, handle
+
+
+def ask(handle, listener: str = "web") -> tuple[int, str]:
+    connection = http.client.HTTPConnection(*handle.address(listener), timeout=5)
+    try:
+        connection.request("GET", "/")
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status, answer.headers.get("x-stand-in-name", "")
+    except (OSError, http.client.HTTPException):
+        return 0, ""
+    finally:
+        connection.close()
+
+
+def many(handle, count: int, listener: str = "web") -> Counter[tuple[int, str]]:
+    return Counter(ask(handle, listener) for _ in range(count))
+
+
+def known(handle, seconds: float = 10) -> dict[str, str]:
+    """The states in the order of the endpoints, once there are any."""
+    end = time.monotonic() + seconds
+    while not (found := state.read(handle.directory)) and time.monotonic() < end:
+        time.sleep(0.05)
+    return [each.state for each in found if each.pool == "app"]
+
+
+def becomes(handle, wanted: list[str], seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while (now := known(handle)) != wanted and time.monotonic() < end:
+        time.sleep(0.02)
+    return now == wanted
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_dead_endpoints_get_nothing_and_come_back(version):
+    with served(version) as (group, handle):
+        assert becomes(handle, ["up"] * 3, 10)
+        assert many(handle, 20).keys() == {(200, f"app-{n}") for n in range(3)}
+        group.listen("app-0", "refuse")
+        time.sleep(INTERVAL * (FALL + 1) + 1)
+        assert many(handle, 20).keys() == {(200, "app-1"), (200, "app-2")}
+        assert many(handle, 10, "db").keys() == {(200, "app-1"), (200, "app-2")}
+        assert "refused" in state.read(handle.directory)[0].error
+        group.listen("app-1", "drop")
+        group.listen("app-2", "refuse")
+        assert becomes(handle, ["down"] * 3, 5)
+        time.sleep(1)
+        assert many(handle, 5) == {(503, ""): 5}
+        assert many(handle, 2, "db") == {(0, ""): 2}
+        group.listen("app-0", "yes")
+        time.sleep(INTERVAL * (RISE + 1) + 1)
+        assert many(handle, 10) == {(200, "app-0"): 10}
+        handle.process.send_signal(9)
+        handle.process.wait()
+        handle.restart()
+        group.listen("app-1", "yes")
+        assert becomes(handle, ["up", "up", "down"], 8)
+        time.sleep(1)
+        assert many(handle, 20).keys() == {(200, "app-0"), (200, "app-1")}
+
+
+def test_a_slow_start_and_a_drained_endpoint():
+    weights = [{"address": "10.9.0.1:80"}, {"address": "10.9.0.2:80"}, {"address": "10.9.0.3:80", "weight": 0}]
+    with served("1.31", slow_start="8s", endpoints=weights) as (group, handle):
+        assert becomes(handle, ["up", "up", "drained"], 10)
+        assert 8 <= many(handle, 20)[200, "app-0"] <= 12
+        group.listen("app-0", "refuse")
+        assert becomes(handle, ["down", "up", "drained"], 5)
+        group.listen("app-0", "yes")
+        assert becomes(handle, ["starting", "up", "drained"], 5)
+        time.sleep(0.6)
+        early = many(handle, 40)[200, "app-0"]
+        assert 1 <= early <= 12
+        time.sleep(4)
+        assert early < many(handle, 40)[200, "app-0"] <= 18
+        assert becomes(handle, ["up", "up", "drained"], 8)
+        time.sleep(1)
+        assert 8 <= many(handle, 20)[200, "app-0"] <= 12
+
+
+def test_no_request_of_a_kept_connection_is_lost_while_endpoints_come_and_go():
+    """A healthy endpoint is reported as bad, so that nothing but the reloads themselves could fail."""
+    with served(
+        "1.31", health={"active": {"port": 24_299, "interval": "100ms", "timeout": "100ms", "fall": 1, "rise": 1}}
+    ) as (_, handle):
+        stop = threading.Event()
+        results: Counter[object] = Counter()
+
+        def client() -> None:
+            connection = http.client.HTTPConnection(*handle.address("web"), timeout=5)
+            while not stop.is_set():
+                try:
+                    connection.request("GET", "/")
+                    answer = connection.getresponse()
+                    answer.read()
+                    results[answer.status] += 1
+                except (OSError, http.client.HTTPException) as error:
+                    results[repr(error)] += 1
+                    connection.close()
+            connection.close()
+
+        with checked_port(24_299) as flip:
+            assert becomes(handle, ["up"] * 3, 10)
+            clients = [threading.Thread(target=client) for _ in range(8)]
+            for each in clients:
+                each.start()
+            time.sleep(10)
+            stop.set()
+            for each in clients:
+                each.join()
+        log = (handle.directory / "agent.log").read_text()
+        assert log.count(" down ") > 3, log
+        assert flip
+        assert results.keys() <= {200, 503}, results
+
+
+@contextmanager
+def checked_port(port: int):
+    """A port that accepts for a while, then does not, and so on."""
+    stop = threading.Event()
+    flips = []
+
+    def run() -> None:
+        while not stop.is_set():
+            with socket.create_server(("127.0.0.1", port), backlog=100):
+                stop.wait(1.5)
+            flips.append(port)
+            stop.wait(0.5)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    yield flips
+    stop.set()
+    thread.join()

@@ -1,0 +1,308 @@
+"""The agent: states by checks, shares by states, checks over the wire, files and signals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lbgen.agent import probe, run, state
+from lbgen.agent.health import Health, checked, next_step, share
+from lbgen.diagnostics import EngineError
+from lbgen.engines.checks import FILE, AgentSpec, CheckedPool, CheckTls, Target
+from lbgen.runtime.certificates import throw_away
+from lbgen.runtime.endpoints import StandIn, endpoints
+from lbgen.runtime.incoming import StandInTls
+from lbgen.runtime.local.ports import free_port
+from lbgen.runtime.standin import Behaviour
+
+START = 1000.0
+
+
+def after(results: str, fall: int = 3, rise: int = 2) -> Health:
+    """The health after checks a second apart, `x` for failed."""
+    health = Health(START)
+    for number, result in enumerate(results, 1):
+        health = checked(health, "refused" if result == "x" else "", START + number, fall=fall, rise=rise)
+    return health
+
+
+@pytest.mark.parametrize(
+    ("results", "up", "since"),
+    [
+        ("", True, 0),
+        ("....", True, 0),
+        ("xx.xx.xx", True, 0),
+        ("xxx", False, 3),
+        ("xxxxx", False, 3),
+        ("xxx.x.x.", False, 3),
+        ("xxx..", True, 5),
+        (".xxx..xx", True, 6),
+    ],
+)
+def test_so_many_in_a_row_change_the_state(results, up, since):
+    health = after(results)
+    assert (health.up, health.since) == (up, START + since)
+
+
+def test_the_last_error_is_kept_while_it_lasts():
+    assert after("xxx").error == "refused"
+    assert after("xxx.").error == "refused"
+    assert after("xxx..").error == ""
+    assert after("x").error == "refused"
+    assert after("x.").error == ""
+
+
+def test_only_what_came_back_starts_slowly():
+    assert share(after(""), START, 10_000) == 100
+    assert share(after("xxx"), START + 3, 10_000) == 0
+    back = after("xxx..")
+    assert [share(back, START + 5 + s, 10_000) for s in (0, 0.9, 1, 2, 2.5, 9.9, 10, 99)] == [
+        10, 10, 10, 20, 20, 90, 100, 100,
+    ]  # fmt: skip
+    assert share(back, START + 5, 0) == 100
+
+
+@given(st.integers(1, 10**7), st.floats(0, 10**4))
+def test_each_step_of_a_slow_start_is_announced(slow_start, elapsed):
+    health = Health(START, returned=True)
+    now, seen = START + elapsed, []
+    while (step := next_step(health, now, slow_start)) is not None:
+        assert step > now or share(health, step + 1e-6, slow_start) > share(health, now, slow_start)
+        now = max(step, now) + 1e-6
+        seen.append(share(health, now, slow_start))
+        assert len(seen) <= 10
+    assert share(health, now, slow_start) == 100
+    assert seen == sorted(set(seen))
+
+
+def pool(port: int, **changes) -> CheckedPool:
+    target = Target(f"127.0.0.1:{port}", "127.0.0.1", port, 1)
+    fields = {
+        "name": "app",
+        "path": "/health?x",
+        "statuses": ((200, 299),),
+        "interval": 100,
+        "timeout": 400,
+        "fall": 2,
+        "rise": 2,
+        "slow_start": 0,
+        "http2": False,
+        "proxy_protocol": None,
+        "tls": None,
+        "targets": (target,),
+    }
+    return CheckedPool(**(fields | changes))
+
+
+@asynccontextmanager
+async def serving(answer: bytes, heard: list[bytes], *, close: bool = True, tls=None):
+    async def serve(reader, writer):
+        heard.append(await reader.read(4096))
+        writer.write(answer)
+        await writer.drain()
+        if close:
+            writer.close()
+        else:
+            await asyncio.sleep(5)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+
+
+def verdict(answer: bytes, *, close: bool = True, **changes) -> tuple[str, bytes]:
+    heard: list[bytes] = []
+
+    async def ask() -> str:
+        async with serving(answer, heard, close=close) as port:
+            asked = pool(port, **changes)
+            return await probe.check(asked, asked.targets[0], None)
+
+    found = asyncio.run(ask())
+    return found, b"".join(heard)
+
+
+def test_an_http_check_judges_the_status():
+    found, heard = verdict(b"HTTP/1.1 204 No Content\r\n\r\n", close=False)
+    assert found == ""
+    lines = heard.decode().split("\r\n")
+    assert lines[0] == "GET /health?x HTTP/1.1"
+    assert lines[1].startswith("Host: 127.0.0.1:")
+    assert "Connection: close" in lines
+    assert verdict(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n")[0] == ""
+    assert verdict(b"HTTP/1.1 503 Away\r\n\r\n")[0] == "status 503"
+    assert verdict(b"HTTP/1.1 503 Away\r\n\r\n", statuses=((200, 299), (503, 503)))[0] == ""
+    assert verdict(b"HTTP/1.0 301 Moved\r\n\r\n")[0] == "status 301"
+    assert verdict(b"SSH-2.0-x\r\n\r\n")[0] == "an answer that is no HTTP/1.1"
+    assert verdict(b"")[0] == "closed before it answered"
+    assert verdict(b"x" * 100_000)[0] == "a head that is too long"
+    assert verdict(b"", close=False)[0] == "no answer within 400 ms"
+
+
+def test_a_connection_check_asks_nothing():
+    found, heard = verdict(b"", path=None)
+    assert (found, heard) == ("", b"")
+
+
+def test_a_refused_connection_and_an_unknown_name():
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        asked = pool(held.getsockname()[1])
+        assert asyncio.run(probe.check(asked, asked.targets[0], None)) == "Connection refused"
+    unknown = Target("x.invalid:80", "x.invalid", 80, 1)
+    assert asyncio.run(probe.check(pool(80, timeout=5000), unknown, None)) != ""
+
+
+@pytest.mark.parametrize(
+    ("version", "begin"), [("v1", b"PROXY TCP4 127.0.0.1 127.0.0.1 "), ("v2", b"\r\n\r\n\0\r\nQUIT\n!\x11\0\x0c")]
+)
+def test_a_proxy_header_comes_first(version, begin):
+    found, heard = verdict(b"HTTP/1.1 200 OK\r\n\r\n", proxy_protocol=version)
+    assert found == ""
+    assert heard.startswith(begin)
+
+
+def test_a_file_that_is_no_order_is_told(tmp_path):
+    with pytest.raises(EngineError, match=r"LB410.*No such file"):
+        run.load(tmp_path)
+    (tmp_path / FILE).write_text('{"engine": "nginx"}')
+    with pytest.raises(EngineError, match=r"LB410.*program"):
+        run.load(tmp_path)
+    (tmp_path / FILE).write_text(json.dumps(json.loads(spec(1).file().text) | {"format": 99}))
+    with pytest.raises(EngineError, match="format 99"):
+        run.load(tmp_path)
+    (tmp_path / FILE).write_text(spec(1).file().text)
+    assert run.load(tmp_path) == spec(1)
+    with pytest.raises(EngineError, match="HAProxy is not steered"):
+        run.steered("haproxy")
+    tls = CheckTls("missing.pem", None, None, None, verify=True)
+    with pytest.raises(EngineError, match="certificates of pool app"):
+        run.Agent(spec(1, tls=tls), tmp_path)
+
+
+def spec(port: int, **changes) -> AgentSpec:
+    name = f"127.0.0.1:{port}"
+    steering = {"app.conf": {"pool": "app", "scale": 1, "servers": [[name, 1, " max_fails=0"]]}}
+    return AgentSpec("nginx", "python3", "pid", "SIGHUP", (pool(port, **changes),), steering)
+
+
+def until(what, seconds: float = 8.0) -> bool:
+    end = time.monotonic() + seconds
+    while not (found := what()) and time.monotonic() < end:
+        time.sleep(0.02)
+    return bool(found)
+
+
+def test_a_whole_agent_writes_files_signals_and_remembers(tmp_path):
+    """The engine is a process that counts its SIGHUPs; its pid file comes later than the agent."""
+    counting = (
+        "import signal, time\nsignal.signal(1, lambda *_: open('hups', 'a').write('x'))\n"
+        "open('ready', 'w')\ntime.sleep(60)"
+    )
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        engine = subprocess.Popen([sys.executable, "-c", counting], cwd=tmp_path)
+        lines, hups, ready = tmp_path / "app.conf", tmp_path / "hups", tmp_path / "ready"
+        assert until(ready.exists)
+        program = Path(f"/proc/{engine.pid}/comm").read_text().strip()
+        (tmp_path / FILE).write_text(replace(spec(port, path=None), program=program).file().text)
+        agent = start(tmp_path)
+        try:
+            assert until(lambda: state.read(tmp_path) and state.read(tmp_path)[0].state == "down")
+            assert lines.read_text() == f"server 127.0.0.1:{port} max_fails=0 down;\n"
+            time.sleep(0.5)
+            assert not hups.exists()
+            (tmp_path / "pid").write_text(f"{engine.pid}\n")
+            assert until(hups.exists)
+            agent.terminate()
+            assert agent.wait(5) == 0
+            agent = start(tmp_path)
+            time.sleep(0.3)
+            assert state.read(tmp_path)[0].state == "down"
+            held.listen(100)
+            assert until(lambda: state.read(tmp_path)[0].state == "up")
+            assert until(lambda: lines.read_text() == f"server 127.0.0.1:{port} max_fails=0;\n")
+        finally:
+            agent.kill()
+            agent.wait()
+            engine.kill()
+            engine.wait()
+    assert lines.stat().st_mode & 0o777 == 0o644
+    log = (tmp_path / "log").read_text()
+    assert f"app 127.0.0.1:{port} down after 2 failed checks: Connection refused" in log
+    assert f"app 127.0.0.1:{port} up after 2 good checks" in log
+
+
+def start(folder) -> subprocess.Popen[bytes]:
+    with (folder / "log").open("ab") as log:
+        return subprocess.Popen([sys.executable, "-m", "lbgen", "agent", str(folder)], stderr=log)
+
+
+def test_states_are_taken_over_only_while_they_are_fresh(tmp_path):
+    order = spec(80)
+    key = ("app", "127.0.0.1:80")
+    down = Health(START, up=False, error="refused")
+    state.replace(tmp_path / state.FILE, state.text(order, {key: down}))
+    assert state.take_over(tmp_path) == {key: down}
+    os.utime(tmp_path / state.FILE, (START, START))
+    assert state.take_over(tmp_path) == {}
+    state.beat(tmp_path)
+    assert state.take_over(tmp_path) == {key: down}
+    (tmp_path / state.FILE).write_text("{")
+    assert state.take_over(tmp_path) == {}
+    assert state.read(tmp_path) == ()
+
+
+def test_signals_go_to_the_named_program_alone(tmp_path):
+    agent = run.Agent(spec(80), tmp_path)
+    assert not agent._tell()
+    (tmp_path / "pid").write_text("1\n")
+    assert not agent._tell()
+    (tmp_path / "pid").write_text("nonsense")
+    assert not agent._tell()
+    assert signal.Signals[agent.spec.reload] is signal.SIGHUP
+
+
+@pytest.mark.parametrize("http2", [False, True])
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("proxied", [None, "v1", "v2"])
+def test_checks_speak_what_the_pool_speaks(http2, secure, proxied):
+    """With TLS the certificate is verified, a client certificate shown, and nothing else gets through."""
+    folder = throw_away()
+    server = StandInTls(f"{folder}/endpoint.crt", f"{folder}/endpoint.key", f"{folder}/client-ca.crt", True)
+    port = free_port(start=24_290)
+    stand_in = StandIn("e", "app", "127.0.0.1", port, tls=server if secure else None, proxied=proxied is not None)
+    tls = CheckTls("ca.crt", None, "client.crt", "client.key", verify=True)
+
+    def ask(**changes) -> str:
+        how = replace(tls, **changes) if secure else None
+        asked = pool(port, http2=http2, tls=how, proxy_protocol=proxied, timeout=3000)
+        context = probe.context(how, folder, http2=http2) if how is not None else None
+        return asyncio.run(probe.check(asked, asked.targets[0], context))
+
+    with endpoints([stand_in]) as group:
+        assert ask() == ""
+        assert group.requests["e"] == 1
+        group.behave("e", Behaviour("fixed", status=500))
+        assert ask() == "status 500"
+        group.behave("e", Behaviour())
+        if secure:
+            assert ask(server_name="backend.internal") == ""
+            assert ask(server_name="other.internal").startswith("certificate: ")
+            assert ask(ca="foreign-ca.crt").startswith("certificate: ")
+            assert ask(ca="foreign-ca.crt", verify=False) == ""
+            assert ask(certificate=None, key=None) != ""
