@@ -107,7 +107,12 @@ class Bench:
             again = f"{address[0]}:{address[1]} <- {(case.raw if case.tcp is None else case.tcp)!r}"
         elif case.script is not None:
             again = f"script {case.script}"
-        found = list(tried(case, address, self._stage(case)))
+        try:
+            found = list(tried(case, address, self._stage(case)))
+        except KeyError as missing:  # a script that needs a listener which this engine refuses
+            if case.script is None or missing.args[0] not in verdicts.listeners:
+                raise
+            return State.REFUSED, verdicts.listeners[missing.args[0]], again
         if not found:
             return State.PASS, "", again
         near = [n for n in verdicts.near if n.feature in case.features and n.route in needed | {""}]

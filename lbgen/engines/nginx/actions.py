@@ -11,6 +11,7 @@ from lbgen.engines.nginx.names import inline, named, reference
 from lbgen.engines.nginx.retries import Retries
 from lbgen.engines.nginx.targets import Targets
 from lbgen.engines.nginx.texts import EMPTY, text
+from lbgen.engines.nginx.transports import PROXY, transport
 from lbgen.engines.nginx.view import NONE, Answer, Entry, Header, Location, Map, Proxy, Share, Split, Times
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Redirect, Respond
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from lbgen.engines.nginx.headers import Lines
     from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.texts import Texts
+    from lbgen.engines.nginx.transports import Transport
     from lbgen.engines.nginx.view import Gate, Text
     from lbgen.plan.model import Listener, Pool, Route, Rule, Target, Timeouts
 
@@ -45,7 +47,8 @@ def times(wanted: Timeouts) -> Times:
 class Actions:
     """Makes bodies of locations; what belongs to the http level gathers in `maps`, `splits` and `answers`."""
 
-    def __init__(self, names: Names, texts: Texts, pools: Mapping[str, Pool], usual: Times) -> None:
+    def __init__(self, names: Names, texts: Texts, pools: Mapping[str, Pool], usual: Times, *, old: bool) -> None:
+        self.old = old
         self.names = names
         self.texts = texts
         self.pools = pools
@@ -113,6 +116,9 @@ class Actions:
             return None
         if gated(route) or action.retries:
             return None
+        way = self.transport(action)
+        if way.kind != PROXY or way.scheme != "http" or way.lines:
+            return None
         targets = [t for t in action.targets if t.weight]
         if len(targets) != 1 or targets[0].request_headers or times(action.timeouts) != self.usual:
             return None
@@ -124,7 +130,11 @@ class Actions:
         wanted = times(action.timeouts)
         hide = {name: None for name, _ in route.response_headers.set} | dict.fromkeys(route.response_headers.remove)
         add = (*route.response_headers.set, *route.response_headers.add)
+        way = self.transport(action)
         return Proxy(
+            kind=Atom(way.kind),
+            scheme=Atom(way.scheme),
+            lines=way.lines,
             upstream=self._upstream(route, action),
             target=self._target(rule, action),
             headers=self._request_headers(route, action, listener, standard),
@@ -134,6 +144,10 @@ class Actions:
             on_failure=self.failed(route),
             names=self._has_names(action),
         )
+
+    def transport(self, action: Forward) -> Transport:
+        """How the endpoints are spoken to; that of all targets is the same."""
+        return transport(self.pools[next(t.pool for t in action.targets if t.weight)], old=self.old)
 
     def _has_names(self, action: Forward) -> bool:
         return any(may_be_empty(self.pools[t.pool]) for t in action.targets if t.weight)
@@ -173,7 +187,8 @@ class Actions:
             base = standard | {"host": (self.texts.of(host),)} if host else standard
             base = edited(base, route.request_headers, self.texts)
             each = [edited(base, t.request_headers, self.texts) for t in targets]
-            self._headers[key] = printed(self._by_target(route, targets, each) if len(each) > 1 else each[0])
+            lines = self._by_target(route, targets, each) if len(each) > 1 else each[0]
+            self._headers[key] = printed(lines, self.transport(action).kind)
         return self._headers[key]
 
     def _by_target(self, route: Route, targets: list[Target], each: list[Lines]) -> Lines:

@@ -16,6 +16,7 @@ from lbgen.engines.nginx.members import may_be_empty, steered
 from lbgen.engines.nginx.names import Names, reference
 from lbgen.engines.nginx.servers import Servers
 from lbgen.engines.nginx.texts import Texts
+from lbgen.engines.nginx.transports import GRPC, by_address, kind
 from lbgen.engines.nginx.upstreams import singles, upstream
 from lbgen.engines.nginx.view import ClientTimes, Config, Http, Split, Stream, StreamServer
 from lbgen.engines.text import Atom, Literal
@@ -76,7 +77,7 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
     forwards = [r.action for r in plan.routes if isinstance(r.action, Forward)]
     usual = times(Counter(a.timeouts for a in forwards).most_common(1)[0][0] if forwards else _USUAL)
     texts = Texts()
-    actions = Actions(Names(), texts, {p.name: p for p in plan.pools}, usual)
+    actions = Actions(Names(), texts, {p.name: p for p in plan.pools}, usual, old=old)
     servers = Servers(plan, actions, old=old)
     replaced = seen_through(plan)
     trust = trusts(listeners, replaced)
@@ -89,7 +90,8 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         headers = () if own == shared else printed(own)
         wanted = client_times(listener.timeouts)
         for face in faces(listener):
-            blocks.append(servers.of(listener, face, own, headers, None if wanted == client else wanted))
+            own_times = None if wanted == client else wanted
+            blocks.append(servers.of(listener, face, own, headers, printed(own, GRPC) if headers else (), own_times))
     geos = dict.fromkeys(trust.values())
     made = [trust_maps(t) for t in geos]
     pools = _pools(plan, listeners)
@@ -119,6 +121,8 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         many=_hash_size(max(variables, len(hosts))),
         zones=tuple(gates.zones),
         replaced=bool(replaced),
+        grpc=printed(shared, GRPC) if any(kind(pool, old=old) == GRPC for pool in pools) else (),
+        by_address=any(pool.tls is not None and by_address(pool, pool.tls) for pool in pools),
         http2=any(x.http2 for x in listeners),
         tls=any(x.tls is not None for x in listeners),
         client_certificates=any(x.tls is not None and x.tls.client_ca is not None for x in listeners),

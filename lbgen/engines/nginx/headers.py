@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from lbgen.engines.nginx.conditions import variable
 from lbgen.engines.nginx.names import inline, reference
 from lbgen.engines.nginx.texts import EMPTY, text
+from lbgen.engines.nginx.transports import GRPC, PROXY
 from lbgen.engines.nginx.view import Entry, Geo, Header, Map, Network
 from lbgen.engines.text import Atom, Literal
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 Lines = dict[str, tuple["Text", ...]]
 """Header name (lower case) to its lines; no line at all drops the header."""
 
+_OF_CONNECTIONS = ("connection", "upgrade")
 _FORWARDED = ("for", "proto", "host", "port")
 _PLAIN = re.compile(r"[0-9A-Za-z_.-]+")
 _NAMES = {"http2-settings": "HTTP2-Settings", "x-request-id": "X-Request-ID", "te": "TE"}
@@ -123,9 +125,14 @@ def edited(lines: Lines, edits: HeaderEdits, texts: Texts) -> Lines:
     return out
 
 
-def printed(lines: Lines) -> tuple[Header, ...]:
-    """As directives; nginx drops a header whose value is empty."""
-    return tuple(Header(shown(name), value) for name, values in lines.items() for value in values or (EMPTY,))
+def printed(lines: Lines, module: str = PROXY) -> tuple[Header, ...]:
+    """As directives; nginx drops a header whose value is empty. HTTP/2 knows no upgrades."""
+    gone = _OF_CONNECTIONS if module == GRPC else ()
+    return tuple(
+        Header(shown(name), value)
+        for name, values in lines.items()
+        for value in (() if name in gone else values) or (EMPTY,)
+    )
 
 
 @cache

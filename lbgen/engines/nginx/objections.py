@@ -12,6 +12,7 @@ from lbgen.engines.nginx.gates import rate
 from lbgen.engines.nginx.names import Names
 from lbgen.engines.nginx.retries import MOST
 from lbgen.engines.nginx.support import OLD
+from lbgen.engines.nginx.transports import GRPC, kind, transport
 from lbgen.engines.nginx.tree import Candidate
 from lbgen.engines.nginx.values import Values
 from lbgen.plan.features import Feature
@@ -22,7 +23,7 @@ from lbgen.plan.regex import full
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.plan.model import HeaderEdits, Match, Plan, Route, Rule, Timeouts
+    from lbgen.plan.model import HeaderEdits, Match, Plan, Pool, Route, Rule, Timeouts
     from lbgen.plan.policy import Key
 
 _NAMED_BY_VARIABLE = re.compile(r"[a-z0-9_-]+")
@@ -42,6 +43,8 @@ def objections(plan: Plan, version: str) -> Iterator[Objection]:
     l4 = {rule.route for x in plan.listeners for rule in x.l4_rules}
     for route in plan.routes:
         yield from _route(route, l7=route.name not in l4)
+        if route.name not in l4:
+            yield from _one_way(plan, route, version)
     rules = {rule.rank: rule for x in plan.listeners for table in x.hosts for rule in table.rules}
     for rank in sorted(rules):
         yield from _rule(rules[rank])
@@ -51,6 +54,8 @@ def _pools(plan: Plan, version: str) -> Iterator[Objection]:
     for pool in plan.pools:
         if pool.hash_key is not None:
             yield from _key(pool.hash_key, f"{pool.field}.balance")
+        if pool.tls is not None and pool.tls.server_name is None:
+            yield from _names_in_certificates(pool)
     if version == OLD or plan.resolvers:
         return
     for pool in plan.pools:
@@ -61,6 +66,36 @@ def _pools(plan: Plan, version: str) -> Iterator[Objection]:
                 )
                 yield Objection(refused(why), endpoint.field, Feature.ENDPOINT_NAMES)
                 return
+
+
+def _names_in_certificates(pool: Pool) -> Iterator[Objection]:
+    if pool.tls is not None and pool.tls.verify and any(e.is_ip for e in pool.endpoints):
+        why = "nginx finds names in certificates, not addresses; say tls.server_name, or verify: false"
+        yield Objection(refused(why), f"{pool.field}.tls", Feature.POOL_TLS)
+        return
+    hosts = {e.host for e in pool.endpoints}
+    if len(hosts) > 1 and not all(e.is_ip for e in pool.endpoints):
+        why = "nginx knows an endpoint's address when it checks its certificate, not its name; say tls.server_name"
+        yield Objection(refused(why), f"{pool.field}.tls", Feature.POOL_TLS)
+
+
+def _one_way(plan: Plan, route: Route, version: str) -> Iterator[Objection]:
+    """What the transport of a route's pools does not go with."""
+    action = route.action
+    if not isinstance(action, Forward):
+        return
+    old = version == OLD
+    pools = [plan.pool(t.pool) for t in action.targets if t.weight]
+    if len({transport(pool, old=old) for pool in pools}) > 1:
+        why = "the pools of one split are spoken to by different protocols or TLS settings, and nginx chooses them late"
+        yield Objection(refused(why), f"{route.field}.forward", Feature.SPLIT)
+    if any(kind(pool, old=old) == GRPC for pool in pools):
+        if action.rewrite is not None and (action.rewrite.path is not None or action.rewrite.prefix is not None):
+            why = "nginx's gRPC module, which is how it speaks HTTP/2 here, cannot be given another target"
+            yield Objection(refused(why), f"{route.field}.rewrite")
+        if action.retries is not None:
+            why = "nginx's gRPC module, which is how it speaks HTTP/2 here, keeps no body for a further try"
+            yield Objection(refused(why), f"{route.field}.retries", Feature.RETRIES)
 
 
 def _counted_clients(plan: Plan) -> Iterator[Objection]:

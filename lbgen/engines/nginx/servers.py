@@ -53,6 +53,7 @@ class Servers:
         face: Face,
         standard: Lines,
         headers: tuple[Header, ...],
+        grpc: tuple[Header, ...],
         times: ClientTimes | None,
     ) -> Server:
         """One block of a listener; `standard` are its headers, `headers` those it must spell out."""
@@ -72,6 +73,7 @@ class Servers:
             default=face.default,
             forwards=any(isinstance(self._routes[name].action, Forward) for name in used),
             headers=headers,
+            grpc=grpc,
             times=times,
             locations=tuple(sorted(locations, key=_place_in_file)),
             named=(*block.named, *helpers),

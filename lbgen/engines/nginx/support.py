@@ -84,7 +84,7 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.WEBSOCKET: NATIVE,
     Feature.STATUSES: approximate(
         "bytes of an endpoint that are no HTTP go to the client as they are, not as 502; answers that nginx makes "
-        "carry `Server: nginx`, as do those of endpoints that send no Server header"
+        "carry `Server: nginx`, as do those of HTTP/2 endpoints that send no Server header"
     ),
     Feature.RATE_LIMIT: NATIVE,
     Feature.CONCURRENCY: NATIVE,
@@ -117,9 +117,9 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.QUEUE: refused("the free nginx does not let requests wait for an endpoint"),
     Feature.SLOW_START: emulated("`lbgen agent` raises the weight of an endpoint that came back by tenths"),
     Feature.STICKY: NOT_YET,
-    Feature.POOL_TLS: NOT_YET,
-    Feature.POOL_HTTP2: NOT_YET,
-    Feature.POOL_GRPC: NOT_YET,
+    Feature.POOL_TLS: NATIVE,
+    Feature.POOL_HTTP2: NATIVE,
+    Feature.POOL_GRPC: NATIVE,
     Feature.PROXY_PROTOCOL_OUT: NOT_YET,
     Feature.ACCESS_LOG: NOT_YET,
     Feature.ESCAPE_HATCH: NOT_YET,
@@ -137,6 +137,7 @@ SUPPORT: dict[str, dict[Feature, Verdict]] = {
         Feature.CONNECTION_NOMINATED: approximate(
             _NOMINATED + "; nginx 1.22 reads the first Connection line only and forwards what further ones name"
         ),
+        Feature.POOL_HTTP2: emulated("nginx's gRPC module, which carries any request over HTTP/2"),
         Feature.ENDPOINT_NAMES: refused("nginx resolves names while it runs from 1.27.3 on"),
     },
 }

@@ -8,6 +8,7 @@ from lbgen.engines.text import Atom, Literal
 from lbgen.records import record
 
 NONE = Atom("")
+PROXY, HTTP = Atom("proxy"), Atom("http")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,8 @@ class Proxy:
     on_failure: Atom | None = None
     tunnel: Atom | None = None  # where WebSockets go, whose time is another
     names: bool = False  # there may be no endpoint at all (`members.may_be_empty`)
+    kind: Atom = PROXY  # the module whose directives count
+    scheme: Atom = HTTP
     lines: tuple[Line, ...] = ()
     again: Atom | None = None  # where a request goes on when the endpoint failed, itself or by a variable
     retried: tuple[int, ...] = ()  # the endpoint's own statuses that go there too
@@ -187,6 +190,7 @@ class Server:
     default: bool
     forwards: bool
     headers: tuple[Header, ...]
+    grpc: tuple[Header, ...]
     times: ClientTimes | None
     locations: tuple[Location, ...]
     named: tuple[Location, ...]
@@ -257,6 +261,8 @@ class Http:
     http2: bool = False
     tls: bool = False
     client_certificates: bool = False
+    grpc: tuple[Header, ...] = ()  # `headers` for endpoints that are asked by the gRPC module; empty: there are none
+    by_address: bool = False  # certificates of some endpoints must hold their addresses
     replaced: bool = False  # on some listeners the client's address stands in the place of the peer's
     limited: bool = False
 
