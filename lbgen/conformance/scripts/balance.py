@@ -5,16 +5,19 @@ from __future__ import annotations
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.probe import ask
-from lbgen.conformance.scripts.stage import get, told_of
+from lbgen.conformance.scripts.stage import eventually, get, ill, told_of, well
 from lbgen.runtime.standin import CONTROL, Behaviour
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.conformance.scripts.stage import Stage
+    from lbgen.plan.simulate import Request
 
 
 def least_connections(stage: Stage) -> Iterator[str]:
@@ -36,3 +39,77 @@ def least_connections(stage: Stage) -> Iterator[str]:
         counts = Counter(told_of(f.result(), "name") for f in futures)
     if counts != Counter({"least-0": 4, "least-1": 4}):
         yield f"8 requests in flight at once: {dict(counts)}, expected 4 and 4"
+
+
+def random_is_no_cycle(stage: Stage) -> Iterator[str]:
+    """A random choice picks the same endpoint twice in a row now and then; a cycle over three never does."""
+    target = f"/{stage.params['pool']}"
+    names = [told_of(ask(stage.at["web"], get(target)), "name") for _ in range(60)]
+    again = sum(first == second for first, second in pairwise(names))
+    if not 5 <= again <= 40:
+        yield f"of 59 requests {again} went where the one before went, expected about 20"
+
+
+def _keyed(stage: Stage, value: str) -> Request:
+    target, by, name = f"/{stage.params['pool']}", stage.params.get("by", "header"), stage.params.get("name", "X-User")
+    match by:
+        case "client":
+            number = int(value.removeprefix("k"))
+            return replace(get(target), client=f"127.0.{20 + number // 200}.{number % 200 + 1}")
+        case "query":
+            return get(f"{target}?x=1&{name}={value}&{name}=other")
+        case "cookie":
+            return get(target, ("Cookie", f"x=1; {name}={value}"))
+    return get(target, (name, value))
+
+
+def _homes(stage: Stage, keys: int) -> dict[str, str]:
+    return {k: told_of(ask(stage.at["web"], _keyed(stage, k)), "name") for k in (f"k{n}" for n in range(keys))}
+
+
+def hash_spreads_and_stays(stage: Stage) -> Iterator[str]:
+    """Requests of equal key go to one endpoint; 300 keys spread by weight within 35 %."""
+    pool, weights = stage.params["pool"], stage.params["weights"]
+    homes = _homes(stage, 300)
+    if moved := {k: (home, now) for k, now in _homes(stage, 60).items() if (home := homes[k]) != now}:
+        yield f"equal keys went elsewhere: {dict(list(moved.items())[:5])}"
+    counts = Counter(homes.values())
+    for number, weight in enumerate(weights):
+        want = 300 * weight / sum(weights)
+        got = counts.pop(f"{pool}-{number}", 0)
+        if not 0.65 * want <= got <= 1.35 * want:
+            yield f"{pool}-{number} got {got} of 300 keys, expected {want:.0f} within 35 %"
+    if counts:
+        yield f"other answers: {dict(counts)}"
+
+
+def hash_moves_little(stage: Stage) -> Iterator[str]:
+    """When an endpoint goes down (nearly) only its own keys move, and they come home with it."""
+    pool = stage.params["pool"]
+    sick = f"{pool}-1"
+    names = {f"{pool}-{n}" for n in range(len(stage.plan.pool(pool).endpoints))}
+    if not eventually(lambda: set(_homes(stage, 40).values()) == names):
+        yield f"at the start: {Counter(_homes(stage, 40).values())}"
+        return
+    homes = _homes(stage, 150)
+    ill(stage, sick, "check 500")
+    try:
+        if not eventually(lambda: sick not in _homes(stage, 40).values()):
+            yield f"{sick} is not taken out"
+            return
+        now = _homes(stage, 150)
+    finally:
+        well(stage, sick)
+    moved = sum(now[k] != home for k, home in homes.items() if home != sick)
+    others = sum(home != sick for home in homes.values())
+    if sick in now.values() or moved > others / 10:
+        yield f"{sick} went down, and {moved} of {others} keys of other endpoints moved"
+    taken = Counter(now[k] for k, home in homes.items() if home == sick)
+    if len(taken) < 2:
+        yield f"all keys of {sick} moved to one endpoint: {dict(taken)}"
+    if not eventually(lambda: sick in _homes(stage, 40).values()):
+        yield f"{sick} does not come back"
+        return
+    back = _homes(stage, 150)
+    if (strayed := sum(back[k] != home for k, home in homes.items())) > 8:
+        yield f"all are up again, and {strayed} of 150 keys are not where they were"

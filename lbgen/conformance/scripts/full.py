@@ -1,0 +1,114 @@
+"""`max_per_endpoint` and what waits for a place."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from lbgen.conformance.probe import ask
+from lbgen.conformance.scripts.stage import answers, eventually, get, told_of
+from lbgen.runtime.standin import CONTROL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from concurrent.futures import Future
+
+    from lbgen.conformance.probe import Answer
+    from lbgen.conformance.scripts.stage import Stage
+
+
+def _hold(stage: Stage, pool: ThreadPoolExecutor, target: str, seconds: float) -> Future[Answer]:
+    """A request that its endpoint answers after `seconds`; started, with time to arrive."""
+    control = (CONTROL, f'{{"mode": "hang", "wait_ms": {int(seconds * 1000)}}}')
+    future = pool.submit(ask, stage.at["web"], get(target, control))
+    time.sleep(0.06)
+    return future
+
+
+def full_is_503(stage: Stage) -> Iterator[str]:
+    """With every place taken, by whatever route, one more request is 503 at once and reaches no endpoint."""
+    targets, last = stage.params["targets"], stage.params["last"]
+    with ThreadPoolExecutor(8) as pool:
+        begun = time.monotonic()
+        held = [_hold(stage, pool, target, 1.2) for target in targets]
+        asked = sum(stage.endpoints.requests.values())
+        found = ask(stage.at["web"], get(last))
+        if time.monotonic() - begun < 1:  # else the host was too busy to tell
+            if found.status != 503 or found.body != b"Service Unavailable\n":
+                yield f"one more than {len(targets)}: {found.status} {found.body[:60]!r}, expected 503"
+            if found.elapsed > 0.5:
+                yield f"503 after {found.elapsed:.1f} s, expected at once"
+            if sum(stage.endpoints.requests.values()) != asked:
+                yield "one more than there are places reached an endpoint"
+        ended = [future.result() for future in held]
+    counts = Counter(told_of(answer, "name") for answer in ended)
+    if [answer.status for answer in ended] != [200] * len(targets):
+        yield f"as many as there are places: {dict(counts)}"
+    elif (each := stage.params.get("each")) and set(counts.values()) != {each}:
+        yield f"all places are taken by {dict(counts)}, expected {each} at each endpoint"
+    if not eventually(lambda: answers(stage, last, 3)["503"] == 0, 1):
+        yield "they have ended and there is still no place"
+
+
+def queue_waits(stage: Stage) -> Iterator[str]:
+    """A request without a place waits and is served when the one before has ended."""
+    target = stage.params["target"]
+    with ThreadPoolExecutor(4) as pool:
+        first = _hold(stage, pool, target, 0.6)
+        second = pool.submit(ask, stage.at["web"], get(target))
+        late, early = second.result(), first.result()
+    if (early.status, late.status) != (200, 200):
+        yield f"{early.status} and {late.status}, expected 200 for both"
+    elif not 0.3 <= late.elapsed <= 2.5:
+        yield f"the second took {late.elapsed:.1f} s, expected to wait 0.5 s for the first"
+    arrivals = [seen.at for seen in tuple(stage.endpoints.seen) if seen.target == target][-2:]
+    if arrivals[1] - arrivals[0] < 0.4:
+        yield f"the endpoint got both within {arrivals[1] - arrivals[0]:.2f} s, its only place was taken for 0.6 s"
+
+
+def queue_is_full(stage: Stage) -> Iterator[str]:
+    """More requests than `size` do not wait: 503 at once."""
+    target, size = stage.params["target"], stage.params["size"]
+    with ThreadPoolExecutor(8) as pool:
+        begun = time.monotonic()
+        held = [_hold(stage, pool, target, 1.2)]
+        for _ in range(size):
+            held.append(pool.submit(ask, stage.at["web"], get(target)))
+            time.sleep(0.06)
+        found = ask(stage.at["web"], get(target))
+        busy = time.monotonic() - begun > 1
+        statuses = [future.result().status for future in held]
+    if not busy and (found.status != 503 or found.elapsed > 0.5):
+        yield f"one more than wait: {found.status} after {found.elapsed:.1f} s, expected 503 at once"
+    if statuses != [200] * (size + 1):
+        yield f"those with a place or in the queue: {statuses}"
+
+
+def queue_time_over(stage: Stage) -> Iterator[str]:
+    """A request that waited for `timeout` (500 ms) gets 503."""
+    target = stage.params["target"]
+    with ThreadPoolExecutor(4) as pool:
+        first = _hold(stage, pool, target, 1.6)
+        found = ask(stage.at["web"], get(target))
+        status = first.result().status
+    if status != 200:
+        yield f"the one under way: {status}"
+    if found.status != 503 or found.body != b"Service Unavailable\n":
+        yield f"the one that waited: {found.status} {found.body[:60]!r}, expected 503"
+    elif not 0.35 <= found.elapsed <= 1.4:
+        yield f"503 after {found.elapsed:.1f} s, expected after 0.5 s"
+
+
+def queue_next_free(stage: Stage) -> Iterator[str]:
+    """Whichever endpoint is free first serves the one that waits."""
+    name = stage.params["pool"]
+    with ThreadPoolExecutor(8) as pool:
+        held = [_hold(stage, pool, f"/{name}", seconds) for seconds in (1.5, 0.5)]
+        found = ask(stage.at["web"], get(f"/{name}"))
+        homes = [told_of(future.result(), "name") for future in held]
+    if set(homes) != {f"{name}-0", f"{name}-1"}:
+        yield f"two requests at a time went to {homes}, expected one to each endpoint"
+    if told_of(found, "name") != homes[1] or not 0.2 <= found.elapsed <= 1.3:
+        yield f"{told_of(found, 'name')} after {found.elapsed:.1f} s, expected {homes[1]}, free after 0.4 s"
