@@ -133,6 +133,7 @@ CODES: dict[str, str] = {
     "LB408": "the state directory cannot be used",
     "LB409": "unknown runtime",
     "LB410": "the agent's order cannot be used",
+    "LB411": "no rendered files where some were named",
 }
 
 

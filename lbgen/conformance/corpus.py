@@ -66,23 +66,67 @@ def corpus(plan: Plan) -> tuple[Request, ...]:
 
 def drafts(rule: Rule) -> Iterator[Draft]:
     """The hit of a rule, then what lies around it. Nothing for a regex that no text could be found for."""
-    path = example(rule.match.path)
-    hit = _hit(rule, path)
-    if path is None or hit is None:
+    return (draft for _, draft in labelled(rule))
+
+
+def labelled(rule: Rule) -> Iterator[tuple[str, Draft]]:
+    """As `drafts`, each with what it tries: rule, path, host, method, header, query or cookie."""
+    hit = hit_of(rule)
+    if hit is None:
         return
-    yield hit
-    for neighbour in neighbours(rule.match.path, path):
-        yield replace(hit, path=neighbour)
+    yield "rule", hit
+    for neighbour in neighbours(rule.match.path, hit.path):
+        yield "path", replace(hit, path=neighbour)
     for host in _hosts(rule):
-        yield replace(hit, host=host)
+        yield "host", replace(hit, host=host)
     for method in _methods(rule):
-        yield replace(hit, method=method)
+        yield "method", replace(hit, method=method)
     for headers in _lists(rule.match.headers, hit.headers):
-        yield replace(hit, headers=headers)
+        yield "header", replace(hit, headers=headers)
     for query in _lists(rule.match.query, hit.query):
-        yield replace(hit, query=query)
+        yield "query", replace(hit, query=query)
     for cookies in _lists(rule.match.cookies, hit.cookies):
-        yield replace(hit, cookies=cookies)
+        yield "cookie", replace(hit, cookies=cookies)
+
+
+def meeting(one: Rule, other: Rule) -> Iterator[Draft]:
+    """Requests that may fulfil both rules at once, so that the order of the two decides; none where they exclude each
+    other plainly. Whether one really does, the oracle tells."""
+    hits = hit_of(one), hit_of(other)
+    hosts = [x for x in (one, other) if x.host is not None]
+    if hits[0] is None or hits[1] is None or not _hosts_meet(one, other):
+        return
+    methods = [m for m in one.match.methods or other.match.methods if m in (other.match.methods or one.match.methods)]
+    if not methods and (one.match.methods or other.match.methods):
+        return
+    # The narrower host lies within the wider; of two paths the one that both cover is one of the two, or below.
+    narrow = max(hosts, key=lambda x: (not x.host.wildcard, len(x.host.name)) if x.host else (False, 0), default=one)
+    host = (hits[0] if narrow is one else hits[1]).host
+    for path in dict.fromkeys((hits[0].path, hits[1].path)):
+        named = [_union(getattr(hits[0], key), getattr(hits[1], key)) for key in ("headers", "query", "cookies")]
+        headers, query, cookies = named
+        if headers is not None and query is not None and cookies is not None:
+            yield Draft(methods[0] if methods else "GET", host, path, headers, query, cookies)
+
+
+def _hosts_meet(one: Rule, other: Rule) -> bool:
+    if one.host is None or other.host is None:
+        return True
+    return one.host.covers_pattern(other.host) or other.host.covers_pattern(one.host)
+
+
+def _union(one: tuple[tuple[str, str], ...], other: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...] | None:
+    """Both lists of values; None when they want two values of one name."""
+    found = dict(one)
+    for name, value in other:
+        if found.setdefault(name, value) != value:
+            return None
+    return tuple(found.items())
+
+
+def hit_of(rule: Rule) -> Draft | None:
+    """A request that fulfils the rule; None when no text was found for one of its regexes."""
+    return _hit(rule, example(rule.match.path))
 
 
 def _hit(rule: Rule, path: str | None) -> Draft | None:

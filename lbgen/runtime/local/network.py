@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.local.spawn import spawn, stop
 from lbgen.runtime.local.user import User
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+_R = TypeVar("_R")
 ADDRESSES = IPv4Network("10.213.0.0/16")
 _INSIDE = "lb0"
+_CLONE_NEWNET = 0x40000000
 _COMMAND_SECONDS = 20
 
 
@@ -32,10 +36,23 @@ class Network:
     host: str
     inside: str
     holder: subprocess.Popen[bytes]
+    device: str  # this host's end
 
     def run(self, argv: Sequence[str], directory: Path = Path("/")) -> None:
         """Run a command inside to its end; EngineError LB403 with what it said when it fails."""
-        _finish(argv, directory, self.holder.pid)
+        finish(argv, directory, self.holder.pid)
+
+    def visit(self, errand: Callable[[], _R]) -> _R:
+        """What `errand` returns when it runs in a thread whose sockets belong inside. Raises what it raises."""
+
+        def enter() -> None:
+            with Path(f"/proc/{self.holder.pid}/ns/net").open("rb") as namespace:
+                if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET) != 0:
+                    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(enter).result()
+            return thread.submit(errand).result()
 
 
 @contextmanager
@@ -74,15 +91,15 @@ def _cable(holder: subprocess.Popen[bytes]) -> Network:
     outside = f"lbg{holder.pid}"
     root = Path("/")
     pid = holder.pid
-    _finish(("ip", "link", "add", outside, "type", "veth", "peer", "name", _INSIDE, "netns", str(pid)), root)
+    finish(("ip", "link", "add", outside, "type", "veth", "peer", "name", _INSIDE, "netns", str(pid)), root)
     host, inside = _free_pair(pid)
-    _finish(("ip", "address", "add", f"{host}/30", "dev", outside), root)
-    _finish(("ip", "link", "set", outside, "up"), root)
-    _finish(("ip", "address", "add", f"{inside}/30", "dev", _INSIDE), root, pid)
-    _finish(("ip", "link", "set", "lo", "up"), root, pid)
-    _finish(("ip", "link", "set", _INSIDE, "up"), root, pid)
-    _finish(("ip", "route", "add", "default", "via", str(host)), root, pid)
-    return Network(str(host), str(inside), holder)
+    finish(("ip", "address", "add", f"{host}/30", "dev", outside), root)
+    finish(("ip", "link", "set", outside, "up"), root)
+    finish(("ip", "address", "add", f"{inside}/30", "dev", _INSIDE), root, pid)
+    finish(("ip", "link", "set", "lo", "up"), root, pid)
+    finish(("ip", "link", "set", _INSIDE, "up"), root, pid)
+    finish(("ip", "route", "add", "default", "via", str(host)), root, pid)
+    return Network(str(host), str(inside), holder, outside)
 
 
 def _free_pair(seed: int) -> tuple[IPv4Address, IPv4Address]:
@@ -105,7 +122,8 @@ def _free_pair(seed: int) -> tuple[IPv4Address, IPv4Address]:
     raise EngineError(Diagnostic("LB403", f"all of {ADDRESSES} is in use on this host"))
 
 
-def _finish(argv: Sequence[str], directory: Path, netns: int | None = None) -> None:
+def finish(argv: Sequence[str], directory: Path, netns: int | None = None) -> None:
+    """Run a command to its end, in the network of process `netns` (None = ours); EngineError LB403 when it fails."""
     process = spawn(argv, user=User(), directory=directory, output=subprocess.PIPE, netns=netns)
     try:
         said, _ = process.communicate(timeout=_COMMAND_SECONDS)

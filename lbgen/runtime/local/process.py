@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lbgen.engines.api import Binary, Engine, ProcessSpec
+    from lbgen.engines.rendered import Rendered
     from lbgen.plan.model import Plan
     from lbgen.runtime.local.network import Network
 
@@ -35,6 +36,7 @@ LOG = "engine.log"
 START_SECONDS = 20.0
 STOP_SECONDS = 5.0
 _AGENT_STOP_SECONDS = 2.0
+_EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104  # compared with, not bound
 
 
 @dataclass(slots=True)
@@ -49,7 +51,7 @@ class Handle:
     directory: Path
     process: subprocess.Popen[bytes]
     spec: ProcessSpec = field(repr=False)
-    network: Network | None = None  # of a kernel engine; `process` then only keeps the namespace
+    network: Network | None = None  # where it runs; of a kernel engine, `process` only keeps that namespace
     agent: subprocess.Popen[bytes] | None = None  # checks endpoints for an engine that has no checks of its own
 
     @property
@@ -63,7 +65,7 @@ class Handle:
     def address(self, listener: str) -> tuple[str, int]:
         """Host and port to connect to for the listener of that name; KeyError when there is none."""
         found = self.plan.listener(listener)
-        if self.network is not None:
+        if self.network is not None and (self.spec.kernel or found.address in _EVERYWHERE):
             return self.network.inside, found.port
         return ports.client_address(found.address), found.port
 
@@ -78,15 +80,15 @@ class Handle:
     def ask_to_stop(self) -> None:
         """Send the graceful stop and do not wait; `stop` then waits. For several engines at once."""
         self._stop_agent()
-        if self.network is None and self.alive():
+        if not self.spec.kernel and self.alive():
             self.process.send_signal(self.spec.stop)
 
     def stop(self, seconds: float = STOP_SECONDS) -> None:
         """Ask it to end, then make it; does nothing when it is gone."""
         self._stop_agent()
-        if self.network is None:
+        if not self.spec.kernel:
             stop(self.process, signal.Signals(self.spec.stop), seconds)
-        elif self.alive():
+        elif self.network is not None and self.alive():
             for command in self.spec.teardown:
                 self.network.run(command, self.directory)
 
@@ -97,7 +99,7 @@ class Handle:
     def restart(self) -> None:
         """Start the engine, which has died, anew on the files that are there. For engines that are processes."""
         stop(self.process, signal.SIGKILL, 0)  # workers that outlived their master hold the ports
-        self.process = _spawned(self.spec, self.plan, self.directory)
+        self.process = _spawned(self.spec, self.plan, self.directory, self.network)
 
     def restart_agent(self) -> None:
         """Start the agent, which has died, anew; it goes on from what it had found."""
@@ -130,10 +132,12 @@ def start(
     directory: Path,
     accept: tuple[str, ...] = (),
     network: Network | None = None,
+    rendered: Rendered | None = None,
 ) -> Handle:
     """Render `plan` into `directory` and start the engine there; it may not listen yet.
 
-    A kernel engine is loaded into `network`, where it serves at every address and reaches endpoints on `network.host`.
+    With `network` it runs in there; a kernel engine needs one, where it serves at every address and reaches endpoints
+    on `network.host`. `rendered` are files to serve as they stand instead.
 
     Raises LbgenError (verdicts), EngineError LB404 (port taken), LB407 (needs root), LB408 (folder closed to nobody).
     """
@@ -143,12 +147,14 @@ def start(
         message = f"{directory} cannot be reached by the user nobody, who runs the engines"
         raise EngineError(Diagnostic("LB408", message, hint="choose a folder that others may enter"))
     spec = target.process(plan, binary, directory)
+    if rendered is not None:
+        spec = replace(spec, ready="")  # the files tell no admin port
     if spec.ready and plan.admin_port is None:
         taken = frozenset(listener.port for listener in plan.listeners)
         plan = with_admin(plan, ports.free_port("127.0.0.1", 20_000 + os.getpid() % 4_000, taken))
-    rendered = render_with(target, plan, version, accept)
-    if spec.kernel != (network is not None):
-        raise TypeError("a network is for kernel engines, and they need one")
+    rendered = rendered or render_with(target, plan, version, accept)
+    if spec.kernel and network is None:
+        raise TypeError("a kernel engine needs a network")
     if network is None:
         for listener in plan.listeners:
             if listener.protocol is Protocol.TCP:
@@ -157,25 +163,28 @@ def start(
     rendered.write(directory)
     log = directory / LOG
     log.touch()
-    if network is not None:
+    if network is not None and spec.kernel:
         for command in spec.setup:
             network.run(command, directory)
         return Handle(target.name, target.title, version, binary, plan, directory, network.holder, spec, network)
     binary = borrow(binary, directory, user)
-    spec = target.process(plan, binary, directory)
+    spec = replace(target.process(plan, binary, directory), ready=spec.ready)
     give(directory, user)
-    process = _spawned(spec, plan, directory)
-    handle = Handle(target.name, target.title, version, binary, plan, directory, process, spec)
+    process = _spawned(spec, plan, directory, network)
+    handle = Handle(target.name, target.title, version, binary, plan, directory, process, spec, network)
     if spec.agent:
         handle.restart_agent()
     return handle
 
 
-def _spawned(spec: ProcessSpec, plan: Plan, directory: Path) -> subprocess.Popen[bytes]:
+def _spawned(spec: ProcessSpec, plan: Plan, directory: Path, network: Network | None) -> subprocess.Popen[bytes]:
     user = engine_user()
     low = user.uid is not None and any(x.port < ports.first_unprivileged() for x in plan.listeners)
+    netns = None if network is None else network.holder.pid
     with (directory / LOG).open("ab") as output:
-        return spawn(spec.argv, user=user, directory=directory, output=output, env=dict(spec.env), low_ports=low)
+        return spawn(
+            spec.argv, user=user, directory=directory, output=output, env=dict(spec.env), low_ports=low, netns=netns
+        )
 
 
 def wait_listening(handle: Handle, seconds: float = START_SECONDS) -> None:
@@ -183,9 +192,16 @@ def wait_listening(handle: Handle, seconds: float = START_SECONDS) -> None:
 
     EngineError LB403 with the log's end when it dies or is too slow.
     """
+    if handle.network is not None and not handle.spec.kernel:
+        handle.network.visit(lambda: _wait_listening(handle, seconds))
+    else:
+        _wait_listening(handle, seconds)
+
+
+def _wait_listening(handle: Handle, seconds: float) -> None:
     title = handle.title
     end = time.monotonic() + seconds
-    waiting = [x for x in handle.plan.listeners if x.protocol is Protocol.TCP and handle.network is None]
+    waiting = [x for x in handle.plan.listeners if x.protocol is Protocol.TCP and not handle.spec.kernel]
     pause = 0.005
     while True:
         code = handle.process.poll()
@@ -237,12 +253,14 @@ def running(
     accept: tuple[str, ...] = (),
     seconds: float = START_SECONDS,
     network: Network | None = None,
+    rendered: Rendered | None = None,
 ) -> Iterator[Handle]:
     """Serve `plan` on its own ports with one engine for as long as the block lasts.
 
     `binary` None: found on this host, of `version` or what `engines.<engine>.version` asks (default: the newest
     supported that is here). `directory` None: a temporary one, removed in the end. A kernel engine (nftables) needs a
-    `network` made by `lbgen.runtime.local.network.network()`, and endpoints on its `host` address.
+    `network` made by `lbgen.runtime.local.network.network()`, and endpoints on its `host` address; others may run in
+    one. `rendered` are files to serve as they stand.
     Raises what `start` and `wait_listening` raise, and EngineError LB402.
     """
     if isinstance(target, str):
@@ -255,7 +273,7 @@ def running(
     place = directory or made
     assert place is not None  # noqa: S101 - one of the two
     try:
-        handle = start(target, plan, binary, found, place, accept, network)
+        handle = start(target, plan, binary, found, place, accept, network, rendered)
         try:
             wait_listening(handle, seconds)
             yield handle

@@ -1,0 +1,60 @@
+"""What holds of any topology; the requests and times come as parameters."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lbgen.conformance.case import HANDSHAKE
+from lbgen.conformance.probe import Stream, echo, wire
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.conformance.scripts.stage import Stage
+    from lbgen.plan.simulate import Request
+
+
+def tunnel_idle(stage: Stage) -> Iterator[str]:
+    """A WebSocket without traffic is closed in time, and not before."""
+    request: Request = stage.params["request"]
+    asked = replace(request, headers=(*request.headers, *HANDSHAKE))
+    with _stream(stage, request) as stream:
+        stream.send(wire(asked))
+        if (status := stream.answer().status) != 101:
+            yield f"status {status}, expected 101"
+            return
+        if echo(stream, b"hello") != b"hello":
+            yield "no echo"
+            return
+        yield from _ends(stream, stage, "the tunnel")
+
+
+def kept_idle(stage: Stage) -> Iterator[str]:
+    """A kept client connection without requests is closed in time, and not before."""
+    request: Request = stage.params["request"]
+    with _stream(stage, request) as stream:
+        stream.send(wire(request))
+        answer = stream.answer()
+        if answer.status is None or answer.after != "open":
+            yield f"no kept connection: {answer.problem or answer.after}"
+            return
+        yield from _ends(stream, stage, "the connection")
+
+
+def _stream(stage: Stage, request: Request) -> Stream:
+    seconds = stage.params["within_ms"][1] / 1000 + 2
+    return Stream(stage.at[request.listener], client=request.client, timeout=seconds)
+
+
+def _ends(stream: Stream, stage: Stage, what: str) -> Iterator[str]:
+    low, high = stage.params["within_ms"]
+    begun = time.monotonic()
+    while stream.fill():
+        pass
+    took = (time.monotonic() - begun) * 1000
+    if stream.end == "open":
+        yield f"after {took:.0f} ms of silence {what} is still open, expected its end after {low} to {high} ms"
+    elif not low <= took <= high:
+        yield f"{what} took {took:.0f} ms, expected {low} to {high}"

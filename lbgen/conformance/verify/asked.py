@@ -1,0 +1,148 @@
+"""A plan -> the requests that its users send, nearly send and should not send, as cases that the oracle judges."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from lbgen.conformance.case import Case, Expect
+from lbgen.conformance.corpus import NOWHERE, Draft, hit_of, labelled, meeting
+from lbgen.plan.features import Feature
+from lbgen.plan.matching import why_not
+from lbgen.plan.http import RefusedError, parse
+from lbgen.plan.model import Forward, Listener, Mode
+from lbgen.plan.simulate import Request, simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.plan.model import Plan, Route, Rule
+
+# Targets that intermediaries read in two ways, and their plain neighbours.
+ODD_PATHS = ("//a", "/a//b", "/a/../b", "/a/./b", "/a%2Fb", "/a%5Cb", "/%61", "/%2e%2e/a", "/a%00b", "/a%zz", "/a\\b", "/a|b", "/a#b", "/a%20b")  # fmt: skip
+_MOST_PAIRS = 2_000
+_SPOOFED = (
+    ("X-Forwarded-For", "192.0.2.66"),
+    ("X-Forwarded-Proto", "gopher"),
+    ("X-Forwarded-Host", "spoofed.invalid"),
+    ("X-Forwarded-Port", "99"),
+    ("X-Request-Id", "spoofed"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request and what part of the contract it tries."""
+
+    clause: str
+    request: Request
+
+
+def cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Case, ...]:
+    """At most `most` cases, every rule's own request among them; the rest is drawn by `seed` when there are more.
+
+    `client` is the address they come from.
+    """
+    every: dict[Request, Ask] = {}
+    for ask in asks(plan):
+        request = replace(ask.request, client=client)
+        every.setdefault(request, replace(ask, request=request))
+    found = list(every.values())
+    if len(found) > most:
+        first = [ask for ask in found if ask.clause in ("2.rule", "2.order")][:most]
+        others = [ask for ask in found if ask.clause not in ("2.rule", "2.order")]
+        drawn = random.Random(seed).sample(range(len(others)), max(0, most - len(first)))  # noqa: S311  # no secret
+        found = [*first, *(others[i] for i in sorted(drawn))]
+    return tuple(
+        Case(f"{ask.clause}/{n}", ask.clause, ask.request, Expect(), features=excuses(ask.request))
+        for n, ask in enumerate(found, 1)
+    )
+
+
+def asks(plan: Plan) -> Iterator[Ask]:
+    """Every request, the most telling first."""
+    for listener in plan.listeners:
+        if listener.mode is not Mode.L7:
+            continue
+        known = rules(listener)
+        for rule in known:
+            for what, draft in labelled(rule):
+                yield Ask(f"2.{what}", draft.request(listener.name))
+        yield from _orders(listener, known)
+        for rule in known:
+            hit = hit_of(rule)
+            if hit is not None:
+                yield from _around(plan, hit.request(listener.name), plan.route(rule.route))
+        nowhere = Draft("GET", NOWHERE, "/").request(listener.name)
+        yield Ask("2.host", nowhere)
+        yield Ask("3.http10", replace(nowhere, headers=(), version="1.0"))
+        for path in ODD_PATHS:
+            yield Ask("3.paths", replace(nowhere, target=path))
+        for method in ("TRACE", "CONNECT", "get"):
+            yield Ask("3.method", replace(nowhere, method=method))
+        yield Ask("3.host", replace(nowhere, target=f"http://{NOWHERE}/a"))
+        yield Ask("3.host", replace(nowhere, target="http://other.invalid/a"))
+
+
+def rules(listener: Listener) -> list[Rule]:
+    """All rules of an L7 listener in the order of trial."""
+    found = {rule.rank: rule for table in listener.hosts for rule in table.rules}
+    return [found[rank] for rank in sorted(found)]
+
+
+def _orders(listener: Listener, known: list[Rule]) -> Iterator[Ask]:
+    """For two rules of different routes that one request fulfils: that request."""
+    left = _MOST_PAIRS
+    for one, other in combinations(known, 2):
+        if one.route == other.route:
+            continue
+        for draft in meeting(one, other):
+            request = draft.request(listener.name)
+            try:
+                parsed = parse(request)
+            except RefusedError:
+                continue
+            if why_not(one, parsed) is None and why_not(other, parsed) is None:
+                yield Ask("2.order", request)
+                left -= 1
+        if left <= 0:
+            return
+
+
+def _around(plan: Plan, hit: Request, route: Route) -> Iterator[Ask]:
+    """What a route does with a request beside matching it."""
+    if simulate(plan, hit).route != route.name:
+        return
+    yield Ask("4.query", replace(hit, target=hit.target + ("&" if "?" in hit.target else "?") + "a=1&b=%20c&a=2"))
+    touched = {n for n in _edited(route)}
+    yield Ask("4.edits", replace(hit, headers=(*hit.headers, *((n, "sent") for n in sorted(touched)))))
+    yield Ask("4.forwarded", replace(hit, headers=(*hit.headers, *_SPOOFED)))
+    yield Ask("4.hop", replace(hit, headers=(*hit.headers, ("Keep-Alive", "5"), ("Proxy-Connection", "x"), ("TE", "gzip"))))
+    if not isinstance(route.action, Forward):
+        return
+    for method in ("POST", "PUT"):
+        body = replace(hit, method=method, body=b"some body, 24 bytes long")
+        yield Ask("4.body", body)
+        yield Ask("4.body", replace(body, headers=(*hit.headers, ("Transfer-Encoding", "chunked"))))
+    yield Ask("4.expect", replace(hit, headers=(*hit.headers, ("Accept-Encoding", "br"), ("Accept", "*/*"))))
+
+
+def _edited(route: Route) -> Iterator[str]:
+    for edits in (route.request_headers, *(t.request_headers for t in getattr(route.action, "targets", ()))):
+        yield from (name for name, _ in (*edits.set, *edits.add))
+        yield from edits.remove
+
+
+def excuses(request: Request) -> tuple[str, ...]:
+    """Features whose approximate verdict may excuse what an engine does with this request: no others do."""
+    found: list[Feature] = []
+    names = [name.lower() for name, _ in request.headers if name.lower() != "cookie"]
+    if len(set(names)) < len(names):
+        found += (Feature.HEADER, Feature.HEADER_REGEX, Feature.HEADER_PRESENT, Feature.REQUEST_HEADERS_ADD)
+    if "://" in request.target or request.method in ("CONNECT", "TRACE") or request.method.islower():
+        found.append(Feature.FRAMING)
+    if not request.target.startswith("/") or any(c in request.target for c in "\\|#") or "%zz" in request.target:
+        found += (Feature.PATHS_STRICT, Feature.FRAMING)
+    return tuple(str(feature) for feature in dict.fromkeys(found))

@@ -1,0 +1,122 @@
+"""Files as a user has them -> the same files with the times that lbgen would scale, scaled; nothing else is touched.
+
+lbgen renders the plan twice, with its own times and with scaled ones. Where the two differ they differ in numbers; a
+line of the user's file that is, or comes from, such a line gets the scaled number. A number that the user has changed is
+scaled by the same ratio, so that what was changed stays changed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lbgen.engines.rendered import Rendered
+
+_NUMBER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)(us|ms|s|m|h|d)?(?![\w.])")
+_UNITS = {"us": 0.001, "": 1.0, "ms": 1.0, "s": 1000.0, "m": 60_000.0, "h": 3_600_000.0, "d": 86_400_000.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A line that differs between the two renderings: how it really is, and how it is verified. `line` counts from 1."""
+
+    file: str
+    line: int
+    real: str
+    verified: str
+
+
+def _shape(line: str) -> str:
+    return _NUMBER.sub("\0", line)
+
+
+def changes(real: Rendered, verified: Rendered) -> tuple[Change, ...]:
+    """Lines that differ; ValueError when anything but numbers differs, with the place."""
+    if list(real) != list(verified):
+        raise ValueError(f"{real.engine}: other files with scaled times: {sorted(set(real) ^ set(verified))}")
+    found = []
+    for name, text in real.items():
+        ours, theirs = text.splitlines(), verified[name].splitlines()
+        if len(ours) != len(theirs):
+            raise ValueError(f"{real.engine}/{name}: {len(ours)} lines, {len(theirs)} with scaled times")
+        for number, (one, other) in enumerate(zip(ours, theirs, strict=True), 1):
+            if one != other:
+                if _shape(one) != _shape(other):
+                    raise ValueError(f"{real.engine}/{name}:{number}: {one.strip()!r} and {other.strip()!r}")
+                found.append(Change(name, number, one.strip(), other.strip()))
+    return tuple(found)
+
+
+def merged(mine: Rendered, real: Rendered, verified: Rendered) -> Rendered:
+    """`mine`, a user's version of `real`, with the times of `verified`; ValueError as `changes`."""
+    if not changes(real, verified):
+        return mine
+    files = [
+        replace(file, text=_merge(file.text, real[file.name], verified[file.name])) if file.name in real else file
+        for file in mine.files
+    ]
+    return replace(mine, files=tuple(files))
+
+
+def edits(mine: Rendered, real: Rendered) -> tuple[str, ...]:
+    """Where a user's files are not what lbgen renders: `file:line: text`, at most one place a block."""
+    found = []
+    for name in dict.fromkeys((*real, *mine)):
+        if name not in mine or name not in real:
+            found.append(f"{name}: {'is missing' if name not in mine else 'is not one of lbgen'}")
+            continue
+        ours, theirs = mine[name].splitlines(), real[name].splitlines()
+        for tag, a, b, _, _ in difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+            if tag != "equal":
+                shown = ours[a].strip() if a < b else "(a line is missing)"
+                found.append(f"{name}:{a + 1}: {shown}")
+    return tuple(found)
+
+
+def _merge(mine: str, real: str, verified: str) -> str:
+    base, goal = real.splitlines(), verified.splitlines()
+    ours = mine.splitlines()
+    known: dict[str, set[str]] = {}
+    for one, other in zip(base, goal, strict=True):
+        known.setdefault(one, set()).add(other)
+    out = list(ours)
+    for tag, a, b, c, d in difflib.SequenceMatcher(None, ours, base, autojunk=False).get_opcodes():
+        for at in range(a, b):
+            if tag == "equal":
+                out[at] = goal[c + at - a]
+            elif len(found := known.get(ours[at], set())) == 1:  # a line that was moved
+                out[at] = next(iter(found))
+            elif near := _nearest(ours[at], range(c, d), base, a, at, c):
+                out[at] = _rescaled(ours[at], base[near - 1], goal[near - 1])
+    ending = "\n" if mine.endswith("\n") else ""
+    return "\n".join(out) + ending
+
+
+def _nearest(line: str, among: range, base: list[str], a: int, at: int, c: int) -> int:
+    """The line (from 1) of `base` that `line` was made from, by its words; 0 when there is none."""
+    same = [n for n in among if _shape(base[n]) == _shape(line)]
+    if not same:
+        return 0
+    return min(same, key=lambda n: abs((n - c) - (at - a))) + 1
+
+
+def _rescaled(line: str, real: str, verified: str) -> str:
+    """`line` with each of its numbers in the ratio in which `verified` stands to `real`."""
+    pairs = iter(list(zip(_NUMBER.finditer(real), _NUMBER.finditer(verified), strict=True)))
+
+    def change(found: re.Match[str]) -> str:
+        ours, theirs = next(pairs)
+        if ours[0] == theirs[0]:
+            return found[0]
+        if found[0] == ours[0]:
+            return theirs[0]
+        before = float(ours[1]) * _UNITS[ours[2] or ""]
+        after = float(theirs[1]) * _UNITS[theirs[2] or ""]
+        value = float(found[1]) * _UNITS[found[2] or ""] * after / (before or 1)
+        value /= _UNITS[theirs[2] or ""]
+        return f"{value:.3f}{theirs[2] or ''}" if "." in theirs[1] else f"{round(value)}{theirs[2] or ''}"
+
+    return _NUMBER.sub(change, line)

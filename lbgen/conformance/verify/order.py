@@ -1,0 +1,59 @@
+"""What the process that verifies one engine is told, and what it tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lbgen.conformance.runner import Result
+    from lbgen.conformance.verify.faults import Planned
+    from lbgen.diagnostics import Diagnostic
+    from lbgen.engines.api import Binary
+    from lbgen.engines.rendered import Rendered
+    from lbgen.plan.model import Plan
+
+Print = tuple[int | None, str, str, str]  # status, location, pool, what the endpoint was asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """`plan` is the one to verify: scaled times, and without a network of its own other ports and endpoints.
+
+    `rendered` are files to serve as they stand. `isolated`: in a network where every address is here.
+    """
+
+    engine: str
+    version: str
+    binary: Binary
+    plan: Plan
+    asked: tuple[Planned, ...]
+    rendered: Rendered | None = None
+    isolated: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Progress: so many of an engine's cases are done."""
+
+    engine: str
+    what: str
+    done: int = 0
+    total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """All results of an engine; `prints` by case id are what the engines are compared by among themselves."""
+
+    engine: str
+    results: tuple[Result, ...]
+    prints: dict[str, Print] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The engine could not be verified."""
+
+    engine: str
+    diagnostics: tuple[Diagnostic, ...]

@@ -1,0 +1,116 @@
+"""What a verification found: counts by clause and engine, the first difference, and what was verified instead."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from lbgen.conformance.runner import Result, State
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lbgen.conformance.case import Case
+    from lbgen.conformance.verify.merge import Change
+    from lbgen.conformance.verify.order import Finished
+    from lbgen.conformance.verify.times import Scale
+    from lbgen.diagnostics import Diagnostic
+
+PAIRWISE = "engines agree"
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """An engine that was not verified, and why: left out, or `broken` when it did not run."""
+
+    engine: str
+    reasons: tuple[Diagnostic, ...]
+    broken: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """`changed`: lines in which the files that ran differ from the topology's own, all of them in times. `edits`: where
+    the files of `--rendered` are not what lbgen renders."""
+
+    engine: str
+    version: str
+    changed: tuple[Change, ...] = ()
+    edits: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """`results` hold every case on every engine. `green`: no difference that no verdict names, and no engine broke.
+    `isolated`: listeners and endpoints had the topology's own addresses."""
+
+    name: str
+    results: tuple[Result, ...]
+    left: tuple[Left, ...]
+    served: tuple[Served, ...]
+    scale: Scale
+    isolated: bool
+    seconds: float
+
+    @property
+    def differences(self) -> tuple[Result, ...]:
+        """Results that no verdict excuses, the first one first."""
+        return tuple(result for result in self.results if result.state is State.FAIL)
+
+    @property
+    def broken(self) -> tuple[Left, ...]:
+        """Engines that did not run to the end."""
+        return tuple(left for left in self.left if left.broken)
+
+    @property
+    def green(self) -> bool:
+        return not self.differences and not self.broken
+
+    @property
+    def exit_code(self) -> int:
+        """0 green, 4 differences, 3 an engine failed."""
+        return 4 if self.differences else 3 if self.broken else 0
+
+    def as_dict(self) -> dict[str, object]:
+        """The JSON record."""
+        counts: dict[str, Counter[str]] = {}
+        for result in self.results:
+            counts.setdefault(result.subject, Counter())[str(result.state)] += 1
+        return {
+            "name": self.name,
+            "green": self.green,
+            "seconds": round(self.seconds, 1),
+            "own_addresses": self.isolated,
+            "time_factor": self.scale.factor,
+            "times": [{"real_ms": real, "verified_ms": new} for real, new in self.scale.pairs],
+            "totals": counts,
+            "engines": [
+                {"name": x.engine, "version": x.version, "changed": [asdict(c) for c in x.changed], "edits": x.edits}
+                for x in self.served
+            ],
+            "left_out": [
+                {"engine": x.engine, "broken": x.broken, "reasons": [d.as_dict() for d in x.reasons]} for x in self.left
+            ],
+            "differences": [asdict(x) for x in self.differences],
+            "results": [
+                {"engine": x.subject, "case": x.case, "clause": x.clause, "state": str(x.state), "detail": x.detail}
+                for x in self.results
+            ],
+        }
+
+
+def pairwise(done: Sequence[Finished], cases: Sequence[Case]) -> tuple[Result, ...]:
+    """Requests that two engines answer differently although each does as the oracle says."""
+    known = {case.id: case for case in cases}
+    found = []
+    for one, other in combinations(done, 2):
+        for name, print_ in one.prints.items():
+            against = other.prints.get(name)
+            if against is not None and against != print_:
+                detail = f"{one.engine}: {print_}, {other.engine}: {against}"
+                request = known[name].request
+                again = f"{request.method} {request.target} {request.headers}"
+                found.append(Result(f"{one.engine}, {other.engine}", "topology", name, PAIRWISE, State.FAIL, detail, again))
+    return tuple(found)

@@ -1,0 +1,157 @@
+"""`lbgen.verify`: a topology on all engines at once, its requests and faults judged by the oracle and by each other."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lbgen.conformance.verify import asked, faults, merge
+from lbgen.conformance.verify.order import Broken, Finished, Order, Told
+from lbgen.conformance.verify.processes import together
+from lbgen.conformance.verify.report import Left, Report, Served, pairwise
+from lbgen.conformance.verify.times import scale_for, scaled
+from lbgen.diagnostics import Diagnostic, EngineError, UsageError
+from lbgen.engines.api import RenderedFile
+from lbgen.engines.api import engine as engine_by_name
+from lbgen.engines.api import engines as installed
+from lbgen.engines.rendered import MANIFEST, Rendered, render_with
+from lbgen.plan.model import Plan
+from lbgen.plan.overlay import with_endpoints, with_ports
+from lbgen.runtime.local import world
+from lbgen.runtime.local.ports import free_port
+from lbgen.runtime.local.process import for_version
+from lbgen.runtime.local.stack import choose
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lbgen.conformance.verify.faults import Planned
+    from lbgen.engines.api import Engine
+    from lbgen.runtime.local.order import Chosen
+    from lbgen.spec.load import Topology
+
+REQUESTS = 1_000
+CLIENT = "198.51.100.7"  # of TEST-NET-2 (RFC 5737); in a network of our own it may be any
+_LOOPBACK = "127.0.0.1"
+_PORTS = "LBGEN_CONFORMANCE_PORTS"  # environment: first port to try
+
+
+def _ignore(told: Told) -> None:
+    """Nobody watches."""
+
+
+def verify(
+    topology: Topology | Plan,
+    engines: Sequence[str | Engine] | None = None,
+    *,
+    accept: tuple[str, ...] = (),
+    requests: int = REQUESTS,
+    seed: int = 1,
+    rendered: str | os.PathLike[str] | None = None,
+    progress: Callable[[Told], None] = _ignore,
+) -> Report:
+    """Run the requests and faults of `topology` on `engines` (default: all that can) and compare with the oracle.
+
+    As root each engine runs in a network of its own, with the listeners and endpoints at the topology's own addresses;
+    else on loopback, on other ports. Times too long to wait for are divided by a factor that the report states.
+    `requests` is how many a run may ask each engine, `seed` draws them when there are more. `rendered`: a folder as
+    `lbgen render -o` writes it, whose files are served as they stand (but for those times); that needs root.
+
+    Raises LbgenError (findings, verdicts), UsageError LB305 and LB411 (no such folder), EngineError LB402 and LB407.
+    """
+    begun = time.monotonic()
+    if not isinstance(topology, Plan):
+        from lbgen.plan.resolve import plan as resolve
+
+        topology = resolve(topology)
+    folder = None if rendered is None else Path(rendered)
+    obstacle = world.possible()
+    if folder is not None and obstacle:
+        message = f"files as they stand need a network that has the topology's own addresses: {obstacle}"
+        raise EngineError(Diagnostic("LB407", message, hint="run as root"))
+    chosen, skipped = _chosen(topology, engines, accept, folder)
+    scale = scale_for(topology)
+    plan = scaled(topology, scale)
+    client = _LOOPBACK if obstacle else CLIENT
+    wanted = asked.cases(plan, client, most=requests, seed=seed)
+    cases = (*(faults.Planned(case) for case in wanted), *faults.planned(plan, client))
+    prepared = [_prepared(topology, plan, each, cases, folder, isolated=not obstacle) for each in chosen]
+    orders = [order for order, _ in prepared]
+    ended = together(orders if not obstacle else _on_loopback(orders), progress)
+    done = [each for each in ended if isinstance(each, Finished)]
+    broken = [Left(each.engine, each.diagnostics, broken=True) for each in ended if isinstance(each, Broken)]
+    return Report(
+        name=topology.name,
+        results=(*(result for each in done for result in each.results), *pairwise(done, wanted)),
+        left=(*(Left(name, reasons) for name, reasons in skipped), *broken),
+        served=tuple(served for _, served in prepared),
+        scale=scale,
+        isolated=not obstacle,
+        seconds=time.monotonic() - begun,
+    )
+
+
+def _chosen(
+    plan: Plan, engines: Sequence[str | Engine] | None, accept: tuple[str, ...], folder: Path | None
+) -> tuple[tuple[Chosen, ...], tuple[tuple[str, tuple[Diagnostic, ...]], ...]]:
+    """The engines to verify, and those left out with the reasons."""
+    if engines is None:
+        targets = [x for x in installed().values() if folder is None or (folder / x.name).is_dir()]
+    else:
+        targets = [engine_by_name(x) if isinstance(x, str) else x for x in dict.fromkeys(engines)]
+    missing = [x.name for x in targets if folder is not None and not (folder / x.name).is_dir()]
+    if missing or not targets:
+        where = folder / missing[0] if folder is not None and missing else folder
+        hint = f"lbgen render TOPOLOGY -o {folder} writes them"
+        raise UsageError(Diagnostic("LB411", f"there are no rendered files in {where}", hint=hint))
+    return choose(plan, targets, insist=engines is not None, backends=True, accept=accept)
+
+
+def _prepared(
+    real: Plan, plan: Plan, chosen: Chosen, cases: tuple[Planned, ...], folder: Path | None, *, isolated: bool
+) -> tuple[Order, Served]:
+    """What one engine's process gets, and in what its files are not the topology's own."""
+    plan = for_version(replace(plan, resolvers=chosen.resolvers), chosen.name, chosen.version)
+    real = for_version(replace(real, resolvers=chosen.resolvers), chosen.name, chosen.version)
+    ours = render_with(chosen.engine, real, chosen.version, ("all",))
+    copy = render_with(chosen.engine, plan, chosen.version, ("all",))
+    mine = ours if folder is None else _read(folder / chosen.name, ours)
+    try:
+        changed = merge.changes(ours, copy)
+        files = merge.merged(mine, ours, copy)
+    except ValueError as error:  # then it is not the times alone that would differ, and nothing may be claimed
+        message = f"its files with shorter times are other files: {error}"
+        raise EngineError(Diagnostic("LB403", message)) from error
+    order = Order(chosen.name, chosen.version, chosen.binary, plan, cases, files if isolated else None, isolated)
+    return order, Served(chosen.name, chosen.binary.version, changed, merge.edits(mine, ours))
+
+
+def _read(folder: Path, like: Rendered) -> Rendered:
+    """The files of a folder as they stand; what the topology's own files are is read there too."""
+    files = [
+        RenderedFile(path.relative_to(folder).as_posix(), path.read_text(encoding="utf-8"))
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != MANIFEST
+    ]
+    return replace(like, files=tuple(files), copies=())
+
+
+def _on_loopback(orders: list[Order]) -> list[Order]:
+    """Listeners and endpoints on free ports of 127.0.0.1, other ones for each engine."""
+    taken: set[int] = set()
+
+    def fresh() -> int:
+        start = max(taken) + 1 if taken else int(os.environ.get(_PORTS, "0"))
+        taken.add(found := free_port("0.0.0.0", start, frozenset(taken)))  # noqa: S104  # as engines listen
+        return found
+
+    placed = []
+    for order in orders:
+        plan = with_ports(order.plan, {x.name: fresh() for x in order.plan.listeners})
+        endpoints = [endpoint for pool in plan.pools for endpoint in pool.endpoints]
+        plan = with_endpoints(plan, {x.field: (_LOOPBACK, fresh()) for x in endpoints})
+        placed.append(replace(order, plan=plan))
+    return placed

@@ -1,0 +1,113 @@
+"""A plan whose times nobody can wait for -> the same plan with its times divided by one stated factor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import TYPE_CHECKING
+
+from lbgen.plan.model import Forward
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.plan.model import Plan, Pool, Route
+
+LONGEST = 3_000  # milliseconds that a verification waits for one time
+APART = 1.4  # ratio of two neighbouring times, so that they can be told apart
+SHORTEST = 250  # milliseconds below which a busy machine cannot tell times apart
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """`pairs` are (time, time verified instead) in milliseconds, ascending, for times that change. Different times stay
+    different and in their order, as engines group things by them."""
+
+    factor: float = 1.0
+    pairs: tuple[tuple[int, int], ...] = ()
+
+    def __call__(self, milliseconds: int) -> int:
+        """The time to verify instead; 0 (no limit) stays."""
+        return dict(self.pairs).get(milliseconds, milliseconds)
+
+
+def scale_for(plan: Plan) -> Scale:
+    """The scale that brings the longest time of `plan` down to about `LONGEST`."""
+    times = times_of(plan)
+    factor = max(times, default=0) / LONGEST
+    if factor <= 1:
+        return Scale()
+    pairs = []
+    last = 0
+    for time in times:
+        last = max(min(time, SHORTEST), round(time / factor), ceil(last * APART))
+        pairs.append((time, last))
+    return Scale(factor, tuple((time, new) for time, new in pairs if time != new))
+
+
+def times_of(plan: Plan) -> tuple[int, ...]:
+    """Every time that `scaled` changes, in milliseconds, ascending, once; without 0."""
+    return tuple(sorted({time for time in _times(plan) if time}))
+
+
+def _times(plan: Plan) -> Iterator[int]:
+    for listener in plan.listeners:
+        yield from (listener.timeouts.header, listener.timeouts.body, listener.timeouts.keepalive)
+    for route in plan.routes:
+        if isinstance(route.action, Forward):
+            times = route.action.timeouts
+            yield from (times.connect, times.response, times.idle, times.request)
+    for pool in plan.pools:
+        if pool.active is not None:
+            yield from (pool.active.interval, pool.active.timeout)
+        if pool.passive is not None:
+            yield pool.passive.eject_for
+        if pool.queue is not None:
+            yield pool.queue.timeout
+        yield pool.slow_start
+
+
+def scaled(plan: Plan, scale: Scale) -> Plan:
+    """`plan` with every time scaled; ages of cookies and CORS and the seconds of rates are no times to wait for."""
+    if not scale.pairs:
+        return plan
+    listeners = tuple(
+        replace(
+            x,
+            timeouts=replace(
+                x.timeouts,
+                header=scale(x.timeouts.header),
+                body=scale(x.timeouts.body),
+                keepalive=scale(x.timeouts.keepalive),
+            ),
+        )
+        for x in plan.listeners
+    )
+    pools = tuple(_pool(pool, scale) for pool in plan.pools)
+    return replace(plan, listeners=listeners, pools=pools, routes=tuple(_route(r, scale) for r in plan.routes))
+
+
+def _route(route: Route, scale: Scale) -> Route:
+    action = route.action
+    if not isinstance(action, Forward):
+        return route
+    times = action.timeouts
+    new = replace(
+        times,
+        connect=scale(times.connect),
+        response=scale(times.response),
+        idle=scale(times.idle),
+        request=scale(times.request),
+    )
+    return replace(route, action=replace(action, timeouts=new))
+
+
+def _pool(pool: Pool, scale: Scale) -> Pool:
+    active, passive, queue = pool.active, pool.passive, pool.queue
+    return replace(
+        pool,
+        active=active and replace(active, interval=scale(active.interval), timeout=scale(active.timeout)),
+        passive=passive and replace(passive, eject_for=scale(passive.eject_for)),
+        queue=queue and replace(queue, timeout=scale(queue.timeout)),
+        slow_start=scale(pool.slow_start),
+    )

@@ -1,0 +1,166 @@
+"""One engine under test, in a process and (where possible) a network of its own: an order in, results out."""
+
+from __future__ import annotations
+
+import gc
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
+
+from lbgen.conformance import judge
+from lbgen.conformance.case import CaseFile
+from lbgen.conformance.prepare import Prepared, judged
+from lbgen.conformance.probe import ask
+from lbgen.conformance.runner import Bench, Result, State, settle
+from lbgen.conformance.subject import Subject
+from lbgen.conformance.verify.faults import Phase, Planned
+from lbgen.conformance.verify.order import Broken, Finished, Order, Print, Told
+from lbgen.diagnostics import LbgenError
+from lbgen.plan.model import Protocol
+from lbgen.plan.simulate import simulate
+from lbgen.runtime.endpoints import StandIn, endpoints
+from lbgen.runtime.local import world
+from lbgen.runtime.local.process import running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from lbgen.conformance.case import Case
+    from lbgen.plan.model import Plan
+    from lbgen.runtime.endpoints import Endpoints
+
+QUICK, WAITING = 6, 48  # cases at a time: those that are answered at once, and those that wait for a time
+_AGAIN = 4  # more goes for a case that was only late: the machine may have been busy
+_SECONDS = 1.0  # a case may take longer than this
+_LATE = ("took ", "the tunnel took", "the connection took")
+
+
+def verified(order: Order, tell: Callable[[Told], None]) -> Finished:
+    """Serve the order's plan and run its cases. EngineError, LbgenError when the engine cannot be started."""
+    with ExitStack() as stack:
+        network = None
+        if order.isolated:
+            world.enter()
+            network = stack.enter_context(world.cable(order.plan))
+        group = stack.enter_context(endpoints(stand_ins(order.plan)))
+        serve = running(
+            order.engine, order.plan, order.binary, accept=("all",), network=network, rendered=order.rendered
+        )
+        handle = stack.enter_context(serve)
+        tell(Told(order.engine, "listening"))
+        settle(order.plan, handle)
+        subject = Subject(order.engine, order.version, order.binary)
+        file = CaseFile("topology", order.plan.name, {}, {}, ())
+        ready = Prepared(order.plan, order.plan, group.stand_ins, judged(order.plan, order.engine, order.version))
+        return _Run(Bench(subject, file, ready, group, handle), order, tell).every()
+
+
+def stand_ins(plan: Plan) -> tuple[StandIn, ...]:
+    """One for each endpoint that is an address, where the plan says it is; UDP ones have none."""
+    udp = {t.pool for x in plan.listeners if x.protocol is Protocol.UDP for r in x.l4_rules
+           for t in getattr(plan.route(r.route).action, "targets", ())}  # fmt: skip
+    return tuple(
+        StandIn(f"{pool.name}-{number}", pool.name, endpoint.host, endpoint.port)
+        for pool in plan.pools
+        if pool.name not in udp
+        for number, endpoint in enumerate(pool.endpoints)
+        if endpoint.is_ip
+    )
+
+
+class _Run:
+    """The cases of one engine, phase by phase."""
+
+    def __init__(self, bench: Bench, order: Order, tell: Callable[[Told], None]) -> None:
+        self.bench = bench
+        self.order = order
+        self.tell = tell
+        self.done: dict[str, Result] = {}
+
+    def every(self) -> Finished:
+        by_phase: dict[Phase, list[Case]] = {}
+        for one in self.order.asked:
+            by_phase.setdefault(one.phase, []).append(one.case)
+        calm = by_phase.get(Phase.CALM, [])
+        slow = [case for case in calm if _waits(case)]
+        quick = [case for case in calm if not _waits(case)]
+        with ThreadPoolExecutor(WAITING) as patient:  # while these wait, the others are asked
+            waiting = patient.map(self.bench.run, slow)
+            self._side_by_side(quick, QUICK)
+            self._keep(waiting)
+        for case in by_phase.get(Phase.ALONE, []):
+            self._keep([self.bench.run(case)])
+        for phase, how in ((Phase.REFUSED, "refuse"), (Phase.DROPPED, "drop")):
+            cases = by_phase.get(phase, [])
+            if cases:
+                _all_listen(self.bench.endpoints, how)
+                self._side_by_side(cases, WAITING)
+                self._once_more(cases)
+                _all_listen(self.bench.endpoints, "yes")
+        self._once_more(slow)
+        results = tuple(self.done[one.case.id] for one in self.order.asked)
+        return Finished(self.order.engine, results, self._prints(quick))
+
+    def _side_by_side(self, cases: list[Case], at_once: int) -> None:
+        with ThreadPoolExecutor(at_once) as pool:
+            self._keep(pool.map(self.bench.run, cases))
+
+    def _keep(self, results: Iterable[Result]) -> None:
+        for result in results:
+            self.done[result.case] = result
+            if len(self.done) % 20 == 0:
+                self.tell(Told(self.order.engine, "asking", len(self.done), len(self.order.asked)))
+
+    def _once_more(self, cases: list[Case]) -> None:
+        """A time that was missed is measured again, alone: the machine may have been busy."""
+        for _ in range(_AGAIN):
+            late = [case for case in cases if _only_late(self.done[case.id])]
+            if not late:
+                return
+            time.sleep(0.1)
+            with ThreadPoolExecutor(4) as pool:
+                self._keep(pool.map(self.bench.run, late))
+
+    def _prints(self, cases: list[Case]) -> dict[str, Print]:
+        """What engines must agree on, from a second look; what is drawn by chance is left out."""
+
+        def look(case: Case) -> Print:
+            plan = self.order.plan
+            answer = ask(self.bench.address(case.request.listener), case.request)
+            told = judge.account_of(answer)
+            split = len(simulate(plan, case.request).upstreams) > 1
+            pool = "" if told is None or split else str(told["pool"])
+            return answer.status, answer.header("location") or "", pool, "" if told is None else str(told["target"])
+
+        plain = [case for case in cases if case.oracle and not case.steps and self.done[case.id].state is State.PASS]
+        with ThreadPoolExecutor(QUICK) as pool:
+            return {case.id: found for case, found in zip(plain, pool.map(look, plain), strict=True)}
+
+
+def _waits(case: Case) -> bool:
+    within = case.expect.within_ms
+    return case.script is not None or case.send is not None or (within is not None and within[1] > 1000 * _SECONDS / 4)
+
+
+def _only_late(result: Result) -> bool:
+    if result.state is not State.FAIL:
+        return False
+    return all(part.strip().startswith(_LATE) for part in result.detail.split("; "))
+
+
+def _all_listen(group: Endpoints, how: str) -> None:
+    for stand_in in group.stand_ins:
+        group.listen(stand_in.name, how)
+
+
+def main(descriptor: int) -> None:
+    """Serve the one order that comes over the pipe with this descriptor."""
+    gc.freeze()
+    with Connection(descriptor) as pipe:
+        order: Order = pipe.recv()
+        try:
+            pipe.send(verified(order, pipe.send))
+        except LbgenError as error:
+            pipe.send(Broken(order.engine, error.diagnostics))

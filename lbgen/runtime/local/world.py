@@ -1,0 +1,80 @@
+"""A network of this process's own in which every address is here, with an engine behind a cable: so that a topology's
+listeners and endpoints can keep the addresses they really have."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from contextlib import contextmanager
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.runtime.local.network import finish, network
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.plan.model import Plan
+    from lbgen.runtime.local.network import Network
+
+_CLONE_NEWNET = 0x40000000
+_ANY = frozenset({"0.0.0.0", "::"})  # noqa: S104  # compared with, not bound
+_OUTSIDE6, _INSIDE6 = "fd6c:6267::1", "fd6c:6267::2"
+
+
+def possible() -> str:
+    """"" when a network of our own can be made here, else why not."""
+    if os.geteuid() != 0:
+        return "it needs root"
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            code = ctypes.CDLL(None).unshare(_CLONE_NEWNET)
+        finally:
+            os._exit(1 if code else 0)
+    _, status = os.waitpid(pid, 0)
+    return "the kernel allows no network namespaces here" if status else ""
+
+
+def enter() -> None:
+    """Move this process (its one thread, and those it starts later) into an empty network. EngineError LB407."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNET) != 0:
+        message = f"no network namespace: {os.strerror(ctypes.get_errno())}"
+        raise EngineError(Diagnostic("LB407", message, hint="run as root"))
+
+
+@contextmanager
+def cable(plan: Plan) -> Iterator[Network]:
+    """An engine's network, and every address that is not the engine's on this side of the cable.
+
+    After `enter` only. Raises EngineError LB402 (no `ip`), LB403, LB407.
+    """
+    with network() as made:
+        root = Path("/")
+        device = made.device
+        addresses = [ip_address(x.address) for x in plan.listeners if x.address not in _ANY]
+        addresses = [x for x in dict.fromkeys(addresses) if not x.is_loopback]
+        finish(("ip", "link", "set", "lo", "up"), root)
+        # What is more specific than "everything is here": the way to the engine.
+        finish(("ip", "route", "add", f"{made.inside}/32", "dev", device, "table", "local"), root)
+        finish(("ip", "route", "add", "local", "0.0.0.0/0", "dev", "lo", "table", "local"), root)
+        if _wants_ipv6(plan):
+            finish(("ip", "address", "add", f"{_OUTSIDE6}/64", "dev", device, "nodad"), root)
+            made.run(("ip", "address", "add", f"{_INSIDE6}/64", "dev", "lb0", "nodad"))
+            made.run(("ip", "route", "add", "default", "via", _OUTSIDE6))
+            finish(("ip", "route", "add", f"{_INSIDE6}/128", "dev", device, "table", "local"), root)
+            finish(("ip", "route", "add", "local", "::/0", "dev", "lo", "table", "local"), root)
+        for address in addresses:
+            made.run(("ip", "address", "add", f"{address}/{address.max_prefixlen}", "dev", "lo"))
+            via = _INSIDE6 if address.version == 6 else made.inside
+            finish(("ip", "route", "add", str(address), "via", via, "dev", device, "table", "local"), root)
+        yield made
+
+
+def _wants_ipv6(plan: Plan) -> bool:
+    listeners = any(":" in x.address and x.address != "::" for x in plan.listeners)
+    return listeners or any(endpoint.is_ip and ":" in endpoint.host for pool in plan.pools for endpoint in pool.endpoints)
