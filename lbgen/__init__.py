@@ -6,6 +6,7 @@
     lbgen.simulate(plan, lbgen.Request(target="/api", headers=(("Host", "shop.example"),)))
     with lbgen.up(topology, engine="haproxy") as stack:
         stack.url("web")
+    assert lbgen.verify(topology).green
 
 Every error raised on purpose is a `LbgenError` with `Diagnostic`s. Names are imported when first used.
 """
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:
+    from lbgen.conformance.verify.report import Report
+    from lbgen.conformance.verify.run import verify
     from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, Span, UsageError
     from lbgen.engines.rendered import Rendered, render
     from lbgen.plan.model import Plan
@@ -37,6 +40,7 @@ _HOMES = {
     "Outcome": "lbgen.plan.simulate",
     "Plan": "lbgen.plan.model",
     "Rendered": "lbgen.engines.rendered",
+    "Report": "lbgen.conformance.verify.report",
     "Request": "lbgen.plan.simulate",
     "Severity": "lbgen.diagnostics",
     "Span": "lbgen.diagnostics",
@@ -47,6 +51,7 @@ _HOMES = {
     "render": "lbgen.engines.rendered",
     "simulate": "lbgen.plan.simulate",
     "up": "lbgen.runtime.api",
+    "verify": "lbgen.conformance.verify.run",
 }
 
 __all__ = [
@@ -56,6 +61,7 @@ __all__ = [
     "Outcome",
     "Plan",
     "Rendered",
+    "Report",
     "Request",
     "Severity",
     "Span",
@@ -67,6 +73,7 @@ __all__ = [
     "render",
     "simulate",
     "up",
+    "verify",
 ]
 
 

@@ -62,9 +62,12 @@ def matrix(results: Sequence[Result], *, by: str = "group") -> list[tuple[str, l
     return [(row, [cell(cells.get(subject, ())) for subject in columns(results)]) for row, cells in rows.items()]
 
 
-def table(results: Sequence[Result], *, by: str = "group") -> Table:
+TITLE = "Conformance: cases passed of cases, by clause and engine"
+
+
+def table(results: Sequence[Result], *, by: str = "group", title: str = TITLE) -> Table:
     """The matrix for the terminal."""
-    made = Table(title="Conformance: cases passed of cases, by clause and engine")
+    made = Table(title=title)
     made.add_column("clause", no_wrap=True)
     for subject in columns(results):
         made.add_column(subject.replace(" ", "\n"), overflow="fold")

@@ -22,6 +22,7 @@ PUBLIC = [
     "Outcome",
     "Plan",
     "Rendered",
+    "Report",
     "Request",
     "Severity",
     "Span",
@@ -33,6 +34,7 @@ PUBLIC = [
     "render",
     "simulate",
     "up",
+    "verify",
 ]
 
 

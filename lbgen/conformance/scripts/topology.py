@@ -43,18 +43,25 @@ def kept_idle(stage: Stage) -> Iterator[str]:
         yield from _ends(stream, stage, "the connection")
 
 
+def slow_client(stage: Stage) -> Iterator[str]:
+    """Half a request is answered or its connection closed in time, and not before."""
+    with _stream(stage, stage.params["request"]) as stream:
+        stream.send(stage.params["sent"])
+        yield from _ends(stream, stage, "the connection", or_answers=True)
+
+
 def _stream(stage: Stage, request: Request) -> Stream:
     seconds = stage.params["within_ms"][1] / 1000 + 2
     return Stream(stage.at[request.listener], client=request.client, timeout=seconds)
 
 
-def _ends(stream: Stream, stage: Stage, what: str) -> Iterator[str]:
+def _ends(stream: Stream, stage: Stage, what: str, *, or_answers: bool = False) -> Iterator[str]:
     low, high = stage.params["within_ms"]
     begun = time.monotonic()
-    while stream.fill():
+    while stream.fill() and not or_answers:
         pass
     took = (time.monotonic() - begun) * 1000
-    if stream.end == "open":
+    if stream.end == "open" and not stream.buffer:
         yield f"after {took:.0f} ms of silence {what} is still open, expected its end after {low} to {high} ms"
     elif not low <= took <= high:
         yield f"{what} took {took:.0f} ms, expected {low} to {high}"

@@ -1,4 +1,4 @@
-"""A plan -> what must happen when endpoints fail, hang or vanish, and how long it takes, as cases for a running engine."""
+"""A plan -> what must happen when endpoints fail, hang or vanish, and how long it takes: cases for a running engine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import hit_of
-from lbgen.conformance.verify.asked import rules
+from lbgen.conformance.probe import wire
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode
 from lbgen.plan.policy import IDEMPOTENT, RetryCause
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Listener, Plan, Route
     from lbgen.plan.policy import Retries
 
-_TIMES = (str(Feature.TIMEOUT_RESPONSE), str(Feature.TIMEOUT_IDLE), str(Feature.TIMEOUT_REQUEST))
+_RESPONSE, _IDLE = str(Feature.TIMEOUT_RESPONSE), str(Feature.TIMEOUT_IDLE)
 _OWN = 500  # a status that nobody retries unless asked
+_HANG = {"mode": "hang", "wait_ms": 60_000}
 
 
 class Phase(StrEnum):
@@ -67,16 +68,20 @@ def _every(plan: Plan, client: str) -> Iterator[Planned]:
 
 
 def hits(plan: Plan, listener: Listener, client: str) -> Iterator[tuple[Route, Request]]:
-    """Each route of a listener with a request that it serves."""
-    seen = set()
-    for rule in rules(listener):
-        draft = hit_of(rule)
-        if draft is None or rule.route in seen:
-            continue
-        request = replace(draft.request(listener.name), client=client)
-        if simulate(plan, request).route == rule.route:
-            seen.add(rule.route)
-            yield plan.route(rule.route), request
+    """Each route with a request that it serves, for every host that has a table of its own: engines may write a route
+    out for each of them."""
+    for table in listener.hosts:
+        seen = set()
+        for rule in table.rules:
+            draft = hit_of(rule)
+            if draft is None or rule.route in seen:
+                continue
+            if table.host is not None:
+                draft = replace(draft, host=f"x.{table.host.name}" if table.host.wildcard else str(table.host))
+            request = replace(draft.request(listener.name), client=client)
+            if simulate(plan, request).route == rule.route:
+                seen.add(rule.route)
+                yield plan.route(rule.route), request
 
 
 def _watched(plan: Plan, action: Forward) -> bool:
@@ -95,93 +100,113 @@ def tries(retries: Retries | None, cause: RetryCause | int, method: str) -> int:
 
 
 def _route(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterator[Planned]:
-    times, retries = action.timeouts, action.retries
-    features = _TIMES if retries is None else (*_TIMES, str(Feature.RETRIES))
-    methods = [hit.method] if hit.method != "GET" else ["GET", "POST"]
-
-    def case(clause: str, step: dict[str, Any] | list[dict[str, Any]], request: Request, **expect: Any) -> Planned:  # noqa: ANN401  # as in `Expect`
-        steps = tuple(step) if isinstance(step, list) else (step,)
-        longest = expect.get("within_ms", (0, 2000))[1] / 1000
-        return Planned(
-            Case("", clause, request, Expect(**expect), features, routes=(route.name,), steps=steps, timeout=longest + 2)
-        )
-
-    for method in methods:
+    for method in [hit.method] if hit.method != "GET" else ["GET", "POST"]:
         asked = replace(hit, method=method)
-        if simulate(plan, asked).route != route.name:
-            continue
-        for mode in ("close", "reset"):
-            count = tries(retries, RetryCause.RESET, method)
-            yield case(f"5.{mode}", {"mode": mode}, asked, fault=502, tries=count)
-        if times.response:
-            count = tries(retries, RetryCause.TIMEOUT, method)
-            total = count * times.response
-            if not times.request or total < times.request:
-                hang = {"mode": "hang", "wait_ms": 60_000}
-                yield case("6.response", hang, asked, fault=504, tries=count, within_ms=around(total, count))
-        for status in dict.fromkeys((_OWN, *(retries.statuses if retries is not None else ()))):
-            own = {"mode": "fixed", "status": status, "body": "its own\n"}
-            yield case("6.retries.status" if status != _OWN else "5.own-status", own, asked, status=status,
-                       tries=tries(retries, status, method))  # fmt: skip
-        if method == "GET" or (retries is not None and retries.all_methods):
-            if retries is not None and RetryCause.RESET in retries.causes:
-                yield case("6.retries.recovers", [{"mode": "close"}, {"mode": "json"}], asked, status=200, tries=2)
-        for phase, clause, status, time in (
-            (Phase.REFUSED, "5.refused", 502, 0),
-            (Phase.DROPPED, "6.connect", 504, times.connect),
-        ):
-            count = tries(retries, RetryCause.CONNECT_FAILURE, method)
-            if phase is Phase.DROPPED and not time:
-                continue
-            total = count * time
-            if times.request and total >= times.request:
-                continue
-            within = around(total, count) if time else (0, 1000)
-            yield Planned(
-                Case("", clause, asked, Expect(fault=status, within_ms=within), (*features, str(Feature.TIMEOUT_CONNECT)),
-                     routes=(route.name,), timeout=within[1] / 1000 + 2),
-                phase,
-            )  # fmt: skip
+        if simulate(plan, asked).route == route.name:
+            yield from _failing(route, action, asked)
+            yield from _unreachable(route, action, asked)
     if hit.method != "HEAD":
-        if times.idle and (not times.request or times.idle < times.request):
-            stall = {"mode": "stall_body", "wait_ms": 60_000}
-            yield case("6.idle.body", stall, hit, cut=True, within_ms=around(times.idle))
-        if times.request:
-            hang = {"mode": "hang", "wait_ms": 60_000}
-            if not times.response or times.request < times.response:
-                yield case("6.request.head", hang, hit, fault=504, within_ms=around(times.request))
-            gap = max(20, min(times.idle or 200, 200) // 2)
-            drip = {"mode": "drip", "wait_ms": gap, "count": 2 + 2 * times.request // gap}
-            yield case("6.request.body", drip, hit, cut=True, within_ms=around(times.request))
-    if hit.method == "GET" and times.idle:
-        yield Planned(
-            Case("", "6.idle.tunnel", hit, Expect(), _TIMES, script="tunnel_idle", routes=(route.name,),
-                 params={"request": hit, "within_ms": around(times.idle)}),
-        )  # fmt: skip
+        yield from _slow(route, action, hit)
+    if hit.method == "GET" and action.timeouts.idle:
+        params = {"request": hit, "within_ms": around(action.timeouts.idle)}
+        yield _scripted("6.idle.tunnel", "tunnel_idle", hit, params, (_RESPONSE, _IDLE), route.name)
+
+
+def _case(clause: str, request: Request, route: Route, *steps: dict[str, Any], **expect: Any) -> Planned:  # noqa: ANN401  # as `Expect` has it
+    """A request that the endpoints treat as `steps` say, one step a try. The clause tells what may excuse it."""
+    features: tuple[str, ...] = (_RESPONSE, _IDLE) if clause.startswith(("6.response", "6.idle", "6.request")) else ()
+    if clause.startswith("6.retries"):
+        features = (str(Feature.RETRIES),)
+    elif clause.startswith("6.request"):
+        features = (*features, str(Feature.TIMEOUT_REQUEST))
+    longest = expect.get("within_ms", (0, 2000))[1] / 1000
+    case = Case("", clause, request, Expect(**expect), features, routes=(route.name,), steps=steps, timeout=longest + 2)
+    return Planned(case)
+
+
+def _scripted(
+    clause: str, script: str, request: Request, params: dict[str, Any], features: tuple[str, ...], *routes: str
+) -> Planned:
+    return Planned(Case("", clause, request, Expect(), features, script=script, params=params, routes=routes))
+
+
+def _failing(route: Route, action: Forward, asked: Request) -> Iterator[Planned]:
+    """Endpoints that close, reset, hang, or answer with an error of their own."""
+    times, retries = action.timeouts, action.retries
+    count = tries(retries, RetryCause.RESET, asked.method)
+    clause = "5.{}" if count == 1 else "6.retries.{}"
+    for mode in ("close", "reset"):
+        yield _case(clause.format(mode), asked, route, {"mode": mode}, fault=502, tries=count)
+    if count > 1:
+        yield _case("6.retries.recovers", asked, route, {"mode": "close"}, {"mode": "json"}, status=200, tries=2)
+    count = tries(retries, RetryCause.TIMEOUT, asked.method)
+    total = count * times.response
+    if times.response and (not times.request or total < times.request):
+        clause = "6.response" if count == 1 else "6.retries.timeout"
+        yield _case(clause, asked, route, _HANG, fault=504, tries=count, within_ms=around(total, count))
+    for status in dict.fromkeys((_OWN, *(retries.statuses if retries is not None else ()))):
+        own = {"mode": "fixed", "status": status, "body": "its own\n"}
+        count = tries(retries, status, asked.method)
+        clause = "5.own-status" if count == 1 else "6.retries.status"
+        yield _case(clause, asked, route, own, status=status, tries=count)
+
+
+def _unreachable(route: Route, action: Forward, asked: Request) -> Iterator[Planned]:
+    """Endpoints that refuse connections, or do not answer to them."""
+    times = action.timeouts
+    count = tries(action.retries, RetryCause.CONNECT_FAILURE, asked.method)
+    total = count * times.connect
+    one = _case("5.refused", asked, route, fault=502, within_ms=(0, 1000))
+    yield replace(one, phase=Phase.REFUSED)
+    if times.connect and (not times.request or total < times.request):
+        one = _case("6.connect", asked, route, fault=504, within_ms=around(total, count))
+        yield replace(one, phase=Phase.DROPPED)
+
+
+def _slow(route: Route, action: Forward, hit: Request) -> Iterator[Planned]:
+    """Bodies that stop, and answers that take longer than the whole request may."""
+    times = action.timeouts
+    if times.idle and (not times.request or times.idle < times.request):
+        stall = {"mode": "stall_body", "wait_ms": 60_000}
+        yield _case("6.idle.body", hit, route, stall, cut=True, within_ms=around(times.idle))
+    if times.request:
+        if not times.response or times.request < times.response:
+            yield _case("6.request.head", hit, route, _HANG, fault=504, within_ms=around(times.request))
+        gap = max(20, min(times.idle or 200, 200) // 2)
+        drip = {"mode": "drip", "wait_ms": gap, "count": 2 + 2 * times.request // gap}
+        yield _case("6.request.body", hit, route, drip, cut=True, within_ms=around(times.request))
 
 
 def _client_times(plan: Plan, listener: Listener, client: str) -> Iterator[Planned]:
-    """A slow head, a silent body and an idle connection are ended in time."""
-    features = (str(Feature.CLIENT_TIMEOUTS), *_TIMES)
-    found = next(((r, x) for r, x in hits(plan, listener, client) if isinstance(r.action, Forward)), None)
+    """A slow head, a silent body and an idle connection are ended in time. How is one thing (408, or just closed), when
+    another: a verdict about the first excuses nothing of the second."""
+    features = (str(Feature.CLIENT_TIMEOUTS),)
+    found = next((x for r, x in hits(plan, listener, client) if isinstance(r.action, Forward)), None)
     request = Request("GET", "/", (("Host", "lbgen-corpus.invalid"),), listener.name, client)
     times = listener.timeouts
-    if times.header:
-        within = around(times.header)
-        yield Planned(
-            Case("", "6.client.header", request, Expect(dropped=True, within_ms=within), features,
-                 send=(b"GET / HTTP/1.1\r\nHost: slow.invalid\r\nX-", within[1] / 1000 + 1), timeout=within[1] / 1000 + 2)
-        )  # fmt: skip
     if times.keepalive:
+        params = {"request": request, "within_ms": around(times.keepalive)}
+        yield _scripted("6.client.keepalive", "kept_idle", request, params, ())
+    slow = [("header", times.header, b"GET / HTTP/1.1\r\nHost: slow.invalid\r\nX-")]
+    if found is not None:
+        half = replace(found, method="POST", headers=(*found.headers, ("Content-Length", "10")), body=b"abc")
+        slow.append(("body", times.body, wire(half)))
+    for what, time, sent in slow:
+        if not time:
+            continue
+        within = around(time)
+        seconds = within[1] / 1000
         yield Planned(
-            Case("", "6.client.keepalive", request, Expect(), features, script="kept_idle",
-                 params={"request": request, "within_ms": around(times.keepalive)})
-        )  # fmt: skip
-    if found is not None and times.body:
-        _, hit = found
-        head = [f"POST {hit.target} HTTP/1.1", *(f"{n}: {v}" for n, v in hit.headers), "Content-Length: 10", "", "abc"]
-        within = around(times.body)
-        yield Planned(
-            Case("", "6.client.body", request, Expect(dropped=True, within_ms=within), features,
-                 send=("\r\n".join(head).encode("latin-1"), within[1] / 1000 + 1), timeout=within[1] / 1000 + 2)
-        )  # fmt: skip
+            Case(
+                "",
+                f"6.client.{what}",
+                request,
+                Expect(dropped=True),
+                features,
+                send=(sent, seconds),
+                timeout=seconds + 2,
+            )
+        )
+        excused = features if times.header != times.body else ()
+        params = {"request": request, "sent": sent, "within_ms": within}
+        yield _scripted(f"6.client.{what}.time", "slow_client", request, params, excused)

@@ -1,8 +1,8 @@
 """Files as a user has them -> the same files with the times that lbgen would scale, scaled; nothing else is touched.
 
 lbgen renders the plan twice, with its own times and with scaled ones. Where the two differ they differ in numbers; a
-line of the user's file that is, or comes from, such a line gets the scaled number. A number that the user has changed is
-scaled by the same ratio, so that what was changed stays changed.
+line of the user's file that is, or comes from, such a line gets the scaled number. A number that the user has changed
+is scaled by the same ratio, so that what was changed stays changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _UNITS = {"us": 0.001, "": 1.0, "ms": 1.0, "s": 1000.0, "m": 60_000.0, "h": 3_60
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A line that differs between the two renderings: how it really is, and how it is verified. `line` counts from 1."""
+    """A line that differs between two renderings: how it really is, and how it is verified. `line` counts from 1."""
 
     file: str
     line: int

@@ -47,8 +47,10 @@ def _one(order: Order, progress: Callable[[Told], None]) -> Finished | Broken:
         with Connection(ours.detach()) as pipe:
             try:
                 pipe.send(order)
-                while isinstance(found := pipe.recv(), Told):
+                found: Finished | Broken | Told = pipe.recv()
+                while isinstance(found, Told):
                     progress(found)
+                    found = pipe.recv()
             except (EOFError, OSError):
                 said.seek(0)
                 text = said.read().decode("utf-8", "replace").strip()

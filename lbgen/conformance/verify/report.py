@@ -112,5 +112,7 @@ def pairwise(done: Sequence[Finished], cases: Sequence[Case]) -> tuple[Result, .
                 detail = f"{one.engine}: {print_}, {other.engine}: {against}"
                 request = known[name].request
                 again = f"{request.method} {request.target} {request.headers}"
-                found.append(Result(f"{one.engine}, {other.engine}", "topology", name, PAIRWISE, State.FAIL, detail, again))
+                found.append(
+                    Result(f"{one.engine}, {other.engine}", "topology", name, PAIRWISE, State.FAIL, detail, again)
+                )
     return tuple(found)

@@ -25,7 +25,7 @@ _OUTSIDE6, _INSIDE6 = "fd6c:6267::1", "fd6c:6267::2"
 
 
 def possible() -> str:
-    """"" when a network of our own can be made here, else why not."""
+    """ "" when a network of our own can be made here, else why not."""
     if os.geteuid() != 0:
         return "it needs root"
     pid = os.fork()
@@ -77,4 +77,6 @@ def cable(plan: Plan) -> Iterator[Network]:
 
 def _wants_ipv6(plan: Plan) -> bool:
     listeners = any(":" in x.address and x.address != "::" for x in plan.listeners)
-    return listeners or any(endpoint.is_ip and ":" in endpoint.host for pool in plan.pools for endpoint in pool.endpoints)
+    return listeners or any(
+        endpoint.is_ip and ":" in endpoint.host for pool in plan.pools for endpoint in pool.endpoints
+    )

@@ -1,0 +1,128 @@
+"""`lbgen verify`: the topology's own requests and faults on all engines, against the oracle and each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from lbgen.cli import options
+from lbgen.cli.output import as_json as print_json
+from lbgen.cli.output import console
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
+
+    from lbgen.conformance.verify.order import Told
+    from lbgen.conformance.verify.report import Report
+
+SHOWN = 5  # differences printed, the first ones
+
+
+@click.command(
+    epilog="\b\nExamples:\n  lbgen verify shop.yaml                   # every engine that can\n"
+    "  lbgen verify shop.yaml -e nginx -e envoy --json\n"
+    "  lbgen verify shop.yaml --rendered out    # out/<engine>/ as it stands, edited by hand or not"
+)
+@options.topology
+@options.engines
+@click.option(
+    "--rendered", type=click.Path(file_okay=False), metavar="DIR", help="Serve DIR/<engine>/ as it stands (root)."
+)
+@click.option("--requests", type=click.IntRange(1), default=1000, show_default=True, help="At most so many per engine.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Draws the requests when there are more.")
+@options.accept
+@options.json_flag
+def command(
+    topology: str,
+    chosen: tuple[str, ...],
+    rendered: str | None,
+    requests: int,
+    seed: int,
+    accept: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Send the requests that the rules of TOPOLOGY tell apart, break its endpoints, measure its times; compare.
+
+    Exit 4 on a difference that no verdict names, 3 when an engine failed.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    import lbgen
+
+    loaded = lbgen.load(topology)
+    out = console(stderr=True)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=out, disable=as_json or not out.is_terminal, transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+        report = lbgen.verify(
+            loaded,
+            chosen or None,
+            accept=accept,
+            requests=requests,
+            seed=seed,
+            rendered=rendered,
+            progress=lambda told: _tell(bars, tasks, told),
+        )
+    if as_json:
+        print_json(report.as_dict())
+    else:
+        _print(console(), report)
+    raise click.exceptions.Exit(report.exit_code)
+
+
+def _tell(bars: Bars, tasks: dict[str, TaskID], told: Told) -> None:
+    if told.engine not in tasks:
+        tasks[told.engine] = bars.add_task(told.engine, total=told.total or None)
+    bars.update(
+        tasks[told.engine], completed=told.done, total=told.total or None, description=f"{told.engine}: {told.what}"
+    )
+
+
+def _print(out: Console, report: Report) -> None:
+    from lbgen.conformance.report import table
+
+    if report.results:
+        out.print(table(report.results, title=f"{report.name}: cases passed of cases, by clause and engine"))
+    for left in report.left:
+        what = "failed" if left.broken else "left out"
+        rest = f" (and {len(left.reasons) - 1} more)" if len(left.reasons) > 1 else ""
+        out.print(f"{what} {left.engine}: {left.reasons[0].message}{rest}", markup=False)
+    for line in notes(report):
+        out.print(line, markup=False, style="dim")
+    for result in report.differences[:SHOWN]:
+        out.print(f"\n{result.subject}, {result.case}:", style="bold red", markup=False)
+        out.print(f"  {result.again}\n  {result.detail}", markup=False)
+    if len(report.differences) > SHOWN:
+        out.print(f"\n... and {len(report.differences) - SHOWN} more (lbgen verify --json has all)", markup=False)
+    verdict = "green" if report.green else f"{len(report.differences)} differences, {len(report.broken)} engines failed"
+    out.print(
+        f"\n{report.name}: {verdict} in {report.seconds:.0f} s", style="bold green" if report.green else "bold red"
+    )
+
+
+def notes(report: Report) -> list[str]:
+    """What was verified instead of the topology's own, in sentences."""
+    said = []
+    if report.scale.pairs:
+        times = ", ".join(f"{_time(real)} as {_time(new)}" for real, new in report.scale.pairs)
+        said.append(f"times verified in short (longest divided by {report.scale.factor:g}): {times}")
+    changed = [f"{x.engine} {len(x.changed)}" for x in report.served if x.changed]
+    if changed:
+        said.append(f"lines that differ from the topology's own files, in these times only: {', '.join(changed)}")
+    if not report.isolated:
+        said.append("listeners and endpoints were on ports of 127.0.0.1; as root they keep their own addresses")
+    said += [f"{x.engine}/{edit} (not as lbgen renders it)" for x in report.served for edit in x.edits[:3]]
+    return said
+
+
+def _time(milliseconds: int) -> str:
+    return f"{milliseconds // 1000} s" if milliseconds % 1000 == 0 else f"{milliseconds} ms"
