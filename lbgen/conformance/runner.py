@@ -137,14 +137,17 @@ class Bench:
     def _stage(self, case: Case) -> Stage:
         served = self.ready.served
         at = {x.name: self.address(x.name) for x in served.listeners} if served is not None else {}
-        return Stage(at, self.endpoints, self.ready.whole, self._records, case.params)
+        return Stage(at, self.endpoints, self.ready.whole, self._log, case.params)
 
-    def _records(self) -> list[Mapping[str, object]]:
+    def _log(self) -> list[tuple[str, Mapping[str, object]]]:
         assert self.handle is not None  # noqa: S101  # nothing is asked of an engine that does not run
         name = self.handle.spec.access_log
-        text = (self.handle.directory / name if name else self.handle.log).read_text("utf-8", "replace")
-        found = (engine(self.subject.engine).access_record(line) for line in text.splitlines())
-        return [record for record in found if record is not None]
+        file = self.handle.directory / name if name else self.handle.log
+        if not file.exists():
+            return []
+        target = engine(self.subject.engine)
+        read = ((line, target.access_record(line)) for line in file.read_text("utf-8", "replace").splitlines())
+        return [(line, record) for line, record in read if record is not None]
 
 
 @contextmanager

@@ -1,0 +1,155 @@
+"""The access log, read back in lbgen's own schema."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from lbgen.conformance.judge import account_of
+from lbgen.conformance.probe import Stream, ask, wire
+from lbgen.conformance.scripts.stage import eventually
+from lbgen.plan.simulate import Request
+from lbgen.runtime.standin import CONTROL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lbgen.conformance.probe import Answer
+    from lbgen.conformance.scripts.stage import Stage
+
+    Record = Mapping[str, object]
+
+KEYS = {
+    "time",
+    "listener",
+    "route",
+    "pool",
+    "endpoint",
+    "method",
+    "host",
+    "path",
+    "status",
+    "duration_ms",
+    "upstream_ms",
+    "tries",
+    "bytes",
+    "request_id",
+}
+PATIENCE = 6.0  # seconds within which a buffered line is written
+SECRET = "s3cr3t-in-query-and-cookie"  # noqa: S105  # no password: what no log may hold
+
+
+def _records(stage: Stage, path: str) -> list[Record]:
+    """The records of requests for that path, once there is one."""
+
+    def found() -> list[Record]:
+        return [record for _, record in stage.log() if record.get("path") == path]
+
+    eventually(lambda: bool(found()), PATIENCE)
+    return found()
+
+
+def _wrong(record: Record, want: dict[str, object]) -> Iterator[str]:
+    if set(record) != KEYS:
+        yield f"missing {sorted(KEYS - set(record))}, unknown {sorted(set(record) - KEYS)}"
+    for key, value in want.items():
+        got = record.get(key)
+        if got != value or type(got) is not type(value):
+            yield f"{key} {got!r}, expected {value!r}"
+    try:
+        told = datetime.fromisoformat(str(record.get("time")))
+    except ValueError:
+        yield f"time {record.get('time')!r} is not RFC 3339"
+    else:
+        ago = abs(datetime.now(told.tzinfo) - told) if told.tzinfo is not None else timedelta.max
+        if told.utcoffset() != timedelta(0) or ago > timedelta(minutes=1):
+            yield f"time {record.get('time')!r} is not that of the request, in UTC"
+    duration = record.get("duration_ms")
+    if not isinstance(duration, int | float) or isinstance(duration, bool) or duration < 0:
+        yield f"duration_ms {duration!r} is no time"
+
+
+def log_of_one_request(stage: Stage) -> Iterator[str]:
+    """One line for a request, in the schema, with values that are true. `with` says what is asked and what must be
+    in the line; `{path}` is the request's own path."""
+    given = stage.params
+    method, _, target = str(given["ask"]).partition(" ")
+    path = f"{target}/{uuid4().hex}"
+    headers = [("Host", str(given.get("host", "h"))), ("Cookie", f"c={SECRET}")]
+    if "control" in given:
+        headers.append((CONTROL, str(given["control"]).replace("TAG", path)))
+    request = Request(method, f"{path}?q={SECRET}", tuple(headers), body=str(given.get("body", "")).encode())
+    begun = time.monotonic()
+    answer = ask(stage.at[given.get("listener", "web")], request)
+    took = (time.monotonic() - begun) * 1000
+    found = _records(stage, path)
+    if len(found) != 1:
+        yield f"{len(found)} lines for one request (status {answer.status}), expected one"
+        return
+    record = found[0]
+    want: dict[str, object] = {
+        "listener": given.get("listener", "web"),
+        "method": method,
+        "host": str(given.get("host", "h")),
+        "path": path,
+        "status": answer.status,
+        "bytes": len(answer.body),
+        **given["line"],
+    }
+    yield from _wrong(record, want | _of_endpoint(stage, answer, given.get("endpoint")))
+    if given.get("endpoint") or account_of(answer) is not None:
+        yield from _took(record, float(given.get("least_ms", 0)), took)
+    elif record.get("upstream_ms") is not None:
+        yield f"upstream_ms {record.get('upstream_ms')!r} although no endpoint was asked, expected null"
+    if not given.get("endpoint") and account_of(answer) is None and not record.get("request_id"):
+        yield "request_id is empty"
+    if any(SECRET in line for line, _ in stage.log()):
+        yield "the query or a cookie is in the log"
+
+
+def _of_endpoint(stage: Stage, answer: Answer, known: str | None) -> dict[str, object]:
+    """Endpoint and request id, as the endpoint that answered (or `known`, which could not) tells them."""
+    told = account_of(answer)
+    name = str(told["name"]) if told is not None else known
+    if name is None:
+        return {"endpoint": ""}
+    pool, _, number = name.rpartition("-")
+    found: dict[str, object] = {"endpoint": stage.plan.pool(pool).endpoints[int(number)].authority}
+    if told is not None:
+        found["request_id"] = next(v for n, v in told["headers"] if n.lower() == "x-request-id")
+    return found
+
+
+def _took(record: Record, least: float, took: float) -> Iterator[str]:
+    for key in ("duration_ms", "upstream_ms"):
+        value = record.get(key)
+        if not isinstance(value, int | float) or not 0.8 * least <= value <= took + 60:
+            yield f"{key} {value!r}, the request took {took:.0f} ms, of which the endpoint {least:.0f}"
+
+
+def log_of_many(stage: Stage) -> Iterator[str]:
+    """Every request has its line: 40 on one connection."""
+    path = f"/ok/{uuid4().hex}"
+    with Stream(stage.at["web"]) as stream:
+        for _ in range(40):
+            stream.send(wire(Request("GET", path, (("Host", "h"),))))
+            stream.answer()
+    eventually(lambda: len(_records(stage, path)) >= 40, PATIENCE)
+    found = _records(stage, path)
+    ids = {record.get("request_id") for record in found}
+    if len(found) != 40 or len(ids) != 40:
+        yield f"{len(found)} lines with {len(ids)} request ids, expected 40 and 40"
+
+
+def log_of_a_client_that_left(stage: Stage) -> Iterator[str]:
+    """A client that goes before the answer: one line, status 0."""
+    path = f"/ok/{uuid4().hex}"
+    request = Request("GET", path, (("Host", "h"), (CONTROL, '{"mode": "hang", "wait_ms": 400}')))
+    with Stream(stage.at["web"]) as stream:
+        stream.send(wire(request))
+        time.sleep(0.15)
+    found = _records(stage, path)
+    if len(found) != 1 or found[0].get("status") != 0:
+        yield f"statuses {[record.get('status') for record in found]}, expected one line with 0"
