@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+from lbgen.engines.nginx.compression import Compressions
+from lbgen.engines.nginx.compression import lines as gzip
+from lbgen.engines.nginx.cors import HIDDEN, CorsMaps
 from lbgen.engines.nginx.gates import Gates, gated, limited
 from lbgen.engines.nginx.headers import edited, printed, response_lines, shown
 from lbgen.engines.nginx.members import may_be_empty
@@ -12,12 +15,13 @@ from lbgen.engines.nginx.retries import Retries
 from lbgen.engines.nginx.targets import Targets
 from lbgen.engines.nginx.texts import EMPTY, text
 from lbgen.engines.nginx.transports import PROXY, transport
-from lbgen.engines.nginx.view import NONE, Answer, Entry, Header, Location, Map, Proxy, Share, Split, Times
+from lbgen.engines.nginx.view import NONE, Answer, Entry, Header, Line, Location, Map, Proxy, Share, Split, Times
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Redirect, Respond
+from lbgen.plan.policy import Buffering
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from lbgen.engines.nginx.headers import Lines
     from lbgen.engines.nginx.names import Names
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from lbgen.engines.nginx.transports import Transport
     from lbgen.engines.nginx.view import Gate, Text
     from lbgen.plan.model import Listener, Pool, Route, Rule, Target, Timeouts
+    from lbgen.plan.policy import Compression
 
 _PORTS = {"http": 80, "https": 443}
 _ADDRESS_STATUSES = frozenset({301, 302, 303, 307, 308})  # `return` reads what follows as an address
@@ -63,6 +68,8 @@ class Actions:
         self._headers: dict[tuple[str, str], tuple[Header, ...]] = {}
         self.gates = Gates(names)
         self.retries = Retries(names, pools)
+        self.cors = CorsMaps(names, texts)
+        self.compressions = Compressions(names)
 
     def body(self, rule: Rule, route: Route, listener: Listener, standard: Lines) -> Body:
         """What a location does once `rule` has taken the request."""
@@ -85,13 +92,13 @@ class Actions:
         if isinstance(action, Forward) and action.retries:
             yield Location(origin, name=named(route.name, "final"), answer=self._failure(route, final=True))
         if isinstance(action, Respond) and action.status in _ADDRESS_STATUSES:
-            add, kind = response_lines(action.headers, route.response_headers, self.texts)
+            add, kind = self._lines(route, action.headers)
             answer = Answer(200, self.texts.body(action.body), _content_type(kind), add)
             yield Location(origin, name=named(route.name, "answer"), answer=answer)
 
     def _failure(self, route: Route, *, final: bool = False) -> Answer:
         """What clients of the route are told when no endpoint answers, or when nginx lets nobody pass."""
-        add, kind = response_lines((("content-type", "text/plain"),), route.response_headers, self.texts)
+        add, kind = self._lines(route, (("content-type", "text/plain"),))
         names = isinstance(route.action, Forward) and self._has_names(route.action)
         return Answer(502, text(), _content_type(kind), add, failure=not final, final=final, names=names)
 
@@ -101,23 +108,28 @@ class Actions:
 
     def failed(self, route: Route) -> Atom | None:
         """Where the answers are that nginx makes for this route when it fails; None = the server's own will do."""
-        return named(route.name, "failed") if route.response_headers else None
+        return named(route.name, "failed") if route.response_headers or route.cors else None
+
+    def _lines(self, route: Route, start: Iterable[tuple[str, str]] = ()) -> tuple[tuple[Header, ...], str | None]:
+        """The headers of an answer of the route that nginx makes, and its media type."""
+        if route.cors is None:
+            return response_lines(start, route.response_headers, self.texts)
+        start = [pair for pair in start if pair[0] not in HIDDEN]
+        return response_lines(start, route.response_headers, self.texts, self.cors.headers(route, route.cors))
 
     def gate(self, route: Route, listener: Listener) -> Gate | None:
         """What requests for this route must pass first."""
-        edits = route.response_headers
-        add = tuple(Header(shown(name), self.texts.of(value)) for name, value in (*edits.set, *edits.add))
-        return self.gates.of(route, listener, add)
+        return self.gates.of(route, listener, self._lines(route)[0])
 
     def simple_pool(self, route: Route) -> str | None:
         """The pool of a route that forwards as usual and changes nothing, else None."""
         action = route.action
         if not isinstance(action, Forward) or action.rewrite or route.request_headers or route.response_headers:
             return None
-        if gated(route) or action.retries:
+        if route.compression or action.mirrors or gated(route) or action.retries:
             return None
         way = self.transport(action)
-        if way.kind != PROXY or way.scheme != "http" or way.lines:
+        if way.kind != PROXY or way.scheme != "http" or way.lines or action.buffering != Buffering():
             return None
         targets = [t for t in action.targets if t.weight]
         if len(targets) != 1 or targets[0].request_headers or times(action.timeouts) != self.usual:
@@ -129,21 +141,34 @@ class Actions:
     def _proxy(self, rule: Rule, route: Route, action: Forward, listener: Listener, standard: Lines) -> Proxy:
         wanted = times(action.timeouts)
         hide = {name: None for name, _ in route.response_headers.set} | dict.fromkeys(route.response_headers.remove)
-        add = (*route.response_headers.set, *route.response_headers.add)
+        hide |= dict.fromkeys(HIDDEN if route.cors else ())
+        add = self._lines(route)[0]
         way = self.transport(action)
         return Proxy(
             kind=Atom(way.kind),
             scheme=Atom(way.scheme),
-            lines=way.lines,
+            lines=(*way.lines, *self._handling(route, action)),
             upstream=self._upstream(route, action),
             target=self._target(rule, action),
             headers=self._request_headers(route, action, listener, standard),
             times=None if wanted == self.usual else wanted,
             hide=tuple(shown(name) for name in hide),
-            add=tuple(Header(shown(name), self.texts.of(value)) for name, value in add),
+            add=add if route.compression is None else (*add, self._compressed(route, route.compression)),
             on_failure=self.failed(route),
             names=self._has_names(action),
         )
+
+    def _compressed(self, route: Route, wanted: Compression) -> Header:
+        return Header(shown("vary"), self.compressions.vary(route, wanted))
+
+    def _handling(self, route: Route, action: Forward) -> Iterator[Line]:
+        """How bodies are handled on their way."""
+        if action.buffering.request and not action.retries:
+            yield Line(Atom("proxy_request_buffering"), (Atom("on"),))
+        if action.buffering.response:
+            yield Line(Atom("proxy_buffering"), (Atom("on"),))
+        if route.compression is not None:
+            yield from gzip(route.compression)
 
     def transport(self, action: Forward) -> Transport:
         """How the endpoints are spoken to; that of all targets is the same."""
@@ -235,7 +260,7 @@ class Actions:
             target = self.targets.with_path(action.path, rule)
         elif action.prefix is not None:
             target = self.targets.with_prefix(action.prefix, rule)
-        add, _ = response_lines((), route.response_headers, self.texts)
+        add, _ = self._lines(route)
         return Answer(action.status, self.texts.of(*authority, inline(target)), add=add)
 
     def _own_host(self, listener: Listener) -> str:
@@ -251,7 +276,7 @@ class Actions:
     def _respond(self, route: Route, action: Respond) -> Answer:
         if action.status in _ADDRESS_STATUSES:
             return Answer(action.status, EMPTY, via=named(route.name, "answer"))
-        add, kind = response_lines(action.headers, route.response_headers, self.texts)
+        add, kind = self._lines(route, action.headers)
         return Answer(action.status, self.texts.body(action.body), _content_type(kind), add)
 
 

@@ -98,7 +98,16 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
     gates = actions.gates
     upstreams: tuple[Upstream, ...] = tuple(upstream(pool, hash_key(pool, servers.values, replaced)) for pool in pools)
     upstreams += tuple(u for pool in pools if pool.name in actions.retries.single for u in singles(pool))
-    maps = (*servers.values.maps, *servers.sizes.maps, *gates.maps, *actions.maps, *actions.retries.maps, *servers.maps)
+    maps = (
+        *servers.values.maps,
+        *servers.sizes.maps,
+        *gates.maps,
+        *actions.maps,
+        *actions.cors.maps,
+        *actions.compressions.maps,
+        *actions.retries.maps,
+        *servers.maps,
+    )
     variables = len(maps) + len(actions.splits) + len(texts.constants)
     hosts = [str(table.host) for x in listeners for table in x.hosts]
     nominated = _HOP_BY_HOP + ("" if trust else _MADE)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.access import Gatekeeper
 from lbgen.engines.nginx.conditions import variable
+from lbgen.engines.nginx.cors import PREFLIGHT
 from lbgen.engines.nginx.names import inline
 from lbgen.engines.nginx.numbers import above
 from lbgen.engines.nginx.texts import text
@@ -37,7 +38,7 @@ def limited(route: Route) -> bool:
 
 def gated(route: Route) -> bool:
     """Whether there is anything to pass before the route acts."""
-    return route.access is not None or limited(route)
+    return route.access is not None or route.cors is not None or limited(route)
 
 
 class Gates:
@@ -57,6 +58,8 @@ class Gates:
         if route.access is not None:
             denied = self.gatekeeper.denied(route.access, listener, f"{route.field}.access")
             checks.append(Check(denied, 403, text("Forbidden\n")))
+        if route.cors is not None:
+            checks.append(PREFLIGHT)
         if route.max_body is not None:
             checks.append(Check(self._too_large(route.max_body), 413, text("Content Too Large\n")))
             # Of a body without a length only what has arrived can be counted; 0 would mean no limit.

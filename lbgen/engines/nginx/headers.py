@@ -143,10 +143,15 @@ def shown(name: str) -> Atom | Literal:
 
 
 def response_lines(
-    start: tuple[tuple[str, str], ...], edits: HeaderEdits, texts: Texts
+    start: Iterable[tuple[str, str]], edits: HeaderEdits, texts: Texts, more: Iterable[tuple[str, Text]] = ()
 ) -> tuple[tuple[Header, ...], str | None]:
-    """The header lines of an answer that nginx makes by itself, content-type apart (None = none)."""
+    """The header lines of an answer that nginx makes by itself, content-type apart (None = none); `more` comes before
+    the edits."""
     gone = {*edits.remove, *(name for name, _ in edits.set)}
-    every = [pair for pair in start if pair[0] not in gone] + [*edits.set, *edits.add]
-    kind = next((value for name, value in every if name == "content-type"), None)
-    return tuple(Header(shown(name), texts.of(value)) for name, value in every if name != "content-type"), kind
+    last = (*edits.set, *edits.add)
+    kept = [pair for pair in start if pair[0] not in gone]
+    kind = next((value for name, value in (*kept, *last) if name == "content-type"), None)
+    every = [(name, texts.of(value)) for name, value in kept]
+    every += [pair for pair in more if pair[0] not in gone]
+    every += [(name, texts.of(value)) for name, value in last]
+    return tuple(Header(shown(name), value) for name, value in every if name != "content-type"), kind

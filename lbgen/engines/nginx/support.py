@@ -78,9 +78,12 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.REWRITE_PATH: NATIVE,
     Feature.REWRITE_HOST: NATIVE,
     Feature.MIRROR: NOT_YET,
-    Feature.CORS: NOT_YET,
-    Feature.COMPRESSION: NOT_YET,
-    Feature.BUFFERING: NOT_YET,
+    Feature.CORS: emulated("maps over Origin and what a preflight asks"),
+    Feature.COMPRESSION: approximate(
+        "answers of 403 and 404 and those of text/html are compressed as well, no-transform is not heeded, and of "
+        "several Accept-Encoding lines the first one counts"
+    ),
+    Feature.BUFFERING: NATIVE,
     Feature.WEBSOCKET: NATIVE,
     Feature.STATUSES: approximate(
         "bytes of an endpoint that are no HTTP go to the client as they are, not as 502; answers that nginx makes "

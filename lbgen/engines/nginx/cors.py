@@ -1,0 +1,110 @@
+"""CORS -> maps over what a browser asks, whose values become headers; nginx leaves out one whose value is empty."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines import escapes
+from lbgen.engines.nginx.conditions import variable
+from lbgen.engines.nginx.names import inline
+from lbgen.engines.nginx.texts import EMPTY, text
+from lbgen.engines.nginx.view import NONE, Check, Entry, Map
+from lbgen.engines.text import Atom, Literal
+from lbgen.plan.cors import OWN, SAFE_HEADERS, SAFE_METHODS, constant, vary
+
+if TYPE_CHECKING:
+    from lbgen.engines.nginx.names import Names
+    from lbgen.engines.nginx.texts import Texts
+    from lbgen.engines.nginx.view import Text
+    from lbgen.plan.model import Route
+    from lbgen.plan.policy import Cors, Origin
+
+PREFLIGHT = Check(Atom("$preflight"), 204, EMPTY)
+HIDDEN = OWN
+
+Pairs = tuple[tuple[str, "Text"], ...]
+
+
+class CorsMaps:
+    """Hands out the headers of routes with CORS; routes of one policy share them. The maps gather in `maps`."""
+
+    def __init__(self, names: Names, texts: Texts) -> None:
+        self.maps: list[Map] = []
+        self._names = names
+        self._texts = texts
+        self._known: dict[Cors, Pairs] = {}
+
+    def headers(self, route: Route, cors: Cors) -> Pairs:
+        """Names and values of every answer of the route, preflights included."""
+        if cors not in self._known:
+            if not self._known:
+                self._preflight()
+            self._known[cors] = self._made(route, cors)
+        return self._known[cors]
+
+    def _made(self, route: Route, cors: Cors) -> Pairs:
+        sent = inline("http_origin")
+        shown = text("*") if constant(cors) else text(sent)
+        origins = tuple(Entry(Literal(_origin(o), "regex"), shown) for o in cors.origins)
+        origin = self._map("cors_origin", route, text(sent), *origins)
+        asked = [variable(f"access-control-request-{what}") for what in ("method", "headers")]
+        key = text(*(part for name in ("preflight", origin, *asked) for part in (inline(name), "\n")))
+        granted = self._map("cors_granted", route, key, Entry(Literal(_granted(cors), "regex"), text("1")))
+        # A preflight that is not granted gets none of the headers.
+        allowed = self._map(
+            "cors_allowed",
+            route,
+            text(inline("preflight"), inline(granted)),
+            Entry(Literal("^(?:0|11)$", "regex"), text(inline(origin))),
+        )
+
+        def when(kind: str, name: str, regex: str, value: str) -> Text:
+            entry = Entry(Literal(regex, "regex"), self._texts.of(value))
+            return text(inline(self._map(kind, route, text(inline(name)), entry)))
+
+        found = [("access-control-allow-origin", text(inline(allowed)))]
+        found.append(("access-control-allow-methods", when("cors_methods", granted, "1", ", ".join(cors.methods))))
+        if cors.headers:
+            found.append(("access-control-allow-headers", when("cors_headers", granted, "1", ", ".join(cors.headers))))
+        if cors.max_age is not None:
+            found.append(("access-control-max-age", when("cors_age", granted, "1", str(cors.max_age))))
+        if cors.credentials:
+            found.append(("access-control-allow-credentials", when("cors_credentials", allowed, ".", "true")))
+        if cors.expose_headers:
+            source = text(inline("preflight"), inline(allowed))
+            entry = Entry(Literal("^0.", "regex"), self._texts.of(", ".join(cors.expose_headers)))
+            exposed = self._map("cors_exposed", route, source, entry)
+            found.append(("access-control-expose-headers", text(inline(exposed))))
+        return (*found, *((name, text(value)) for name, value in vary(cors)))
+
+    def _map(self, kind: str, route: Route, source: Text, *entries: Entry) -> str:
+        name = self._names.variable(kind, route.name)
+        self.maps.append(Map(Atom(f"{route.field}.cors"), source, Atom(f"${name}"), EMPTY, entries))
+        return name
+
+    def _preflight(self) -> None:
+        keys = ("request_method", "http_origin", variable("access-control-request-method"))
+        source = text(*(part for key in keys for part in (inline(key), "\n")))
+        entry = Entry(Literal(r"^OPTIONS\n[^\n]+\n[^\n]", "regex"), Atom("1"))
+        self.maps.append(Map(NONE, source, Atom("$preflight"), Atom("0"), (entry,)))
+
+
+def _origin(origin: Origin) -> str:
+    if origin.any:
+        return "."
+    port = "" if origin.port is None else f":{origin.port}"
+    host = escapes.group(escapes.literal(origin.host), escapes.plain())
+    return f"^{origin.scheme}://{'[^:]*[.]' if origin.wildcard else ''}{host}{port}$"
+
+
+def _granted(cors: Cors) -> str:
+    """Over preflight, allowed origin, method and headers, a line each."""
+    methods = "|".join(_word(m) for m in dict.fromkeys((*cors.methods, *SAFE_METHODS)))
+    names = "|".join(_word(h) for h in dict.fromkeys((*cors.headers, *SAFE_HEADERS)))
+    blank = r"[ \t]*"
+    one = f"{blank}(?:(?i:{names}){blank})?"
+    return rf"^1\n[^\n]+\n(?:{methods})\n{one}(?:,{one})*\n$"
+
+
+def _word(word: str) -> str:
+    return escapes.group(escapes.literal(word), escapes.plain())
