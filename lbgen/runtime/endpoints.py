@@ -68,17 +68,19 @@ class Seen:
     target: str
     body_sha256: str
     at: float
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(slots=True)
 class Endpoints:
-    """Running stand-ins. By endpoint name: `connections`, `heads` (requests of which the head is there), `requests`
-    (whole ones), `answered` (the answer is handed to the kernel). `seen` are the latest requests in order. `behave`
-    and `listen` change one while it runs."""
+    """Running stand-ins. By endpoint name: `connections`, `heads` (requests of which the head is there), `body_bytes`
+    (of HTTP/1.x, as they come), `requests` (whole ones), `answered` (the kernel has the whole answer). `seen` are the
+    latest requests in order. `behave` and `listen` change one while it runs."""
 
     stand_ins: tuple[StandIn, ...]
     connections: Counter[str] = field(default_factory=Counter)
     heads: Counter[str] = field(default_factory=Counter)
+    body_bytes: Counter[str] = field(default_factory=Counter)
     requests: Counter[str] = field(default_factory=Counter)
     answered: Counter[str] = field(default_factory=Counter)
     seen: deque[Seen] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
@@ -187,6 +189,9 @@ class Endpoints:
         def begun(arrival: standin.Arrival) -> None:
             self.heads[name] += 1
 
+        def more(count: int) -> None:
+            self.body_bytes[name] += count
+
         def how_to(arrival: standin.Arrival) -> Behaviour:
             self.requests[name] += 1
             return self._how(name, arrival)
@@ -195,6 +200,7 @@ class Endpoints:
             return (json.dumps(standin.account(name, stand_in.pool, arrival, hello)) + "\n").encode()
 
         self.connections[name] += 1
+        writer.transport.set_write_buffer_limits(high=1, low=0)  # what is drained has gone to the kernel
         if self._behaviours[name, ""].mode == "echo":
             while data := await reader.read(65536):
                 writer.write(data)
@@ -203,7 +209,7 @@ class Endpoints:
             return
         while True:
             try:
-                arrival = await standin.read_request(reader, writer, begun)
+                arrival = await standin.read_request(reader, writer, begun, more)
                 if arrival is None:
                     return
                 if arrival.method == "PRI":
@@ -234,7 +240,8 @@ class Endpoints:
         own = self._behaviours.get((name, path)) or self._behaviours[name, ""]
         tag = "" if asked is None else asked.tag
         digest = hashlib.sha256(arrival.body).hexdigest()
-        self.seen.append(Seen(name, tag, arrival.method, arrival.target, digest, time.monotonic()))
+        now = time.monotonic()
+        self.seen.append(Seen(name, tag, arrival.method, arrival.target, digest, now, arrival.headers))
         if asked is None or own.mode != "json":
             return own
         before = self._tags[tag]

@@ -113,9 +113,11 @@ async def read_request(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
     begun: Callable[[Arrival], None] = lambda arrival: None,
+    more: Callable[[int], None] = lambda count: None,
 ) -> Arrival | None:
     """The next request, or None when the peer has closed; BadRequestError on bytes that are none. `begun` is told of
-    its head before the body is read. The preface of HTTP/2 is a request with the method PRI."""
+    its head before the body is read, `more` of body bytes as they come. The preface of HTTP/2 is a request with the
+    method PRI."""
     try:
         first = await reader.read(1)
         if first == b"\x16":
@@ -145,15 +147,30 @@ async def read_request(
     if (arrival.header("expect") or "").lower() == "100-continue":
         writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     begun(arrival)
-    body, trailers = await _body(reader, arrival)
+    body, trailers = await _body(reader, arrival, more)
     return replace(arrival, body=body, trailers=trailers)
 
 
-async def _body(reader: asyncio.StreamReader, arrival: Arrival) -> tuple[bytes, tuple[tuple[str, str], ...]]:
+async def _exactly(reader: asyncio.StreamReader, count: int, more: Callable[[int], None]) -> bytes:
+    """As `readexactly`, told to `more` bit by bit."""
+    got = bytearray()
+    while len(got) < count:
+        part = await reader.read(count - len(got))
+        if not part:
+            raise asyncio.IncompleteReadError(bytes(got), count)
+        more(len(part))
+        got += part
+    return bytes(got)
+
+
+async def _body(
+    reader: asyncio.StreamReader, arrival: Arrival, more: Callable[[int], None]
+) -> tuple[bytes, tuple[tuple[str, str], ...]]:
     if (arrival.header("transfer-encoding") or "").lower().endswith("chunked"):
         body = bytearray()
         while size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):
-            body += (await reader.readexactly(size + 2))[:-2]
+            body += await _exactly(reader, size, more)
+            await reader.readexactly(2)
         trailers = []
         while (line := await reader.readuntil(b"\r\n")) != b"\r\n":
             name, _, value = line[:-2].decode("latin-1").partition(":")
@@ -162,7 +179,7 @@ async def _body(reader: asyncio.StreamReader, arrival: Arrival) -> tuple[bytes, 
     length = arrival.header("content-length") or "0"
     if not length.isdigit():
         raise BadRequestError(f"Content-Length {length!r}")
-    return await reader.readexactly(int(length)), ()
+    return await _exactly(reader, int(length), more), ()
 
 
 def account(name: str, pool: str, arrival: Arrival, hello: Hello = _SILENT) -> dict[str, object]:

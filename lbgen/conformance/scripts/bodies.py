@@ -1,0 +1,162 @@
+"""When bytes of bodies move, and copies of requests."""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from lbgen.conformance.judge import account_of
+from lbgen.conformance.probe import Stream, ask, filler, wire
+from lbgen.conformance.scripts.stage import get, told_of
+from lbgen.plan.simulate import Request
+from lbgen.runtime.standin import CONTROL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lbgen.conformance.scripts.stage import Stage
+    from lbgen.runtime.endpoints import Seen
+
+_HOP = frozenset({"connection", "content-length", "transfer-encoding"})
+
+
+def _soon(what: Callable[[], bool], seconds: float = 3.0) -> bool:
+    """Whether it comes true in time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if what():
+            return True
+        time.sleep(0.02)
+    return what()
+
+
+def request_held(stage: Stage) -> Iterator[str]:
+    """An endpoint hears nothing of a request until its whole body is there, with a length and in chunks."""
+    heads = stage.endpoints.heads
+    for path in stage.params["paths"]:
+        for head, parts in _uploads(path, 400_000):
+            before = heads["p-0"]
+            with Stream(stage.at["web"], timeout=10) as stream:
+                stream.send(head + parts[0])
+                time.sleep(0.5)
+                if heads["p-0"] != before:
+                    yield f"{path}: an endpoint was asked before the body was there"
+                stream.send(parts[1])
+                answer = stream.answer()
+            told = account_of(answer)
+            if told is None or told["body_length"] != 400_000:
+                yield f"{path}: {told_of(answer, 'body_length')} bytes of body"
+
+
+def request_flows(stage: Stage) -> Iterator[str]:
+    """The first bytes of a body reach the endpoint before its last are sent."""
+    counted = stage.endpoints.body_bytes
+    for path in stage.params["paths"]:
+        for head, parts in _uploads(path, 400_000):
+            before = counted["p-0"]
+            with Stream(stage.at["web"], timeout=10) as stream:
+                stream.send(head + parts[0])
+                if not _soon(lambda before=before: counted["p-0"] > before):  # type: ignore[misc]
+                    yield f"{path}: no byte of the body reached the endpoint within 3 s of half of it"
+                stream.send(parts[1])
+                answer = stream.answer()
+            told = account_of(answer)
+            if told is None or told["body_length"] != 400_000:
+                yield f"{path}: {told_of(answer, 'body_length')} bytes of body"
+
+
+def _uploads(path: str, size: int) -> Iterator[tuple[bytes, tuple[bytes, bytes]]]:
+    """A head and the two halves of a body, framed by its length, then in chunks."""
+    body = filler(size)
+    half = size // 2
+    yield wire(Request("POST", path, (("Host", "h"), ("Content-Length", str(size))))), (body[:half], body[half:])
+    chunks = [b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:half], body[half:])]
+    head = f"POST {path} HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    yield head, (chunks[0], chunks[1] + b"0\r\n\r\n")
+
+
+def response_flows(stage: Stage) -> Iterator[str]:
+    """Bytes of an answer come to the client as the endpoint sends them."""
+    for path in stage.params["paths"]:
+        with Stream(stage.at["web"], timeout=8) as stream:
+            stream.send(wire(get(path, (CONTROL, '{"mode": "drip", "count": 4, "wait_ms": 500}'))))
+            if stream.until(b"\r\n\r\n") is None:
+                yield f"{path}: no head"
+                continue
+            while not stream.buffer and stream.fill():
+                pass
+            first = time.monotonic() - stream.begun
+            while b"\r\n0\r\n\r\n" not in stream.buffer and stream.fill():
+                pass
+            last = time.monotonic() - stream.begun
+        if first > last - 0.8:
+            yield f"{path}: first bytes of the body after {first:.2f} s, the last after {last:.2f} s"
+
+
+def response_kept(stage: Stage) -> Iterator[str]:
+    """An endpoint is done with an answer of 250 kB although the client reads nothing."""
+    for path in stage.params["paths"]:
+        before = stage.endpoints.answered["p-0"]
+        with socket.socket() as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            sock.connect(stage.at["web"])
+            sock.sendall(wire(get(path, (CONTROL, '{"mode": "fixed", "body": "0123456789", "size": 250000}'))))
+            if not _soon(lambda before=before: stage.endpoints.answered["p-0"] > before):  # type: ignore[misc]
+                yield f"{path}: the endpoint still sends after 3 s"
+
+
+def _copies(stage: Stage, tag: str, count: int, seconds: float = 3.0) -> list[Seen]:
+    _soon(lambda: len(stage.endpoints.tagged(tag)) >= count, seconds)
+    time.sleep(0.1)  # one too many would come now
+    return stage.endpoints.tagged(tag)
+
+
+def mirror_copies(stage: Stage) -> Iterator[str]:
+    """A copy has the method, target, headers and body that the endpoint gets."""
+    pools = sorted(f"{name}-0" for name in ["p", *stage.params["pools"]])
+    for method, body in (("GET", b""), ("POST", b"hello"), ("PUT", filler(60_000)), ("DELETE", b"")):
+        tag = uuid4().hex
+        headers = (("Host", "h"), ("X-B", "0"), ("X-Two", "1"), ("X-Two", "2"), (CONTROL, f'{{"tag": "{tag}"}}'))
+        answer = ask(stage.at["web"], Request(method, stage.params["path"], headers, body=body))
+        if told_of(answer, "pool") != "p":
+            yield f"{method}: {told_of(answer, 'pool')}"
+        seen = _copies(stage, tag, len(pools))
+        if sorted(one.name for one in seen) != pools:
+            yield f"{method} with {len(body)} bytes went to {sorted(one.name for one in seen)}, expected {pools}"
+            continue
+        first = next(one for one in seen if one.name == "p-0")
+        for copy in seen:
+            if (copy.method, copy.target, copy.body_sha256) != (first.method, first.target, first.body_sha256):
+                yield f"{method}: {copy.name} got {copy.method} {copy.target}, p-0 {first.method} {first.target}"
+            if difference := set(_plain(copy)) ^ set(_plain(first)):
+                yield f"{method}: headers of {copy.name} and p-0 differ: {sorted(difference)}"
+
+
+def _plain(seen: Seen) -> list[tuple[str, str]]:
+    return [(n.lower(), v) for n, v in seen.headers if n.lower() not in _HOP]
+
+
+def mirror_percent(stage: Stage) -> Iterator[str]:
+    """About the asked share of requests is copied, and none where no mirror is asked for."""
+    for path, (low, high) in (("/part", stage.params["share"]), ("/none", (0, 0))):
+        tag = uuid4().hex
+        for _ in range(200):
+            ask(stage.at["web"], get(path, (CONTROL, f'{{"tag": "{tag}"}}')))
+        time.sleep(0.5)
+        copies = sum(one.name == "shadow-0" for one in stage.endpoints.tagged(tag))
+        if not low <= copies <= high:
+            yield f"{path}: {copies} of 200 requests were copied, expected {low} to {high}"
+
+
+def mirror_keeps_connection(stage: Stage) -> Iterator[str]:
+    """A slow mirror does not hold up the next request of the connection."""
+    with Stream(stage.at["web"], timeout=12) as stream:
+        for number in range(3):
+            begun = time.monotonic()
+            stream.send(wire(get(f"/slow/{number}")))
+            answer = stream.answer()
+            took = time.monotonic() - begun
+            if told_of(answer, "target") != f"/slow/{number}" or took > 2.0:
+                yield f"request {number} on one connection: {told_of(answer, 'target')} after {took:.1f} s"
