@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.probe import ask
-from lbgen.conformance.scripts.stage import CHECK, OK, answers, eventually, get, ill, well
+from lbgen.conformance.scripts.stage import CHECK, HANDOVER, OK, answers, eventually, get, ill, well
 from lbgen.runtime.standin import CONTROL, Behaviour
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def checked_out_and_back(stage: Stage) -> Iterator[str]:
         if not eventually(lambda: answers(stage, target, 6)[sound] == 6):
             yield f"{how}: {sick} is not taken out: {dict(answers(stage, target, 10))}"
             return
+        time.sleep(HANDOVER)
         found = answers(stage, target, 20)
         if found[sound] != 20:
             yield f"{how}: out, but requests went to {dict(found)}, expected all to {sound}"
@@ -102,7 +103,7 @@ def fall_and_rise(stage: Stage) -> Iterator[str]:
             return
         stage.endpoints.behave(sick, OK, path=CHECK)
         some_checks(1)
-        ill(stage, sick, "check 500")
+        stage.endpoints.behave(sick, Behaviour("fixed", status=500), path=CHECK)  # at once
         some_checks(2)
         if answers(stage, target, 8)[sick]:
             yield "one or two good checks brought the endpoint back, rise is 3"

@@ -26,6 +26,7 @@ _ANY = Request()
 
 OK = Behaviour()
 CHECK = "/healthz"  # the path of checks in the case files
+HANDOVER = 0.5  # seconds in which old and new workers may serve side by side after a change
 PATIENCE = 4.0  # seconds that an engine has to notice something
 
 
@@ -79,7 +80,8 @@ def eventually(holds: Callable[[], bool], seconds: float = PATIENCE) -> bool:
 
 def ill(stage: Stage, name: str, how: str) -> None:
     """Make endpoint `name` fail: `refuse`, `drop`, `check N` (only the check's answer has that status), `check hang`,
-    or a mode of `Behaviour` for everything."""
+    or a mode of `Behaviour` for everything. What came before is over by then."""
+    time.sleep(HANDOVER)
     if how in ("refuse", "drop"):
         stage.endpoints.listen(name, how)
     elif how.startswith("check "):
@@ -88,6 +90,7 @@ def ill(stage: Stage, name: str, how: str) -> None:
         stage.endpoints.behave(name, failing, path=CHECK)
     else:
         stage.endpoints.behave(name, Behaviour(how))
+        stage.endpoints.behave(name, Behaviour(how), path=CHECK)
 
 
 def well(stage: Stage, name: str) -> None:
