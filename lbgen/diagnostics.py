@@ -134,6 +134,9 @@ CODES: dict[str, str] = {
     "LB409": "unknown runtime",
     "LB410": "the agent's order cannot be used",
     "LB411": "no rendered files where some were named",
+    "LB420": "no docker daemon to work with",
+    "LB421": "the docker daemon could not do something",
+    "LB422": "no image",
 }
 
 

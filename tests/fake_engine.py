@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import NATIVE, Binary, BinaryHint, CheckSpec, ProcessSpec, RenderedFile
+from lbgen.engines.api import NATIVE, Binary, BinaryHint, CheckSpec, Images, ProcessSpec, RenderedFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,6 +66,7 @@ class FakeEngine:
     name: str = "fake"
     title: str = "Fake"
     versions: tuple[str, ...] = ("1.0",)
+    images = Images({}, "/usr/local/sbin/fakelb")
 
     @property
     def binaries(self) -> tuple[BinaryHint, ...]:

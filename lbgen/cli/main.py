@@ -27,6 +27,7 @@ VERBS = {
     "logs": "Show the output of engines.",
     "down": "Stop everything of a stack.",
     "agent": "Check endpoints for an engine that has no checks of its own.",
+    "images": "Show the containers' images, or make them from this host's executables.",
     "schema": "Print the JSON Schema of a topology.",
 }
 

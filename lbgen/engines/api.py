@@ -105,6 +105,16 @@ class BinaryHint:
 
 
 @dataclass(frozen=True, slots=True)
+class Images:
+    """The official images by version (major.minor), pinned; None for an engine without any. `program` is the executable
+    inside them. `tools` are further executables of this host that an image built from it needs."""
+
+    official: Mapping[str, str]
+    program: str
+    tools: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessSpec:
     """How to run an engine as a local process, cwd = the folder its files were written to."""
 
@@ -142,6 +152,7 @@ class Engine(Protocol):
     title: str
     versions: tuple[str, ...]  # supported targets as major.minor, newest first
     binaries: tuple[BinaryHint, ...]
+    images: Images
 
     def verdict(self, feature: Feature, version: str) -> Verdict:
         """How `version` (one of `versions`) honours the feature; every Feature has an answer."""

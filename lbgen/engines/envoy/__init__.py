@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.api import Images
 from lbgen.engines.envoy.run import BINARIES, check_spec, process_spec
 from lbgen.engines.envoy.support import verdict
 
@@ -23,6 +24,7 @@ class Envoy:
     title = "Envoy"
     versions: tuple[str, ...] = ("1.40",)
     binaries: tuple[BinaryHint, ...] = BINARIES
+    images = Images({"1.40": "envoyproxy/envoy:v1.40.0"}, "/usr/local/bin/envoy")
 
     def verdict(self, feature: Feature, version: str) -> Verdict:
         """How `version` honours the feature."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.api import Images
 from lbgen.engines.haproxy import run
 from lbgen.engines.haproxy.support import VERSIONS, objections, support
 
@@ -23,6 +24,7 @@ class HAProxy:
     title = "HAProxy"
     versions: tuple[str, ...] = VERSIONS
     binaries: tuple[BinaryHint, ...] = run.BINARIES
+    images = Images({"2.8": "haproxy:2.8.25", "2.6": "haproxy:2.6.12"}, "/usr/local/sbin/haproxy")
 
     def verdict(self, feature: Feature, version: str) -> Verdict:
         """How that version honours the feature."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import BinaryHint, CheckSpec, Objection, ProcessSpec, RenderedFile, Verdict
+from lbgen.engines.api import BinaryHint, CheckSpec, Images, Objection, ProcessSpec, RenderedFile, Verdict
 from lbgen.engines.nftables import run, support
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class Nftables:
     title: str = "nftables"
     versions: tuple[str, ...] = ("1.0",)
     binaries: tuple[BinaryHint, ...] = (BinaryHint("nft", version_argv=("--version",)),)
+    images: Images = Images({}, "/usr/sbin/nft", ("/bin/sh", "/bin/sleep"))  # noqa: RUF009  # frozen
 
     def verdict(self, feature: Feature, version: str) -> Verdict:
         return support.SUPPORT[feature]

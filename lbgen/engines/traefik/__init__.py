@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import BinaryHint
+from lbgen.engines.api import BinaryHint, Images
 from lbgen.engines.traefik import run, support
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class Traefik:
     binaries: tuple[BinaryHint, ...] = (
         BinaryHint("traefik", package="", version_argv=("version",), version_pattern=r"Version:\s+v?(\d+\.\d+\.\d+)"),
     )
+    images = Images({"3.7": "traefik:v3.7.15"}, "/usr/local/bin/traefik")
 
     def verdict(self, feature: Feature, version: str) -> Verdict:
         return support.SUPPORT[version][feature]

@@ -1,0 +1,1 @@
+"""Stacks as containers, on the docker SDK for Python."""

@@ -1,0 +1,207 @@
+"""Which image runs an engine: one the user named, one built here from the host's executables, or the official one."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.engines.api import engines as installed
+from lbgen.runtime.docker import own
+from lbgen.runtime.docker.bundle import Bundle, BundleError
+from lbgen.runtime.docker.client import told
+from lbgen.runtime.local.binaries import candidates
+from lbgen.version import VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from docker import DockerClient
+
+    from lbgen.engines.api import Binary, Engine
+
+REPOSITORY = "lbgen"  # of images built here: lbgen/nginx:1.31.3
+LABEL = "io.lbgen.image"  # its value is the lbgen that built it
+PROGRAMS = "/usr/local/sbin"
+HELPER = "helper"  # our own image: stand-ins and the agent
+_MODULE = "*.so"
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """An image made from executables of this host. `size` is bytes of its archive."""
+
+    engine: str
+    version: str
+    reference: str
+    source: str
+    size: int
+
+    def as_dict(self) -> dict[str, object]:
+        """The JSON record."""
+        return {
+            "engine": self.engine,
+            "version": self.version,
+            "reference": self.reference,
+            "source": self.source,
+            "bytes": self.size,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image that is here. `program` is the executable inside; `version` (major.minor.patch) None where only the
+    user's tag says it; `folders` hold modules, as in `Binary.libraries`."""
+
+    reference: str
+    program: str
+    version: str | None
+    folders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table of images: what `up` would run for a version of an engine. `origin`: named, built,
+    official, or "" when nothing can be had without `lbgen images build`."""
+
+    engine: str
+    version: str
+    reference: str
+    origin: str
+    present: bool
+
+
+def environment_variable(engine: str) -> str:
+    """The variable that names an image to use instead: `LBGEN_NGINX_IMAGE=registry.example/nginx:1.31.3`."""
+    return "LBGEN_" + re.sub(r"[^A-Z0-9]", "_", engine.upper()) + "_IMAGE"
+
+
+def table(client: DockerClient, engines: Sequence[Engine] | None = None) -> tuple[Row, ...]:
+    """What `up` would run for every supported version of every engine."""
+    rows = []
+    for engine in installed().values() if engines is None else engines:
+        for version in engine.versions:
+            named = os.environ.get(environment_variable(engine.name))
+            built = _built(client, engine.name, version)
+            official = engine.images.official.get(version, "")
+            reference, origin = (named, "named") if named else (built, "built") if built else (official, "official")
+            present = bool(reference) and _present(client, reference)
+            rows.append(Row(engine.name, version, reference, origin if reference else "", present))
+    return tuple(rows)
+
+
+def choose(client: DockerClient, engine: Engine, version: str, pulling: Callable[[str], None]) -> Image:
+    """The image for `version` (major.minor) of an engine, pulled when it is not here; `pulling` hears of it.
+
+    Raises EngineError LB422 when there is none and none can be pulled, LB421 of the daemon.
+    """
+    [row] = [row for row in table(client, (engine,)) if row.version == version]
+    if not row.reference:
+        hint = f"lbgen images build -e {engine.name}"
+        raise EngineError(Diagnostic("LB422", f"{engine.title} {version} has no official image", hint=hint))
+    if not row.present:
+        _pull(client, engine, row.reference, pulling)
+    if row.origin == "built":
+        return Image(row.reference, f"{PROGRAMS}/{engine.binaries[0].command}", row.reference.rpartition(":")[2])
+    full = re.search(r"(\d+\.\d+\.\d+)", row.reference.rpartition(":")[2])
+    return Image(row.reference, engine.images.program, full[1] if full else None)
+
+
+def helper(client: DockerClient, said: Callable[[str], None]) -> str:
+    """The image of stand-ins and the agent, built when this lbgen has none yet. Raises EngineError LB421, LB422."""
+    reference = f"{REPOSITORY}/{HELPER}:{own.tag()}"
+    if not _present(client, reference):
+        said(f"building {reference}")
+        try:
+            archive = own.bundle().tar()
+        except (BundleError, OSError) as error:
+            raise EngineError(Diagnostic("LB422", f"the image of lbgen itself cannot be built: {error}")) from error
+        _load(client, f"{REPOSITORY}/{HELPER}", own.tag(), archive)
+    return reference
+
+
+def build(
+    client: DockerClient, engines: Sequence[Engine], said: Callable[[str], None]
+) -> tuple[tuple[Built, ...], tuple[tuple[str, str], ...]]:
+    """Images of every executable of `engines` on this host that is of a supported version.
+
+    Returns them, and (engine, reason) for each that could not be made. Raises EngineError LB421 of the daemon.
+    """
+    made: list[Built] = []
+    failed: list[tuple[str, str]] = []
+    for engine in engines:
+        seen: set[str] = set()
+        for binary in candidates(engine):
+            if binary.version in seen or not any(binary.version.startswith(f"{v}.") for v in engine.versions):
+                continue
+            seen.add(binary.version)
+            said(f"{engine.title} {binary.version} from {binary.path}")
+            try:
+                archive = _bundle(engine, binary).tar()
+            except (BundleError, OSError) as error:
+                failed.append((engine.name, str(error)))
+                continue
+            reference = _load(client, f"{REPOSITORY}/{engine.name}", binary.version, archive)
+            made.append(Built(engine.name, binary.version, reference, str(binary.path), len(archive)))
+        if not seen:
+            failed.append((engine.name, f"no executable of {engine.title} {' or '.join(engine.versions)} is here"))
+    return tuple(made), tuple(failed)
+
+
+def _bundle(engine: Engine, binary: Binary) -> Bundle:
+    found = Bundle.empty()
+    found.program(binary.path, f"{PROGRAMS}/{engine.binaries[0].command}")
+    for folder in binary.libraries:  # modules that are loaded by their path
+        for module in sorted(folder.glob(_MODULE)):
+            found.program(module, str(module))
+    for tool in engine.images.tools:
+        found.program(Path(tool).resolve(), tool)
+    return found
+
+
+def _load(client: DockerClient, repository: str, tag: str, archive: bytes) -> str:
+    with told(f"making the image {repository}:{tag}"):
+        client.api.import_image_from_data(archive, repository=repository, tag=tag, changes=[f"LABEL {LABEL}={VERSION}"])
+    return f"{repository}:{tag}"
+
+
+def _built(client: DockerClient, engine: str, version: str) -> str:
+    """The newest image built here of that version; empty when there is none."""
+    with told("listing images"):
+        tags = [tag for image in client.images.list(f"{REPOSITORY}/{engine}") for tag in image.tags]
+    found = [tag for tag in tags if tag.rpartition(":")[2].startswith(f"{version}.")]
+    return max(found, key=lambda tag: [int(n) for n in re.findall(r"\d+", tag.rpartition(":")[2])], default="")
+
+
+def _present(client: DockerClient, reference: str) -> bool:
+    from docker.errors import ImageNotFound
+
+    with told(f"looking for the image {reference}"):
+        try:
+            client.images.get(reference)
+        except ImageNotFound:
+            return False
+    return True
+
+
+def _pull(client: DockerClient, engine: Engine, reference: str, pulling: Callable[[str], None]) -> None:
+    from docker.errors import APIError
+
+    try:
+        for event in client.api.pull(reference, stream=True, decode=True):
+            if "error" in event:
+                raise _unpullable(engine, reference, event["error"])
+            pulling(" ".join(str(event[key]) for key in ("id", "status", "progress") if event.get(key)))
+    except APIError as error:
+        raise _unpullable(engine, reference, error.explanation or str(error)) from error
+
+
+def _unpullable(engine: Engine, reference: str, why: str) -> EngineError:
+    hint = (
+        f"without a registry: lbgen images build -e {engine.name}; or name an image: "
+        f"{environment_variable(engine.name)}=..."
+    )
+    return EngineError(Diagnostic("LB422", f"the image {reference} cannot be pulled: {why.strip()}", hint=hint))

@@ -1,0 +1,76 @@
+"""Executables -> the files of an image, without a daemon."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from lbgen.diagnostics import EngineError
+from lbgen.runtime.docker import client, images, own
+from lbgen.runtime.docker.bundle import USER, WORK, Bundle, BundleError, needed
+
+
+def entries(bundle: Bundle) -> dict[str, tarfile.TarInfo]:
+    with tarfile.open(fileobj=io.BytesIO(bundle.tar())) as archive:
+        return {"/" + entry.name: entry for entry in archive.getmembers()}
+
+
+def test_an_executable_comes_with_all_it_loads() -> None:
+    shell = Path(shutil.which("sh") or "/bin/sh").resolve()
+    bundle = Bundle.empty()
+    bundle.program(shell, "/usr/local/sbin/sh")
+    found = entries(bundle)
+    assert found["/usr/local/sbin/sh"].mode & 0o111
+    for library in needed(shell):
+        assert found[str(library)].size == library.stat().st_size
+    assert found[WORK].uid == USER
+    assert found["/tmp"].mode == 0o1777  # noqa: S108  # inside the image
+    assert all(not name.startswith("/root") and not name.startswith("/home") for name in found)
+
+
+def test_the_same_files_give_the_same_bytes() -> None:
+    one, two = Bundle.empty(), Bundle.empty()
+    assert one.tar() == two.tar()
+
+
+def test_a_script_loads_nothing(tmp_path: Path) -> None:
+    script = tmp_path / "run"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    assert needed(script) == ()
+
+
+def test_a_missing_file_is_said(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="nothing-here"):
+        needed(tmp_path / "nothing-here")
+
+
+def test_our_own_image_has_python_and_lbgen() -> None:
+    found = own.bundle()
+    assert own.PYTHON in found.files
+    assert f"{own.SITE}/lbgen/__init__.py" in found.files
+    assert f"{own.SITE}/pydantic/__init__.py" in found.files
+    assert any(name.endswith("/encodings/utf_8.py") for name in found.files)
+    assert not any("__pycache__" in name for name in found.files)
+
+
+def test_its_tag_is_stable() -> None:
+    assert own.tag() == own.tag()
+
+
+def test_no_daemon_is_one_clear_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    with pytest.raises(EngineError) as found:
+        client.connect()
+    [diagnostic] = found.value.diagnostics
+    assert diagnostic.code == "LB420"
+    assert "--runtime local" in diagnostic.hint
+    assert client.answers() is False
+
+
+def test_the_variable_of_an_image() -> None:
+    assert images.environment_variable("my-lb") == "LBGEN_MY_LB_IMAGE"
