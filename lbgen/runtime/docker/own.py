@@ -10,13 +10,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import lbgen
 from lbgen.runtime.docker.bundle import Bundle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SITE = "/opt/lbgen"
+_PACKAGE = Path(__file__).parents[2]
 PYTHON = "/usr/local/bin/python3"
 _UNNEEDED = (
     "__pycache__",
@@ -34,7 +34,7 @@ _UNNEEDED = (
 def tag() -> str:
     """Changes with the code of lbgen, so that an image is never older than the lbgen that uses it."""
     digest = hashlib.sha256(sys.version.encode())
-    for path in sorted(Path(lbgen.__file__).parent.rglob("*.py")):
+    for path in sorted(_PACKAGE.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -48,7 +48,7 @@ def bundle() -> Bundle:
     found.tree(library, f"/usr/local/lib/{library.name}", skip=_UNNEEDED)
     for module in sorted((library / "lib-dynload").glob("*.so")):
         found.libraries(module)
-    found.tree(Path(lbgen.__file__).parent, f"{SITE}/lbgen", skip=("__pycache__",))
+    found.tree(_PACKAGE, f"{SITE}/lbgen", skip=("__pycache__",))
     for name in sorted(_requirements("lbgen")):
         for file in metadata.distribution(name).files or ():
             path = Path(str(file.locate()))
