@@ -157,12 +157,6 @@ def test_no_header_is_invented(served):
     assert set(headers) - framing == {"host", "x-real-ip", "x-request-id", *forwarded}
 
 
-def test_a_clients_service_header_changes_nothing(served):
-    target, headers = served.told("/p", ("X-Lbgen-Service", "pool-six"))
-    assert target == "/p"
-    assert "x-lbgen-service" not in headers
-
-
 @pytest.mark.parametrize("port", ["443", "80", "9999"])
 def test_a_trusted_port_stays_also_when_traefik_would_have_filled_in_the_same(served, port):
     proto = ("X-Forwarded-Proto", "https" if port == "443" else "http")

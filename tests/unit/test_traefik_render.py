@@ -30,6 +30,19 @@ from lbgen.plan.model import (
     Target,
     Timeouts,
 )
+from lbgen.plan.policy import (
+    Access,
+    Buffering,
+    Cors,
+    Key,
+    KeyKind,
+    Mirror,
+    Origin,
+    RateLimit,
+    Retries,
+    RetryCause,
+    Sticky,
+)
 from lbgen.plan.precedence import Entry, host_tables, ranked
 
 NO = HeaderEdits()
@@ -94,15 +107,7 @@ def test_an_admin_port_brings_the_api_on_loopback_only():
 def test_a_listener_that_forwards_nothing_still_has_a_service():
     files = rendered(plan({"a": Respond(200, "ok", ())}, ()))
     assert "noop@internal" in files["dynamic/edge-web.yaml"]
-    assert "dynamic/pools.yaml" not in files
-
-
-def test_endpoint_names_begin_with_what_tells_them_apart():
-    """FNV-1a hardly mixes the last byte, and Traefik appends the name to the client's address."""
-    hashed = pool("hashed", Balance.SOURCE_HASH, (1, 2))
-    found = [names.endpoint(hashed, index) for index in range(2)]
-    assert found == ["0-endpoint-hashed", "1-endpoint-hashed"]
-    assert "highestRandomWeight" in rendered(plan({"a": forward(("hashed", 1))}, (hashed,)))["dynamic/pools.yaml"]
+    assert "pools:" not in files["dynamic/edge-web.yaml"]
 
 
 def test_names_stay_apart_without_dots():
@@ -110,24 +115,54 @@ def test_names_stay_apart_without_dots():
     assert "." not in names.escaped("a.b")
 
 
-def test_a_split_is_native_unless_a_target_has_headers_of_its_own():
-    pools = (pool("p"), pool("q"))
-    plain = rendered(plan({"s": forward(("p", 3), ("q", 1))}, pools))
-    assert "split-s" in plain["dynamic/pools.yaml"]
-    marked = forward(("p", 3), ("q", 1), edits=HeaderEdits(set=(("x-v", "2"),)))
-    own = rendered(plan({"s": marked}, pools))
-    assert "split-s" not in own["dynamic/pools.yaml"]
-    assert own["dynamic/edge-web.yaml"].count('service: "pool-') == 4  # two targets, two child routers
+def test_targets_name_their_pool_by_index_and_keep_their_own_headers():
+    marked = forward(("q", 3), ("p", 1), edits=HeaderEdits(set=(("x-v", "2"),)))
+    made = plan({"s": marked}, (pool("p"), pool("q")))
+    conf = edge(made, made.listeners[0])
+    assert [p["name"] for p in conf["pools"]] == ["p", "q"]
+    assert [(t["pool"], t["weight"]) for t in conf["routes"][0]["targets"]] == [(1, 3), (0, 1)]
+    assert conf["routes"][0]["targets"][0]["request"] == {"set": [{"name": "x-v", "value": "2"}]}
 
 
-def test_a_pool_without_a_working_endpoint_leads_nowhere():
-    text = rendered(plan({"s": forward(("p", 1))}, (pool("p", weights=(0, 0)),)))["dynamic/edge-web.yaml"]
-    assert 'service: ""' in text
+def test_policies_reach_the_plugin_in_its_words():
+    key = Key(KeyKind.HEADER, "x-user")
+    action = replace(
+        forward(("p", 1)),
+        retries=Retries(2, frozenset({RetryCause.RESET}), (503,), budget=12.5),
+        mirrors=(Mirror("q", 33.33, "routes[0].mirror"),),
+        buffering=Buffering(request=True),
+    )
+    made = plan({"s": action}, (pool("p"), pool("q")))
+    route = replace(
+        made.routes[0],
+        rate_limit=RateLimit(100, 60, 5, key),
+        max_body=0,
+        access=Access(allow=(), deny=("10.0.0.0/8",)),
+        cors=Cors((Origin("https", "a.test", 8443, wildcard=True),), ("GET",), (), (), credentials=False, max_age=None),
+    )
+    conf = edge(replace(made, routes=(route,)), made.listeners[0])["routes"][0]
+    assert conf["retries"] == {
+        "max": 2, "connect": False, "reset": True, "timeout": False, "statuses": [503], "all": False, "budget": 1250,
+    }  # fmt: skip
+    assert conf["mirrors"] == [{"pool": 1, "percent": 3333}]
+    assert conf["body"] == {"limited": True, "max": 0, "request": True}
+    assert conf["rate"]["key"] == {"kind": "header", "name": "x-user"}
+    assert conf["access"] == {"closed": True, "deny": ["10.0.0.0/8"]}
+    assert conf["cors"]["origins"] == [{"scheme": "https://", "host": "a.test", "port": ":8443", "wildcard": True}]
+    assert conf["cors"]["maxAge"] == -1
+
+
+def test_a_sticky_cookie_is_the_contracts():
+    stuck = replace(pool("p"), sticky=Sticky("LB", 3600, secure=True))
+    made = plan({"s": forward(("p", 1))}, (stuck,))
+    (conf,) = edge(made, made.listeners[0])["pools"]
+    assert conf["sticky"] == {"cookie": "LB", "line": "; Path=/; Max-Age=3600; HttpOnly; SameSite=Lax; Secure"}
+    assert conf["endpoints"][0]["id"] == stuck.endpoints[0].id
 
 
 def test_names_are_looked_up_and_dns_servers_get_their_port():
     made = replace(plan({"s": forward(("p", 1))}, (pool("p", host="web.test"),)), resolvers=("10.0.0.1", "::1"))
-    text = rendered(made)["dynamic/pools.yaml"]
+    text = rendered(made)["dynamic/edge-web.yaml"]
     assert "lookup: true" in text
     assert '"10.0.0.1:53"' in text
     assert '"[::1]:53"' in text
@@ -143,7 +178,7 @@ def test_rules_are_written_once_and_tables_name_them_by_index():
 def test_lines_know_the_field_they_came_from():
     made = plan({"a": forward(("p", 1))}, (pool("p"),))
     files = {file.name: file for file in ENGINE.render(made, "3.7")}
-    origins = {*files["dynamic/edge-web.yaml"].origins, *files["dynamic/pools.yaml"].origins}
+    origins = set(files["dynamic/edge-web.yaml"].origins)
     assert {"listeners.web", "routes[0]", "routes[0].match[0]", "pools.p.endpoints[0]"} <= origins
 
 
@@ -160,6 +195,13 @@ def test_judge_reads_the_log_and_the_api():
         "/api/http/routers: a@file is disabled: no service",
         "/x: no list came back",
     )
+
+
+def test_the_plugins_lines_are_access_records_and_others_are_not():
+    line = '{"time": "t", "listener": "web", "route": "a", "status": 200, "request_id": ""}'
+    assert ENGINE.access_record(line) == {"time": "t", "listener": "web", "route": "a", "status": 200, "request_id": ""}
+    assert ENGINE.access_record("2026-01-01T00:00:00Z INF fine") is None
+    assert ENGINE.access_record('{"level": "error"}') is None
 
 
 def test_judge_is_content_with_a_stopped_healthy_instance():

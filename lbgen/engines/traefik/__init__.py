@@ -1,4 +1,4 @@
-"""Traefik 3.7: routing tables, answers and the last hop in a local plugin, balancing and L4 by Traefik itself."""
+"""Traefik 3.7: L7 in a local plugin on Traefik's entry points, TLS and L4 by Traefik itself."""
 
 from __future__ import annotations
 
@@ -39,15 +39,13 @@ class Traefik:
         return render(plan)
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
-        return run.process(binary)
+        return run.process(plan, binary)
 
     def access_record(self, line: str) -> Mapping[str, object] | None:
-        """No access log yet."""
-        del line
-        return None
+        return run.access_record(line)
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
-        return run.check(binary)
+        return run.check(plan, binary)
 
 
 ENGINE: Engine = Traefik()

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.document import Tagged
-from lbgen.engines.traefik import names
-from lbgen.plan.model import Forward, PathKind, Redirect, Respond
+from lbgen.engines.traefik.names import ACCESS_LOG
+from lbgen.engines.traefik.pools import pool_conf
+from lbgen.engines.traefik.routes import access_conf, pools_of, route_conf
+from lbgen.plan.model import PathKind
 from lbgen.plan.precedence import path_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from lbgen.engines.document import Data
-    from lbgen.plan.model import HeaderEdits, HostTable, Listener, NamedMatch, Plan, Pool, Rewrite, Route, Rule
+    from lbgen.plan.model import HostTable, Listener, NamedMatch, Plan, Rule
     from lbgen.plan.precedence import Candidate
 
 # Traefik fills these in before any middleware runs; a rule that asks for one needs the request as it came.
@@ -23,105 +25,50 @@ _FILLED_IN = frozenset(
 
 
 def edge(plan: Plan, listener: Listener) -> Tagged:
-    """The edge's configuration. Rules are in order of rank; each route appears once."""
-    pools = {pool.name: pool for pool in plan.pools}
+    """The edge's configuration. Rules are in order of rank; each route and pool appears once."""
     routes = {route.name: route for route in plan.routes}
     rules = sorted({rule.rank: rule for table in listener.hosts for rule in table.rules}.values(), key=lambda r: r.rank)
     used = {name: index for index, name in enumerate(dict.fromkeys(rule.route for rule in rules))}
     place = {rule.rank: index for index, rule in enumerate(rules)}
+    wanted = pools_of(routes[name] for name in used)
+    pools = {pool.name: index for index, pool in enumerate(p for p in plan.pools if p.name in wanted)}
     data: dict[str, Data] = {
+        "listener": listener.name,
         "address": f"[{listener.address}]" if ":" in listener.address else listener.address,
         "port": str(listener.port),
+        "scheme": listener.scheme,
         "forwarded": listener.forwarded_headers,
         "requestID": listener.request_id,
         "headTime": listener.timeouts.header,
+        "bodyTime": listener.timeouts.body,
         "peek": any(wanted.name in _FILLED_IN for rule in rules for wanted in rule.match.headers),
+        "mode": str(listener.paths.mode),
+        **_asked(listener),
     }
-    if listener.trusted_proxies:
-        data["trusted"] = list(listener.trusted_proxies)
-    data["routes"] = [_route(routes[name], pools) for name in used]
+    if pools:
+        data["pools"] = [pool_conf(plan, plan.pool(name)) for name in pools]
+    data["routes"] = [route_conf(routes[name], pools) for name in used]
     data["rules"] = [_rule(rule, used[rule.route]) for rule in rules]
     data["tables"] = [_table(table, place) for table in listener.hosts]
     return Tagged(listener.field, data)
 
 
-def _route(route: Route, pools: Mapping[str, Pool]) -> Tagged:
-    data: dict[str, Data] = {}
-    match route.action:
-        case Forward() as forward:
-            data["targets"] = _targets(route, forward, pools)
-            data["connect"] = forward.timeouts.connect
-            data["response"] = forward.timeouts.response
-            data["idle"] = forward.timeouts.idle
-            if forward.rewrite is not None:
-                data["rewrite"] = _rewrite(forward.rewrite)
-        case Redirect() as redirect:
-            data["redirect"] = _redirect(redirect)
-        case Respond() as respond:
-            data["respond"] = {
-                "status": respond.status,
-                "body": respond.body,
-                "headers": [{"name": name, "value": value} for name, value in respond.headers],
-            }
-        case _:
-            assert_never(route.action)
-    if route.request_headers:
-        data["request"] = _edits(route.request_headers)
-    if route.response_headers:
-        data["reply"] = _edits(route.response_headers)
-    return Tagged(route.field, data)
-
-
-def native_split(forward: Forward) -> bool:
-    """Whether Traefik's weighted service can share out the requests: several pools, no header of a target's own."""
-    return len(forward.targets) > 1 and not any(target.request_headers for target in forward.targets)
-
-
-def _targets(route: Route, forward: Forward, pools: Mapping[str, Pool]) -> list[Data]:
-    if native_split(forward) and all(_able(pools[target.pool]) for target in forward.targets):
-        return [{"service": names.split(route), "weight": 1}]
-    targets: list[Data] = []
-    for target in forward.targets:
-        if not target.weight:
-            continue
-        pool = pools[target.pool]
-        data: dict[str, Data] = {"service": names.pool(pool) if _able(pool) else "", "weight": target.weight}
-        if target.request_headers:
-            data["request"] = _edits(target.request_headers)
-        targets.append(Tagged(target.field, data))
-    return targets
-
-
-def _able(pool: Pool) -> bool:
-    """Whether any endpoint takes new requests."""
-    return any(endpoint.weight for endpoint in pool.endpoints)
-
-
-def _rewrite(rewrite: Rewrite) -> dict[str, Data]:
-    given = {"path": rewrite.path, "prefix": rewrite.prefix, "host": rewrite.host}
-    return {key: value for key, value in given.items() if value is not None}
-
-
-def _redirect(redirect: Redirect) -> dict[str, Data]:
-    given = {
-        "scheme": redirect.scheme,
-        "host": redirect.host,
-        "port": None if redirect.port is None else str(redirect.port),
-        "path": redirect.path,
-        "prefix": redirect.prefix,
+def _asked(listener: Listener) -> dict[str, Data]:
+    """What most listeners do not ask for."""
+    paths, limits = listener.paths, listener.limits
+    asked: dict[str, Data] = {
+        "http2": listener.http2,
+        "proxied": listener.proxy_protocol,
+        "trusted": list(listener.trusted_proxies),
+        "empty": paths.empty_segments,
+        "slash": paths.encoded_slash,
+        "plain": paths.encoded_unreserved,
+        "headers": limits.headers,
+        "target": limits.target,
+        "access": None if listener.access is None else access_conf(listener.access),
+        "log": ACCESS_LOG if listener.access_log else None,
     }
-    return {"status": redirect.status, **{key: value for key, value in given.items() if value is not None}}
-
-
-def _edits(edits: HeaderEdits) -> dict[str, Data]:
-    data: dict[str, Data] = {}
-    if edits.remove:
-        data["remove"] = list(edits.remove)
-    if edits.set:
-        data["set"] = [{"name": name, "value": value} for name, value in edits.set]
-    if edits.add:
-        data["add"] = [{"name": name, "value": value} for name, value in edits.add]
-    return data
+    return {key: value for key, value in asked.items() if value}
 
 
 def _rule(rule: Rule, route: int) -> Tagged:

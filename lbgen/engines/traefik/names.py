@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lbgen.plan.model import Listener, Pool, Route
+    from lbgen.plan.model import Listener
 
 PLUGIN = "lbgen"
 MODULE = "lbgen.local/lbgen"
 ADMIN = "lbgen-admin"
-SERVICE_HEADER = "X-Lbgen-Service"
+ACCESS_LOG = "access.log"
 
 
 def entry_point(listener: Listener) -> str:
@@ -19,27 +19,8 @@ def entry_point(listener: Listener) -> str:
 
 
 def edge(listener: Listener) -> str:
-    """The parent router of a listener and the middleware on it."""
+    """The router of a listener and the middleware on it."""
     return f"edge-{escaped(listener.name)}"
-
-
-def pool(pool: Pool) -> str:
-    """The service of a whole pool."""
-    return f"pool-{escaped(pool.name)}"
-
-
-def endpoint(pool: Pool, index: int) -> str:
-    """The service and middleware of one endpoint.
-
-    The index comes first: Traefik hashes source address plus this name with FNV-1a, in which a difference in the last
-    byte hardly changes the value, so that weights would mean nothing.
-    """
-    return f"{index}-endpoint-{escaped(pool.name)}"
-
-
-def split(route: Route) -> str:
-    """The weighted service of a route that goes to several pools."""
-    return f"split-{escaped(route.name)}"
 
 
 def escaped(name: str) -> str:

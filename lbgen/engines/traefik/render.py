@@ -11,9 +11,8 @@ from lbgen.engines.traefik.edge import edge
 from lbgen.engines.traefik.l4 import tcp
 from lbgen.engines.traefik.plugin import sources
 from lbgen.engines.traefik.quote import escaped
-from lbgen.engines.traefik.services import Known, pool_services, split_service
 from lbgen.engines.traefik.static import static
-from lbgen.plan.model import Forward, Mode
+from lbgen.plan.model import Mode
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -28,12 +27,9 @@ def render(plan: Plan) -> tuple[RenderedFile, ...]:
     """All files of `plan`, names relative to the engine's folder."""
     files = [_file("traefik.yaml", static(plan), _STATIC)]
     level7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
+    for listener in level7:
+        files.append(_file(f"dynamic/{names.edge(listener)}.yaml", {"http": _listener(plan, listener)}))
     if level7:
-        pools = _shared(plan, level7)
-        for listener in level7:
-            files.append(_file(f"dynamic/{names.edge(listener)}.yaml", {"http": _listener(plan, listener, pools)}))
-        if pools:
-            files.append(_file("dynamic/pools.yaml", {"http": pools}))
         files.extend(sources())
     level4 = tcp(plan, [listener for listener in plan.listeners if listener.mode is Mode.L4])
     if level4:
@@ -49,54 +45,17 @@ def _file(name: str, data: Data, header: str = _DYNAMIC) -> RenderedFile:
     return RenderedFile(name, text, origins)
 
 
-def _shared(plan: Plan, listeners: list[Listener]) -> dict[str, Data]:
-    """Services and hops of everything that L7 rules lead to."""
-    services: dict[str, Data] = {}
-    middlewares: dict[str, Data] = {}
-    used = {rule.route for listener in listeners for table in listener.hosts for rule in table.rules}
-    routes = [route for route in plan.routes if route.name in used]
-    wanted = {t.pool for route in routes if isinstance(route.action, Forward) for t in route.action.targets}
-    known = Known.of(plan)
-    for pool in plan.pools:
-        if pool.name in wanted:
-            pool_services(known, pool, services, middlewares)
-    pools = {pool.name: pool for pool in plan.pools}
-    for route in routes:
-        split_service(pools, route, services)
-    return {"services": services, "middlewares": middlewares} if services else {}
-
-
-def _listener(plan: Plan, listener: Listener, pools: dict[str, Data]) -> dict[str, Data]:
-    """The parent router with the edge on it, and a child router for each service that the edge may name."""
+def _listener(plan: Plan, listener: Listener) -> dict[str, Data]:
+    """The router of an entry point with the edge on it, which answers everything."""
     name = names.edge(listener)
-    conf = edge(plan, listener)
-    services = _named(conf)
-    parent: dict[str, Data] = {
+    router: dict[str, Data] = {
         "entryPoints": [names.entry_point(listener)],
         "rule": _ANY,
         "priority": 1,
         "middlewares": [name],
+        "service": "noop@internal",
     }
-    if not services:
-        parent["service"] = "noop@internal"  # the edge answers everything
-    routers: dict[str, Data] = {name: Tagged(listener.field, parent)}
-    for index, service in enumerate(services):
-        routers[f"{name}-{service}"] = {
-            "parentRefs": [name],
-            "rule": f"Header(`{names.SERVICE_HEADER}`, `{service}`)",
-            "priority": len(services) - index,
-            "service": service,
-        }
     return {
-        "routers": routers,
-        "middlewares": {name: Tagged(listener.field, {"plugin": {names.PLUGIN: {"edge": conf}}})},
+        "routers": {name: Tagged(listener.field, router)},
+        "middlewares": {name: Tagged(listener.field, {"plugin": {names.PLUGIN: edge(plan, listener)}})},
     }
-
-
-def _named(conf: Tagged) -> tuple[str, ...]:
-    """The services that the targets of an edge's routes name, each once."""
-    routes = conf["routes"]
-    if not isinstance(routes, list):
-        raise TypeError("an edge's routes are a list")
-    targets = [target for route in routes for target in route.get("targets", ())]
-    return tuple(dict.fromkeys(target["service"] for target in targets if target["service"]))

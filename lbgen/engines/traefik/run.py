@@ -2,36 +2,50 @@
 
 from __future__ import annotations
 
+import json
 import re
 from signal import Signals
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import CheckSpec, ProcessSpec
+from lbgen.engines.traefik.names import ACCESS_LOG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lbgen.engines.api import Binary
+    from lbgen.plan.model import Plan
 
+_FIELDS = {"time", "listener", "route", "status", "request_id"}
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _TIME = re.compile(r"^\d{4}-\d\d-\d\dT\S+ ")
 _PROBLEM = re.compile(r"\b(?:ERR|FTL|PNC)\b|^panic:|\blevel=(?:error|fatal)\b")
 ASK = ("/api/http/routers", "/api/http/services", "/api/http/middlewares", "/api/tcp/routers", "/api/tcp/services")
 
 
-def process(binary: Binary) -> ProcessSpec:
+def process(plan: Plan, binary: Binary) -> ProcessSpec:
     """The process; it finds the dynamic files and the plugin below its working directory and watches the former.
 
     It listens before it has read its dynamic files; the API's own router is in them, so its answer tells.
     """
     argv = (str(binary.path), "--configFile=traefik.yaml")
     # The interpreter makes short-lived garbage: a fifth less CPU per request for a third more memory.
-    return ProcessSpec(argv, stop=Signals.SIGTERM, env=(("GOGC", "400"),), ready="/api/version")
+    log = ACCESS_LOG if any(listener.access_log for listener in plan.listeners) else ""
+    return ProcessSpec(argv, stop=Signals.SIGTERM, env=(("GOGC", "400"),), ready="/api/version", access_log=log)
 
 
-def check(binary: Binary) -> CheckSpec:
+def access_record(line: str) -> Mapping[str, object] | None:
+    """A line of the plugin's access log, which is in lbgen's schema already; None for any other line."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and found.keys() >= _FIELDS else None
+
+
+def check(plan: Plan, binary: Binary) -> CheckSpec:
     """The same command; its API must call everything enabled and its log must hold no error."""
-    return CheckSpec(process(binary).argv, judge, serves=True, ask=ASK)
+    return CheckSpec(process(plan, binary).argv, judge, serves=True, ask=ASK)
 
 
 def judge(code: int, output: str, answers: Mapping[str, object]) -> tuple[str, ...]:

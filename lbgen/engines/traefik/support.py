@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Verdict
     from lbgen.plan.model import Plan
 
-_RULES = emulated("the lbgen plugin on the parent router finds the rule in tables; child routers lead to the service")
+_RULES = emulated("the lbgen plugin finds the rule in tables")
 _LAST_HOP = emulated("the lbgen plugin sends the request on, because Traefik's own proxy would change it")
 _ANSWER = emulated("the lbgen plugin answers")
+_TARGET = emulated("the lbgen plugin checks the target as the client sent it, before Traefik decoded it")
+_BALANCE = emulated("the lbgen plugin chooses the endpoint; Traefik's balancers know no other means or no weights")
+_SPLIT = emulated("the lbgen plugin picks the target by weight and edits its headers")
 _EDITS = emulated("the lbgen plugin edits the headers; Traefik's headers middleware can only set")
 
 _SUPPORT: dict[Feature, Verdict] = {
@@ -29,8 +32,8 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.HTTP2: NOT_YET,
     Feature.PROXY_PROTOCOL_IN: NOT_YET,
     Feature.MAX_CONNECTIONS: NOT_YET,
-    Feature.LISTENER_ACCESS: NOT_YET,
-    Feature.LISTENER_LIMITS: NOT_YET,
+    Feature.LISTENER_ACCESS: _ANSWER,
+    Feature.LISTENER_LIMITS: _ANSWER,
     Feature.CLIENT_TIMEOUTS: NOT_YET,
     Feature.TRUSTED_PROXIES: emulated("the lbgen plugin decides whose forwarded headers stay"),
     Feature.DUAL_STACK: NATIVE,
@@ -55,9 +58,11 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.PATHS_STRICT: emulated(
         "the lbgen plugin checks the target as the client sent it, before Traefik decoded it"
     ),
-    Feature.PATHS_ALLOW: NOT_YET,
-    Feature.PATHS_NORMALIZE: NOT_YET,
-    Feature.PATHS_VERBATIM: NOT_YET,
+    Feature.PATHS_ALLOW: _TARGET,
+    Feature.PATHS_NORMALIZE: _TARGET,
+    Feature.PATHS_VERBATIM: approximate(
+        "a target with a broken escape, such as %zz, is 400: Go's server refuses it before any plugin runs"
+    ),
     Feature.FRAMING: approximate(
         "what Go's server refuses before any plugin runs gets Traefik's own text instead of the reason phrase, CONNECT "
         "and unknown transfer codings 501, other HTTP versions 505; bare line feeds and folded lines are accepted"
@@ -76,55 +81,63 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.RESPONSE_HEADERS_ADD: _EDITS,
     Feature.RESPONSE_HEADERS_REMOVE: _EDITS,
     Feature.FORWARD: _LAST_HOP,
-    Feature.SPLIT: NATIVE,
-    Feature.SPLIT_HEADERS: emulated("the lbgen plugin picks the target by weight and edits its headers"),
+    Feature.SPLIT: _SPLIT,
+    Feature.SPLIT_HEADERS: _SPLIT,
     Feature.REDIRECT: emulated("the lbgen plugin answers; Traefik's redirects know neither every status nor the port"),
     Feature.RESPOND: emulated("the lbgen plugin answers; Traefik has no answer with a body of its own"),
     Feature.REWRITE_PREFIX: _LAST_HOP,
     Feature.REWRITE_PATH: _LAST_HOP,
     Feature.REWRITE_HOST: _LAST_HOP,
-    Feature.MIRROR: NOT_YET,
-    Feature.CORS: NOT_YET,
-    Feature.COMPRESSION: NOT_YET,
-    Feature.BUFFERING: NOT_YET,
+    Feature.MIRROR: emulated("the lbgen plugin sends the copies, so that they are what the endpoint gets"),
+    Feature.CORS: emulated(
+        "the lbgen plugin answers preflights; Traefik's headers middleware lets refused ones through"
+    ),
+    Feature.COMPRESSION: emulated("the lbgen plugin packs the answers, by the rules that hold on every engine"),
+    Feature.BUFFERING: _LAST_HOP,
     Feature.WEBSOCKET: _LAST_HOP,
     Feature.STATUSES: _ANSWER,
-    Feature.RATE_LIMIT: NOT_YET,
-    Feature.CONCURRENCY: NOT_YET,
-    Feature.MAX_BODY: NOT_YET,
-    Feature.ROUTE_ACCESS: NOT_YET,
+    Feature.RATE_LIMIT: emulated("the lbgen plugin keeps the buckets; Traefik's own delays requests and adds headers"),
+    Feature.CONCURRENCY: emulated("the lbgen plugin counts; Traefik's own count is of one router"),
+    Feature.MAX_BODY: _ANSWER,
+    Feature.ROUTE_ACCESS: _ANSWER,
     Feature.TIMEOUT_CONNECT: emulated("the lbgen plugin's dialer on L7 routes; native on L4 routes"),
     Feature.TIMEOUT_RESPONSE: emulated("the lbgen plugin's transport waits no longer"),
     Feature.TIMEOUT_IDLE: emulated("the lbgen plugin watches bodies and tunnels; Traefik has no idle time"),
-    Feature.TIMEOUT_REQUEST: NOT_YET,
-    Feature.RETRIES: NOT_YET,
-    Feature.RETRY_BUDGET: refused("Traefik does not count retries against active requests"),
-    Feature.ROUND_ROBIN: NATIVE,
-    Feature.LEAST_CONNECTIONS: emulated("the lbgen plugin counts requests; Traefik's p2c compares two endpoints only"),
-    Feature.LEAST_CONNECTIONS_WEIGHTED: emulated("the lbgen plugin counts requests for each endpoint's weight"),
-    Feature.RANDOM: NOT_YET,
-    Feature.SOURCE_HASH: NATIVE,
-    Feature.SOURCE_HASH_WEIGHTED: NATIVE,
-    Feature.HASH: NOT_YET,
-    Feature.WEIGHTS: NATIVE,
-    Feature.DRAIN: NATIVE,
-    Feature.BACKUP: NOT_YET,
+    Feature.TIMEOUT_REQUEST: emulated("the lbgen plugin ends the request; Traefik has no time for all tries"),
+    Feature.RETRIES: emulated(
+        "the lbgen plugin tries again; Traefik's own retries know neither the causes nor another endpoint"
+    ),
+    Feature.RETRY_BUDGET: emulated("the lbgen plugin counts what is tried again; three may be at any time"),
+    Feature.ROUND_ROBIN: emulated(
+        "the lbgen plugin balances on L7 routes, since retries and health take part in it; native on L4 routes"
+    ),
+    Feature.LEAST_CONNECTIONS: _BALANCE,
+    Feature.LEAST_CONNECTIONS_WEIGHTED: _BALANCE,
+    Feature.RANDOM: _BALANCE,
+    Feature.SOURCE_HASH: _BALANCE,
+    Feature.SOURCE_HASH_WEIGHTED: _BALANCE,
+    Feature.HASH: _BALANCE,
+    Feature.WEIGHTS: emulated("the lbgen plugin balances on L7 routes; native on L4 routes"),
+    Feature.DRAIN: _BALANCE,
+    Feature.BACKUP: _BALANCE,
     Feature.ENDPOINT_NAMES: emulated(
         "the lbgen plugin asks for the addresses again every 5 seconds; native on L4 routes"
     ),
     Feature.ENDPOINT_IPV6: NATIVE,
-    Feature.HEALTH_ACTIVE: NOT_YET,
-    Feature.HEALTH_PASSIVE: NOT_YET,
+    Feature.HEALTH_ACTIVE: emulated("the lbgen plugin runs the checks; Traefik's own know neither fall nor rise"),
+    Feature.HEALTH_PASSIVE: emulated("the lbgen plugin counts the failures, in step with its retries"),
     Feature.KEEPALIVE: emulated("the lbgen plugin's transport keeps that many idle connections for each endpoint"),
-    Feature.MAX_PER_ENDPOINT: NOT_YET,
-    Feature.QUEUE: NOT_YET,
-    Feature.SLOW_START: refused("Traefik has no slow start"),
-    Feature.STICKY: NOT_YET,
+    Feature.MAX_PER_ENDPOINT: _BALANCE,
+    Feature.QUEUE: _BALANCE,
+    Feature.SLOW_START: _BALANCE,
+    Feature.STICKY: emulated("the lbgen plugin sets and reads the cookie, whose value is the same on every engine"),
     Feature.POOL_TLS: NOT_YET,
     Feature.POOL_HTTP2: NOT_YET,
     Feature.POOL_GRPC: NOT_YET,
     Feature.PROXY_PROTOCOL_OUT: NOT_YET,
-    Feature.ACCESS_LOG: NOT_YET,
+    Feature.ACCESS_LOG: emulated(
+        "the lbgen plugin writes the lines; Traefik's own have other names and hold the query"
+    ),
     Feature.ESCAPE_HATCH: NOT_YET,
     Feature.NFT_DIRECT: refused("direct routing is nftables' own"),
 }

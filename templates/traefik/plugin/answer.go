@@ -10,7 +10,15 @@ import (
 // plain answers with a status and its reason phrase.
 func plain(w http.ResponseWriter, r *http.Request, status int, edits *Edits) {
 	w.Header().Set("Content-Type", "text/plain")
-	finish(w, r, status, http.StatusText(status)+"\n", edits)
+	finish(w, r, status, phrase(status)+"\n", edits)
+}
+
+// phrase is the reason phrase of a status, for 414 the one that other engines have.
+func phrase(status int) string {
+	if status == http.StatusRequestURITooLong {
+		return "Request-URI Too Long"
+	}
+	return http.StatusText(status)
 }
 
 // finish writes an answer whose own headers are set already.
@@ -29,7 +37,7 @@ func finish(w http.ResponseWriter, r *http.Request, status int, body string, edi
 // location is the absolute URL of a redirect.
 func (e *edge) location(r *http.Request, q *request, found *rule) string {
 	to := found.route.Redirect
-	scheme, port := "http", e.conf.Port
+	scheme, port := e.conf.Scheme, e.conf.Port
 	if to.Scheme != "" {
 		scheme, port = to.Scheme, ""
 	}

@@ -1,11 +1,9 @@
 // Package lbgen makes Traefik keep lbgen's contract. It is data-driven: the middleware's configuration holds the rules.
 //
-// One middleware serves two places. An edge stands on the parent router of an entry point: it reads the target as the
-// client sent it, picks the rule, answers what the proxy answers itself, and names the service for the child routers.
-// A hop stands on each service with an endpoint: it sends the request on unchanged and reports failures as statuses.
-// Go in it is interpreted, so work is left to the standard library wherever possible. Measured on Traefik 3.7.15 with 16
-// connections, CPU per request: 0.09 ms for a request that Traefik forwards by itself, 0.38 ms with edge and hop, 0.16 ms
-// for an answer of the edge; hardly dependent on the number of rules.
+// The middleware stands on the router of an entry point. It reads the target as the client sent it, picks the rule,
+// answers what the proxy answers itself, and sends the rest to an endpoint of a pool. Pools, buckets and counters belong
+// to the process: all listeners share them, and they outlive a change of the configuration. Go in here is interpreted,
+// so work is left to the standard library wherever possible, and a route pays only for what it asks for.
 package lbgen
 
 import (
@@ -13,21 +11,30 @@ import (
 	"net/http"
 )
 
-// Config holds either an edge or a hop.
+// Config is one listener. Rules, routes and pools are named by their index. Times are milliseconds, 0 = no limit.
 type Config struct {
-	Edge *EdgeConfig
-	Hop  *HopConfig
-}
-
-// EdgeConfig is one listener. Rules and routes are named by their index.
-type EdgeConfig struct {
+	Listener  string
 	Address   string
 	Port      string
+	Scheme    string
+	HTTP2     bool
+	Proxied   bool // every connection begins with a PROXY header
 	Trusted   []string
 	Forwarded bool
 	RequestID bool
-	HeadTime  int  // milliseconds for a request's head, 0 = no limit
+	HeadTime  int
+	BodyTime  int
 	Peek      bool // a rule asks for a header that Traefik fills in itself
+	Mode      string
+	Empty     bool // exceptions of strict paths
+	Slash     bool
+	Plain     bool
+	Headers   int // bytes, 0 = no limit
+	Target    int
+	Most      int // connections at a time, 0 = no limit
+	Access    *Access
+	Log       string // file, empty = none
+	Pools     []*Pool
 	Routes    []*Route
 	Rules     []*Rule
 	Tables    []*Table
@@ -65,26 +72,38 @@ type Value struct {
 	Value string
 }
 
-// Route is what happens: Targets, Redirect or Respond.
+// Route is what happens: Targets, Redirect or Respond, and what is asked before.
 type Route struct {
-	Targets  []*Target
-	Connect  int // milliseconds, 0 = no limit
-	Response int
-	Idle     int
-	Rewrite  *Rewrite
-	Redirect *Redirect
-	Respond  *Respond
-	Request  *Edits
-	Reply    *Edits
-	times    string // which of a hop's proxies keeps the times
+	Name        string
+	Targets     []*Target
+	Connect     int
+	Response    int
+	Idle        int
+	Total       int
+	Rewrite     *Rewrite
+	Redirect    *Redirect
+	Respond     *Respond
+	Request     *Edits
+	Reply       *Edits
+	Access      *Access
+	Rate        *Rate
+	Concurrency *Concurrency
+	Body        *Body
+	Cors        *Cors
+	Compression *Compression
+	Retries     *Retries
+	Mirrors     []*Mirror
+	times       string // which transport keeps the times
+	guarded     bool   // something is asked before the action
+	sticky      bool   // a pool of it has a sticky cookie
 }
 
-// Target is a service and its share; an empty service has no endpoint to offer.
+// Target is a pool and its share.
 type Target struct {
-	Service string
+	Pool    int
 	Weight  int
 	Request *Edits
-	header  []string
+	pool    *pool
 }
 
 // Rewrite changes the target's path and the host; an empty text changes nothing.
@@ -124,18 +143,102 @@ type Pair struct {
 	Value string
 }
 
-// HopConfig is one endpoint, or several of which the one with the fewest requests for its weight is taken.
-type HopConfig struct {
-	Times     []*Times
+// Access lists CIDRs; Closed = nobody but those allowed.
+type Access struct {
+	Deny   []string
+	Allow  []string
+	Closed bool
+}
+
+// Key is what is counted or hashed together: kind is route, client_ip, header, cookie or query.
+type Key struct {
+	Kind string
+	Name string
+}
+
+// Rate is a token bucket for each value of the key.
+type Rate struct {
+	Amount  int
+	Seconds int
+	Burst   int
+	Key     *Key
+}
+
+// Concurrency counts requests under way for each value of the key.
+type Concurrency struct {
+	Max int
+	Key *Key
+}
+
+// Body is what is done with bodies: Limited ones have at most Max bytes.
+type Body struct {
+	Limited bool
+	Max     int
+	Request bool
+	Reply   bool
+}
+
+// Cors is the policy for pages of other origins; MaxAge -1 = not told.
+type Cors struct {
+	Origins     []*Origin
+	Methods     []string
+	Headers     []string
+	Expose      []string
+	Credentials bool
+	MaxAge      int
+}
+
+// Origin is a scheme with its colon and slashes, a host (a wildcard's without *.) and a port with its colon.
+type Origin struct {
+	Any      bool
+	Scheme   string
+	Host     string
+	Port     string
+	Wildcard bool
+}
+
+// Compression is gzip for answers of these types.
+type Compression struct {
+	Types []string
+	Min   int
+}
+
+// Retries says what is tried again; Budget is in hundredths of a percent, -1 = no budget.
+type Retries struct {
+	Max      int
+	Connect  bool
+	Reset    bool
+	Timeout  bool
+	Statuses []int
+	All      bool
+	Budget   int
+	statuses map[int]bool
+}
+
+// Mirror is a pool that gets copies, Percent in hundredths.
+type Mirror struct {
+	Pool    int
+	Percent int
+	pool    *pool
+}
+
+// Pool is a set of endpoints that are the same service.
+type Pool struct {
+	Name      string
+	Balance   string
 	Endpoints []*Endpoint
 	Keepalive int
 	Resolvers []string
-}
-
-// Times are connect and response time of routes that come here, milliseconds, 0 = no limit.
-type Times struct {
-	Connect  int
-	Response int
+	Hash      *Key
+	Active    *Active
+	Passive   *Passive
+	Max       int // requests at a time for each endpoint, 0 = no limit
+	Queue     *Queue
+	Sticky    *Sticky
+	Slow      int
+	TLS       *TLS
+	Protocol  string
+	Proxy     string // v1 or v2: a PROXY header begins every connection
 }
 
 // Endpoint is host and port; Lookup when the host is a name.
@@ -144,6 +247,52 @@ type Endpoint struct {
 	Port   string
 	Weight int
 	Lookup bool
+	Backup bool
+	ID     string
+}
+
+// Active is a check that repeats; an empty path = a connection is enough, an empty port = the endpoint's own.
+type Active struct {
+	Path     string
+	Port     string
+	Interval int
+	Timeout  int
+	Fall     int
+	Rise     int
+	Statuses []*Range
+}
+
+// Range is of statuses, both ends included.
+type Range struct {
+	First int
+	Last  int
+}
+
+// Passive takes an endpoint out after so many failures in a row.
+type Passive struct {
+	Failures int
+	Eject    int
+}
+
+// Queue holds requests that wait for an endpoint.
+type Queue struct {
+	Size    int
+	Timeout int
+}
+
+// Sticky is a cookie that names an endpoint; Line is what follows its value.
+type Sticky struct {
+	Cookie string
+	Line   string
+}
+
+// TLS is what is spoken to endpoints; empty files are not used.
+type TLS struct {
+	CA     string
+	Name   string
+	Cert   string
+	Key    string
+	Verify bool
 }
 
 // CreateConfig is called by Traefik.
@@ -151,10 +300,7 @@ func CreateConfig() *Config {
 	return &Config{}
 }
 
-// New is called by Traefik for each use of the middleware.
-func New(_ context.Context, next http.Handler, config *Config, _ string) (http.Handler, error) {
-	if config.Hop != nil {
-		return newHop(config.Hop), nil
-	}
-	return newEdge(config.Edge, next)
+// New is called by Traefik for each use of the middleware; the context ends when another configuration comes.
+func New(ctx context.Context, _ http.Handler, config *Config, _ string) (http.Handler, error) {
+	return newEdge(ctx, config)
 }

@@ -9,47 +9,60 @@ import (
 	"time"
 )
 
-// ServiceHeader is what the child routers match; it never leaves the proxy and a client's is overwritten.
-const ServiceHeader = "X-Lbgen-Service"
-
-// Interpreted types have no names at run time, so that only a text tells a context key from others.
-const stateKey = "lbgen.state"
-
-// state travels with a request from its edge to a hop.
-type state struct {
-	route  *Route
-	target string // request target for the endpoint
-	watch  *watch // of the body on its way, nil for none
-}
-
 var usual = map[string]bool{"GET": true, "HEAD": true, "POST": true, "PUT": true, "DELETE": true, "PATCH": true, "OPTIONS": true}
 
 type edge struct {
-	conf    *EdgeConfig
-	next    http.Handler
+	conf    *Config
 	trusted []netip.Prefix
 	exact   map[string]*table
 	wild    map[string]*table
 	any     *table
+	gate    *gate
+	guards  map[*Route]*guard
+	paths   *paths
+	log     *log
 	known   bool
 	shares  sync.Mutex
 	credit  map[*Target]int
 }
 
-func newEdge(conf *EdgeConfig, next http.Handler) (http.Handler, error) {
-	e := &edge{conf: conf, next: next, exact: map[string]*table{}, wild: map[string]*table{}, credit: map[*Target]int{}}
-	for _, text := range conf.Trusted {
-		prefix, err := netip.ParsePrefix(text)
+func newEdge(ctx context.Context, conf *Config) (http.Handler, error) {
+	e := &edge{conf: conf, exact: map[string]*table{}, wild: map[string]*table{}, credit: map[*Target]int{}}
+	var err error
+	if e.trusted, err = prefixes(conf.Trusted); err != nil {
+		return nil, err
+	}
+	if e.gate, err = newGate(conf.Access); err != nil {
+		return nil, err
+	}
+	if e.log, err = useLog(conf.Log); err != nil {
+		return nil, err
+	}
+	e.paths = newPaths(conf)
+	times := map[string]*Route{}
+	for _, route := range conf.Routes {
+		route.times = timesKey(route.Connect, route.Response)
+		times[route.times] = route
+	}
+	used := []*pool{}
+	for _, each := range conf.Pools {
+		if each.Hash != nil && each.Hash.Kind == "header" {
+			each.Hash.Name = http.CanonicalHeaderKey(each.Hash.Name)
+		}
+		one, err := usePool(ctx, each, times)
 		if err != nil {
 			return nil, err
 		}
-		e.trusted = append(e.trusted, prefix)
+		used = append(used, one)
 	}
+	e.guards = map[*Route]*guard{}
 	for _, route := range conf.Routes {
-		route.times = timesKey(route.Connect, route.Response)
-		for _, target := range route.Targets {
-			target.header = []string{target.Service}
+		route.link(used)
+		asked, err := newGuard(route)
+		if err != nil {
+			return nil, err
 		}
+		e.guards[route] = asked
 	}
 	rules := []*rule{}
 	for _, each := range conf.Rules {
@@ -76,12 +89,44 @@ func newEdge(conf *EdgeConfig, next http.Handler) (http.Handler, error) {
 	return e, nil
 }
 
+// link turns the indexes of a route into what they stand for.
+func (r *Route) link(used []*pool) {
+	for _, target := range r.Targets {
+		target.pool = used[target.Pool]
+		r.sticky = r.sticky || target.pool.conf.Sticky != nil
+	}
+	for _, mirror := range r.Mirrors {
+		mirror.pool = used[mirror.Pool]
+	}
+	if r.Retries != nil {
+		r.Retries.statuses = map[int]bool{}
+		for _, status := range r.Retries.Statuses {
+			r.Retries.statuses[status] = true
+		}
+	}
+}
+
+// ServeHTTP is called by Traefik.
+func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if e.log == nil {
+		e.serve(w, r, nil)
+		return
+	}
+	entry := &entry{began: time.Now()}
+	defer e.log.write(e, w, r, entry)
+	e.serve(w, r, entry)
+}
+
 // A call costs about a microsecond in the interpreter, a map look-up or a comparison far less: hence the plain cases
 // in line, here and in forwarded.
-func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (e *edge) serve(w http.ResponseWriter, r *http.Request, noted *entry) {
 	if !e.known {
 		e.known = true
 		e.adjust(r)
+	}
+	if e.conf.Proxied && !proxied(w) {
+		cut(w) // a connection without a PROXY header
+		return
 	}
 	if !usual[r.Method] {
 		if r.Method == "" || !only(r.Method, upper+"_-") || !only(r.Method[:1], upper) {
@@ -101,23 +146,38 @@ func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if noted != nil {
+		noted.target = raw
+	}
 	from := &arrival{peer: peerOf(r.RemoteAddr)}
 	from.trust = len(e.trusted) > 0 && e.trusts(from.peer)
 	target := raw
-	usualForm := raw != "" && raw[0] == '/' && r.ProtoMinor == 1 && len(r.TransferEncoding) == 0
+	usualForm := raw != "" && raw[0] == '/' && (r.ProtoMinor == 1 || r.ProtoMajor == 2) && len(r.TransferEncoding) == 0
 	if from.trust || e.conf.Peek || !usualForm {
 		from.head = rawHead(w, r.Method, raw)
 	}
-	if !usualForm || r.Host == "" || !only(r.Host, hostChars) {
+	if !usualForm || r.Host == "" || !only(r.Host, hostChars) || r.ProtoMajor == 2 {
 		ok := false
-		if target, ok = accept(r, raw, from.head); !ok {
+		if target, ok = e.accept(r, raw, from.head); !ok {
 			plain(w, r, http.StatusBadRequest, nil)
 			return
 		}
 	}
-	path, matched, query, ok := strict(target)
+	if e.conf.Target > 0 && len(raw) > e.conf.Target {
+		plain(w, r, http.StatusRequestURITooLong, nil)
+		return
+	}
+	path, matched, query, ok := e.paths.split(target)
 	if !ok {
 		plain(w, r, http.StatusBadRequest, nil)
+		return
+	}
+	if e.conf.Headers > 0 && headerBytes(r) > e.conf.Headers {
+		plain(w, r, http.StatusRequestHeaderFieldsTooLarge, nil)
+		return
+	}
+	if e.gate != nil && !e.gate.admits(e.clientOf(from, r.Header)) {
+		plain(w, r, http.StatusForbidden, nil)
 		return
 	}
 	q := &request{method: r.Method, path: path, matched: matched, query: query, header: r.Header}
@@ -129,7 +189,31 @@ func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		plain(w, r, http.StatusNotFound, nil)
 		return
 	}
-	e.act(w, r, q, found, from)
+	s := &state{edge: e, route: found.route, q: q, peer: from.peer, from: r.RemoteAddr, host: r.Host}
+	if noted != nil {
+		noted.state = s
+	}
+	if found.route.guarded {
+		asked := e.guards[found.route]
+		if !asked.passes(w, r, s, from) {
+			return
+		}
+		if s.counted {
+			defer asked.counts.leave(s.countKey)
+		}
+	}
+	e.act(w, r, s, found, from)
+}
+
+// headerBytes is the size of a request's header as lines.
+func headerBytes(r *http.Request) int {
+	total := len(r.Host) + 8
+	for name, lines := range r.Header {
+		for _, line := range lines {
+			total += len(name) + len(line) + 4
+		}
+	}
+	return total
 }
 
 // adjust sets what Traefik has no option for in the server of the entry point: a time for heads that is none for bodies,
@@ -142,7 +226,10 @@ func (e *edge) adjust(r *http.Request) {
 }
 
 // accept checks what precedes the path policy and gives the target in origin-form.
-func accept(r *http.Request, raw string, head []byte) (string, bool) {
+func (e *edge) accept(r *http.Request, raw string, head []byte) (string, bool) {
+	if r.ProtoMajor == 2 {
+		return raw, e.conf.HTTP2 && strings.HasPrefix(raw, "/") && r.Host != "" && only(r.Host, hostChars)
+	}
 	if !only(r.Host, hostChars) || (r.Host == "" && r.ProtoMinor == 1) || r.ProtoMinor > 1 {
 		return "", false
 	}
@@ -175,20 +262,8 @@ func peerOf(address string) string {
 }
 
 func (e *edge) trusts(peer string) bool {
-	if len(e.trusted) == 0 {
-		return false
-	}
 	address, err := netip.ParseAddr(peer)
-	if err != nil {
-		return false
-	}
-	address = address.Unmap()
-	for _, prefix := range e.trusted {
-		if prefix.Contains(address) {
-			return true
-		}
-	}
-	return false
+	return err == nil && covers(e.trusted, address.Unmap())
 }
 
 // tableOf is the table of a Host line.
@@ -214,35 +289,39 @@ func (e *edge) tableOf(authority string) *table {
 	return e.any
 }
 
-func (e *edge) act(w http.ResponseWriter, r *http.Request, q *request, found *rule, from *arrival) {
-	route := found.route
+func (e *edge) act(w http.ResponseWriter, r *http.Request, s *state, found *rule, from *arrival) {
+	route, q := found.route, s.q
 	if route.Redirect != nil {
 		w.Header().Set("Location", e.location(r, q, found))
-		finish(w, r, route.Redirect.Status, "", route.Reply)
+		s.finish(w, r, route.Redirect.Status, "")
 		return
 	}
 	if route.Respond != nil {
 		for _, pair := range route.Respond.Headers {
 			w.Header().Set(pair.Name, pair.Value)
 		}
-		finish(w, r, route.Respond.Status, route.Respond.Body, route.Reply)
+		s.finish(w, r, route.Respond.Status, route.Respond.Body)
 		return
 	}
 	target := route.Targets[0]
-	if len(route.Targets) > 1 {
+	if route.sticky {
+		target = e.stuck(s)
+	} else if len(route.Targets) > 1 {
 		target = e.share(route)
 	}
-	if target.Service == "" {
-		plain(w, r, http.StatusServiceUnavailable, route.Reply)
-		return
+	if hash := target.pool.conf.Hash; hash != nil {
+		s.hash, _ = s.keyOf(hash)
 	}
 	e.forwarded(r, from)
-	passed := &state{route: route, target: q.path + q.query}
+	s.target = q.path + q.query
 	if route.Rewrite != nil {
-		passed.target = rewritten(q, found)
+		s.target = rewritten(q, found)
 		if route.Rewrite.Host != "" {
 			r.Host = route.Rewrite.Host
 		}
+	}
+	if target.pool.conf.Protocol == "grpc" {
+		r.Header["Te"] = trailers
 	}
 	if route.Request != nil {
 		edit(r.Header, route.Request)
@@ -250,8 +329,24 @@ func (e *edge) act(w http.ResponseWriter, r *http.Request, q *request, found *ru
 	if target.Request != nil {
 		edit(r.Header, target.Request)
 	}
-	r.Header[ServiceHeader] = target.header
-	e.next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), stateKey, passed)))
+	target.pool.serve(w, r, s)
+}
+
+// stuck picks the target whose endpoint the client's cookie names, else one by weight.
+func (e *edge) stuck(s *state) *Target {
+	if found := s.stick(); found != nil {
+		for _, each := range s.route.Targets {
+			if each.pool == found {
+				return each
+			}
+		}
+	}
+	target := s.route.Targets[0]
+	if len(s.route.Targets) > 1 {
+		target = e.share(s.route)
+	}
+	s.unstuck = target.pool.conf.Sticky != nil
+	return target
 }
 
 // share picks a target by weight, evenly interleaved.
@@ -259,11 +354,11 @@ func (e *edge) share(route *Route) *Target {
 	e.shares.Lock()
 	defer e.shares.Unlock()
 	total := 0
-	best := route.Targets[0]
+	var best *Target
 	for _, each := range route.Targets {
 		total += each.Weight
 		e.credit[each] += each.Weight
-		if e.credit[each] > e.credit[best] {
+		if each.Weight > 0 && (best == nil || e.credit[each] > e.credit[best]) {
 			best = each
 		}
 	}

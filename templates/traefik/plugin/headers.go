@@ -15,8 +15,8 @@ type arrival struct {
 }
 
 var (
-	schemeHTTP = []string{"http"}
-	dropped    = []string{"Keep-Alive", "Proxy-Connection", "Te", "Trailer"}
+	trailers = []string{"trailers"}
+	dropped  = []string{"Keep-Alive", "Proxy-Connection", "Te", "Trailer"}
 )
 
 var forwardedNames = []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port"}
@@ -79,7 +79,7 @@ func (e *edge) forwarded(r *http.Request, from *arrival) {
 		}
 		h["X-Forwarded-For"] = []string{list}
 		if len(h["X-Forwarded-Proto"]) == 0 {
-			h["X-Forwarded-Proto"] = schemeHTTP
+			h["X-Forwarded-Proto"] = []string{e.conf.Scheme}
 		}
 		if len(h["X-Forwarded-Host"]) == 0 && r.Host != "" {
 			h["X-Forwarded-Host"] = []string{r.Host}

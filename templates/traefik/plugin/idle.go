@@ -15,6 +15,10 @@ type watch struct {
 	over    int32
 }
 
+func newWatch(milliseconds int, end func()) *watch {
+	return &watch{silence: time.Duration(milliseconds) * time.Millisecond, end: end}
+}
+
 func (w *watch) start() {
 	if w.timer != nil {
 		w.timer.Reset(w.silence)
@@ -53,6 +57,23 @@ func (b *watchedBody) Close() error {
 	return b.body.Close()
 }
 
+// slowBody is a body of which each read is watched.
+type slowBody struct {
+	body  io.ReadCloser
+	watch *watch
+}
+
+func (b *slowBody) Read(p []byte) (int, error) {
+	b.watch.start()
+	n, err := b.body.Read(p)
+	b.watch.stop()
+	return n, err
+}
+
+func (b *slowBody) Close() error {
+	return b.body.Close()
+}
+
 // tunnel puts a watched pair of pipes between an upgraded connection and the reverse proxy.
 func tunnel(body io.ReadCloser, milliseconds int) io.ReadCloser {
 	back, ok := body.(io.ReadWriteCloser)
@@ -60,10 +81,10 @@ func tunnel(body io.ReadCloser, milliseconds int) io.ReadCloser {
 		return body
 	}
 	near, far := net.Pipe()
-	w := &watch{silence: time.Duration(milliseconds) * time.Millisecond, end: func() {
+	w := newWatch(milliseconds, func() {
 		_ = back.Close()
 		_ = far.Close()
-	}}
+	})
 	w.start()
 	go pump(far, back, w)
 	go pump(back, far, w)

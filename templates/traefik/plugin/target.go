@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"net/http"
 	"reflect"
-	"regexp"
 	"strings"
 )
 
@@ -16,28 +15,6 @@ const (
 	hexDigits  = "0123456789ABCDEF"
 	unreserved = alnum + "-._~"
 )
-
-var dotSegment = regexp.MustCompile(`/\.\.?(?:/|$)`)
-
-// escapes are the escapes that a strict path may hold, digits in upper case.
-var escapes = allowedEscapes()
-
-func allowedEscapes() map[string]bool {
-	found := map[string]bool{}
-	for high := 0; high < 16; high++ {
-		for low := 0; low < 16; low++ {
-			char := high*16 + low
-			if char < 32 || char == 127 || char == '/' || char == '\\' {
-				continue
-			}
-			if char < 127 && strings.IndexByte(unreserved, byte(char)) >= 0 {
-				continue
-			}
-			found[hexDigits[high:high+1]+hexDigits[low:low+1]] = true
-		}
-	}
-	return found
-}
 
 func only(text, chars string) bool {
 	return strings.TrimLeft(text, chars) == ""
@@ -64,36 +41,6 @@ func origin(target string, hostLine func() (string, bool)) (string, bool) {
 		return rest[at:], true
 	}
 	return "/" + rest[at:], true
-}
-
-// strict splits a target and gives the path with upper-case escapes; false when the path policy refuses it.
-func strict(target string) (path, matched, query string, ok bool) {
-	if !only(target, uriChars) {
-		return "", "", "", false
-	}
-	path, query = target, ""
-	if at := strings.IndexByte(target, '?'); at >= 0 {
-		path, query = target[:at], target[at:]
-	}
-	if strings.Contains(path, "//") || (strings.Contains(path, "/.") && dotSegment.MatchString(path)) {
-		return "", "", "", false
-	}
-	matched = path
-	if strings.IndexByte(path, '%') >= 0 {
-		parts := strings.Split(path, "%")
-		for i, part := range parts[1:] {
-			if len(part) < 2 {
-				return "", "", "", false
-			}
-			digits := strings.ToUpper(part[:2])
-			if !escapes[digits] {
-				return "", "", "", false
-			}
-			parts[i+1] = digits + part[2:]
-		}
-		matched = strings.Join(parts, "%")
-	}
-	return path, matched, query, true
 }
 
 // hostOf is the lower-case name in a Host line, without port and one trailing dot.
@@ -185,4 +132,25 @@ func rawLines(head []byte, name string) []string {
 		}
 	}
 	return found
+}
+
+// sent is the status and the size of the body that went to the client; 0 when it is not known.
+func sent(w http.ResponseWriter) (int, int64) {
+	found := inner(w)
+	if !found.IsValid() {
+		return 0, 0
+	}
+	if found.Type().String() == "http.response" {
+		return int(found.FieldByName("status").Int()), found.FieldByName("written").Int()
+	}
+	stream := found.FieldByName("rws").Elem()
+	if !stream.IsValid() {
+		return 0, 0
+	}
+	return int(stream.FieldByName("status").Int()), stream.FieldByName("wroteBytes").Int()
+}
+
+// proxied is whether the client's connection began with a PROXY header.
+func proxied(w http.ResponseWriter) bool {
+	return true
 }

@@ -1,0 +1,184 @@
+"""A route -> its part of an edge's configuration: the action and everything asked before and after it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from lbgen.engines.document import Tagged
+from lbgen.plan.model import Forward, Redirect, Respond
+from lbgen.plan.policy import RetryCause
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import HeaderEdits, Rewrite, Route, Target
+    from lbgen.plan.policy import Access, Cors, Key, Retries
+
+
+def pools_of(routes: Iterable[Route]) -> set[str]:
+    """The names of all pools that requests or copies of these routes go to."""
+    found: set[str] = set()
+    for route in routes:
+        if isinstance(route.action, Forward):
+            found.update(target.pool for target in route.action.targets)
+            found.update(mirror.pool for mirror in route.action.mirrors)
+    return found
+
+
+def route_conf(route: Route, pools: Mapping[str, int]) -> Tagged:
+    """The route; `pools` are the places of pools in the edge's list."""
+    data: dict[str, Data] = {"name": route.name}
+    match route.action:
+        case Forward() as forward:
+            data.update(_forward(forward, pools))
+        case Redirect() as redirect:
+            data["redirect"] = _redirect(redirect)
+        case Respond() as respond:
+            data["respond"] = {
+                "status": respond.status,
+                "body": respond.body,
+                "headers": [{"name": name, "value": value} for name, value in respond.headers],
+            }
+        case _:
+            assert_never(route.action)
+    if body := _body(route):
+        data["body"] = body
+    if route.request_headers:
+        data["request"] = _edits(route.request_headers)
+    if route.response_headers:
+        data["reply"] = _edits(route.response_headers)
+    data.update(_policies(route))
+    return Tagged(route.field, data)
+
+
+def _forward(forward: Forward, pools: Mapping[str, int]) -> dict[str, Data]:
+    times = forward.timeouts
+    data: dict[str, Data] = {
+        "targets": [_target(target, pools) for target in forward.targets],
+        "connect": times.connect,
+        "response": times.response,
+        "idle": times.idle,
+    }
+    if times.request:
+        data["total"] = times.request
+    if forward.rewrite is not None:
+        data["rewrite"] = _rewrite(forward.rewrite)
+    if forward.retries is not None:
+        data["retries"] = _retries(forward.retries)
+    if forward.mirrors:
+        data["mirrors"] = [
+            Tagged(mirror.field, {"pool": pools[mirror.pool], "percent": round(mirror.percent * 100)})
+            for mirror in forward.mirrors
+        ]
+    return data
+
+
+def _target(target: Target, pools: Mapping[str, int]) -> Tagged:
+    data: dict[str, Data] = {"pool": pools[target.pool], "weight": target.weight}
+    if target.request_headers:
+        data["request"] = _edits(target.request_headers)
+    return Tagged(target.field, data)
+
+
+def _retries(retries: Retries) -> dict[str, Data]:
+    return {
+        "max": retries.max,
+        "connect": RetryCause.CONNECT_FAILURE in retries.causes,
+        "reset": RetryCause.RESET in retries.causes,
+        "timeout": RetryCause.TIMEOUT in retries.causes,
+        "statuses": list(retries.statuses),
+        "all": retries.all_methods,
+        "budget": -1 if retries.budget is None else round(retries.budget * 100),
+    }
+
+
+def _body(route: Route) -> dict[str, Data]:
+    data: dict[str, Data] = {}
+    if route.max_body is not None:
+        data = {"limited": True, "max": route.max_body}
+    if isinstance(route.action, Forward):
+        buffering = route.action.buffering
+        data |= {"request": True} if buffering.request else {}
+        data |= {"reply": True} if buffering.response else {}
+    return data
+
+
+def _policies(route: Route) -> dict[str, Data]:
+    data: dict[str, Data] = {}
+    if route.access is not None:
+        data["access"] = access_conf(route.access)
+    if (rate := route.rate_limit) is not None:
+        key = key_conf(rate.key)
+        data["rate"] = {"amount": rate.amount, "seconds": rate.seconds, "burst": rate.burst, "key": key}
+    if (concurrency := route.concurrency) is not None:
+        data["concurrency"] = {"max": concurrency.max, "key": key_conf(concurrency.key)}
+    if route.cors is not None:
+        data["cors"] = _cors(route.cors)
+    if route.compression is not None:
+        data["compression"] = {"types": list(route.compression.types), "min": route.compression.min_size}
+    return data
+
+
+def access_conf(access: Access) -> dict[str, Data]:
+    """Who may come in."""
+    data: dict[str, Data] = {"closed": access.allow is not None}
+    if access.deny:
+        data["deny"] = list(access.deny)
+    if access.allow:
+        data["allow"] = list(access.allow)
+    return data
+
+
+def key_conf(key: Key) -> dict[str, Data]:
+    """What is counted or hashed together."""
+    return {"kind": str(key.kind), "name": key.name}
+
+
+def _cors(cors: Cors) -> dict[str, Data]:
+    origins: list[Data] = [
+        {"any": True}
+        if origin.any
+        else {
+            "scheme": f"{origin.scheme}://",
+            "host": origin.host,
+            "port": "" if origin.port is None else f":{origin.port}",
+            "wildcard": origin.wildcard,
+        }
+        for origin in cors.origins
+    ]
+    return {
+        "origins": origins,
+        "methods": list(cors.methods),
+        "headers": list(cors.headers),
+        "expose": list(cors.expose_headers),
+        "credentials": cors.credentials,
+        "maxAge": -1 if cors.max_age is None else cors.max_age,
+    }
+
+
+def _rewrite(rewrite: Rewrite) -> dict[str, Data]:
+    given = {"path": rewrite.path, "prefix": rewrite.prefix, "host": rewrite.host}
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _redirect(redirect: Redirect) -> dict[str, Data]:
+    given = {
+        "scheme": redirect.scheme,
+        "host": redirect.host,
+        "port": None if redirect.port is None else str(redirect.port),
+        "path": redirect.path,
+        "prefix": redirect.prefix,
+    }
+    return {"status": redirect.status, **{key: value for key, value in given.items() if value is not None}}
+
+
+def _edits(edits: HeaderEdits) -> dict[str, Data]:
+    data: dict[str, Data] = {}
+    if edits.remove:
+        data["remove"] = list(edits.remove)
+    if edits.set:
+        data["set"] = [{"name": name, "value": value} for name, value in edits.set]
+    if edits.add:
+        data["add"] = [{"name": name, "value": value} for name, value in edits.add]
+    return data

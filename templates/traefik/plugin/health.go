@@ -1,0 +1,119 @@
+package lbgen
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"time"
+)
+
+// watch begins the pool's active checks; they end with the pool.
+func (p *pool) watch() {
+	if p.conf.Active == nil {
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	p.stop = stop
+	for _, each := range p.endpoints {
+		go p.check(ctx, each)
+	}
+}
+
+// check asks an endpoint how it is, for ever.
+func (p *pool) check(ctx context.Context, each *endpoint) {
+	conf := p.conf.Active
+	timeout := time.Duration(conf.Timeout) * time.Millisecond
+	client := &http.Client{Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
+	if conf.Path != "" {
+		name := ""
+		if each.conf.Lookup {
+			name = each.conf.Host
+		}
+		transport, err := p.transport(conf.Timeout, conf.Timeout, name)
+		if err != nil {
+			return // prepare told
+		}
+		transport.DisableKeepAlives = true // a connection of its own is part of being well
+		client.Transport = transport
+	}
+	timer := time.NewTicker(time.Duration(conf.Interval) * time.Millisecond)
+	defer timer.Stop()
+	for {
+		p.told(each, p.well(ctx, each, client, timeout))
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// well is whether a check succeeds.
+func (p *pool) well(ctx context.Context, each *endpoint, client *http.Client, timeout time.Duration) bool {
+	conf := p.conf.Active
+	place := each.place()
+	if place == "" {
+		return false
+	}
+	if conf.Port != "" {
+		host, _, _ := net.SplitHostPort(place)
+		place = net.JoinHostPort(host, conf.Port)
+	}
+	if conf.Path == "" {
+		dialer := &net.Dialer{Timeout: timeout}
+		connection, err := dialer.DialContext(ctx, "tcp", place)
+		if err != nil {
+			return false
+		}
+		_ = connection.Close()
+		return true
+	}
+	scheme := "http://"
+	if p.conf.TLS != nil {
+		scheme = "https://"
+	}
+	question, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+place+conf.Path, nil)
+	if err != nil {
+		return false
+	}
+	question.Host = net.JoinHostPort(each.conf.Host, each.conf.Port)
+	question.Header.Set("User-Agent", "")
+	reply, err := client.Do(question)
+	if err != nil {
+		return false
+	}
+	_ = reply.Body.Close()
+	for _, wanted := range conf.Statuses {
+		if reply.StatusCode >= wanted.First && reply.StatusCode <= wanted.Last {
+			return true
+		}
+	}
+	return false
+}
+
+// told notes a check: so many in a row take the endpoint out or bring it back.
+func (p *pool) told(each *endpoint, well bool) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	at := each.at
+	if well != at.down {
+		at.bad = 0
+		return
+	}
+	at.bad++
+	if well && at.bad >= p.conf.Active.Rise {
+		at.down = false
+		at.bad = 0
+		at.failures = 0
+		at.back = time.Now()
+		p.call(len(p.waiting))
+	} else if !well && at.bad >= p.conf.Active.Fall {
+		at.down = true
+		at.bad = 0
+	}
+}

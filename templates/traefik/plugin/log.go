@@ -1,0 +1,127 @@
+package lbgen
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// flushEvery is how long a line may wait in memory.
+const flushEvery = 200 * time.Millisecond
+
+// logs are the process's access logs, by file.
+var (
+	logsLock sync.Mutex
+	logs     = map[string]*log{}
+)
+
+type log struct {
+	lock    sync.Mutex
+	to      *bufio.Writer
+	waiting bool
+}
+
+// entry is what is known of a request while it is served.
+type entry struct {
+	began  time.Time
+	target string
+	state  *state
+}
+
+// line is one request; README, "Access log", says what each field means.
+type line struct {
+	Time      string   `json:"time"`
+	Listener  string   `json:"listener"`
+	Route     string   `json:"route"`
+	Pool      string   `json:"pool"`
+	Endpoint  string   `json:"endpoint"`
+	Method    string   `json:"method"`
+	Host      string   `json:"host"`
+	Path      string   `json:"path"`
+	Status    int      `json:"status"`
+	Duration  float64  `json:"duration_ms"`
+	Upstream  *float64 `json:"upstream_ms"`
+	Tries     int      `json:"tries"`
+	Bytes     int64    `json:"bytes"`
+	RequestID string   `json:"request_id"`
+}
+
+func useLog(file string) (*log, error) {
+	if file == "" {
+		return nil, nil
+	}
+	logsLock.Lock()
+	defer logsLock.Unlock()
+	if found := logs[file]; found != nil {
+		return found, nil
+	}
+	opened, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640)
+	if err != nil {
+		return nil, err
+	}
+	logs[file] = &log{to: bufio.NewWriterSize(opened, 64*1024)}
+	return logs[file], nil
+}
+
+// write adds the line of a request that is over.
+func (l *log) write(e *edge, w http.ResponseWriter, r *http.Request, known *entry) {
+	now := time.Now()
+	found := &line{
+		Time:     known.began.UTC().Format("2006-01-02T15:04:05.000Z"),
+		Listener: e.conf.Listener,
+		Method:   r.Method,
+		Host:     r.Host,
+		Path:     known.target,
+		Duration: milliseconds(now.Sub(known.began)),
+	}
+	if at := strings.IndexByte(found.Path, '?'); at >= 0 {
+		found.Path = found.Path[:at]
+	}
+	if lines := r.Header["X-Request-Id"]; len(lines) > 0 {
+		found.RequestID = lines[0]
+	}
+	found.Status, found.Bytes = sent(w)
+	if r.Method == http.MethodHead {
+		found.Bytes = 0
+	}
+	if s := known.state; s != nil {
+		found.Host = s.host
+		found.Route = s.route.Name
+		found.Tries = s.tries
+		found.Endpoint = s.place
+		if s.pool != nil {
+			found.Pool = s.pool.conf.Name
+		}
+		if s.tries > 0 {
+			if s.answered.IsZero() {
+				s.answered = now
+			}
+			took := milliseconds(s.answered.Sub(s.asked))
+			found.Upstream = &took
+		}
+	}
+	text, err := json.Marshal(found)
+	if err != nil {
+		return
+	}
+	l.lock.Lock()
+	_, _ = l.to.Write(append(text, '\n'))
+	if !l.waiting {
+		l.waiting = true
+		time.AfterFunc(flushEvery, func() {
+			l.lock.Lock()
+			l.waiting = false
+			_ = l.to.Flush()
+			l.lock.Unlock()
+		})
+	}
+	l.lock.Unlock()
+}
+
+func milliseconds(d time.Duration) float64 {
+	return float64(d.Microseconds()) / 1000
+}
