@@ -49,7 +49,7 @@ def _entry_point(listener: Listener) -> Tagged:
         times = listener.timeouts
         data["transport"] = {
             "respondingTimeouts": {
-                "readTimeout": "0s",  # of head and body together, would cut long uploads; the edge sets one for heads
+                "readTimeout": _duration(times.header),  # for a TLS hello too; the edge lifts it for bodies
                 "writeTimeout": "0s",
                 "idleTimeout": _duration(times.keepalive),
             },

@@ -34,7 +34,9 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.MAX_CONNECTIONS: NOT_YET,
     Feature.LISTENER_ACCESS: _ANSWER,
     Feature.LISTENER_LIMITS: _ANSWER,
-    Feature.CLIENT_TIMEOUTS: NOT_YET,
+    Feature.CLIENT_TIMEOUTS: approximate(
+        "a client that stops within the request line is told 400 before its connection is closed"
+    ),
     Feature.TRUSTED_PROXIES: emulated("the lbgen plugin decides whose forwarded headers stay"),
     Feature.DUAL_STACK: NATIVE,
     Feature.HOST_EXACT: _RULES,

@@ -13,16 +13,22 @@ func plain(w http.ResponseWriter, r *http.Request, status int, edits *Edits) {
 	finish(w, r, status, phrase(status)+"\n", edits)
 }
 
-// phrase is the reason phrase of a status, for 414 the one that other engines have.
+// phrase is the reason phrase of a status by RFC 9110; Go's are older.
 func phrase(status int) string {
+	if status == http.StatusRequestEntityTooLarge {
+		return "Content Too Large"
+	}
 	if status == http.StatusRequestURITooLong {
-		return "Request-URI Too Long"
+		return "URI Too Long"
 	}
 	return http.StatusText(status)
 }
 
 // finish writes an answer whose own headers are set already.
 func finish(w http.ResponseWriter, r *http.Request, status int, body string, edits *Edits) {
+	if r.ContentLength != 0 && http.NewResponseController(w).EnableFullDuplex() != nil {
+		w.Header().Set("Connection", "close") // either way Go does not wait for the request's body first
+	}
 	edit(w.Header(), edits)
 	bodiless := status == http.StatusNoContent || status == http.StatusNotModified
 	if !bodiless {

@@ -122,7 +122,7 @@ func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (e *edge) serve(w http.ResponseWriter, r *http.Request, noted *entry) {
 	if !e.known {
 		e.known = true
-		e.adjust(r)
+		e.adjust(w, r)
 	}
 	if e.conf.Proxied && !proxied(w) {
 		cut(w) // a connection without a PROXY header
@@ -217,11 +217,13 @@ func headerBytes(r *http.Request) int {
 }
 
 // adjust sets what Traefik has no option for in the server of the entry point: a time for heads that is none for bodies,
-// and that OPTIONS * comes here as well. It holds from the second request on.
-func (e *edge) adjust(r *http.Request) {
+// and that OPTIONS * comes here as well. It holds from the second request on; until then heads and bodies share a time.
+func (e *edge) adjust(w http.ResponseWriter, r *http.Request) {
 	if server, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok {
+		server.ReadTimeout = 0
 		server.ReadHeaderTimeout = time.Duration(e.conf.HeadTime) * time.Millisecond
 		server.DisableGeneralOptionsHandler = true
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	}
 }
 
