@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import BinaryHint, Images
-from lbgen.engines.traefik import run, support
+from lbgen.engines.traefik import objections, run, support
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,7 +31,7 @@ class Traefik:
         return support.SUPPORT[version][feature]
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
-        return tuple(support.objections(plan))
+        return tuple(objections.objections(plan))
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
         from lbgen.engines.traefik.render import render

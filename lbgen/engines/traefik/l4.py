@@ -1,4 +1,4 @@
-"""L4 listeners and their pools -> Traefik's TCP routers and services."""
+"""L4 listeners and their pools -> Traefik's TCP and UDP routers and services."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.traefik import names
-from lbgen.plan.model import Forward
+from lbgen.engines.traefik.tls import closed_service, closing, literal
+from lbgen.plan.model import Forward, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Listener, Plan, Route
+    from lbgen.plan.model import Endpoint, L4Rule, Listener, Plan, Pool, Route
+    from lbgen.plan.tls import PoolTls
 
-_FOREVER = "2562047h"  # Go reads 0 as none at all or as its own default; this is as long as it can count
+FOREVER = "2562047h"  # Go reads 0 as none at all or as its own default; this is as long as it can count
 
 
 def tcp(plan: Plan, listeners: Iterable[Listener]) -> dict[str, Data]:
@@ -23,47 +25,121 @@ def tcp(plan: Plan, listeners: Iterable[Listener]) -> dict[str, Data]:
     services: dict[str, Data] = {}
     transports: dict[str, Data] = {}
     for listener in listeners:
-        for rule in listener.l4_rules:
-            route = plan.route(rule.route)
-            service = _service(plan, route, services, transports)
-            routers[names.edge(listener)] = Tagged(
-                rule.field, {"entryPoints": [names.entry_point(listener)], "rule": "HostSNI(`*`)", "service": service}
-            )
+        if listener.protocol is Protocol.UDP:
+            continue
+        for place, rule in enumerate(listener.l4_rules):
+            service = _tcp_service(plan, plan.route(rule.route), services, transports)
+            data: dict[str, Data] = {
+                "entryPoints": [names.entry_point(listener)],
+                "rule": _rule(listener, rule),
+                "priority": len(listener.l4_rules) - place,
+                "service": service,
+            }
+            name = f"{names.edge(listener)}-{place}"
+            if listener.tls is not None:
+                way: Data = {"passthrough": True} if listener.tls.passthrough else {"options": names.edge(listener)}
+                routers[name] = Tagged(rule.field, {**data, "tls": way})
+            if listener.tls is None or (listener.tls.passthrough and rule.sni is None):
+                routers[f"{name}-plain"] = Tagged(rule.field, data)
+        routers.update(closing(listener))
+        services.update(closed_service(names.edge(listener)))
     if not routers:
         return {}
     return {"routers": routers, "services": services, "serversTransports": transports}
 
 
-def _service(plan: Plan, route: Route, services: dict[str, Data], transports: dict[str, Data]) -> str:
+def _rule(listener: Listener, rule: L4Rule) -> str:
+    """The rule in Traefik's words; who may come in at all is part of it, since its middleware knows no denial."""
+    if rule.sni is None:
+        parts = ["HostSNI(`*`)"]
+    elif rule.sni.wildcard:
+        parts = [f"HostSNIRegexp(`^.+\\.{literal(rule.sni.name)}$`)"]
+    else:
+        parts = [f"HostSNI(`{rule.sni.name}`)"]
+    parts += _from(rule.sources)
+    if listener.access is not None:
+        parts += [f"!{part}" for part in _from(listener.access.deny)]
+        parts += _from(listener.access.allow) if listener.access.allow else []
+    return " && ".join(parts)
+
+
+def _from(sources: Iterable[str]) -> list[str]:
+    text = " || ".join(f"ClientIP(`{source}`)" for source in sources)
+    return [f"({text})"] if text else []
+
+
+def _tcp_service(plan: Plan, route: Route, services: dict[str, Data], transports: dict[str, Data]) -> str:
     """The weighted service of a route over the endpoints of all its pools. TCP servers know no weight of their own, so
     each endpoint is a service."""
     name = f"route-{names.escaped(route.name)}"
     if name in services or not isinstance(route.action, Forward):
         return name
-    transports[name] = Tagged(
-        route.field,
-        {
-            "dialTimeout": f"{route.action.timeouts.connect}ms" if route.action.timeouts.connect else _FOREVER,
-            "terminationDelay": _FOREVER,  # default 100ms: cuts the other direction after a half-close
-        },
-    )
-    targets = [(target, plan.pool(target.pool)) for target in route.action.targets if target.weight]
     shares: list[Data] = []
+    for child, endpoint, pool, weight in _shares(plan, route.action, name):
+        transports[child] = Tagged(route.field, _transport(route.action.timeouts.connect, pool, endpoint))
+        server: dict[str, Data] = {"address": endpoint.authority}
+        if pool.tls is not None:
+            server["tls"] = True
+        services[child] = Tagged(endpoint.field, {"loadBalancer": {"serversTransport": child, "servers": [server]}})
+        shares.append(Tagged(endpoint.field, {"name": child, "weight": weight}))
+    services[name] = Tagged(route.field, {"weighted": {"services": shares}})
+    return name
+
+
+def _transport(connect: int, pool: Pool, endpoint: Endpoint) -> dict[str, Data]:
+    data: dict[str, Data] = {
+        "dialTimeout": f"{connect}ms" if connect else FOREVER,
+        "terminationDelay": FOREVER,  # default 100ms: cuts the other direction after a half-close
+    }
+    if pool.proxy_protocol is not None:
+        data["proxyProtocol"] = {"version": int(pool.proxy_protocol.removeprefix("v"))}
+    if pool.tls is not None:
+        data["tls"] = _tls(pool.tls, endpoint)
+    return data
+
+
+def _tls(tls: PoolTls, endpoint: Endpoint) -> dict[str, Data]:
+    data: dict[str, Data] = {"serverName": tls.server_name or endpoint.host, "insecureSkipVerify": not tls.verify}
+    if tls.ca is not None:
+        data["rootCAs"] = [tls.ca.path]
+    if tls.certificate is not None:
+        data["certificates"] = [{"certFile": tls.certificate.cert.path, "keyFile": tls.certificate.key.path}]
+    return data
+
+
+def udp(plan: Plan, listeners: Iterable[Listener]) -> dict[str, Data]:
+    """The `udp` section; empty when no listener takes datagrams. Such a listener has one rule without conditions."""
+    routers: dict[str, Data] = {}
+    services: dict[str, Data] = {}
+    for listener in listeners:
+        if listener.protocol is not Protocol.UDP:
+            continue
+        for rule in listener.l4_rules:
+            route = plan.route(rule.route)
+            name = f"route-{names.escaped(route.name)}"
+            data: dict[str, Data] = {"entryPoints": [names.entry_point(listener)], "service": name}
+            routers[names.edge(listener)] = Tagged(rule.field, data)
+            if name in services or not isinstance(route.action, Forward):
+                continue
+            shares: list[Data] = []
+            for child, endpoint, _, weight in _shares(plan, route.action, name):
+                services[child] = Tagged(
+                    endpoint.field, {"loadBalancer": {"servers": [{"address": endpoint.authority}]}}
+                )
+                shares.append(Tagged(endpoint.field, {"name": child, "weight": weight}))
+            services[name] = Tagged(route.field, {"weighted": {"services": shares}})
+    return {"routers": routers, "services": services} if routers else {}
+
+
+def _shares(plan: Plan, forward: Forward, name: str) -> Iterator[tuple[str, Endpoint, Pool, int]]:
+    """Every endpoint that takes connections: the name of its service, itself, its pool, its share of them all."""
+    targets = [(target, plan.pool(target.pool)) for target in forward.targets if target.weight]
     for target, pool in targets:
-        total = sum(endpoint.weight for endpoint in pool.endpoints)
         others = 1
         for _, other in targets:
             if other is not pool:
                 others *= max(1, sum(endpoint.weight for endpoint in other.endpoints))
         for index, endpoint in enumerate(pool.endpoints):
-            if not total or not endpoint.weight:
-                continue
-            child = f"{index}-{name}-{names.escaped(pool.name)}"
-            services[child] = Tagged(
-                endpoint.field,
-                {"loadBalancer": {"serversTransport": name, "servers": [{"address": endpoint.authority}]}},
-            )
-            weight = endpoint.weight * (target.weight * others if len(targets) > 1 else 1)
-            shares.append(Tagged(endpoint.field, {"name": child, "weight": weight}))
-    services[name] = Tagged(route.field, {"weighted": {"services": shares}})
-    return name
+            if endpoint.weight:
+                child = f"{index}-{name}-{names.escaped(pool.name)}"
+                yield child, endpoint, pool, endpoint.weight * (target.weight * others if len(targets) > 1 else 1)

@@ -8,10 +8,11 @@ from lbgen.engines.api import RenderedFile
 from lbgen.engines.document import Tagged, dump
 from lbgen.engines.traefik import names
 from lbgen.engines.traefik.edge import edge
-from lbgen.engines.traefik.l4 import tcp
+from lbgen.engines.traefik.l4 import tcp, udp
 from lbgen.engines.traefik.plugin import sources
 from lbgen.engines.traefik.quote import escaped
 from lbgen.engines.traefik.static import static
+from lbgen.engines.traefik.tls import closed_service, closing, tls_section
 from lbgen.plan.model import Mode
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 _STATIC = "Traefik, static part, made by lbgen. Run in this folder: traefik --configFile=traefik.yaml"
 _DYNAMIC = "Traefik, dynamic part, made by lbgen; read again whenever it changes."
-_ANY = "PathRegexp(`^`)"  # PathPrefix would leave out CONNECT and *, whose path is empty
+_ANY = "Host(`*`)"  # with it come TLS options for every server name, and for none; a path may be empty
 
 
 def render(plan: Plan) -> tuple[RenderedFile, ...]:
@@ -28,12 +29,16 @@ def render(plan: Plan) -> tuple[RenderedFile, ...]:
     files = [_file("traefik.yaml", static(plan), _STATIC)]
     level7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
     for listener in level7:
-        files.append(_file(f"dynamic/{names.edge(listener)}.yaml", {"http": _listener(plan, listener)}))
+        files.append(_file(f"dynamic/{names.edge(listener)}.yaml", _listener(plan, listener)))
     if level7:
         files.extend(sources())
     level4 = tcp(plan, [listener for listener in plan.listeners if listener.mode is Mode.L4])
     if level4:
         files.append(_file("dynamic/tcp.yaml", {"tcp": level4}))
+    if datagrams := udp(plan, plan.listeners):
+        files.append(_file("dynamic/udp.yaml", {"udp": datagrams}))
+    if encrypted := tls_section(plan.listeners):
+        files.append(_file("dynamic/tls.yaml", {"tls": encrypted}))
     if plan.admin_port is not None:
         api: Data = {"entryPoints": [names.ADMIN], "rule": "PathPrefix(`/api`)", "service": "api@internal"}
         files.append(_file("dynamic/admin.yaml", {"http": {"routers": {names.ADMIN: api}}}))
@@ -46,7 +51,7 @@ def _file(name: str, data: Data, header: str = _DYNAMIC) -> RenderedFile:
 
 
 def _listener(plan: Plan, listener: Listener) -> dict[str, Data]:
-    """The router of an entry point with the edge on it, which answers everything."""
+    """The router of an entry point with the edge on it, which answers everything that is HTTP of the right kind."""
     name = names.edge(listener)
     router: dict[str, Data] = {
         "entryPoints": [names.entry_point(listener)],
@@ -55,7 +60,12 @@ def _listener(plan: Plan, listener: Listener) -> dict[str, Data]:
         "middlewares": [name],
         "service": "noop@internal",
     }
+    if listener.tls is not None:
+        router["tls"] = {"options": name}
     return {
-        "routers": {name: Tagged(listener.field, router)},
-        "middlewares": {name: Tagged(listener.field, {"plugin": {names.PLUGIN: edge(plan, listener)}})},
+        "http": {
+            "routers": {name: Tagged(listener.field, router)},
+            "middlewares": {name: Tagged(listener.field, {"plugin": {names.PLUGIN: edge(plan, listener)}})},
+        },
+        "tcp": {"routers": closing(listener), "services": closed_service(name)},
     }

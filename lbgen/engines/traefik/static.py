@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.traefik import names
-from lbgen.plan.model import Mode
+from lbgen.engines.traefik.l4 import FOREVER
+from lbgen.plan.model import Forward, Mode, Protocol
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -22,7 +23,7 @@ def static(plan: Plan) -> dict[str, Data]:
         "global": {"checkNewVersion": False, "sendAnonymousUsage": False},
         "log": {"level": "ERROR"},
     }
-    points: dict[str, Data] = {names.entry_point(listener): _entry_point(listener) for listener in plan.listeners}
+    points: dict[str, Data] = {names.entry_point(listener): _entry_point(plan, listener) for listener in plan.listeners}
     if plan.admin_port is not None:
         data["api"] = {"dashboard": False}
         points[names.ADMIN] = {"address": f"127.0.0.1:{plan.admin_port}"}
@@ -36,9 +37,15 @@ def static(plan: Plan) -> dict[str, Data]:
     return data
 
 
-def _entry_point(listener: Listener) -> Tagged:
+def _entry_point(plan: Plan, listener: Listener) -> Tagged:
     address = f"[{listener.address}]" if ":" in listener.address else listener.address
     data: dict[str, Data] = {"address": f"{address}:{listener.port}", "asDefault": False}
+    if listener.protocol is Protocol.UDP:
+        data["address"] = f"{address}:{listener.port}/udp"
+        data["udp"] = {"timeout": _silence(plan, listener)}
+        return Tagged(listener.field, data)
+    if listener.proxy_protocol:
+        data["proxyProtocol"] = {"insecure": True}  # of everybody; the edge closes connections without a header
     if listener.mode is Mode.L7:
         data["forwardedHeaders"] = {"insecure": True}  # the edge decides whom to trust
         data["http"] = {
@@ -60,3 +67,10 @@ def _entry_point(listener: Listener) -> Tagged:
 
 def _duration(milliseconds: int) -> str:
     return f"{milliseconds}ms" if milliseconds else "0s"
+
+
+def _silence(plan: Plan, listener: Listener) -> str:
+    """How long a client of a UDP listener may be silent."""
+    actions = [plan.route(rule.route).action for rule in listener.l4_rules]
+    times = [action.timeouts.idle for action in actions if isinstance(action, Forward)]
+    return _duration(times[0]) if times and times[0] else FOREVER

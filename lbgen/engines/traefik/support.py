@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import NATIVE, NOT_YET, Objection, approximate, emulated, refused
+from lbgen.engines.api import NATIVE, NOT_YET, approximate, emulated, refused
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Forward
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.engines.api import Verdict
-    from lbgen.plan.model import Plan
 
 _RULES = emulated("the lbgen plugin finds the rule in tables")
 _LAST_HOP = emulated("the lbgen plugin sends the request on, because Traefik's own proxy would change it")
@@ -25,12 +21,12 @@ _EDITS = emulated("the lbgen plugin edits the headers; Traefik's headers middlew
 _SUPPORT: dict[Feature, Verdict] = {
     Feature.L7: NATIVE,
     Feature.L4_TCP: NATIVE,
-    Feature.L4_UDP: NOT_YET,
-    Feature.TLS_TERMINATE: NOT_YET,
-    Feature.TLS_CLIENT_CERT: NOT_YET,
-    Feature.TLS_PASSTHROUGH: NOT_YET,
-    Feature.HTTP2: NOT_YET,
-    Feature.PROXY_PROTOCOL_IN: NOT_YET,
+    Feature.L4_UDP: NATIVE,
+    Feature.TLS_TERMINATE: NATIVE,
+    Feature.TLS_CLIENT_CERT: NATIVE,
+    Feature.TLS_PASSTHROUGH: NATIVE,
+    Feature.HTTP2: NATIVE,
+    Feature.PROXY_PROTOCOL_IN: emulated("Traefik reads the header; the lbgen plugin closes connections without one"),
     Feature.MAX_CONNECTIONS: NOT_YET,
     Feature.LISTENER_ACCESS: _ANSWER,
     Feature.LISTENER_LIMITS: _ANSWER,
@@ -55,8 +51,8 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.COOKIE_REGEX: _RULES,
     Feature.COOKIE_PRESENT: _RULES,
     Feature.PRIORITY: _RULES,
-    Feature.L4_SNI: NOT_YET,
-    Feature.L4_SOURCES: NOT_YET,
+    Feature.L4_SNI: NATIVE,
+    Feature.L4_SOURCES: NATIVE,
     Feature.PATHS_STRICT: emulated(
         "the lbgen plugin checks the target as the client sent it, before Traefik decoded it"
     ),
@@ -66,8 +62,9 @@ _SUPPORT: dict[Feature, Verdict] = {
         "a target with a broken escape, such as %zz, is 400: Go's server refuses it before any plugin runs"
     ),
     Feature.FRAMING: approximate(
-        "what Go's server refuses before any plugin runs gets Traefik's own text instead of the reason phrase, CONNECT "
-        "and unknown transfer codings 501, other HTTP versions 505; bare line feeds and folded lines are accepted"
+        "what Go's server refuses before any plugin runs gets Traefik's own text instead of the reason phrase (over "
+        "HTTP/2 a reset stream), CONNECT and unknown transfer codings 501, other HTTP versions 505; bare line feeds "
+        "and folded lines are accepted"
     ),
     Feature.HOP_BY_HOP: approximate(
         "of an untrusted client X-Forwarded-Server, and an X-Real-Ip that is its own address, are dropped as well; "
@@ -133,10 +130,10 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.QUEUE: _BALANCE,
     Feature.SLOW_START: _BALANCE,
     Feature.STICKY: emulated("the lbgen plugin sets and reads the cookie, whose value is the same on every engine"),
-    Feature.POOL_TLS: NOT_YET,
-    Feature.POOL_HTTP2: NOT_YET,
-    Feature.POOL_GRPC: NOT_YET,
-    Feature.PROXY_PROTOCOL_OUT: NOT_YET,
+    Feature.POOL_TLS: _LAST_HOP,
+    Feature.POOL_HTTP2: _LAST_HOP,
+    Feature.POOL_GRPC: _LAST_HOP,
+    Feature.PROXY_PROTOCOL_OUT: _LAST_HOP,
     Feature.ACCESS_LOG: emulated(
         "the lbgen plugin writes the lines; Traefik's own have other names and hold the query"
     ),
@@ -145,13 +142,3 @@ _SUPPORT: dict[Feature, Verdict] = {
 }
 
 SUPPORT: dict[str, dict[Feature, Verdict]] = {"3.7": _SUPPORT}
-
-_L4_IDLE = approximate("Traefik never closes a silent TCP connection, whatever the idle time")
-
-
-def objections(plan: Plan) -> Iterator[Objection]:
-    """Places of `plan` that Traefik honours otherwise than its features say."""
-    level4 = {rule.route for listener in plan.listeners for rule in listener.l4_rules}
-    for route in plan.routes:
-        if route.name in level4 and isinstance(route.action, Forward) and route.action.timeouts.idle:
-            yield Objection(_L4_IDLE, f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)

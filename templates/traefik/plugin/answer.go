@@ -26,7 +26,7 @@ func phrase(status int) string {
 
 // finish writes an answer whose own headers are set already.
 func finish(w http.ResponseWriter, r *http.Request, status int, body string, edits *Edits) {
-	if r.ContentLength != 0 && http.NewResponseController(w).EnableFullDuplex() != nil {
+	if r.ContentLength != 0 && r.ProtoMajor == 1 && http.NewResponseController(w).EnableFullDuplex() != nil {
 		w.Header().Set("Connection", "close") // either way Go does not wait for the request's body first
 	}
 	edit(w.Header(), edits)

@@ -42,6 +42,7 @@ type state struct {
 	held     []byte // the body as far as it was read ahead
 	complete bool   // all of it is held
 	bodied   bool
+	length   int64 // of the client's body
 	rest     io.Reader
 }
 
@@ -54,6 +55,7 @@ var (
 // in a query into &, asks for gzip in the client's name, drops Proxy-Authorization and has no idle time.
 func (p *pool) serve(w http.ResponseWriter, r *http.Request, s *state) {
 	s.pool = p
+	s.length = r.ContentLength
 	ctx := context.WithValue(r.Context(), stateKey, s)
 	if s.route.Total > 0 && r.Header["Upgrade"] == nil {
 		limited, cancel := context.WithTimeout(ctx, time.Duration(s.route.Total)*time.Millisecond)
@@ -281,5 +283,6 @@ func failed(w http.ResponseWriter, r *http.Request, err error) {
 	} else if errors.As(err, &network) && network.Timeout() {
 		status = http.StatusGatewayTimeout
 	}
+	r.ContentLength = s.length // not that of the try
 	s.answer(w, r, status)
 }

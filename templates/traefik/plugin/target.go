@@ -65,7 +65,7 @@ func inner(w http.ResponseWriter) reflect.Value {
 		if value.Kind() != reflect.Struct {
 			break
 		}
-		if value.Type().String() == "http.response" {
+		if kind := value.Type().String(); kind == "http.response" || kind == "http.http2responseWriter" {
 			return value
 		}
 		next := reflect.Value{}
@@ -99,13 +99,16 @@ func rawTarget(w http.ResponseWriter) (string, bool) {
 	if !found.IsValid() {
 		return "", false
 	}
+	if found.Type().String() != "http.response" {
+		found = found.FieldByName("rws").Elem() // of HTTP/2
+	}
 	return found.FieldByName("req").Elem().FieldByName("RequestURI").String(), true
 }
 
 // rawHead is the head of the request as it came, nil when it was larger than net/http's read buffer (4 KiB).
 func rawHead(w http.ResponseWriter, method, target string) []byte {
 	found := inner(w)
-	if !found.IsValid() {
+	if !found.IsValid() || found.Type().String() != "http.response" {
 		return nil
 	}
 	reader := found.FieldByName("conn").Elem().FieldByName("bufr").Elem()
@@ -150,7 +153,39 @@ func sent(w http.ResponseWriter) (int, int64) {
 	return int(stream.FieldByName("status").Int()), stream.FieldByName("wroteBytes").Int()
 }
 
-// proxied is whether the client's connection began with a PROXY header.
+// proxied is whether the client's connection began with a PROXY header: what Traefik found of one is in the connection
+// below those of TLS and of Traefik's own accounts.
 func proxied(w http.ResponseWriter) bool {
-	return true
+	found := inner(w)
+	if !found.IsValid() {
+		return false
+	}
+	if found.Type().String() == "http.response" {
+		found = found.FieldByName("conn").Elem().FieldByName("rwc")
+	} else {
+		found = found.FieldByName("rws").Elem().FieldByName("conn").Elem().FieldByName("conn")
+	}
+	for depth := 0; depth < 16; depth++ {
+		for found.Kind() == reflect.Interface || found.Kind() == reflect.Ptr {
+			found = found.Elem()
+		}
+		if found.Kind() != reflect.Struct {
+			return false
+		}
+		if found.Type().String() == "proxyproto.Conn" {
+			return !found.FieldByName("header").IsNil()
+		}
+		next := reflect.Value{}
+		for i := 0; i < found.NumField() && !next.IsValid(); i++ {
+			kind := found.Field(i).Type().String()
+			if kind == "net.Conn" || kind == "tcp.WriteCloser" || strings.HasSuffix(kind, "Conn") {
+				next = found.Field(i)
+			}
+		}
+		if !next.IsValid() {
+			return false
+		}
+		found = next
+	}
+	return false
 }

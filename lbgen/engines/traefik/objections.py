@@ -1,0 +1,95 @@
+"""Places of a plan that Traefik honours otherwise than its features say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.api import Objection, approximate, refused
+from lbgen.engines.traefik.tls import certificates, terminating
+from lbgen.plan.features import Feature
+from lbgen.plan.model import Balance, Forward, Mode, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.plan.model import L4Rule, Listener, Plan, Pool
+
+_IDLE = approximate("Traefik never closes a silent TCP connection, whatever the idle time")
+_BALANCE = refused("Traefik balances TCP and UDP round robin only; nginx, HAProxy and Envoy can")
+_HEALTH = refused("Traefik's checks of TCP servers know neither fall nor rise; nginx, HAProxy and Envoy can")
+_PASSIVE = refused("Traefik does not count failures of TCP connections; nginx, HAProxy and Envoy can")
+_BACKUP = refused("Traefik has no backup for TCP and UDP servers; nginx, HAProxy and Envoy can")
+_FULL = refused("Traefik does not limit TCP connections to a server; nginx, HAProxy and Envoy can")
+_SLOW = refused("Traefik has no slow start for TCP servers; HAProxy and Envoy can")
+_SOURCES = refused("Traefik's UDP routers take every datagram, whoever sends it; nginx and nftables can tell")
+_HEADER = approximate("Traefik passes a TCP connection without a PROXY header on instead of closing it")
+_FIRST = approximate(
+    "Traefik shows clients without a server name the first certificate of the first TLS listener, on this one too"
+)
+_TWICE = approximate("Traefik picks at will between two certificates that hold the same name")
+
+
+def objections(plan: Plan) -> Iterator[Objection]:
+    """All of them, in the order of the plan."""
+    yield from _tls(plan)
+    for listener in plan.listeners:
+        if listener.mode is Mode.L4:
+            yield from _listener(listener)
+            for rule in listener.l4_rules:
+                yield from _route(plan, listener, rule)
+
+
+def _tls(plan: Plan) -> Iterator[Objection]:
+    found = list(terminating(plan.listeners))
+    for listener, tls in found[1:]:
+        if tls.certificates[0].cert.path != found[0][1].certificates[0].cert.path:
+            yield Objection(_FIRST, f"{listener.field}.tls.certificates[0]", Feature.TLS_TERMINATE)
+    holders: dict[str, str] = {}
+    for certificate in certificates(plan.listeners):
+        for name in certificate.names:
+            if holders.setdefault(str(name), certificate.cert.path) != certificate.cert.path:
+                yield Objection(_TWICE, certificate.field, Feature.TLS_TERMINATE)
+                break
+
+
+def _listener(listener: Listener) -> Iterator[Objection]:
+    if listener.proxy_protocol:
+        yield Objection(_HEADER, f"{listener.field}.proxy_protocol", Feature.PROXY_PROTOCOL_IN)
+    if listener.protocol is Protocol.UDP and listener.access is not None:
+        yield Objection(_SOURCES, f"{listener.field}.access", Feature.LISTENER_ACCESS)
+
+
+def _route(plan: Plan, listener: Listener, rule: L4Rule) -> Iterator[Objection]:
+    route = plan.route(rule.route)
+    if not isinstance(route.action, Forward):
+        return
+    if listener.protocol is Protocol.UDP and rule.sources:
+        yield Objection(_SOURCES, f"{route.field}.sources", Feature.L4_SOURCES)
+    if listener.protocol is Protocol.TCP and route.action.timeouts.idle:
+        yield Objection(_IDLE, f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
+    for target in route.action.targets:
+        yield from _pool(plan.pool(target.pool))
+
+
+_BALANCES = {
+    Balance.LEAST_CONNECTIONS: Feature.LEAST_CONNECTIONS,
+    Balance.RANDOM: Feature.RANDOM,
+    Balance.SOURCE_HASH: Feature.SOURCE_HASH,
+    Balance.HASH: Feature.HASH,
+}
+
+
+def _pool(pool: Pool) -> Iterator[Objection]:
+    if pool.balance in _BALANCES and len(pool.endpoints) > 1:
+        yield Objection(_BALANCE, f"{pool.field}.balance", _BALANCES[pool.balance])
+    if pool.active is not None:
+        yield Objection(_HEALTH, f"{pool.field}.health.active", Feature.HEALTH_ACTIVE)
+    if pool.passive is not None:
+        yield Objection(_PASSIVE, f"{pool.field}.health.passive", Feature.HEALTH_PASSIVE)
+    if pool.max_per_endpoint is not None:
+        yield Objection(_FULL, f"{pool.field}.connections.max_per_endpoint", Feature.MAX_PER_ENDPOINT)
+    if pool.slow_start:
+        yield Objection(_SLOW, f"{pool.field}.slow_start", Feature.SLOW_START)
+    for endpoint in pool.endpoints:
+        if endpoint.backup:
+            yield Objection(_BACKUP, f"{endpoint.field}.backup", Feature.BACKUP)

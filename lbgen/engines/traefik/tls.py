@@ -1,0 +1,120 @@
+"""TLS of listeners -> Traefik's certificates and options, and TCP routers that close what it would answer by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.document import Tagged
+from lbgen.engines.traefik import names
+from lbgen.plan.model import Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import HostPattern, Listener
+    from lbgen.plan.tls import Certificate, ListenerTls
+
+# Priorities before and after those of L4 rules, which count from 1 up.
+UNKNOWN = 1_000_000
+REST = -1
+
+# OpenSSL's names of the cipher suites a plan may hold -> Go's.
+_SUITES = {
+    "ECDHE-ECDSA-AES128-GCM-SHA256": "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    "ECDHE-RSA-AES128-GCM-SHA256": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    "ECDHE-ECDSA-AES256-GCM-SHA384": "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+    "ECDHE-RSA-AES256-GCM-SHA384": "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+    "ECDHE-ECDSA-CHACHA20-POLY1305": "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305",
+    "ECDHE-RSA-CHACHA20-POLY1305": "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305",
+}
+_CURVES = {"X25519": "X25519", "P-256": "CurveP256", "P-384": "CurveP384", "P-521": "CurveP521"}
+_VERSIONS = {"1.0": "VersionTLS10", "1.1": "VersionTLS11", "1.2": "VersionTLS12", "1.3": "VersionTLS13"}
+
+
+def terminating(listeners: Iterable[Listener]) -> Iterator[tuple[Listener, ListenerTls]]:
+    """The listeners that end TLS."""
+    for listener in listeners:
+        if listener.tls is not None and not listener.tls.passthrough:
+            yield listener, listener.tls
+
+
+def tls_section(listeners: Iterable[Listener]) -> dict[str, Data]:
+    """The `tls` section: certificates are the whole process's, options are a listener's; empty without TLS."""
+    found = list(terminating(listeners))
+    if not found:
+        return {}
+    first = found[0][1].certificates[0]
+    options: dict[str, Data] = {names.edge(listener): _options(listener, tls) for listener, tls in found}
+    return {
+        "certificates": [Tagged(certificate.field, _pair(certificate)) for certificate in certificates(listeners)],
+        "stores": {"default": {"defaultCertificate": Tagged(first.field, _pair(first))}},
+        "options": options,
+    }
+
+
+def certificates(listeners: Iterable[Listener]) -> tuple[Certificate, ...]:
+    """Every certificate once, in order."""
+    return tuple({c.cert.path: c for _, tls in terminating(listeners) for c in reversed(tls.certificates)}.values())[
+        ::-1
+    ]
+
+
+def _pair(certificate: Certificate) -> dict[str, Data]:
+    return {"certFile": certificate.cert.path, "keyFile": certificate.key.path}
+
+
+def _options(listener: Listener, tls: ListenerTls) -> Tagged:
+    data: dict[str, Data] = {
+        "minVersion": _VERSIONS[tls.min_version],
+        "curvePreferences": [_CURVES[curve] for curve in tls.curves],
+        "alpnProtocols": ["h2", "http/1.1"] if listener.http2 else ["http/1.1"],
+    }
+    if tls.ciphers:
+        data["cipherSuites"] = [_SUITES[cipher] for cipher in tls.ciphers]
+    if tls.client_ca is not None:
+        wanted = "RequireAndVerifyClientCert" if tls.client_required else "VerifyClientCertIfGiven"
+        data["clientAuth"] = {"caFiles": [tls.client_ca.path], "clientAuthType": wanted}
+    return Tagged(f"{listener.field}.tls", data)
+
+
+def closing(listener: Listener) -> dict[str, Data]:
+    """The TCP routers of a listener that close what Traefik would answer by itself: server names that no certificate
+    holds, and bytes that are TLS or not TLS where the other is spoken. Of an L4 listener: what no rule takes."""
+    name = names.edge(listener)
+    routers: dict[str, Data] = {}
+    if listener.tls is not None and not listener.tls.passthrough:
+        known = sorted({_regex(host) for certificate in listener.tls.certificates for host in certificate.names})
+        unknown = f"HostSNIRegexp(`^.+$`) && !HostSNIRegexp(`^(?:{'|'.join(known)})$`)"
+        routers[f"{name}-unknown"] = _router(listener, unknown, UNKNOWN, tls=True)
+    if listener.tls is None or listener.mode is Mode.L4:
+        routers[f"{name}-other-tls"] = _router(listener, "HostSNI(`*`)", REST, tls=True)
+    if listener.tls is not None or listener.mode is Mode.L4:
+        routers[f"{name}-other"] = _router(listener, "HostSNI(`*`)", REST, tls=False)
+    return routers
+
+
+def _router(listener: Listener, rule: str, priority: int, *, tls: bool) -> Tagged:
+    data: dict[str, Data] = {
+        "entryPoints": [names.entry_point(listener)],
+        "rule": rule,
+        "priority": priority,
+        "service": f"{names.edge(listener)}-closed",
+    }
+    if tls:
+        data["tls"] = {"passthrough": True}
+    return Tagged(listener.field, data)
+
+
+def closed_service(name: str) -> dict[str, Data]:
+    """The service of those routers, without a server: it closes every connection."""
+    return {f"{name}-closed": {"loadBalancer": {"servers": []}}}
+
+
+def literal(name: str) -> str:
+    """A host name as a regular expression."""
+    return name.replace(".", "\\.")
+
+
+def _regex(host: HostPattern) -> str:
+    return rf"[^.]+\.{literal(host.name)}" if host.wildcard else literal(host.name)
