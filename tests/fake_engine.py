@@ -41,12 +41,20 @@ if "slow.example" in config["hosts"]:
 if "worker.example" in config["hosts"]:
     if os.fork() == 0:
         time.sleep(600)
+def record(listener, head):
+    method, path, _ = head.split("\\r\\n")[0].split(" ")
+    now = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
+    known = dict(time=now, listener=str(listener["port"]), method=method, host="a.example", path=path)
+    return known | dict(route=path.strip("/") or "ok", pool="", endpoint="", status=503 if "bad" in path else 200,
+                        duration_ms=1.5, upstream_ms=None, tries=0, bytes=2, request_id="x")
 def serve(listener):
     server = socket.create_server((listener["address"], listener["port"]))
     while True:
         peer, _ = server.accept()
         head = peer.recv(65536)
         if head:
+            with open(config["log"] or "/dev/stdout", "a") as log:
+                log.write("ACCESS " + json.dumps(record(listener, head.decode("latin-1"))) + "\\n")
             body = json.dumps(config["admin"]).encode()
             peer.sendall(b"HTTP/1.1 200 OK\\r\\nConnection: close\\r\\n\\r\\n" + body)
         peer.close()
@@ -66,6 +74,7 @@ class FakeEngine:
     name: str = "fake"
     title: str = "Fake"
     versions: tuple[str, ...] = ("1.0",)
+    access_log: str = ""
     images = Images({}, "/usr/local/sbin/fakelb")
 
     @property
@@ -81,14 +90,14 @@ class FakeEngine:
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
         listeners = [{"address": x.address, "port": x.port} for x in plan.listeners]
         hosts = [table.host.name for x in plan.listeners for table in x.hosts if table.host]
-        config = {"listeners": listeners, "hosts": hosts, "admin": plan.admin_port}
+        config = {"listeners": listeners, "hosts": hosts, "admin": plan.admin_port, "log": self.access_log}
         return (RenderedFile("fake.json", json.dumps(config)),)
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
-        return ProcessSpec((str(binary.path),))
+        return ProcessSpec((str(binary.path),), access_log=self.access_log)
 
     def access_record(self, line):
-        return None
+        return json.loads(line.removeprefix("ACCESS ")) if line.startswith("ACCESS ") else None
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
         return CheckSpec((str(binary.path), "-t"), judge)

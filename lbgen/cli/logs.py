@@ -1,6 +1,10 @@
-"""`lbgen logs`: what the engines of a stack printed, each line with its engine's name."""
+"""`lbgen logs`: what the engines of a stack printed and the requests they served, one schema for all engines."""
 
 from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
 
 import click
 
@@ -8,23 +12,128 @@ from lbgen.cli import options
 from lbgen.cli.output import as_json as print_json
 from lbgen.cli.stacks import stack_argument, stack_name
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lbgen.runtime.logs import Line
+
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue")
+_STATUS_COLOURS = {2: "green", 3: "cyan", 4: "yellow", 5: "red"}
+_SHAPE = re.compile(r"([1-5])xx|([0-9]{3})(?:-([0-9]{3}))?")
+_HEAD = (
+    f"{'time':12} {'engine':9} {'status':6} {'ms':>7} {'upstream':>8} {'bytes':>8}  request -> route, pool, endpoint"
+)
 
 
-@click.command(epilog="\b\nExamples:\n  lbgen logs\n  lbgen logs shop -e nginx -f")
+class StatusRange(click.ParamType[tuple[int, int]]):
+    """`404`, `500-503` or `5xx` as first and last."""
+
+    name = "status"
+
+    def convert(
+        self, value: str | tuple[int, int], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """A usage error for anything else."""
+        if isinstance(value, tuple):
+            return value
+        found = _SHAPE.fullmatch(value)
+        if found is None:
+            self.fail(f"{value!r} is none; write 404, 500-503 or 5xx", param, ctx)
+        hundred, first, last = found.groups()
+        return (int(hundred) * 100, int(hundred) * 100 + 99) if hundred else (int(first), int(last or first))
+
+
+@click.command(
+    epilog="\b\nExamples:\n  lbgen logs\n  lbgen logs shop -e nginx -f\n"
+    "  lbgen logs --access --route api --status 5xx\n  lbgen logs --access --json -f | jq .duration_ms"
+)
 @stack_argument
 @click.option("-e", "--engine", type=options.EngineName(), help="Only this engine.")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the stack is down.")
+@click.option(
+    "--access/--no-access",
+    default=None,
+    help="Only requests (with `access_log: json`), or all but them. Default: both.",
+)
+@click.option("--route", "routes", multiple=True, help="Only requests of this route (repeatable); implies --access.")
+@click.option(
+    "--status",
+    "statuses",
+    type=StatusRange(),
+    multiple=True,
+    help="Only requests with this status: 404, 500-503, 5xx (repeatable); implies --access.",
+)
 @options.json_flag
-def command(stack: str | None, engine: str | None, follow: bool, as_json: bool) -> None:
-    """Show what the engines of a stack printed."""
-    from lbgen.runtime.api import logs
+def command(
+    stack: str | None,
+    engine: str | None,
+    follow: bool,
+    access: bool | None,
+    routes: tuple[str, ...],
+    statuses: tuple[tuple[int, int], ...],
+    as_json: bool,
+) -> None:
+    """Show what the engines of a stack printed, and the requests they served.
 
-    lines = logs(stack_name(stack), engine, follow=follow)
+    A request is shown alike for every engine. With --json and --access (or -f) each line is a JSON object.
+    """
+    from lbgen.runtime.api import logs, requests
+    from lbgen.runtime.logs import Requests
+
+    name = stack_name(stack)
+    if access or routes or statuses:
+        if access is False:
+            raise click.UsageError("--route and --status are about requests, which --no-access leaves out")
+        _requests(requests(name, engine, Requests(frozenset(routes), statuses), follow=follow), as_json)
+        return
+    lines = (line for line in logs(name, engine, follow=follow) if access is None or line.record is None)
     if as_json and not follow:
-        print_json([{"source": line.source, "text": line.text} for line in lines])
+        print_json([_data(line) for line in lines])
         return
     colours: dict[str, str] = {}
     for line in lines:
+        if as_json:
+            click.echo(json.dumps(_data(line)))
+            continue
         colour = colours.setdefault(line.source, _COLOURS[len(colours) % len(_COLOURS)])
-        click.echo(f"{click.style(f'{line.source:9}', fg=colour)} {line.text}")
+        text = printable(line.text) if line.record is None else _row(line.record)
+        click.echo(f"{click.style(f'{line.source:9}', fg=colour)} {text}")
+
+
+def _requests(lines: Iterable[Line], as_json: bool) -> None:
+    if not as_json:
+        click.echo(_HEAD)
+    for line in lines:
+        assert line.record is not None  # noqa: S101 - `requests` gives no others
+        if as_json:
+            click.echo(json.dumps({"engine": line.source, **line.record}))
+        else:
+            when, _, rest = _row(line.record).partition(" ")
+            click.echo(f"{when} {line.source:9} {rest}")
+
+
+def _data(line: Line) -> dict[str, object]:
+    shown: dict[str, object] = {"source": line.source, "text": line.text}
+    return shown if line.record is None else {"source": line.source, "record": dict(line.record)}
+
+
+def _row(record: Mapping[str, object]) -> str:
+    """A request on one line; the time of day in UTC comes first."""
+    status = record["status"]
+    number = status if isinstance(status, int) else 0
+    shown = click.style(f"{number or '-':<6}", fg=_STATUS_COLOURS.get(number // 100, "red"))
+    tries = f" ({record['tries']} tries)" if record["tries"] not in (0, 1) else ""
+    where = ", ".join(printable(str(record[name])) for name in ("route", "pool", "endpoint") if record[name]) or "-"
+    time = str(record["time"]).partition("T")[2].rstrip("Z")
+    request = printable(f"{record['method']} {record['host']}{record['path']}")
+    numbers = f"{_number(record['duration_ms']):>7} {_number(record['upstream_ms']):>8} {_number(record['bytes']):>8}"
+    return f"{time:12} {shown} {numbers}  {request} -> {where}{tries}"
+
+
+def _number(value: object) -> str:
+    return "-" if value is None else f"{value:.1f}" if isinstance(value, float) else str(value)
+
+
+def printable(text: str) -> str:
+    """`text` without what a terminal would obey: a client may have put it into its request."""
+    return "".join(char if char.isprintable() or char == "\t" else f"\\x{ord(char):02x}" for char in text)

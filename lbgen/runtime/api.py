@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
     from lbgen.engines.api import Engine
     from lbgen.runtime.local.state import Address, EndpointState, EngineState, StackState
-    from lbgen.runtime.logs import Line
+    from lbgen.runtime.logs import Line, Requests
     from lbgen.spec.load import Topology
 
-__all__ = ["RUNTIMES", "Progress", "Stack", "Step", "down", "logs", "ps", "up"]
+__all__ = ["RUNTIMES", "Progress", "Stack", "Step", "down", "logs", "ps", "requests", "up"]
 
 RUNTIMES = ("local",)
+ANY_REQUEST = log_files.Requests()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,15 +181,23 @@ def ps(name: str | None = None) -> tuple[Stack, ...]:
 
 
 def logs(name: str | None = None, engine: str | None = None, *, follow: bool = False) -> Iterator[Line]:
-    """What a stack's processes printed; `name` None = the only stack, `engine` one of it, `follow` until it ends.
+    """What a stack's processes printed and the requests that its engines logged (`Line.record`).
 
-    Raises UsageError LB406 when there is no such stack or engine.
+    `name` None = the only stack, `engine` one of it, `follow` until it ends. Raises UsageError LB406 when there is no
+    such stack or engine.
     """
     found = local.one(name)
     if engine is not None and engine not in {each.name for each in found.engines}:
         hint = f"one of: {', '.join(each.name for each in found.engines)}"
         raise UsageError(Diagnostic("LB406", f"{engine} is not part of {found.name}", hint=hint))
     return log_files.lines(found, engine, follow=follow)
+
+
+def requests(
+    name: str | None = None, engine: str | None = None, wanted: Requests = ANY_REQUEST, *, follow: bool = False
+) -> Iterator[Line]:
+    """The access log of a stack: those of `logs` that are requests, in the order of time unless `follow`."""
+    return log_files.requests(logs(name, engine, follow=follow), wanted, follow=follow)
 
 
 def down(name: str | None = None, *, progress: Callable[[Progress], None] = _ignore) -> Stack:

@@ -1,18 +1,22 @@
-"""The log files of a stack -> lines with the name of who wrote them, once or as they come."""
+"""The log files of a stack -> lines with the name of who wrote them and records of requests, once or as they come."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lbgen.engines.api import engine as engine_by_name
+from lbgen.engines.api import engine_names
 from lbgen.runtime.local import state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from lbgen.runtime.local.state import StackState
+    from lbgen.runtime.local.state import EngineState, StackState
+
+    Parser = Callable[[str], Mapping[str, object] | None]
 
 _LOOK_SECONDS = 0.2
 SUPERVISOR = "lbgen"
@@ -20,16 +24,38 @@ SUPERVISOR = "lbgen"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`source` is an engine's name, or `lbgen` for the supervisor."""
+    """`source` is an engine's name, with `-agent` for its agent's, or `lbgen` for the supervisor. `record`: the line
+    is of the access log, and this is what it says in lbgen's schema (README, "Logs")."""
 
     source: str
     text: str
+    record: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Which requests are wanted: of one of `routes` (empty = any), with a status in one of the ranges `statuses`."""
+
+    routes: frozenset[str] = frozenset()
+    statuses: tuple[tuple[int, int], ...] = ()
+
+    def want(self, record: Mapping[str, object]) -> bool:
+        """Whether `record` is one of them."""
+        status = record["status"]
+        fits = isinstance(status, int) and any(first <= status <= last for first, last in self.statuses)
+        return (not self.routes or record["route"] in self.routes) and (not self.statuses or fits)
+
+
+def access_parser(name: str) -> Parser | None:
+    """What reads the access log of the engine of that name; None when it is not installed (any more)."""
+    return engine_by_name(name).access_record if name in engine_names() else None
 
 
 @dataclass(slots=True)
 class _Tail:
     source: str
     path: Path
+    parse: Parser | None = None  # where the access log may be
     at: int = 0
     rest: bytes = b""
 
@@ -47,12 +73,20 @@ class _Tail:
             lines.append(self.rest)
             self.rest = b""
         for line in lines:
-            yield Line(self.source, line.decode("utf-8", "replace").rstrip("\r"))
+            text = line.decode("utf-8", "replace").rstrip("\r")
+            yield Line(self.source, text, self.parse(text) if self.parse is not None else None)
 
 
-def lines(stack: StackState, engine: str | None = None, *, follow: bool = False) -> Iterator[Line]:
-    """What the engines (or only `engine`) and the supervisor printed. `follow`: on and on until the stack is down."""
-    tails = [_Tail(x.name, x.log) for x in stack.engines if engine in (None, x.name)]
+def lines(
+    stack: StackState,
+    engine: str | None = None,
+    *,
+    follow: bool = False,
+    parser: Callable[[str], Parser | None] = access_parser,
+) -> Iterator[Line]:
+    """What the engines (or only `engine`) and the supervisor printed, and the requests they logged. `follow`: on and on
+    until the stack is down. `parser` finds what reads an engine's access log."""
+    tails = [tail for x in stack.engines if engine in (None, x.name) for tail in _tails(x, parser(x.name))]
     if engine is None:
         tails.append(_Tail(SUPERVISOR, state.folder(stack.name) / state.SUPERVISOR_LOG))
     while True:
@@ -62,3 +96,19 @@ def lines(stack: StackState, engine: str | None = None, *, follow: bool = False)
         if not alive:
             return
         time.sleep(_LOOK_SECONDS)
+
+
+def requests(found: Iterable[Line], wanted: Requests, *, follow: bool = False) -> Iterator[Line]:
+    """Only the lines of requests that are wanted; by time across engines, unless they `follow` each other as they
+    come."""
+    kept = (line for line in found if line.record is not None and wanted.want(line.record))
+    return kept if follow else iter(sorted(kept, key=lambda line: str((line.record or {}).get("time"))))
+
+
+def _tails(engine: EngineState, parse: Parser | None) -> Iterator[_Tail]:
+    own = not engine.access_log
+    yield _Tail(engine.name, engine.log, parse if own else None)
+    if not own:
+        yield _Tail(engine.name, Path(engine.directory) / engine.access_log, parse)
+    if engine.agent:
+        yield _Tail(f"{engine.name}-agent", Path(engine.directory) / state.AGENT_LOG)

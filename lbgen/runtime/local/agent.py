@@ -12,19 +12,18 @@ from lbgen.agent.run import Agent, load, prepare, serve
 from lbgen.diagnostics import LbgenError
 from lbgen.runtime.local.launch import give_up
 from lbgen.runtime.local.spawn import spawn_own
+from lbgen.runtime.local.state import AGENT_LOG
 from lbgen.runtime.local.user import engine_user
 
 if TYPE_CHECKING:
     import subprocess
-
-LOG = "agent.log"
 
 
 def start(engine: str, directory: Path) -> subprocess.Popen[bytes]:
     """Start the agent of `engine`, whose files lie in `directory`; it ends when this process does."""
     user = engine_user()
     rights = {"parent": os.getpid(), "uid": user.uid, "gid": user.gid, "death": int(signal.SIGTERM)}
-    with (directory / LOG).open("ab") as output:
+    with (directory / AGENT_LOG).open("ab") as output:
         return spawn_own("lbgen.runtime.local.agent:main", [engine, rights], directory=directory, output=output)
 
 

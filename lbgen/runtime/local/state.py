@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _RECORD = "stack.json"
 _FORMAT = 1
 SUPERVISOR_LOG = "supervisor.log"
+AGENT_LOG = "agent.log"  # in the engine's folder
 
 
 @dataclass(frozen=True, slots=True)
