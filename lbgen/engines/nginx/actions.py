@@ -11,10 +11,13 @@ from lbgen.engines.nginx.gates import Gates, gated, limited
 from lbgen.engines.nginx.headers import edited, printed, response_lines, shown
 from lbgen.engines.nginx.members import may_be_empty
 from lbgen.engines.nginx.names import inline, named, reference
-from lbgen.engines.nginx.retries import Retries
+from lbgen.engines.nginx.retries import Retries, backups, separate_backups
+from lbgen.engines.nginx.sticky import Stickies
 from lbgen.engines.nginx.targets import Targets
 from lbgen.engines.nginx.texts import EMPTY, text
+from lbgen.engines.nginx.times import times
 from lbgen.engines.nginx.transports import PROXY, transport
+from lbgen.engines.nginx.values import Values
 from lbgen.engines.nginx.view import NONE, Answer, Entry, Header, Line, Location, Map, Proxy, Share, Split, Times
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Redirect, Respond
@@ -28,25 +31,12 @@ if TYPE_CHECKING:
     from lbgen.engines.nginx.texts import Texts
     from lbgen.engines.nginx.transports import Transport
     from lbgen.engines.nginx.view import Gate, Text
-    from lbgen.plan.model import Listener, Pool, Route, Rule, Target, Timeouts
+    from lbgen.plan.model import Listener, Pool, Route, Rule, Target
     from lbgen.plan.policy import Compression
 
 _PORTS = {"http": 80, "https": 443}
 _ADDRESS_STATUSES = frozenset({301, 302, 303, 307, 308})  # `return` reads what follows as an address
-_NO_LIMIT = "365d"
 Body = Proxy | Answer
-
-
-def duration(milliseconds: int) -> Atom:
-    """A time in nginx's notation; 0 = no limit, which nginx can only say by a very long one."""
-    if milliseconds == 0:
-        return Atom(_NO_LIMIT)
-    return Atom(f"{milliseconds // 1000}s" if milliseconds % 1000 == 0 else f"{milliseconds}ms")
-
-
-def times(wanted: Timeouts) -> Times:
-    """nginx has one timer for reading from an endpoint, head or body: the response time rules it."""
-    return Times(duration(wanted.connect), duration(wanted.response), duration(wanted.idle))
 
 
 class Actions:
@@ -65,9 +55,13 @@ class Actions:
         self.own_host: set[str] = set()
         self._splits: dict[str, str] = {}
         self._upstreams: dict[str, Atom] = {}
+        self._by_chance: dict[str, Atom] = {}
+        self._detours: dict[str, Atom] = {}
         self._headers: dict[tuple[str, str], tuple[Header, ...]] = {}
         self.gates = Gates(names)
         self.retries = Retries(names, pools)
+        self.values = Values(names)
+        self.stickies = Stickies(names, texts, self.values, self.retries, old=old)
         self.cors = CorsMaps(names, texts)
         self.compressions = Compressions(names)
 
@@ -89,7 +83,7 @@ class Actions:
         action = route.action
         if self.failed(route) and (isinstance(action, Forward) or limited(route)):
             yield Location(origin, name=named(route.name, "failed"), answer=self._failure(route))
-        if isinstance(action, Forward) and action.retries:
+        if isinstance(action, Forward) and (action.retries or self.detour(route, action)):
             yield Location(origin, name=named(route.name, "final"), answer=self._failure(route, final=True))
         if isinstance(action, Respond) and action.status in _ADDRESS_STATUSES:
             add, kind = self._lines(route, action.headers)
@@ -126,6 +120,8 @@ class Actions:
         action = route.action
         if not isinstance(action, Forward) or action.rewrite or route.request_headers or route.response_headers:
             return None
+        if any(self.pools[t.pool].sticky or separate_backups(self.pools[t.pool]) for t in action.targets):
+            return None
         if route.compression or action.mirrors or gated(route) or action.retries:
             return None
         way = self.transport(action)
@@ -143,12 +139,14 @@ class Actions:
         hide = {name: None for name, _ in route.response_headers.set} | dict.fromkeys(route.response_headers.remove)
         hide |= dict.fromkeys(HIDDEN if route.cors else ())
         add = self._lines(route)[0]
+        upstream = self._upstream(route, action)
+        add = (*add, *self._cookies(route, action))
         way = self.transport(action)
         return Proxy(
             kind=Atom(way.kind),
             scheme=Atom(way.scheme),
             lines=(*way.lines, *self._handling(route, action)),
-            upstream=self._upstream(route, action),
+            upstream=upstream,
             target=self._target(rule, action),
             headers=self._request_headers(route, action, listener, standard),
             times=None if wanted == self.usual else wanted,
@@ -175,15 +173,80 @@ class Actions:
         return transport(self.pools[next(t.pool for t in action.targets if t.weight)], old=self.old)
 
     def _has_names(self, action: Forward) -> bool:
-        return any(may_be_empty(self.pools[t.pool]) for t in action.targets if t.weight)
+        return any(may_be_empty(self.pools[t.pool]) for t in self.choices(action))
+
+    def choices(self, action: Forward) -> list[Target]:
+        """Those that can get requests: a cookie leads to a pool of any weight."""
+        bound = any(self.pools[t.pool].sticky for t in action.targets)
+        return [t for t in action.targets if t.weight or bound]
 
     def _upstream(self, route: Route, action: Forward) -> Atom:
-        targets = [t for t in action.targets if t.weight]
-        if len(targets) == 1:
-            return Atom(targets[0].pool)
         if route.name not in self._upstreams:
-            self._upstreams[route.name] = self._split(route, targets)
+            self._upstreams[route.name] = self._chosen(route, action)
         return self._upstreams[route.name]
+
+    def _chosen(self, route: Route, action: Forward) -> Atom:
+        """The upstream of the first try, a name or a variable."""
+        targets = self.choices(action)
+        weighted = [t for t in targets if t.weight]
+        by_chance = Atom(weighted[0].pool) if len(weighted) == 1 else self._split(route, weighted)
+        self._by_chance[route.name] = by_chance
+        bound = [(t, p, p.sticky) for t in targets if (p := self.pools[t.pool]).sticky is not None]
+        if not bound or (len(targets) == 1 and not self.old):
+            return by_chance
+        # The first cookie that names an endpoint decides the pool, and for 1.22 the upstream.
+        asked = [self.stickies.asked(pool, sticky) for _, pool, sticky in bound if sticky is not None]
+        source = text(*(part for name in asked for part in (inline(name), "\n")))
+
+        def first(kind: str, values: list[Text], default: Text) -> str:
+            name = self.names.variable(kind, route.name)
+            entries = tuple(
+                Entry(Literal(rf"^\n{{{at}}}(?<asked>[^\n]+)", "regex"), value) for at, value in enumerate(values)
+            )
+            self.maps.append(Map(Atom(f"{route.field}.forward"), source, Atom(f"${name}"), default, entries))
+            return name
+
+        otherwise = text(_inlined(by_chance))
+        if len(targets) > 1:
+            names = dict(zip((t.field for t in targets), _share_names(targets), strict=True))
+            split = self._splits.get(route.name)
+            default = text(inline(split)) if split else text(names[weighted[0].field])
+            chosen = first("chosen", [text(names[t.field]) for t, _, _ in bound], default)
+            self._splits[route.name] = chosen
+        if self.old:
+            return reference(first("to", [text(inline("asked"))] * len(bound), otherwise))
+        return reference(first("pool", [text(t.pool) for t, _, _ in bound], otherwise))
+
+    def detour(self, route: Route, action: Forward) -> Atom | None:
+        """The upstream for requests whose own has nobody to ask; None when there is no other."""
+        self._upstream(route, action)
+        targets = self.choices(action)
+        pools = [self.pools[t.pool] for t in targets]
+        if self.old and any(pool.sticky for pool in pools):
+            return self._by_chance[route.name]
+        if not any(separate_backups(pool) for pool in pools):
+            return None
+        names = [backups(p.name) if separate_backups(p) else p.name for p in pools]
+        if len(targets) == 1:
+            return Atom(names[0])
+        if route.name not in self._detours:
+            name = self.names.variable("detour", route.name)
+            entries = tuple(
+                Entry(Literal(share, "key"), text(to)) for share, to in zip(_share_names(targets), names, strict=True)
+            )
+            source = text(inline(self._splits[route.name]))
+            self.maps.append(Map(Atom(f"{route.field}.forward"), source, Atom(f"${name}"), EMPTY, entries))
+            self._detours[route.name] = reference(name)
+        return self._detours[route.name]
+
+    def _cookies(self, route: Route, action: Forward) -> Iterator[Header]:
+        """Set-Cookie for clients that are to stay where they are."""
+        targets = self.choices(action)
+        chosen = self._splits.get(route.name) if len(targets) > 1 else None
+        for pool in dict.fromkeys(t.pool for t in targets):
+            sticky = self.pools[pool].sticky
+            if sticky is not None:
+                yield Header(shown("set-cookie"), self.stickies.set_cookie(self.pools[pool], sticky, chosen))
 
     def _split(self, route: Route, targets: list[Target]) -> Atom:
         """A variable that holds the pool of this request."""
@@ -204,7 +267,7 @@ class Actions:
     ) -> tuple[Header, ...]:
         """All request headers, or none when the listener's own will do: nginx inherits all of them or none."""
         host = action.rewrite.host if action.rewrite else None
-        targets = [t for t in action.targets if t.weight]
+        targets = self.choices(action)
         if not (host or route.request_headers or any(t.request_headers for t in targets)):
             return ()
         key = (route.name, listener.name)
@@ -278,6 +341,11 @@ class Actions:
             return Answer(action.status, EMPTY, via=named(route.name, "answer"))
         add, kind = self._lines(route, action.headers)
         return Answer(action.status, self.texts.body(action.body), _content_type(kind), add)
+
+
+def _inlined(upstream: Atom) -> str | Atom:
+    """A name or a variable, as part of a text."""
+    return inline(upstream.text[1:]) if upstream.text.startswith("$") else upstream.text
 
 
 def _content_type(kind: str | None) -> Literal | None:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.access import seen_through
-from lbgen.engines.nginx.actions import Actions, duration, shares, times
+from lbgen.engines.nginx.actions import Actions, shares
 from lbgen.engines.nginx.conditions import variable
 from lbgen.engines.nginx.gates import limited
 from lbgen.engines.nginx.headers import printed, standard, trust_maps, trusts
@@ -16,8 +16,10 @@ from lbgen.engines.nginx.members import may_be_empty, steered
 from lbgen.engines.nginx.names import Names, reference
 from lbgen.engines.nginx.servers import Servers
 from lbgen.engines.nginx.texts import Texts
+from lbgen.engines.nginx.times import duration, times
 from lbgen.engines.nginx.transports import GRPC, by_address, kind
-from lbgen.engines.nginx.upstreams import singles, upstream
+from lbgen.engines.nginx.upstreams import singles
+from lbgen.engines.nginx.upstreams import upstreams as upstreams_of
 from lbgen.engines.nginx.view import ClientTimes, Config, Http, Split, Stream, StreamServer
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Mode, Timeouts
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.engines.nginx.values import Values
-    from lbgen.engines.nginx.view import Map, Upstream
+    from lbgen.engines.nginx.view import Map
     from lbgen.plan.model import ClientTimeouts, Listener, Plan, Pool
 
 OLD = "1.22"
@@ -69,7 +71,10 @@ def _pools(plan: Plan, listeners: Iterable[Listener]) -> list[Pool]:
     routes = {rule.route for x in listeners for table in x.hosts for rule in table.rules}
     routes |= {rule.route for x in listeners for rule in x.l4_rules}
     actions = [r.action for r in plan.routes if r.name in routes]
-    used = {t.pool for a in actions if isinstance(a, Forward) for t in a.targets if t.weight}
+    sticky = {pool.name for pool in plan.pools if pool.sticky}
+    forwards = [a for a in actions if isinstance(a, Forward)]
+    used = {t.pool for a in forwards for t in a.targets if t.weight or any(o.pool in sticky for o in a.targets)}
+    used |= {m.pool for a in forwards for m in a.mirrors}
     return [pool for pool in plan.pools if pool.name in used]
 
 
@@ -96,13 +101,23 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
     made = [trust_maps(t) for t in geos]
     pools = _pools(plan, listeners)
     gates = actions.gates
-    upstreams: tuple[Upstream, ...] = tuple(upstream(pool, hash_key(pool, servers.values, replaced)) for pool in pools)
+    blocks_of = [
+        upstreams_of(
+            pool,
+            hash_key(pool, servers.values, replaced),
+            old=old,
+            stuck=None if pool.sticky is None or old else reference(actions.stickies.asked(pool, pool.sticky)),
+        )
+        for pool in pools
+    ]
+    upstreams = tuple(u for made in blocks_of for u in made)
     upstreams += tuple(u for pool in pools if pool.name in actions.retries.single for u in singles(pool))
     maps = (
         *servers.values.maps,
         *servers.sizes.maps,
         *gates.maps,
         *actions.maps,
+        *actions.stickies.maps,
         *actions.cors.maps,
         *actions.compressions.maps,
         *actions.retries.maps,
@@ -185,4 +200,4 @@ def _stream(plan: Plan, listeners: list[Listener]) -> Stream:
             )
         )
     pools = _pools(plan, listeners)
-    return Stream(tuple(servers), tuple(upstream(pool, PEER, tcp=True) for pool in pools), tuple(splits))
+    return Stream(tuple(servers), tuple(u for pool in pools for u in upstreams_of(pool, PEER, tcp=True)), tuple(splits))

@@ -45,6 +45,7 @@ def may_be_empty(pool: Pool) -> bool:
     return (
         pool.active is not None
         or pool.max_per_endpoint is not None
+        or pool.passive is not None
         or any(not e.is_ip for e in pool.endpoints)
         or not any(e.weight for e in pool.endpoints)
     )

@@ -52,6 +52,8 @@ def objections(plan: Plan, version: str) -> Iterator[Objection]:
 
 def _pools(plan: Plan, version: str) -> Iterator[Objection]:
     for pool in plan.pools:
+        if pool.sticky is not None:
+            yield from _sticky(pool, version)
         if pool.hash_key is not None:
             yield from _key(pool.hash_key, f"{pool.field}.balance")
         if pool.tls is not None and pool.tls.server_name is None:
@@ -66,6 +68,20 @@ def _pools(plan: Plan, version: str) -> Iterator[Objection]:
                 )
                 yield Objection(refused(why), endpoint.field, Feature.ENDPOINT_NAMES)
                 return
+
+
+def _sticky(pool: Pool, version: str) -> Iterator[Objection]:
+    if any(not e.is_ip for e in pool.endpoints):
+        why = (
+            "nginx knows which address answered, not which name, so it cannot set the cookie of an endpoint with a name"
+        )
+        yield Objection(refused(why), f"{pool.field}.sticky", Feature.STICKY)
+    if version == OLD and (pool.passive is not None or pool.max_per_endpoint is not None):
+        note = (
+            "nginx 1.22 counts failures and requests of clients with a cookie apart from those of clients without: an "
+            "endpoint that is out for the ones may serve the others"
+        )
+        yield Objection(approximate(note), f"{pool.field}.sticky", Feature.STICKY)
 
 
 def _names_in_certificates(pool: Pool) -> Iterator[Objection]:

@@ -15,7 +15,9 @@ from lbgen.engines.nginx.names import inline, named, reference
 from lbgen.engines.nginx.texts import EMPTY, text
 from lbgen.engines.nginx.view import NONE, Entry, Location, Map
 from lbgen.engines.text import Atom, Literal
+from lbgen.plan.model import Balance
 from lbgen.plan.policy import IDEMPOTENT, RetryCause
+from lbgen.plan.policy import Retries as Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,12 +25,13 @@ if TYPE_CHECKING:
     from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.view import Proxy
     from lbgen.plan.model import Endpoint, Forward, Pool, Route
-    from lbgen.plan.policy import Retries as Wanted
 
 MOST = 8
 """Extra tries: nginx follows ten hops of a request, and two may be needed before the first try."""
 
 _CAUSES = {RetryCause.CONNECT_FAILURE: "connect", RetryCause.RESET: "reset", RetryCause.TIMEOUT: "timeout"}
+_DETOUR = Wanted(1, frozenset(), ())
+"""No retries: a request is only asked anew where nobody could be asked."""
 _ONE = "(?:[0-9]+|-)"
 _NEXT = "(?:, | : )"
 
@@ -47,6 +50,17 @@ def single(pool: str, at: int) -> str:
     return f"{pool}~{at}"
 
 
+def backups(pool: str) -> str:
+    """The upstream of a pool's backups, where they have one of their own."""
+    return f"{pool}~backup"
+
+
+def separate_backups(pool: Pool) -> bool:
+    """nginx has no backups beside hashing or random choice."""
+    hashed = pool.balance in (Balance.HASH, Balance.SOURCE_HASH, Balance.RANDOM)
+    return hashed and any(e.backup for e in pool.endpoints)
+
+
 class Retries:
     """Makes the chains; maps gather in `maps`, pools that need upstreams of single endpoints in `single`."""
 
@@ -57,17 +71,26 @@ class Retries:
         self._pools = pools
         self._after: dict[str, Atom] = {}
         self._next: dict[str, Atom] = {}
+        self._shared = False
+        self._last = False
         self._again: dict[tuple[str, int], Atom] = {}
 
     def chain(
-        self, start: Location, route: Route, action: Forward, proxy: Proxy, variant: int, split: str | None
+        self,
+        start: Location,
+        route: Route,
+        action: Forward,
+        proxy: Proxy,
+        variant: int,
+        split: str | None,
+        detour: Atom | None,
     ) -> tuple[Proxy, tuple[Location, ...]]:
-        """`proxy` as the first try, and the locations of what may follow."""
-        wanted = action.retries
-        assert wanted is not None  # noqa: S101  # the caller asked
+        """`proxy` as the first try, and the locations of what may follow. `detour`: the upstream for a request whose
+        own has no endpoint at all, None when there is no other."""
+        wanted = action.retries or _DETOUR
         self._common()
-        again = self._goal(route, wanted, variant)
-        upstream = self._following(route, action, split) or proxy.upstream
+        again = self._goal(route, wanted, variant, detour is not None)
+        upstream = self._following(route, action, split) or detour or proxy.upstream
         careful = bool(wanted.statuses) and not wanted.all_methods
         tries = [proxy, *(replace(proxy, upstream=upstream, tunnel=None) for _ in range(wanted.max))]
         found: list[Location] = []
@@ -92,7 +115,7 @@ class Retries:
                 found.append(Location(start.origin, name=_name(route, "again", at, variant), proxy=made))
         return first, tuple(found)
 
-    def _goal(self, route: Route, wanted: Wanted, variant: int) -> Atom:
+    def _goal(self, route: Route, wanted: Wanted, variant: int, detour: bool) -> Atom:
         """The variable that names the location where a request that failed goes on."""
         key = (route.name, variant)
         if key not in self._again:
@@ -100,6 +123,7 @@ class Retries:
             words = sorted(_CAUSES[c] for c in wanted.causes if c is not RetryCause.CONNECT_FAILURE)
             words += ["status"] if wanted.statuses else []
             ways = [f"(?:{'|'.join(words)}) {'[01]' if wanted.all_methods else '1'}"] if words else []
+            ways += ["none [01]"] if detour else []
             ways += ["connect [01]"] if RetryCause.CONNECT_FAILURE in wanted.causes else []
             entries = (
                 tuple(
@@ -143,13 +167,26 @@ class Retries:
             source = text(inline("tries"), " ", inline("last_endpoint"))
             entries = tuple(_steps(pool))
             origin = Atom(pool.field)
-            self.maps.append(Map(origin, source, Atom(f"${name}"), Atom(pool.name), entries, volatile=True))
+            default = Atom(backups(pool.name) if separate_backups(pool) else pool.name)
+            self.maps.append(Map(origin, source, Atom(f"${name}"), default, entries, volatile=True))
         return self._after[pool.name]
+
+    def last_endpoint(self) -> str:
+        """The variable with the address that was asked last."""
+        if not self._last:
+            self._last = True
+            last = Entry(Literal("(?<last>[^ ,]+)$", "regex"), text(inline("last")))
+            self.maps.append(
+                Map(NONE, text(inline("upstream_addr")), Atom("$last_endpoint"), EMPTY, (last,), volatile=True)
+            )
+        return "last_endpoint"
 
     def _common(self) -> None:
         """What all chains share, once."""
-        if self._again:
+        if self._shared:
             return
+        self._shared = True
+        self.last_endpoint()
         methods = tuple(Entry(Atom(method), Atom("1")) for method in IDEMPOTENT)
         self.maps.append(Map(NONE, text(inline("request_method")), Atom("$repeatable"), Atom("0"), methods))
         counts = tuple(
@@ -157,10 +194,6 @@ class Retries:
             for more in range(MOST + 1)
         )
         self.maps.append(Map(NONE, text(inline("upstream_status")), Atom("$tries"), Atom("0"), counts, volatile=True))
-        last = Entry(Literal("(?<last>[^ ,]+)$", "regex"), text(inline("last")))
-        self.maps.append(
-            Map(NONE, text(inline("upstream_addr")), Atom("$last_endpoint"), EMPTY, (last,), volatile=True)
-        )
         parts = ("upstream_addr", "upstream_connect_time", "upstream_header_time", "upstream_status")
         source = text(*(part for key in parts for part in (inline(key), "\n")))
         line = r"[^\n]*\n"

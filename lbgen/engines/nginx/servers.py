@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx import tls
 from lbgen.engines.nginx.access import seen_through
-from lbgen.engines.nginx.actions import times
 from lbgen.engines.nginx.conditions import METHOD, inputs, pattern
 from lbgen.engines.nginx.gates import limited
 from lbgen.engines.nginx.listeners import lines, listen
 from lbgen.engines.nginx.names import inline, named, reference
 from lbgen.engines.nginx.sizes import Sizes
 from lbgen.engines.nginx.texts import text
+from lbgen.engines.nginx.times import times
 from lbgen.engines.nginx.tree import places
-from lbgen.engines.nginx.values import Values
 from lbgen.engines.nginx.view import Answer, Check, Entry, Hop, Location, Map, Proxy, Server
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, PathKind
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from lbgen.engines.nginx.headers import Lines
     from lbgen.engines.nginx.tls import Face
     from lbgen.engines.nginx.tree import Candidate, Place
+    from lbgen.engines.nginx.values import Values
     from lbgen.engines.nginx.view import ClientTimes, Gate, Header
     from lbgen.plan.model import Listener, Plan, Route, Rule
 
@@ -40,7 +40,7 @@ class Servers:
         self.old = old
         self.actions = actions
         self.maps: list[Map] = []
-        self.values = Values(actions.names)
+        self.values = actions.values
         self.sizes = Sizes(actions.names)
         self._replaced = seen_through(plan)
         self._routes = {route.name: route for route in plan.routes}
@@ -177,7 +177,10 @@ class _Block:
         """Further tries have locations of their own."""
         route = self.servers.route(rule)
         proxy = location.proxy
-        if proxy is None or not isinstance(route.action, Forward) or route.action.retries is None:
+        if proxy is None or not isinstance(route.action, Forward):
+            return location
+        detour = self.servers.actions.detour(route, route.action)
+        if route.action.retries is None and detour is None:
             return location
         key = (route.name, proxy)
         if key not in self._chains:
@@ -186,7 +189,7 @@ class _Block:
             variant = self._variants[route.name, "again"]
             split = actions.split_of(route)
             started = replace(location, gate=gate)
-            self._chains[key], more = actions.retries.chain(started, route, route.action, proxy, variant, split)
+            self._chains[key], more = actions.retries.chain(started, route, route.action, proxy, variant, split, detour)
             self.named += more
         return replace(location, proxy=self._chains[key])
 

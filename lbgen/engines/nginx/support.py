@@ -110,16 +110,20 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.HASH: NATIVE,
     Feature.WEIGHTS: NATIVE,
     Feature.DRAIN: NATIVE,
-    Feature.BACKUP: NOT_YET,
+    Feature.BACKUP: NATIVE,
     Feature.ENDPOINT_NAMES: NATIVE,
     Feature.ENDPOINT_IPV6: NATIVE,
     Feature.HEALTH_ACTIVE: emulated("`lbgen agent` checks, writes the lists of endpoints anew and has nginx load them"),
-    Feature.HEALTH_PASSIVE: NOT_YET,
+    Feature.HEALTH_PASSIVE: approximate(
+        "answers of 5xx are not counted; a success in between does not start the count anew, only eject_for without "
+        "a failure does; an endpoint that came back is out again after one failure; and eject_for is up to a second "
+        "longer, in whole seconds"
+    ),
     Feature.KEEPALIVE: NATIVE,
     Feature.MAX_PER_ENDPOINT: NATIVE,
     Feature.QUEUE: refused("the free nginx does not let requests wait for an endpoint"),
     Feature.SLOW_START: emulated("`lbgen agent` raises the weight of an endpoint that came back by tenths"),
-    Feature.STICKY: NOT_YET,
+    Feature.STICKY: emulated("the endpoints' ids as their routes, and a map that makes the cookie"),
     Feature.POOL_TLS: NATIVE,
     Feature.POOL_HTTP2: NATIVE,
     Feature.POOL_GRPC: NATIVE,
@@ -140,6 +144,7 @@ SUPPORT: dict[str, dict[Feature, Verdict]] = {
         Feature.CONNECTION_NOMINATED: approximate(
             _NOMINATED + "; nginx 1.22 reads the first Connection line only and forwards what further ones name"
         ),
+        Feature.STICKY: emulated("a map from the cookie to an upstream of that one endpoint"),
         Feature.POOL_HTTP2: emulated("nginx's gRPC module, which carries any request over HTTP/2"),
         Feature.ENDPOINT_NAMES: refused("nginx resolves names while it runs from 1.27.3 on"),
     },

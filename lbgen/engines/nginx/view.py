@@ -212,7 +212,7 @@ class Endpoint:
     line: Atom
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Upstream:
     """`method` is the balancing directive, None for round robin; `zone` the size of its shared memory in KiB.
     `include`: the servers stand in that file, which the agent rewrites by the checks of `pool`."""
@@ -226,6 +226,7 @@ class Upstream:
     keepalive: int
     include: Atom | None = None
     slow_start: bool = False
+    stuck: Atom | None = None  # the `route` of the server that a client is bound to
 
 
 @record

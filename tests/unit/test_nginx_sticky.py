@@ -1,0 +1,57 @@
+"""nginx: clients that stay with an endpoint, and backups beside hashing."""
+
+from __future__ import annotations
+
+import lbgen
+from lbgen.plan.resolve import plan
+
+
+def topology(version: str, **pool) -> dict:
+    ends = [{"address": "10.0.0.1:80"}, {"address": "10.0.0.2:80", "weight": 0}]
+    return {
+        "version": 1,
+        "name": "t",
+        "listeners": {"web": {"port": 8080}},
+        "pools": {"p": {"endpoints": ends, **pool}},
+        "routes": [{"name": "r", "forward": "p"}],
+        "engines": {"nginx": {"version": version}},
+    }
+
+
+def rendered(data: dict) -> str:
+    return lbgen.render(lbgen.load(data), engine="nginx", accept=("all",))["nginx.conf"]
+
+
+def test_an_upstream_prefers_the_server_of_the_cookie():
+    data = topology("1.31", sticky={"cookie": "LB", "ttl": "1h", "secure": True})
+    first, drained = plan(lbgen.load(data)).pool("p").endpoints
+    text = rendered(data)
+    assert f"server 10.0.0.1:80 max_fails=0 route={first.id};" in text
+    assert f"server 10.0.0.2:80 max_fails=0 route={drained.id} drain;" in text
+    assert "sticky route $stuck_p;" in text
+    assert f'"={first.id}" {first.id};' in text
+    assert '"LB=${endpoint}; Path=/; Max-Age=3600; Secure; HttpOnly; SameSite=Lax"' in text
+
+
+def test_an_old_nginx_has_an_upstream_for_each_endpoint():
+    data = topology("1.22", sticky={"cookie": "LB"})
+    first, _ = plan(lbgen.load(data)).pool("p").endpoints
+    text = rendered(data)
+    assert "route=" not in text
+    assert f'"={first.id}" p~0;' in text
+    assert "upstream p~1 {\n        server 10.0.0.2:80 max_fails=0;" in text
+    assert "error_page 502 503 504 = $again_r;" in text  # an endpoint that is out: another one
+
+
+def test_backups_beside_hashing_have_an_upstream_of_their_own():
+    ends = [{"address": "10.0.0.1:80"}, {"address": "10.0.0.2:80", "backup": True}]
+    text = rendered(topology("1.31", endpoints=ends, balance="source_hash"))
+    assert "upstream p~backup {\n        hash $binary_remote_addr consistent;\n        server 10.0.0.2:80" in text
+    text = rendered(topology("1.31", endpoints=ends))
+    assert "server 10.0.0.2:80 max_fails=0 backup;" in text
+
+
+def test_the_only_server_can_be_ejected():
+    ends = [{"address": "10.0.0.1:80"}]
+    text = rendered(topology("1.31", endpoints=ends, health={"passive": {"failures": 3, "eject_for": "1500ms"}}))
+    assert "server 10.0.0.1:80 max_fails=3 fail_timeout=2s;\n        server 127.0.0.1:1 down;" in text
