@@ -1,0 +1,147 @@
+"""Clients that mean harm: requests in requests, heads without end, bytes that never come."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from lbgen.conformance.judge import account_of
+from lbgen.conformance.probe import Stream, ask, wire
+from lbgen.conformance.scripts.stage import get, told_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.conformance.scripts.stage import Stage
+
+_SECONDS = 7.0  # the listener's times for clients are 1.5 s; some engines add to them
+_TOGETHER = 6
+_BAD = (b"", b"GET / HT", b"\xff\xfe\x00", b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n")
+_REFUSALS = (400, 408, 411, 413, 414, 417, 421, 431, 501, 505)
+
+
+def smuggling(stage: Stage) -> Iterator[str]:
+    """What stands behind an ambiguous request is never read as another one, and none hangs. `strict`: the request
+    itself is refused, too, with 400 or a closed connection."""
+    payloads = stage.params["payloads"]
+    with ThreadPoolExecutor(_TOGETHER) as pool:
+        for found in pool.map(lambda payload: list(_payload(stage, payload)), payloads):
+            yield from found
+
+
+def _payload(stage: Stage, payload: str) -> Iterator[str]:
+    tag = uuid4().hex[:8]
+    first, second = f"/first-{tag}", f"/second-{tag}"
+    text = payload.replace("<first>", first).replace("<second>", f"GET {second} HTTP/1.1\r\nHost: h\r\n\r\n")
+    with Stream(stage.at["web"], timeout=_SECONDS) as stream:
+        stream.send(text.encode("latin-1"))
+        answer = stream.answer()
+        if answer.status is not None:
+            stream.rest()
+    reached = [one.target for one in tuple(stage.endpoints.seen) if tag in one.target]
+    if stage.params.get("strict"):
+        if reached:
+            yield f"{payload!r}: endpoints got {reached}"
+        elif answer.status not in (None, 400):
+            yield f"{payload!r}: status {answer.status}, expected 400 or a closed connection"
+        return
+    if any(second in target for target in reached):
+        yield f"{payload!r}: the second request reached an endpoint: {reached}"
+    if stream.end == "open":
+        yield f"{payload!r}: after {_SECONDS:g} s the connection is open ({answer.status} {answer.problem})"
+
+
+def hostile_trailers(stage: Stage) -> Iterator[str]:
+    """Fields behind a chunked body never become headers, however they are called."""
+    for field in ("Host: evil", "Content-Length: 9", "X-Forwarded-For: 6.6.6.6", "Connection: x", "X-Request-Id: 1"):
+        name, _, value = field.partition(": ")
+        body = f"3\r\nabc\r\n0\r\n{field}\r\n\r\n"
+        with Stream(stage.at["web"], timeout=_SECONDS) as stream:
+            stream.send(f"POST /t HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{body}".encode())
+            answer = stream.answer()
+        told = account_of(answer)
+        if told is None:
+            if answer.status not in (None, 400):
+                yield f"trailer {field!r}: status {answer.status}"
+            continue
+        if (told["body_length"], told["method"]) != (3, "POST"):
+            yield f"trailer {field!r}: the endpoint saw {told['method']} with {told['body_length']} bytes"
+        if value in [v for n, v in told["headers"] if n.lower() == name.lower()]:
+            yield f"trailer {field!r} became a header"
+
+
+def hostile_sizes(stage: Stage) -> Iterator[str]:
+    """Heads of 2 MiB, however cut into lines, are refused in time and reach no endpoint."""
+    size = 2 << 20
+    heads = {
+        "one header": b"GET /big HTTP/1.1\r\nHost: h\r\nX: " + b"a" * size + b"\r\n\r\n",
+        "many headers": b"GET /big HTTP/1.1\r\nHost: h\r\n" + b"X-A: 123456\r\n" * (size // 13) + b"\r\n",
+        "the target": b"GET /big" + b"a" * size + b" HTTP/1.1\r\nHost: h\r\n\r\n",
+        "the method": b"A" * size + b" /big HTTP/1.1\r\nHost: h\r\n\r\n",
+        "a head without end": b"GET /big HTTP/1.1\r\nHost: h\r\nX: " + b"a" * size,
+        "blank lines": b"\r\n" * (size // 2) + b"GET /big HTTP/1.1\r\n\r\n",
+        "a chunk size": b"POST /big HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n" + b"0" * size,
+        "a chunk extension": b"POST /big HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b"a" * size,
+    }
+    for what, head in heads.items():
+        with Stream(stage.at["web"], timeout=_SECONDS) as stream:
+            stream.send(head)
+            answer = stream.answer()
+            if answer.status is not None:
+                stream.rest()
+        if account_of(answer) is not None:
+            yield f"{what} of {size} bytes reached an endpoint"
+        elif answer.status is not None and answer.status not in _REFUSALS:
+            yield f"{what} of {size} bytes: status {answer.status}"
+        elif stream.end == "open":
+            yield f"{what} of {size} bytes: after {_SECONDS:g} s the connection is open"
+
+
+def hostile_half_closed(stage: Stage) -> Iterator[str]:
+    """A client that ends its side gets its answer or an end; half a request never reaches an endpoint as a whole."""
+    for what, data, whole in (
+        ("a request", b"GET /whole HTTP/1.1\r\nHost: h\r\n\r\n", True),
+        ("half a head", b"GET /half HTTP/1.1\r\nHost: h\r\nX: ", False),
+        ("half a body", b"POST /half HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc", False),
+        ("half a chunk", b"POST /half HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n10\r\nabc", False),
+        ("no last chunk", b"POST /half HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", False),
+        ("nothing", b"", False),
+    ):
+        before = sum(one.target == "/half" for one in tuple(stage.endpoints.seen))
+        with Stream(stage.at["web"], timeout=_SECONDS) as stream:
+            stream.send(data)
+            stream.shut()
+            answer = stream.answer()
+            if answer.status is not None:
+                stream.rest()
+        if stream.end == "open":
+            yield f"{what}, then the end: after {_SECONDS:g} s the connection is open"
+        if whole and answer.status not in (None, 200):
+            yield f"{what}, then the end: status {answer.status}"
+        if not whole and answer.status is not None and answer.status not in (*_REFUSALS, 502):
+            yield f"{what}, then the end: status {answer.status}"
+        time.sleep(0.1)
+        if sum(one.target == "/half" for one in tuple(stage.endpoints.seen)) > before:
+            yield f"{what}, then the end: reached an endpoint as a whole request"
+
+
+def hostile_goes_on(stage: Stage) -> Iterator[str]:
+    """After bad requests and connections that say nothing, good clients are served as ever."""
+    silent = [Stream(stage.at["web"], timeout=_SECONDS) for _ in range(50)]
+    try:
+        for number, stream in enumerate(silent):
+            stream.send(_BAD[number % len(_BAD)])
+        for number in range(20):
+            answer = ask(stage.at["web"], get(f"/good/{number}"), timeout=3)
+            if told_of(answer, "target") != f"/good/{number}":
+                yield f"beside 50 bad connections: {told_of(answer, 'target')}"
+        with Stream(stage.at["web"]) as stream:
+            for number in range(3):
+                stream.send(wire(get(f"/kept/{number}")))
+                if told_of(answer := stream.answer(), "target") != f"/kept/{number}":
+                    yield f"on a kept connection: {told_of(answer, 'target')}"
+    finally:
+        for stream in silent:
+            stream.sock.close()
