@@ -21,6 +21,7 @@ VERBS = {
     "render": "Write native configurations.",
     "explain": "Show features x engines with verdicts, or the topology behind a line.",
     "route": "Say which rule serves a request, and why the others do not.",
+    "diff": "Show the requests whose answer changes between two topologies.",
     "verify": "Compare engines with the oracle and each other, faults and times included.",
     "up": "Start engines and stand-in endpoints.",
     "ps": "Show what runs.",

@@ -123,6 +123,11 @@ class Asked:
 ANYHOW = Asked()
 
 
+def unverified(listener: Listener) -> Asked:
+    """For a listener whose certificate is the user's own: whoever signed it is not ours to judge."""
+    return Asked(tls={"ca": ""}) if listener.tls is not None and not listener.tls.passthrough else ANYHOW
+
+
 def wire_for(listener: Listener, request: Request, asked: Asked = ANYHOW) -> Wire:
     """How to send `request` to `listener`: as it expects, unless `asked` says otherwise."""
     http2 = request.version == "2"

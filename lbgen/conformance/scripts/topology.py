@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.case import HANDSHAKE
 from lbgen.conformance.probe import Stream, echo, wire
+from lbgen.conformance.wires import unverified
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,7 @@ def tunnel_idle(stage: Stage) -> Iterator[str]:
         if echo(stream, b"hello") != b"hello":
             yield "no echo"
             return
-        yield from _ends(stream, stage, "the tunnel")
+        yield from _ends(stream, stage, "the tunnel", time.monotonic())
 
 
 def kept_idle(stage: Stage) -> Iterator[str]:
@@ -40,24 +41,29 @@ def kept_idle(stage: Stage) -> Iterator[str]:
         if answer.status is None or answer.after != "open":
             yield f"no kept connection: {answer.problem or answer.after}"
             return
-        yield from _ends(stream, stage, "the connection")
+        yield from _ends(stream, stage, "the connection", time.monotonic())
 
 
 def slow_client(stage: Stage) -> Iterator[str]:
-    """Half a request is answered or its connection closed in time, and not before."""
+    """Half a request is answered or its connection closed in time, and not before, even if a byte comes now and then
+    (`pause` seconds apart; 0 = silence)."""
+    pause = stage.params["pause"]
     with _stream(stage, stage.params["request"]) as stream:
         stream.send(stage.params["sent"])
-        yield from _ends(stream, stage, "the connection", or_answers=True)
+        begun = time.monotonic()
+        while pause and time.monotonic() < stream.deadline and not stream.fill(pause) and stream.end == "open":
+            stream.send(b"x")
+        yield from _ends(stream, stage, "the connection", begun, or_answers=True)
 
 
 def _stream(stage: Stage, request: Request) -> Stream:
     seconds = stage.params["within_ms"][1] / 1000 + 2
-    return Stream(stage.at[request.listener], client=request.client, timeout=seconds)
+    via = stage.via(request.listener, request, unverified(stage.plan.listener(request.listener)))
+    return Stream(stage.at[request.listener], client=request.client, timeout=seconds, wire=via)
 
 
-def _ends(stream: Stream, stage: Stage, what: str, *, or_answers: bool = False) -> Iterator[str]:
+def _ends(stream: Stream, stage: Stage, what: str, begun: float, *, or_answers: bool = False) -> Iterator[str]:
     low, high = stage.params["within_ms"]
-    begun = time.monotonic()
     while stream.fill() and not or_answers:
         pass
     took = (time.monotonic() - begun) * 1000

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import NOWHERE, Draft, hit_of, labelled, meeting
+from lbgen.conformance.wires import unverified
 from lbgen.plan.features import Feature
 from lbgen.plan.http import RefusedError, parse
 from lbgen.plan.matching import why_not
@@ -59,7 +60,14 @@ def cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Case, ...]:
         drawn = random.Random(seed).sample(range(len(others)), max(0, most - len(first)))  # noqa: S311  # no secret
         found = [*first, *(others[i] for i in sorted(drawn))]
     return tuple(
-        Case(f"{ask.clause}/{n}", ask.clause, ask.request, Expect(), features=excuses(ask.request))
+        Case(
+            f"{ask.clause}/{n}",
+            ask.clause,
+            ask.request,
+            Expect(),
+            features=excuses(ask.request),
+            asked=unverified(plan.listener(ask.request.listener)),
+        )
         for n, ask in enumerate(found, 1)
     )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import hit_of
 from lbgen.conformance.probe import wire
+from lbgen.conformance.wires import unverified
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode
 from lbgen.plan.policy import IDEMPOTENT, RetryCause
@@ -53,7 +54,8 @@ def planned(plan: Plan, client: str) -> tuple[Planned, ...]:
     found = []
     for one in _every(plan, client):
         counts[one.case.clause] = number = counts.get(one.case.clause, 0) + 1
-        found.append(replace(one, case=replace(one.case, id=f"{one.case.clause}/{number}")))
+        via = unverified(plan.listener(one.case.request.listener))
+        found.append(replace(one, case=replace(one.case, id=f"{one.case.clause}/{number}", asked=via)))
     return tuple(found)
 
 
@@ -208,5 +210,10 @@ def _client_times(plan: Plan, listener: Listener, client: str) -> Iterator[Plann
             )
         )
         excused = features if times.header != times.body else ()
-        params = {"request": request, "sent": sent, "within_ms": within}
+        params = {
+            "request": request,
+            "sent": sent,
+            "within_ms": within,
+            "pause": seconds / 8 if what == "header" else 0,
+        }
         yield _scripted(f"6.client.{what}.time", "slow_client", request, params, excused)

@@ -17,6 +17,7 @@ from lbgen.conformance.runner import Bench, Result, State, settle
 from lbgen.conformance.subject import Subject
 from lbgen.conformance.verify.faults import Phase
 from lbgen.conformance.verify.order import Broken, Finished, Order, Print, Told
+from lbgen.conformance.wires import wire_for
 from lbgen.diagnostics import LbgenError
 from lbgen.plan.model import Protocol
 from lbgen.plan.simulate import simulate
@@ -128,7 +129,9 @@ class _Run:
 
         def look(case: Case) -> Print:
             plan = self.order.plan
-            answer = ask(self.bench.address(case.request.listener), case.request)
+            listener = plan.listener(case.request.listener)
+            via = wire_for(listener, case.request, case.asked)
+            answer = ask(self.bench.address(listener.name), case.request, via=via)
             told = judge.account_of(answer)
             split = len(simulate(plan, case.request).upstreams) > 1
             pool = "" if told is None or split else str(told["pool"])

@@ -1,0 +1,64 @@
+"""`lbgen diff`: what changes between two topologies for those who use them, not in their text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from lbgen.cli import exit_codes, options
+from lbgen.cli.output import as_json as print_json
+from lbgen.cli.output import console
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lbgen.conformance.difference import Comparison
+
+
+@click.command(
+    epilog="\b\nExamples:\n  lbgen diff shop.yaml shop-new.yaml\n  lbgen diff before.yaml after.yaml --json\n"
+    "  git show HEAD:shop.yaml > /tmp/old.yaml && lbgen diff /tmp/old.yaml shop.yaml"
+)
+@click.argument("before", type=click.Path(dir_okay=False))
+@click.argument("after", type=click.Path(dir_okay=False))
+@options.json_flag
+def command(before: str, after: str, as_json: bool) -> None:
+    """Show the requests whose answer changes from BEFORE to AFTER, and what changes without any request to show it.
+
+    The requests are those that the rules of either topology tell apart; of each kind of change the smallest one is
+    shown. Exit 0 when nothing changes, 4 when something does.
+    """
+    import lbgen
+    from lbgen.conformance.difference import compare
+
+    found = compare(*(lbgen.plan(lbgen.load(each)) for each in (before, after)))
+    if as_json:
+        record = {
+            "same": found.same,
+            "asked": found.asked,
+            "requests": [x.as_dict() for x in found.requests],
+            "fields": [x.as_dict() for x in found.fields],
+        }
+        print_json(record)
+    else:
+        _print(console(), found)
+    raise click.exceptions.Exit(exit_codes.OK if found.same else exit_codes.DIFFERS)
+
+
+def _print(out: Console, found: Comparison) -> None:
+    for change in found.requests:
+        more = f" ({change.count} such requests)" if change.count > 1 else ""
+        one, other = (name or "no route" for name in change.routes)
+        title = f"route {one}" if one == other else f"{one} -> {other}"
+        out.print(f"{change.listener}, {title}{more}", style="bold", markup=False)
+        out.print(f"  {change.curl}", markup=False)
+        out.print(f"  - {change.before}", style="red", markup=False)
+        out.print(f"  + {change.after}\n", style="green", markup=False)
+    for field in found.fields:
+        out.print(f"{field.field}: {field.before or '(none)'} -> {field.after or '(none)'}", markup=False)
+        if field.meaning:
+            out.print(f"  {field.meaning}", style="dim", markup=False)
+    requests = sum(change.count for change in found.requests)
+    said = "nothing changes" if found.same else f"{requests} requests change"
+    out.print(f"{said}, of {found.asked} asked; {len(found.fields)} changes that no request shows", markup=False)

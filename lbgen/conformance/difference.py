@@ -1,0 +1,291 @@
+"""Two topologies -> the requests whose answer changes, smallest first, and the changes that no single request shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import TYPE_CHECKING
+
+from lbgen.conformance.curl import curl
+from lbgen.conformance.verify.asked import asks
+from lbgen.plan.model import Forward, Mode
+from lbgen.plan.simulate import simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.plan.model import Plan
+    from lbgen.plan.simulate import Outcome, Request
+
+CLIENT = "198.51.100.7"
+# What a change of such a field means to those who use the topology; the nearest field around it counts.
+MEANING = {
+    "timeouts.connect": "how long a connection to an endpoint may take (then 504)",
+    "timeouts.response": "how long an endpoint may take to begin its answer (then 504)",
+    "timeouts.idle": "how long a body or tunnel may be silent (then it is cut)",
+    "timeouts.request": "how long a request may take in all",
+    "timeouts.header": "how long a client may take for the head of its request",
+    "timeouts.body": "how long a client may be silent within a body",
+    "timeouts.keepalive": "how long an idle client connection is kept",
+    "retries": "what is tried again, and how often",
+    "rate_limit": "how many requests pass before 429",
+    "concurrency": "how many requests may be under way before 429",
+    "mirrors": "which pools get copies of requests",
+    "buffering": "whether bodies are held before they are passed on",
+    "balance": "which endpoint of the pool gets a request",
+    "hash_key": "which requests go to the same endpoint",
+    "endpoints": "who serves the requests of the pool",
+    "active": "how the pool's endpoints are checked",
+    "passive": "after which failures an endpoint is left out",
+    "max_per_endpoint": "how many requests an endpoint gets at a time (then they wait, or 503)",
+    "queue": "how many requests wait for a free endpoint, and how long",
+    "sticky": "how clients are kept at their endpoint",
+    "slow_start": "how fast an endpoint that came back gets its full share",
+    "keepalive": "how many idle connections to endpoints are kept",
+    "tls": "what TLS is spoken",
+    "protocol": "what is spoken to endpoints",
+    "proxy_protocol": "whether PROXY headers are read or sent",
+    "max_connections": "how many clients may be connected",
+    "access_log": "whether requests are logged",
+    "address": "where clients connect",
+    "port": "where clients connect",
+    "mode": "whether requests or bytes are forwarded",
+    "l4_rules": "where connections go",
+    "http2": "whether clients may speak HTTP/2",
+}
+# What a request does show, or what is no behaviour at all.
+_SHOWN = frozenset({
+    "hosts", "field", "index", "request_headers", "response_headers", "rewrite", "access", "max_body", "cors",
+    "compression", "paths", "limits", "trusted_proxies", "forwarded_headers", "request_id", "targets",
+})  # fmt: skip
+_WALKED = ("timeouts", "active", "retries", "queue")  # told field by field
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A request that the two answer differently; `count` requests changed in the same way, this is the smallest."""
+
+    listener: str
+    request: Request
+    routes: tuple[str, str]
+    before: str
+    after: str
+    count: int
+    curl: str
+
+    def as_dict(self) -> dict[str, object]:
+        """The JSON record."""
+        request = self.request
+        return {
+            "listener": self.listener,
+            "method": request.method,
+            "target": request.target,
+            "headers": [list(header) for header in request.headers],
+            "curl": self.curl,
+            "routes": list(self.routes),
+            "before": self.before,
+            "after": self.after,
+            "requests": self.count,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """A field whose change no single request shows. `before` or `after` is "" where the object is not there."""
+
+    field: str
+    before: str
+    after: str
+    meaning: str
+
+    def as_dict(self) -> dict[str, object]:
+        """The JSON record."""
+        return {name: getattr(self, name) for name in ("field", "before", "after", "meaning")}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`asked` is the number of requests that were compared."""
+
+    requests: tuple[Changed, ...]
+    fields: tuple[FieldChange, ...]
+    asked: int
+
+    @property
+    def same(self) -> bool:
+        return not self.requests and not self.fields
+
+
+def compare(before: Plan, after: Plan) -> Comparison:
+    """What changes from `before` to `after`: by the oracle, on the requests that either one tells apart."""
+    common = {x.name for x in before.listeners if x.mode is Mode.L7} & {
+        x.name for x in after.listeners if x.mode is Mode.L7
+    }
+    requests = dict.fromkeys(
+        replace(ask.request, client=CLIENT)
+        for plan in (before, after)
+        for ask in asks(plan)
+        if ask.request.listener in common
+    )
+    groups: dict[tuple[str, str, str], list[Request]] = {}
+    for request in requests:
+        if (kind := _difference(before, after, request)) is not None:
+            groups.setdefault(kind, []).append(request)
+    found = [_changed(before, after, kind, group) for kind, group in groups.items()]
+    found.sort(key=lambda x: (x.listener, x.routes))
+    return Comparison(tuple(found), tuple(_fields(before, after)), len(requests))
+
+
+def _difference(before: Plan, after: Plan, request: Request) -> tuple[str, str, str] | None:
+    """Listener and routes of a request that is answered differently; None when it is not."""
+    one, other = simulate(before, request), simulate(after, request)
+    if _print(one) == _print(other):
+        return None
+    return request.listener, one.route or "", other.route or ""
+
+
+def _print(outcome: Outcome) -> tuple[object, ...]:
+    """All that a client or an endpoint can see of an outcome; ports of listeners apart, which are fields."""
+    total = sum(upstream.weight for upstream in outcome.upstreams)
+    shares = sorted(
+        (u.pool, u.weight / total, u.method, u.target, u.host or "", tuple((n, v or "") for n, v in u.headers
+         if n != "x-forwarded-port")) for u in outcome.upstreams
+    )  # fmt: skip
+    return (
+        outcome.status, outcome.location, outcome.body, outcome.headers, tuple(shares), outcome.response_edits,
+        outcome.cors_edits, outcome.compression, outcome.others,
+    )  # fmt: skip
+
+
+def _changed(before: Plan, after: Plan, kind: tuple[str, str, str], group: list[Request]) -> Changed:
+    smallest = min((_shrunk(before, after, kind, request) for request in group), key=_size)
+    listener = before.listener(kind[0])
+    host = "127.0.0.1" if listener.address in ("0.0.0.0", "::") else listener.address  # noqa: S104  # compared with
+    line = curl((host, listener.port), replace(smallest, client=""))
+    one, other = simulate(before, smallest), simulate(after, smallest)
+    shown = _told(one), _told(other)
+    if shown[0] == shown[1]:  # what differs is behind the route and the status
+        shown = f"{shown[0]}: {_behind(one, other)}", f"{shown[1]}: {_behind(other, one)}"
+    return Changed(kind[0], smallest, (kind[1], kind[2]), shown[0], shown[1], len(group), line)
+
+
+def _size(request: Request) -> tuple[int, int, int, str]:
+    return (
+        len(request.headers),
+        len(request.body),
+        len(request.target),
+        "" if request.method == "GET" else request.method,
+    )
+
+
+def _shrunk(before: Plan, after: Plan, kind: tuple[str, str, str], request: Request) -> Request:
+    """As little of `request` as still changes in the same way."""
+    while True:
+        for smaller in _smaller(request):
+            if _difference(before, after, smaller) == kind:
+                request = smaller
+                break
+        else:
+            return request
+
+
+def _smaller(request: Request) -> Iterator[Request]:
+    for at, (name, _) in enumerate(request.headers):
+        if name.lower() != "host":
+            yield replace(request, headers=request.headers[:at] + request.headers[at + 1 :])
+    if request.body:
+        yield replace(request, body=b"")
+    if request.method != "GET":
+        yield replace(request, method="GET")
+    path, mark, query = request.target.partition("?")
+    if mark:
+        yield replace(request, target=path)
+        first, more, _ = query.partition("&")
+        if more:
+            yield replace(request, target=f"{path}?{first}")
+    if path.startswith("/") and path != "/":
+        yield replace(request, target=(path.rstrip("/").rpartition("/")[0] or "/") + mark + query)
+    for at, (name, value) in enumerate(request.headers):
+        if name.lower() == "host" and len(value) > 1 and value != value.lower():
+            lower = (name, value.lower())
+            yield replace(request, headers=(*request.headers[:at], lower, *request.headers[at + 1 :]))
+
+
+def _told(outcome: Outcome) -> str:
+    """An outcome in a line."""
+    by = f"route {outcome.route}" if outcome.route else "no route"
+    if outcome.location is not None:
+        return f"{outcome.status} to {outcome.location} ({by})"
+    if outcome.status is not None:
+        return f"{outcome.status} ({by if outcome.route else outcome.reason})"
+    total = sum(upstream.weight for upstream in outcome.upstreams)
+    pools = []
+    for upstream in outcome.upstreams:
+        share = f" ({100 * upstream.weight / total:.3g} %)" if len(outcome.upstreams) > 1 else ""
+        pools.append(f"{upstream.pool}{share} gets {upstream.method} {upstream.target}")
+    return f"{' or '.join(pools)} ({by})"
+
+
+def _behind(one: Outcome, other: Outcome) -> str:
+    """What of `one` is not in `other`, where the short form does not tell."""
+    found = []
+    for mine, theirs in zip(one.upstreams, other.upstreams, strict=False):
+        found += [f"sends {n}: {v}" for n, v in mine.headers if (n, v) not in theirs.headers and v is not None]
+        if mine.host != theirs.host:
+            found.append(f"sends host: {mine.host}")
+    for name in ("response_edits", "cors_edits", "headers", "body", "compression", "others"):
+        if getattr(one, name) != getattr(other, name):
+            found.append(f"{name.replace('_', ' ')} {_shown(getattr(one, name))}")
+    return ", ".join(dict.fromkeys(found)) or "without that"
+
+
+def _fields(before: Plan, after: Plan) -> Iterator[FieldChange]:
+    for kind in ("listeners", "routes", "pools"):
+        ours = {x.name: x for x in getattr(before, kind)}
+        theirs = {x.name: x for x in getattr(after, kind)}
+        for name in dict.fromkeys((*ours, *theirs)):
+            place = f"{kind}.{name}"
+            if name not in theirs or name not in ours:
+                gone = name not in theirs
+                what = {"listeners": "port that clients connect to", "routes": "route", "pools": "pool"}[kind]
+                before_, after_ = ("there", "") if gone else ("", "there")
+                yield FieldChange(place, before_, after_, f"a {what} {'less' if gone else 'more'}")
+            else:
+                yield from _walk(place, "", ours[name], theirs[name])
+
+
+def _walk(place: str, path: str, one: object, other: object) -> Iterator[FieldChange]:
+    if one == other:
+        return
+    inside = isinstance(one, Forward) or not path or path.rpartition(".")[2] in _WALKED
+    if inside and is_dataclass(one) and type(one) is type(other) and not isinstance(one, type):
+        for each in fields(one):
+            if each.name in _SHOWN or each.name.startswith("_"):
+                continue
+            if each.name != "action" or isinstance(getattr(one, each.name), Forward):
+                inner = path if each.name == "action" else f"{path}.{each.name}".lstrip(".")
+                yield from _walk(place, inner, getattr(one, each.name), getattr(other, each.name))
+        return
+    if path:
+        yield FieldChange(f"{place}.{path}", _shown(one), _shown(other), _meaning(path))
+
+
+def _meaning(path: str) -> str:
+    while path:
+        if path in MEANING:
+            return MEANING[path]
+        path = path.rpartition(".")[0]
+    return ""
+
+
+def _shown(value: object) -> str:
+    """A value of the plan for people; times as they are in the plan, in milliseconds."""
+    if is_dataclass(value) and not isinstance(value, type):
+        inner = ", ".join(
+            f"{f.name}: {_shown(getattr(value, f.name))}"
+            for f in fields(value)
+            if f.name not in ("field", "is_ip") and getattr(value, f.name) not in (None, (), "", False, 0)
+        )
+        return f"{{ {inner} }}" if inner else "nothing"
+    if isinstance(value, tuple | frozenset):
+        return ", ".join(sorted(map(_shown, value)) if isinstance(value, frozenset) else map(_shown, value)) or "none"
+    return "none" if value is None else str(value)
