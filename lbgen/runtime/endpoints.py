@@ -201,11 +201,16 @@ class Endpoints:
 
         self.connections[name] += 1
         writer.transport.set_write_buffer_limits(high=1, low=0)  # what is drained has gone to the kernel
-        if self._behaviours[name, ""].mode == "echo":
+        own = self._behaviours[name, ""]
+        if own.mode in ("echo", "mute"):
             while data := await reader.read(65536):
-                writer.write(data)
-                await writer.drain()
-            writer.write(f"end of {name}\n".encode())
+                if own.mode == "echo":
+                    writer.write(data)
+                    await writer.drain()
+            if own.mode == "echo":
+                writer.write(f"end of {name}\n".encode())
+            else:
+                await asyncio.sleep(own.wait_ms / 1000)
             return
         while True:
             try:

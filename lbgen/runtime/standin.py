@@ -29,6 +29,8 @@ Mode = Literal[
     "json",  # 200 with the account as body
     "fixed",  # `status`, `headers`, `body`
     "echo",  # no HTTP: bytes back as they come; at the client's end a farewell, then close
+    "mute",  # no HTTP: nothing comes back, and after the client's end the connection stays for `wait_ms`
+    "deaf",  # the request's body is not read for `wait_ms`, then close (asked for by the request)
     "close",  # close after the request, nothing sent
     "reset",  # RST after the request, nothing sent
     "reset_body",  # head and half a body, then RST
@@ -147,6 +149,10 @@ async def read_request(
     if (arrival.header("expect") or "").lower() == "100-continue":
         writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     begun(arrival)
+    if (asked := control_of(arrival)) is not None and asked.mode == "deaf":
+        writer.transport.pause_reading()  # type: ignore[attr-defined]  # a socket's transport has it
+        await asyncio.sleep(asked.wait_ms / 1000)
+        return None
     body, trailers = await _body(reader, arrival, more)
     return replace(arrival, body=body, trailers=trailers)
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.case import HANDSHAKE
-from lbgen.conformance.probe import Stream, echo, wire
+from lbgen.conformance.judge import account_of
+from lbgen.conformance.probe import Stream, ask, echo, wire
 from lbgen.conformance.wires import unverified
+from lbgen.runtime.standin import Behaviour
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.conformance.scripts.stage import Stage
     from lbgen.plan.simulate import Request
+
+LARGE = 4 << 20  # bytes, more than any buffer on the way (the kernel's are small there, see runtime/local/world.py)
+_STUCK = 0.15  # seconds without progress of an upload
 
 
 def tunnel_idle(stage: Stage) -> Iterator[str]:
@@ -71,3 +77,87 @@ def _ends(stream: Stream, stage: Stage, what: str, begun: float, *, or_answers: 
         yield f"after {took:.0f} ms of silence {what} is still open, expected its end after {low} to {high} ms"
     elif not low <= took <= high:
         yield f"{what} took {took:.0f} ms, expected {low} to {high}"
+
+
+def stuck_upload(stage: Stage) -> Iterator[str]:
+    """An endpoint that stops reading a body is given up in time."""
+    request: Request = stage.params["request"]
+    size = LARGE
+    head = replace(request, method="POST", headers=(*request.headers, ("Content-Length", str(size))))
+    chunk = b"x" * 65_536
+    with _stream(stage, request) as stream:
+        stream.send(wire(head))
+        last = time.monotonic()
+        stuck = False
+        stream.sock.settimeout(0.02)
+        while time.monotonic() < stream.deadline and stream.end == "open" and not stream.buffer:
+            try:
+                stream.sock.send(chunk)
+                last = last if stuck else time.monotonic()
+            except TimeoutError:
+                stuck = stuck or time.monotonic() - last > _STUCK  # what is taken later is on its way to the end
+                stream.fill(0.01)
+                stream.sock.settimeout(0.02)
+            except OSError:
+                stream.end = "reset"
+        yield from _ends(stream, stage, "the upload", last, or_answers=True)
+
+
+def deaf_client(stage: Stage) -> Iterator[str]:
+    """A client that stops reading is given up in time: it gets the whole body if it goes on before (`early_ms`), and
+    not if it comes back after that."""
+    request: Request = stage.params["request"]
+    _, high = stage.params["within_ms"]
+    for pause, whole in ((stage.params["early_ms"], True), (high, False)):
+        with _stream(stage, request) as stream:
+            stream.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
+            stream.send(wire(request))
+            if stream.until(b"\r\n\r\n") is None:
+                yield f"no answer ({stream.end})"
+                return
+            time.sleep(pause / 1000)
+            stream.deadline = time.monotonic() + 5
+            got = len(stream.rest())
+        if whole != (got >= LARGE):
+            want = "all" if whole else "less"
+            yield f"the client took {pause:.0f} ms off and got {got} bytes of {LARGE}, expected {want}"
+            return
+
+
+def split_fails(stage: Stage) -> Iterator[str]:
+    """When the endpoints of one pool of a split fail, requests that are drawn for it get what they must, in time;
+    the others do not notice. `how`: hang, refuse or drop; `most` requests are enough to meet the pool."""
+    request: Request = stage.params["request"]
+    pool, how, status = stage.params["pool"], stage.params["how"], stage.params["status"]
+    low, high = stage.params["within_ms"]
+    names = [x.name for x in stage.endpoints.stand_ins if x.pool == pool]
+    via = stage.via(request.listener, request, unverified(stage.plan.listener(request.listener)))
+    found: list[float] = []
+    try:
+        for name in names:
+            if how == "hang":
+                stage.endpoints.behave(name, Behaviour("hang"))
+            else:
+                stage.endpoints.listen(name, how)
+        for _ in range(stage.params["most"]):
+            answer = ask(stage.at[request.listener], request, via=via, timeout=high / 1000 + 2)
+            told = account_of(answer)
+            if told is not None:
+                continue
+            if answer.status != status:
+                yield f"status {answer.status} {answer.problem} when {pool} does {how}, expected {status}"
+                return
+            found.append(answer.elapsed * 1000)
+            if low <= found[-1] <= high:
+                return
+            if len(found) == 4:
+                break
+    finally:
+        for name in names:
+            if how != "hang":
+                stage.endpoints.listen(name, "yes")
+            stage.endpoints.behave(name, Behaviour())
+    if found:
+        yield f"took {min(found):.0f} ms at least when {pool} does {how}, expected {low} to {high}"
+    else:
+        yield f"none of {stage.params['most']} requests went to {pool}"

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from enum import StrEnum
+import json
+from dataclasses import replace
+from math import ceil, log
 from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.case import Case, Expect
-from lbgen.conformance.corpus import hit_of
 from lbgen.conformance.probe import wire
+from lbgen.conformance.scripts.topology import LARGE
+from lbgen.conformance.verify import layer4
+from lbgen.conformance.verify.cases import Phase, Planned, around, hits, scripted, with_headers
 from lbgen.conformance.wires import unverified
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode
 from lbgen.plan.policy import IDEMPOTENT, RetryCause
 from lbgen.plan.simulate import Request, simulate
+from lbgen.runtime.standin import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,29 +27,8 @@ if TYPE_CHECKING:
 
 _RESPONSE, _IDLE = str(Feature.TIMEOUT_RESPONSE), str(Feature.TIMEOUT_IDLE)
 _OWN = 500  # a status that nobody retries unless asked
+_MOST_DRAWN = 600  # requests to meet a rare share of a split
 _HANG = {"mode": "hang", "wait_ms": 60_000}
-
-
-class Phase(StrEnum):
-    """What the endpoints do meanwhile. Cases of `CALM` run side by side, those of `ALONE` one by one."""
-
-    CALM = "answer"
-    ALONE = "answer, one request at a time"
-    REFUSED = "refuse connections"
-    DROPPED = "drop connections"
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A case, and when it runs."""
-
-    case: Case
-    phase: Phase = Phase.CALM
-
-
-def around(milliseconds: float, tries: int = 1) -> tuple[int, int]:
-    """From when to when something that takes so long is in time, in milliseconds."""
-    return round(0.93 * milliseconds - 15), round(1.15 * milliseconds + 40 * tries)
 
 
 def planned(plan: Plan, client: str) -> tuple[Planned, ...]:
@@ -62,28 +45,12 @@ def planned(plan: Plan, client: str) -> tuple[Planned, ...]:
 def _every(plan: Plan, client: str) -> Iterator[Planned]:
     for listener in plan.listeners:
         if listener.mode is not Mode.L7:
+            yield from layer4.planned(plan, listener, client)
             continue
         yield from _client_times(plan, listener, client)
         for route, hit in hits(plan, listener, client):
             if isinstance(route.action, Forward) and not _watched(plan, route.action):
                 yield from _route(plan, route, route.action, hit)
-
-
-def hits(plan: Plan, listener: Listener, client: str) -> Iterator[tuple[Route, Request]]:
-    """Each route with a request that it serves, for every host that has a table of its own: engines may write a route
-    out for each of them."""
-    for table in listener.hosts:
-        seen = set()
-        for rule in table.rules:
-            draft = hit_of(rule)
-            if draft is None or rule.route in seen:
-                continue
-            if table.host is not None:
-                draft = replace(draft, host=f"x.{table.host.name}" if table.host.wildcard else str(table.host))
-            request = replace(draft.request(listener.name), client=client)
-            if simulate(plan, request).route == rule.route:
-                seen.add(rule.route)
-                yield plan.route(rule.route), request
 
 
 def _watched(plan: Plan, action: Forward) -> bool:
@@ -102,6 +69,8 @@ def tries(retries: Retries | None, cause: RetryCause | int, method: str) -> int:
 
 
 def _route(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterator[Planned]:
+    if sum(target.weight > 0 for target in action.targets) > 1:
+        yield from _split(route, action, hit)
     for method in [hit.method] if hit.method != "GET" else ["GET", "POST"]:
         asked = replace(hit, method=method)
         if simulate(plan, asked).route == route.name:
@@ -109,9 +78,47 @@ def _route(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterator[
             yield from _unreachable(route, action, asked)
     if hit.method != "HEAD":
         yield from _slow(route, action, hit)
-    if hit.method == "GET" and action.timeouts.idle:
-        params = {"request": hit, "within_ms": around(action.timeouts.idle)}
-        yield _scripted("6.idle.tunnel", "tunnel_idle", hit, params, (_RESPONSE, _IDLE), route.name)
+    times = action.timeouts
+    if hit.method == "GET" and times.idle:
+        params = {"request": hit, "within_ms": around(times.idle)}
+        yield scripted("6.idle.tunnel", "tunnel_idle", hit, params, (_RESPONSE, _IDLE), route.name)
+    if hit.method == "GET" and times.idle and not hit.client.startswith("127."):
+        yield from _stuck(plan, route, times.idle, hit)
+
+
+def _stuck(plan: Plan, route: Route, idle: int, hit: Request) -> Iterator[Planned]:
+    """Clients and endpoints that stop reading. Not on loopback, whose buffers take too much."""
+    large = (CONTROL, json.dumps({"mode": "fixed", "body": "x", "size": LARGE}))
+    params = {"request": with_headers(hit, large), "within_ms": around(idle), "early_ms": idle / 2}
+    features = (_RESPONSE, _IDLE, str(Feature.CLIENT_TIMEOUTS))
+    one = scripted("6.idle.download", "deaf_client", hit, params, features, route.name)
+    yield replace(one, phase=Phase.HEAVY)
+    deaf = with_headers(hit, (CONTROL, json.dumps({"mode": "deaf"})))
+    if simulate(plan, replace(deaf, method="POST")).route == route.name and route.max_body is None:
+        params = {"request": deaf, "within_ms": around(idle)}
+        one = scripted("6.idle.upload", "stuck_upload", hit, params, (_RESPONSE, _IDLE), route.name)
+        yield replace(one, phase=Phase.HEAVY)
+
+
+def _split(route: Route, action: Forward, hit: Request) -> Iterator[Planned]:
+    """Each share of a split by itself: engines may write a route's times out for each."""
+    times, total = action.timeouts, sum(target.weight for target in action.targets)
+    for target in action.targets:
+        if not target.weight:
+            continue
+        most = min(_MOST_DRAWN, ceil(log(0.0005) / log(1 - target.weight / total)))
+        for how, status, time, cause in (
+            ("hang", 504, times.response, RetryCause.TIMEOUT),
+            ("drop", 504, times.connect, RetryCause.CONNECT_FAILURE),
+        ):
+            count = tries(action.retries, cause, hit.method)
+            if not time or (times.request and count * time >= times.request):
+                continue
+            params = {"request": hit, "pool": target.pool, "how": how, "status": status, "most": most,
+                      "within_ms": around(count * time, count)}  # fmt: skip
+            clause = "6.response" if how == "hang" else "6.connect"
+            one = scripted(clause, "split_fails", hit, params, (_RESPONSE, _IDLE), route.name)
+            yield replace(one, phase=Phase.ALONE)
 
 
 def _case(clause: str, request: Request, route: Route, *steps: dict[str, Any], **expect: Any) -> Planned:  # noqa: ANN401  # as `Expect` has it
@@ -124,12 +131,6 @@ def _case(clause: str, request: Request, route: Route, *steps: dict[str, Any], *
     longest = expect.get("within_ms", (0, 2000))[1] / 1000
     case = Case("", clause, request, Expect(**expect), features, routes=(route.name,), steps=steps, timeout=longest + 2)
     return Planned(case)
-
-
-def _scripted(
-    clause: str, script: str, request: Request, params: dict[str, Any], features: tuple[str, ...], *routes: str
-) -> Planned:
-    return Planned(Case("", clause, request, Expect(), features, script=script, params=params, routes=routes))
 
 
 def _failing(route: Route, action: Forward, asked: Request) -> Iterator[Planned]:
@@ -188,7 +189,7 @@ def _client_times(plan: Plan, listener: Listener, client: str) -> Iterator[Plann
     times = listener.timeouts
     if times.keepalive:
         params = {"request": request, "within_ms": around(times.keepalive)}
-        yield _scripted("6.client.keepalive", "kept_idle", request, params, ())
+        yield scripted("6.client.keepalive", "kept_idle", request, params, ())
     slow = [("header", times.header, b"GET / HTTP/1.1\r\nHost: slow.invalid\r\nX-")]
     if found is not None:
         half = replace(found, method="POST", headers=(*found.headers, ("Content-Length", "10")), body=b"abc")
@@ -216,4 +217,4 @@ def _client_times(plan: Plan, listener: Listener, client: str) -> Iterator[Plann
             "within_ms": within,
             "pause": seconds / 8 if what == "header" else 0,
         }
-        yield _scripted(f"6.client.{what}.time", "slow_client", request, params, excused)
+        yield scripted(f"6.client.{what}.time", "slow_client", request, params, excused)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lbgen.conformance.runner import Result
-    from lbgen.conformance.verify.faults import Planned
+    from lbgen.conformance.verify.cases import Planned
     from lbgen.diagnostics import Diagnostic
     from lbgen.engines.api import Binary
     from lbgen.engines.rendered import Rendered

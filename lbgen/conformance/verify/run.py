@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.verify import asked, faults, merge
+from lbgen.conformance.verify.cases import Planned
 from lbgen.conformance.verify.order import Broken, Finished, Order, Told
 from lbgen.conformance.verify.processes import together
 from lbgen.conformance.verify.report import Left, Report, Served, pairwise
@@ -28,7 +29,6 @@ from lbgen.runtime.local.stack import choose
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lbgen.conformance.verify.faults import Planned
     from lbgen.engines.api import Engine
     from lbgen.runtime.local.order import Chosen
     from lbgen.spec.load import Topology
@@ -77,7 +77,7 @@ def verify(
     plan = scaled(topology, scale)
     client = _LOOPBACK if obstacle else CLIENT
     wanted = asked.cases(plan, client, most=requests, seed=seed)
-    cases = (*(faults.Planned(case) for case in wanted), *faults.planned(plan, client))
+    cases = (*(Planned(case) for case in wanted), *faults.planned(plan, client))
     prepared = [_prepared(topology, plan, each, cases, folder, isolated=not obstacle) for each in chosen]
     orders = [order for order, _ in prepared]
     ended = together(orders if not obstacle else _on_loopback(orders), progress)

@@ -103,7 +103,8 @@ _EMULATED = {
 _APPROXIMATE = {
     Feature.HEALTH_PASSIVE: "501 and 505 of an endpoint do not count as failures, nor does a try that is repeated",
     Feature.CLIENT_TIMEOUTS: "a body that stops is answered 400 by HAProxy 2.8 and ends with the response time in "
-    "2.6, and a head must come within the body's time too",
+    "2.6, a head must come within the body's time too, and so long, whatever the route's idle time, a client may pause "
+    "while it reads",
     Feature.STATUSES: "when the connect time is over for a later request of a kept client connection, HAProxy closes "
     "that connection instead of answering 504",
     Feature.FRAMING: "some ambiguous requests are not refused but passed on in one unambiguous reading: Content-Length "

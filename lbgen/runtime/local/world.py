@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _CLONE_NEWNET = 0x40000000
 _ANY = frozenset({"0.0.0.0", "::"})  # noqa: S104  # compared with, not bound
+_BUFFERS = "4096 65536 131072"  # bytes: least, at first, most
 _OUTSIDE6, _INSIDE6 = "fd6c:6267::1", "fd6c:6267::2"
 
 
@@ -59,6 +60,8 @@ def cable(plan: Plan) -> Iterator[Network]:
         addresses = [ip_address(x.address) for x in plan.listeners if x.address not in _ANY]
         addresses = [x for x in dict.fromkeys(addresses) if not x.is_loopback]
         finish(("ip", "link", "set", "lo", "up"), root)
+        _small_buffers()
+        made.visit(_small_buffers)
         # What is more specific than "everything is here": the way to the engine.
         finish(("ip", "route", "add", f"{made.inside}/32", "dev", device, "table", "local"), root)
         finish(("ip", "route", "add", "local", "0.0.0.0/0", "dev", "lo", "table", "local"), root)
@@ -73,6 +76,12 @@ def cable(plan: Plan) -> Iterator[Network]:
             via = _INSIDE6 if address.version == 6 else made.inside
             finish(("ip", "route", "add", str(address), "via", via, "dev", device, "table", "local"), root)
         yield made
+
+
+def _small_buffers() -> None:
+    """So that a peer that stops reading is felt after little data. /proc/sys/net is that of the asking thread."""
+    for name in ("tcp_rmem", "tcp_wmem"):
+        Path(f"/proc/sys/net/ipv4/{name}").write_text(_BUFFERS, encoding="ascii")
 
 
 def _wants_ipv6(plan: Plan) -> bool:
