@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lbgen.plan.simulate import Request
 
 LARGE = 4 << 20  # bytes, more than any buffer on the way (the kernel's are small there, see runtime/local/world.py)
+NOTICED = 0.15  # seconds after which a proxy knows that its kept connections have ended
 _STUCK = 0.15  # seconds without progress of an upload
 
 
@@ -139,6 +140,7 @@ def split_fails(stage: Stage) -> Iterator[str]:
                 stage.endpoints.behave(name, Behaviour("hang"))
             else:
                 stage.endpoints.listen(name, how)
+        time.sleep(NOTICED)
         for _ in range(stage.params["most"]):
             answer = ask(stage.at[request.listener], request, via=via, timeout=high / 1000 + 2)
             told = account_of(answer)

@@ -16,6 +16,7 @@ from lbgen.conformance.probe import ask
 from lbgen.conformance.runner import Bench, Result, State, settle
 from lbgen.conformance.scripts import SCRIPTS
 from lbgen.conformance.scripts.stage import Stage
+from lbgen.conformance.scripts.topology import NOTICED
 from lbgen.conformance.subject import Subject
 from lbgen.conformance.verify.cases import Phase
 from lbgen.conformance.verify.order import Broken, Finished, Order, Print, Told
@@ -187,6 +188,7 @@ def _only_late(result: Result) -> bool:
 def _all_listen(group: Endpoints, how: str) -> None:
     for stand_in in group.stand_ins:
         group.listen(stand_in.name, how)
+    time.sleep(NOTICED)
 
 
 def main(descriptor: int) -> None:
