@@ -10,6 +10,7 @@ from lbgen.engines.nginx.cors import HIDDEN, CorsMaps
 from lbgen.engines.nginx.gates import Gates, gated, limited
 from lbgen.engines.nginx.headers import edited, printed, response_lines, shown
 from lbgen.engines.nginx.members import may_be_empty
+from lbgen.engines.nginx.mirrors import Mirrors
 from lbgen.engines.nginx.names import inline, named, reference
 from lbgen.engines.nginx.retries import Retries, backups, separate_backups
 from lbgen.engines.nginx.sticky import Stickies
@@ -62,6 +63,7 @@ class Actions:
         self.retries = Retries(names, pools)
         self.values = Values(names)
         self.stickies = Stickies(names, texts, self.values, self.retries, old=old)
+        self.mirrors = Mirrors(names, pools, old=old)
         self.cors = CorsMaps(names, texts)
         self.compressions = Compressions(names)
 

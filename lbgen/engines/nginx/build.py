@@ -133,7 +133,7 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         trust_maps=tuple(m for _, each in made for m in each),
         constants=tuple(texts.constants),
         maps=maps,
-        splits=tuple(actions.splits),
+        splits=(*actions.splits, *actions.mirrors.splits),
         headers=printed(shared),
         client_times=client,
         times=usual,

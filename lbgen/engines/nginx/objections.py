@@ -105,6 +105,10 @@ def _one_way(plan: Plan, route: Route, version: str) -> Iterator[Objection]:
     if len({transport(pool, old=old) for pool in pools}) > 1:
         why = "the pools of one split are spoken to by different protocols or TLS settings, and nginx chooses them late"
         yield Objection(refused(why), f"{route.field}.forward", Feature.SPLIT)
+    for mirror in action.mirrors:
+        if kind(plan.pool(mirror.pool), old=old) == GRPC:
+            why = "nginx's gRPC module, which is how it speaks HTTP/2 here, decodes the target of a copy"
+            yield Objection(refused(why), mirror.field, Feature.MIRROR)
     if any(kind(pool, old=old) == GRPC for pool in pools):
         if action.rewrite is not None and (action.rewrite.path is not None or action.rewrite.prefix is not None):
             why = "nginx's gRPC module, which is how it speaks HTTP/2 here, cannot be given another target"

@@ -92,7 +92,7 @@ class Retries:
         again = self._goal(route, wanted, variant, detour is not None)
         upstream = self._following(route, action, split) or detour or proxy.upstream
         careful = bool(wanted.statuses) and not wanted.all_methods
-        tries = [proxy, *(replace(proxy, upstream=upstream, tunnel=None) for _ in range(wanted.max))]
+        tries = [proxy, *(replace(proxy, upstream=upstream, tunnel=None, mirrors=()) for _ in range(wanted.max))]
         found: list[Location] = []
         first = proxy
         for at, each in enumerate(tries):

@@ -127,6 +127,7 @@ class _Block:
         self.used: list[Rule] = []
         self._names: dict[tuple[str, Body], Atom] = {}
         self._tunnels: dict[tuple[str, Proxy], Atom] = {}
+        self._copied: dict[tuple[str, Proxy], Proxy] = {}
         self._chains: dict[tuple[str, Proxy], Proxy] = {}
         self._answers: dict[tuple[str, Body], Atom] = {}
         self._variants: Counter[tuple[str, str]] = Counter()
@@ -163,7 +164,8 @@ class _Block:
         route = self.servers.route(rule)
         gate = self.servers.actions.gate(route, self.listener)
         if gate is None or isinstance(body, Proxy):
-            whole = self._with_retries(self._with_tunnel(_with_body(location, body), rule, gate), rule, gate)
+            whole = self._with_tunnel(_with_body(location, body), rule, gate)
+            whole = self._with_retries(self._with_mirrors(whole, rule), rule, gate)
             return replace(whole, gate=gate)
         # An answer of its own has headers that those of the gate must not have, and `return` would come before limits.
         key = (rule.route, body)
@@ -172,6 +174,21 @@ class _Block:
             self.named.append(_with_body(Location(location.origin, name=self._answers[key]), body))
         on_failure = self.servers.actions.failed(route) or _FAILED
         return replace(location, gate=gate, hop=Hop(self._answers[key], limited(route), on_failure))
+
+    def _with_mirrors(self, location: Location, rule: Rule) -> Location:
+        """Copies are made by locations of their own."""
+        route = self.servers.route(rule)
+        proxy = location.proxy
+        if proxy is None or not isinstance(route.action, Forward) or not route.action.mirrors:
+            return location
+        key = (route.name, proxy)
+        if key not in self._copied:
+            self._variants[route.name, "mirror"] += 1
+            variant = self._variants[route.name, "mirror"]
+            mirrors = self.servers.actions.mirrors
+            self._copied[key], more = mirrors.of(location, route, route.action, proxy, variant)
+            self.named += more
+        return replace(location, proxy=self._copied[key])
 
     def _with_retries(self, location: Location, rule: Rule, gate: Gate | None) -> Location:
         """Further tries have locations of their own."""

@@ -77,7 +77,7 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.REWRITE_PREFIX: emulated("a map over the raw target, since nginx's own rewriting decodes it"),
     Feature.REWRITE_PATH: NATIVE,
     Feature.REWRITE_HOST: NATIVE,
-    Feature.MIRROR: NOT_YET,
+    Feature.MIRROR: NATIVE,
     Feature.CORS: emulated("maps over Origin and what a preflight asks"),
     Feature.COMPRESSION: approximate(
         "answers of 403 and 404 and those of text/html are compressed as well, no-transform is not heeded, and of "

@@ -9,6 +9,7 @@ from lbgen.records import record
 
 NONE = Atom("")
 PROXY, HTTP = Atom("proxy"), Atom("http")
+REQUEST_ID = Atom("$request_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ class Split:
     origin: Atom
     name: Atom
     shares: tuple[Share, ...]
+    source: Atom = REQUEST_ID
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,8 @@ class Proxy:
     kind: Atom = PROXY  # the module whose directives count
     scheme: Atom = HTTP
     lines: tuple[Line, ...] = ()
+    mirrors: tuple[Line, ...] = ()  # copies of the request, made once
+    checks: tuple[Check, ...] = ()
     again: Atom | None = None  # where a request goes on when the endpoint failed, itself or by a variable
     retried: tuple[int, ...] = ()  # the endpoint's own statuses that go there too
     once: Atom | None = None  # where requests go whose statuses never do
