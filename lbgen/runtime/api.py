@@ -66,7 +66,7 @@ class Stack:
 
     @property
     def urls(self) -> dict[str, dict[str, str]]:
-        """Engine -> listener -> URL (http:// for L7, tcp:// for L4)."""
+        """Engine -> listener -> URL (http or https for L7, tcp or udp for L4)."""
         return {engine.name: {a.listener: a.url for a in engine.addresses} for engine in self.engines}
 
     def address(self, listener: str, engine: str | None = None) -> Address:

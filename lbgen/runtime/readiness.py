@@ -13,6 +13,7 @@ from urllib.parse import quote
 from lbgen.diagnostics import NOWHERE, Diagnostic, Severity
 from lbgen.plan.model import Mode, PathKind, Protocol, ValueKind
 from lbgen.plan.simulate import Request, simulate, simulate_l4
+from lbgen.runtime.door import Door, door
 from lbgen.runtime.sample import sample
 
 if TYPE_CHECKING:
@@ -33,8 +34,9 @@ _NO_ENDPOINT = frozenset({502, 503, 504})
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A request that belongs to `route` on `listener`. `status` is the proxy's own answer; None: one of `pools`
-    answers. `request` None: an L4 route, asked in HTTP as that is what stand-ins speak."""
+    """A request that belongs to `route` on `listener`, which it enters by `door`. `status` is the proxy's own answer;
+    None: one of `pools` answers. `others` are right as well, since limits count what came before. `request` None: an
+    L4 route, asked in HTTP as that is what stand-ins speak."""
 
     route: str
     listener: str
@@ -42,12 +44,20 @@ class Probe:
     request: Request | None
     status: int | None
     pools: frozenset[str]
+    others: tuple[int, ...] = ()
+    door: Door = Door()  # noqa: RUF009  # frozen
 
 
 def probes(plan: Plan) -> tuple[Probe, ...]:
-    """One probe per listener and route for which a request could be made up, in the order of the routes."""
+    """One probe per listener and route for which a request could be made up, in the order of the routes.
+
+    A listener that wants certificates of its clients gets none: we have no such certificate.
+    """
     found: dict[tuple[str, str], Probe] = {}
     for listener in plan.listeners:
+        way = door(listener)
+        if way is None:
+            continue
         if listener.mode is Mode.L4:
             if listener.protocol is Protocol.TCP:
                 _l4(plan, listener, found)
@@ -55,7 +65,7 @@ def probes(plan: Plan) -> tuple[Probe, ...]:
         rules = {rule.id: rule for table in listener.hosts for rule in table.rules}
         for rule in sorted(rules.values(), key=lambda each: each.rank):
             if (listener.name, rule.route) not in found:
-                probe = _l7(plan, listener, rule)
+                probe = _l7(plan, listener, rule, way)
                 if probe is not None:
                     found[listener.name, rule.route] = probe
     order = {route.name: route.index for route in plan.routes}
@@ -63,20 +73,25 @@ def probes(plan: Plan) -> tuple[Probe, ...]:
 
 
 def _l4(plan: Plan, listener: Listener, found: dict[tuple[str, str], Probe]) -> None:
-    outcome = simulate_l4(plan, listener.name)
-    if outcome.route is not None:
-        pools = frozenset(name for name, _ in outcome.pools)
-        route = plan.route(outcome.route)
-        found[listener.name, route.name] = Probe(route.name, listener.name, route.field, None, None, pools)
+    for rule in listener.l4_rules:
+        way = door(listener, rule.sni)
+        outcome = simulate_l4(plan, listener.name, None if way is None else way.sni)
+        if way is not None and outcome.route == rule.route and (listener.name, rule.route) not in found:
+            pools = frozenset(name for name, weight in outcome.pools if weight)
+            route = plan.route(rule.route)
+            found[listener.name, route.name] = Probe(
+                route.name, listener.name, route.field, None, None, pools, door=way
+            )
 
 
-def _l7(plan: Plan, listener: Listener, rule: Rule) -> Probe | None:
+def _l7(plan: Plan, listener: Listener, rule: Rule, way: Door) -> Probe | None:
     for path, method in product(_paths(rule), rule.match.methods or _METHODS):
         request = _request(listener, rule, path, method)
         outcome = simulate(plan, request) if request is not None else None
         if outcome is not None and outcome.route == rule.route:
             pools = frozenset(upstream.pool for upstream in outcome.upstreams)
-            return Probe(rule.route, listener.name, plan.route(rule.route).field, request, outcome.status, pools)
+            field = plan.route(rule.route).field
+            return Probe(rule.route, listener.name, field, request, outcome.status, pools, outcome.others, way)
     return None
 
 
@@ -135,6 +150,7 @@ class Late:
 
 
 def wait(
+    plan: Plan,
     wanted: tuple[Probe, ...],
     address: Callable[[str], tuple[str, int]],
     *,
@@ -150,7 +166,7 @@ def wait(
     """
     end = time.monotonic() + seconds
     if not backends:
-        _until_loaded(wanted, address, end)
+        _until_loaded(plan, wanted, address, end)
     left: dict[int, Late] = {i: Late(probe, "nothing") for i, probe in enumerate(wanted)}
     pause = 0.02
     while True:
@@ -174,29 +190,38 @@ def wait(
 
 
 def unasked(plan: Plan, wanted: tuple[Probe, ...], title: str) -> tuple[Diagnostic, ...]:
-    """LB405 as advice for each route on a listener that no made-up request reaches, so that nobody vouches for it."""
+    """LB405 as advice for each route on a listener that no made-up request reaches, so that nobody vouches for it; once
+    for a listener that wants certificates of its clients."""
     asked = {(probe.listener, probe.route) for probe in wanted}
     spans = dict(plan.spans)
     found = []
+
+    def advise(field: str, message: str) -> None:
+        message = f"{title}: {message}"
+        found.append(Diagnostic("LB405", message, spans.get(field, NOWHERE), field, severity=Severity.ADVICE))
+
     for listener in plan.listeners:
+        if door(listener) is None:
+            advise(listener.field, f"nothing on {listener.name} was asked, as that needs a certificate of a client")
+            continue
         rules = [rule.route for table in listener.hosts for rule in table.rules]
         for name in dict.fromkeys((*rules, *(rule.route for rule in listener.l4_rules))):
             if (listener.name, name) not in asked:
-                field = plan.route(name).field
-                message = (
-                    f"{title}: route {name} on {listener.name} was not asked, as no request for it could be made up"
-                )
-                span = spans.get(field, NOWHERE)
-                found.append(Diagnostic("LB405", message, span, field, severity=Severity.ADVICE))
+                why = "as no request for it could be made up"
+                advise(plan.route(name).field, f"route {name} on {listener.name} was not asked, {why}")
     return tuple(found)
 
 
-def _until_loaded(wanted: tuple[Probe, ...], address: Callable[[str], tuple[str, int]], end: float) -> None:
+def _until_loaded(plan: Plan, wanted: tuple[Probe, ...], address: Callable[[str], tuple[str, int]], end: float) -> None:
     """Traefik listens before it has its routes and answers 404 meanwhile, which a real endpoint might answer as well.
     Wait until each listener refuses what the contract refuses; one that never does is left to the probes."""
-    for name in dict.fromkeys(probe.listener for probe in wanted if probe.request is not None):
+    ways = {probe.listener: probe.door for probe in wanted if probe.request is not None}
+    for name, way in ways.items():
         request = Request("GET", _REFUSED_TARGET, (("Host", _ELSEWHERE),), name)
-        probe = Probe("", name, "", request, 400, frozenset())
+        status = simulate(plan, request).status
+        if status in (None, 404):  # its `paths` let that target in
+            continue
+        probe = Probe("", name, "", request, status, frozenset(), door=way)
         while ask(probe, *address(name), backends=False) and time.monotonic() < end - 1:
             time.sleep(0.02)
 
@@ -206,7 +231,7 @@ def ask(probe: Probe, host: str, port: int, *, backends: bool) -> str:
     connection = http.client.HTTPConnection(host, port, timeout=_ANSWER_SECONDS)
     request = probe.request or Request(headers=(("Host", _ELSEWHERE),))
     try:
-        connection.connect()
+        connection.sock = probe.door.enter(host, port, _ANSWER_SECONDS)
         if probe.request is None and not backends:
             return ""
         connection.putrequest(request.method, request.target, skip_host=True, skip_accept_encoding=True)
@@ -223,6 +248,8 @@ def ask(probe: Probe, host: str, port: int, *, backends: bool) -> str:
 
 
 def _differs(probe: Probe, answer: http.client.HTTPResponse, *, backends: bool) -> str:
+    if answer.status in probe.others:
+        return ""
     if probe.status is not None:
         return "" if answer.status == probe.status else f"status {answer.status} and not {probe.status}"
     if not backends:

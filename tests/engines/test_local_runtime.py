@@ -17,6 +17,7 @@ import lbgen
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
 from lbgen.runtime import api
+from lbgen.runtime.certificates import throw_away
 from lbgen.runtime.checker import check
 from lbgen.runtime.local.binaries import find
 from lbgen.runtime.local.spawn import ProcessId, group_members
@@ -180,3 +181,76 @@ def test_the_engines_own_checker_is_content(name):
     need(name)
     plan = lbgen.plan(lbgen.load(DATABASE if name == "nftables" else SHOP))
     assert check(plan, name, accept=("all",)) == ()
+
+
+def guarded(folder: Path) -> Path:
+    """A topology of TLS, PROXY header, HTTP/2, checks, sticky cookies, limits, access and CORS, with its files."""
+    for name in ("shop.crt", "shop.key", "ca.crt", "client.crt", "client.key"):
+        shutil.copy(throw_away() / name, folder / name)
+    check = {"active": {"path": "/health", "port": 9999, "expect": [204], "interval": "300ms", "timeout": "200ms"}}
+    tls = {
+        "ca": "ca.crt",
+        "server_name": "backend.internal",
+        "certificate": {"cert": "client.crt", "key": "client.key"},
+    }
+    topology = {
+        "version": 1,
+        "name": "guarded",
+        "listeners": {
+            "web": {"port": PORT, "access": {"allow": ["127.0.0.0/8"]}},
+            "secure": {"port": PORT + 1, "tls": {"certificates": [{"cert": "shop.crt", "key": "shop.key"}]}},
+            "behind": {"port": PORT + 2, "proxy_protocol": "accept"},
+        },
+        "pools": {
+            "app": {"endpoints": [{"address": f"10.9.0.{n}:80"} for n in (1, 2)], "sticky": {"cookie": "LB"}},
+            "tls": {"endpoints": [{"address": "10.9.0.3:443"}], "tls": tls, "health": check},
+            "h2": {"endpoints": [{"address": "10.9.0.4:80"}], "protocol": "http2", "health": check},
+        },
+        "routes": [
+            {
+                "name": "denied",
+                "match": [{"path": {"prefix": "/denied"}}],
+                "forward": "app",
+                "access": {"deny": ["127.0.0.0/8"]},
+            },
+            {
+                "name": "limited",
+                "match": [{"path": {"prefix": "/limited"}}],
+                "forward": "app",
+                "rate_limit": {"rate": "1/m", "key": "client_ip"},
+            },
+            {
+                "name": "cors",
+                "match": [{"path": {"prefix": "/cors"}}],
+                "forward": "app",
+                "cors": {"origins": ["https://a.example"]},
+            },
+            {"name": "tls", "match": [{"path": {"prefix": "/tls"}}], "forward": "tls"},
+            {"name": "h2", "match": [{"path": {"prefix": "/h2"}}], "forward": "h2"},
+            {"name": "rest", "forward": "app"},
+        ],
+    }
+    path = folder / "topology.yaml"
+    path.write_text(json.dumps(topology))
+    return path
+
+
+@pytest.mark.parametrize("name", L7)
+def test_a_stack_with_tls_checks_and_limits_answers(name, tmp_path):
+    need(name)
+    topology = lbgen.load(guarded(tmp_path))
+    try:
+        lbgen.render(topology, engine=name, accept=("all",))
+    except lbgen.LbgenError as error:
+        pytest.skip(str(error))
+    with lbgen.up(topology, engine=name, accept=("all",)) as stack:
+        assert stack.warnings == ()
+        assert stack.url("secure") == f"https://127.0.0.1:{PORT + 1}"
+        for path, pool in (("/tls", "tls"), ("/h2", "h2"), ("/x", "app")):
+            assert get(stack.url("web") + path)["pool"] == pool
+        time.sleep(2)  # long enough for checks to fail, if they did
+        for path, pool in (("/tls", "tls"), ("/h2", "h2")):
+            assert get(stack.url("web") + path)["pool"] == pool
+        (found,) = api.ps()[0].engines
+        assert {each.state for each in found.health} <= {"up"}
+        assert bool(found.health) == (name == "nginx")

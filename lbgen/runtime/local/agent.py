@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen.agent.run import Agent, load, prepare, serve
 from lbgen.diagnostics import LbgenError
-from lbgen.runtime.local.launch import give_up
+from lbgen.runtime.local.launch import give_up, join_network
 from lbgen.runtime.local.spawn import spawn_own
 from lbgen.runtime.local.state import AGENT_LOG
 from lbgen.runtime.local.user import engine_user
@@ -19,19 +19,22 @@ if TYPE_CHECKING:
     import subprocess
 
 
-def start(engine: str, directory: Path) -> subprocess.Popen[bytes]:
-    """Start the agent of `engine`, whose files lie in `directory`; it ends when this process does."""
+def start(engine: str, directory: Path, netns: int | None = None) -> subprocess.Popen[bytes]:
+    """Start the agent of `engine`, whose files lie in `directory`; it ends when this process does. `netns` is a process
+    whose network namespace it joins, as the engine did."""
     user = engine_user()
     rights = {"parent": os.getpid(), "uid": user.uid, "gid": user.gid, "death": int(signal.SIGTERM)}
     with (directory / AGENT_LOG).open("ab") as output:
-        return spawn_own("lbgen.runtime.local.agent:main", [engine, rights], directory=directory, output=output)
+        return spawn_own("lbgen.runtime.local.agent:main", [engine, netns, rights], directory=directory, output=output)
 
 
 def main(order: list[Any]) -> None:
     """The child: all is imported before the rights go."""
-    engine, rights = order
+    engine, netns, rights = order
     try:
         prepare(engine)
+        if netns is not None:
+            join_network(netns)
         give_up(**rights)
         folder = Path.cwd()
         serve(Agent(load(folder), folder))

@@ -28,6 +28,12 @@ def _call(name: str, *arguments: int) -> None:
         raise SystemExit(f"lbgen: {name} failed: {os.strerror(code)}")
 
 
+def join_network(pid: int) -> None:
+    """Be in the network namespace of that process from now on; needs root."""
+    with open(f"/proc/{pid}/ns/net", "rb") as namespace:  # noqa: PTH123 - pathlib costs 5 ms here
+        _call("setns", namespace.fileno(), _CLONE_NEWNET)
+
+
 def give_up(*, parent: int, uid: int | None, gid: int | None, death: int, low_ports: bool = False) -> None:
     """Become that user (None = keep), without ways back; get the signal `death` when `parent` ends."""
     if low_ports:
@@ -56,8 +62,7 @@ def main() -> None:
     """Prepare this process as asked, then exec `argv`."""
     order = json.loads(sys.argv[1])
     if order["netns"] is not None:
-        with open(f"/proc/{order['netns']}/ns/net", "rb") as namespace:  # noqa: PTH123 - pathlib costs 5 ms here
-            _call("setns", namespace.fileno(), _CLONE_NEWNET)
+        join_network(order["netns"])
     if order["hold"]:
         _call("unshare", _CLONE_NEWNET)
         # A namespace does not forward unless told; redirects would teach clients a way around it.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.api import engine as engine_by_name
+from lbgen.engines.checks import FILE as ORDER
 from lbgen.engines.rendered import render_with
 from lbgen.plan.model import EngineOptions, Protocol
 from lbgen.plan.overlay import with_admin
@@ -103,7 +104,7 @@ class Handle:
 
     def restart_agent(self) -> None:
         """Start the agent, which has died, anew; it goes on from what it had found."""
-        self.agent = agent.start(self.engine, self.directory)
+        self.agent = agent.start(self.engine, self.directory, self.network.holder.pid if self.network else None)
 
 
 def tail(log: Path, lines: int = 15) -> str:
@@ -172,7 +173,7 @@ def start(
     give(directory, user)
     process = _spawned(spec, plan, directory, network)
     handle = Handle(target.name, target.title, version, binary, plan, directory, process, spec, network)
-    if spec.agent:
+    if spec.agent and ORDER in rendered:  # files that were given may be without
         handle.restart_agent()
     return handle
 

@@ -35,11 +35,12 @@ class Address:
     mode: str  # l7 or l4
     host: str
     port: int
+    scheme: str = "http"  # http, https, tcp or udp
 
     @property
     def url(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'http' if self.mode == 'l7' else 'tcp'}://{host}:{self.port}"
+        return f"{self.scheme}://{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,27 +16,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import EngineError, LbgenError, Severity
-from lbgen.plan.overlay import with_endpoints, with_ports
+from lbgen.plan.model import Mode
+from lbgen.plan.overlay import with_ports
 from lbgen.runtime import readiness
-from lbgen.runtime.endpoints import StandIn, endpoints
-from lbgen.runtime.local import ports, state
+from lbgen.runtime.endpoints import endpoints
+from lbgen.runtime.local import state
 from lbgen.runtime.local.network import network
 from lbgen.runtime.local.order import Commit, Failed, Progress, Step, Up
 from lbgen.runtime.local.process import Handle, start, wait_listening
 from lbgen.runtime.local.spawn import ProcessId
 from lbgen.runtime.local.user import engine_user, make_directory
 from lbgen.runtime.local.watch import Watch
+from lbgen.runtime.standins import Cast, cast
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from lbgen.diagnostics import Diagnostic
-    from lbgen.plan.model import Plan
+    from lbgen.plan.model import Listener, Plan
     from lbgen.runtime.local.network import Network
     from lbgen.runtime.local.order import Chosen, Order
 
 _LOOK_SECONDS = 0.5
-_STANDINS_FROM = 26_000  # above the ports that several engines get, below the ephemeral ones
 
 
 class _StopError(BaseException):
@@ -104,33 +105,26 @@ class Supervisor:
         self.record = replace(self.record, committed=True)
         state.write(self.record)
 
-    def _stand_ins(self, stack: ExitStack, networks: tuple[Network, ...]) -> dict[str, int]:
-        """Start one stand-in per endpoint, on loopback and on each namespace's cable; endpoint field -> port."""
+    def _stand_ins(self, stack: ExitStack, networks: tuple[Network, ...]) -> Cast:
+        """Start one stand-in per endpoint, on loopback and on each namespace's cable."""
         if not self.order.backends:
-            return {}
-        chosen: dict[str, int] = {}
-        stand_ins = []
-        taken: frozenset[int] = frozenset(
-            x.port + engine.offset for x in self.order.plan.listeners for engine in self.order.engines
-        )
-        for pool in self.order.plan.pools:
-            for endpoint in pool.endpoints:
-                port = ports.free_port("127.0.0.1", max((*chosen.values(), _STANDINS_FROM - 1)) + 1, taken)
-                chosen[endpoint.field] = port
-                hosts = ("127.0.0.1", *(net.host for net in networks))
-                stand_ins += [StandIn(_stand_in_name(endpoint.field, h), pool.name, h, port) for h in hosts]
-        stack.enter_context(endpoints(stand_ins))
+            return Cast()
+        plan = self.order.plan
+        taken = frozenset(x.port + engine.offset for x in plan.listeners for engine in self.order.engines)
+        hosts = ("127.0.0.1", *(net.host for net in networks))
+        made = cast(plan, hosts, taken, Path(self.order.folder) / "stand-ins")
+        stack.enter_context(endpoints(made.stand_ins))
         listed = tuple(
-            state.EndpointState(endpoint.field, pool.name, "127.0.0.1", chosen[endpoint.field])
-            for pool in self.order.plan.pools
+            state.EndpointState(endpoint.field, pool.name, hosts[0], made.ports[endpoint.field])
+            for pool in plan.pools
             for endpoint in pool.endpoints
         )
         self.record = replace(self.record, endpoints=listed)
         state.write(self.record)
-        self._tell(Progress(Step.BACKENDS, total=len(chosen), done=len(chosen)))
-        return chosen
+        self._tell(Progress(Step.BACKENDS, total=len(listed), done=len(listed)))
+        return made
 
-    def _start(self, stack: ExitStack, chosen: Chosen, stand_ins: dict[str, int], net: Network | None) -> None:
+    def _start(self, stack: ExitStack, chosen: Chosen, stand_ins: Cast, net: Network | None) -> None:
         plan = self._plan_for(chosen, stand_ins, net)
         directory = self._directory(chosen)
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
@@ -142,7 +136,9 @@ class Supervisor:
         stack.callback(handle.stop)
         self.handles[chosen.name] = handle
         identity = ProcessId.of(handle.pid)
-        addresses = tuple(state.Address(x.name, str(x.mode), *handle.address(x.name)) for x in plan.listeners)
+        addresses = tuple(
+            state.Address(x.name, str(x.mode), *handle.address(x.name), scheme=_scheme(x)) for x in plan.listeners
+        )
         started = identity.started if identity else 0
         self._note(
             replace(
@@ -156,11 +152,10 @@ class Supervisor:
         )
         self._tell(Progress(Step.STARTED, chosen.name, f"{chosen.title} {chosen.binary.version}"))
 
-    def _plan_for(self, chosen: Chosen, stand_ins: dict[str, int], net: Network | None) -> Plan:
+    def _plan_for(self, chosen: Chosen, stand_ins: Cast, net: Network | None) -> Plan:
         plan = replace(self.order.plan, resolvers=chosen.resolvers)
         plan = with_ports(plan, {x.name: x.port + chosen.offset for x in plan.listeners})
-        host = net.host if net is not None else "127.0.0.1"
-        plan = with_endpoints(plan, {name: (host, port) for name, port in stand_ins.items()})
+        plan = stand_ins.play(plan, net.host if net is not None else "127.0.0.1")
         if net is not None:  # whatever address was asked for is not one of the namespace's
             everywhere = "0.0.0.0"  # noqa: S104 - inside a namespace that only this host reaches
             plan = replace(plan, listeners=tuple(replace(x, address=everywhere) for x in plan.listeners))
@@ -186,7 +181,9 @@ class Supervisor:
             def answered(probe: readiness.Probe, left: int, name: str = name, total: int = total) -> None:
                 self._tell(Progress(Step.ANSWERED, name, probe.route, total - left, total))
 
-            late = readiness.wait(wanted, handle.address, backends=backends, seconds=seconds, answered=answered)
+            late = readiness.wait(
+                handle.plan, wanted, handle.address, backends=backends, seconds=seconds, answered=answered
+            )
             found += readiness.unasked(handle.plan, wanted, handle.title)
             found += readiness.diagnostics(late, handle.title, handle.plan, backends=backends, seconds=seconds)
             if not late:
@@ -240,8 +237,10 @@ class Supervisor:
             self.pipe.send(what)
 
 
-def _stand_in_name(field: str, host: str) -> str:
-    return field if host == "127.0.0.1" else f"{field}@{host}"
+def _scheme(listener: Listener) -> str:
+    if listener.mode is Mode.L7:
+        return listener.scheme
+    return str(listener.protocol)
 
 
 def main(descriptor: int) -> None:

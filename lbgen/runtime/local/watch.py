@@ -59,7 +59,7 @@ class Watch:
         handle, name = self.handle, self.handle.engine
         if self._engine.due is None and not self.ended and handle.process.poll() is not None:
             self.ended = self.died = how_ended(handle.process)
-            if handle.network is not None:
+            if handle.spec.kernel:
                 yield f"{name}: its namespace {self.ended}, and the rules with it; start the stack anew"
             else:
                 yield f"{name} (pid {handle.pid}) {self.ended}; starts again in {self._engine.died(now):g} s"

@@ -1,0 +1,86 @@
+"""A plan's pools -> stand-ins that speak what its endpoints would, and the plan that uses them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from lbgen.plan.model import Forward
+from lbgen.plan.overlay import with_endpoints
+from lbgen.plan.tls import File
+from lbgen.runtime.certificates import CA, Spec, make
+from lbgen.runtime.endpoints import StandIn
+from lbgen.runtime.incoming import StandInTls
+from lbgen.runtime.local import ports
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lbgen.plan.model import Plan, Pool
+
+_FROM = 26_000  # above the ports that several engines get, below the ephemeral ones
+_ANY_STATUS = ((200, 299),)
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """The stand-ins of a plan: `ports` by the field of the endpoint that each plays."""
+
+    stand_ins: tuple[StandIn, ...] = ()
+    ports: dict[str, int] = field(default_factory=dict)
+    folder: Path | None = None  # of the certificates that were made for them
+
+    def play(self, plan: Plan, host: str) -> Plan:
+        """`plan` with its endpoints at the stand-ins on `host`, trusted and checked as such."""
+        if not self.ports:
+            return plan
+        plan = with_endpoints(plan, {name: (host, port) for name, port in self.ports.items()})
+        return replace(plan, pools=tuple(self._pool(pool) for pool in plan.pools))
+
+    def _pool(self, pool: Pool) -> Pool:
+        if pool.tls is not None and self.folder is not None:
+            ours = File("tls/lbgen-stand-ins.crt", str(self.folder / f"{CA}.crt"))
+            pool = replace(pool, tls=replace(pool.tls, ca=ours))
+        if pool.active is not None:  # nothing listens on another port, and a stand-in answers 200
+            pool = replace(pool, active=replace(pool.active, port=None, statuses=_ANY_STATUS))
+        return pool
+
+
+def cast(plan: Plan, hosts: tuple[str, ...], taken: frozenset[int], folder: Path) -> Cast:
+    """One stand-in per endpoint on free ports of each of `hosts`, the first of which is the one that is listed.
+
+    Certificates for those that speak TLS are made in `folder`. Raises EngineError LB404.
+    """
+    chosen: dict[str, int] = {}
+    stand_ins = []
+    secured: dict[str, Spec] = {}
+    behind = _behind_passthrough(plan)
+    for pool in plan.pools:
+        tls = None
+        if pool.tls is not None or pool.name in behind:
+            names = (*hosts, *((pool.tls.server_name,) if pool.tls is not None and pool.tls.server_name else ()))
+            spec = secured.setdefault(pool.name, Spec(f"pool-{pool.name}", names))
+            tls = StandInTls(str(folder / f"{spec.name}.crt"), str(folder / f"{spec.name}.key"))
+        for endpoint in pool.endpoints:
+            port = ports.free_port(hosts[0], max((*chosen.values(), _FROM - 1)) + 1, taken)
+            chosen[endpoint.field] = port
+            proxied = pool.proxy_protocol is not None
+            for host in hosts:
+                name = endpoint.field if host == hosts[0] else f"{endpoint.field}@{host}"
+                stand_ins.append(StandIn(name, pool.name, host, port, tls=tls, proxied=proxied))
+    if secured:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make(folder, tuple(secured.values()))
+    return Cast(tuple(stand_ins), chosen, folder if secured else None)
+
+
+def _behind_passthrough(plan: Plan) -> frozenset[str]:
+    """Pools whose endpoints end the TLS of clients."""
+    found: set[str] = set()
+    for listener in plan.listeners:
+        if listener.tls is not None and listener.tls.passthrough:
+            for rule in listener.l4_rules:
+                action = plan.route(rule.route).action
+                if isinstance(action, Forward):
+                    found.update(target.pool for target in action.targets)
+    return frozenset(found)

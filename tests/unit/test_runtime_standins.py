@@ -1,0 +1,116 @@
+"""Stand-ins that play a plan's endpoints, and the way a probe takes into a listener."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import shutil
+
+import pytest
+
+import lbgen
+from lbgen.agent import probe
+from lbgen.engines.checks import checked_pools
+from lbgen.plan.model import Mode
+from lbgen.runtime import readiness
+from lbgen.runtime.certificates import throw_away
+from lbgen.runtime.door import Door, door
+from lbgen.runtime.endpoints import endpoints
+from lbgen.runtime.standins import cast
+
+pytestmark = pytest.mark.xdist_group("runtime")
+CHECK = {"active": {"path": "/health", "port": 9999, "expect": [204]}}
+TLS = {"certificates": [{"cert": "shop.crt", "key": "shop.key"}]}
+
+
+@pytest.fixture
+def plan(tmp_path):
+    for name in ("shop.crt", "shop.key", "ca.crt", "client-ca.crt", "client.crt", "client.key"):
+        shutil.copy(throw_away() / name, tmp_path / name)
+    shown = {"cert": "client.crt", "key": "client.key"}
+    topology = {
+        "version": 1,
+        "name": "cast",
+        "listeners": {
+            "web": {"port": 8080, "proxy_protocol": "accept"},
+            "secure": {"port": 8443, "tls": TLS},
+            "mutual": {"port": 8444, "tls": TLS | {"client": {"ca": "client-ca.crt", "verify": "required"}}},
+            "edge": {"port": 9443, "mode": "l4", "tls": {"mode": "passthrough"}},
+        },
+        "pools": {
+            "ca": {
+                "endpoints": [{"address": "10.0.0.1:443"}],
+                "tls": {"ca": "ca.crt", "server_name": "backend.internal", "certificate": shown},
+                "protocol": "http2",
+                "health": CHECK,
+            },
+            "told": {"endpoints": [{"address": "10.0.0.2:80"}], "proxy_protocol": "v2", "health": CHECK},
+            "behind": {"endpoints": [{"address": "10.0.0.3:443"}]},
+        },
+        "routes": [
+            {"name": "ca", "match": [{"path": {"prefix": "/ca"}}], "forward": "ca"},
+            {
+                "name": "limited",
+                "match": [{"path": {"exact": "/l"}}],
+                "forward": "told",
+                "rate_limit": {"rate": "1/m", "key": "client_ip"},
+            },
+            {"name": "told", "listeners": ["web", "secure", "mutual"], "forward": "told"},
+            {"name": "edge", "listeners": ["edge"], "hosts": ["*.x.example"], "forward": "behind"},
+        ],
+    }
+    path = tmp_path / "topology.yaml"
+    path.write_text(json.dumps(topology))
+    return lbgen.plan(lbgen.load(path))
+
+
+def test_stand_ins_pass_the_checks_that_their_pools_make(plan, tmp_path):
+    made = cast(plan, ("127.0.0.1",), frozenset({26_000}), tmp_path / "made")
+    assert len({*made.ports.values(), 26_000}) == 4
+    played = made.play(plan, "127.0.0.1")
+    assert played.pool("ca").tls.server_name == "backend.internal"
+    copies = {file.path: file.source for file in played.files}
+    assert copies["tls/lbgen-stand-ins.crt"] == str(tmp_path / "made/ca.crt")
+    assert played.pool("ca").tls.certificate == plan.pool("ca").tls.certificate
+    for file in plan.files + played.files:
+        target = tmp_path / "engine" / file.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file.source, target)
+    with endpoints(made.stand_ins):
+        for pool in checked_pools(played.pools):
+            tls = probe.context(pool.tls, tmp_path / "engine", http2=pool.http2) if pool.tls else None
+            assert asyncio.run(probe.check(pool, pool.targets[0], tls)) == "", pool.name
+
+
+def test_without_stand_ins_nothing_changes(plan, tmp_path):
+    from lbgen.runtime.standins import Cast
+
+    assert Cast().play(plan, "127.0.0.1") is plan
+
+
+def test_a_probe_knows_the_door(plan):
+    assert door(plan.listener("web")) == Door(proxied=True)
+    assert door(plan.listener("secure")) == Door(tls=True, sni="shop.example")
+    assert door(plan.listener("mutual")) is None
+    found = {(each.listener, each.route): each for each in readiness.probes(plan)}
+    assert {listener for listener, _ in found} == {"web", "secure", "edge"}
+    assert found["edge", "edge"].door == Door(tls=True, sni="lbgen-probe.x.example")
+    assert found["web", "limited"].others == (429,)
+    assert found["secure", "told"].others == ()
+    (only,) = readiness.unasked(plan, tuple(found.values()), "Some engine")
+    assert "nothing on mutual was asked, as that needs a certificate of a client" in only.message
+    assert plan.listener("edge").mode is Mode.L4
+
+
+@pytest.mark.parametrize("name", ["told", "behind"])
+def test_a_door_leads_through_proxy_header_and_tls(plan, tmp_path, name):
+    made = cast(plan, ("127.0.0.1",), frozenset(), tmp_path / "made")
+    port = made.ports[plan.pool(name).endpoints[0].field]
+    way = Door(proxied=True) if name == "told" else Door(tls=True, sni="lbgen-probe.x.example")
+    with endpoints(made.stand_ins):
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+        connection.sock = way.enter("127.0.0.1", port, 3)
+        connection.request("GET", "/x")
+        assert json.loads(connection.getresponse().read())["pool"] == name
+        connection.close()
