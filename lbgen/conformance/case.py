@@ -125,7 +125,7 @@ class Expect:
 class Case:
     """One request (or bytes, or script) and what must come of it. `id` is unique; `clause` groups in the matrix.
 
-    `features` names baseline features whose verdict excuses a difference; a route's own features are found by itself.
+    `features` names features, or parts of them (`framing.bare_lf`), whose verdict excuses a difference.
     `raw`: these bytes instead of a request. `send`: bytes with pauses (seconds) between them. `tcp`: bytes on an L4
     listener. `websocket`: messages to be echoed. `script`: a function of `scripts` that judges alone, told `params`;
     `routes` are those it needs (default: all). `steps`: what endpoints do with the first, second ... try of the

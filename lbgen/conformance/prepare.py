@@ -33,12 +33,13 @@ PORTS = "LBGEN_CONFORMANCE_PORTS"  # environment: first port to try
 @dataclass(frozen=True, slots=True)
 class Near:
     """A feature that an engine honours approximately, or not at all (`refused`), whether the topology uses it or not;
-    `route` "" = everywhere. Such a verdict excuses the cases that name the feature."""
+    `route` "" = everywhere. Such a verdict excuses the cases that name the feature, as far as `differs` says."""
 
     feature: str
     note: str
     route: str = ""
     refused: bool = False
+    differs: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def judged(plan: Plan, engine_name: str, version: str) -> Verdicts:
     routes: dict[str, str] = {}
     listeners: dict[str, str] = {}
     near = [
-        Near(str(f), v.note, refused=v.level is Level.REFUSED)
+        Near(str(f), v.note, refused=v.level is Level.REFUSED, differs=v.differs)
         for f in features.Feature
         if (v := target.verdict(f, version)).level in (Level.APPROXIMATE, Level.REFUSED)
     ]
@@ -112,7 +113,8 @@ def judged(plan: Plan, engine_name: str, version: str) -> Verdicts:
         if objection.verdict.level is Level.APPROXIMATE:
             at = _ROUTE.match(objection.field)
             route = _route_at(plan, int(at[1])) if at is not None else ""
-            near.append(Near(str(objection.feature or ""), objection.verdict.note, route))
+            verdict = objection.verdict
+            near.append(Near(str(objection.feature or ""), verdict.note, route, differs=verdict.differs))
         elif objection.verdict.level is Level.REFUSED:
             refuse(objection.field, f"{objection.field}: {objection.verdict.note}")
     return Verdicts(routes, listeners, tuple(near))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from lbgen.conformance import judge
 from lbgen.conformance.corpus import corpus
 from lbgen.conformance.curl import curl
+from lbgen.conformance.excuse import NotShownError, excused
 from lbgen.conformance.http2 import ask
 from lbgen.conformance.prepare import Prepared, plan_of, prepared
 from lbgen.conformance.scripts.stage import Stage
@@ -113,9 +114,12 @@ class Bench:
             if case.script is None or missing.args[0] not in verdicts.listeners:
                 raise
             return State.REFUSED, verdicts.listeners[missing.args[0]], again
+        try:
+            near = excused(case.features, [n for n in verdicts.near if n.route in needed | {""}], found)
+        except NotShownError as error:
+            return State.FAIL, str(error), again
         if not found:
             return State.PASS, "", again
-        near = [n for n in verdicts.near if n.feature in case.features and n.route in needed | {""}]
         if near:
             state = State.REFUSED if any(n.refused for n in near) else State.APPROXIMATE
             return state, "; ".join([*(n.note for n in near), *found]), again

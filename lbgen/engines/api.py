@@ -33,10 +33,17 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`note`: empty for native; else how it is emulated, what differs, or why it is refused, in a user's words."""
+    """`note`: empty for native; else how it is emulated, what differs, or why it is refused, in a user's words.
+
+    `differs` is the same for the conformance suite: parts of the clause (`framing.bare_lf`) and what each shows
+    instead. A case about such a part must show just that. The words are: `accepted` (an endpoint gets it), `closed`
+    (the connection ends without an answer), `open` (nothing happens), `cut` (the body ends early), `no http`, `text`
+    (body and media type are the engine's own), `time`, `status N`, `header NAME`, `text: WORDS` (of a script).
+    """
 
     level: Level
     note: str = ""
+    differs: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def __post_init__(self) -> None:
         if self.level is not Level.NATIVE and not self.note:
@@ -52,9 +59,10 @@ def emulated(how: str) -> Verdict:
     return Verdict(Level.EMULATED, how)
 
 
-def approximate(what_differs: str) -> Verdict:
-    """Nearly the behaviour; `what_differs` in a sentence."""
-    return Verdict(Level.APPROXIMATE, what_differs)
+def approximate(what_differs: str, differs: Mapping[str, str | tuple[str, ...]] | None = None) -> Verdict:
+    """Nearly the behaviour; `what_differs` in a sentence, `differs` see `Verdict`."""
+    parts = ((part, (words,) if isinstance(words, str) else words) for part, words in (differs or {}).items())
+    return Verdict(Level.APPROXIMATE, what_differs, tuple(parts))
 
 
 def refused(why: str) -> Verdict:

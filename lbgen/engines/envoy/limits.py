@@ -56,4 +56,5 @@ def _of_route(route: Route) -> Iterator[Objection]:
     if times.idle and not 0 < times.response <= times.idle:
         asked = "without limit" if not times.response else f"{times.response} ms"
         note = f"the idle time of {times.idle} ms also ends the wait for a response head ({asked}), with 504"
-        yield Objection(approximate(note), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
+        shows = {"timeouts.idle.waits": ("status 504", "time")}
+        yield Objection(approximate(note, shows), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)

@@ -35,9 +35,21 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.FRAMING: approximate(
         "ambiguous lengths and codings are refused, but bare LF, folded headers, HTTP/0.9 and odd versions are read "
         "leniently and passed on in clean form; a target in absolute form wins over a Host that disagrees; "
-        "a Connection header that names Host, X-Forwarded-For, -Host or -Proto, or over ten headers, gets 400"
+        "a Connection header that names Host, X-Forwarded-For, -Host or -Proto, or over ten headers, gets 400",
+        {
+            "framing.bare_lf": "accepted",
+            "framing.folded": "accepted",
+            "framing.http09": "accepted",
+            "framing.no_version": "accepted",
+            "framing.version": "accepted",
+            "framing.absolute_host": "status 404",
+            "framing.absolute_port": "accepted",
+        },
     ),
-    Feature.HOP_BY_HOP: approximate("a client's x-envoy- headers that would control Envoy are dropped as well"),
+    Feature.HOP_BY_HOP: approximate(
+        "a client's x-envoy- headers that would control Envoy are dropped as well",
+        {"headers.hop_by_hop.envoy": ("header x-envoy-max-retries", "header x-envoy-upstream-rq-timeout-ms")},
+    ),
     Feature.CONNECTION_NOMINATED: NATIVE,
     Feature.FORWARDED_HEADERS: emulated("a header mutation filter"),
     Feature.REQUEST_ID: emulated("a header mutation filter"),
@@ -55,7 +67,10 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.REWRITE_PREFIX: emulated("a regex that cuts at the segment"),
     Feature.REWRITE_PATH: NATIVE,
     Feature.REWRITE_HOST: NATIVE,
-    Feature.WEBSOCKET: approximate("the body is dropped where an endpoint answers a handshake with 2xx, not 101"),
+    Feature.WEBSOCKET: approximate(
+        "the body is dropped where an endpoint answers a handshake with 2xx, not 101",
+        {"route.websocket.refused": "text"},
+    ),
     Feature.STATUSES: emulated("local reply mappers by the cause"),
     Feature.TIMEOUT_CONNECT: emulated("one cluster for each connect time asked of a pool"),
     Feature.TIMEOUT_RESPONSE: emulated("the time of the only try, which ends with the response head"),

@@ -113,6 +113,27 @@ _APPROXIMATE = {
     "built-in 400 page",
 }
 
+# What the conformance cases about them show instead.
+_DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
+    Feature.CLIENT_TIMEOUTS: {
+        "listener.timeouts.body": ("status 400", "status 504", "time"),
+        "listener.timeouts.head": "status 408",
+    },
+    Feature.STATUSES: {"statuses.kept_connect": "closed"},
+    Feature.FRAMING: {
+        "framing.length_with_coding": "accepted",
+        "framing.equal_hosts": "accepted",
+        "framing.bare_lf": "accepted",
+        "framing.folded": "accepted",
+        "framing.coding_before_chunked": "status 422",
+        "framing.two_hosts": "text",
+        "framing.absolute_host": "text",
+        "framing.absolute_port": "text",
+        "framing.host_characters": "text",
+        "framing.host_comma": "text",
+    },
+}
+
 _REFUSED = {
     Feature.L4_UDP: "HAProxy does not proxy UDP",
     Feature.MIRROR: "HAProxy has no mirroring of its own",
@@ -121,6 +142,8 @@ _REFUSED = {
     Feature.NFT_DIRECT: "only nftables forwards without a proxy",
 }
 
+
+_NEW_PARSER = ("framing.host_characters", "framing.host_comma")  # HAProxy 2.6 leaves them to lbgen's rules
 
 # HAProxy 2.6 has no way to answer there.
 _CLOSED = (
@@ -135,11 +158,15 @@ def support(version: str) -> Mapping[Feature, Verdict]:
     known: dict[Feature, Verdict] = (
         dict.fromkeys(_NATIVE, NATIVE)
         | {feature: emulated(how) for feature, how in _EMULATED.items()}
-        | {feature: approximate(what) for feature, what in _APPROXIMATE.items()}
+        | {feature: approximate(what, _DIFFERS.get(feature)) for feature, what in _APPROXIMATE.items()}
         | {feature: refused(why) for feature, why in _REFUSED.items()}
     )
     if version == "2.6":
-        known[Feature.STATUSES] = approximate(_CLOSED)
+        known[Feature.STATUSES] = approximate(
+            _CLOSED, {"statuses.kept_connect": "closed", "statuses.kept_close": "closed"}
+        )
+        framing = {part: shown for part, shown in _DIFFERS[Feature.FRAMING].items() if part not in _NEW_PARSER}
+        known[Feature.FRAMING] = approximate(_APPROXIMATE[Feature.FRAMING], framing)
     return {feature: known.get(feature, NOT_YET) for feature in Feature}
 
 
@@ -154,7 +181,8 @@ def objections(plan: Plan) -> Iterable[Objection]:
                 "one timer waits for the response head and for each piece of the body, so a body may be silent for the "
                 "response time, not for the idle time (tunnels do have the idle time); make both equal"
             )
-            yield Objection(approximate(note), f"{route.field}.timeouts", Feature.TIMEOUT_IDLE)
+            shows = {"timeouts.idle.body": ("cut", "time")}
+            yield Objection(approximate(note, shows), f"{route.field}.timeouts", Feature.TIMEOUT_IDLE)
         if isinstance(action, Forward) and action.retries is not None:
             yield from _retries(route, action.retries)
     for pool in plan.pools:

@@ -91,11 +91,13 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.ROUTE_ACCESS: NOT_YET,
     Feature.TIMEOUT_CONNECT: approximate(
         "the client's own packets go on to the endpoint, so when an endpoint does not answer the client's connect time "
-        "applies, not this one"
+        "applies, not this one",
+        {"timeouts.connect.l4": "open"},
     ),
     Feature.TIMEOUT_RESPONSE: _HTTP,
     Feature.TIMEOUT_IDLE: approximate(
-        "a silent connection is forgotten, not closed: both sides learn it by a reset when they next send"
+        "a silent connection is forgotten, not closed: both sides learn it by a reset when they next send",
+        {"timeouts.idle.l4": "open"},
     ),
     Feature.TIMEOUT_REQUEST: _HTTP,
     Feature.RETRIES: _HTTP,

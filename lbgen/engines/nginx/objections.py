@@ -191,7 +191,8 @@ def _times(wanted: Timeouts, field: str) -> Iterator[Objection]:
         f"nginx has one timer for an endpoint's head and for silence in the body: both end after {used} (response), "
         f"while {asked} (idle) rules tunnels and what is sent; give both the same time to have both as asked"
     )
-    yield Objection(approximate(note), f"{field}.timeouts", Feature.TIMEOUT_IDLE)
+    shows = {"timeouts.idle.body": ("cut", "time")}
+    yield Objection(approximate(note, shows), f"{field}.timeouts", Feature.TIMEOUT_IDLE)
 
 
 def _shown(milliseconds: int) -> str:

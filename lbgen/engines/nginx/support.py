@@ -10,8 +10,18 @@ NEW, OLD = "1.31", "1.22"
 _MAPS = emulated("locations for paths, and maps of regexes that choose among the rules of one location")
 _RAW_QUERY = emulated("regexes over the raw query, since nginx's own $arg_ variables ignore case and decode nothing")
 _RAW_COOKIE = emulated("regexes over the raw Cookie header, since nginx's own $cookie_ variables ignore case")
-_ONE_LINE = approximate("of a header sent on several lines nginx 1.22 sees the first line only")
-_OLD_ADD = approximate("of a header that the client sends on several lines nginx 1.22 keeps the first line only")
+_ONE_LINE = approximate(
+    "of a header sent on several lines nginx 1.22 sees the first line only",
+    {
+        "match.headers.lines": "status 404",
+        "match.headers.regex.lines": "status 404",
+        "match.headers.present.lines": "status 404",
+    },
+)
+_OLD_ADD = approximate(
+    "of a header that the client sends on several lines nginx 1.22 keeps the first line only",
+    {"route.request_headers.add.lines": "header x-tag"},
+)
 
 _NOMINATED = (
     "a request whose Connection header names anything but the standard hop-by-hop fields is answered with 400 instead "
@@ -57,10 +67,23 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.PATHS_VERBATIM: NOT_YET,
     Feature.FRAMING: approximate(
         "lines that end with a bare LF and control characters in header values are accepted, HTTP/0.9 gets the text "
-        "Bad Request without a head, and where a rule asks for a name with `-`, one with `_` counts too"
+        "Bad Request without a head, and where a rule asks for a name with `-`, one with `_` counts too; "
+        "frames of HTTP/2 for streams that nobody opened, or above the agreed size, are ignored",
+        {
+            "framing.bare_lf": "accepted",
+            "framing.control": "accepted",
+            "framing.underscore": "accepted",
+            "framing.h2_frames": "open",
+        },
     ),
     Feature.HOP_BY_HOP: NATIVE,
-    Feature.CONNECTION_NOMINATED: approximate(_NOMINATED),
+    Feature.CONNECTION_NOMINATED: approximate(
+        _NOMINATED,
+        {
+            "headers.connection_nominated.names": "status 400",
+            "headers.connection_nominated.lines": "status 400",
+        },
+    ),
     Feature.FORWARDED_HEADERS: NATIVE,
     Feature.REQUEST_ID: NATIVE,
     Feature.REQUEST_HEADERS_SET: NATIVE,
@@ -81,13 +104,20 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.CORS: emulated("maps over Origin and what a preflight asks"),
     Feature.COMPRESSION: approximate(
         "answers of 403 and 404 and those of text/html are compressed as well, no-transform is not heeded, and of "
-        "several Accept-Encoding lines the first one counts"
+        "several Accept-Encoding lines the first one counts",
+        {
+            "route.compression.lines": ("text", "header content-encoding", "header vary"),
+            "route.compression.html": ("text", "header content-encoding", "header vary"),
+            "route.compression.no_transform": ("text", "header content-encoding", "header vary"),
+            "route.compression.status": ("text", "header content-encoding", "header vary"),
+        },
     ),
     Feature.BUFFERING: NATIVE,
     Feature.WEBSOCKET: NATIVE,
     Feature.STATUSES: approximate(
         "bytes of an endpoint that are no HTTP go to the client as they are, not as 502; answers that nginx makes "
-        "carry `Server: nginx`, as do those of HTTP/2 endpoints that send no Server header"
+        "carry `Server: nginx`, as do those of HTTP/2 endpoints that send no Server header",
+        {"statuses.garbage": ("no http", "text: tries reached"), "statuses.server": "header server"},
     ),
     Feature.RATE_LIMIT: NATIVE,
     Feature.CONCURRENCY: NATIVE,
@@ -142,7 +172,11 @@ SUPPORT: dict[str, dict[Feature, Verdict]] = {
         Feature.HEADER_PRESENT: _ONE_LINE,
         Feature.REQUEST_HEADERS_ADD: _OLD_ADD,
         Feature.CONNECTION_NOMINATED: approximate(
-            _NOMINATED + "; nginx 1.22 reads the first Connection line only and forwards what further ones name"
+            _NOMINATED + "; nginx 1.22 reads the first Connection line only and forwards what further ones name",
+            {
+                "headers.connection_nominated.names": "status 400",
+                "headers.connection_nominated.lines": "header x-hop",
+            },
         ),
         Feature.STICKY: emulated("a map from the cookie to an upstream of that one endpoint"),
         Feature.POOL_HTTP2: emulated("nginx's gRPC module, which carries any request over HTTP/2"),

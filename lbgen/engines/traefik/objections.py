@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from lbgen.plan.model import L4Rule, Listener, Plan, Pool
 
-_IDLE = approximate("Traefik never closes a silent TCP connection, whatever the idle time")
+_IDLE = approximate(
+    "Traefik never closes a silent TCP connection, whatever the idle time", {"timeouts.idle.l4": "open"}
+)
 _BALANCE = refused("Traefik balances TCP and UDP round robin only; nginx, HAProxy and Envoy can")
 _HEALTH = refused("Traefik's checks of TCP servers know neither fall nor rise; nginx, HAProxy and Envoy can")
 _PASSIVE = refused("Traefik does not count failures of TCP connections; nginx, HAProxy and Envoy can")

@@ -64,11 +64,34 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.FRAMING: approximate(
         "what Go's server refuses before any plugin runs gets Traefik's own text instead of the reason phrase (over "
         "HTTP/2 a reset stream), CONNECT and unknown transfer codings 501, other HTTP versions 505; bare line feeds "
-        "and folded lines are accepted"
+        "and folded lines are accepted; a chunk size that cannot be read ends in 502 when the endpoint has been asked, "
+        "and a first line without a version is waited on for more",
+        {
+            "framing.no_host": "text",
+            "framing.two_hosts": "text",
+            "framing.equal_hosts": "text",
+            "framing.host_characters": "text",
+            "framing.bad_escape": "text",
+            "framing.h2_bad_escape": "closed",
+            "framing.connect": "status 501",
+            "framing.unknown_coding": "status 501",
+            "framing.coding_before_chunked": "status 501",
+            "framing.version": "status 505",
+            "framing.bad_chunks": "status 502",
+            "framing.bare_lf": "accepted",
+            "framing.folded": "accepted",
+            "framing.http09": "open",
+            "framing.not_http": "open",
+        },
     ),
     Feature.HOP_BY_HOP: approximate(
         "of an untrusted client X-Forwarded-Server, and an X-Real-Ip that is its own address, are dropped as well; "
-        "Pragma: no-cache gains Cache-Control: no-cache"
+        "Pragma: no-cache gains Cache-Control: no-cache",
+        {
+            "headers.hop_by_hop.real_ip": "header x-real-ip",
+            "headers.hop_by_hop.server": "header x-forwarded-server",
+            "headers.hop_by_hop.pragma": "header cache-control",
+        },
     ),
     Feature.CONNECTION_NOMINATED: NATIVE,
     Feature.FORWARDED_HEADERS: emulated("the lbgen plugin writes them; Traefik's own port is not the listener's"),

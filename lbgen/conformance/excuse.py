@@ -1,0 +1,68 @@
+"""What a case found and what the engine's verdicts state: whether it is exactly the stated difference."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from lbgen.plan.features import Feature
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lbgen.conformance.prepare import Near
+
+# Word of `Verdict.differs` -> what the judge or a script says then. "status N" and "header NAME" are made below.
+_WORDS = {
+    "accepted": r"reached an endpoint: |status \d+ by the proxy expected, an endpoint answered|status 200, expected 40",
+    "closed": r"(second request, .*|no answer): (None )?no answer head \((closed|reset)\)",
+    "cut": r"answer \d+: the body does not end as its framing says|status \d+ b'', expected an answer of",
+    "no http": r"no answer: status line ",
+    "open": r"no answer and the connection stays open|.*(the connection is open|connection stays open|timed out)",
+    "text": r"body b|answer: (content-type|cache-control): ",
+    "time": r"took \d+ ms, expected ",
+}
+
+
+def feature_of(aspect: str) -> str:
+    """`framing.bare_lf` -> `framing`: the feature whose clause the aspect is a part of; "" when there is none."""
+    name = aspect
+    while name and name not in Feature._value2member_map_:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def known(word: str) -> bool:
+    """Whether `Verdict.differs` may say it."""
+    return word in _WORDS or re.fullmatch(r"status \d{3}|header [a-z0-9-]+|text: .+", word) is not None
+
+
+def shown(word: str, found: str) -> bool:
+    """Whether a difference that was found is what `word` states."""
+    if word.startswith("status "):
+        return re.match(rf"({word}\b|a .*: {word[7:]}\b)", found) is not None
+    if word.startswith("header "):
+        return re.match(rf"(answer|to the endpoint): {re.escape(word[7:])}( is missing|: )", found) is not None
+    if word.startswith("text: "):
+        return word[6:] in found
+    return re.match(_WORDS[word], found) is not None
+
+
+def excused(aspects: Iterable[str], near: Iterable[Near], found: list[str]) -> tuple[Near, ...]:
+    """The verdicts that state what was found, for a case about `aspects`; none = it is not excused.
+
+    Raises NotShownError when a verdict states a difference for one of the aspects and none was found.
+    """
+    wanted = set(aspects)
+    features = {feature_of(aspect) for aspect in wanted}
+    stating = [n for n in near if n.feature in features and any(aspect in wanted for aspect, _ in n.differs)]
+    words = [word for n in stating for aspect, given in n.differs if aspect in wanted for word in given]
+    if stating and not found:
+        raise NotShownError(f"the verdict says {', '.join(words)}, which does not show: {stating[0].note}")
+    if stating:
+        return tuple(stating) if all(any(shown(word, one) for word in words) for one in found) else ()
+    return tuple(n for n in near if n.feature in features and not n.differs) if found else ()
+
+
+class NotShownError(Exception):
+    """A verdict states a difference that the engine does not show."""

@@ -1,0 +1,70 @@
+"""A difference is excused only when it is exactly what a verdict states."""
+
+import pytest
+
+from lbgen.conformance.case import case_files
+from lbgen.conformance.excuse import NotShownError, excused, feature_of, known, shown
+from lbgen.conformance.prepare import Near
+from lbgen.engines.api import Level, engines
+from lbgen.plan.features import Feature
+
+NEAR = Near(
+    "framing", "a note", differs=(("framing.bare_lf", ("accepted",)), ("framing.version", ("status 505", "text")))
+)
+
+
+def test_the_feature_of_a_part() -> None:
+    assert feature_of("framing.bare_lf") == "framing"
+    assert feature_of("match.headers.regex.lines") == "match.headers.regex"
+    assert feature_of("pool.sticky") == "pool.sticky"
+    assert feature_of("nothing.known") == ""
+
+
+def test_what_is_stated_is_excused_and_nothing_else() -> None:
+    got = "reached an endpoint: b'{}'"
+    assert excused(["framing.bare_lf"], [NEAR], [got]) == (NEAR,)
+    assert excused(["framing.bare_lf"], [NEAR], [got, "took 900 ms, expected 0 to 10"]) == ()
+    assert excused(["framing.folded"], [NEAR], [got]) == ()
+    assert excused(["framing"], [NEAR], [got]) == ()
+    assert excused(["statuses"], [NEAR], [got]) == ()
+    two = ["status 505, expected 400", "body b'x', expected b'y'"]
+    assert excused(["framing.version"], [NEAR], two) == (NEAR,)
+    assert excused(["framing.version"], [NEAR], ["status 501, expected 400"]) == ()
+
+
+def test_a_stated_difference_must_show() -> None:
+    with pytest.raises(NotShownError, match="accepted"):
+        excused(["framing.bare_lf"], [NEAR], [])
+    assert excused(["framing.folded"], [NEAR], []) == ()
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ("closed", "no answer: no answer head (closed); got b''"),
+        ("closed", "second request, /p close: None no answer head (reset), expected 502"),
+        ("open", "no answer and the connection stays open (no answer head (open))"),
+        ("cut", "answer 200: the body does not end as its framing says (closed)"),
+        ("no http", "no answer: status line '\\x00'; got b''"),
+        ("time", "took 3002 ms, expected 350 to 2200"),
+        ("header x-hop", "to the endpoint: x-hop: '1' is there, expected none"),
+        ("header x-hop", "answer: x-hop is missing, expected '1'"),
+        ("status 404", "status 404, expected 400 (no rule takes it)"),
+    ],
+)
+def test_words(word: str, found: str) -> None:
+    assert known(word)
+    assert shown(word, found)
+    assert not shown("text", found)
+
+
+def test_every_stated_part_is_tested_and_said_in_known_words() -> None:
+    parts = {part for file in case_files() for case in file.cases for part in case.features}
+    for engine in engines().values():
+        for version in engine.versions:
+            for feature in Feature:
+                verdict = engine.verdict(feature, version)
+                for part, words in verdict.differs:
+                    assert verdict.level is Level.APPROXIMATE
+                    assert part in parts, f"{engine.name} {version} {feature}: no case is about {part}"
+                    assert all(known(word) for word in words), words
