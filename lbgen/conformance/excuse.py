@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # Word of `Verdict.differs` -> what the judge or a script says then. "status N" and "header NAME" are made below.
 _WORDS = {
     "accepted": r"reached an endpoint: |status \d+ by the proxy expected, an endpoint answered|status 200, expected 40",
-    "closed": r"(second request, .*|no answer): (None )?no answer head \((closed|reset)\)",
+    "closed": r"(second request, .*|no answer): ((None )?no answer head \((closed|reset)\)|RST_STREAM)",
     "cut": r"answer \d+: the body does not end as its framing says|status \d+ b'', expected an answer of",
     "no http": r"no answer: status line ",
     "open": r"no answer and the connection stays open|.*(the connection is open|connection stays open|timed out)",

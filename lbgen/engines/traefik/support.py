@@ -65,7 +65,8 @@ _SUPPORT: dict[Feature, Verdict] = {
         "what Go's server refuses before any plugin runs gets Traefik's own text instead of the reason phrase (over "
         "HTTP/2 a reset stream), CONNECT and unknown transfer codings 501, other HTTP versions 505; bare line feeds "
         "and folded lines are accepted; a chunk size that cannot be read ends in 502 when the endpoint has been asked, "
-        "and a first line without a version is waited on for more",
+        "and a first line without a version is waited on for more; over HTTP/2 a length that the body has not and a "
+        "Host beside another :authority are accepted",
         {
             "framing.no_host": "text",
             "framing.two_hosts": "text",
@@ -73,6 +74,7 @@ _SUPPORT: dict[Feature, Verdict] = {
             "framing.host_characters": "text",
             "framing.bad_escape": "text",
             "framing.h2_bad_escape": "closed",
+            "framing.h2_frames": ("text: a length that the body", "text: two hosts", "text: 2 of these requests"),
             "framing.connect": "status 501",
             "framing.unknown_coding": "status 501",
             "framing.coding_before_chunked": "status 501",
