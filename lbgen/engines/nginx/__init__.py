@@ -66,9 +66,10 @@ class Nginx:
         return process(plan, binary, directory)
 
     def access_record(self, line: str) -> Mapping[str, object] | None:
-        """No access log yet."""
-        del line
-        return None
+        """A line of the JSON access log; see `lbgen.engines.nginx.log`."""
+        from lbgen.engines.nginx.log import record
+
+        return record(line)
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
         """`nginx -t`."""

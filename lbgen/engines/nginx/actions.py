@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+from lbgen.engines.nginx import log
 from lbgen.engines.nginx.compression import Compressions
 from lbgen.engines.nginx.compression import lines as gzip
 from lbgen.engines.nginx.cors import HIDDEN, CorsMaps
@@ -112,6 +113,11 @@ class Actions:
             return response_lines(start, route.response_headers, self.texts)
         start = [pair for pair in start if pair[0] not in HIDDEN]
         return response_lines(start, route.response_headers, self.texts, self.cors.headers(route, route.cors))
+
+    def logged(self, route: Route, listener: Listener) -> tuple[Line, ...]:
+        """What the access log is told about requests of the route."""
+        pool = text(_inlined(self._upstream(route, route.action))) if isinstance(route.action, Forward) else EMPTY
+        return log.route_lines(listener, route, pool)
 
     def gate(self, route: Route, listener: Listener) -> Gate | None:
         """What requests for this route must pass first."""

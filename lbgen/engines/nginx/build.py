@@ -12,10 +12,11 @@ from lbgen.engines.nginx.gates import limited
 from lbgen.engines.nginx.headers import printed, standard, trust_maps, trusts
 from lbgen.engines.nginx.listeners import blocks as faces
 from lbgen.engines.nginx.listeners import listen_addresses
+from lbgen.engines.nginx.log import log_format
 from lbgen.engines.nginx.members import may_be_empty, steered
 from lbgen.engines.nginx.names import Names, reference
 from lbgen.engines.nginx.servers import Servers
-from lbgen.engines.nginx.texts import Texts
+from lbgen.engines.nginx.texts import EMPTY, Texts
 from lbgen.engines.nginx.times import duration, times
 from lbgen.engines.nginx.transports import GRPC, by_address, kind
 from lbgen.engines.nginx.upstreams import singles
@@ -28,8 +29,9 @@ from lbgen.plan.policy import KeyKind
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from lbgen.engines.nginx.headers import Lines
     from lbgen.engines.nginx.values import Values
-    from lbgen.engines.nginx.view import Map
+    from lbgen.engines.nginx.view import Map, Text
     from lbgen.plan.model import ClientTimeouts, Listener, Plan, Pool
 
 OLD = "1.22"
@@ -145,6 +147,7 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         many=_hash_size(max(variables, len(hosts))),
         zones=tuple(gates.zones),
         replaced=bool(replaced),
+        formats=tuple(log_format(x, _request_id(lines[x.name])) for x in listeners if x.access_log),
         grpc=printed(shared, GRPC) if any(kind(pool, old=old) == GRPC for pool in pools) else (),
         by_address=any(pool.tls is not None and by_address(pool, pool.tls) for pool in pools),
         http2=any(x.http2 for x in listeners),
@@ -154,6 +157,11 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         limited=any(limited(route) for route in plan.routes),
         long=any(len(word) > _WORD_OWN for word in (*hosts, *_keys(maps))),
     )
+
+
+def _request_id(lines: Lines) -> Text:
+    """What endpoints are told, if they are told any."""
+    return next(iter(lines["x-request-id"]), EMPTY)
 
 
 def hash_key(pool: Pool, values: Values, replaced: frozenset[str]) -> Atom:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.nginx import tls
+from lbgen.engines.nginx import log, tls
 from lbgen.engines.nginx.sizes import buffers
 from lbgen.engines.nginx.view import Line
 from lbgen.engines.text import Atom
@@ -51,6 +51,7 @@ def _lines(listener: Listener, face: tls.Face, replaced: frozenset[str], *, old:
         yield Line(Atom("http2"), (Atom("on"),))
     if listener.tls is not None:
         yield from tls.lines(listener.tls, face.certificate)
+    yield from log.server_lines(listener)
     room = buffers(listener.limits)
     if room is not None:
         yield room

@@ -7,6 +7,7 @@ from signal import Signals
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import CheckSpec, ProcessSpec
+from lbgen.engines.nginx.log import FILE
 from lbgen.engines.nginx.members import steered
 from lbgen.plan.model import Mode
 
@@ -24,7 +25,8 @@ _STREAM = "ngx_stream_module.so"
 def process(plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
     """In the foreground; SIGQUIT lets requests under way end, SIGHUP loads changed files."""
     argv = (*_command(binary, directory), "-g", f"{_modules(plan, binary)}daemon off;")
-    return ProcessSpec(argv, stop=Signals.SIGQUIT, reload=Signals.SIGHUP, agent=steered(plan))
+    log = FILE if any(listener.access_log for listener in plan.listeners) else ""
+    return ProcessSpec(argv, stop=Signals.SIGQUIT, reload=Signals.SIGHUP, agent=steered(plan), access_log=log)
 
 
 def check(plan: Plan, binary: Binary, directory: Path) -> CheckSpec:

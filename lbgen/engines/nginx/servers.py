@@ -145,7 +145,7 @@ class _Block:
         if first.unconditional:
             return self._direct(empty, first.rule)
         pools = [self.servers.simple_pool(c.rule) for c in place.candidates]
-        if place.candidates[-1].unconditional and None not in pools:
+        if place.candidates[-1].unconditional and None not in pools and not self.listener.access_log:
             pool = self.servers.variable(place.candidates, tuple(map(str, pools)), "pool")
             return replace(empty, proxy=Proxy(reference(pool)))
         goals = tuple(self._named(c.rule).text for c in place.candidates)
@@ -163,6 +163,7 @@ class _Block:
         """`location` with the gate of the rule's route and its body."""
         route = self.servers.route(rule)
         gate = self.servers.actions.gate(route, self.listener)
+        location = replace(location, logged=self.servers.actions.logged(route, self.listener))
         if gate is None or isinstance(body, Proxy):
             whole = self._with_tunnel(_with_body(location, body), rule, gate)
             whole = self._with_retries(self._with_mirrors(whole, rule), rule, gate)

@@ -158,7 +158,7 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.POOL_HTTP2: NATIVE,
     Feature.POOL_GRPC: NATIVE,
     Feature.PROXY_PROTOCOL_OUT: NOT_YET,
-    Feature.ACCESS_LOG: NOT_YET,
+    Feature.ACCESS_LOG: emulated("nginx's own times and lists of tries, which `lbgen logs` brings into the schema"),
     Feature.ESCAPE_HATCH: NOT_YET,
     Feature.NFT_DIRECT: refused("direct forwarding is nftables' alone"),
 }

@@ -174,6 +174,7 @@ class Location:
     answer: Answer | None = None
     hop: Hop | None = None
     gate: Gate | None = None
+    logged: tuple[Line, ...] = ()  # what the access log is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +269,7 @@ class Http:
     client_certificates: bool = False
     grpc: tuple[Header, ...] = ()  # `headers` for endpoints that are asked by the gRPC module; empty: there are none
     by_address: bool = False  # certificates of some endpoints must hold their addresses
+    formats: tuple[Line, ...] = ()  # of access logs
     replaced: bool = False  # on some listeners the client's address stands in the place of the peer's
     limited: bool = False
 
