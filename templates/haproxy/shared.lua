@@ -50,3 +50,54 @@ core.register_task(function()
     end
   end
 end)
+
+-- Failures in a row by pool and endpoint, and who is out. proc.sick is how many have failed of late: as long as it is 0
+-- nobody asks about good answers.
+local failures, out, sick = {}, {}, 0
+
+-- The servers that are this endpoint, in every backend of the pool.
+local function servers_of(pool, endpoint)
+  local found = {}
+  for name, backend in pairs(core.backends) do
+    if name == pool or name:match("^(.*):%d+$") == pool then
+      for each, server in pairs(backend.servers) do
+        if each == endpoint or each == endpoint .. ":again" then found[#found + 1] = server end
+      end
+    end
+  end
+  return found
+end
+
+local function eject(key, pool, endpoint, milliseconds)
+  out[key] = true
+  local servers = servers_of(pool, endpoint)
+  for _, server in ipairs(servers) do server:set_maint() end
+  core.register_task(function()
+    core.msleep(milliseconds)
+    for _, server in ipairs(servers) do server:set_ready() end
+    out[key] = nil
+  end)
+end
+
+core.register_fetches("judged", function(txn, most, milliseconds)
+  local server = txn.f:srv_name()
+  if server == nil or server == "" then return 0 end
+  local backend = txn.f:be_name()
+  local pool, endpoint = backend:match("^(.*):%d+$") or backend, server:match("^[^:]*")
+  local key = pool .. "/" .. endpoint
+  if out[key] then return 0 end
+  local failed = failures[key]
+  if txn.f:status() < 500 then
+    if failed then sick = sick - 1 end
+    failures[key] = nil
+  else
+    if not failed then sick = sick + 1 end
+    failures[key] = (failed or 0) + 1
+    if failures[key] >= tonumber(most) then
+      failures[key], sick = nil, sick - 1
+      eject(key, pool, endpoint, tonumber(milliseconds))
+    end
+  end
+  txn:set_var("proc.sick", sick)
+  return failures[key] or 0
+end)

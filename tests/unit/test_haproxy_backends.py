@@ -82,10 +82,11 @@ def test_routes_share_a_backend_that_counts_and_keep_their_times() -> None:
     )
 
 
-def test_an_ejected_endpoint_is_let_in_again_by_time() -> None:
+def test_failures_in_a_row_are_counted_in_lua() -> None:
     text = config({"health": {"passive": {"failures": 3, "eject_for": "5s"}}})
-    assert "downinter 5000ms fall 1 rise 1 observe layer7 error-limit 3 on-error mark-down" in text
-    assert "bind unix@lbgen-up.sock" in text
+    assert "lua.judged(3,5000) if { status ge 500 } !{ status 503 }" in text
+    assert "lua-load shared.lua" in text
+    assert not any("check" in line for line in servers(text))
 
 
 def test_a_ring_of_endpoints_has_many_places() -> None:

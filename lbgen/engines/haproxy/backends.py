@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, assert_never
 from lbgen.engines.haproxy.edits import TAIL
 from lbgen.engines.haproxy.lines import Line, Word, line
 from lbgen.engines.haproxy.quote import Sample, argument, log_format, lua_argument
-from lbgen.engines.haproxy.retrying import lone, retry_lines, waits
-from lbgen.engines.haproxy.servers import NEVER, check_lines, is_name, server_lines
+from lbgen.engines.haproxy.retrying import retry_lines, waits
+from lbgen.engines.haproxy.servers import NEVER, Role, check_lines, is_name, server_lines
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Balance, Forward, Redirect, Respond
 from lbgen.plan.policy import KeyKind
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lbgen.engines.haproxy.tables import Way
     from lbgen.engines.haproxy.targets import Choice
     from lbgen.plan.model import Listener, Pool, Timeouts
-    from lbgen.plan.policy import Retries
+    from lbgen.plan.policy import PassiveHealth, Retries
 
 _LONG = 10**15  # microseconds
 _PORTS = {"http": 80, "https": 443}
@@ -106,6 +106,13 @@ class Backends:
         """Every backend that was asked for."""
         return tuple(self._backend(draft) for draft in self._drafts.values())
 
+    @property
+    def needs_a_check_that_passes(self) -> bool:
+        """Whether some endpoint is in or out by other means than checks."""
+        return any(
+            not draft.pool.active and (draft.pool.passive or draft.pool.slow_start) for draft in self._drafts.values()
+        )
+
     def pools(self) -> list[Pool]:
         """The pools of those backends."""
         return [draft.pool for draft in self._drafts.values()]
@@ -119,7 +126,6 @@ class Backends:
         balance, hashed = _balance(pool)
         first = self._used[pool.name][0]
         tracked = first if first != draft.name else ""
-        alone = lone(draft.retries, pool)
         lines = [*_pool_lines(pool, l7), *(retry_lines(draft.retries, pool) if draft.retries else ())]
         if not tracked:
             lines += check_lines(pool)
@@ -137,9 +143,7 @@ class Backends:
             late=late,
             vacant=l7 and (pool.active is not None or pool.passive is not None or any(map(is_name, pool.endpoints))),
             lines=tuple(lines),
-            servers=tuple(
-                server_lines(pool, l7, pool.name in self.limited, tracked, (draft.name, alone) if alone else None)
-            ),
+            servers=tuple(server_lines(pool, Role(draft.name, l7, pool.name in self.limited, tracked, draft.retries))),
         )
 
 
@@ -179,7 +183,19 @@ def _pool_lines(pool: Pool, l7: bool) -> list[Line]:
         lines.append(line(f"{pool.field}.sticky", *words))
     if pool.max_per_endpoint is not None:
         lines += _queue_lines(pool, l7)
+    if pool.passive is not None and l7:
+        lines += _judged_lines(pool.passive, f"{pool.field}.health.passive")
     return lines
+
+
+def _judged_lines(passive: PassiveHealth, origin: str) -> list[Line]:
+    """A 503 of HAProxy's own is nobody's failure; answers that are good count while some endpoint has failed."""
+    judge = f"http-after-response set-var(txn.judged) lua.judged({passive.failures},{passive.eject_for})"
+    return [
+        line(origin, judge, "if { status ge 500 } !{ status 503 }"),
+        line(origin, judge, "if { status 503 } { bc_err -m found }"),
+        line(origin, judge, "if { status lt 500 } { var(proc.sick) -m int gt 0 }"),
+    ]
 
 
 def _queue_lines(pool: Pool, l7: bool) -> list[Line]:

@@ -7,11 +7,14 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.lines import Line, Word, line
+from lbgen.engines.haproxy.retrying import lone
 from lbgen.engines.text import Literal
 from lbgen.plan.model import Balance, PoolProtocol
+from lbgen.records import record
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Endpoint, Pool
+    from lbgen.plan.policy import Retries
 
 MAX_WEIGHT = 256
 ALWAYS_UP = "unix@lbgen-up.sock"  # a listener of our own
@@ -39,14 +42,25 @@ def is_name(endpoint: Endpoint) -> bool:
     return not endpoint.is_ip and endpoint.host != "localhost"
 
 
-def server_lines(pool: Pool, l7: bool, limited: bool, tracked: str, lone: tuple[str, Endpoint] | None) -> list[Line]:
-    """One line for each endpoint. `limited`: the topology says how many idle connections are kept; `tracked`: another
-    backend with the same endpoints, which knows what is up ("" = this one finds out); `lone`: the name of this backend
-    and an endpoint that stands there twice."""
+@record
+class Role:
+    """What a backend is to its pool. `limited`: the topology says how many idle connections are kept; `tracked`:
+    another backend with the same endpoints, which knows what is up ("" = this one finds out); `retries`: of its
+    routes."""
+
+    name: str
+    l7: bool
+    limited: bool
+    tracked: str
+    retries: Retries | None
+
+
+def server_lines(pool: Pool, role: Role) -> list[Line]:
+    """One line for each endpoint, two for one that has to stand there twice."""
+    alone = lone(role.retries, pool)
     numbered = list(enumerate(zip(pool.endpoints, weights(pool)[0], strict=True), 1))
-    named = [(f"s{n}", f"{tracked}/s{n}" if tracked else "", *each) for n, each in numbered]
-    if lone is not None:
-        named += [(f"s{n}:again", f"{tracked or lone[0]}/s{n}", e, w) for n, (e, w) in numbered if e == lone[1]]
+    named = [(f"s{n}", f"{role.tracked}/s{n}" if role.tracked else "", *each) for n, each in numbered]
+    named += [(f"s{n}:again", f"{role.tracked or role.name}/s{n}", e, w) for n, (e, w) in numbered if e is alone]
     lines = []
     for name, followed, endpoint, weight in named:
         words: list[str | Word] = [f"server {name}", endpoint.authority, f"weight {weight}"]
@@ -54,28 +68,26 @@ def server_lines(pool: Pool, l7: bool, limited: bool, tracked: str, lone: tuple[
             words.append("resolvers dns init-addr none")
         elif not endpoint.is_ip:  # no DNS server needs to know that name
             words[1] = f"127.0.0.1:{endpoint.port}"
-        if limited:
+        if role.limited:
             words.append(f"pool-max-conn {pool.keepalive}")
-        words += _more(pool, endpoint, l7, followed)
+        words += _more(pool, endpoint, role, followed)
         lines.append(line(endpoint.field, *words))
     return lines
 
 
-def _more(pool: Pool, endpoint: Endpoint, l7: bool, tracked: str) -> list[str | Word]:
+def _more(pool: Pool, endpoint: Endpoint, role: Role, followed: str) -> list[str | Word]:
     words: list[str | Word] = []
     if endpoint.backup:
         words.append("backup")
     if pool.max_per_endpoint is not None:
         words.append(f"maxconn {pool.max_per_endpoint}")
-    if pool.sticky is not None and l7:
+    if pool.sticky is not None and role.l7:
         words.append(f"cookie {endpoint.id}")
     if pool.proxy_protocol is not None:
         words.append("send-proxy" if pool.proxy_protocol == "v1" else "send-proxy-v2")
     words += _transport(pool, endpoint)
-    if tracked and (pool.active or pool.passive or pool.slow_start):
-        words.append(f"track {tracked}")
-    else:
-        words += _checks(pool, l7)
+    checks = _checks(pool, role)
+    words += [f"track {followed}"] if checks and followed else checks
     if pool.slow_start:
         words.append(f"slowstart {pool.slow_start}ms")
     return words
@@ -104,7 +116,7 @@ def _transport(pool: Pool, endpoint: Endpoint) -> list[str | Word]:
     return [word for word in words if word != ""]
 
 
-def _checks(pool: Pool, l7: bool) -> list[str | Word]:
+def _checks(pool: Pool, role: Role) -> list[str | Word]:
     active, passive = pool.active, pool.passive
     words: list[str | Word] = []
     if active is not None:
@@ -117,15 +129,14 @@ def _checks(pool: Pool, l7: bool) -> list[str | Word]:
             words.append("check-send-proxy")
         if pool.protocol is not PoolProtocol.HTTP1:
             words.append("check-alpn h2" if pool.tls is not None else "check-proto h2")
-    elif passive is not None:
+    elif passive is not None and not role.l7:
         # Nobody is checked: a check that always passes is the timer that lets an endpoint in again.
         out = f"{passive.eject_for}ms"
         words.append(f"check addr {ALWAYS_UP} inter {NEVER} fastinter {out} downinter {out} fall 1 rise 1")
     elif pool.slow_start:
         words.append(f"check addr {ALWAYS_UP} inter {NEVER}")
-    if passive is not None:
-        layer = "layer7" if l7 else "layer4"
-        words.append(f"observe {layer} error-limit {passive.failures} on-error mark-down")
+    if passive is not None and not role.l7:
+        words.append(f"observe layer4 error-limit {passive.failures} on-error mark-down")
     return words
 
 

@@ -10,6 +10,7 @@ from lbgen.engines.haproxy.retrying import STATUSES
 from lbgen.engines.haproxy.servers import MAX_WEIGHT, weights
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Forward, Mode, Respond
+from lbgen.plan.policy import RetryCause
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -92,6 +93,7 @@ _EMULATED = {
     Feature.RATE_LIMIT: "token buckets in Lua, shared by all threads",
     Feature.CONCURRENCY: "a stick table counts each request from its route to its last byte",
     Feature.MAX_BODY: "a deny rule on Content-Length; a Lua filter counts a body that has none",
+    Feature.HEALTH_PASSIVE: "failures are counted in Lua, which puts an endpoint into maintenance for that time",
     Feature.CONNECTION_NOMINATED: "deleted by a Lua function, called for requests whose Connection names any",
     Feature.FORWARDED_HEADERS: "set header by header; several X-Forwarded-For lines are joined by a Lua function",
     Feature.SPLIT: "a number is drawn and looked up in a map of shares, exact to one in a million",
@@ -101,7 +103,6 @@ _EMULATED = {
 }
 
 _APPROXIMATE = {
-    Feature.HEALTH_PASSIVE: "501 and 505 of an endpoint do not count as failures, nor does a try that is repeated",
     Feature.CLIENT_TIMEOUTS: "a body that stops is answered 400 by HAProxy 2.8 and ends with the response time in "
     "2.6, a head must come within the body's time too, and so long, whatever the route's idle time, a client may pause "
     "while it reads",
@@ -185,6 +186,13 @@ def objections(plan: Plan) -> Iterable[Objection]:
             yield Objection(approximate(note, shows), f"{route.field}.timeouts", Feature.TIMEOUT_IDLE)
         if isinstance(action, Forward) and action.retries is not None:
             yield from _retries(route, action.retries)
+            pools = [pool for pool in plan.pools if any(target.pool == pool.name for target in action.targets)]
+            if any(pool.passive for pool in pools):
+                note = "a try that is followed by another does not count as a failure of its endpoint"
+                yield Objection(approximate(note), f"{route.field}.retries", Feature.HEALTH_PASSIVE)
+            if any(_steps_in(pool, action.retries) for pool in pools):
+                note = "a retry does not bring a backup in; without health checks it never serves"
+                yield Objection(approximate(note), f"{route.field}.retries", Feature.BACKUP)
     for pool in plan.pools:
         yield from _pool(pool)
         if not weights(pool)[1]:
@@ -196,9 +204,6 @@ def objections(plan: Plan) -> Iterable[Objection]:
 
 
 def _pool(pool: Pool) -> Iterable[Objection]:
-    if pool.active is not None and pool.passive is not None:
-        note = "with active checks an ejected endpoint is back after `rise` good checks, whatever `eject_for` says"
-        yield Objection(approximate(note), f"{pool.field}.health.passive", Feature.HEALTH_PASSIVE)
     if pool.max_per_endpoint is not None and pool.balance in (Balance.HASH, Balance.SOURCE_HASH, Balance.RANDOM):
         note = "a request for an endpoint that is full does not go to another one"
         where = f"{pool.field}.connections.max_per_endpoint"
@@ -223,6 +228,12 @@ def _retries(route: Route, retries: Retries) -> Iterable[Objection]:
     if odd := [status for status in retries.statuses if status not in STATUSES]:
         said = f"HAProxy retries on {', '.join(map(str, STATUSES))}, not on {', '.join(map(str, odd))}"
         yield Objection(refused(said), f"{route.field}.retries", Feature.RETRIES)
+
+
+def _steps_in(pool: Pool, retries: Retries) -> bool:
+    """Whether nothing but a retried refusal would ever bring this pool's backup in."""
+    backup = any(endpoint.backup for endpoint in pool.endpoints)
+    return backup and RetryCause.CONNECT_FAILURE in retries.causes and not (pool.active or pool.passive)
 
 
 def _texts(route: Route) -> Iterable[Objection]:

@@ -38,7 +38,7 @@ def choices(ways: Mapping[str, Way], index: Index) -> Iterator[Choice]:
         action = index.route(way.route).action
         if not isinstance(action, Forward):
             continue
-        served = [target for target in action.targets if target.weight]
+        served = [t for t in action.targets if t.weight or (index.pool(t.pool).sticky and len(action.targets) > 1)]
         for number, target in enumerate(served, 1):
             drawn = len(served) > 1
             yield Choice(f"{way.key}@{number}" if drawn else way.key, way, target, drawn)
@@ -64,6 +64,33 @@ def draw_lines(drawn: list[Choice], chooser: Chooser, maps: Maps) -> list[Line]:
         chooser.only((f"http-request set-var(txn.drawn) rand({_DRAWS}),add({_DRAWS})",), list(shares), "split"),
         line("", f"http-request set-var({TARGET}) {lookup} if {{ var(txn.drawn) -m found }}"),
     ]
+
+
+def kept_lines(drawn: list[Choice], index: Index, maps: Maps) -> list[Line]:
+    """Statements that send a request of a split where its sticky cookie says, whatever was drawn."""
+    cookies: dict[str, list[tuple[str, str, Choice]]] = {}
+    for choice in drawn:
+        pool = index.pool(choice.target.pool)
+        for endpoint in pool.endpoints if pool.sticky is not None else ():
+            assert pool.sticky is not None  # noqa: S101  # asked one line above
+            kept = (choice.way.key, endpoint.id, choice)
+            cookies.setdefault(pool.sticky.cookie, []).append(kept)
+    lines = []
+    for number, (cookie, found) in enumerate(cookies.items(), 1):
+        file = maps.file(f"sticky.{number}.map", f"route and cookie {cookie} -> target")
+        seen: set[str] = set()
+        for key, value, choice in found:
+            if f"{key}|{value}" not in seen:
+                seen.add(f"{key}|{value}")
+                file.add(f"{key}|{value}", choice.key, choice.target.field)
+        kept_in = f"txn.kept_{number}"
+        asked = f"{{ req.cook({cookie}) -m found }} {{ var(txn.drawn) -m found }}"
+        lookup = f"var(txn.route),concat(|,{kept_in}),map_str({file.name})"
+        lines += [
+            line("", f"http-request set-var({kept_in}) req.cook({cookie}) if {asked}"),
+            line("", f"http-request set-var({TARGET}) {lookup} if {{ var({kept_in}) -m found }}"),
+        ]
+    return lines
 
 
 def decimal_prefixes(start: int, end: int) -> Iterator[str]:

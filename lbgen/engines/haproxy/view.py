@@ -12,7 +12,7 @@ from lbgen.engines.haproxy.index import Index
 from lbgen.engines.haproxy.lines import Line, Maps, Section, line
 from lbgen.engines.haproxy.servers import NEVER, is_name
 from lbgen.engines.haproxy.tables import ROUTE, routing
-from lbgen.engines.haproxy.targets import TARGET, backend_lines, choices, draw_lines, target_edits
+from lbgen.engines.haproxy.targets import TARGET, backend_lines, choices, draw_lines, kept_lines, target_edits
 from lbgen.engines.text import Atom
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, Redirect
@@ -124,7 +124,7 @@ def view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         maps_files += maps.rendered()
     head = max([_HEAD, *(_head(listener) for listener in plan.listeners)])
     found = backends.all()
-    shares = any(route.rate_limit for route in plan.routes)
+    shares = any(route.rate_limit for route in plan.routes) or any(pool.passive for pool in backends.pools())
     return View(
         name=Atom(plan.name),
         head=head,
@@ -142,7 +142,7 @@ def view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         nameservers=tuple(line("", "nameserver", f"dns{n}", _server(text)) for n, text in enumerate(plan.resolvers, 1)),
         resolvers=any(is_name(endpoint) for pool in backends.pools() for endpoint in pool.endpoints),
         queues=any(pool.max_per_endpoint for pool in backends.pools()),
-        always_up=any(not pool.active and (pool.passive or pool.slow_start) for pool in backends.pools()),
+        always_up=backends.needs_a_check_that_passes,
         admin_port=plan.admin_port,
     ), [*lua, *maps_files]
 
@@ -175,7 +175,7 @@ def _frontend(
     drawn = [choice for choice in chosen if choice.drawn]
     answering = [answer(way, index, listener) for way in ways.values() if not _forwards(way, index)]
     answered = {key: name for key, (name, _) in zip(_answering(ways, index), answering, strict=True)}
-    target = [*(draw_lines(drawn, chooser, maps) if drawn else [])]
+    target = [*draw_lines(drawn, chooser, maps), *kept_lines(drawn, index, maps)] if drawn else []
     forwarding = [way for way in ways.values() if _forwards(way, index)]
     request = [(way.key, index.route(way.route).request_headers) for way in forwarding]
     edits = header_lines("http-request", [e for e in request if e[1]], chooser, "request")
