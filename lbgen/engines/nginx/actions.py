@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from lbgen.engines.nginx import log
+from lbgen.engines.nginx import log, paths
 from lbgen.engines.nginx.compression import Compressions
 from lbgen.engines.nginx.compression import lines as gzip
+from lbgen.engines.nginx.conditions import PATH
 from lbgen.engines.nginx.cors import HIDDEN, CorsMaps
 from lbgen.engines.nginx.gates import Gates, gated, limited
 from lbgen.engines.nginx.headers import edited, printed, response_lines, shown
@@ -155,7 +156,7 @@ class Actions:
             scheme=Atom(way.scheme),
             lines=(*way.lines, *self._handling(route, action)),
             upstream=upstream,
-            target=self._target(rule, action),
+            target=self._target(rule, action, listener),
             headers=self._request_headers(route, action, listener, standard),
             times=None if wanted == self.usual else wanted,
             hide=tuple(shown(name) for name in hide),
@@ -310,15 +311,24 @@ class Actions:
         self.maps.append(Map(Atom(f"{route.field}.forward"), source, Atom(f"${name}"), EMPTY, entries))
         return text(inline(name))
 
-    def _target(self, rule: Rule, action: Forward) -> Atom | None:
+    def _target(self, rule: Rule, action: Forward, listener: Listener) -> Atom | None:
         """The variable with the target that the endpoint sees; None = as the client sent it."""
         rewrite = action.rewrite
         if rewrite is None or (rewrite.path is None and rewrite.prefix is None):
+            return self.plain_target(listener)
+        self.rewrites = True
+        sent = paths.target(listener)
+        if rewrite.path is not None:
+            return reference(self.targets.with_path(rewrite.path, rule, sent))
+        return reference(self.targets.with_prefix(rewrite.prefix or "/", rule, sent))
+
+    def plain_target(self, listener: Listener) -> Atom | None:
+        """What endpoints see of a target that no rule changes; None = as it came."""
+        name = paths.target(listener)
+        if name == PATH:
             return None
         self.rewrites = True
-        if rewrite.path is not None:
-            return reference(self.targets.with_path(rewrite.path, rule))
-        return reference(self.targets.with_prefix(rewrite.prefix or "/", rule))
+        return reference(name)
 
     def _redirect(self, rule: Rule, route: Route, action: Redirect, listener: Listener) -> Answer:
         scheme = action.scheme or listener.scheme
@@ -326,11 +336,11 @@ class Actions:
         port = action.port or (default if action.scheme else listener.port)
         host: str | Atom = action.host or inline(self._own_host(listener))
         authority: list[str | Atom] = [f"{scheme}://", host, "" if port == default else f":{port}"]
-        target = "request_uri"
+        target = sent = paths.target(listener)
         if action.path is not None:
-            target = self.targets.with_path(action.path, rule)
+            target = self.targets.with_path(action.path, rule, sent)
         elif action.prefix is not None:
-            target = self.targets.with_prefix(action.prefix, rule)
+            target = self.targets.with_prefix(action.prefix, rule, sent)
         add, _ = self._lines(route)
         return Answer(action.status, self.texts.of(*authority, inline(target)), add=add)
 

@@ -116,6 +116,7 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
     upstreams += tuple(u for pool in pools if pool.name in actions.retries.single for u in singles(pool))
     maps = (
         *servers.values.maps,
+        *servers.paths.maps,
         *servers.sizes.maps,
         *gates.maps,
         *actions.maps,

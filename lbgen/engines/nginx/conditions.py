@@ -28,7 +28,7 @@ def variable(header: str) -> str:
     return "http_" + header.replace("-", "_")
 
 
-def inputs(candidates: Iterable[Candidate], values: Values) -> tuple[str, ...]:
+def inputs(candidates: Iterable[Candidate], values: Values, target: str = PATH) -> tuple[str, ...]:
     """The variables that tell the candidates apart, in the order of the key."""
     every = list(candidates)
     matches = [c.rule.match for c in every]
@@ -37,13 +37,13 @@ def inputs(candidates: Iterable[Candidate], values: Values) -> tuple[str, ...]:
     found += [values.cookie(name) for name in sorted({x.name for m in matches for x in m.cookies})]
     found += [values.parameter(name) for name in sorted({x.name for m in matches for x in m.query})]
     if any(c.test_path for c in every):
-        found.append(PATH)
+        found.append(target)
     return tuple(found)
 
 
-def pattern(candidate: Candidate, keys: tuple[str, ...], values: Values) -> str:
+def pattern(candidate: Candidate, keys: tuple[str, ...], values: Values, target: str = PATH) -> str:
     """The regex over the key made of `keys` that holds when the candidate takes the request."""
-    asked = _asked(candidate, values)
+    asked = _asked(candidate, values, target)
     out = "^"
     last = max(keys.index(key) for key in asked)
     for at, key in enumerate(keys[: last + 1]):
@@ -56,7 +56,7 @@ def pattern(candidate: Candidate, keys: tuple[str, ...], values: Values) -> str:
     return out
 
 
-def _asked(candidate: Candidate, values: Values) -> dict[str, list[str]]:
+def _asked(candidate: Candidate, values: Values, target: str) -> dict[str, list[str]]:
     """Regexes by variable; each begins at the value's first character and knows that a line feed ends it."""
     match = candidate.rule.match
     asked: dict[str, list[str]] = {}
@@ -70,7 +70,7 @@ def _asked(candidate: Candidate, values: Values) -> dict[str, list[str]]:
     for wanted in match.query:
         asked.setdefault(values.parameter(wanted.name), []).append(parameter(wanted.value))
     if candidate.test_path:
-        asked[PATH] = [path(match.path.kind, match.path.value)]
+        asked[target] = [path(match.path.kind, match.path.value)]
     return asked
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx import log, tls
+from lbgen.engines.nginx.paths import keeps_slashes
 from lbgen.engines.nginx.sizes import buffers
 from lbgen.engines.nginx.view import Line
 from lbgen.engines.text import Atom
@@ -52,6 +53,8 @@ def _lines(listener: Listener, face: tls.Face, replaced: frozenset[str], *, old:
     if listener.tls is not None:
         yield from tls.lines(listener.tls, face.certificate)
     yield from log.server_lines(listener)
+    if keeps_slashes(listener):
+        yield Line(Atom("merge_slashes"), (Atom("off"),))
     room = buffers(listener.limits)
     if room is not None:
         yield room

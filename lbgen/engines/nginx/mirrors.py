@@ -38,10 +38,10 @@ class Mirrors:
     def of(
         self, start: Location, route: Route, action: Forward, proxy: Proxy, variant: int
     ) -> tuple[Proxy, tuple[Location, ...]]:
-        """`proxy` with its copies ordered, and the locations that make them. No client can ask for a path of `//`."""
+        """`proxy` with its copies ordered, and the locations that make them. No client can ask for a path with dots."""
         lines, found = [], []
         for at, mirror in enumerate(action.mirrors):
-            path = Atom(f"//mirror/{route.name}/{variant}/{at}")
+            path = Atom(f"/../mirror/{route.name}/{variant}/{at}")
             lines.append(Line(Atom("mirror"), (path,)))
             checks = [_UPGRADES]
             if mirror.percent < _WHOLE:

@@ -17,7 +17,7 @@ from lbgen.engines.nginx.tree import Candidate
 from lbgen.engines.nginx.values import Values
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, PathKind, Redirect, Respond, ValueKind
-from lbgen.plan.policy import KeyKind
+from lbgen.plan.policy import KeyKind, PathsMode
 from lbgen.plan.regex import full
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def objections(plan: Plan, version: str) -> Iterator[Objection]:
     """Verdicts on places, in the order of the topology."""
     yield from _pools(plan, version)
     yield from _counted_clients(plan)
+    yield from _normalised(plan, version)
     for listener in plan.listeners:
         if version == OLD and listener.http2 and listener.tls is None:
             why = "nginx 1.22 cannot speak both HTTP/1.1 and HTTP/2 on a port without TLS (1.25 and newer can)"
@@ -68,6 +69,19 @@ def _pools(plan: Plan, version: str) -> Iterator[Objection]:
                 )
                 yield Objection(refused(why), endpoint.field, Feature.ENDPOINT_NAMES)
                 return
+
+
+def _normalised(plan: Plan, version: str) -> Iterator[Objection]:
+    """The gRPC module passes a target on as it came, or decodes it."""
+    for listener in plan.listeners:
+        if listener.paths.mode is not PathsMode.NORMALIZE:
+            continue
+        for name in dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules):
+            route = plan.route(name)
+            pools = route.action.targets if isinstance(route.action, Forward) else ()
+            if any(kind(plan.pool(t.pool), old=version == OLD) == GRPC for t in pools):
+                why = "nginx's gRPC module, which is how it speaks HTTP/2 here, cannot be given a normalised target"
+                yield Objection(refused(why), f"{route.field}.forward", Feature.PATHS_NORMALIZE)
 
 
 def _sticky(pool: Pool, version: str) -> Iterator[Objection]:

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lbgen.engines.nginx import tls
+from lbgen.engines.nginx import paths, tls
 from lbgen.engines.nginx.access import seen_through
 from lbgen.engines.nginx.conditions import METHOD, inputs, pattern
 from lbgen.engines.nginx.gates import limited
@@ -42,9 +42,10 @@ class Servers:
         self.maps: list[Map] = []
         self.values = actions.values
         self.sizes = Sizes(actions.names)
+        self.paths = paths.PathPolicies(http2=any(listener.http2 for listener in plan.listeners))
         self._replaced = seen_through(plan)
         self._routes = {route.name: route for route in plan.routes}
-        self._chosen: dict[tuple[tuple[str, bool, str], ...], str] = {}
+        self._chosen: dict[tuple[str, tuple[tuple[str, bool, str], ...]], str] = {}
         self._by_content: dict[tuple[object, ...], Map] = {}
 
     def of(
@@ -59,7 +60,7 @@ class Servers:
         """One block of a listener; `standard` are its headers, `headers` those it must spell out."""
         table = face.table
         block = _Block(self, listener, standard)
-        found = places(table.rules)
+        found = places(table.rules, loose=paths.loose(listener), flat=paths.flat(listener))
         exact = {p.path for p in found if p.kind is PathKind.EXACT}
         locations = [block.location(place, exact) for place in found]
         if not any(p.path == "/" and p.kind is PathKind.PREFIX for p in found):
@@ -77,6 +78,7 @@ class Servers:
             times=times,
             locations=tuple(sorted(locations, key=_place_in_file)),
             named=(*block.named, *helpers),
+            refused=self.paths.refused(listener),
             checks=self.checks(listener),
             lines=lines(listener, face, self._replaced, old=self.old),
             unverified=None if listener.tls is None else tls.unverified(listener.tls),
@@ -91,12 +93,12 @@ class Servers:
         denied = self.actions.gates.gatekeeper.denied(listener.access, listener, f"{listener.field}.access")
         return (*sizes, Check(denied, 403, text("Forbidden\n")))
 
-    def variable(self, candidates: tuple[Candidate, ...], goals: tuple[str, ...], kind: str) -> str:
+    def variable(self, candidates: tuple[Candidate, ...], goals: tuple[str, ...], kind: str, target: str) -> str:
         """The map that chooses one of `goals` by the first candidate that holds; the same choice is one map."""
-        key = tuple((c.rule.id, c.test_path, goal) for c, goal in zip(candidates, goals, strict=True))
+        key = (target, tuple((c.rule.id, c.test_path, goal) for c, goal in zip(candidates, goals, strict=True)))
         if key not in self._chosen:
             name = self.actions.names.variable(kind, goals[0].removeprefix("@"))
-            self._chosen[key] = self._shared(_map(name, candidates, goals, self.values))
+            self._chosen[key] = self._shared(_map(name, candidates, goals, self.values, target))
         return self._chosen[key]
 
     def _shared(self, made: Map) -> str:
@@ -123,6 +125,7 @@ class _Block:
         self.servers = servers
         self.listener = listener
         self.standard = standard
+        self.target = paths.target(listener)
         self.named: list[Location] = []
         self.used: list[Rule] = []
         self._names: dict[tuple[str, Body], Atom] = {}
@@ -146,10 +149,10 @@ class _Block:
             return self._direct(empty, first.rule)
         pools = [self.servers.simple_pool(c.rule) for c in place.candidates]
         if place.candidates[-1].unconditional and None not in pools and not self.listener.access_log:
-            pool = self.servers.variable(place.candidates, tuple(map(str, pools)), "pool")
-            return replace(empty, proxy=Proxy(reference(pool)))
+            pool = self.servers.variable(place.candidates, tuple(map(str, pools)), "pool", self.target)
+            return replace(empty, proxy=Proxy(reference(pool), self.servers.actions.plain_target(self.listener)))
         goals = tuple(self._named(c.rule).text for c in place.candidates)
-        return replace(empty, hop=Hop(reference(self.servers.variable(place.candidates, goals, "route"))))
+        return replace(empty, hop=Hop(reference(self.servers.variable(place.candidates, goals, "route", self.target))))
 
     def _direct(self, location: Location, rule: Rule) -> Location:
         body = self._body(rule)
@@ -266,12 +269,12 @@ def _place_in_file(location: Location) -> tuple[str, bool]:
     return (text.text if text else "", location.below is not None)
 
 
-def _map(name: str, candidates: tuple[Candidate, ...], goals: tuple[str, ...], values: Values) -> Map:
+def _map(name: str, candidates: tuple[Candidate, ...], goals: tuple[str, ...], values: Values, target: str) -> Map:
     """First match wins: nginx tries the regexes of a map in their order."""
     origin = Atom(candidates[0].rule.field)
     tests = [(c, g) for c, g in zip(candidates, goals, strict=True) if not c.unconditional]
     default = Atom(goals[-1]) if len(tests) < len(candidates) else _NOT_FOUND
-    keys = inputs((c for c, _ in tests), values)
+    keys = inputs((c for c, _ in tests), values, target)
     entries: list[Entry] = []
     if keys == (METHOD,):
         taken: set[str] = set()
@@ -281,6 +284,6 @@ def _map(name: str, candidates: tuple[Candidate, ...], goals: tuple[str, ...], v
                     taken.add(method)
                     entries.append(Entry(Atom(method), Atom(goal)))
         return Map(origin, text(inline(METHOD)), Atom(f"${name}"), default, tuple(entries))
-    entries = [Entry(Literal(pattern(c, keys, values), "regex"), Atom(goal)) for c, goal in tests]
+    entries = [Entry(Literal(pattern(c, keys, values, target), "regex"), Atom(goal)) for c, goal in tests]
     source = text(*(part for key in keys for part in (inline(key), "\n")))
     return Map(origin, source, Atom(f"${name}"), default, tuple(entries))

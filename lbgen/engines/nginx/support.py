@@ -62,9 +62,13 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.L4_SNI: NOT_YET,
     Feature.L4_SOURCES: NOT_YET,
     Feature.PATHS_STRICT: emulated("a regex over the request line, tested before any location"),
-    Feature.PATHS_ALLOW: NOT_YET,
-    Feature.PATHS_NORMALIZE: NOT_YET,
-    Feature.PATHS_VERBATIM: NOT_YET,
+    Feature.PATHS_ALLOW: emulated("rules look at the path as it was sent"),
+    Feature.PATHS_NORMALIZE: approximate(
+        "a path that has something to normalise and an escape that has to stay as well is answered with 400"
+    ),
+    Feature.PATHS_VERBATIM: approximate(
+        "nginx answers broken escapes, %00 and paths that lead above the root with 400 whatever it is told"
+    ),
     Feature.FRAMING: approximate(
         "lines that end with a bare LF and control characters in header values are accepted, HTTP/0.9 gets the text "
         "Bad Request without a head, and where a rule asks for a name with `-`, one with `_` counts too; "

@@ -30,31 +30,31 @@ class Targets:
         self._names = names
         self._texts = texts
         self._maps = maps
-        self._known: dict[tuple[str, str], str] = {}
+        self._known: dict[tuple[str, str, str], str] = {}
 
-    def with_path(self, path: str, rule: Rule) -> str:
+    def with_path(self, path: str, rule: Rule, target: str) -> str:
         """The variable for `path` and the query as it was sent."""
-        return self._variable(("", path), rule, path, self._entry(r"/[^?]*(?<tail>\?.*)", path))
+        return self._variable(("", path, target), rule, path, self._entry(r"/[^?]*(?<tail>\?.*)", path))
 
-    def with_prefix(self, prefix: str, rule: Rule) -> str:
+    def with_prefix(self, prefix: str, rule: Rule, target: str) -> str:
         """The variable for the target whose matched prefix, or matched exact path, is `prefix`; never empty or `//`."""
         matched, new = rule.match.path, prefix.rstrip("/")
         if matched.kind is not PathKind.PREFIX:
-            return self.with_path(new or "/", rule)
+            return self.with_path(new or "/", rule, target)
         start = escapes.path_literal(matched.value.rstrip("/"))
         below = self._entry(f"{start}(?<tail>/.*)", new)
         if not start:
-            return self._variable((matched.value, new), rule, new or "/", below)
+            return self._variable((matched.value, new, target), rule, new or "/", below)
         rest = self._entry(f"{start}(?<tail>.*)", new or "/")
         entries = (rest,) if new else (below, rest)
-        return self._variable((matched.value, new), rule, new or "/", *entries)
+        return self._variable((matched.value, new, target), rule, new or "/", *entries)
 
     def _entry(self, sent: str, new: str) -> Entry:
         return Entry(Literal(f"^{sent}$", "regex"), self._texts.of(new, _TAIL))
 
-    def _variable(self, key: tuple[str, str], rule: Rule, default: str, *entries: Entry) -> str:
+    def _variable(self, key: tuple[str, str, str], rule: Rule, default: str, *entries: Entry) -> str:
         if key not in self._known:
             name = self._known[key] = self._names.variable("target", rule.route)
-            source = text(inline("request_uri"))
+            source = text(inline(key[2]))
             self._maps.append(Map(Atom(rule.field), source, Atom(f"${name}"), self._texts.of(default), entries))
         return self._known[key]

@@ -46,8 +46,13 @@ class Place:
     candidates: tuple[Candidate, ...]
 
 
-def places(rules: Sequence[Rule]) -> tuple[Place, ...]:
-    """The locations for one host's rules: exact ones by path, then prefixes, shorter first."""
+def places(rules: Sequence[Rule], *, loose: bool = False, flat: bool = False) -> tuple[Place, ...]:
+    """The locations for one host's rules: exact ones by path, then prefixes, shorter first. `loose`: a location gets
+    requests of other paths too; `flat`: there is but one."""
+    if flat:
+        tried = sorted(rules, key=lambda rule: rule.rank)
+        whole = _cut(Candidate(rule, test_path=not rule.match.path.covers_all) for rule in tried)
+        return (Place(PathKind.PREFIX, "/", tuple(whole)),) if rules else ()
     groups = path_groups(rules)
     known = {group.path for group in groups if group.kind is PathKind.PREFIX and _writable(decoded(group.path))}
     by_path: dict[tuple[PathKind, str], list[PathGroup]] = {}
@@ -61,11 +66,11 @@ def places(rules: Sequence[Rule]) -> tuple[Place, ...]:
         by_path.setdefault(key, []).append(group)
     found = []
     for key, own in by_path.items():
-        if key not in tested and _TWOFOLD.isdisjoint(key[1]):
+        if key not in tested and not loose and _TWOFOLD.isdisjoint(key[1]):
             # Then the raw path is known, and there is one group only.
             every = [Candidate(c.rule, c.test_path) for c in own[0].candidates]
         else:
-            every = _merged([*own, *_around(key[1], by_path)])
+            every = _merged([*own, *_around(key[1], by_path)], loose)
         found.append(Place(*key, tuple(_cut(every))))
     return tuple(sorted(found, key=lambda p: (p.kind is PathKind.PREFIX, p.path)))
 
@@ -81,14 +86,16 @@ def _around(path: str, by_path: dict[tuple[PathKind, str], list[PathGroup]]) -> 
         yield from by_path.get((PathKind.PREFIX, prefix), ())
 
 
-def _merged(groups: Iterable[PathGroup]) -> list[Candidate]:
+def _merged(groups: Iterable[PathGroup], loose: bool) -> list[Candidate]:
     """All rules of groups that share a location or lie around it; every one that is not certain tests the raw path."""
     rules = {c.rule.rank: c.rule for group in groups for c in group.candidates}
-    return [Candidate(rules[rank], _uncertain(rules[rank])) for rank in sorted(rules)]
+    return [Candidate(rules[rank], _uncertain(rules[rank], loose)) for rank in sorted(rules)]
 
 
-def _uncertain(rule: Rule) -> bool:
+def _uncertain(rule: Rule, loose: bool) -> bool:
     """Whether a location for the rule's path also gets requests that are not the rule's."""
+    if loose:
+        return not rule.match.path.covers_all
     path = decoded(rule.match.path.value)
     return rule.match.path.kind is PathKind.REGEX or not _TWOFOLD.isdisjoint(path) or not _writable(path)
 

@@ -199,6 +199,7 @@ class Server:
     times: ClientTimes | None
     locations: tuple[Location, ...]
     named: tuple[Location, ...]
+    refused: Atom  # the variable with the status of a request that is not let in
     checks: tuple[Check, ...] = ()
     lines: tuple[Line, ...] = ()
     limited: bool = False  # some of its routes have limits

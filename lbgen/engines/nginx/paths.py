@@ -1,0 +1,101 @@
+"""Path policies of listeners beside strict -> maps that refuse what is unclear, and the target that counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.nginx.conditions import PATH
+from lbgen.engines.nginx.names import inline
+from lbgen.engines.nginx.texts import text
+from lbgen.engines.nginx.view import NONE, Entry, Map
+from lbgen.engines.text import Atom, Literal
+from lbgen.plan.policy import Paths, PathsMode
+
+if TYPE_CHECKING:
+    from lbgen.plan.model import Listener
+
+NORMAL = "normal_target"
+_STRICT = Paths()
+_UNRESERVED = "2[DdEe]|3[0-9]|[46][1-9A-Fa-f]|5[0-9AaFf]|7[0-9AaEe]"
+_DOT = "(?:[.]|%2[Ee])"
+_URI = r"[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]"
+
+
+class PathPolicies:
+    """Hands out what a listener's policy needs; maps gather in `maps`. The strict policy stands in the template."""
+
+    def __init__(self, *, http2: bool) -> None:
+        self.maps: list[Map] = []
+        self._http2 = http2
+        self._known: dict[Paths, Atom] = {_STRICT: Atom("$refused")}
+
+    def refused(self, listener: Listener) -> Atom:
+        """The variable that is the status of a request that is not let in, else 0."""
+        paths = listener.paths
+        if paths not in self._known:
+            number = len(self._known) + 1
+            unclear, refused = f"unclear_path_{number}", f"refused_{number}"
+            entries = tuple(Entry(Literal(f"^[^?]*{way}", "regex"), Atom("400")) for way in _unclear(paths))
+            self.maps.append(Map(NONE, text(inline(PATH)), Atom(f"${unclear}"), Atom("0"), entries))
+            version = "(?:1[.][01]|2[.]0)" if self._http2 else "1[.][01]"
+            fine = (
+                r"^([A-Za-z0-9._:\[\]-]*) [A-Z][A-Z_-]* (?:(?i:https?://\1)(?=[/? ])|(?=/))"
+                rf"{_URI}* HTTP/{version}$"
+            )
+            ways = (
+                Entry(Literal("^[^ ]* CONNECT ", "regex"), Atom("405")),
+                Entry(Literal(fine, "regex"), text(inline(unclear))),
+            )
+            source = text(inline("http_host"), " ", inline("request"))
+            self.maps.append(Map(NONE, source, Atom(f"${refused}"), Atom("400"), ways))
+            if paths.mode is PathsMode.NORMALIZE:
+                self.maps.append(_normal())
+            self._known[paths] = Atom(f"${refused}")
+        return self._known[paths]
+
+
+def target(listener: Listener) -> str:
+    """The variable with the target that is matched and passed on."""
+    return NORMAL if listener.paths.mode is PathsMode.NORMALIZE else PATH
+
+
+def loose(listener: Listener) -> bool:
+    """Whether a decoded path does not tell the path that was sent: then rules look at that one."""
+    paths = listener.paths
+    return paths.mode is PathsMode.STRICT and paths != _STRICT
+
+
+def flat(listener: Listener) -> bool:
+    """Whether nginx's own reading of a path is of no use at all."""
+    return listener.paths.mode is PathsMode.VERBATIM
+
+
+def keeps_slashes(listener: Listener) -> bool:
+    """Whether `//` is not `/`."""
+    return listener.paths.empty_segments or flat(listener)
+
+
+def _unclear(paths: Paths) -> list[str]:
+    """What must not be in a path."""
+    if paths.mode is PathsMode.VERBATIM:
+        return []
+    refused = ["(?![0-9A-Fa-f][0-9A-Fa-f])", "[01]", "5[Cc]", "7[Ff]"]
+    if not paths.encoded_slash:
+        refused.append("2[Ff]")
+    if paths.mode is PathsMode.NORMALIZE:
+        # nginx can decode and resolve, but not write an escape as it was: a path either needs the one or has the other.
+        other = f"%(?!{_UNRESERVED})"
+        odd = f"(?://|/[.][.]?(?:[/?]|$)|%(?:{_UNRESERVED}))"
+        return [f"%(?:{'|'.join(refused)})", f"{odd}[^?]*{other}", f"{other}[^?]*{odd}"]
+    if not paths.encoded_unreserved:
+        refused.append(_UNRESERVED)
+    ways = [f"%(?:{'|'.join(refused)})", f"/{_DOT}{{1,2}}(?:[/?]|$)"]
+    return ways if paths.empty_segments else [*ways, "//"]
+
+
+def _normal() -> Map:
+    """Nearly every path is in that form already; what nginx made of the others has no escape left to write."""
+    fine = rf"^(?![^?]*//)(?![^?]*/[.][.]?(?:[/?]|$))(?![^?]*%(?:{_UNRESERVED}))"
+    entry = Entry(Literal(fine, "regex"), text(inline(PATH)))
+    default = text(inline("uri"), inline("is_args"), inline("args"))
+    return Map(NONE, text(inline(PATH)), Atom(f"${NORMAL}"), default, (entry,))

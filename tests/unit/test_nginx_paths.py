@@ -1,0 +1,77 @@
+"""nginx: what its maps let in under each path policy, compared with the oracle."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+
+from lbgen.engines.nginx.paths import _normal, _unclear
+from lbgen.plan.paths import PathError, accepted
+from lbgen.plan.policy import Paths, PathsMode
+
+PIECES = (
+    "/",
+    "//",
+    "a",
+    ".",
+    "..",
+    "%2e",
+    "%2F",
+    "%5c",
+    "%61",
+    "%7E",
+    "%41",
+    "%20",
+    "%3A",
+    "%zz",
+    "%00",
+    "x",
+    "?q=//%2f",
+    "%",
+)
+POLICIES = (
+    Paths(empty_segments=True),
+    Paths(encoded_slash=True),
+    Paths(encoded_unreserved=True),
+    Paths(empty_segments=True, encoded_slash=True, encoded_unreserved=True),
+)
+
+
+def targets() -> list[str]:
+    chance = random.Random(7)
+    return ["/" + "".join(chance.choices(PIECES, k=chance.randrange(7))) for _ in range(4000)]
+
+
+def refused(paths: Paths, target: str) -> bool:
+    return any(re.search(f"^[^?]*{way}", target) for way in _unclear(paths))
+
+
+@pytest.mark.parametrize("paths", POLICIES)
+def test_what_is_allowed_beside_strict(paths):
+    for target in targets():
+        try:
+            accepted(target, paths)
+            fine = True
+        except PathError:
+            fine = False
+        assert refused(paths, target) != fine, target
+
+
+def test_what_is_normalised_is_refused_or_in_that_form_or_left_to_nginx():
+    """nginx decodes and resolves by itself; no escape may be left then that it would decode too."""
+    paths = Paths(PathsMode.NORMALIZE)
+    in_form = re.compile(_normal().entries[0].key.text)
+    for target in targets():
+        try:
+            wanted = accepted(target, paths)
+        except PathError as error:
+            why = str(error)
+            wanted = None
+        if wanted is None:
+            assert refused(paths, target) or "above the root" in why, target
+        elif in_form.search(target):
+            assert wanted == target
+        elif not refused(paths, target):
+            assert "%" not in wanted.partition("?")[0], target
