@@ -36,9 +36,10 @@ def planned(plan: Plan, client: str) -> tuple[Planned, ...]:
     counts: dict[str, int] = {}
     found = []
     for one in _every(plan, client):
-        counts[one.case.clause] = number = counts.get(one.case.clause, 0) + 1
+        name = " ".join((one.case.clause, *one.case.routes))
+        counts[name] = number = counts.get(name, 0) + 1
         via = unverified(plan.listener(one.case.request.listener))
-        found.append(replace(one, case=replace(one.case, id=f"{one.case.clause}/{number}", asked=via)))
+        found.append(replace(one, case=replace(one.case, id=f"{name}/{number}", asked=via)))
     return tuple(found)
 
 
@@ -184,7 +185,9 @@ def _client_times(plan: Plan, listener: Listener, client: str) -> Iterator[Plann
     """A slow head, a silent body and an idle connection are ended in time. How is one thing (408, or just closed), when
     another: a verdict about the first excuses nothing of the second."""
     features = (str(Feature.CLIENT_TIMEOUTS),)
-    found = next((x for r, x in hits(plan, listener, client) if isinstance(r.action, Forward)), None)
+    forwards = ((r.action, x) for r, x in hits(plan, listener, client) if isinstance(r.action, Forward))
+    action, found = next(forwards, (None, None))
+    idle = 0 if action is None else action.timeouts.idle
     request = Request("GET", "/", (("Host", "lbgen-corpus.invalid"),), listener.name, client)
     times = listener.timeouts
     if times.keepalive:
@@ -197,7 +200,9 @@ def _client_times(plan: Plan, listener: Listener, client: str) -> Iterator[Plann
     for what, time, sent in slow:
         if not time:
             continue
-        within = around(time)
+        # A body that stops may also be silent for too long by the route's idle time: the shorter of the two counts.
+        least = min(time, idle or time) if what == "body" else time
+        within = around(least)[0], around(time)[1]
         seconds = within[1] / 1000
         yield Planned(
             Case(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lbgen.engines.rendered import Rendered
 
-_NUMBER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)(us|ms|s|m|h|d)?(?![\w.])")
+NUMBER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)(us|ms|s|m|h|d)?(?![\w.])")
 _UNITS = {"us": 0.001, "": 1.0, "ms": 1.0, "s": 1000.0, "m": 60_000.0, "h": 3_600_000.0, "d": 86_400_000.0}
 
 
@@ -30,7 +30,7 @@ class Change:
 
 
 def _shape(line: str) -> str:
-    return _NUMBER.sub("\0", line)
+    return NUMBER.sub("\0", line)
 
 
 def changes(real: Rendered, verified: Rendered) -> tuple[Change, ...]:
@@ -105,7 +105,7 @@ def _nearest(line: str, among: range, base: list[str], a: int, at: int, c: int) 
 
 def _rescaled(line: str, real: str, verified: str) -> str:
     """`line` with each of its numbers in the ratio in which `verified` stands to `real`."""
-    pairs = iter(list(zip(_NUMBER.finditer(real), _NUMBER.finditer(verified), strict=True)))
+    pairs = iter(list(zip(NUMBER.finditer(real), NUMBER.finditer(verified), strict=True)))
 
     def change(found: re.Match[str]) -> str:
         ours, theirs = next(pairs)
@@ -119,4 +119,4 @@ def _rescaled(line: str, real: str, verified: str) -> str:
         value /= _UNITS[theirs[2] or ""]
         return f"{value:.3f}{theirs[2] or ''}" if "." in theirs[1] else f"{round(value)}{theirs[2] or ''}"
 
-    return _NUMBER.sub(change, line)
+    return NUMBER.sub(change, line)

@@ -1,0 +1,108 @@
+"""Rendered files with one thing changed, as a hand might have done it."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import lbgen
+from lbgen.conformance.corpus import meeting
+from lbgen.conformance.difference import compare
+from lbgen.conformance.verify.merge import NUMBER, changes
+from lbgen.conformance.verify.times import Scale, scaled, times_of
+from lbgen.plan.http import parse
+from lbgen.plan.matching import why_not
+from lbgen.plan.model import Forward, Mode, Plan
+from lbgen.plan.precedence import host_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.engines.rendered import Rendered
+    from lbgen.plan.model import Rule
+
+FACTOR = 2
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`name` tells what was changed where."""
+
+    name: str
+    files: Rendered
+
+
+def files_of(plan: Plan, engine: str) -> Rendered:
+    return lbgen.render(plan, engine=engine, accept=("all",))
+
+
+def times(plan: Plan, engine: str) -> Iterator[Mutant]:
+    """Every number that is a time of the topology (it changes when the topology's times do), twice as long."""
+    real, other = files_of(plan, engine), files_of(scaled(plan, other_times(plan)), engine)
+    for change in changes(real, other):
+        lines = real[change.file].splitlines()
+        line, against = lines[change.line - 1], other[change.file].splitlines()[change.line - 1]
+        for ours, theirs in zip(NUMBER.finditer(line), NUMBER.finditer(against), strict=True):
+            if ours[0] == theirs[0]:
+                continue
+            value = float(ours[1]) * FACTOR
+            text = f"{value:g}{ours[2] or ''}"
+            edited = [*lines]
+            edited[change.line - 1] = line[: ours.start()] + text + line[ours.end() :]
+            name = f"{change.file}:{change.line}: {edited[change.line - 1].strip()}"
+            yield Mutant(name, with_text(real, change.file, "\n".join(edited) + "\n"))
+
+
+def other_times(plan: Plan) -> Scale:
+    """A scale that changes every time of the plan a little."""
+    return Scale(2, tuple((time, time + 7 * n) for n, time in enumerate(times_of(plan), 1)))
+
+
+def retries(plan: Plan, engine: str) -> Iterator[Mutant]:
+    """One try less on each route that has some."""
+    for route in plan.routes:
+        if isinstance(route.action, Forward) and route.action.retries is not None:
+            less = replace(route.action.retries, max=route.action.retries.max - 1)
+            action = replace(route.action, retries=less if less.max else None)
+            routes = tuple(replace(r, action=action) if r is route else r for r in plan.routes)
+            yield Mutant(f"{route.name}: one retry less", files_of(replace(plan, routes=routes), engine))
+
+
+def swaps(plan: Plan, engine: str) -> Iterator[Mutant]:
+    """Two rules of different routes, in each other's place, for every pair that one request can fulfil."""
+    for listener in plan.listeners:
+        if listener.mode is not Mode.L7:
+            continue
+        rules = {rule.rank: rule for table in listener.hosts for rule in table.rules}
+        for one, other in itertools.combinations([rules[rank] for rank in sorted(rules)], 2):
+            if one.route == other.route or not meet(one, other):
+                continue
+            swapped = swap(plan, one, other)
+            if compare(plan, swapped).requests:
+                yield Mutant(f"{one.id} and {other.id} swapped", files_of(swapped, engine))
+
+
+def meet(one: Rule, other: Rule) -> bool:
+    """Whether some request fulfils both: else their order cannot matter."""
+    for draft in meeting(one, other):
+        parsed = parse(draft.request("web"))
+        if why_not(one, parsed) is None and why_not(other, parsed) is None:
+            return True
+    return False
+
+
+def swap(plan: Plan, one: Rule, other: Rule) -> Plan:
+    def put(rule: Rule) -> Rule:
+        return replace(rule, rank={one.rank: other.rank, other.rank: one.rank}.get(rule.rank, rule.rank))
+
+    listeners = []
+    for listener in plan.listeners:
+        rules = {rule.rank: rule for table in listener.hosts for rule in table.rules}
+        ranked = sorted(map(put, rules.values()), key=lambda rule: rule.rank)
+        listeners.append(replace(listener, hosts=host_tables(ranked)) if rules else listener)
+    return replace(plan, listeners=tuple(listeners))
+
+
+def with_text(rendered: Rendered, name: str, text: str) -> Rendered:
+    return replace(rendered, files=tuple(replace(f, text=text) if f.name == name else f for f in rendered.files))

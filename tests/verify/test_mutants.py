@@ -1,0 +1,84 @@
+"""`lbgen verify` finds what a hand has changed in rendered files: a time, a retry, the order of two rules.
+
+`LBGEN_MUTANTS=all` tries every mutant of every engine (an hour); else one of each kind and engine.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import lbgen
+from lbgen.conformance.subject import subjects
+from lbgen.engines.api import Level
+from lbgen.engines.api import engine as engine_of
+from lbgen.plan.features import Feature
+from lbgen.runtime.local import world
+from lbgen.spec.source import read_file
+from tests.verify import mutants
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lbgen.plan.model import Plan
+
+HERE = Path(__file__).parent
+ENGINES = ("envoy", "haproxy", "nginx", "traefik")
+KINDS = {"time": mutants.times, "retry": mutants.retries, "order": mutants.swaps}
+EVERY = os.environ.get("LBGEN_MUTANTS") == "all"
+SEED = int(os.environ.get("LBGEN_MUTANTS_SEED", "1"))
+
+pytestmark = [
+    pytest.mark.engines,
+    pytest.mark.root,
+    pytest.mark.alone,
+    pytest.mark.skipif(bool(world.possible()), reason=world.possible() or "it is possible"),
+]
+
+
+def plan_for(engine: str) -> Plan:
+    """The topology, without what the engine refuses."""
+    subject = subjects((engine,))[0]
+    if subject.binary is None:
+        pytest.skip(subject.gap)
+    data = read_file(HERE / "mutants.yaml").data
+    target = engine_of(engine)
+    if target.verdict(Feature.CLIENT_TIMEOUTS, subject.version).level is Level.REFUSED:
+        del data["client_timeouts"]
+    if target.verdict(Feature.RETRIES, subject.version).level is Level.REFUSED:
+        data["routes"] = [{key: route[key] for key in route if key != "retries"} for route in data["routes"]]
+    return lbgen.plan(lbgen.load(data))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_is_rendered_is_green(engine: str, tmp_path: Path) -> None:
+    plan = plan_for(engine)
+    mutants.files_of(plan, engine).write(tmp_path / engine)
+    report = lbgen.verify(plan, [engine], accept=("all",), rendered=tmp_path)
+    assert not report.broken
+    assert [f"{x.subject} {x.case}: {x.detail}" for x in report.differences] == []
+    assert {served.edits for served in report.served} == {()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_mutants_are_found(engine: str, kind: str, tmp_path: Path) -> None:
+    plan = plan_for(engine)
+    if kind == "retry" and not any(getattr(route.action, "retries", None) for route in plan.routes):
+        pytest.skip(f"{engine} refuses retries")
+    make: Callable[[Plan, str], Iterator[mutants.Mutant]] = KINDS[kind]
+    found = list(make(plan, engine))
+    assert found, "nothing to change"
+    tried = found if EVERY else random.Random(f"{SEED} {engine} {kind}").sample(found, 1)
+    survivors = []
+    for mutant in tried:
+        mutant.files.write(tmp_path / engine)
+        report = lbgen.verify(plan, [engine], accept=("all",), rendered=tmp_path)
+        assert any(served.edits for served in report.served), f"{mutant.name} changed nothing"
+        if not report.differences:
+            survivors.append(mutant.name)
+    assert survivors == [], f"of {len(tried)} mutants"
