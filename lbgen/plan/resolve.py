@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from lbgen.spec.model import TopologyModel
 
 KEEPALIVE = 64
+HSTS = "strict-transport-security"
 
 
 def plan(topology: Topology) -> Plan:
@@ -69,7 +70,7 @@ def _resolve(topology: Topology, expanded: Expanded) -> Plan:
         name=model.name,
         listeners=tuple(_listeners(model, expanded, files)),
         pools=tuple(_pool(name, pool, files) for name, pool in model.pools.items() if name in used),
-        routes=tuple(_route(model, index, route, l4=expanded.is_l4(index)) for index, route in enumerate(model.routes)),
+        routes=tuple(_route(model, expanded, index, route) for index, route in enumerate(model.routes)),
         uses=(
             *(Use(f, field, topology.span(field)) for f, field in dict.fromkeys(uses(expanded, topology.wrote))),
             *(Use(f, field, topology.span(field), default=True) for f, field in defaults(expanded, topology.wrote)),
@@ -151,7 +152,8 @@ def _endpoint(written: written_pool.Endpoint, field: str) -> Endpoint:
     return Endpoint(address.host, address.port, written.weight, field, address.is_ip, written.backup)
 
 
-def _route(model: TopologyModel, index: int, route: written_route.Route, *, l4: bool) -> Route:
+def _route(model: TopologyModel, expanded: Expanded, index: int, route: written_route.Route) -> Route:
+    l4 = expanded.is_l4(index)
     field = f"routes[{index}]"
     action: Forward | Redirect | Respond
     if route.redirect is not None:
@@ -176,7 +178,7 @@ def _route(model: TopologyModel, index: int, route: written_route.Route, *, l4: 
         action,
         field,
         policies.edits(route.request_headers),
-        policies.edits(route.response_headers, None if l4 else model.response_headers),
+        policies.edits(route.response_headers, _default_headers(model, expanded, index)),
         access=policies.access(route.access),
         rate_limit=policies.rate_limit(route.rate_limit),
         concurrency=policies.concurrency(route.concurrency),
@@ -188,6 +190,14 @@ def _route(model: TopologyModel, index: int, route: written_route.Route, *, l4: 
 
 def _rewrite(rewrite: written_route.Rewrite) -> Rewrite:
     return Rewrite(None if rewrite.prefix is None else path_prefix(rewrite.prefix), rewrite.path, rewrite.host)
+
+
+def _default_headers(model: TopologyModel, expanded: Expanded, index: int) -> written_route.HeaderEdits | None:
+    """The topology's response_headers for a route; HSTS only where all of its listeners speak TLS (RFC 6797 7.2)."""
+    edits = None if expanded.is_l4(index) else model.response_headers
+    if edits is None or all(model.listeners[name].tls is not None for name in expanded.listeners[index]):
+        return edits
+    return edits.model_copy(update={"set": {n: v for n, v in edits.set.items() if n != HSTS}})
 
 
 def _redirect(redirect: written_route.Redirect) -> Redirect:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.plan.features import Feature
+from lbgen.plan.policies import CLIENT, client_timeouts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -160,9 +161,10 @@ def _l7_listener(model: TopologyModel, field: str, listener: Listener, forwards:
         yield Feature.TRUSTED_PROXIES, f"{field}.trusted_proxies"
     if listener.http2 or (listener.http2 is None and listener.tls is not None):
         yield Feature.HTTP2, f"{field}.tls" if listener.http2 is None else f"{field}.http2"
-    for place, times in ((f"{field}.timeouts", listener.timeouts), ("client_timeouts", model.client_timeouts)):
-        if times is not None:
-            yield Feature.CLIENT_TIMEOUTS, place
+    if listener.timeouts is not None:
+        yield Feature.CLIENT_TIMEOUTS, f"{field}.timeouts"
+    if model.client_timeouts is not None and client_timeouts(model.client_timeouts) != CLIENT:
+        yield Feature.CLIENT_TIMEOUTS, "client_timeouts"  # what is the same as lbgen's own asks for nothing
     paths, place = listener.paths, f"{field}.paths"
     if paths is None:
         paths, place = model.paths, "paths"
