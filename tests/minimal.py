@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import yaml
 
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.rendered import Rendered
@@ -13,15 +16,21 @@ from lbgen.plan.resolve import plan as resolve
 from lbgen.spec.load import load
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lbgen.plan.model import Plan
 
 CERT, KEY = "tls/shop.crt", "tls/shop.crt.key"
 
 
-def topology(clear: int, secure: int, endpoint: int, folder: str) -> Plan:
-    """The same for lbgen; `folder` holds shop.crt and shop.key. A port of 0 = no such listener."""
+def topology(*, endpoint: int, folder: Path, clear: int = 0, secure: int = 0, plain: int = 0) -> Plan:
+    """The same for lbgen; `folder` holds shop.crt and shop.key. A port of 0 = no such listener; `plain` is HTTP/1.1."""
     pair = {"cert": "shop.crt", "key": "shop.key"}
-    listeners = {"clear": {"port": clear, "http2": True}, "secure": {"port": secure, "tls": {"certificates": [pair]}}}
+    listeners = {
+        "clear": {"port": clear, "http2": True},
+        "secure": {"port": secure, "tls": {"certificates": [pair]}},
+        "plain": {"port": plain},
+    }
     data = {
         "version": 1,
         "name": "minimal",
@@ -30,14 +39,7 @@ def topology(clear: int, secure: int, endpoint: int, folder: str) -> Plan:
         "pools": {"p": {"endpoints": [{"address": f"127.0.0.1:{endpoint}"}]}},
         "routes": [{"name": "all", "forward": "p"}],
     }
-    return resolve(_based(load(data), folder))
-
-
-def _based(loaded, folder):
-    from dataclasses import replace
-    from pathlib import Path
-
-    return replace(loaded, base=Path(folder))
+    return resolve(replace(load(data), base=folder))
 
 
 def rendered(engine: str, version: str, plan: Plan) -> Rendered:
@@ -57,7 +59,7 @@ def _nginx(version, ports, endpoint, admin):
         listen = f"listen 127.0.0.1:{port}{words}{http2}; {more} {tls}"
         servers += f"server {{ {listen} location / {{ proxy_pass http://127.0.0.1:{endpoint}; }} }}\n"
     temp = " ".join(f"{kind}_temp_path temp;" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-    text = f"pid nginx.pid; error_log error.log; daemon off; events {{}} http {{ access_log off; {temp} {servers} }}\n"
+    text = f"pid nginx.pid; error_log error.log; events {{}} http {{ access_log off; {temp} {servers} }}\n"
     return {"nginx.conf": text, "temp.txt": ""}
 
 
@@ -79,8 +81,6 @@ def _haproxy(version, ports, endpoint, admin):
 
 
 def _envoy(version, ports, endpoint, admin):
-    import yaml
-
     kind = "type.googleapis.com/envoy.extensions"
     manager = {
         "@type": f"{kind}.filters.network.http_connection_manager.v3.HttpConnectionManager",
@@ -127,8 +127,6 @@ def _address(port):
 
 
 def _traefik(version, ports, endpoint, admin):
-    import yaml
-
     static = {
         "entryPoints": {name: {"address": f"127.0.0.1:{port}"} for name, port in ports.items()}
         | {"traefik": {"address": f"127.0.0.1:{admin}"}},

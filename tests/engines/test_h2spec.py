@@ -47,7 +47,7 @@ def _told(request):
 
 def failures(port: int, tls: bool, report) -> tuple[set[str], int]:
     """What failed, by section and title, and how many were run."""
-    argv = [H2SPEC, "--host", "127.0.0.1", "--port", str(port), "--timeout", "3", "--junit-report", str(report)]
+    argv = [H2SPEC, "--host", "127.0.0.1", "--port", str(port), "--timeout", "1", "--junit-report", str(report)]
     subprocess.run([*argv, "--tls", "--insecure"] if tls else argv, capture_output=True, timeout=500, check=False)
     cases = ET.parse(report).getroot().iter("testcase")  # noqa: S314  # h2spec's own file
     results = [(f"{c.get('package')}: {c.get('classname')}", c.find("failure"), c.find("error")) for c in cases]
