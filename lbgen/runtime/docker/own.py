@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 SITE = "/opt/lbgen"
 _PACKAGE = Path(__file__).parents[2]
 PYTHON = "/usr/local/bin/python3"
+ENVIRONMENT = (("PYTHONPATH", SITE), ("PYTHONDONTWRITEBYTECODE", "1"), ("PYTHONUNBUFFERED", "1"))
 _UNNEEDED = (
     "__pycache__",
     "test",

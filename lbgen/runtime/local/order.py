@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class Step(StrEnum):
     """How far `up` is with an engine (or, with an empty engine name, with the stack)."""
 
+    PULLING = "pulling its image"
+    BUILDING = "building an image"
     BACKENDS = "stand-ins answer"
     STARTED = "started"
     LISTENING = "listening"

@@ -1,0 +1,164 @@
+"""A wanted container -> a made one, with no more rights than it needs, its files in a volume of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.runtime.docker.bundle import USER, WORK
+from lbgen.runtime.docker.client import told
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from docker import DockerClient
+    from docker.models.containers import Container
+
+    from lbgen.engines.rendered import Rendered
+    from lbgen.runtime.docker.labels import Record
+
+MEMORY = 2 << 30  # bytes
+PROCESSES = 1024  # threads count
+_KEY, _PLAIN = 0o400, 0o444
+_LOG = {"max-size": "20m", "max-file": "3"}
+_RUN_TMPFS = "rw,noexec,nosuid,nodev,mode=1777,size=64m"
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file for the container's folder; a secret is readable by its user alone."""
+
+    content: bytes = field(repr=False)
+    secret: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A container as it should be. `files` go to WORK, which alone (and /tmp) can be written. `address` is its own in
+    the stack's network; `inside` names a container whose network and processes it shares instead. `published` are
+    (host address, port, protocol); the port is the same inside. `capabilities` are kept of all that are dropped, and
+    need root inside."""
+
+    name: str
+    image: str
+    argv: tuple[str, ...]
+    files: Mapping[str, File]
+    env: tuple[tuple[str, str], ...] = ()
+    stop: str = "SIGTERM"
+    address: str = ""
+    inside: str = ""
+    aliases: tuple[str, ...] = ()
+    published: tuple[tuple[str, int, str], ...] = ()
+    capabilities: tuple[str, ...] = ()
+    sysctls: tuple[tuple[str, str], ...] = ()
+    volume: str = ""  # another container's volume to share; "" = one of its own, named as it
+
+    def digest(self) -> str:
+        """Changes when another container would have to be made."""
+        plain = {name: getattr(self, name) for name in self.__slots__ if name != "files"}
+        made = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
+        for name, file in sorted(self.files.items()):
+            made.update(f"\0{name}\0{file.secret}\0".encode() + hashlib.sha256(file.content).digest())
+        return made.hexdigest()[:32]
+
+
+def rendered_files(rendered: Rendered) -> dict[str, File]:
+    """The files of an engine, and the topology's own beside them. Raises OSError when one of those cannot be read."""
+    files = {name: File(text.encode()) for name, text in rendered.items()}
+    for copy in rendered.copies:
+        if copy.source is not None:
+            files[copy.path] = File(Path(copy.source).read_bytes(), copy.secret)
+    return files
+
+
+def volume_name(wanted: Wanted) -> str:
+    """Its volume; another one for other files, so that the container it replaces keeps its own until the end."""
+    return wanted.volume or f"{wanted.name}-{wanted.digest()[:12]}"
+
+
+def create(client: DockerClient, wanted: Wanted, record: Record, network: str) -> Container:
+    """Make the container and put its files in place; it is not started. Raises EngineError LB421."""
+    volume = volume_name(wanted)
+    options: dict[str, Any] = {
+        "name": wanted.name,
+        "command": list(wanted.argv),
+        "labels": record.labels(),
+        "environment": dict(wanted.env),
+        "working_dir": WORK,
+        "stop_signal": wanted.stop,
+        "user": "0:0" if wanted.capabilities else f"{USER}:{USER}",
+        "read_only": True,
+        "tmpfs": {"/tmp": _RUN_TMPFS},  # noqa: S108  # inside the container
+        "cap_drop": ["ALL"],
+        "cap_add": list(wanted.capabilities),
+        "security_opt": ["no-new-privileges"],
+        "pids_limit": PROCESSES,
+        "mem_limit": MEMORY,
+        "restart_policy": {"Name": "unless-stopped"},
+        "volumes": {volume: {"bind": WORK, "mode": "rw"}},
+        "log_config": {"Type": "json-file", "Config": _LOG},
+        "sysctls": dict(wanted.sysctls),
+    }
+    if wanted.inside:
+        options |= {"network_mode": f"container:{wanted.inside}", "pid_mode": f"container:{wanted.inside}"}
+    else:
+        options |= {
+            "network": network,
+            "ports": {f"{port}/{protocol}": (host, port) for host, port, protocol in wanted.published},
+        }
+    with told(f"making the container {wanted.name}"):
+        if not wanted.volume:
+            client.volumes.create(volume, labels=record.labels())
+        made = client.containers.create(wanted.image, **options)
+        if not wanted.inside and (wanted.address or wanted.aliases):
+            joined = client.networks.get(network)
+            joined.disconnect(made)
+            joined.connect(made, ipv4_address=wanted.address or None, aliases=list(wanted.aliases) or None)
+        if wanted.files:
+            made.put_archive(WORK, _archive(wanted))
+    return made
+
+
+def start(made: Container, wanted: Wanted) -> None:
+    """Start it. Raises EngineError LB404 when a port is taken, LB421."""
+    try:
+        with told(f"starting the container {wanted.name}"):
+            made.start()
+    except EngineError as error:
+        text = str(error)
+        if "already allocated" in text or "already in use" in text:
+            ports = ", ".join(f"{host}:{port}" for host, port, _ in wanted.published)
+            message = f"{wanted.name} cannot publish {ports}: a port is taken"
+            hint = "stop what listens there, or change the listener's port"
+            raise EngineError(Diagnostic("LB404", message, hint=hint)) from error
+        raise
+
+
+def tail(made: Container, lines: int = 15) -> str:
+    """The last lines of what it printed, indented."""
+    with told(f"reading the log of {made.name}"):
+        text = made.logs(tail=lines).decode("utf-8", "replace")
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+def _archive(wanted: Wanted) -> bytes:
+    owner = 0 if wanted.capabilities else USER
+    buffer = io.BytesIO()
+    folders = {str(parent) for name in wanted.files for parent in PurePosixPath(name).parents if str(parent) != "."}
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for folder in sorted(folders):
+            entry = tarfile.TarInfo(folder)
+            entry.type, entry.mode, entry.uid, entry.gid = tarfile.DIRTYPE, 0o700, owner, owner
+            archive.addfile(entry)
+        for name, file in sorted(wanted.files.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.uid, entry.gid = len(file.content), owner, owner
+            entry.mode = _KEY if file.secret else _PLAIN
+            archive.addfile(entry, io.BytesIO(file.content))
+    return buffer.getvalue()

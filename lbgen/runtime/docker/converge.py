@@ -1,0 +1,158 @@
+"""The containers that there should be, and those that there are -> made so, and back again when it goes wrong."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import EngineError
+from lbgen.runtime.docker import container
+from lbgen.runtime.docker.client import told
+from lbgen.runtime.docker.labels import STACK, Record, Role
+from lbgen.runtime.local.order import Progress, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from docker import DockerClient
+    from docker.models.containers import Container
+
+    from lbgen.runtime.docker.container import Wanted
+
+STOP_SECONDS = 10
+_ASIDE = "-before"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A container of a stack, as docker tells."""
+
+    made: Container
+    record: Record
+
+    @property
+    def name(self) -> str:
+        return str(self.made.name)
+
+    @property
+    def running(self) -> bool:
+        return bool(self.made.status == "running")
+
+
+def found(client: DockerClient, stack: str | None = None) -> tuple[Found, ...]:
+    """The containers of a stack (None: of all), by name."""
+    label = STACK if stack is None else f"{STACK}={stack}"
+    with told("listing containers"):
+        every = client.containers.list(all=True, filters={"label": label}, ignore_removed=True)
+    pairs = ((each, Record.of(each.labels)) for each in every)
+    return tuple(sorted((Found(each, record) for each, record in pairs if record), key=lambda x: x.name))
+
+
+@dataclass(slots=True)
+class Converger:
+    """Makes a stack as it should be, one container after the other. Until `keep`, `undo` brings back what was."""
+
+    client: DockerClient
+    stack: str
+    network: str
+    progress: Callable[[Progress], None]
+    changed: bool = False
+    _made: list[Container] = field(default_factory=list)
+    _aside: list[Found] = field(default_factory=list)
+
+    def converge(self, wanted: Sequence[tuple[Wanted, Record]]) -> None:
+        """Keep what is right, put aside what is not, make what is missing. Raises EngineError LB404, LB421."""
+        there = {each.name: each for each in found(self.client, self.stack)}
+        names = {each.name for each, _ in wanted}
+        for name, each in there.items():
+            if name not in names:
+                self._put_aside(each)
+        remade: set[str] = set()
+        for spec, record in wanted:
+            now = there.get(spec.name)
+            right = now is not None and now.running and now.record.hash == record.hash and spec.inside not in remade
+            if right and not _outlived(there, spec):
+                continue
+            if now is not None:
+                self._put_aside(now)
+            self._make(spec, record)
+            remade.add(spec.name)
+
+    def _put_aside(self, each: Found) -> None:
+        self.changed = True
+        with told(f"stopping the container {each.name}"):
+            if each.running:
+                each.made.stop(timeout=STOP_SECONDS)
+            if each.name.endswith(_ASIDE):  # left by an `up` that was killed
+                each.made.remove(force=True, v=False)
+                return
+            each.made.rename(each.name + _ASIDE)
+        self._aside.append(each)
+
+    def _make(self, spec: Wanted, record: Record) -> None:
+        self.changed = True
+        made = container.create(self.client, spec, record, self.network)
+        self._made.append(made)
+        container.start(made, spec)
+        detail = f"{record.title} {record.program_version or record.version}".strip()
+        self.progress(Progress(Step.STARTED, record.engine or str(record.role), detail))
+
+    def keep(self) -> None:
+        """What was is removed for good."""
+        for each in self._aside:
+            with told(f"removing the container {each.name}"):
+                each.made.remove(force=True)
+        self._aside.clear()
+        self._made.clear()
+        sweep(self.client, self.stack)
+
+    def undo(self) -> None:
+        """Remove what was made, and let what was put aside run again."""
+        for made in reversed(self._made):
+            with suppress(EngineError), told("removing a container"):
+                made.remove(force=True)
+        for each in self._aside:
+            with suppress(EngineError), told(f"bringing back the container {each.name}"):
+                each.made.rename(each.name)
+                if each.running:
+                    each.made.start()
+        self._made.clear()
+        self._aside.clear()
+        with suppress(EngineError):
+            sweep(self.client, self.stack)
+
+
+def _outlived(there: dict[str, Found], spec: Wanted) -> bool:
+    """Whether the container whose network `spec` shares was started again after it: the shared one is gone then."""
+    if not spec.inside or spec.inside not in there or spec.name not in there:
+        return False
+    inner, outer = there[spec.name].made.attrs, there[spec.inside].made.attrs
+    return bool(outer["State"]["StartedAt"] > inner["State"]["StartedAt"])
+
+
+def sweep(client: DockerClient, stack: str) -> None:
+    """Remove volumes of the stack that none of its containers uses."""
+    with told("listing volumes"):
+        used = {
+            mount["Name"]
+            for each in found(client, stack)
+            for mount in each.made.attrs.get("Mounts", ())
+            if mount.get("Type") == "volume"
+        }
+        for volume in client.volumes.list(filters={"label": f"{STACK}={stack}"}):
+            if volume.name not in used:
+                volume.remove(force=True)
+
+
+def remove(client: DockerClient, stack: str, progress: Callable[[Progress], None]) -> None:
+    """Stop and remove every container and volume of the stack; agents first, stand-ins last."""
+    order = [Role.AGENT, Role.ENGINE, Role.ENDPOINTS]
+    for each in sorted(found(client, stack), key=lambda x: order.index(x.record.role)):
+        with told(f"removing the container {each.name}"):
+            if each.running:
+                each.made.stop(timeout=STOP_SECONDS)
+            each.made.remove(force=True)
+        if each.record.role is Role.ENGINE:
+            progress(Progress(Step.STOPPED, each.record.engine))
+    sweep(client, stack)

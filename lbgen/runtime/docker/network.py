@@ -1,0 +1,70 @@
+"""The network of a stack: a bridge of its own with a subnet that lbgen chose, so that addresses in it can be fixed."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network, ip_network
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.runtime.docker.client import told
+from lbgen.runtime.docker.labels import STACK
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+ADDRESSES = IPv4Network("10.214.0.0/16")
+_OVERLAPS = ("overlap", "Pool")
+_STAND_INS = 250  # last byte of the address of the stand-ins
+
+
+def name(stack: str) -> str:
+    """What docker calls it."""
+    return f"lbgen-{stack}"
+
+
+def ensure(client: DockerClient, stack: str) -> IPv4Network:
+    """The subnet of the stack's network, which is made when there is none.
+
+    Raises EngineError LB421 when no subnet of 10.214.0.0/16 is free, or docker refuses.
+    """
+    from docker.types import IPAMConfig, IPAMPool
+
+    there = find(client, stack)
+    if there is not None:
+        return there
+    for subnet in ADDRESSES.subnets(new_prefix=24):
+        try:
+            with told(f"making the network {name(stack)}"):
+                pool = IPAMPool(subnet=str(subnet), gateway=str(subnet[1]))
+                client.networks.create(
+                    name(stack), driver="bridge", ipam=IPAMConfig(pool_configs=[pool]), labels={STACK: stack}
+                )
+        except EngineError as error:
+            if not any(word in str(error) for word in _OVERLAPS):
+                raise
+            continue
+        return subnet
+    raise EngineError(Diagnostic("LB421", f"no free network in {ADDRESSES}", hint="docker network prune"))
+
+
+def find(client: DockerClient, stack: str) -> IPv4Network | None:
+    """The subnet of the network that the stack has; None without one."""
+    with told("listing networks"):
+        for each in client.networks.list(filters={"label": f"{STACK}={stack}"}):
+            pools = each.attrs["IPAM"]["Config"]
+            if each.name == name(stack) and pools:
+                found = ip_network(pools[0]["Subnet"])
+                return found if isinstance(found, IPv4Network) else None
+    return None
+
+
+def stand_ins(subnet: IPv4Network) -> str:
+    """The address of the stand-ins."""
+    return str(subnet[_STAND_INS])
+
+
+def remove(client: DockerClient, stack: str) -> None:
+    """Remove it; containers are gone by then."""
+    with told(f"removing the network {name(stack)}"):
+        for each in client.networks.list(filters={"label": f"{STACK}={stack}"}):
+            each.remove()

@@ -1,0 +1,300 @@
+"""Plan and engines -> a running stack of containers; and finding, and ending, the stacks there are."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, UsageError
+from lbgen.engines.verdicts import judge
+from lbgen.runtime import readiness
+from lbgen.runtime.docker import images, network, wanted
+from lbgen.runtime.docker.client import connect, told
+from lbgen.runtime.docker.container import tail
+from lbgen.runtime.docker.converge import Converger, Found, found, remove
+from lbgen.runtime.docker.labels import Role
+from lbgen.runtime.docker.wanted import Chosen
+from lbgen.runtime.local import ports
+from lbgen.runtime.local.order import Progress, Step
+from lbgen.runtime.local.process import START_SECONDS, for_version
+from lbgen.runtime.local.state import EndpointState, EngineState, StackState, locked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from docker import DockerClient
+
+    from lbgen.engines.api import Engine
+    from lbgen.plan.model import Plan
+
+_OFFSETS = (*range(10_000, 24_000, 1_000), *range(1_000, 10_000, 1_000))
+_LOOK_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerState(EngineState):
+    """An engine in a container; `status` is docker's word for it, `container` its name."""
+
+    status: str = ""
+    container: str = ""
+
+    @property
+    def running(self) -> bool:
+        return self.status == "running"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerStack(StackState):
+    """A stack of containers; nobody but docker has to watch over it."""
+
+    @property
+    def alive(self) -> bool:
+        return any(engine.running for engine in self.engines)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """See `lbgen.runtime.local.stack.Result`."""
+
+    state: StackState
+    skipped: tuple[tuple[str, tuple[Diagnostic, ...]], ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
+    unchanged: bool = False
+    replaced: bool = False
+
+
+def up(
+    plan: Plan,
+    engines: Sequence[Engine],
+    *,
+    insist: bool,
+    backends: bool,
+    accept: tuple[str, ...],
+    progress: Callable[[Progress], None],
+    seconds: float = START_SECONDS,
+) -> Result:
+    """Bring `plan` up on `engines` in containers; what is right stays, what goes wrong leaves all as it was.
+
+    Raises LbgenError (verdicts), EngineError LB403 to LB405, LB420 to LB422.
+    """
+    client = connect()
+    with locked(f"docker-{plan.name}"):
+        before = found(client, plan.name)
+        chosen, skipped = _choose(client, plan, engines, insist=insist, accept=accept, progress=progress)
+        chosen = _place(plan, chosen, before)
+        helper = images.helper(client, lambda text: progress(Progress(Step.BUILDING, detail=text)))
+        subnet = network.ensure(client, plan.name)
+        parts = [wanted.endpoints_container(plan, helper, subnet)] if backends else []
+        plans = {}
+        for each in chosen:
+            plans[each.engine.name] = wanted.plan_for(plan, each, subnet, backends=backends)
+            parts += wanted.engine_containers(plan, each, subnet, helper, accept, backends=backends)
+        work = Converger(client, plan.name, network.name(plan.name), progress)
+        try:
+            work.converge(parts)
+            warnings = _until_routes_answer(client, plan, plans, progress, backends=backends, seconds=seconds)
+        except BaseException:  # also Ctrl-C: nothing half done keeps running
+            work.undo()
+            if not found(client, plan.name):
+                network.remove(client, plan.name)
+            raise
+        work.keep()
+        return Result(one(plan.name), skipped, warnings, not work.changed, bool(before) and work.changed)
+
+
+def _choose(
+    client: DockerClient,
+    plan: Plan,
+    engines: Sequence[Engine],
+    *,
+    insist: bool,
+    accept: tuple[str, ...],
+    progress: Callable[[Progress], None],
+) -> tuple[tuple[Chosen, ...], tuple[tuple[str, tuple[Diagnostic, ...]], ...]]:
+    """The engines that will run with their images, and those that will not with the reasons."""
+    chosen: list[Chosen] = []
+    skipped: list[tuple[str, tuple[Diagnostic, ...]]] = []
+    for target in engines:
+        try:
+            chosen.append(_decide(client, plan, target, accept, progress))
+        except LbgenError as error:
+            if insist:
+                raise
+            skipped.append((target.name, error.diagnostics))
+    if not chosen:
+        every = tuple(each for _, reasons in skipped for each in reasons)
+        kind = EngineError if all(each.code.startswith("LB4") for each in every) else LbgenError
+        raise kind(every or Diagnostic("LB402", "no engine was named, and none is installed"))
+    return tuple(chosen), tuple(skipped)
+
+
+def _decide(
+    client: DockerClient, plan: Plan, target: Engine, accept: tuple[str, ...], progress: Callable[[Progress], None]
+) -> Chosen:
+    from lbgen.engines.api import target_version
+
+    version = target_version(target, plan.options(target.name).version)
+    named = replace(for_version(plan, target.name, version), resolvers=plan.resolvers or (wanted.RESOLVER,))
+    _, problems = judge(named, target, version, accept)
+    if problems:
+        raise LbgenError(problems)
+    image = images.choose(client, target, version, lambda text: progress(Progress(Step.PULLING, target.name, text)))
+    return Chosen(target, version, image)
+
+
+def _place(plan: Plan, chosen: tuple[Chosen, ...], before: tuple[Found, ...]) -> tuple[Chosen, ...]:
+    """Port offsets: none for a single engine, else one each where all ports are free, or the one it has already."""
+    if len(chosen) < 2:
+        return chosen
+    had = {x.record.engine: x.record.offset for x in before if x.record.role is Role.ENGINE and x.record.offset}
+    ours = {a.port for x in before if x.running for a in x.record.addresses}
+    taken: set[int] = set()
+    placed = []
+    for each in chosen:
+        tries = (had[each.engine.name], *_OFFSETS) if each.engine.name in had else _OFFSETS
+        for offset in tries:
+            moved = {x.port + offset for x in plan.listeners}
+            if moved & taken or not all(port in ours or _usable(port) for port in moved):
+                continue
+            taken |= moved
+            placed.append(replace(each, offset=offset))
+            break
+        else:
+            message = f"no free range of ports was found for {each.engine.title}"
+            raise EngineError(Diagnostic("LB404", message))
+    return tuple(placed)
+
+
+def _usable(port: int) -> bool:
+    return port < ports.first_ephemeral() and ports.is_free("127.0.0.1", port)
+
+
+def _until_routes_answer(
+    client: DockerClient,
+    plan: Plan,
+    plans: dict[str, Plan],
+    progress: Callable[[Progress], None],
+    *,
+    backends: bool,
+    seconds: float,
+) -> tuple[Diagnostic, ...]:
+    """Wait for every route of every engine; EngineError LB403 when its container ends, LB405 when a route fails."""
+    complaints: list[Diagnostic] = []
+    made = {x.record.engine: x for x in found(client, plan.name) if x.record.role is Role.ENGINE}
+    for name, inside in plans.items():
+        each = made[name]
+        where = {address.listener: (address.host, address.port) for address in each.record.addresses}
+        probes = readiness.probes(inside)
+        title = each.record.title
+
+        def answered(probe: readiness.Probe, left: int, name: str = name, total: int = len(probes)) -> None:
+            progress(Progress(Step.ANSWERED, name, probe.route, total - left, total))
+
+        _stays(each, title)
+        late = readiness.wait(probes, where.__getitem__, backends=backends, seconds=seconds, answered=answered)
+        if late:
+            _stays(each, title)
+        complaints += readiness.unasked(inside, probes, title)
+        complaints += readiness.diagnostics(late, title, inside, backends=backends, seconds=seconds)
+        if not late:
+            progress(Progress(Step.READY, name))
+    if any(each.severity is Severity.ERROR for each in complaints):
+        raise EngineError(complaints)
+    return tuple(complaints)
+
+
+def _stays(each: Found, title: str) -> None:
+    """EngineError LB403 with its last lines when a container ended, or keeps ending."""
+    with told(f"looking at {each.name}"):
+        each.made.reload()
+    state = each.made.attrs["State"]
+    if state["Status"] == "running" and not each.made.attrs.get("RestartCount"):
+        return
+    said = tail(each.made)
+    message = f"{title} ended with exit status {state['ExitCode']} while starting; it said:\n{said or '  nothing'}"
+    raise EngineError(Diagnostic("LB403", message))
+
+
+def running() -> tuple[StackState, ...]:
+    """Every stack of containers that this daemon has."""
+    client = connect()
+    every = found(client)
+    names = sorted({each.record.stack for each in every})
+    return tuple(_state(name, [x for x in every if x.record.stack == name]) for name in names)
+
+
+def one(name: str) -> StackState:
+    """The stack of that name; UsageError LB406 when there is none."""
+    for each in running():
+        if each.name == name:
+            return each
+    raise UsageError(Diagnostic("LB406", f"no stack {name!r} runs", hint="start one with `lbgen up`"))
+
+
+def _state(name: str, parts: list[Found]) -> ContainerStack:
+    engines = []
+    for each in parts:
+        if each.record.role is not Role.ENGINE:
+            continue
+        attrs = each.made.attrs
+        state = attrs["State"]
+        ended = "" if each.running else f"{state['Status']} with exit status {state['ExitCode']}"
+        engines.append(
+            ContainerState(
+                each.record.engine,
+                each.record.title,
+                each.record.program_version or each.record.version,
+                attrs["Config"]["Image"],
+                "",
+                each.record.addresses,
+                pid=int(state.get("Pid") or 0),
+                ended=ended,
+                restarts=int(attrs.get("RestartCount") or 0),
+                died=ended or "ended",
+                access_log=each.record.access_log,
+                status=each.made.status,
+                container=each.name,
+            )
+        )
+    return ContainerStack(name, "", 0, 0, True, tuple(engines), _endpoints(parts))
+
+
+def _endpoints(parts: list[Found]) -> tuple[EndpointState, ...]:
+    import json
+
+    for each in parts:
+        if each.record.role is Role.ENDPOINTS:
+            listed = json.loads(each.record.detail or "[]")
+            return tuple(EndpointState(**entry) for entry in listed)
+    return ()
+
+
+def end(name: str, progress: Callable[[Progress], None]) -> None:
+    """Stop and remove all that belongs to a stack."""
+    client = connect()
+    with locked(f"docker-{name}"):
+        remove(client, name, progress)
+        network.remove(client, name)
+
+
+def lines(name: str, engine: str | None, *, follow: bool) -> Iterator[tuple[str, str]]:
+    """(source, line) of what the containers of a stack printed, in the order of time; `follow` until they end."""
+    client = connect()
+    since: dict[str, float] = {}
+    while True:
+        every = [x for x in found(client, name) if engine in (None, x.record.engine)]
+        new = []
+        for each in every:
+            source = each.record.engine or str(each.record.role)
+            with told(f"reading the log of {each.name}"):
+                text = each.made.logs(timestamps=True, since=since.get(each.name)).decode("utf-8", "replace")
+            for line in text.splitlines():
+                stamp, _, rest = line.partition(" ")
+                new.append((stamp, source, rest))
+            since[each.name] = time.time()
+        for _, source, rest in sorted(new, key=lambda x: x[0]):
+            yield source, rest
+        if not follow or not any(x.running for x in every):
+            return
+        time.sleep(_LOOK_SECONDS)

@@ -1,0 +1,164 @@
+"""A plan and chosen engines -> the containers that there should be."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lbgen.engines.api import Binary
+from lbgen.engines.rendered import render_with
+from lbgen.plan.overlay import with_admin, with_endpoints, with_ports
+from lbgen.runtime.docker import network, own
+from lbgen.runtime.docker.bundle import WORK
+from lbgen.runtime.docker.container import File, Wanted, rendered_files, volume_name
+from lbgen.runtime.docker.labels import Record, Role
+from lbgen.runtime.endpoints import StandIn
+from lbgen.runtime.local.process import for_version
+from lbgen.runtime.local.state import Address
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Network
+
+    from lbgen.engines.api import Engine
+    from lbgen.plan.model import Plan
+    from lbgen.runtime.docker.images import Image
+
+ENDPOINTS_FILE = "endpoints.json"
+_ADMIN_PORT = 9901  # on the container's own loopback, never published
+_STAND_IN_PORT = 26_000
+_LOCAL = "127.0.0.1"
+_EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104  # compared with, not bound
+RESOLVER = "127.0.0.11"  # docker's own, which knows containers by name
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """An engine of the stack with its image. `offset` is added to every listener's port."""
+
+    engine: Engine
+    version: str
+    image: Image
+    offset: int = 0
+
+
+def container_name(stack: str, part: str) -> str:
+    """What docker calls a part of a stack."""
+    return f"lbgen-{stack}-{part}"
+
+
+def stand_in_ports(plan: Plan) -> dict[str, int]:
+    """Endpoint field -> port of its stand-in."""
+    fields = [endpoint.field for pool in plan.pools for endpoint in pool.endpoints]
+    return {field: _STAND_IN_PORT + number for number, field in enumerate(fields)}
+
+
+def endpoints_container(plan: Plan, helper: str, subnet: IPv4Network) -> tuple[Wanted, Record]:
+    """All stand-ins in one container, each on a port of its own."""
+    ports = stand_in_ports(plan)
+    everywhere = "0.0.0.0"  # noqa: S104  # inside a container
+    stand_ins = [
+        StandIn(endpoint.field, pool.name, everywhere, ports[endpoint.field]).as_dict()
+        for pool in plan.pools
+        for endpoint in pool.endpoints
+    ]
+    wanted = Wanted(
+        name=container_name(plan.name, Role.ENDPOINTS),
+        image=helper,
+        argv=(own.PYTHON, "-m", "lbgen.runtime.endpoints", ENDPOINTS_FILE),
+        files={ENDPOINTS_FILE: File(json.dumps(stand_ins, indent=1).encode())},
+        env=own.ENVIRONMENT,
+        address=network.stand_ins(subnet),
+        aliases=("endpoints",),
+        stop="SIGINT",
+    )
+    listed = [
+        {"name": endpoint.field, "pool": pool.name, "host": wanted.address, "port": ports[endpoint.field]}
+        for pool in plan.pools
+        for endpoint in pool.endpoints
+    ]
+    return wanted, Record(plan.name, Role.ENDPOINTS, wanted.digest(), detail=json.dumps(listed))
+
+
+def plan_for(plan: Plan, chosen: Chosen, subnet: IPv4Network, *, backends: bool) -> Plan:
+    """What the engine serves inside its container: moved ports, all addresses, stand-ins in place of endpoints."""
+    plan = replace(plan, resolvers=plan.resolvers or (RESOLVER,))
+    plan = with_ports(plan, {x.name: x.port + chosen.offset for x in plan.listeners})
+    plan = replace(plan, listeners=tuple(replace(x, address=_inside(x.address)) for x in plan.listeners))
+    if backends:
+        host = network.stand_ins(subnet)
+        plan = with_endpoints(plan, {field: (host, port) for field, port in stand_in_ports(plan).items()})
+    plan = for_version(plan, chosen.engine.name, chosen.version)
+    binary = Binary(Path(chosen.image.program), chosen.image.version or chosen.version)
+    if chosen.engine.process(plan, binary, Path(WORK)).ready:
+        plan = with_admin(plan, _ADMIN_PORT)
+    return plan
+
+
+def engine_containers(
+    plan: Plan, chosen: Chosen, subnet: IPv4Network, helper: str, accept: tuple[str, ...], *, backends: bool
+) -> list[tuple[Wanted, Record]]:
+    """The engine, and the agent beside it where it needs one. Raises LbgenError (verdicts), OSError (files)."""
+    engine, image = chosen.engine, chosen.image
+    inside = plan_for(plan, chosen, subnet, backends=backends)
+    binary = Binary(Path(image.program), image.version or chosen.version, tuple(Path(x) for x in image.folders))
+    spec = engine.process(inside, binary, Path(WORK))
+    rendered = render_with(engine, inside, chosen.version, accept)
+    published = tuple((_outside(x.address), x.port + chosen.offset, str(x.protocol)) for x in plan.listeners)
+    name = container_name(plan.name, engine.name)
+    wanted = Wanted(
+        name=name,
+        image=image.reference,
+        argv=spec.argv,
+        files=rendered_files(rendered),
+        env=spec.env,
+        stop=spec.stop.name,
+        published=published,
+        aliases=(engine.name,),
+    )
+    if spec.kernel:
+        load = " && ".join(shlex.join(command) for command in spec.setup)
+        wanted = replace(
+            wanted,
+            argv=("/bin/sh", "-c", f"{load} && exec sleep infinity"),
+            stop="SIGKILL",  # nothing runs that could end gracefully
+            capabilities=("NET_ADMIN",),
+            sysctls=(("net.ipv4.ip_forward", "1"),),
+        )
+    addresses = tuple(Address(x.name, str(x.mode), _outside(x.address), x.port + chosen.offset) for x in plan.listeners)
+    record = Record(
+        plan.name,
+        Role.ENGINE,
+        wanted.digest(),
+        engine.name,
+        engine.title,
+        chosen.version,
+        image.version or "",
+        chosen.offset,
+        addresses,
+        spec.access_log,
+    )
+    found = [(wanted, record)]
+    if spec.agent:
+        agent = Wanted(
+            name=container_name(plan.name, f"{engine.name}-{Role.AGENT}"),
+            image=helper,
+            argv=(own.PYTHON, "-m", "lbgen", "agent", WORK),
+            files={},
+            env=(*own.ENVIRONMENT, ("LBGEN_BESIDE", record.hash)),  # another engine's container: another agent
+            inside=name,
+            volume=volume_name(wanted),
+        )
+        found.append((agent, Record(plan.name, Role.AGENT, agent.digest(), engine.name)))
+    return found
+
+
+def _inside(address: str) -> str:
+    return "::" if ":" in address else "0.0.0.0"  # noqa: S104  # inside a container
+
+
+def _outside(address: str) -> str:
+    """All addresses is what a topology says when it says none: only this host is served then."""
+    return _LOCAL if address in _EVERYWHERE else address
