@@ -30,4 +30,6 @@ def command(stack: str | None, as_json: bool) -> None:
         console().print(checked)
     for each in found:
         if not each.alive:
-            click.echo(f"{each.name}: its supervisor is gone; clear it with: lbgen down {each.name}", err=True)
+            click.echo(
+                f"{each.name}: nothing watches over it any more; clear it with: lbgen down {each.name}", err=True
+            )

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 @options.engines
 @click.option(
     "--runtime",
-    type=click.Choice(["local"]),
+    type=click.Choice(["local", "docker"]),
     default="local",
     show_default=True,
-    help="local: unprivileged processes from PATH or lbgen[engines]. (docker: not yet in lbgen.)",
+    help="local: unprivileged processes from PATH or lbgen[engines]; docker: containers (see lbgen images).",
 )
 @click.option("--no-backends", is_flag=True, help="Use the pools' real endpoints instead of stand-ins.")
 @options.accept

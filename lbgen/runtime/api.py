@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from lbgen.diagnostics import Diagnostic, UsageError
@@ -11,7 +14,6 @@ from lbgen.engines.api import engines as installed
 from lbgen.plan.model import Plan
 from lbgen.runtime import logs as log_files
 from lbgen.runtime.local import stack as local
-from lbgen.runtime.local import state as records
 from lbgen.runtime.local.order import Progress, Step
 from lbgen.runtime.local.process import START_SECONDS
 
@@ -20,14 +22,24 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from lbgen.engines.api import Engine
+    from lbgen.runtime.driver import Driver
     from lbgen.runtime.local.state import Address, EndpointState, EngineState, StackState
     from lbgen.runtime.logs import Line, Requests
     from lbgen.spec.load import Topology
 
 __all__ = ["RUNTIMES", "Progress", "Stack", "Step", "down", "logs", "ps", "requests", "up"]
 
-RUNTIMES = ("local",)
+RUNTIMES = ("local", "docker")
 ANY_REQUEST = log_files.Requests()
+
+
+def driver(runtime: str) -> Driver:
+    """The runtime of that name; docker's is loaded when it is first asked for."""
+    if runtime == "local":
+        return local
+    from lbgen.runtime.docker import stack
+
+    return stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +73,8 @@ class Stack:
 
     @property
     def alive(self) -> bool:
-        """Whether its supervisor lives. If not, `down` clears what is left."""
-        return self.state.supervisor.alive()
+        """Whether its supervisor (or one of its containers) lives. If not, `down` clears what is left."""
+        return self.state.alive
 
     @property
     def urls(self) -> dict[str, dict[str, str]]:
@@ -84,15 +96,13 @@ class Stack:
 
     def down(self) -> None:
         """Stop everything of this stack; nothing happens when it is already down."""
-        with records.locked(f"stack-{self.name}"):
-            found = records.read(self.name)
-            if found is not None and found.supervisor == self.state.supervisor:
-                local.end(found)
+        driver(self.state.runtime).end(self.state, _ignore)
 
     def as_dict(self) -> dict[str, object]:
         """The JSON record: name, alive, engines, endpoints, skipped, warnings."""
         return {
             "name": self.name,
+            "runtime": self.state.runtime,
             "alive": self.alive,
             "unchanged": self.unchanged,
             "replaced": self.replaced,
@@ -144,13 +154,15 @@ def up(
 ) -> Stack:
     """Start `topology` on `engine` (or several `engines`; default: all that can) and return when every route answers.
 
-    One engine gets the topology's own ports, several an offset each. `backends` replaces the pools' endpoints by
+    `runtime`: local processes, or containers of docker, which are published on 127.0.0.1 unless a listener names
+    another address. One engine gets the topology's own ports, several an offset each. `backends` replaces the pools' endpoints by
     stand-ins on loopback that answer JSON. `name` (default: the topology's) tells stacks apart: one of that name that
     runs the same is left alone, one that differs is replaced. `progress` is called with every step. `seconds` is how
     long to wait for listeners, and again for routes. If this process ends before `up` returns, nothing keeps running.
 
     Raises LbgenError (findings, verdicts), UsageError LB305/LB409 (unknown engine, runtime), EngineError LB402 (no
-    executable), LB403 (did not start), LB404 (port taken), LB405 (route answers wrongly), LB407 (root), LB408 (state).
+    executable), LB403 (did not start), LB404 (port taken), LB405 (route answers wrongly), LB407 (root), LB408 (state),
+    LB420 (no docker daemon), LB421 (docker refused something), LB422 (no image).
     """
     if runtime not in RUNTIMES:
         hint = f"one of: {', '.join(RUNTIMES)}"
@@ -161,9 +173,13 @@ def up(
         topology = plan(topology)
     if name is not None:
         topology = replace(topology, name=name)
+    other = next((each for each in _every() if each.name == topology.name and each.runtime != runtime), None)
+    if other is not None:
+        message = f"{other.name} runs already, on the runtime {other.runtime}"
+        raise UsageError(Diagnostic("LB406", message, hint=f"lbgen down {other.name}, or give this one another name"))
     asked = [engine] if engine is not None else engines
     targets = list(installed().values()) if asked is None else [_engine(each) for each in dict.fromkeys(asked)]
-    result = local.up(
+    result = driver(runtime).up(
         topology,
         targets,
         insist=asked is not None,
@@ -177,7 +193,7 @@ def up(
 
 def ps(name: str | None = None) -> tuple[Stack, ...]:
     """Every stack of this user, or the one of that name (UsageError LB406 when there is none)."""
-    return tuple(Stack(each) for each in (local.running() if name is None else (local.one(name),)))
+    return tuple(Stack(each) for each in (_every() if name is None else (_one(name),)))
 
 
 def logs(name: str | None = None, engine: str | None = None, *, follow: bool = False) -> Iterator[Line]:
@@ -186,11 +202,11 @@ def logs(name: str | None = None, engine: str | None = None, *, follow: bool = F
     `name` None = the only stack, `engine` one of it, `follow` until it ends. Raises UsageError LB406 when there is no
     such stack or engine.
     """
-    found = local.one(name)
+    found = _one(name)
     if engine is not None and engine not in {each.name for each in found.engines}:
         hint = f"one of: {', '.join(each.name for each in found.engines)}"
         raise UsageError(Diagnostic("LB406", f"{engine} is not part of {found.name}", hint=hint))
-    return log_files.lines(found, engine, follow=follow)
+    return driver(found.runtime).lines(found, engine, follow=follow)
 
 
 def requests(
@@ -202,11 +218,39 @@ def requests(
 
 def down(name: str | None = None, *, progress: Callable[[Progress], None] = _ignore) -> Stack:
     """Stop a stack (None = the only one) and remove all that was its own; returns what it was. UsageError LB406."""
-    wanted = local.one(name).name
-    with records.locked(f"stack-{wanted}"):
-        found = local.one(wanted)
-        local.end(found, progress)
+    found = _one(name)
+    driver(found.runtime).end(found, progress)
     return Stack(found)
+
+
+def _every() -> tuple[StackState, ...]:
+    """The stacks of all runtimes."""
+    return (*local.running(), *(driver("docker").running() if _may_have_docker() else ()))
+
+
+def _may_have_docker() -> bool:
+    """Whether it is worth asking a daemon; importing its SDK alone takes a fifth of a second."""
+    there = os.environ.get("DOCKER_HOST") or any(Path(x).exists() for x in ("/var/run/docker.sock", "/run/docker.sock"))
+    if not there or find_spec("docker") is None:
+        return False
+    from lbgen.runtime.docker.client import answers
+
+    return answers()
+
+
+def _one(name: str | None) -> StackState:
+    """The stack of that name; None = the only one. UsageError LB406 when there is none, or several."""
+    every = _every()
+    found = [each for each in every if name in (None, each.name)]
+    if len(found) == 1:
+        return found[0]
+    there = ", ".join(each.name for each in every)
+    if name is not None:
+        hint = f"there is {there}" if there else "nothing runs"
+        raise UsageError(Diagnostic("LB406", f"no stack {name!r} runs", hint=hint))
+    if not found:
+        raise UsageError(Diagnostic("LB406", "no stack runs", hint="start one with `lbgen up`"))
+    raise UsageError(Diagnostic("LB406", "several stacks run", hint=f"name one: {there}"))
 
 
 def _engine(asked: str | Engine) -> Engine:

@@ -32,10 +32,11 @@ _RUN_TMPFS = "rw,noexec,nosuid,nodev,mode=1777,size=64m"
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file for the container's folder; a secret is readable by its user alone."""
+    """A file for the container's folder, or a link to a path in it; a secret is readable by its user alone."""
 
-    content: bytes = field(repr=False)
+    content: bytes = field(default=b"", repr=False)
     secret: bool = False
+    link: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class Wanted:
         plain = {name: getattr(self, name) for name in self.__slots__ if name != "files"}
         made = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
         for name, file in sorted(self.files.items()):
-            made.update(f"\0{name}\0{file.secret}\0".encode() + hashlib.sha256(file.content).digest())
+            made.update(f"\0{name}\0{file.secret}\0{file.link}\0".encode() + hashlib.sha256(file.content).digest())
         return made.hexdigest()[:32]
 
 
@@ -160,5 +161,7 @@ def _archive(wanted: Wanted) -> bytes:
             entry = tarfile.TarInfo(name)
             entry.size, entry.uid, entry.gid = len(file.content), owner, owner
             entry.mode = _KEY if file.secret else _PLAIN
+            if file.link:
+                entry.type, entry.linkname = tarfile.SYMTYPE, file.link
             archive.addfile(entry, io.BytesIO(file.content))
     return buffer.getvalue()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, UsageError
+from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
 from lbgen.engines.verdicts import judge
 from lbgen.runtime import readiness
 from lbgen.runtime.docker import images, network, wanted
@@ -15,10 +17,12 @@ from lbgen.runtime.docker.container import tail
 from lbgen.runtime.docker.converge import Converger, Found, found, remove
 from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.docker.wanted import Chosen
+from lbgen.runtime.driver import Result
 from lbgen.runtime.local import ports
 from lbgen.runtime.local.order import Progress, Step
 from lbgen.runtime.local.process import START_SECONDS, for_version
 from lbgen.runtime.local.state import EndpointState, EngineState, StackState, locked
+from lbgen.runtime.logs import Line, access_parser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -49,19 +53,12 @@ class ContainerStack(StackState):
     """A stack of containers; nobody but docker has to watch over it."""
 
     @property
+    def runtime(self) -> str:
+        return "docker"
+
+    @property
     def alive(self) -> bool:
         return any(engine.running for engine in self.engines)
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """See `lbgen.runtime.local.stack.Result`."""
-
-    state: StackState
-    skipped: tuple[tuple[str, tuple[Diagnostic, ...]], ...] = ()
-    warnings: tuple[Diagnostic, ...] = ()
-    unchanged: bool = False
-    replaced: bool = False
 
 
 def up(
@@ -100,7 +97,13 @@ def up(
                 network.remove(client, plan.name)
             raise
         work.keep()
-        return Result(one(plan.name), skipped, warnings, not work.changed, bool(before) and work.changed)
+        return Result(
+            _state(plan.name, list(found(client, plan.name))),
+            skipped,
+            warnings,
+            not work.changed,
+            bool(before) and work.changed,
+        )
 
 
 def _choose(
@@ -181,9 +184,9 @@ def _until_routes_answer(
 ) -> tuple[Diagnostic, ...]:
     """Wait for every route of every engine; EngineError LB403 when its container ends, LB405 when a route fails."""
     complaints: list[Diagnostic] = []
-    made = {x.record.engine: x for x in found(client, plan.name) if x.record.role is Role.ENGINE}
+    made = {x.name: x for x in found(client, plan.name)}
     for name, inside in plans.items():
-        each = made[name]
+        each = made[wanted.container_name(plan.name, name)]
         where = {address.listener: (address.host, address.port) for address in each.record.addresses}
         probes = readiness.probes(inside)
         title = each.record.title
@@ -224,14 +227,6 @@ def running() -> tuple[StackState, ...]:
     return tuple(_state(name, [x for x in every if x.record.stack == name]) for name in names)
 
 
-def one(name: str) -> StackState:
-    """The stack of that name; UsageError LB406 when there is none."""
-    for each in running():
-        if each.name == name:
-            return each
-    raise UsageError(Diagnostic("LB406", f"no stack {name!r} runs", hint="start one with `lbgen up`"))
-
-
 def _state(name: str, parts: list[Found]) -> ContainerStack:
     engines = []
     for each in parts:
@@ -261,8 +256,6 @@ def _state(name: str, parts: list[Found]) -> ContainerStack:
 
 
 def _endpoints(parts: list[Found]) -> tuple[EndpointState, ...]:
-    import json
-
     for each in parts:
         if each.record.role is Role.ENDPOINTS:
             listed = json.loads(each.record.detail or "[]")
@@ -270,31 +263,47 @@ def _endpoints(parts: list[Found]) -> tuple[EndpointState, ...]:
     return ()
 
 
-def end(name: str, progress: Callable[[Progress], None]) -> None:
+def end(stack: StackState, progress: Callable[[Progress], None]) -> None:
     """Stop and remove all that belongs to a stack."""
     client = connect()
-    with locked(f"docker-{name}"):
-        remove(client, name, progress)
-        network.remove(client, name)
+    with locked(f"docker-{stack.name}"):
+        remove(client, stack.name, progress)
+        network.remove(client, stack.name)
 
 
-def lines(name: str, engine: str | None, *, follow: bool) -> Iterator[tuple[str, str]]:
-    """(source, line) of what the containers of a stack printed, in the order of time; `follow` until they end."""
+def lines(stack: StackState, engine: str | None, *, follow: bool) -> Iterator[Line]:
+    """What the containers of a stack printed, and the requests they logged; `follow` until they end."""
     client = connect()
-    since: dict[str, float] = {}
+    since: dict[str, str] = {}
+    parsers = {each.name: access_parser(each.name) for each in stack.engines}
     while True:
-        every = [x for x in found(client, name) if engine in (None, x.record.engine)]
-        new = []
+        every = [x for x in found(client, stack.name) if engine in (None, x.record.engine)]
+        new: list[tuple[str, str, str]] = []
         for each in every:
-            source = each.record.engine or str(each.record.role)
-            with told(f"reading the log of {each.name}"):
-                text = each.made.logs(timestamps=True, since=since.get(each.name)).decode("utf-8", "replace")
-            for line in text.splitlines():
-                stamp, _, rest = line.partition(" ")
-                new.append((stamp, source, rest))
-            since[each.name] = time.time()
-        for _, source, rest in sorted(new, key=lambda x: x[0]):
-            yield source, rest
+            for stamp, text in _printed(each, since):
+                new.append((stamp, _source(each), text))
+        for _, source, text in sorted(new, key=lambda x: x[0]):
+            parse = parsers.get(source)
+            yield Line(source, text, parse(text) if parse is not None else None)
         if not follow or not any(x.running for x in every):
             return
         time.sleep(_LOOK_SECONDS)
+
+
+def _source(each: Found) -> str:
+    if each.record.role is Role.AGENT:
+        return f"{each.record.engine}-agent"
+    return each.record.engine or str(each.record.role)
+
+
+def _printed(each: Found, since: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """(time, line) that are newer than `since`, which is moved on."""
+    last = since.get(each.name, "")
+    with told(f"reading the log of {each.name}"):
+        after = int(datetime.fromisoformat(last).timestamp()) if last else None
+        text = each.made.logs(timestamps=True, since=after).decode("utf-8", "replace")
+    for line in text.splitlines():
+        stamp, _, rest = line.partition(" ")
+        if stamp > last:  # docker looks at whole seconds
+            since[each.name] = max(stamp, since.get(each.name, ""))
+            yield stamp, rest

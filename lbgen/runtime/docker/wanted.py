@@ -112,7 +112,7 @@ def engine_containers(
         name=name,
         image=image.reference,
         argv=spec.argv,
-        files=rendered_files(rendered),
+        files=rendered_files(rendered) | _log(spec.access_log),
         env=spec.env,
         stop=spec.stop.name,
         published=published,
@@ -153,6 +153,11 @@ def engine_containers(
         )
         found.append((agent, Record(plan.name, Role.AGENT, agent.digest(), engine.name)))
     return found
+
+
+def _log(name: str) -> dict[str, File]:
+    """Where an engine writes a log of its own, docker shall keep it with the rest."""
+    return {name: File(link="/dev/stdout")} if name else {}
 
 
 def _inside(address: str) -> str:

@@ -11,12 +11,14 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, UsageError
+from lbgen.runtime import logs
+from lbgen.runtime.driver import Result
 from lbgen.runtime.host import judged
 from lbgen.runtime.local import ports, state
 from lbgen.runtime.local.binaries import find
@@ -25,11 +27,12 @@ from lbgen.runtime.local.process import START_SECONDS, for_version, tail
 from lbgen.runtime.local.spawn import ProcessId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from lbgen.engines.api import Engine
     from lbgen.plan.model import Plan
     from lbgen.runtime.local.state import StackState
+    from lbgen.runtime.logs import Line
 
 _OFFSETS = (*range(10_000, 24_000, 1_000), *range(1_000, 10_000, 1_000), *range(-1_000, -24_000, -1_000))
 _STOP_SECONDS = 30.0
@@ -38,17 +41,6 @@ _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from lbgen.runtime.local.supervisor import main; main(int(sys.argv[2]))"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """`skipped`: engines that were left out and why. `unchanged`: it already ran just so."""
-
-    state: StackState
-    skipped: tuple[tuple[str, tuple[Diagnostic, ...]], ...] = ()
-    warnings: tuple[Diagnostic, ...] = ()
-    unchanged: bool = False
-    replaced: bool = False
 
 
 def up(
@@ -77,7 +69,7 @@ def up(
             replaced = before.supervisor.alive()
             if replaced:
                 progress(Progress(Step.REPLACING, detail=f"{plan.name} has changed; stopping what runs first"))
-            end(before)
+            _end(before)
         with state.locked("ports"):
             chosen = place(plan, chosen)
         order = Order(plan.name, digest, str(state.folder(plan.name)), plan, chosen, accept, backends, seconds)
@@ -202,7 +194,7 @@ def _supervised(order: Order, progress: Callable[[Progress], None]) -> Up:
             message = f"the supervisor of {order.name} ended; it said:\n{tail(log)}"
             left = state.read(order.name)
             if left is not None:
-                end(left)
+                _end(left)
             raise EngineError(Diagnostic("LB403", message)) from None
         except BaseException:
             pipe.close()
@@ -242,8 +234,20 @@ def _wait_committed(name: str) -> None:
         time.sleep(0.005)
 
 
-def end(stack: StackState, progress: Callable[[Progress], None] | None = None) -> None:
-    """Stop a stack and remove all that was its own, also when its supervisor is gone."""
+def end(stack: StackState, progress: Callable[[Progress], None]) -> None:
+    """Stop a stack and remove all that was its own, also when its supervisor is gone; not one that came after it."""
+    with state.locked(f"stack-{stack.name}"):
+        found = state.read(stack.name)
+        if found is not None and found.supervisor == stack.supervisor:
+            _end(found, progress)
+
+
+def lines(stack: StackState, engine: str | None, *, follow: bool) -> Iterator[Line]:
+    """What its processes printed, and the requests they logged."""
+    return logs.lines(stack, engine, follow=follow)
+
+
+def _end(stack: StackState, progress: Callable[[Progress], None] | None = None) -> None:
     supervisor = stack.supervisor
     supervisor.send(signal.SIGTERM)
     limit = time.monotonic() + _STOP_SECONDS
@@ -297,20 +301,3 @@ def running() -> tuple[StackState, ...]:
     """Every stack that has a record, also one whose supervisor died."""
     found = (state.read(name) for name in state.names())
     return tuple(each for each in found if each is not None)
-
-
-def one(name: str | None) -> StackState:
-    """The stack of that name; None = the only one. UsageError LB406 when there is none, or several."""
-    if name is not None:
-        found = state.read(name)
-        if found is None:
-            there = ", ".join(state.names())
-            hint = f"there is {there}" if there else "nothing runs"
-            raise UsageError(Diagnostic("LB406", f"no stack {name!r} runs", hint=hint))
-        return found
-    every = running()
-    if len(every) == 1:
-        return every[0]
-    if not every:
-        raise UsageError(Diagnostic("LB406", "no stack runs", hint="start one with `lbgen up`"))
-    raise UsageError(Diagnostic("LB406", "several stacks run", hint=f"name one: {', '.join(x.name for x in every)}"))

@@ -107,6 +107,16 @@ class StackState:
     def supervisor(self) -> ProcessId:
         return ProcessId(self.pid, self.started)
 
+    @property
+    def runtime(self) -> str:
+        """What it runs on: one of the runtimes of `up`."""
+        return "local"
+
+    @property
+    def alive(self) -> bool:
+        """Whether somebody watches over it."""
+        return self.supervisor.alive()
+
     def with_engine(self, engine: EngineState) -> StackState:
         """This stack with that engine new or changed."""
         others = {each.name: each for each in self.engines}

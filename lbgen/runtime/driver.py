@@ -1,0 +1,60 @@
+"""What a runtime is: it brings stacks up, finds them, tells what they print and ends them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from lbgen.diagnostics import Diagnostic
+    from lbgen.engines.api import Engine
+    from lbgen.plan.model import Plan
+    from lbgen.runtime.local.order import Progress
+    from lbgen.runtime.local.state import StackState
+    from lbgen.runtime.logs import Line
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What `up` did. `skipped`: engines that were left out and why. `unchanged`: it already ran just so."""
+
+    state: StackState
+    skipped: tuple[tuple[str, tuple[Diagnostic, ...]], ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
+    unchanged: bool = False
+    replaced: bool = False
+
+
+class Driver(Protocol):
+    """One runtime, a module."""
+
+    def up(
+        self,
+        plan: Plan,
+        engines: Sequence[Engine],
+        *,
+        insist: bool,
+        backends: bool,
+        accept: tuple[str, ...],
+        progress: Callable[[Progress], None],
+        seconds: float,
+    ) -> Result:
+        """Bring `plan` up on `engines`. `insist`: they were named, so one that cannot is an error; else it is skipped.
+
+        Raises LbgenError (verdicts), EngineError.
+        """
+        ...
+
+    def running(self) -> tuple[StackState, ...]:
+        """Every stack there is, also one of which something died."""
+        ...
+
+    def end(self, stack: StackState, progress: Callable[[Progress], None]) -> None:
+        """Stop a stack and remove all that was its own; nothing happens when it is gone."""
+        ...
+
+    def lines(self, stack: StackState, engine: str | None, *, follow: bool) -> Iterator[Line]:
+        """What it printed and the requests it logged; `follow`: on and on until it is down."""
+        ...

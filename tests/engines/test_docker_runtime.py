@@ -1,0 +1,152 @@
+"""Stacks of containers, on the real daemon and the real engines. Skipped where no daemon answers."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+import lbgen
+from lbgen.diagnostics import EngineError, UsageError
+from lbgen.engines.api import engine, engine_names
+from lbgen.runtime import api
+from lbgen.runtime.docker import client, images
+from lbgen.runtime.docker.converge import found
+from lbgen.runtime.docker.labels import Role
+from lbgen.runtime.local.ports import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from docker import DockerClient
+
+pytestmark = [pytest.mark.engines, pytest.mark.skipif(not client.answers(), reason="no docker daemon answers")]
+NAME = "lbgen-test-containers"
+L4_ENGINES = tuple(engine_names())
+L7_ENGINES = tuple(name for name in L4_ENGINES if name != "nftables")
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[DockerClient]:
+    made = client.connect()
+    wanted = [engine(name) for name in L4_ENGINES]
+    missing = [row for row in images.table(made, wanted) if not row.present]
+    if missing:
+        images.build(made, wanted, lambda text: None)
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(daemon: DockerClient) -> Iterator[None]:
+    yield
+    for stack in api.ps():
+        if stack.name == NAME:
+            stack.down()
+    label = {"label": f"io.lbgen.stack={NAME}"}
+    assert not daemon.containers.list(all=True, filters=label)
+    assert not daemon.volumes.list(filters=label)
+    assert not daemon.networks.list(filters=label)
+
+
+def topology(port: int, prefix: str = "/api", mode: str = "l7") -> lbgen.Topology:
+    match = [{"path": {"prefix": prefix}}]
+    route = {"name": "api", "forward": "app"} | ({"match": match} if mode == "l7" else {"listeners": ["web"]})
+    return lbgen.load(
+        {
+            "version": 1,
+            "name": NAME,
+            "profile": "minimal",
+            "listeners": {"web": {"port": port, "mode": mode}},
+            "pools": {"app": {"endpoints": [{"address": "10.0.0.1:80"}, {"address": "10.0.0.2:80"}]}},
+            "routes": [route],
+        }
+    )
+
+
+def test_every_l7_engine_serves_and_up_again_changes_nothing(daemon: DockerClient) -> None:
+    port = free_port("127.0.0.1", 12_000)
+    stack = lbgen.up(topology(port), L7_ENGINES, runtime="docker", accept=("all",))
+    before = {each.name: each.made.id for each in found(daemon, NAME)}
+    for name in L7_ENGINES:
+        answer = httpx.get(f"{stack.url('web', name)}/api/x")
+        assert answer.json()["pool"] == "app"
+        assert httpx.get(f"{stack.url('web', name)}/other").status_code == 404
+    again = lbgen.up(topology(port), L7_ENGINES, runtime="docker", accept=("all",))
+    assert again.unchanged
+    assert {each.name: each.made.id for each in found(daemon, NAME)} == before
+    [listed] = [each for each in api.ps() if each.name == NAME]
+    assert {each.name for each in listed.engines if each.running} == set(L7_ENGINES)
+    with pytest.raises(UsageError, match="docker"):
+        lbgen.up(topology(port), ["nginx"], runtime="local")
+
+
+def test_every_engine_passes_connections(daemon: DockerClient) -> None:
+    with lbgen.up(topology(12_050, mode="l4"), L4_ENGINES, runtime="docker", accept=("all",)) as stack:
+        for name in L4_ENGINES:
+            address = stack.address("web", name)
+            assert httpx.get(f"http://{address.host}:{address.port}/x").json()["pool"] == "app"
+
+
+def test_only_what_changed_is_replaced_and_engines_no_longer_wanted_go(daemon: DockerClient) -> None:
+    port = free_port("127.0.0.1", 12_100)
+    lbgen.up(topology(port), ["nginx", "haproxy"], runtime="docker", accept=("all",))
+    before = {each.name: each.made.id for each in found(daemon, NAME)}
+    stack = lbgen.up(topology(port, "/new"), ["nginx", "haproxy"], runtime="docker", accept=("all",))
+    after = {each.name: each.made.id for each in found(daemon, NAME)}
+    assert stack.replaced
+    assert before.keys() == after.keys()
+    same = {name for name in before if before[name] == after[name]}
+    assert same == {f"lbgen-{NAME}-endpoints"}
+    assert httpx.get(f"{stack.url('web', 'nginx')}/new").json()["pool"] == "app"
+    alone = lbgen.up(topology(port, "/new"), ["nginx"], runtime="docker", accept=("all",))
+    assert alone.url("web") == f"http://127.0.0.1:{port}"
+    assert {each.record.engine for each in found(daemon, NAME) if each.record.role is Role.ENGINE} == {"nginx"}
+
+
+def test_what_fails_leaves_the_last_good_stack_serving(daemon: DockerClient) -> None:
+    port = free_port("127.0.0.1", 12_200)
+    stack = lbgen.up(topology(port), ["haproxy"], runtime="docker", accept=("all",))
+    other = free_port("127.0.0.1", port + 1)
+    with socket.create_server(("127.0.0.1", other)), pytest.raises(EngineError) as raised:
+        lbgen.up(topology(other), ["haproxy"], runtime="docker", accept=("all",))
+    assert [each.code for each in raised.value.diagnostics] == ["LB404"]
+    assert httpx.get(f"{stack.url('web')}/api/x").json()["pool"] == "app"
+
+
+def test_containers_have_no_rights_that_they_do_not_need(daemon: DockerClient) -> None:
+    lbgen.up(topology(12_300, mode="l4"), L4_ENGINES, runtime="docker", accept=("all",))
+    seen = found(daemon, NAME)
+    assert len(seen) == len(L4_ENGINES) + 1
+    for each in seen:
+        host, config = each.made.attrs["HostConfig"], each.made.attrs["Config"]
+        kernel = each.record.engine == "nftables"
+        assert host["ReadonlyRootfs"], each.name
+        assert host["CapDrop"] == ["ALL"], each.name
+        assert (host["CapAdd"] or []) == (["NET_ADMIN"] if kernel else []), each.name
+        assert "no-new-privileges" in host["SecurityOpt"], each.name
+        assert config["User"] == ("0:0" if kernel else "65534:65534"), each.name
+        assert host["PidsLimit"], each.name
+        assert host["Memory"], each.name
+        assert not host["Privileged"], each.name
+        assert not host["Binds"] or all(not bind.startswith("/") for bind in host["Binds"]), each.name
+        for published in (each.made.attrs["NetworkSettings"]["Ports"] or {}).values():
+            assert all(entry["HostIp"] == "127.0.0.1" for entry in published or ()), each.name
+
+
+def test_logs_tell_who_said_what(daemon: DockerClient) -> None:
+    with lbgen.up(topology(free_port("127.0.0.1", 12_400)), ["haproxy"], runtime="docker", accept=("all",)):
+        said = [(line.source, line.text) for line in api.logs(NAME)]
+    assert any(source == "haproxy" for source, _ in said)
+    assert ("endpoints", "ready") in said
+
+
+def test_an_engine_that_was_killed_is_running_again_after_up(daemon: DockerClient) -> None:
+    port = free_port("127.0.0.1", 12_500)
+    stack = lbgen.up(topology(port), ["nginx"], runtime="docker", accept=("all",))
+    subprocess.run(["docker", "kill", "-s", "KILL", f"lbgen-{NAME}-nginx"], check=True, capture_output=True)
+    stack = lbgen.up(topology(port), ["nginx"], runtime="docker", accept=("all",))
+    assert httpx.get(f"{stack.url('web')}/api/x").json()["pool"] == "app"
