@@ -155,8 +155,8 @@ def up(
     """Start `topology` on `engine` (or several `engines`; default: all that can) and return when every route answers.
 
     `runtime`: local processes, or containers of docker, which are published on 127.0.0.1 unless a listener names
-    another address. One engine gets the topology's own ports, several an offset each. `backends` replaces the pools' endpoints by
-    stand-ins on loopback that answer JSON. `name` (default: the topology's) tells stacks apart: one of that name that
+    another address. One engine gets the topology's own ports, several an offset each. `backends` replaces the pools'
+    endpoints by stand-ins that answer JSON. `name` (default: the topology's) tells stacks apart: one of that name that
     runs the same is left alone, one that differs is replaced. `progress` is called with every step. `seconds` is how
     long to wait for listeners, and again for routes. If this process ends before `up` returns, nothing keeps running.
 

@@ -14,6 +14,7 @@ from lbgen.runtime.incoming import StandInTls
 from lbgen.runtime.local import ports
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from lbgen.plan.model import Plan, Pool
@@ -46,10 +47,16 @@ class Cast:
         return pool
 
 
-def cast(plan: Plan, hosts: tuple[str, ...], taken: frozenset[int], folder: Path) -> Cast:
+def cast(
+    plan: Plan,
+    hosts: tuple[str, ...],
+    taken: frozenset[int],
+    folder: Path,
+    port_from: Callable[[str, int, frozenset[int]], int] = ports.free_port,
+) -> Cast:
     """One stand-in per endpoint on free ports of each of `hosts`, the first of which is the one that is listed.
 
-    Certificates for those that speak TLS are made in `folder`. Raises EngineError LB404.
+    Certificates for those that speak TLS are made in `folder` unless they are there. Raises EngineError LB404.
     """
     chosen: dict[str, int] = {}
     stand_ins = []
@@ -62,13 +69,13 @@ def cast(plan: Plan, hosts: tuple[str, ...], taken: frozenset[int], folder: Path
             spec = secured.setdefault(pool.name, Spec(f"pool-{pool.name}", names))
             tls = StandInTls(str(folder / f"{spec.name}.crt"), str(folder / f"{spec.name}.key"))
         for endpoint in pool.endpoints:
-            port = ports.free_port(hosts[0], max((*chosen.values(), _FROM - 1)) + 1, taken)
+            port = port_from(hosts[0], max((*chosen.values(), _FROM - 1)) + 1, taken)
             chosen[endpoint.field] = port
             proxied = pool.proxy_protocol is not None
             for host in hosts:
                 name = endpoint.field if host == hosts[0] else f"{endpoint.field}@{host}"
                 stand_ins.append(StandIn(name, pool.name, host, port, tls=tls, proxied=proxied))
-    if secured:
+    if secured and not all((folder / f"{spec.name}.crt").is_file() for spec in secured.values()):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         make(folder, tuple(secured.values()))
     return Cast(tuple(stand_ins), chosen, folder if secured else None)

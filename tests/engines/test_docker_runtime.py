@@ -68,7 +68,7 @@ def topology(port: int, prefix: str = "/api", mode: str = "l7") -> lbgen.Topolog
 
 
 def test_every_l7_engine_serves_and_up_again_changes_nothing(daemon: DockerClient) -> None:
-    port = free_port("127.0.0.1", 12_000)
+    port = free_port("127.0.0.1", 10_600)
     stack = lbgen.up(topology(port), L7_ENGINES, runtime="docker", accept=("all",))
     before = {each.name: each.made.id for each in found(daemon, NAME)}
     for name in L7_ENGINES:
@@ -85,14 +85,14 @@ def test_every_l7_engine_serves_and_up_again_changes_nothing(daemon: DockerClien
 
 
 def test_every_engine_passes_connections(daemon: DockerClient) -> None:
-    with lbgen.up(topology(12_050, mode="l4"), L4_ENGINES, runtime="docker", accept=("all",)) as stack:
+    with lbgen.up(topology(10_650, mode="l4"), L4_ENGINES, runtime="docker", accept=("all",)) as stack:
         for name in L4_ENGINES:
             address = stack.address("web", name)
             assert httpx.get(f"http://{address.host}:{address.port}/x").json()["pool"] == "app"
 
 
 def test_only_what_changed_is_replaced_and_engines_no_longer_wanted_go(daemon: DockerClient) -> None:
-    port = free_port("127.0.0.1", 12_100)
+    port = free_port("127.0.0.1", 10_700)
     lbgen.up(topology(port), ["nginx", "haproxy"], runtime="docker", accept=("all",))
     before = {each.name: each.made.id for each in found(daemon, NAME)}
     stack = lbgen.up(topology(port, "/new"), ["nginx", "haproxy"], runtime="docker", accept=("all",))
@@ -108,7 +108,7 @@ def test_only_what_changed_is_replaced_and_engines_no_longer_wanted_go(daemon: D
 
 
 def test_what_fails_leaves_the_last_good_stack_serving(daemon: DockerClient) -> None:
-    port = free_port("127.0.0.1", 12_200)
+    port = free_port("127.0.0.1", 10_800)
     stack = lbgen.up(topology(port), ["haproxy"], runtime="docker", accept=("all",))
     other = free_port("127.0.0.1", port + 1)
     with socket.create_server(("127.0.0.1", other)), pytest.raises(EngineError) as raised:
@@ -118,7 +118,7 @@ def test_what_fails_leaves_the_last_good_stack_serving(daemon: DockerClient) -> 
 
 
 def test_containers_have_no_rights_that_they_do_not_need(daemon: DockerClient) -> None:
-    lbgen.up(topology(12_300, mode="l4"), L4_ENGINES, runtime="docker", accept=("all",))
+    lbgen.up(topology(10_850, mode="l4"), L4_ENGINES, runtime="docker", accept=("all",))
     seen = found(daemon, NAME)
     assert len(seen) == len(L4_ENGINES) + 1
     for each in seen:
@@ -138,14 +138,14 @@ def test_containers_have_no_rights_that_they_do_not_need(daemon: DockerClient) -
 
 
 def test_logs_tell_who_said_what(daemon: DockerClient) -> None:
-    with lbgen.up(topology(free_port("127.0.0.1", 12_400)), ["haproxy"], runtime="docker", accept=("all",)):
+    with lbgen.up(topology(free_port("127.0.0.1", 10_900)), ["haproxy"], runtime="docker", accept=("all",)):
         said = [(line.source, line.text) for line in api.logs(NAME)]
     assert any(source == "haproxy" for source, _ in said)
     assert ("endpoints", "ready") in said
 
 
 def test_an_engine_that_was_killed_is_running_again_after_up(daemon: DockerClient) -> None:
-    port = free_port("127.0.0.1", 12_500)
+    port = free_port("127.0.0.1", 10_950)
     stack = lbgen.up(topology(port), ["nginx"], runtime="docker", accept=("all",))
     subprocess.run(["docker", "kill", "-s", "KILL", f"lbgen-{NAME}-nginx"], check=True, capture_output=True)
     stack = lbgen.up(topology(port), ["nginx"], runtime="docker", accept=("all",))

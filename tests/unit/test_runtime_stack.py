@@ -230,7 +230,7 @@ def test_what_cannot_is_skipped_unless_it_was_named(fake, monkeypatch):
     with pytest.raises(LbgenError, match="refused by Fake"):
         api.up(wanted, [fake, refusing])
     with pytest.raises(UsageError, match="LB409"):
-        api.up(wanted, runtime="docker")
+        api.up(wanted, runtime="podman")
 
 
 CHILD = """

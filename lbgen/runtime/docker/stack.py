@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 import time
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -21,11 +23,13 @@ from lbgen.runtime.driver import Result
 from lbgen.runtime.local import ports
 from lbgen.runtime.local.order import Progress, Step
 from lbgen.runtime.local.process import START_SECONDS, for_version
-from lbgen.runtime.local.state import EndpointState, EngineState, StackState, locked
+from lbgen.runtime.local.state import EndpointState, EngineState, StackState, locked, root
 from lbgen.runtime.logs import Line, access_parser
+from lbgen.runtime.standins import Cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from docker import DockerClient
 
@@ -82,11 +86,12 @@ def up(
         chosen = _place(plan, chosen, before)
         helper = images.helper(client, lambda text: progress(Progress(Step.BUILDING, detail=text)))
         subnet = network.ensure(client, plan.name)
-        parts = [wanted.endpoints_container(plan, helper, subnet)] if backends else []
+        cast = wanted.stand_ins(plan, subnet, _folder(plan)) if backends else Cast()
+        parts = [wanted.endpoints_container(plan, cast, helper, subnet)] if backends else []
         plans = {}
         for each in chosen:
-            plans[each.engine.name] = wanted.plan_for(plan, each, subnet, backends=backends)
-            parts += wanted.engine_containers(plan, each, subnet, helper, accept, backends=backends)
+            inside = plans[each.engine.name] = wanted.plan_for(plan, each, cast, subnet)
+            parts += wanted.engine_containers(plan, each, inside, helper, accept)
         work = Converger(client, plan.name, network.name(plan.name), progress)
         try:
             work.converge(parts)
@@ -104,6 +109,12 @@ def up(
             not work.changed,
             bool(before) and work.changed,
         )
+
+
+def _folder(plan: Plan) -> Path:
+    """Where the certificates of stand-ins are kept: of other pools, another folder."""
+    asked = repr([(pool.name, pool.tls) for pool in plan.pools])
+    return root() / "docker" / plan.name / hashlib.sha256(asked.encode()).hexdigest()[:16]
 
 
 def _choose(
@@ -195,7 +206,7 @@ def _until_routes_answer(
             progress(Progress(Step.ANSWERED, name, probe.route, total - left, total))
 
         _stays(each, title)
-        late = readiness.wait(probes, where.__getitem__, backends=backends, seconds=seconds, answered=answered)
+        late = readiness.wait(inside, probes, where.__getitem__, backends=backends, seconds=seconds, answered=answered)
         if late:
             _stays(each, title)
         complaints += readiness.unasked(inside, probes, title)
@@ -269,6 +280,7 @@ def end(stack: StackState, progress: Callable[[Progress], None]) -> None:
     with locked(f"docker-{stack.name}"):
         remove(client, stack.name, progress)
         network.remove(client, stack.name)
+        shutil.rmtree(root() / "docker" / stack.name, ignore_errors=True)
 
 
 def lines(stack: StackState, engine: str | None, *, follow: bool) -> Iterator[Line]:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Binary
 from lbgen.engines.rendered import render_with
-from lbgen.plan.overlay import with_admin, with_endpoints, with_ports
+from lbgen.plan.overlay import with_admin, with_ports
 from lbgen.runtime.docker import network, own
 from lbgen.runtime.docker.bundle import WORK
 from lbgen.runtime.docker.container import File, Wanted, rendered_files, volume_name
 from lbgen.runtime.docker.labels import Record, Role
-from lbgen.runtime.endpoints import StandIn
 from lbgen.runtime.local.process import for_version
 from lbgen.runtime.local.state import Address
+from lbgen.runtime.standins import Cast, cast
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 ENDPOINTS_FILE = "endpoints.json"
 _ADMIN_PORT = 9901  # on the container's own loopback, never published
-_STAND_IN_PORT = 26_000
 _LOCAL = "127.0.0.1"
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104  # compared with, not bound
 RESOLVER = "127.0.0.11"  # docker's own, which knows containers by name
@@ -49,47 +48,44 @@ def container_name(stack: str, part: str) -> str:
     return f"lbgen-{stack}-{part}"
 
 
-def stand_in_ports(plan: Plan) -> dict[str, int]:
-    """Endpoint field -> port of its stand-in."""
-    fields = [endpoint.field for pool in plan.pools for endpoint in pool.endpoints]
-    return {field: _STAND_IN_PORT + number for number, field in enumerate(fields)}
+def stand_ins(plan: Plan, subnet: IPv4Network, folder: Path) -> Cast:
+    """Who plays the endpoints, all at one address; certificates are kept in `folder`, so that `up` again changes
+    nothing."""
+    return cast(plan, (network.stand_ins(subnet),), frozenset(), folder, lambda host, first, taken: first)
 
 
-def endpoints_container(plan: Plan, helper: str, subnet: IPv4Network) -> tuple[Wanted, Record]:
+def endpoints_container(plan: Plan, cast: Cast, helper: str, subnet: IPv4Network) -> tuple[Wanted, Record]:
     """All stand-ins in one container, each on a port of its own."""
-    ports = stand_in_ports(plan)
-    everywhere = "0.0.0.0"  # noqa: S104  # inside a container
-    stand_ins = [
-        StandIn(endpoint.field, pool.name, everywhere, ports[endpoint.field]).as_dict()
-        for pool in plan.pools
-        for endpoint in pool.endpoints
-    ]
+    files: dict[str, File] = {}
+    played = []
+    for each in cast.stand_ins:
+        if each.tls is not None:
+            inside = replace(each.tls, certificate=Path(each.tls.certificate).name, key=Path(each.tls.key).name)
+            files[inside.certificate] = File(Path(each.tls.certificate).read_bytes())
+            files[inside.key] = File(Path(each.tls.key).read_bytes(), secret=True)
+            each = replace(each, tls=inside)
+        played.append(each)
+    files[ENDPOINTS_FILE] = File(json.dumps([each.as_dict() for each in played], indent=1).encode())
     wanted = Wanted(
         name=container_name(plan.name, Role.ENDPOINTS),
         image=helper,
         argv=(own.PYTHON, "-m", "lbgen.runtime.endpoints", ENDPOINTS_FILE),
-        files={ENDPOINTS_FILE: File(json.dumps(stand_ins, indent=1).encode())},
+        files=files,
         env=own.ENVIRONMENT,
         address=network.stand_ins(subnet),
         aliases=("endpoints",),
         stop="SIGINT",
     )
-    listed = [
-        {"name": endpoint.field, "pool": pool.name, "host": wanted.address, "port": ports[endpoint.field]}
-        for pool in plan.pools
-        for endpoint in pool.endpoints
-    ]
+    listed = [{"name": x.name, "pool": x.pool, "host": x.host, "port": x.port} for x in played]
     return wanted, Record(plan.name, Role.ENDPOINTS, wanted.digest(), detail=json.dumps(listed))
 
 
-def plan_for(plan: Plan, chosen: Chosen, subnet: IPv4Network, *, backends: bool) -> Plan:
+def plan_for(plan: Plan, chosen: Chosen, cast: Cast, subnet: IPv4Network) -> Plan:
     """What the engine serves inside its container: moved ports, all addresses, stand-ins in place of endpoints."""
     plan = replace(plan, resolvers=plan.resolvers or (RESOLVER,))
     plan = with_ports(plan, {x.name: x.port + chosen.offset for x in plan.listeners})
     plan = replace(plan, listeners=tuple(replace(x, address=_inside(x.address)) for x in plan.listeners))
-    if backends:
-        host = network.stand_ins(subnet)
-        plan = with_endpoints(plan, {field: (host, port) for field, port in stand_in_ports(plan).items()})
+    plan = cast.play(plan, network.stand_ins(subnet))
     plan = for_version(plan, chosen.engine.name, chosen.version)
     binary = Binary(Path(chosen.image.program), chosen.image.version or chosen.version)
     if chosen.engine.process(plan, binary, Path(WORK)).ready:
@@ -98,11 +94,13 @@ def plan_for(plan: Plan, chosen: Chosen, subnet: IPv4Network, *, backends: bool)
 
 
 def engine_containers(
-    plan: Plan, chosen: Chosen, subnet: IPv4Network, helper: str, accept: tuple[str, ...], *, backends: bool
+    plan: Plan, chosen: Chosen, inside: Plan, helper: str, accept: tuple[str, ...]
 ) -> list[tuple[Wanted, Record]]:
-    """The engine, and the agent beside it where it needs one. Raises LbgenError (verdicts), OSError (files)."""
+    """The engine that serves `inside`, and the agent beside it where it needs one.
+
+    Raises LbgenError (verdicts), OSError (a file of the topology cannot be read).
+    """
     engine, image = chosen.engine, chosen.image
-    inside = plan_for(plan, chosen, subnet, backends=backends)
     binary = Binary(Path(image.program), image.version or chosen.version, tuple(Path(x) for x in image.folders))
     spec = engine.process(inside, binary, Path(WORK))
     rendered = render_with(engine, inside, chosen.version, accept)

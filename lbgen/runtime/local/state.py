@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 
 from lbgen.agent import state as health
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.plan.model import Mode
 from lbgen.runtime.local.spawn import ProcessId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.agent.state import EndpointHealth
+    from lbgen.plan.model import Listener
 
 _RECORD = "stack.json"
 _FORMAT = 1
@@ -41,6 +43,11 @@ class Address:
     def url(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
+
+
+def scheme(listener: Listener) -> str:
+    """What a URL of the listener begins with: http, https, tcp or udp."""
+    return listener.scheme if listener.mode is Mode.L7 else str(listener.protocol)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import EngineError, LbgenError, Severity
-from lbgen.plan.model import Mode
 from lbgen.plan.overlay import with_ports
 from lbgen.runtime import readiness
 from lbgen.runtime.endpoints import endpoints
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from lbgen.diagnostics import Diagnostic
-    from lbgen.plan.model import Listener, Plan
+    from lbgen.plan.model import Plan
     from lbgen.runtime.local.network import Network
     from lbgen.runtime.local.order import Chosen, Order
 
@@ -137,7 +136,7 @@ class Supervisor:
         self.handles[chosen.name] = handle
         identity = ProcessId.of(handle.pid)
         addresses = tuple(
-            state.Address(x.name, str(x.mode), *handle.address(x.name), scheme=_scheme(x)) for x in plan.listeners
+            state.Address(x.name, str(x.mode), *handle.address(x.name), scheme=state.scheme(x)) for x in plan.listeners
         )
         started = identity.started if identity else 0
         self._note(
@@ -235,12 +234,6 @@ class Supervisor:
     def _tell(self, what: Progress | Up | Failed) -> None:
         with contextlib.suppress(OSError, ValueError):  # gone: the watcher acts on it
             self.pipe.send(what)
-
-
-def _scheme(listener: Listener) -> str:
-    if listener.mode is Mode.L7:
-        return listener.scheme
-    return str(listener.protocol)
 
 
 def main(descriptor: int) -> None:
