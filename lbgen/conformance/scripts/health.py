@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.probe import ask
+from lbgen.conformance.probe import Stream, ask, wire
 from lbgen.conformance.scripts.stage import CHECK, HANDOVER, OK, answers, eventually, get, ill, well
 from lbgen.runtime.standin import CONTROL, Behaviour
 
@@ -35,6 +36,35 @@ def checked_out_and_back(stage: Stage) -> Iterator[str]:
         well(stage, sick)
     if not eventually(lambda: answers(stage, target, 6)[sick] > 0):
         yield f"{how}: {sick} is well again and gets no request: {dict(answers(stage, target, 10))}"
+
+
+def kept_connections_survive(stage: Stage) -> Iterator[str]:
+    """While checks take an endpoint out and bring it back, every request on busy kept connections is answered."""
+    pool = stage.params["pool"]
+    sick, target = f"{pool}-0", f"/{pool}"
+    found: Counter[str] = Counter()
+    kept: list[Stream | None] = [None] * 8
+    try:
+        for status in (500, 200) * 3:
+            stage.endpoints.behave(sick, Behaviour("fixed", status=status), path=CHECK)
+            end = time.monotonic() + 1.2
+            while time.monotonic() < end:
+                for number, open_one in enumerate(kept):
+                    stream = open_one or Stream(stage.at["web"], timeout=30)
+                    stream.send(wire(get(target)))
+                    answer = stream.answer()
+                    found[str(answer.status or "no answer")] += 1
+                    ends = answer.status is None or (answer.header("connection") or "").lower() == "close"
+                    if ends:
+                        stream.sock.close()
+                    kept[number] = None if ends else stream
+    finally:
+        for left in kept:
+            if left is not None:
+                left.sock.close()
+        well(stage, sick)
+    if found.keys() != {"200"}:
+        yield f"answers on kept connections: {dict(found)}, expected 200 alone"
 
 
 def all_checked_out(stage: Stage) -> Iterator[str]:

@@ -9,6 +9,7 @@ from lbgen.engines import escapes
 from lbgen.engines.api import Objection, approximate, refused
 from lbgen.engines.nginx import conditions
 from lbgen.engines.nginx.gates import rate
+from lbgen.engines.nginx.members import steered
 from lbgen.engines.nginx.names import Names
 from lbgen.engines.nginx.retries import MOST
 from lbgen.engines.nginx.support import OLD
@@ -59,6 +60,7 @@ def _pools(plan: Plan, version: str) -> Iterator[Objection]:
             yield from _key(pool.hash_key, f"{pool.field}.balance")
         if pool.tls is not None and pool.tls.server_name is None:
             yield from _names_in_certificates(pool)
+        yield from _forgotten(pool, checked=steered(plan))
     if version == OLD or plan.resolvers:
         return
     for pool in plan.pools:
@@ -82,6 +84,20 @@ def _normalised(plan: Plan, version: str) -> Iterator[Objection]:
             if any(kind(plan.pool(t.pool), old=version == OLD) == GRPC for t in pools):
                 why = "nginx's gRPC module, which is how it speaks HTTP/2 here, cannot be given a normalised target"
                 yield Objection(refused(why), f"{route.field}.forward", Feature.PATHS_NORMALIZE)
+
+
+def _forgotten(pool: Pool, *, checked: bool) -> Iterator[Objection]:
+    """What nginx does not know after the agent had it load new lists."""
+    what = "of every pool, each time that a check takes an endpoint out or brings one back"
+    if checked and pool.passive is not None:
+        note = f"nginx forgets which endpoints are ejected, {what}"
+        yield Objection(approximate(note), f"{pool.field}.health.passive", Feature.HEALTH_PASSIVE)
+    if checked and pool.max_per_endpoint is not None:
+        note = f"nginx forgets how many requests its endpoints have, {what}: until those end, there may be more"
+        yield Objection(approximate(note), f"{pool.field}.connections.max_per_endpoint", Feature.MAX_PER_ENDPOINT)
+    if pool.slow_start and pool.passive is not None and pool.active is None:
+        note = "an endpoint that was ejected gets its full share at once when it is back; `health.active` changes that"
+        yield Objection(approximate(note), f"{pool.field}.slow_start", Feature.SLOW_START)
 
 
 def _sticky(pool: Pool, version: str) -> Iterator[Objection]:

@@ -28,6 +28,8 @@ _NOMINATED = (
     "of being forwarded without the fields it names"
 )
 
+_AGENT = "`lbgen agent` checks, writes the lists of endpoints anew and has nginx load them"
+
 _COMMON: dict[Feature, Verdict] = {
     Feature.L7: NATIVE,
     Feature.L4_TCP: NATIVE,
@@ -147,7 +149,7 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.BACKUP: NATIVE,
     Feature.ENDPOINT_NAMES: NATIVE,
     Feature.ENDPOINT_IPV6: NATIVE,
-    Feature.HEALTH_ACTIVE: emulated("`lbgen agent` checks, writes the lists of endpoints anew and has nginx load them"),
+    Feature.HEALTH_ACTIVE: emulated(_AGENT),
     Feature.HEALTH_PASSIVE: approximate(
         "answers of 5xx are not counted; a success in between does not start the count anew, only eject_for without "
         "a failure does; an endpoint that came back is out again after one failure; and eject_for is up to a second "
@@ -181,6 +183,11 @@ SUPPORT: dict[str, dict[Feature, Verdict]] = {
                 "headers.connection_nominated.names": "status 400",
                 "headers.connection_nominated.lines": "header x-hop",
             },
+        ),
+        Feature.HEALTH_ACTIVE: approximate(
+            f"{_AGENT}, but nginx 1.22 closes kept connections of clients when it does (so up to ten times in a "
+            "slow start): requests just sent on them get no answer",
+            {"pool.health.active.kept": "text: answers on kept connections: {'200"},
         ),
         Feature.STICKY: emulated("a map from the cookie to an upstream of that one endpoint"),
         Feature.POOL_HTTP2: emulated("nginx's gRPC module, which carries any request over HTTP/2"),
