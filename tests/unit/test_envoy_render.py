@@ -9,7 +9,7 @@ import yaml
 
 from lbgen.engines.api import Level, missing_answers
 from lbgen.engines.envoy import ENGINE
-from lbgen.engines.envoy.clusters import duration
+from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.edits import merged
 from lbgen.engines.envoy.run import judge
 from lbgen.engines.envoy.support import TABLE

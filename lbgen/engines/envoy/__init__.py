@@ -47,13 +47,16 @@ class Envoy:
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         """How to run it."""
-        del plan
-        return process_spec(binary, directory)
+        from lbgen.engines.envoy.accesslog import FILE
+
+        logged = any(listener.access_log for listener in plan.listeners)
+        return process_spec(binary, directory, FILE if logged else "")
 
     def access_record(self, line: str) -> Mapping[str, object] | None:
-        """No access log yet."""
-        del line
-        return None
+        """A line of the access log in lbgen's schema."""
+        from lbgen.engines.envoy.accesslog import record
+
+        return record(line)
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
         """How to have it checked."""

@@ -30,13 +30,28 @@ def build(plan: Plan) -> RenderedFile:
     if plan.admin_port is not None:
         address: dict[str, Data] = {"address": "127.0.0.1", "port_value": plan.admin_port}
         bootstrap["admin"] = {"address": {"socket_address": address}}
-    bootstrap |= static
+    bootstrap |= _limited(static, plan)
     bootstrap["static_resources"] = {
         "listeners": [build_listener(plan, listener, clusters) for listener in plan.listeners],
         "clusters": build_clusters(plan, clusters),
     }
     text, origins = dump(bootstrap, header)
     return RenderedFile(FILE, text, origins)
+
+
+def _limited(static: dict[str, Data], plan: Plan) -> dict[str, Data]:
+    """`static` with the runtime keys that bound the connections of listeners."""
+    limits: dict[str, Data] = {
+        f"envoy.resource_limits.listener.{listener.name}.connection_limit": listener.max_connections
+        for listener in plan.listeners
+        if listener.max_connections is not None
+    }
+    if not limits:
+        return static
+    layer: Data = {"name": "listeners", "static_layer": limits}
+    runtime = static["layered_runtime"]
+    layers = runtime["layers"] if isinstance(runtime, dict) else []
+    return {**static, "layered_runtime": {"layers": [*(layers if isinstance(layers, list) else ()), layer]}}
 
 
 @cache

@@ -1,126 +1,153 @@
-"""Pools -> Envoy clusters, one for each connect time that routes ask of a pool."""
+"""Pools -> Envoy clusters, one for each set of demands that routes make of a pool and Envoy keeps with the cluster."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, NamedTuple
 
 from lbgen.engines.document import Tagged
-from lbgen.plan.model import Balance, Forward
+from lbgen.engines.envoy.balancing import balancing
+from lbgen.engines.envoy.durations import duration
+from lbgen.engines.envoy.health import health
+from lbgen.engines.envoy.sockets import endpoint_socket, own_sockets, pool_socket
+from lbgen.plan.model import Forward, Mode, PoolProtocol
 from lbgen.records import record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lbgen.engines.document import Data
     from lbgen.plan.model import Endpoint, Plan, Pool
 
 _NO_LIMIT_CONNECT = 86_400_000  # ms; Envoy knows no endless one, and the kernel gives up long before
 _NO_LIMIT = 1_000_000_000
 _KEPT_FOR = "60s"  # how long an idle connection to an endpoint is kept
+# Percent; Envoy shifts load to backups as soon as fewer than 100/1.4 percent of the others are up.
+_BACKUP_LAST = 100_000_000
+_HTTP = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+
+
+class Demand(NamedTuple):
+    """What a route asks of a pool: connect time in ms, and the percentage of requests that may be retries."""
+
+    connect: int
+    budget: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.connect}ms" if self.budget is None else f"{self.connect}ms-{self.budget:g}%"
 
 
 @record
 class Clusters:
-    """`times`: the connect times in ms that routes ask of each pool, ascending."""
+    """`demands`: what routes ask of each pool, ascending by connect time. `l4`: pools of L4 routes."""
 
     pools: dict[str, Pool]
-    times: dict[str, tuple[int, ...]]
+    demands: dict[str, tuple[Demand, ...]]
+    l4: frozenset[str]
 
 
 def clusters_of(plan: Plan) -> Clusters:
     """Which clusters the plan needs."""
-    times: dict[str, set[int]] = {pool.name: set() for pool in plan.pools}
+    found: dict[str, set[Demand]] = {pool.name: set() for pool in plan.pools}
     for route in plan.routes:
         if isinstance(route.action, Forward):
             for target in route.action.targets:
-                times[target.pool].add(route.action.timeouts.connect)
-    return Clusters({pool.name: pool for pool in plan.pools}, {name: tuple(sorted(t)) for name, t in times.items()})
+                found[target.pool].add(demand(route.action))
+            for mirror in route.action.mirrors:
+                found[mirror.pool].add(Demand(route.action.timeouts.connect))
+    rules = (rule for listener in plan.listeners if listener.mode is Mode.L4 for rule in listener.l4_rules)
+    actions = (plan.route(rule.route).action for rule in rules)
+    l4 = {target.pool for action in actions if isinstance(action, Forward) for target in action.targets}
+    ordered = {name: tuple(sorted(asked, key=_order)) for name, asked in found.items()}
+    return Clusters({pool.name: pool for pool in plan.pools}, ordered, frozenset(l4))
 
 
-def cluster_name(pool: str, connect: int, clusters: Clusters) -> str:
-    """The cluster for `pool` with that connect time in ms; the bare pool name when there is only one."""
-    return pool if len(clusters.times[pool]) < 2 else f"{pool}@{connect}ms"
+def _order(asked: Demand) -> tuple[int, float]:
+    return asked.connect, -1.0 if asked.budget is None else asked.budget
 
 
-def duration(milliseconds: int) -> str:
-    """Milliseconds as a protobuf duration."""
-    seconds, rest = divmod(milliseconds, 1000)
-    return f"{seconds}.{rest:03d}s" if rest else f"{seconds}s"
+def demand(forward: Forward) -> Demand:
+    """What a route asks of the pools it forwards to."""
+    return Demand(forward.timeouts.connect, None if forward.retries is None else forward.retries.budget)
+
+
+def cluster_name(pool: str, asked: Demand, clusters: Clusters) -> str:
+    """The cluster for `pool` with these demands; the bare pool name when there is only one."""
+    return pool if len(clusters.demands[pool]) < 2 else f"{pool}@{asked}"
+
+
+def pool_of(cluster: str) -> str:
+    """The pool that a cluster was made for."""
+    return cluster.partition("@")[0]
 
 
 def build_clusters(plan: Plan, clusters: Clusters) -> list[Tagged]:
     """All clusters, in the order of the pools; a pool that no route uses has none."""
     return [
-        Tagged(pool.field, _cluster(pool, connect, clusters, plan.resolvers))
+        Tagged(pool.field, _cluster(pool, asked, clusters, plan.resolvers))
         for pool in plan.pools
-        for connect in clusters.times[pool.name]
+        for asked in clusters.demands[pool.name]
     ]
 
 
-def _cluster(pool: Pool, connect: int, clusters: Clusters, resolvers: tuple[str, ...]) -> dict[str, Data]:
-    name = cluster_name(pool.name, connect, clusters)
+def _cluster(pool: Pool, asked: Demand, clusters: Clusters, resolvers: tuple[str, ...]) -> dict[str, Data]:
+    name = cluster_name(pool.name, asked, clusters)
     named = any(not endpoint.is_ip for endpoint in pool.endpoints)
+    lb_config: dict[str, Data] = {"healthy_panic_threshold": {"value": 0}}
+    if pool.sticky is not None:
+        # A drained endpoint keeps its clients.
+        lb_config["override_host_status"] = {"statuses": ["UNKNOWN", "HEALTHY", "DEGRADED", "DRAINING"]}
     found: dict[str, Data] = {
         "name": name,
         **(_dns(resolvers) if named else {"type": "STATIC"}),
-        "connect_timeout": duration(connect or _NO_LIMIT_CONNECT),
-        **_balance(pool),
-        "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
+        "connect_timeout": duration(asked.connect or _NO_LIMIT_CONNECT),
+        **balancing(pool, l4=pool.name in clusters.l4),
+        "common_lb_config": lb_config,
         # Envoy would answer 503 above 1024 connections or requests.
-        "circuit_breakers": {
-            "thresholds": [
-                {
-                    "max_connections": _NO_LIMIT,
-                    "max_pending_requests": _NO_LIMIT,
-                    "max_requests": _NO_LIMIT,
-                    "max_retries": _NO_LIMIT,
-                }
-            ]
-        },
-        "typed_extension_protocol_options": {
-            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
-                "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
-                "common_http_protocol_options": {
-                    "idle_timeout": _KEPT_FOR,
-                    **({} if pool.keepalive else {"max_requests_per_connection": 1}),
-                },
-                "explicit_http_config": {"http_protocol_options": {}},
-            }
-        },
+        "circuit_breakers": {"thresholds": [_thresholds(asked)]},
+        **health(pool),
+        **pool_socket(pool),
+        "typed_extension_protocol_options": {_HTTP: {"@type": f"type.googleapis.com/{_HTTP}", **_protocol(pool)}},
     }
-    endpoints = [Tagged(endpoint.field, _endpoint(endpoint)) for endpoint in pool.endpoints]
-    found["load_assignment"] = {"cluster_name": name, "endpoints": [{"lb_endpoints": endpoints}]}
+    found["load_assignment"] = {"cluster_name": name, **_assignment(pool)}
     return found
 
 
-def _balance(pool: Pool) -> dict[str, Data]:
-    match pool.balance:
-        case Balance.ROUND_ROBIN:
-            return {"lb_policy": "ROUND_ROBIN"}
-        case Balance.LEAST_CONNECTIONS:
-            return {
-                "load_balancing_policy": {
-                    "policies": [
-                        {
-                            "typed_extension_config": {
-                                "name": "least-request",
-                                "typed_config": {
-                                    "@type": "type.googleapis.com/envoy.extensions.load_balancing_policies."
-                                    "least_request.v3.LeastRequest",
-                                    # The default compares two endpoints at random.
-                                    "selection_method": "FULL_SCAN",
-                                },
-                            }
-                        }
-                    ]
-                }
-            }
-        case Balance.SOURCE_HASH:
-            return {"lb_policy": "MAGLEV"}
-        case Balance.RANDOM:
-            return {"lb_policy": "RANDOM"}
-        case Balance.HASH:
-            raise ValueError("balance by hash has no verdict that renders")
-        case _:
-            assert_never(pool.balance)
+def _thresholds(asked: Demand) -> dict[str, Data]:
+    found: dict[str, Data] = {
+        "max_connections": _NO_LIMIT,
+        "max_pending_requests": _NO_LIMIT,
+        "max_requests": _NO_LIMIT,
+    }
+    if asked.budget is None:
+        return {**found, "max_retries": _NO_LIMIT}
+    # One retry at a time is always let through: a share of few requests would be none.
+    return {**found, "retry_budget": {"budget_percent": {"value": asked.budget}, "min_retry_concurrency": 1}}
+
+
+def _protocol(pool: Pool) -> dict[str, Data]:
+    kind = "http_protocol_options" if pool.protocol is PoolProtocol.HTTP1 else "http2_protocol_options"
+    return {
+        "common_http_protocol_options": {
+            "idle_timeout": _KEPT_FOR,
+            **({} if pool.keepalive else {"max_requests_per_connection": 1}),
+        },
+        "explicit_http_config": {kind: {}},
+    }
+
+
+def _assignment(pool: Pool) -> dict[str, Data]:
+    own = own_sockets(pool)
+
+    def of(*, backup: bool) -> Iterator[Tagged]:
+        for each in pool.endpoints:
+            if each.backup is backup:
+                yield Tagged(each.field, {**_endpoint(each, pool), **(endpoint_socket(each) if own else {})})
+
+    backups = list(of(backup=True))
+    if not backups:
+        return {"endpoints": [{"lb_endpoints": list(of(backup=False))}]}
+    groups: list[Data] = [{"lb_endpoints": list(of(backup=False))}, {"priority": 1, "lb_endpoints": backups}]
+    return {"endpoints": groups, "policy": {"overprovisioning_factor": _BACKUP_LAST}}
 
 
 def _dns(resolvers: tuple[str, ...]) -> dict[str, Data]:
@@ -159,10 +186,13 @@ def _resolver(text: str) -> dict[str, Data]:
     return {"address": host, "port_value": int(port or 53)}
 
 
-def _endpoint(endpoint: Endpoint) -> dict[str, Data]:
-    found: dict[str, Data] = {
-        "endpoint": {"address": {"socket_address": {"address": endpoint.host, "port_value": endpoint.port}}}
+def _endpoint(endpoint: Endpoint, pool: Pool) -> dict[str, Data]:
+    address: dict[str, Data] = {
+        "address": {"socket_address": {"address": endpoint.host, "port_value": endpoint.port}},
     }
+    if pool.active is not None and pool.active.path is not None:
+        address["health_check_config"] = {"hostname": endpoint.authority}
+    found: dict[str, Data] = {"endpoint": address}
     if endpoint.weight:
         found["load_balancing_weight"] = endpoint.weight
     else:

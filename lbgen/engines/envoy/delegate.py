@@ -37,16 +37,17 @@ def any_of(*conditions: dict[str, Data]) -> dict[str, Data]:
     return {"or_matcher": {"predicate": list(conditions)}} if len(conditions) > 1 else conditions[0]
 
 
-def peer_in(networks: Iterable[str]) -> dict[str, Data]:
-    """Whether the TCP peer is in one of these CIDRs."""
+def peer_in(networks: Iterable[str], state: str | None = None) -> dict[str, Data]:
+    """Whether the TCP peer, or the address in that filter state, is in one of these CIDRs."""
     parsed = [ip_network(network) for network in networks]
     ranges: list[Data] = [{"address_prefix": str(n.network_address), "prefix_len": n.prefixlen} for n in parsed]
+    inputs = f"{_TYPE}.extensions.matching.common_inputs.network.v3"
+    peer: dict[str, Data] = {"@type": f"{inputs}.DirectSourceIPInput"}
+    if state is not None:
+        peer = {"@type": f"{inputs}.FilterStateInput", "key": state}
     return {
         "single_predicate": {
-            "input": {
-                "name": "peer",
-                "typed_config": {"@type": f"{_TYPE}.extensions.matching.common_inputs.network.v3.DirectSourceIPInput"},
-            },
+            "input": {"name": "peer", "typed_config": peer},
             "custom_match": {
                 "name": "networks",
                 "typed_config": {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.envoy.balancing import PEER_STATE
 from lbgen.engines.envoy.delegate import any_of, header_is, header_like, negated, peer_in, unless
 from lbgen.engines.envoy.edits import SET, option
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 NO_HOST = "no-host.invalid"
 # The TCP peer. use_remote_address would take Envoy's own address for a peer on loopback.
 _PEER = "%DOWNSTREAM_DIRECT_REMOTE_ADDRESS_WITHOUT_PORT%"
+# The source in a PROXY header is no longer to be had once the client behind trusted proxies is known.
+_KEPT_PEER = f"%FILTER_STATE({PEER_STATE}:PLAIN)%"
 _ID = "x-request-id"
 _FOR = "x-forwarded-for"
 _PROTO = "x-forwarded-proto"
@@ -87,11 +90,11 @@ def forwarded_filters(listener: Listener) -> list[dict[str, Data]]:
     if not listener.trusted_proxies:
         filters = [untrusted]
     else:
-        peer = peer_in(listener.trusted_proxies)
+        peer = peer_in(listener.trusted_proxies, PEER_STATE if listener.proxy_protocol else None)
         odd = [header_like(_FOR, _ODD_LIST), *(header_is(name, "") for name in ours if name not in (_FOR, _PROTO))]
         filters = [
             unless(negated(any_of(*odd)), lua("odd-values", _TIDY)),
-            unless(negated(peer), _trusted(ours)),
+            unless(negated(peer), _trusted(ours, peer_of(listener))),
             unless(peer, untrusted),
         ]
     if _HOST in ours:
@@ -99,8 +102,8 @@ def forwarded_filters(listener: Listener) -> list[dict[str, Data]]:
     return filters
 
 
-def _trusted(ours: dict[str, str]) -> dict[str, Data]:
-    added = [option(_FOR, f"%REQ(X-FORWARDED-FOR)%, {_PEER}", "OVERWRITE_IF_EXISTS")] if _FOR in ours else []
+def _trusted(ours: dict[str, str], peer: str) -> dict[str, Data]:
+    added = [option(_FOR, f"%REQ(X-FORWARDED-FOR)%, {peer}", "OVERWRITE_IF_EXISTS")] if _FOR in ours else []
     added += [option(name, value, "ADD_IF_ABSENT") for name, value in ours.items() if name != _PROTO]
     if _PROTO in ours:
         added.append(option(_PROTO, ours[_PROTO], SET))
@@ -109,11 +112,16 @@ def _trusted(ours: dict[str, str]) -> dict[str, Data]:
     return _mutation("trusted-peer", removed, added, after=(_KEPT_PROTO,))
 
 
+def peer_of(listener: Listener) -> str:
+    """Who opened the connection, in Envoy's format syntax."""
+    return _KEPT_PEER if listener.proxy_protocol else _PEER
+
+
 def _ours(listener: Listener) -> dict[str, str]:
     """The headers that the listener makes, with their values in Envoy's format syntax."""
     ours: dict[str, str] = {}
     if listener.forwarded_headers:
-        ours = {_FOR: _PEER, _PROTO: "http", _HOST: "%REQ(:AUTHORITY)%", _PORT: str(listener.port)}
+        ours = {_FOR: peer_of(listener), _PROTO: listener.scheme, _HOST: "%REQ(:AUTHORITY)%", _PORT: str(listener.port)}
     if listener.request_id:
         ours[_ID] = "%UNIQUE_ID%"
     return ours

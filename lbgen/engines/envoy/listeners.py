@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.document import Tagged
-from lbgen.engines.envoy.clusters import cluster_name, duration
+from lbgen.engines.envoy.accesslog import access_log, asked_filter
+from lbgen.engines.envoy.balancing import PEER_STATE
+from lbgen.engines.envoy.chains import chain_matcher, known_name
+from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.edits import content_type_filter
 from lbgen.engines.envoy.forwarded import NO_HOST, early_mutations, forwarded_filters, lua
+from lbgen.engines.envoy.limiting import access_filter, needs_client
 from lbgen.engines.envoy.routes import REDIRECT_HOST, edits_content_type, needs_request_host
-from lbgen.engines.envoy.statuses import local_replies
+from lbgen.engines.envoy.statuses import Reasons, local_replies
 from lbgen.engines.envoy.strict import strict_filter
+from lbgen.engines.envoy.switches import policy_filters
 from lbgen.engines.envoy.tables import build_virtual_hosts
+from lbgen.engines.envoy.tcp import l4_chains
+from lbgen.engines.envoy.tls import inspector, listener_socket
 from lbgen.engines.envoy.values import regex
-from lbgen.plan.model import Balance, Forward, Mode, Respond
+from lbgen.plan.model import Forward, Mode, Respond
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.engines.envoy.clusters import Clusters
-    from lbgen.plan.model import Listener, Plan
+    from lbgen.plan.model import Listener, Plan, Route
+    from lbgen.plan.policy import Limits
 
+_DETECTION = "type.googleapis.com/envoy.extensions.http.original_ip_detection"
 # Anything but `websocket` in any case: RE2 cannot say "not".
 _WORD = "websocket"
 _NOT_WEBSOCKET = "|".join(
@@ -47,24 +57,63 @@ end
 
 def build_listener(plan: Plan, listener: Listener, clusters: Clusters) -> Tagged:
     """The Envoy listener for `listener`."""
-    match listener.mode:
-        case Mode.L7:
-            network_filter = _http(plan, listener, clusters)
-        case Mode.L4:
-            network_filter = _tcp(plan, listener, clusters)
-        case _:
-            assert_never(listener.mode)
     address: dict[str, Data] = {"address": listener.address, "port_value": listener.port}
     if listener.address == "::":
         address["ipv4_compat"] = True
-    return Tagged(
-        listener.field,
-        {
-            "name": listener.name,
-            "address": {"socket_address": address},
-            "filter_chains": [{"filters": [network_filter]}],
+    found: dict[str, Data] = {"name": listener.name, "address": {"socket_address": address}}
+    inspectors = [*([_proxy_header()] if listener.proxy_protocol else ()), *([inspector()] if listener.tls else ())]
+    if inspectors:
+        found["listener_filters"] = inspectors
+        found["listener_filters_timeout"] = duration(listener.timeouts.header)
+    match listener.mode:
+        case Mode.L7:
+            found |= _l7_chains(plan, listener, clusters)
+        case Mode.L4:
+            found |= l4_chains(plan, listener, clusters)
+        case _:
+            assert_never(listener.mode)
+    return Tagged(listener.field, found)
+
+
+def _proxy_header() -> dict[str, Data]:
+    return {
+        "name": "envoy.filters.listener.proxy_protocol",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.listener.proxy_protocol.v3.ProxyProtocol"
         },
-    )
+    }
+
+
+def _l7_chains(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]:
+    filters = [*([_kept_peer()] if listener.proxy_protocol else ()), _http(plan, listener, clusters)]
+    if listener.tls is None:
+        return {"filter_chains": [{"filters": filters}]}
+    protocols = ["h2", "http/1.1"] if listener.http2 else ["http/1.1"]
+    chain: Data = {
+        "name": "tls",
+        "filters": filters,
+        "transport_socket": listener_socket(listener.tls, protocols),
+    }
+    return {"filter_chain_matcher": chain_matcher([("tls", [known_name(listener.tls)])]), "filter_chains": [chain]}
+
+
+def _kept_peer() -> dict[str, Data]:
+    """Remembers the source in the PROXY header for all requests of a connection."""
+    return {
+        "name": "peer",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.network.set_filter_state.v3.Config",
+            "on_new_connection": [
+                {
+                    "object_key": PEER_STATE,
+                    "factory_key": "envoy.string",
+                    "format_string": {
+                        "text_format_source": {"inline_string": "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%"}
+                    },
+                }
+            ],
+        },
+    }
 
 
 def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]:
@@ -78,7 +127,12 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
     }
     if max(bodies, default=0) > 4096:
         route_config["max_direct_response_body_size_bytes"] = max(bodies)
-    filters = [strict_filter(), *forwarded_filters(listener)]
+    used = [route for _, route in rules]
+    client = needs_client(listener, used)
+    filters = [*([asked_filter()] if listener.access_log else ()), strict_filter(listener.paths, listener.limits)]
+    if listener.access is not None:
+        filters.append(access_filter("listener-access", listener.access))
+    filters += [*forwarded_filters(listener), *policy_filters(used, clusters)]
     if any(needs_request_host(rule, route) for rule, route in rules):
         own = f"[{listener.address}]" if ":" in listener.address else listener.address
         filters.append({**lua(REDIRECT_HOST, _REDIRECT_HOST % (NO_HOST, own)), "disabled": True})
@@ -100,7 +154,8 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
             "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3."
             "HttpConnectionManager",
             "stat_prefix": listener.name,
-            "codec_type": "HTTP1",
+            "codec_type": "AUTO" if listener.http2 else "HTTP1",
+            **_limits(listener.limits),
             "http_protocol_options": {
                 "accept_http_10": True,
                 "default_host_for_http_10": NO_HOST,
@@ -116,48 +171,50 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
             "upgrade_configs": [{"upgrade_type": "websocket"}],
             # The peer is the TCP peer, whatever X-Forwarded-For says: no client can send a header of this name.
             "use_remote_address": False,
-            "original_ip_detection_extensions": [
-                {
-                    "name": "tcp-peer",
-                    "typed_config": {
-                        "@type": "type.googleapis.com/envoy.extensions.http.original_ip_detection.custom_header.v3."
-                        "CustomHeaderConfig",
-                        "header_name": ":none",
-                    },
-                }
-            ],
+            "original_ip_detection_extensions": [_client(listener) if client else _peer()],
             "early_header_mutation_extensions": early_mutations(listener),
             "forward_client_cert_details": "ALWAYS_FORWARD_ONLY",
             "generate_request_id": False,
             "server_header_transformation": "PASS_THROUGH",
-            "local_reply_config": local_replies(),
+            "local_reply_config": local_replies(_reasons(listener, used)),
+            **({"access_log": access_log(listener)} if listener.access_log else {}),
             "http_filters": filters,
             "route_config": route_config,
         },
     }
 
 
-def _tcp(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]:
-    found: dict[str, Data] = {
-        "@type": "type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy",
-        "stat_prefix": listener.name,
-        "max_connect_attempts": 1,
+def _limits(limits: Limits) -> dict[str, Data]:
+    """Envoy counts whole KiB, of the request line too."""
+    if limits.headers is None:
+        return {}
+    return {"max_request_headers_kb": -(-limits.headers // 1024)}
+
+
+def _peer() -> dict[str, Data]:
+    return {
+        "name": "tcp-peer",
+        "typed_config": {"@type": f"{_DETECTION}.custom_header.v3.CustomHeaderConfig", "header_name": ":none"},
     }
-    for rule in listener.l4_rules[:1]:
-        forward = plan.route(rule.route).action
-        if not isinstance(forward, Forward):
-            raise TypeError(f"{rule.field}: an L4 route forwards")
-        targets = [target for target in forward.targets if target.weight]
-        named: list[dict[str, Data]] = [
-            {"name": cluster_name(target.pool, forward.timeouts.connect, clusters), "weight": target.weight}
-            for target in targets
-        ]
-        if len(named) == 1:
-            found["cluster"] = named[0]["name"]
-        else:
-            found["weighted_clusters"] = {"clusters": named}
-        found["idle_timeout"] = duration(forward.timeouts.idle)
-        if any(clusters.pools[target.pool].balance is Balance.SOURCE_HASH for target in targets):
-            found["hash_policy"] = [{"source_ip": {}}]
-        return Tagged(rule.field, {"name": "tcp", "typed_config": found})
-    raise ValueError(f"{listener.field}: a listener without rules")
+
+
+def _client(listener: Listener) -> dict[str, Data]:
+    """The first address of X-Forwarded-For from the right that no trusted proxy has."""
+    networks = [ip_network(network) for network in listener.trusted_proxies]
+    cidrs: list[Data] = [{"address_prefix": str(n.network_address), "prefix_len": n.prefixlen} for n in networks]
+    return {
+        "name": "client",
+        "typed_config": {
+            "@type": f"{_DETECTION}.xff.v3.XffConfig",
+            "xff_trusted_cidrs": {"cidrs": cidrs},
+            "skip_xff_append": True,
+        },
+    }
+
+
+def _reasons(listener: Listener, routes: list[Route]) -> Reasons:
+    limited = any(route.rate_limit is not None or route.concurrency is not None for route in routes)
+    guarded = listener.access is not None or any(route.access is not None for route in routes)
+    timed = any(isinstance(route.action, Forward) and route.action.timeouts.request for route in routes)
+    refusals = (*((403,) if guarded else ()), *((429,) if limited else ()))
+    return Reasons(listener.limits.target is not None, bool(timed), refusals)

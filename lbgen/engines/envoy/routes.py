@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.document import Tagged
-from lbgen.engines.envoy.clusters import cluster_name, duration
+from lbgen.engines.envoy.clusters import Demand, cluster_name, demand
+from lbgen.engines.envoy.cors import DROPPED, answers, preflights
+from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.edits import CONTENT_TYPE, request_edits, response_edits
+from lbgen.engines.envoy.limiting import SWITCHED_ON
+from lbgen.engines.envoy.retries import method_groups, retry_policy
+from lbgen.engines.envoy.sticky import REMOVED, owners, sticky_pools
+from lbgen.engines.envoy.switches import admission, metadata, switches
 from lbgen.engines.envoy.values import cookie_value, header_value, path_literal, path_match, query_value, regex
-from lbgen.plan.model import Balance, Forward, HeaderEdits, PathKind, Redirect, Respond
+from lbgen.plan.model import Forward, HeaderEdits, PathKind, Redirect, Respond
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lbgen.engines.document import Data
     from lbgen.engines.envoy.clusters import Clusters
     from lbgen.plan.model import HostPattern, Listener, Match, PathMatch, Rewrite, Route, Rule
+    from lbgen.plan.policy import Mirror
 
 REDIRECT_HOST = "redirect-host"  # the Lua filter that makes a request's host fit for a redirect
-_SWITCHED_ON: dict[str, Data] = {
-    "@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig",
-    "config": {},
-}
+_PER_FILTER = "typed_per_filter_config"
+_ANY: tuple[list[dict[str, Data]], list[dict[str, Data]]] = ([], [])
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _REDIRECT_CODES = {
     301: "MOVED_PERMANENTLY",
@@ -33,33 +39,108 @@ _REDIRECT_CODES = {
 }
 
 
-def build_route(rule: Rule, route: Route, listener: Listener, clusters: Clusters) -> Tagged:
-    """The Envoy route of `rule`."""
-    found: dict[str, Data] = {"match": build_match(rule.match)}
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """What a request must have beyond the rule's own match."""
+
+    headers: list[dict[str, Data]] = field(default_factory=list)
+    cookies: list[dict[str, Data]] = field(default_factory=list)
+
+
+def build_routes(rule: Rule, route: Route, listener: Listener, clusters: Clusters) -> list[Tagged]:
+    """The Envoy routes of `rule`, in order: what differs by method, origin or cookie has one of its own."""
+    shared: dict[str, Data] = {"name": route.name} if listener.access_log else {}
+    match = build_match(rule.match)
+    built: list[dict[str, Data]] = []
+    if route.cors is not None and (not rule.match.methods or "OPTIONS" in rule.match.methods):
+        built += [
+            {
+                "match": _narrowed(match, asked),
+                "direct_response": {"status": 204},
+                **_response(route, headers),
+                **_filters(admission(route)),
+            }
+            for asked, headers in preflights(route.cors)
+        ]
+    kinds = answers(route.cors) if route.cors is not None else iter([_ANY])
+    for asked, headers in kinds:
+        for condition, action in _actions(rule, route, listener, clusters):
+            own = action.pop("typed_per_filter_config", {})
+            response = _response(route, headers)
+            filters = {**switches(route, clusters), **_mapping(own), **_mapping(response.pop(_PER_FILTER, {}))}
+            merged_match = _narrowed(_narrowed(match, asked), condition.headers, condition.cookies)
+            built.append({"match": merged_match, **metadata(route), **action, **response, **_filters(filters)})
+    return [Tagged(rule.field, {**shared, **each}) for each in built]
+
+
+def _actions(
+    rule: Rule, route: Route, listener: Listener, clusters: Clusters
+) -> Iterator[tuple[_Condition, dict[str, Data]]]:
     match route.action:
         case Forward():
-            found |= _forward(route.action, rule, route, clusters)
-            found |= response_edits(route.response_headers)
+            yield from _forwards(route.action, rule, route, clusters)
         case Redirect():
-            found["redirect"] = _redirect(route.action, rule, listener)
-            found |= response_edits(route.response_headers)
+            own: dict[str, Data] = {"redirect": _redirect(route.action, rule, listener)}
             if needs_request_host(rule, route):
-                found["typed_per_filter_config"] = {REDIRECT_HOST: _SWITCHED_ON, **_filters(found)}
+                own[_PER_FILTER] = {REDIRECT_HOST: SWITCHED_ON}
+            yield _Condition(), own
         case Respond():
-            found["direct_response"] = _respond(route.action)
-            # Envoy would add a Location of its own.
-            status = route.action.status
-            removed = ("location",) if status == HTTPStatus.CREATED or 300 <= status < 400 else ()
-            own = HeaderEdits(set=route.action.headers, remove=removed)
-            found |= response_edits(own, route.response_headers)
+            yield _Condition(), {"direct_response": _respond(route.action)}
         case _:
             assert_never(route.action)
-    return Tagged(rule.field, found)
 
 
-def _filters(route: Mapping[str, Data]) -> Mapping[str, Data]:
-    own = route.get("typed_per_filter_config", {})
-    return own if isinstance(own, dict) else {}
+def _forwards(
+    forward: Forward, rule: Rule, route: Route, clusters: Clusters
+) -> Iterator[tuple[_Condition, dict[str, Data]]]:
+    for everything, methods in method_groups(forward, rule.match.methods):
+        headers = [] if methods is None else [{"name": ":method", "string_match": regex(methods)}]
+        for target, cookie in owners(forward, clusters.pools):
+            only = replace(forward, targets=(replace(target, weight=1),))
+            yield _Condition(headers, [cookie]), _forward(only, rule, route, clusters, everything=everything)
+        yield _Condition(headers), _forward(forward, rule, route, clusters, everything=everything)
+
+
+def _response(route: Route, cors: list[dict[str, Data]]) -> dict[str, Data]:
+    """The fields for edits of the response: those of CORS, then the route's own."""
+    edits: tuple[HeaderEdits, ...] = (route.response_headers,)
+    if isinstance(route.action, Respond):
+        # Envoy would add a Location of its own.
+        status = route.action.status
+        removed = ("location",) if status == HTTPStatus.CREATED or 300 <= status < 400 else ()
+        edits = (HeaderEdits(set=route.action.headers, remove=removed), *edits)
+    found = response_edits(*edits)
+    if route.cors is not None:
+        removed_by_all = [*DROPPED, *_listed(found.get("response_headers_to_remove"))]
+        added = [*cors, *_listed(found.get("response_headers_to_add"))]
+        found |= {"response_headers_to_remove": removed_by_all}
+        if added:
+            found["response_headers_to_add"] = added
+    return found
+
+
+def _listed(data: Data) -> list[Data]:
+    return list(data) if isinstance(data, list) else []
+
+
+def _mapping(data: Data) -> Mapping[str, Data]:
+    return data if isinstance(data, dict) else {}
+
+
+def _filters(own: Mapping[str, Data]) -> dict[str, Data]:
+    return {_PER_FILTER: dict(own)} if own else {}
+
+
+def _narrowed(
+    match: Mapping[str, Data], headers: Sequence[dict[str, Data]], cookies: Sequence[dict[str, Data]] = ()
+) -> dict[str, Data]:
+    """`match` with further conditions."""
+    found = dict(match)
+    if headers:
+        found["headers"] = [*_listed(match.get("headers")), *headers]
+    if cookies:
+        found["cookies"] = [*_listed(match.get("cookies")), *cookies]
+    return found
 
 
 def build_match(match: Match) -> dict[str, Data]:
@@ -80,13 +161,14 @@ def build_match(match: Match) -> dict[str, Data]:
     return found
 
 
-def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> dict[str, Data]:
-    connect = forward.timeouts.connect
+def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters, *, everything: bool) -> dict[str, Data]:
+    asked = demand(forward)
     targets = [target for target in forward.targets if target.weight]
+    sticky = bool(sticky_pools(route, clusters.pools))
     action: dict[str, Data] = {}
     edits: dict[str, Data] = {}
     if len(targets) == 1:
-        action["cluster"] = cluster_name(targets[0].pool, connect, clusters)
+        action["cluster"] = cluster_name(targets[0].pool, asked, clusters)
         edits = request_edits(route.request_headers, targets[0].request_headers)
     else:
         action["weighted_clusters"] = {
@@ -94,7 +176,7 @@ def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> 
                 Tagged(
                     target.field,
                     {
-                        "name": cluster_name(target.pool, connect, clusters),
+                        "name": cluster_name(target.pool, asked, clusters),
                         "weight": target.weight,
                         **request_edits(route.request_headers, target.request_headers),
                     },
@@ -102,16 +184,30 @@ def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> 
                 for target in targets
             ]
         }
-    # The route's own timeout would run to the end of the body; that of a try ends with the response head.
+    if sticky:
+        edits["request_headers_to_remove"] = [*_listed(edits.get("request_headers_to_remove")), *REMOVED]
+    # The route's own timeout would run to the end of the body.
     action["timeout"] = "0s"
     action["idle_timeout"] = duration(forward.timeouts.idle)
-    if forward.timeouts.response:
-        action["retry_policy"] = {"num_retries": 0, "per_try_timeout": duration(forward.timeouts.response)}
-    if any(clusters.pools[target.pool].balance is Balance.SOURCE_HASH for target in targets):
-        action["hash_policy"] = [{"connection_properties": {"source_ip": True}}]
+    if forward.timeouts.request:
+        action["max_stream_duration"] = {"max_stream_duration": duration(forward.timeouts.request)}
+    pools = (clusters.pools[target.pool] for target in targets)
+    action |= retry_policy(forward, pools, everything=everything)
+    if forward.mirrors:
+        action["request_mirror_policies"] = [_mirror(mirror, asked, clusters) for mirror in forward.mirrors]
     if forward.rewrite is not None:
         action |= _rewrite(forward.rewrite, rule.match.path)
     return {"route": action, **edits}
+
+
+def _mirror(mirror: Mirror, asked: Demand, clusters: Clusters) -> dict[str, Data]:
+    share: Data = {"numerator": round(mirror.percent * 10_000), "denominator": "MILLION"}
+    return {
+        "cluster": cluster_name(mirror.pool, Demand(asked.connect), clusters),
+        "runtime_fraction": {"default_value": share},
+        # Envoy would mark the copy's Host.
+        "disable_shadow_host_suffix_append": True,
+    }
 
 
 def _rewrite(rewrite: Rewrite, path: PathMatch) -> dict[str, Data]:
@@ -150,7 +246,7 @@ def _replacement(text_: str) -> str:
 
 
 def _redirect(redirect: Redirect, rule: Rule, listener: Listener) -> dict[str, Data]:
-    scheme = redirect.scheme or "http"
+    scheme = redirect.scheme or listener.scheme
     port = redirect.port or (_DEFAULT_PORTS[scheme] if redirect.scheme else listener.port)
     action: dict[str, Data] = {"scheme_redirect": scheme, "response_code": _REDIRECT_CODES[redirect.status]}
     host = redirect.host or _only_host(rule.host)

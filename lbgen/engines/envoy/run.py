@@ -16,12 +16,12 @@ FILE = "envoy.yaml"
 BINARIES: tuple[BinaryHint, ...] = (BinaryHint("envoy", "envoy", "_bin/envoy", ("--version",), r"/(\d+\.\d+\.\d+)/"),)
 
 
-def process_spec(binary: Binary, directory: Path) -> ProcessSpec:
+def process_spec(binary: Binary, directory: Path, access_log: str) -> ProcessSpec:
     """Envoy in the foreground, without the shared memory that hot restarts need."""
     del directory  # everything is relative to it
     # `misc` would warn at each start that allow_custom_methods is work in progress.
     argv = (str(binary.path), "-c", FILE, "--disable-hot-restart", "-l", "warn", "--component-log-level", "misc:error")
-    return ProcessSpec(argv)
+    return ProcessSpec(argv, access_log=access_log)
 
 
 def check_spec(binary: Binary, directory: Path) -> CheckSpec:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.strict import MALFORMED, NOT_SERVED
+from lbgen.engines.envoy.strict import MALFORMED, NOT_SERVED, TOO_LONG
 from lbgen.plan.phrases import phrase
+from lbgen.records import record
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -13,10 +14,25 @@ if TYPE_CHECKING:
 _DETAILS = "response.code_details"
 
 
-def local_replies() -> dict[str, Data]:
+@record
+class Reasons:
+    """Why Envoy may answer on a listener, beyond what holds for all: a limit of the target, a request's time, and
+    `refusals` by a status of their own."""
+
+    target: bool = False
+    request_time: bool = False
+    refusals: tuple[int, ...] = ()
+
+
+def local_replies(reasons: Reasons) -> dict[str, Data]:
     """`local_reply_config`: the first mapper that fits an answer made by Envoy wins. No endpoint's answer meets any."""
+    limits = [_mapper(_because(f'{_DETAILS}.contains("[{TOO_LONG}]")'), 414)] if reasons.target else []
+    times = [_mapper(_because(f'{_DETAILS} == "max_duration_timeout"'), 504)] if reasons.request_time else []
+    refusals = [_mapper(_status(code), code) for code in reasons.refusals]
     return {
         "mappers": [
+            *limits,
+            *times,
             # Redirects and fixed answers of routes keep their own status and body.
             _mapper(_because(f'{_DETAILS} == "direct_response"'), None),
             _mapper(_because(f'{_DETAILS}.contains("[{NOT_SERVED}]")'), 405),
@@ -31,6 +47,7 @@ def local_replies() -> dict[str, Data]:
             _mapper(_flags("NR"), 404),
             _mapper(_status(501), 400),  # an unknown transfer coding
             *(_mapper(_status(code), code) for code in (400, 408, 413, 431, 504)),
+            *refusals,
         ]
     }
 

@@ -5,47 +5,74 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.values import regex
+from lbgen.plan.policy import Paths, PathsMode
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
+    from lbgen.plan.policy import Limits
 
 # RBAC names the policy that refused in the response code details; statuses.py makes 405 and 400 of them. Policies are
 # tried in the order of their names.
 NOT_SERVED = "a-method-not-served"
 MALFORMED = "b-malformed"
+TOO_LONG = "c-too-long"
 
 METHOD = "[A-Z][A-Z_-]*"
 HOST = r"[A-Za-z0-9._:\[\]-]+"
-# Escapes of `/`, `\`, controls and unreserved characters are refused.
-_ESCAPE = "%(?:2[0-9A-Ca-c]|3[A-Fa-f]|40|5[BDEbde]|60|7[B-Db-d]|[89A-Fa-f][0-9A-Fa-f])"
 _PLAIN = r"[A-Za-z0-9_~:\[\]@!$&'()*+,;=-]"
-_NOT_DOT = f"(?:{_PLAIN}|{_ESCAPE})"
-_ANY = f"(?:{_PLAIN}|\\.|{_ESCAPE})"
-# RE2 cannot look ahead: a segment is anything but `.` and `..` by the place of its first other character.
-_SEGMENT = rf"(?:{_NOT_DOT}|\.{_NOT_DOT}|\.\.{_ANY}){_ANY}*"
+# Escapes of `/`, `\`, controls and unreserved characters are refused.
+_ESCAPE = "2[0-9A-Ca-c]|3[A-Fa-f]|40|5[BDEbde]|60|7[B-Db-d]|[89A-Fa-f][0-9A-Fa-f]"
+_SLASH = "2[Ff]"
+_UNRESERVED = "2[Dd]|3[0-9]|4[1-9A-Fa-f]|5[0-9AFaf]|6[1-9A-Fa-f]|7[0-9AEae]"  # but the dot
 _QUERY = r"(?:\?[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*)?"
-TARGET = f"/(?:{_SEGMENT}/)*(?:{_SEGMENT})?{_QUERY}"
+_VERBATIM = rf"/[A-Za-z0-9._~:/\[\]@!$&'()*+,;=%-]*{_QUERY}"
 
 
-def strict_filter() -> dict[str, Data]:
-    """An HTTP filter that answers 403, which statuses.py turns into 400 or 405."""
+def target_pattern(paths: Paths) -> str:
+    """A regex for the targets that are let in."""
+    if paths.mode is PathsMode.VERBATIM:
+        return _VERBATIM
+    escape = "|".join(
+        [_ESCAPE, *([_SLASH] if paths.encoded_slash else ()), *([_UNRESERVED] if paths.encoded_unreserved else ())]
+    )
+    dot = r"(?:\.|%2[Ee])" if paths.encoded_unreserved else r"\."
+    other = f"(?:{_PLAIN}|%(?:{escape}))"
+    either = f"(?:{_PLAIN}|{dot}|%(?:{escape}))"
+    # RE2 cannot look ahead: a segment is anything but `.` and `..` by the place of its first other character.
+    segment = rf"(?:{other}|{dot}{other}|{dot}{dot}{either}){either}*"
+    inner = f"(?:{segment})?" if paths.empty_segments else segment
+    return f"/(?:{inner}/)*(?:{segment})?{_QUERY}"
+
+
+TARGET = target_pattern(Paths())
+
+
+def strict_filter(paths: Paths, limits: Limits) -> dict[str, Data]:
+    """An HTTP filter that answers 403, which statuses.py turns into 400, 405 or 414."""
+    policies: dict[str, Data] = {
+        NOT_SERVED: _policy(_header(":method", "TRACE|CONNECT")),
+        MALFORMED: _policy(
+            {"not_rule": _header(":method", METHOD)},
+            {"not_rule": _header(":authority", HOST)},
+            {"not_rule": _header(":path", target_pattern(paths))},
+        ),
+    }
+    if limits.target is not None:
+        policies[TOO_LONG] = {**_policy({"any": True}), "condition": _longer(limits.target)}
     return {
         "name": "strict",
         "typed_config": {
             "@type": "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC",
-            "rules": {
-                "action": "DENY",
-                "policies": {
-                    NOT_SERVED: _policy(_header(":method", "TRACE|CONNECT")),
-                    MALFORMED: _policy(
-                        {"not_rule": _header(":method", METHOD)},
-                        {"not_rule": _header(":authority", HOST)},
-                        {"not_rule": _header(":path", TARGET)},
-                    ),
-                },
-            },
+            "rules": {"action": "DENY", "policies": policies},
         },
     }
+
+
+def _longer(limit: int) -> dict[str, Data]:
+    """The CEL expression `size(request.path) > limit`."""
+    path: Data = {"select_expr": {"operand": {"ident_expr": {"name": "request"}}, "field": "path"}}
+    size: Data = {"call_expr": {"function": "size", "args": [path]}}
+    return {"call_expr": {"function": "_>_", "args": [size, {"const_expr": {"int64_value": limit}}]}}
 
 
 def _policy(*permissions: dict[str, Data]) -> dict[str, Data]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.routes import build_route
+from lbgen.engines.envoy.routes import build_routes
 from lbgen.engines.envoy.trees import leaves
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def _virtual_host(
     table: HostTable, listener: Listener, routes: dict[str, Route], clusters: Clusters
 ) -> dict[str, Data]:
     def built(rules: Iterable[Rule]) -> list[Tagged]:
-        return [build_route(rule, routes[rule.route], listener, clusters) for rule in rules]
+        return [one for rule in rules for one in build_routes(rule, routes[rule.route], listener, clusters)]
 
     found: dict[str, Data] = {
         "name": str(table.host) if table.host is not None else "any",

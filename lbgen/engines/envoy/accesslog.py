@@ -1,0 +1,101 @@
+"""The access log: Envoy's JSON format, and its lines in lbgen's schema."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from lbgen.engines.envoy.clusters import pool_of
+from lbgen.engines.envoy.forwarded import NO_HOST
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import Listener
+
+FILE = "access.log"
+_STATE = "lbgen.asked"  # the request's host and target before anything is rewritten
+_TYPE = "type.googleapis.com/envoy.extensions"
+
+
+def asked_filter() -> dict[str, Data]:
+    """Remembers what was asked: routes rewrite hosts and paths in place."""
+    return {
+        "name": "asked",
+        "typed_config": {
+            "@type": f"{_TYPE}.filters.http.set_filter_state.v3.Config",
+            "on_request_headers": [_kept("host", "%REQ(:AUTHORITY)%"), _kept("path", "%PATH(NQ:PATH)%")],
+        },
+    }
+
+
+def _kept(what: str, text: str) -> dict[str, Data]:
+    return {
+        "object_key": f"{_STATE}.{what}",
+        "factory_key": "envoy.string",
+        "format_string": {"text_format_source": {"inline_string": text}},
+    }
+
+
+def access_log(listener: Listener) -> list[dict[str, Data]]:
+    """One JSON line per request; what Envoy calls otherwise is put right by `record`."""
+    return [
+        {
+            "name": "file",
+            "typed_config": {
+                "@type": f"{_TYPE}.access_loggers.file.v3.FileAccessLog",
+                "path": FILE,
+                "log_format": {
+                    "json_format": {
+                        "time": "%START_TIME(%Y-%m-%dT%H:%M:%S.%3fZ)%",
+                        "listener": listener.name,
+                        "route": "%ROUTE_NAME%",
+                        "pool": "%UPSTREAM_CLUSTER_RAW%",
+                        "endpoint": "%UPSTREAM_HOST%",
+                        "method": "%REQ(:METHOD)%",
+                        "host": f"%FILTER_STATE({_STATE}.host:PLAIN)%",
+                        "path": f"%FILTER_STATE({_STATE}.path:PLAIN)%",
+                        "status": "%RESPONSE_CODE%",
+                        "duration_ms": "%COMMON_DURATION(DS_RX_BEG:DS_TX_END:us)%",
+                        "upstream_ms": "%COMMON_DURATION(US_TX_BEG:US_RX_END:us)%",
+                        "tries": "%UPSTREAM_REQUEST_ATTEMPT_COUNT%",
+                        "bytes": "%BYTES_SENT%",
+                        "request_id": "%REQ(X-REQUEST-ID)%",
+                        "total_ms": "%DURATION%",
+                    }
+                },
+            },
+        }
+    ]
+
+
+def record(line: str) -> Mapping[str, object] | None:
+    """A line of the log in lbgen's schema; None when it is none."""
+    if not line.startswith("{"):
+        return None
+    try:
+        found = json.loads(line)
+    except json.JSONDecodeError:
+        return None
+    if not isinstance(found, dict) or "upstream_ms" not in found or "total_ms" not in found:
+        return None
+    endpoint = found["endpoint"] or ""
+    micros = found["duration_ms"]
+    host = found["host"] or ""
+    return {
+        "time": found["time"],
+        "listener": found["listener"],
+        "route": found["route"] or "",
+        "pool": pool_of(found["pool"] or ""),
+        "endpoint": endpoint,
+        "method": found["method"] or "",
+        "host": "" if host == NO_HOST else host,
+        "path": found["path"] or "",
+        "status": int(found["status"] or 0),
+        "duration_ms": micros / 1000 if isinstance(micros, int) else (found["total_ms"] or 0),
+        "upstream_ms": found["upstream_ms"] / 1000 if isinstance(found["upstream_ms"], int) and endpoint else None,
+        "tries": int(found["tries"] or 0) if endpoint else 0,
+        "bytes": int(found["bytes"] or 0),
+        "request_id": found["request_id"] or "",
+    }

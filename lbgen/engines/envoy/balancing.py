@@ -1,0 +1,77 @@
+"""How a pool spreads requests -> an Envoy load balancing policy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from lbgen.engines.envoy.durations import duration
+from lbgen.plan.model import Balance
+from lbgen.plan.policy import KeyKind
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import Pool
+    from lbgen.plan.policy import Key
+
+PEER_STATE = "lbgen.peer"  # the filter state that holds the peer's address where Envoy's own idea of it differs
+_POLICIES = "envoy.extensions.load_balancing_policies"
+
+
+def balancing(pool: Pool, *, l4: bool) -> dict[str, Data]:
+    """The fields of a cluster that say how an endpoint is chosen. A TCP proxy brings the hash of a connection itself."""
+    match pool.balance:
+        case Balance.ROUND_ROBIN:
+            if pool.slow_start:
+                return _policy("round_robin.v3.RoundRobin", _slow_start(pool))
+            return {"lb_policy": "ROUND_ROBIN"}
+        case Balance.LEAST_CONNECTIONS:
+            # The default compares two endpoints at random.
+            return _policy("least_request.v3.LeastRequest", {"selection_method": "FULL_SCAN", **_slow_start(pool)})
+        case Balance.SOURCE_HASH:
+            return {"lb_policy": "MAGLEV"} if l4 else _hashed({"connection_properties": {"source_ip": True}})
+        case Balance.RANDOM:
+            # Envoy's own RANDOM knows no weights; without a hash Maglev takes any entry of its weighted table.
+            return {"lb_policy": "MAGLEV" if _weighted(pool) else "RANDOM"}
+        case Balance.HASH:
+            if pool.hash_key is None:
+                raise ValueError(f"{pool.field}: balance by hash has a key")
+            return _hashed(_hash_policy(pool.hash_key))
+        case _:
+            assert_never(pool.balance)
+
+
+def _weighted(pool: Pool) -> bool:
+    return len({(endpoint.backup, endpoint.weight) for endpoint in pool.endpoints if endpoint.weight}) > len(
+        {endpoint.backup for endpoint in pool.endpoints if endpoint.weight}
+    )
+
+
+def _hashed(key: dict[str, Data]) -> dict[str, Data]:
+    return _policy("maglev.v3.Maglev", {"consistent_hashing_lb_config": {"hash_policy": [key]}})
+
+
+def _policy(kind: str, config: dict[str, Data]) -> dict[str, Data]:
+    name = kind.partition(".")[0].replace("_", "-")
+    typed: dict[str, Data] = {"@type": f"type.googleapis.com/{_POLICIES}.{kind}", **config}
+    return {"load_balancing_policy": {"policies": [{"typed_extension_config": {"name": name, "typed_config": typed}}]}}
+
+
+def _slow_start(pool: Pool) -> dict[str, Data]:
+    if not pool.slow_start:
+        return {}
+    return {"slow_start_config": {"slow_start_window": duration(pool.slow_start)}}
+
+
+def _hash_policy(key: Key) -> dict[str, Data]:
+    """A request without the key has no hash, and goes anywhere."""
+    match key.kind:
+        case KeyKind.HEADER:
+            return {"header": {"header_name": key.name}}
+        case KeyKind.COOKIE:
+            return {"cookie": {"name": key.name}}
+        case KeyKind.QUERY:
+            return {"query_parameter": {"name": key.name}}
+        case KeyKind.CLIENT_IP | KeyKind.ROUTE:
+            raise ValueError(f"balance by a hash of {key.kind}")
+        case _:
+            assert_never(key.kind)

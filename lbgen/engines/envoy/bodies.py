@@ -1,0 +1,65 @@
+"""What happens to bodies on their way -> Envoy filters that are off until a route switches them on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+    from lbgen.plan.policy import Compression
+
+BUFFER = "request-buffer"
+_TYPE = "type.googleapis.com/envoy.extensions"
+_FILTERS = f"{_TYPE}.filters.http"
+_IN_MEMORY = 1 << 20  # bytes of a body; the rest waits on disk
+_ON_DISK = 1 << 40
+# Every status but 200.
+_OTHERS = list(range(201, 600))
+
+
+def buffer_filter() -> dict[str, Data]:
+    """Holds a request back until its body is there, whatever its length."""
+    held: Data = {
+        "behavior": {"fully_buffer": {}},
+        "memory_buffer_bytes_limit": _IN_MEMORY,
+        "storage_buffer_bytes_limit": _ON_DISK,
+    }
+    through: Data = {"behavior": {"bypass": {}}}
+    return {
+        "name": BUFFER,
+        "typed_config": {
+            "@type": f"{_FILTERS}.file_system_buffer.v3.FileSystemBufferFilterConfig",
+            "manager_config": {"thread_pool": {}},
+            "request": held,
+            "response": through,
+        },
+        "disabled": True,
+    }
+
+
+def compression_filter(compression: Compression) -> dict[str, Data]:
+    """gzip for answers of these types."""
+    types: list[Data] = [_type(each) for each in compression.types]
+    return {
+        "name": compression_name(compression),
+        "typed_config": {
+            "@type": f"{_FILTERS}.compressor.v3.Compressor",
+            "compressor_library": {
+                "name": "gzip",
+                "typed_config": {"@type": f"{_TYPE}.compression.gzip.compressor.v3.Gzip"},
+            },
+            "response_direction_config": {
+                "common_config": {"min_content_length": compression.min_size, "content_type_matcher": types},
+                "uncompressible_response_codes": _OTHERS,
+            },
+        },
+        "disabled": True,
+    }
+
+
+def compression_name(compression: Compression) -> str:
+    return f"gzip {compression.min_size} {' '.join(compression.types)}"
+
+
+def _type(media: str) -> dict[str, Data]:
+    return {"exact": media, "ignore_case": True}

@@ -1,0 +1,102 @@
+"""Which connections a listener takes, and with which filter chain: by server name, source and access rules."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from typing import TYPE_CHECKING
+
+from lbgen.engines.envoy.tls import names_pattern
+from lbgen.engines.envoy.values import literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import HostPattern, L4Rule
+    from lbgen.plan.policy import Access
+    from lbgen.plan.tls import ListenerTls
+
+    Predicate = dict[str, Data]
+
+_INPUTS = "type.googleapis.com/envoy.extensions.matching.common_inputs.network.v3"
+_IP = "type.googleapis.com/envoy.extensions.matching.input_matchers.ip.v3.Ip"
+
+
+def chain_matcher(choices: Iterable[tuple[str, list[Predicate]]]) -> dict[str, Data]:
+    """The first chain (by name) whose predicates all hold takes a connection; without one it is closed."""
+    return {
+        "matcher_list": {
+            "matchers": [{"predicate": _all(predicates), "on_match": _chain(name)} for name, predicates in choices]
+        }
+    }
+
+
+def known_name(tls: ListenerTls) -> Predicate:
+    """No server name, or one that a certificate holds."""
+    return _any([_not(_server_name(r"\C+")), _server_name(names_pattern(tls))])
+
+
+def of_rule(rule: L4Rule) -> list[Predicate]:
+    """What a connection must have for an L4 rule."""
+    found = [] if rule.sni is None else [_sni(rule.sni)]
+    return [*found, _source(rule.sources)] if rule.sources else found
+
+
+def admitted(access: Access | None) -> list[Predicate]:
+    """What a connection must have to be let in."""
+    if access is None:
+        return []
+    found = [_not(_source(access.deny))] if access.deny else []
+    if access.allow is not None:
+        found.append(_source(access.allow) if access.allow else _not(_anyone()))
+    return found
+
+
+def _sni(name: HostPattern) -> Predicate:
+    return _server_name((r"\C+[.]" if name.wildcard else "") + literal(name.name))
+
+
+def _server_name(pattern: str) -> Predicate:
+    return {
+        "single_predicate": {
+            "input": {"name": "server-name", "typed_config": {"@type": f"{_INPUTS}.ServerNameInput"}},
+            "value_match": {"safe_regex": {"google_re2": {}, "regex": pattern}},
+        }
+    }
+
+
+def _anyone() -> Predicate:
+    return _source(("0.0.0.0/0", "::/0"))
+
+
+def _source(networks: Iterable[str]) -> Predicate:
+    parsed = [ip_network(network) for network in networks]
+    ranges: list[Data] = [{"address_prefix": str(n.network_address), "prefix_len": n.prefixlen} for n in parsed]
+    return {
+        "single_predicate": {
+            "input": {"name": "source", "typed_config": {"@type": f"{_INPUTS}.SourceIPInput"}},
+            "custom_match": {
+                "name": "networks",
+                "typed_config": {"@type": _IP, "cidr_ranges": ranges, "stat_prefix": "source"},
+            },
+        }
+    }
+
+
+def _all(predicates: list[Predicate]) -> Predicate:
+    if not predicates:
+        return _anyone()
+    return predicates[0] if len(predicates) == 1 else {"and_matcher": {"predicate": list(predicates)}}
+
+
+def _any(predicates: list[Predicate]) -> Predicate:
+    return {"or_matcher": {"predicate": list(predicates)}}
+
+
+def _not(predicate: Predicate) -> Predicate:
+    return {"not_matcher": predicate}
+
+
+def _chain(name: str) -> dict[str, Data]:
+    value: Data = {"@type": "type.googleapis.com/google.protobuf.StringValue", "value": name}
+    return {"action": {"name": name, "typed_config": value}}

@@ -1,0 +1,90 @@
+"""What pages of other origins may do -> Envoy routes that answer preflights, and headers of all other answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.envoy.edits import APPEND, SET, option, text
+from lbgen.engines.envoy.values import literal, regex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.engines.document import Data
+    from lbgen.plan.policy import Cors, Origin
+
+    Headers = list[dict[str, Data]]
+
+# What a page may always ask for (Fetch, "CORS-safelisted").
+_METHODS = ("GET", "HEAD", "POST")
+_HEADERS = ("accept", "accept-language", "content-language", "content-type")
+_ALLOW = "access-control-allow-"
+# An endpoint's own word on the matter does not count.
+DROPPED = (
+    *(f"{_ALLOW}{what}" for what in ("origin", "methods", "headers", "credentials", "private-network")),
+    "access-control-expose-headers",
+    "access-control-max-age",
+)
+_ORIGIN = "%REQ(ORIGIN)%"
+
+
+def preflights(cors: Cors) -> Iterator[tuple[Headers, Headers]]:
+    """(headers that a request must have, headers of the answer) for the preflights that are granted, then for all."""
+    asked: Headers = [
+        {"name": ":method", "string_match": {"exact": "OPTIONS"}},
+        {"name": "origin", "present_match": True},
+        {"name": "access-control-request-method", "present_match": True},
+    ]
+    methods = "|".join(literal(method) for method in dict.fromkeys((*_METHODS, *cors.methods)))
+    name = f"(?:{'|'.join(literal(header) for header in dict.fromkeys((*_HEADERS, *cors.headers)))})"
+    names = rf"(?i)[ \t]*(?:{name}[ \t]*)?(?:,[ \t]*(?:{name}[ \t]*)?)*"
+    granted: Headers = [
+        *asked,
+        {"name": "access-control-request-method", "string_match": regex(methods)},
+        {
+            "name": "access-control-request-headers",
+            "string_match": regex(names),
+            "treat_missing_header_as_empty": True,
+        },
+        _allowed(cors),
+    ]
+    shown = [option(f"{_ALLOW}methods", text(", ".join(cors.methods)), SET)]
+    if cors.headers:
+        shown.append(option(f"{_ALLOW}headers", text(", ".join(cors.headers)), SET))
+    if cors.max_age is not None:
+        shown.append(option("access-control-max-age", str(cors.max_age), SET))
+    yield granted, [*_origin(cors), *shown, *vary(cors)]
+    yield asked, vary(cors)
+
+
+def answers(cors: Cors) -> Iterator[tuple[Headers, Headers]]:
+    """(headers that a request must have, headers of the answer) for requests of allowed origins, then for all."""
+    exposed = [option("access-control-expose-headers", text(", ".join(cors.expose_headers)), SET)]
+    yield [_allowed(cors)], [*_origin(cors), *(exposed if cors.expose_headers else ()), *vary(cors)]
+    yield [], vary(cors)
+
+
+def vary(cors: Cors) -> Headers:
+    """A further line of Vary, unless every origin gets the same answer."""
+    return [] if _constant(cors) else [option("vary", "Origin", APPEND)]
+
+
+def _constant(cors: Cors) -> bool:
+    return any(origin.any for origin in cors.origins) and not cors.credentials
+
+
+def _origin(cors: Cors) -> Headers:
+    found = [option(f"{_ALLOW}origin", "*" if _constant(cors) else _ORIGIN, SET)]
+    return [*found, option(f"{_ALLOW}credentials", "true", SET)] if cors.credentials else found
+
+
+def _allowed(cors: Cors) -> dict[str, Data]:
+    if any(origin.any for origin in cors.origins):
+        return {"name": "origin", "string_match": regex(r"\C+")}
+    return {"name": "origin", "string_match": regex("|".join(_pattern(origin) for origin in cors.origins))}
+
+
+def _pattern(origin: Origin) -> str:
+    port = "" if origin.port is None else f":{origin.port}"
+    below = r"[^:]*\." if origin.wildcard else ""
+    return f"{literal(origin.scheme)}://{below}{literal(origin.host)}{port}"

@@ -1,0 +1,64 @@
+"""Health of a pool's endpoints -> Envoy's active checks and outlier detection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.envoy.durations import duration
+from lbgen.plan.model import PoolProtocol
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import Pool
+    from lbgen.plan.policy import ActiveHealth, PassiveHealth
+
+_LOOKS = 100  # ms; how often Envoy looks whose time out is over
+
+
+def health(pool: Pool) -> dict[str, Data]:
+    """The fields of a cluster for both kinds of checks."""
+    found: dict[str, Data] = {}
+    if pool.active is not None:
+        found["health_checks"] = [_active(pool, pool.active)]
+    if pool.passive is not None:
+        found["outlier_detection"] = _passive(pool.passive)
+    return found
+
+
+def _active(pool: Pool, active: ActiveHealth) -> dict[str, Data]:
+    found: dict[str, Data] = {
+        "timeout": duration(active.timeout),
+        "interval": duration(active.interval),
+        # Without requests Envoy would check once a minute.
+        "no_traffic_interval": duration(active.interval),
+        "unhealthy_threshold": active.fall,
+        "healthy_threshold": active.rise,
+    }
+    if active.port is not None:
+        found["alt_port"] = active.port
+    if active.path is None:
+        return {**found, "tcp_health_check": {}}
+    http: dict[str, Data] = {
+        "path": active.path,
+        "expected_statuses": [{"start": first, "end": last + 1} for first, last in active.statuses],
+        # A wrong status would take an endpoint out at once, whatever the threshold.
+        "retriable_statuses": [{"start": 100, "end": 600}],
+    }
+    if pool.protocol is not PoolProtocol.HTTP1:
+        http["codec_client_type"] = "HTTP2"
+    return {**found, "http_health_check": http}
+
+
+def _passive(passive: PassiveHealth) -> dict[str, Data]:
+    return {
+        # Connection failures and response times over count as 5xx.
+        "consecutive_5xx": passive.failures,
+        "enforcing_consecutive_5xx": 100,
+        "enforcing_success_rate": 0,
+        "interval": duration(min(_LOOKS, max(1, passive.eject_for // 10))),
+        "base_ejection_time": duration(passive.eject_for),
+        # It would grow with every time out.
+        "max_ejection_time": duration(passive.eject_for),
+        "max_ejection_percent": 100,
+        "successful_active_health_check_uneject_host": False,
+    }

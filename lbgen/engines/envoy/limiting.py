@@ -1,0 +1,132 @@
+"""Limits and admission of routes -> Envoy filters that are off until a route switches them on."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from typing import TYPE_CHECKING
+
+from lbgen.plan.policy import KeyKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import Listener, Route
+    from lbgen.plan.policy import Access, RateLimit
+
+ACCESS = "access"
+RATE = "rate-limit"
+DENIED = "denied"  # the policy that refused, as statuses.py sees it
+_TYPE = "type.googleapis.com/envoy.extensions.filters.http"
+_NO_LIMIT = 1_000_000_000
+_KEYS = 100_000  # buckets kept; the one that was idle longest goes first
+_ROUTE = "route"
+_METADATA = "lbgen"
+_HUNDRED = {"default_value": {"numerator": 100, "denominator": "HUNDRED"}}
+SWITCHED_ON: dict[str, Data] = {
+    "@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig",
+    "config": {},
+}
+
+
+def needs_client(listener: Listener, routes: Iterable[Route]) -> bool:
+    """Whether the address behind trusted proxies counts for something."""
+    if not listener.trusted_proxies:
+        return False
+    keys = [limit.key.kind for route in routes for limit in (route.rate_limit, route.concurrency) if limit is not None]
+    asked = listener.access is not None or any(route.access is not None for route in routes)
+    return asked or KeyKind.CLIENT_IP in keys
+
+
+def access_rules(access: Access) -> dict[str, Data]:
+    """RBAC rules that refuse a client."""
+    refused: list[Data] = [{"remote_ip": _cidr(network)} for network in access.deny]
+    if access.allow is not None:
+        let_in: list[Data] = [{"remote_ip": _cidr(network)} for network in access.allow]
+        refused.append({"not_id": {"or_ids": {"ids": let_in}}} if let_in else {"any": True})
+    policies: Data = {DENIED: {"permissions": [{"any": True}], "principals": refused}} if refused else {}
+    return {"rules": {"action": "DENY", "policies": policies}}
+
+
+def access_filter(name: str, access: Access | None) -> dict[str, Data]:
+    """An RBAC filter: with `access` for every request, without it for routes to fill in."""
+    own = {} if access is None else access_rules(access)
+    found: dict[str, Data] = {"name": name, "typed_config": {"@type": f"{_TYPE}.rbac.v3.RBAC", **own}}
+    return found if access is not None else {**found, "disabled": True}
+
+
+def access_switch(access: Access) -> dict[str, Data]:
+    """What a route says to the RBAC filter."""
+    return {"@type": f"{_TYPE}.rbac.v3.RBACPerRoute", "rbac": access_rules(access)}
+
+
+def rate_filter(routes: Iterable[Route]) -> dict[str, Data]:
+    """One filter with the buckets of all routes, so that a route has the same ones whichever of its rules holds."""
+    limits = {route.name: route.rate_limit for route in routes if route.rate_limit is not None}
+    keys = dict.fromkeys((limit.key.kind, limit.key.name) for limit in limits.values())
+    return {
+        "name": RATE,
+        "typed_config": {
+            "@type": f"{_TYPE}.local_ratelimit.v3.LocalRateLimit",
+            "stat_prefix": RATE,
+            "filter_enabled": _HUNDRED,
+            "filter_enforced": _HUNDRED,
+            "token_bucket": {"max_tokens": _NO_LIMIT, "tokens_per_fill": _NO_LIMIT, "fill_interval": "1s"},
+            "always_consume_default_token_bucket": False,
+            "max_dynamic_descriptors": _KEYS,
+            "rate_limits": [{"actions": [_route_action(), *_key_actions(kind, name)]} for kind, name in keys],
+            "descriptors": [_descriptor(name, limit) for name, limit in limits.items()],
+        },
+        "disabled": True,
+    }
+
+
+def rate_metadata(route: Route) -> dict[str, Data]:
+    """By which the filter knows the route."""
+    return {"filter_metadata": {_METADATA: {_ROUTE: route.name}}}
+
+
+def _route_action() -> dict[str, Data]:
+    key: Data = {"key": _METADATA, "path": [{"key": _ROUTE}]}
+    return {"metadata": {"descriptor_key": _ROUTE, "metadata_key": key, "source": "ROUTE_ENTRY"}}
+
+
+def _key_actions(kind: KeyKind, name: str) -> list[dict[str, Data]]:
+    if kind is KeyKind.CLIENT_IP:
+        return [{"remote_address": {}}]
+    if kind is KeyKind.HEADER:
+        return [{"request_headers": {"header_name": name, "descriptor_key": _header_key(name)}}]
+    return []
+
+
+def _header_key(name: str) -> str:
+    return f"header {name}"
+
+
+def _descriptor(route: str, limit: RateLimit) -> dict[str, Data]:
+    entries: list[Data] = [{"key": _ROUTE, "value": route}]
+    if limit.key.kind is KeyKind.CLIENT_IP:
+        entries.append({"key": "remote_address"})
+    elif limit.key.kind is KeyKind.HEADER:
+        entries.append({"key": _header_key(limit.key.name)})
+    bucket: Data = {
+        "max_tokens": limit.burst,
+        "tokens_per_fill": limit.amount,
+        "fill_interval": f"{limit.seconds}s",
+    }
+    return {"entries": entries, "token_bucket": bucket}
+
+
+def body_filter(size: int) -> dict[str, Data]:
+    """A filter that refuses bodies above `size` bytes."""
+    limit: dict[str, Data] = {"@type": f"{_TYPE}.body_size_limit.v3.BodySizeLimit", "max_request_bytes": size}
+    return {"name": body_name(size), "typed_config": limit, "disabled": True}
+
+
+def body_name(size: int) -> str:
+    return f"max-body-{size}"
+
+
+def _cidr(network: str) -> dict[str, Data]:
+    parsed = ip_network(network)
+    return {"address_prefix": str(parsed.network_address), "prefix_len": parsed.prefixlen}

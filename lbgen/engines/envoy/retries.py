@@ -1,0 +1,97 @@
+"""When a failed request is sent again -> Envoy retry policies, one for each group of methods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.envoy.durations import duration
+from lbgen.plan.policy import IDEMPOTENT, RetryCause
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import Forward, Pool
+    from lbgen.plan.policy import Retries
+
+_LOOKS = 1000  # how often the balancer is asked for an endpoint that was not tried, at most
+_EXTENSION = "type.googleapis.com/envoy.extensions.retry"
+
+
+def method_groups(forward: Forward, methods: tuple[str, ...]) -> Iterator[tuple[bool, str | None]]:
+    """(whether everything may be retried, a regex for the methods or None) for each policy that a route needs.
+
+    A connect failure is retried for any method, the rest for idempotent ones.
+    """
+    retries = forward.retries
+    if (
+        retries is None
+        or retries.all_methods
+        or not (retries.statuses or retries.causes - {RetryCause.CONNECT_FAILURE})
+    ):
+        yield True, None
+        return
+    safe = [method for method in methods if method in IDEMPOTENT]
+    if not methods:
+        yield True, "|".join(IDEMPOTENT)
+        yield False, None
+    elif len(safe) in (0, len(methods)):
+        yield bool(safe), None
+    else:
+        yield True, "|".join(safe)
+        yield False, None
+
+
+def retry_policy(forward: Forward, pools: Iterable[Pool], *, everything: bool) -> dict[str, Data]:
+    """The field of a route action for its tries; empty when there is nothing to say."""
+    found: dict[str, Data] = {"num_retries": 0}
+    if forward.timeouts.response:
+        # The route's own timeout would run to the end of the body; that of a try ends with the response head.
+        found["per_try_timeout"] = duration(forward.timeouts.response)
+    if forward.retries is not None:
+        causes = _retry_on(forward.retries, everything=everything)
+        if causes:
+            found |= {"retry_on": ",".join(causes), "num_retries": forward.retries.max, **_elsewhere(tuple(pools))}
+            if "retriable-status-codes" in causes:
+                found["retriable_status_codes"] = list(forward.retries.statuses)
+            # The shortest there is; the default waits 25 ms on average before the first retry, then longer.
+            found["retry_back_off"] = {"base_interval": "0.001s", "max_interval": "0.001s"}
+    return {"retry_policy": found} if len(found) > 1 else {}
+
+
+def _retry_on(retries: Retries, *, everything: bool) -> list[str]:
+    found = ["connect-failure"] if RetryCause.CONNECT_FAILURE in retries.causes else []
+    if not everything:
+        return found
+    if retries.causes & {RetryCause.RESET, RetryCause.TIMEOUT}:
+        found += ["reset", "refused-stream"]
+    if retries.statuses:
+        found.append("retriable-status-codes")
+    return found
+
+
+def _elsewhere(pools: tuple[Pool, ...]) -> dict[str, Data]:
+    """A try goes to an endpoint that had none; to backups once the others had theirs."""
+    if all(len(pool.endpoints) == 1 for pool in pools):
+        return {}
+    weights = [sum(endpoint.weight for endpoint in pool.endpoints) for pool in pools]
+    found: dict[str, Data] = {
+        "retry_host_predicate": [
+            {
+                "name": "envoy.retry_host_predicates.previous_hosts",
+                "typed_config": {"@type": f"{_EXTENSION}.host.previous_hosts.v3.PreviousHostsPredicate"},
+            }
+        ],
+        "host_selection_retry_max_attempts": min(_LOOKS, 8 * max(weights)),
+    }
+    backed = [pool for pool in pools if any(endpoint.backup for endpoint in pool.endpoints)]
+    if backed:
+        first = min(sum(1 for e in pool.endpoints if not e.backup and e.weight) for pool in backed)
+        found["retry_priority"] = {
+            "name": "envoy.retry_priorities.previous_priorities",
+            "typed_config": {
+                "@type": f"{_EXTENSION}.priority.previous_priorities.v3.PreviousPrioritiesConfig",
+                "update_frequency": max(1, first),
+            },
+        }
+    return found

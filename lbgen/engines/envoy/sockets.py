@@ -1,0 +1,97 @@
+"""TLS and PROXY headers towards endpoints -> Envoy transport sockets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import Endpoint, Pool
+    from lbgen.plan.tls import Certificate, File
+
+_SOCKETS = "type.googleapis.com/envoy.extensions.transport_sockets"
+_MATCH = "envoy.transport_socket_match"
+
+
+def pool_socket(pool: Pool) -> dict[str, Data]:
+    """The fields of a cluster that say how its connections are made; none for plain TCP."""
+    if pool.tls is None:
+        return {} if pool.proxy_protocol is None else {"transport_socket": _proxied(pool, _raw())}
+    if pool.tls.server_name is not None or not pool.tls.verify:
+        return {"transport_socket": _proxied(pool, _tls(pool, pool.tls.server_name))}
+    # Each endpoint's certificate is to hold its own host.
+    hosts = tuple(dict.fromkeys((endpoint.host, endpoint.is_ip) for endpoint in pool.endpoints))
+    if len(hosts) == 1:
+        return {"transport_socket": _proxied(pool, _tls(pool, *hosts[0]))}
+    return {
+        "transport_socket_matches": [
+            {"name": host, "match": {"host": host}, "transport_socket": _proxied(pool, _tls(pool, host, is_ip))}
+            for host, is_ip in hosts
+        ]
+    }
+
+
+def own_sockets(pool: Pool) -> bool:
+    """Whether the endpoints of `pool` differ in their sockets."""
+    tls = pool.tls
+    shared = tls is None or tls.server_name is not None or not tls.verify
+    return not shared and len({endpoint.host for endpoint in pool.endpoints}) > 1
+
+
+def endpoint_socket(endpoint: Endpoint) -> dict[str, Data]:
+    """The fields of an endpoint by which it finds its own socket among several."""
+    return {"metadata": {"filter_metadata": {_MATCH: {"host": endpoint.host}}}}
+
+
+def certificate(pair: Certificate) -> dict[str, Data]:
+    """A chain and its key."""
+    return {"certificate_chain": source(pair.cert), "private_key": source(pair.key)}
+
+
+def source(file: File) -> dict[str, Data]:
+    """Where Envoy reads a file: relative to its folder, or absolute."""
+    return {"filename": file.path}
+
+
+def _raw() -> dict[str, Data]:
+    return {
+        "name": "envoy.transport_sockets.raw_buffer",
+        "typed_config": {"@type": f"{_SOCKETS}.raw_buffer.v3.RawBuffer"},
+    }
+
+
+def _proxied(pool: Pool, inner: dict[str, Data]) -> dict[str, Data]:
+    if pool.proxy_protocol is None:
+        return inner
+    return {
+        "name": "envoy.transport_sockets.upstream_proxy_protocol",
+        "typed_config": {
+            "@type": f"{_SOCKETS}.proxy_protocol.v3.ProxyProtocolUpstreamTransport",
+            "config": {"version": pool.proxy_protocol.upper()},
+            "transport_socket": inner,
+        },
+    }
+
+
+def _tls(pool: Pool, name: str | None, is_ip: bool = False) -> dict[str, Data]:
+    tls = pool.tls
+    if tls is None:
+        raise ValueError(f"{pool.field}: no TLS is asked for")
+    common: dict[str, Data] = {
+        "tls_params": {"tls_minimum_protocol_version": "TLSv1_2", "tls_maximum_protocol_version": "TLSv1_3"}
+    }
+    if tls.certificate is not None:
+        common["tls_certificates"] = [certificate(tls.certificate)]
+    if tls.verify:
+        trusted: dict[str, Data] = {"system_root_certs": {}} if tls.ca is None else {"trusted_ca": source(tls.ca)}
+        held: Data = {"san_type": "IP_ADDRESS" if is_ip else "DNS", "matcher": {"exact": name}}
+        common["validation_context"] = {**trusted, "match_typed_subject_alt_names": [held]}
+    if pool.protocol.value != "http1":
+        common["alpn_protocols"] = ["h2"]
+    context: dict[str, Data] = {"common_tls_context": common}
+    if name is not None and not is_ip:
+        context["sni"] = name
+    return {
+        "name": "envoy.transport_sockets.tls",
+        "typed_config": {"@type": f"{_SOCKETS}.tls.v3.UpstreamTlsContext", **context},
+    }

@@ -1,0 +1,137 @@
+"""Sticky cookies -> a filter that turns an endpoint's id into its address, and Envoy's session filter."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from lbgen.engines.envoy.forwarded import lua
+from lbgen.engines.envoy.values import regex
+from lbgen.plan.model import Forward
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import Endpoint, Pool, Route, Target
+
+FILTER = "sticky"
+SESSION = "session"
+_HEADER = "x-lbgen-endpoint"  # between the two filters; never leaves Envoy
+_TYPE = "type.googleapis.com/envoy.extensions.filters.http"
+_CODE = """\
+local pools = {
+%s}
+
+local function cookie(text, name)
+  for pair in string.gmatch(text, "[^;]+") do
+    local key, value = string.match(pair, "^%%s*([^=]-)%%s*=%%s*(.-)%%s*$")
+    if key == name then return string.match(value, '^"(.*)"$') or value end
+  end
+end
+
+function envoy_on_request(handle)
+  local headers = handle:headers()
+  headers:remove("%s")
+  local sent = headers:get("cookie")
+  if sent == nil then return end
+  for _, name in ipairs(handle:filterContext()["pools"]) do
+    local pool = pools[name]
+    local address = pool.addresses[cookie(sent, pool.cookie) or ""]
+    if address ~= nil then
+      headers:add("%s", address)
+      return
+    end
+  end
+end
+
+function envoy_on_response(handle)
+  local headers = handle:headers()
+  local chosen = headers:get("%s")
+  if chosen == nil then return end
+  headers:remove("%s")
+  for _, name in ipairs(handle:filterContext()["pools"]) do
+    local pool = pools[name]
+    local id = pool.ids[chosen]
+    if id ~= nil then
+      headers:add("set-cookie", pool.cookie .. "=" .. id .. pool.attributes)
+      return
+    end
+  end
+end
+"""
+
+
+def sticky_pools(route: Route, pools: dict[str, Pool]) -> list[Pool]:
+    """The pools of a route that have a sticky cookie, each once."""
+    if not isinstance(route.action, Forward):
+        return []
+    named = dict.fromkeys(target.pool for target in route.action.targets)
+    return [pools[name] for name in named if pools[name].sticky is not None]
+
+
+def owners(forward: Forward, pools: dict[str, Pool]) -> Iterator[tuple[Target, dict[str, Data]]]:
+    """The targets of a split that own the request's cookie, each with the cookie that shows it."""
+    if len(forward.targets) == 1:
+        return
+    for target in forward.targets:
+        sticky = pools[target.pool].sticky
+        if sticky is not None:
+            ids = "|".join(endpoint.id for endpoint in pools[target.pool].endpoints)
+            yield target, {"name": sticky.cookie, "string_match": regex(ids)}
+
+
+def sticky_filters(pools: Iterable[Pool]) -> list[dict[str, Data]]:
+    """The two filters, off until a route switches them on. Names, ids and addresses are plain words."""
+    tables = "".join(_table(pool) for pool in pools)
+    session: Data = {
+        "name": "envoy.http.stateful_session.header",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.http.stateful_session.header.v3.HeaderBasedSessionState",
+            "name": _HEADER,
+        },
+    }
+    return [
+        {**lua(FILTER, _CODE % (tables, _HEADER, _HEADER, _HEADER, _HEADER)), "disabled": True},
+        {
+            "name": SESSION,
+            "typed_config": {"@type": f"{_TYPE}.stateful_session.v3.StatefulSession", "session_state": session},
+            "disabled": True,
+        },
+    ]
+
+
+def sticky_switches(pools: list[Pool]) -> dict[str, Data]:
+    """What a route says to both filters."""
+    names: Data = {"pools": [pool.name for pool in pools]}
+    on: Data = {"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "config": {}}
+    return {FILTER: {"@type": f"{_TYPE}.lua.v3.LuaPerRoute", "filter_context": names}, SESSION: on}
+
+
+# What a route takes off a request before it goes on.
+REMOVED = (_HEADER,)
+
+
+def _table(pool: Pool) -> str:
+    if pool.sticky is None:
+        raise ValueError(f"{pool.field}: no sticky cookie")
+    attributes = "; Path=/; HttpOnly; SameSite=Lax"
+    if pool.sticky.ttl is not None:
+        attributes += f"; Max-Age={pool.sticky.ttl}"
+    if pool.sticky.secure:
+        attributes += "; Secure"
+    known = [(endpoint.id, _address(endpoint)) for endpoint in pool.endpoints if endpoint.is_ip]
+    addresses = "".join(f'      ["{name}"] = "{address}",\n' for name, address in known)
+    ids = "".join(f'      ["{address}"] = "{name}",\n' for name, address in known)
+    return (
+        f'  ["{pool.name}"] = {{\n    cookie = "{pool.sticky.cookie}",\n    attributes = "{attributes}",\n'
+        f"    addresses = {{\n{addresses}    }},\n    ids = {{\n{ids}    }},\n  }},\n"
+    )
+
+
+def _address(endpoint: Endpoint) -> str:
+    """As Envoy writes an address, in Base64."""
+    host = str(ip_address(endpoint.host))
+    written = f"[{host}]:{endpoint.port}" if ":" in host else f"{host}:{endpoint.port}"
+    return b64encode(written.encode()).decode()

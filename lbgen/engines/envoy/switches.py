@@ -1,0 +1,71 @@
+"""Policies of routes -> the filters a listener needs for them, and what each route says to switch its own on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.envoy.bodies import BUFFER, buffer_filter, compression_filter, compression_name
+from lbgen.engines.envoy.limiting import (
+    ACCESS,
+    RATE,
+    SWITCHED_ON,
+    access_filter,
+    access_switch,
+    body_filter,
+    body_name,
+    rate_filter,
+    rate_metadata,
+)
+from lbgen.engines.envoy.sticky import sticky_filters, sticky_pools, sticky_switches
+from lbgen.plan.model import Forward
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lbgen.engines.document import Data
+    from lbgen.engines.envoy.clusters import Clusters
+    from lbgen.plan.model import Route
+
+
+def policy_filters(routes: Iterable[Route], clusters: Clusters) -> list[dict[str, Data]]:
+    """The filters for policies of `routes`, in the order in which they ask a request, all off."""
+    found = {route.name: route for route in routes}.values()
+    filters: list[dict[str, Data]] = []
+    if any(route.access is not None for route in found):
+        filters.append(access_filter(ACCESS, None))
+    if limited := [route for route in found if route.rate_limit is not None]:
+        filters.append(rate_filter(limited))
+    filters += [body_filter(size) for size in sorted({route.max_body for route in found if route.max_body is not None})]
+    if any(isinstance(route.action, Forward) and route.action.buffering.request for route in found):
+        filters.append(buffer_filter())
+    kinds = {compression_name(route.compression): route.compression for route in found if route.compression is not None}
+    filters += [compression_filter(kind) for kind in kinds.values()]
+    pools = {pool.name: pool for route in found for pool in sticky_pools(route, clusters.pools)}
+    return [*filters, *(sticky_filters(pools.values()) if pools else ())]
+
+
+def switches(route: Route, clusters: Clusters) -> dict[str, Data]:
+    """What `route` says to filters, by their names."""
+    found: dict[str, Data] = admission(route)
+    if route.rate_limit is not None:
+        found[RATE] = SWITCHED_ON
+    if route.max_body is not None:
+        found[body_name(route.max_body)] = SWITCHED_ON
+    if not isinstance(route.action, Forward):
+        return found
+    if route.action.buffering.request:
+        found[BUFFER] = SWITCHED_ON
+    if route.compression is not None:
+        found[compression_name(route.compression)] = SWITCHED_ON
+    pools = sticky_pools(route, clusters.pools)
+    return {**found, **(sticky_switches(pools) if pools else {})}
+
+
+def admission(route: Route) -> dict[str, Data]:
+    """What counts for preflights too: who may come in at all."""
+    return {} if route.access is None else {ACCESS: access_switch(route.access)}
+
+
+def metadata(route: Route) -> dict[str, Data]:
+    """The field of an Envoy route by which filters know it; empty when none asks."""
+    return {} if route.rate_limit is None else {"metadata": rate_metadata(route)}

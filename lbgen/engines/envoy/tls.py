@@ -1,0 +1,71 @@
+"""TLS of a listener -> the socket of its filter chain, and which names in the handshake may have one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.envoy.sockets import certificate, source
+from lbgen.engines.envoy.values import literal
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import HostPattern
+    from lbgen.plan.tls import Certificate, ListenerTls
+
+_SOCKET = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext"
+_VERSIONS = {"1.2": "TLSv1_2", "1.3": "TLSv1_3"}
+
+
+def inspector() -> dict[str, Data]:
+    """Reads the server name from the first bytes of a connection."""
+    return {
+        "name": "envoy.filters.listener.tls_inspector",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector"
+        },
+    }
+
+
+def listener_socket(tls: ListenerTls, protocols: list[str]) -> dict[str, Data]:
+    """The transport socket that speaks TLS. `protocols` are offered by ALPN."""
+    params: dict[str, Data] = {
+        "tls_minimum_protocol_version": _VERSIONS[tls.min_version],
+        "tls_maximum_protocol_version": "TLSv1_3",
+        "ecdh_curves": list(tls.curves),
+    }
+    if tls.ciphers:
+        params["cipher_suites"] = list(tls.ciphers)
+    common: dict[str, Data] = {
+        "tls_params": params,
+        "tls_certificates": [certificate(each) for each in served(tls.certificates)],
+    }
+    if protocols:
+        common["alpn_protocols"] = list(protocols)
+    context: dict[str, Data] = {"common_tls_context": common}
+    if tls.client_ca is not None:
+        common["validation_context"] = {"trusted_ca": source(tls.client_ca)}
+        context["require_client_certificate"] = tls.client_required
+        # A resumed session would not show the certificate again.
+        context["disable_stateless_session_resumption"] = True
+        context["disable_stateful_session_resumption"] = True
+    return {
+        "name": "envoy.transport_sockets.tls",
+        "typed_config": {"@type": _SOCKET, **context},
+    }
+
+
+def served(certificates: tuple[Certificate, ...]) -> list[Certificate]:
+    """Those that serve a name which none before them holds; the first serves clients without a name."""
+    found: list[Certificate] = []
+    seen: set[HostPattern] = set()
+    for each in certificates:
+        if not found or not seen.issuperset(each.names):
+            found.append(each)
+        seen.update(each.names)
+    return found
+
+
+def names_pattern(tls: ListenerTls) -> str:
+    """A regex for the server names that a certificate holds: a wildcard covers one label."""
+    names = dict.fromkeys(name for each in tls.certificates for name in each.names)
+    return "|".join(("[^.]+[.]" if name.wildcard else "") + literal(name.name) for name in names)
