@@ -92,7 +92,7 @@ def routes_of(plan: Plan) -> list[dict[str, Any]]:
 
 def test_every_feature_has_an_answer() -> None:
     assert missing_answers(tuple(TABLE), Feature) == ()
-    assert ENGINE.verdict(Feature.RETRIES, "1.40").level is Level.REFUSED
+    assert ENGINE.verdict(Feature.NFT_DIRECT, "1.40").level is Level.REFUSED
 
 
 def test_lines_know_the_field_they_came_from() -> None:

@@ -17,8 +17,11 @@ PEER_STATE = "lbgen.peer"  # the filter state that holds the peer's address wher
 _POLICIES = "envoy.extensions.load_balancing_policies"
 
 
-def balancing(pool: Pool, *, l4: bool) -> dict[str, Data]:
-    """The fields of a cluster that say how an endpoint is chosen. A TCP proxy brings the hash of a connection itself."""
+def balancing(pool: Pool, *, l4: bool, kept_peer: bool) -> dict[str, Data]:
+    """The fields of a cluster that say how an endpoint is chosen.
+
+    A TCP proxy brings the hash of a connection itself. `kept_peer`: some listeners keep the peer in a filter state.
+    """
     match pool.balance:
         case Balance.ROUND_ROBIN:
             if pool.slow_start:
@@ -28,7 +31,7 @@ def balancing(pool: Pool, *, l4: bool) -> dict[str, Data]:
             # The default compares two endpoints at random.
             return _policy("least_request.v3.LeastRequest", {"selection_method": "FULL_SCAN", **_slow_start(pool)})
         case Balance.SOURCE_HASH:
-            return {"lb_policy": "MAGLEV"} if l4 else _hashed({"connection_properties": {"source_ip": True}})
+            return {"lb_policy": "MAGLEV"} if l4 else _hashed(*_peer(kept=kept_peer))
         case Balance.RANDOM:
             # Envoy's own RANDOM knows no weights; without a hash Maglev takes any entry of its weighted table.
             return {"lb_policy": "MAGLEV" if _weighted(pool) else "RANDOM"}
@@ -46,8 +49,14 @@ def _weighted(pool: Pool) -> bool:
     )
 
 
-def _hashed(key: dict[str, Data]) -> dict[str, Data]:
-    return _policy("maglev.v3.Maglev", {"consistent_hashing_lb_config": {"hash_policy": [key]}})
+def _hashed(*keys: dict[str, Data]) -> dict[str, Data]:
+    return _policy("maglev.v3.Maglev", {"consistent_hashing_lb_config": {"hash_policy": list(keys)}})
+
+
+def _peer(*, kept: bool) -> list[dict[str, Data]]:
+    """A connection's own address is that of the client behind trusted proxies where somebody asks for that."""
+    state: list[dict[str, Data]] = [{"filter_state": {"key": PEER_STATE}, "terminal": True}] if kept else []
+    return [*state, {"connection_properties": {"source_ip": True}}]
 
 
 def _policy(kind: str, config: dict[str, Data]) -> dict[str, Data]:

@@ -8,6 +8,7 @@ from lbgen.engines.document import Tagged
 from lbgen.engines.envoy.balancing import balancing
 from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.health import health
+from lbgen.engines.envoy.limiting import keeps_peer
 from lbgen.engines.envoy.sockets import endpoint_socket, own_sockets, pool_socket
 from lbgen.plan.model import Forward, Mode, PoolProtocol
 from lbgen.records import record
@@ -38,11 +39,13 @@ class Demand(NamedTuple):
 
 @record
 class Clusters:
-    """`demands`: what routes ask of each pool, ascending by connect time. `l4`: pools of L4 routes."""
+    """`demands`: what routes ask of each pool, ascending by connect time. `l4`: pools of L4 routes. `kept_peer`: some
+    listeners keep the peer in a filter state."""
 
     pools: dict[str, Pool]
     demands: dict[str, tuple[Demand, ...]]
     l4: frozenset[str]
+    kept_peer: bool
 
 
 def clusters_of(plan: Plan) -> Clusters:
@@ -57,8 +60,9 @@ def clusters_of(plan: Plan) -> Clusters:
     rules = (rule for listener in plan.listeners if listener.mode is Mode.L4 for rule in listener.l4_rules)
     actions = (plan.route(rule.route).action for rule in rules)
     l4 = {target.pool for action in actions if isinstance(action, Forward) for target in action.targets}
+    kept = any(keeps_peer(plan, listener) for listener in plan.listeners)
     ordered = {name: tuple(sorted(asked, key=_order)) for name, asked in found.items()}
-    return Clusters({pool.name: pool for pool in plan.pools}, ordered, frozenset(l4))
+    return Clusters({pool.name: pool for pool in plan.pools}, ordered, frozenset(l4), kept)
 
 
 def _order(asked: Demand) -> tuple[int, float]:
@@ -100,7 +104,7 @@ def _cluster(pool: Pool, asked: Demand, clusters: Clusters, resolvers: tuple[str
         "name": name,
         **(_dns(resolvers) if named else {"type": "STATIC"}),
         "connect_timeout": duration(asked.connect or _NO_LIMIT_CONNECT),
-        **balancing(pool, l4=pool.name in clusters.l4),
+        **balancing(pool, l4=pool.name in clusters.l4, kept_peer=clusters.kept_peer),
         "common_lb_config": lb_config,
         # Envoy would answer 503 above 1024 connections or requests.
         "circuit_breakers": {"thresholds": [_thresholds(asked)]},

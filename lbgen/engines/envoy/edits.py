@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lbgen.engines.document import Data
     from lbgen.plan.model import HeaderEdits
 
@@ -67,8 +69,22 @@ def response_edits(*edits: HeaderEdits) -> dict[str, Data]:
         removed, added = merged(*edits)
         mutations: list[Data] = [{"remove": name} for name in removed if name == CONTENT_TYPE]
         mutations += [{"append": each} for each in added if _name(each) == CONTENT_TYPE]
-        found["typed_per_filter_config"] = {CONTENT_TYPE: _per_route(mutations)}
+        found |= switched_edits(mutations)
     return found
+
+
+def late_edits(fields: Mapping[str, Data]) -> list[Data]:
+    """What `fields` of a route already say to the filter for late edits."""
+    said = fields.get("typed_per_filter_config", {})
+    own = said.get(CONTENT_TYPE, {}) if isinstance(said, dict) else {}
+    mutations = own.get("mutations", {}) if isinstance(own, dict) else {}
+    found = mutations.get("response_mutations", []) if isinstance(mutations, dict) else []
+    return list(found) if isinstance(found, list) else []
+
+
+def switched_edits(mutations: list[Data]) -> dict[str, Data]:
+    """The field of a route that gives the filter for late edits its work."""
+    return {"typed_per_filter_config": {CONTENT_TYPE: _per_route(mutations)}}
 
 
 def content_type_filter() -> dict[str, Data]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
+from lbgen.plan.model import Balance, Mode
 from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Listener, Route
+    from lbgen.plan.model import Listener, Plan, Route
     from lbgen.plan.policy import Access, RateLimit
 
 ACCESS = "access"
@@ -22,17 +23,27 @@ _NO_LIMIT = 1_000_000_000
 _KEYS = 100_000  # buckets kept; the one that was idle longest goes first
 _ROUTE = "route"
 _METADATA = "lbgen"
-_HUNDRED = {"default_value": {"numerator": 100, "denominator": "HUNDRED"}}
+_HUNDRED: dict[str, Data] = {"default_value": {"numerator": 100, "denominator": "HUNDRED"}}
 SWITCHED_ON: dict[str, Data] = {
     "@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig",
     "config": {},
 }
 
 
-def needs_client(listener: Listener, routes: Iterable[Route]) -> bool:
+def keeps_peer(plan: Plan, listener: Listener) -> bool:
+    """Whether Envoy's own idea of the remote address may be another than the peer's, and somebody asks for the peer."""
+    if listener.mode is not Mode.L7:
+        return False
+    hashed = any(pool.balance is Balance.SOURCE_HASH for pool in plan.pools)
+    return listener.proxy_protocol or (hashed and needs_client(plan, listener))
+
+
+def needs_client(plan: Plan, listener: Listener) -> bool:
     """Whether the address behind trusted proxies counts for something."""
     if not listener.trusted_proxies:
         return False
+    names = dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules)
+    routes = [plan.route(name) for name in names]
     keys = [limit.key.kind for route in routes for limit in (route.rate_limit, route.concurrency) if limit is not None]
     asked = listener.access is not None or any(route.access is not None for route in routes)
     return asked or KeyKind.CLIENT_IP in keys

@@ -12,8 +12,8 @@ from lbgen.engines.envoy.chains import chain_matcher, known_name
 from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.edits import content_type_filter
 from lbgen.engines.envoy.forwarded import NO_HOST, early_mutations, forwarded_filters, lua
-from lbgen.engines.envoy.limiting import access_filter, needs_client
-from lbgen.engines.envoy.routes import REDIRECT_HOST, edits_content_type, needs_request_host
+from lbgen.engines.envoy.limiting import access_filter, keeps_peer, needs_client
+from lbgen.engines.envoy.routes import REDIRECT_HOST, edits_late, needs_request_host
 from lbgen.engines.envoy.statuses import Reasons, local_replies
 from lbgen.engines.envoy.strict import strict_filter
 from lbgen.engines.envoy.switches import policy_filters
@@ -26,7 +26,7 @@ from lbgen.plan.model import Forward, Mode, Respond
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.engines.envoy.clusters import Clusters
-    from lbgen.plan.model import Listener, Plan, Route
+    from lbgen.plan.model import ClientTimeouts, Listener, Plan, Route
     from lbgen.plan.policy import Limits
 
 _DETECTION = "type.googleapis.com/envoy.extensions.http.original_ip_detection"
@@ -85,7 +85,7 @@ def _proxy_header() -> dict[str, Data]:
 
 
 def _l7_chains(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]:
-    filters = [*([_kept_peer()] if listener.proxy_protocol else ()), _http(plan, listener, clusters)]
+    filters = [*([_kept_peer()] if keeps_peer(plan, listener) else ()), _http(plan, listener, clusters)]
     if listener.tls is None:
         return {"filter_chains": [{"filters": filters}]}
     protocols = ["h2", "http/1.1"] if listener.http2 else ["http/1.1"]
@@ -98,7 +98,7 @@ def _l7_chains(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, 
 
 
 def _kept_peer() -> dict[str, Data]:
-    """Remembers the source in the PROXY header for all requests of a connection."""
+    """Remembers who opened a connection, also by its PROXY header, for all its requests."""
     return {
         "name": "peer",
         "typed_config": {
@@ -106,7 +106,7 @@ def _kept_peer() -> dict[str, Data]:
             "on_new_connection": [
                 {
                     "object_key": PEER_STATE,
-                    "factory_key": "envoy.string",
+                    "factory_key": "envoy.hashable_string",
                     "format_string": {
                         "text_format_source": {"inline_string": "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%"}
                     },
@@ -128,7 +128,7 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
     if max(bodies, default=0) > 4096:
         route_config["max_direct_response_body_size_bytes"] = max(bodies)
     used = [route for _, route in rules]
-    client = needs_client(listener, used)
+    client = needs_client(plan, listener)
     filters = [*([asked_filter()] if listener.access_log else ()), strict_filter(listener.paths, listener.limits)]
     if listener.access is not None:
         filters.append(access_filter("listener-access", listener.access))
@@ -136,7 +136,7 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
     if any(needs_request_host(rule, route) for rule, route in rules):
         own = f"[{listener.address}]" if ":" in listener.address else listener.address
         filters.append({**lua(REDIRECT_HOST, _REDIRECT_HOST % (NO_HOST, own)), "disabled": True})
-    if any(edits_content_type(route) for _, route in rules):
+    if any(edits_late(route) for _, route in rules):
         filters.append(content_type_filter())
     filters.append(
         {
@@ -164,7 +164,7 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
             },
             "common_http_protocol_options": {"idle_timeout": duration(listener.timeouts.keepalive)},
             "request_headers_timeout": duration(listener.timeouts.header),
-            "stream_idle_timeout": duration(listener.timeouts.body),
+            "stream_idle_timeout": duration(_silence(listener.timeouts)),
             # What is left after the keep-alive time, and after an answer that ends the connection.
             "drain_timeout": "0.100s",
             "delayed_close_timeout": "0.100s",
@@ -182,6 +182,11 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
             "route_config": route_config,
         },
     }
+
+
+def _silence(times: ClientTimeouts) -> int:
+    """Envoy's clock runs from the first byte of a head on; a route that forwards brings a time of its own."""
+    return 0 if 0 in (times.header, times.body) else max(times.header, times.body)
 
 
 def _limits(limits: Limits) -> dict[str, Data]:

@@ -8,13 +8,15 @@ from lbgen.engines.envoy.durations import duration
 from lbgen.plan.policy import IDEMPOTENT, RetryCause
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
     from lbgen.engines.document import Data
     from lbgen.plan.model import Forward, Pool
     from lbgen.plan.policy import Retries
 
 _LOOKS = 1000  # how often the balancer is asked for an endpoint that was not tried, at most
+_ALWAYS = {RetryCause.CONNECT_FAILURE}
+_SLACK = 500  # ms, for the time between tries
 _EXTENSION = "type.googleapis.com/envoy.extensions.retry"
 
 
@@ -24,11 +26,7 @@ def method_groups(forward: Forward, methods: tuple[str, ...]) -> Iterator[tuple[
     A connect failure is retried for any method, the rest for idempotent ones.
     """
     retries = forward.retries
-    if (
-        retries is None
-        or retries.all_methods
-        or not (retries.statuses or retries.causes - {RetryCause.CONNECT_FAILURE})
-    ):
+    if retries is None or retries.all_methods or not (retries.statuses or retries.causes - _ALWAYS):
         yield True, None
         return
     safe = [method for method in methods if method in IDEMPOTENT]
@@ -42,21 +40,29 @@ def method_groups(forward: Forward, methods: tuple[str, ...]) -> Iterator[tuple[
         yield False, None
 
 
-def retry_policy(forward: Forward, pools: Iterable[Pool], *, everything: bool) -> dict[str, Data]:
-    """The field of a route action for its tries; empty when there is nothing to say."""
+def tries(forward: Forward, pools: Sequence[Pool], *, everything: bool) -> tuple[dict[str, Data], int]:
+    """The fields of a route action for its tries, and the longest silence (ms, 0 = any) that a client may see.
+
+    Envoy's clock for silence runs through all tries, so with retries the endpoint's own silence has another.
+    """
+    times = forward.timeouts
     found: dict[str, Data] = {"num_retries": 0}
-    if forward.timeouts.response:
+    silence = times.idle
+    if times.response:
         # The route's own timeout would run to the end of the body; that of a try ends with the response head.
-        found["per_try_timeout"] = duration(forward.timeouts.response)
-    if forward.retries is not None:
-        causes = _retry_on(forward.retries, everything=everything)
-        if causes:
-            found |= {"retry_on": ",".join(causes), "num_retries": forward.retries.max, **_elsewhere(tuple(pools))}
-            if "retriable-status-codes" in causes:
-                found["retriable_status_codes"] = list(forward.retries.statuses)
-            # The shortest there is; the default waits 25 ms on average before the first retry, then longer.
-            found["retry_back_off"] = {"base_interval": "0.001s", "max_interval": "0.001s"}
-    return {"retry_policy": found} if len(found) > 1 else {}
+        found["per_try_timeout"] = duration(times.response)
+    causes = [] if forward.retries is None else _retry_on(forward.retries, everything=everything)
+    if forward.retries is not None and causes:
+        found |= {"retry_on": ",".join(causes), "num_retries": forward.retries.max, **_elsewhere(pools)}
+        if "retriable-status-codes" in causes:
+            found["retriable_status_codes"] = list(forward.retries.statuses)
+        # The shortest there is; the default waits 25 ms on average before the first retry, then longer.
+        found["retry_back_off"] = {"base_interval": "0.001s", "max_interval": "0.001s"}
+        if times.idle:
+            found["per_try_idle_timeout"] = duration(times.idle)
+            each = times.connect + (times.response or times.idle)
+            silence = max(times.idle, (1 + forward.retries.max) * each + _SLACK) if times.connect else 0
+    return ({"retry_policy": found} if len(found) > 1 else {}), silence
 
 
 def _retry_on(retries: Retries, *, everything: bool) -> list[str]:
@@ -70,7 +76,7 @@ def _retry_on(retries: Retries, *, everything: bool) -> list[str]:
     return found
 
 
-def _elsewhere(pools: tuple[Pool, ...]) -> dict[str, Data]:
+def _elsewhere(pools: Sequence[Pool]) -> dict[str, Data]:
     """A try goes to an endpoint that had none; to backups once the others had theirs."""
     if all(len(pool.endpoints) == 1 for pool in pools):
         return {}

@@ -10,9 +10,9 @@ from lbgen.engines.document import Tagged
 from lbgen.engines.envoy.clusters import Demand, cluster_name, demand
 from lbgen.engines.envoy.cors import DROPPED, answers, preflights
 from lbgen.engines.envoy.durations import duration
-from lbgen.engines.envoy.edits import CONTENT_TYPE, request_edits, response_edits
+from lbgen.engines.envoy.edits import CONTENT_TYPE, late_edits, merged, request_edits, response_edits, switched_edits
 from lbgen.engines.envoy.limiting import SWITCHED_ON
-from lbgen.engines.envoy.retries import method_groups, retry_policy
+from lbgen.engines.envoy.retries import method_groups, tries
 from lbgen.engines.envoy.sticky import REMOVED, owners, sticky_pools
 from lbgen.engines.envoy.switches import admission, metadata, switches
 from lbgen.engines.envoy.values import cookie_value, header_value, path_literal, path_match, query_value, regex
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 REDIRECT_HOST = "redirect-host"  # the Lua filter that makes a request's host fit for a redirect
 _PER_FILTER = "typed_per_filter_config"
+_TUNNEL: dict[str, Data] = {"name": "upgrade", "string_match": {"exact": "websocket", "ignore_case": True}}
 _ANY: tuple[list[dict[str, Data]], list[dict[str, Data]]] = ([], [])
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _REDIRECT_CODES = {
@@ -57,19 +58,18 @@ def build_routes(rule: Rule, route: Route, listener: Listener, clusters: Cluster
             {
                 "match": _narrowed(match, asked),
                 "direct_response": {"status": 204},
-                **_response(route, headers),
-                **_filters(admission(route)),
+                **_with_filters(_response(route, headers), admission(route)),
             }
             for asked, headers in preflights(route.cors)
         ]
     kinds = answers(route.cors) if route.cors is not None else iter([_ANY])
     for asked, headers in kinds:
         for condition, action in _actions(rule, route, listener, clusters):
-            own = action.pop("typed_per_filter_config", {})
-            response = _response(route, headers)
-            filters = {**switches(route, clusters), **_mapping(own), **_mapping(response.pop(_PER_FILTER, {}))}
-            merged_match = _narrowed(_narrowed(match, asked), condition.headers, condition.cookies)
-            built.append({"match": merged_match, **metadata(route), **action, **response, **_filters(filters)})
+            narrowed = _narrowed(_narrowed(match, asked), condition.headers, condition.cookies)
+            own = action.pop(_PER_FILTER, {})
+            response = _response(route, headers) if isinstance(route.action, Forward) else _made(route, headers)
+            response = _with_filters(response, {**switches(route, clusters), **_mapping(own)})
+            built.append({"match": narrowed, **metadata(route), **action, **response})
     return [Tagged(rule.field, {**shared, **each}) for each in built]
 
 
@@ -94,29 +94,60 @@ def _forwards(
     forward: Forward, rule: Rule, route: Route, clusters: Clusters
 ) -> Iterator[tuple[_Condition, dict[str, Data]]]:
     for everything, methods in method_groups(forward, rule.match.methods):
-        headers = [] if methods is None else [{"name": ":method", "string_match": regex(methods)}]
-        for target, cookie in owners(forward, clusters.pools):
-            only = replace(forward, targets=(replace(target, weight=1),))
-            yield _Condition(headers, [cookie]), _forward(only, rule, route, clusters, everything=everything)
-        yield _Condition(headers), _forward(forward, rule, route, clusters, everything=everything)
+        headers: list[dict[str, Data]] = (
+            [] if methods is None else [{"name": ":method", "string_match": regex(methods)}]
+        )
+        for target, cookie in (*owners(forward, clusters.pools), (None, None)):
+            to = forward if target is None else replace(forward, targets=(replace(target, weight=1),))
+            action, edits = _forward(to, rule, route, clusters)
+            cookies = [] if cookie is None else [cookie]
+            pools = [clusters.pools[each.pool] for each in to.targets if each.weight]
+            policy, silence = tries(forward, pools, everything=everything)
+            if silence != forward.timeouts.idle:
+                tunnel = {**action, **policy, "idle_timeout": duration(forward.timeouts.idle)}
+                yield _Condition([*headers, _TUNNEL], cookies), {"route": tunnel, **edits}
+            yield (
+                _Condition(headers, cookies),
+                {"route": {**action, **policy, "idle_timeout": duration(silence)}, **edits},
+            )
 
 
 def _response(route: Route, cors: list[dict[str, Data]]) -> dict[str, Data]:
-    """The fields for edits of the response: those of CORS, then the route's own."""
-    edits: tuple[HeaderEdits, ...] = (route.response_headers,)
+    """The fields for edits of an endpoint's answer: those of CORS, then the route's own."""
+    found = response_edits(route.response_headers)
+    if route.cors is not None:
+        found["response_headers_to_remove"] = [*DROPPED, *_listed(found.get("response_headers_to_remove"))]
+        if added := [*cors, *_listed(found.get("response_headers_to_add"))]:
+            found["response_headers_to_add"] = added
+    return found
+
+
+def _made(route: Route, cors: list[dict[str, Data]]) -> dict[str, Data]:
+    """The fields for edits of an answer of the route's own.
+
+    Envoy shows them on that answer only; where a policy may refuse a request, a filter edits whatever is answered.
+    """
+    own = HeaderEdits()
     if isinstance(route.action, Respond):
         # Envoy would add a Location of its own.
         status = route.action.status
         removed = ("location",) if status == HTTPStatus.CREATED or 300 <= status < 400 else ()
-        edits = (HeaderEdits(set=route.action.headers, remove=removed), *edits)
-    found = response_edits(*edits)
-    if route.cors is not None:
-        removed_by_all = [*DROPPED, *_listed(found.get("response_headers_to_remove"))]
-        added = [*cors, *_listed(found.get("response_headers_to_add"))]
-        found |= {"response_headers_to_remove": removed_by_all}
-        if added:
-            found["response_headers_to_add"] = added
-    return found
+        own = HeaderEdits(set=route.action.headers, remove=removed)
+    if not guarded(route):
+        found = response_edits(own, route.response_headers)
+        if cors:
+            found["response_headers_to_add"] = [*cors, *_listed(found.get("response_headers_to_add"))]
+        return found
+    removed_names, added = merged(route.response_headers)
+    found = response_edits(own)
+    late = [*late_edits(found), *({"remove": name} for name in removed_names)]
+    late += [{"append": each} for each in (*cors, *added)]
+    return {**found, **switched_edits(late)} if late else found
+
+
+def guarded(route: Route) -> bool:
+    """Whether a policy may refuse requests of the route."""
+    return any(p is not None for p in (route.access, route.rate_limit, route.concurrency, route.max_body))
 
 
 def _listed(data: Data) -> list[Data]:
@@ -127,8 +158,10 @@ def _mapping(data: Data) -> Mapping[str, Data]:
     return data if isinstance(data, dict) else {}
 
 
-def _filters(own: Mapping[str, Data]) -> dict[str, Data]:
-    return {_PER_FILTER: dict(own)} if own else {}
+def _with_filters(fields: dict[str, Data], more: Mapping[str, Data]) -> dict[str, Data]:
+    """`fields` of a route with `more` said to filters."""
+    said = {**more, **_mapping(fields.get(_PER_FILTER, {}))}
+    return {**fields, _PER_FILTER: said} if said else fields
 
 
 def _narrowed(
@@ -161,7 +194,8 @@ def build_match(match: Match) -> dict[str, Data]:
     return found
 
 
-def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters, *, everything: bool) -> dict[str, Data]:
+def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> tuple[dict[str, Data], dict[str, Data]]:
+    """A route action without what is said about its tries, and the edits of the request."""
     asked = demand(forward)
     targets = [target for target in forward.targets if target.weight]
     sticky = bool(sticky_pools(route, clusters.pools))
@@ -188,16 +222,13 @@ def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters, *, 
         edits["request_headers_to_remove"] = [*_listed(edits.get("request_headers_to_remove")), *REMOVED]
     # The route's own timeout would run to the end of the body.
     action["timeout"] = "0s"
-    action["idle_timeout"] = duration(forward.timeouts.idle)
     if forward.timeouts.request:
         action["max_stream_duration"] = {"max_stream_duration": duration(forward.timeouts.request)}
-    pools = (clusters.pools[target.pool] for target in targets)
-    action |= retry_policy(forward, pools, everything=everything)
     if forward.mirrors:
         action["request_mirror_policies"] = [_mirror(mirror, asked, clusters) for mirror in forward.mirrors]
     if forward.rewrite is not None:
         action |= _rewrite(forward.rewrite, rule.match.path)
-    return {"route": action, **edits}
+    return action, edits
 
 
 def _mirror(mirror: Mirror, asked: Demand, clusters: Clusters) -> dict[str, Data]:
@@ -277,8 +308,10 @@ def _respond(respond: Respond) -> dict[str, Data]:
     return action
 
 
-def edits_content_type(route: Route) -> bool:
-    """Whether the route says what Content-Type an answer has."""
+def edits_late(route: Route) -> bool:
+    """Whether the filter for late edits has to do with the route: for Content-Type, or for refusals."""
+    if guarded(route) and not isinstance(route.action, Forward):
+        return True
     own = route.action.headers if isinstance(route.action, Respond) else ()
     edits = route.response_headers
     return CONTENT_TYPE in {*edits.remove, *(name for name, _ in (*own, *edits.set, *edits.add))}
