@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lbgen.engines.document import Tagged
 from lbgen.engines.envoy.balancing import balancing
 from lbgen.engines.envoy.durations import duration
-from lbgen.engines.envoy.health import health
+from lbgen.engines.envoy.health import checked_at, health
 from lbgen.engines.envoy.limiting import keeps_peer
 from lbgen.engines.envoy.sockets import endpoint_socket, own_sockets, pool_socket
 from lbgen.plan.model import Forward, Mode, PoolProtocol
@@ -97,6 +97,9 @@ def _cluster(pool: Pool, asked: Demand, clusters: Clusters, resolvers: tuple[str
     name = cluster_name(pool.name, asked, clusters)
     named = any(not endpoint.is_ip for endpoint in pool.endpoints)
     lb_config: dict[str, Data] = {"healthy_panic_threshold": {"value": 0}}
+    if pool.active is not None or pool.passive is not None:
+        # Envoy would keep news of an endpoint back for up to a second.
+        lb_config["update_merge_window"] = "0s"
     if pool.sticky is not None:
         # A drained endpoint keeps its clients.
         lb_config["override_host_status"] = {"statuses": ["UNKNOWN", "HEALTHY", "DEGRADED", "DRAINING"]}
@@ -194,9 +197,7 @@ def _endpoint(endpoint: Endpoint, pool: Pool) -> dict[str, Data]:
     address: dict[str, Data] = {
         "address": {"socket_address": {"address": endpoint.host, "port_value": endpoint.port}},
     }
-    if pool.active is not None and pool.active.path is not None:
-        address["health_check_config"] = {"hostname": endpoint.authority}
-    found: dict[str, Data] = {"endpoint": address}
+    found: dict[str, Data] = {"endpoint": {**address, **checked_at(endpoint, pool)}}
     if endpoint.weight:
         found["load_balancing_weight"] = endpoint.weight
     else:

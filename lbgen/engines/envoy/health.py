@@ -9,7 +9,7 @@ from lbgen.plan.model import PoolProtocol
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Pool
+    from lbgen.plan.model import Endpoint, Pool
     from lbgen.plan.policy import ActiveHealth, PassiveHealth
 
 _LOOKS = 100  # ms; how often Envoy looks whose time out is over
@@ -34,8 +34,6 @@ def _active(pool: Pool, active: ActiveHealth) -> dict[str, Data]:
         "unhealthy_threshold": active.fall,
         "healthy_threshold": active.rise,
     }
-    if active.port is not None:
-        found["alt_port"] = active.port
     if active.path is None:
         return {**found, "tcp_health_check": {}}
     http: dict[str, Data] = {
@@ -47,6 +45,16 @@ def _active(pool: Pool, active: ActiveHealth) -> dict[str, Data]:
     if pool.protocol is not PoolProtocol.HTTP1:
         http["codec_client_type"] = "HTTP2"
     return {**found, "http_health_check": http}
+
+
+def checked_at(endpoint: Endpoint, pool: Pool) -> dict[str, Data]:
+    """The fields of an endpoint that say where it is checked, and as which host."""
+    found: dict[str, Data] = {}
+    if pool.active is not None and pool.active.port is not None:
+        found["port_value"] = pool.active.port
+    if pool.active is not None and pool.active.path is not None:
+        found["hostname"] = endpoint.authority
+    return {"health_check_config": found} if found else {}
 
 
 def _passive(passive: PassiveHealth) -> dict[str, Data]:
