@@ -182,6 +182,8 @@ def settle(plan: Plan, handle: Handle, seconds: float = _READY_SECONDS) -> None:
         outcome = simulate(plan, request)
         if request.listener not in waiting or outcome.route is None:
             continue
+        if plan.route(outcome.route).rate_limit is not None:  # a case counts on all of its tokens
+            continue
         waiting.discard(request.listener)
         while time.monotonic() < deadline:
             via = wire_for(plan.listener(request.listener), request)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.envoy.delegate import negated, response_header_like, unless
+
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.policy import Compression
@@ -38,9 +40,9 @@ def buffer_filter() -> dict[str, Data]:
 
 
 def compression_filter(compression: Compression) -> dict[str, Data]:
-    """gzip for answers of these types."""
+    """gzip for answers of these types; Envoy itself would take an answer without a type for one of them."""
     types: list[Data] = [_type(each) for each in compression.types]
-    return {
+    compressor: dict[str, Data] = {
         "name": compression_name(compression),
         "typed_config": {
             "@type": f"{_FILTERS}.compressor.v3.Compressor",
@@ -53,8 +55,8 @@ def compression_filter(compression: Compression) -> dict[str, Data]:
                 "uncompressible_response_codes": _OTHERS,
             },
         },
-        "disabled": True,
     }
+    return {**unless(negated(response_header_like("content-type", r"\C+")), compressor), "disabled": True}
 
 
 def compression_name(compression: Compression) -> str:

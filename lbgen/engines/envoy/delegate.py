@@ -70,13 +70,18 @@ def header_like(name: str, pattern: str) -> dict[str, Data]:
     return _header(name, {"safe_regex": {"google_re2": {}, "regex": pattern}})
 
 
-def _header(name: str, value_match: dict[str, Data]) -> dict[str, Data]:
+def response_header_like(name: str, pattern: str) -> dict[str, Data]:
+    """Whether the value of a response header matches as a whole."""
+    return _header(name, {"safe_regex": {"google_re2": {}, "regex": pattern}}, "Response")
+
+
+def _header(name: str, value_match: dict[str, Data], side: str = "Request") -> dict[str, Data]:
     return {
         "single_predicate": {
             "input": {
                 "name": name,
                 "typed_config": {
-                    "@type": "type.googleapis.com/envoy.type.matcher.v3.HttpRequestHeaderMatchInput",
+                    "@type": f"type.googleapis.com/envoy.type.matcher.v3.Http{side}HeaderMatchInput",
                     "header_name": name,
                 },
             },

@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, approximate, refused
+from lbgen.engines.envoy.retries import tries
+from lbgen.engines.envoy.tls import served
 from lbgen.engines.escapes import has_boundary, parse
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Forward, Mode, ValueKind
+from lbgen.plan.model import Balance, Forward, Mode, ValueKind
+from lbgen.plan.policy import RetryCause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.plan.model import Plan, Route, Rule
+    from lbgen.plan.model import Listener, Plan, Pool, Route, Rule
+    from lbgen.plan.policy import Retries
 
 # Headers that Envoy takes off a request before it looks at routes.
 _GONE = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
@@ -32,7 +36,11 @@ def objections(plan: Plan) -> Iterator[Objection]:
     l4 = {rule.route for listener in plan.listeners if listener.mode is Mode.L4 for rule in listener.l4_rules}
     for route in plan.routes:
         if route.name not in l4:
-            yield from _of_route(route)
+            yield from _of_route(plan, route)
+    for listener in plan.listeners:
+        yield from _of_listener(plan, listener)
+    for pool in plan.pools:
+        yield from _of_pool(pool)
 
 
 def _of_rule(rule: Rule) -> Iterator[Objection]:
@@ -49,12 +57,68 @@ def _of_rule(rule: Rule) -> Iterator[Objection]:
             yield Objection(approximate(note), f"{rule.field}.query.{parameter.name}", Feature.QUERY_REGEX)
 
 
-def _of_route(route: Route) -> Iterator[Objection]:
-    if not isinstance(route.action, Forward):
+def _of_route(plan: Plan, route: Route) -> Iterator[Objection]:
+    forward = route.action
+    if not isinstance(forward, Forward):
         return
-    times = route.action.timeouts
+    times = forward.timeouts
     if times.idle and not 0 < times.response <= times.idle:
         asked = "without limit" if not times.response else f"{times.response} ms"
         note = f"the idle time of {times.idle} ms also ends the wait for a response head ({asked}), with 504"
         shows = {"timeouts.idle.waits": ("status 504", "time")}
         yield Objection(approximate(note, shows), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
+    if forward.retries is not None:
+        yield from _of_retries(plan, route, forward, forward.retries)
+
+
+def _of_retries(plan: Plan, route: Route, forward: Forward, retries: Retries) -> Iterator[Objection]:
+    place = f"{route.field}.retries"
+    asked = retries.causes
+    alike = frozenset(RetryCause)
+    if asked & {RetryCause.RESET, RetryCause.TIMEOUT} and asked != alike:
+        more = " or ".join(sorted(cause.value for cause in alike - asked))
+        note = f"Envoy does not tell reset, timeout and connect_failure apart here: it also retries after {more}"
+        yield Objection(approximate(note), f"{place}.on", Feature.RETRIES)
+    pools = [plan.pool(target.pool) for target in forward.targets if target.weight]
+    if any(pool.balance is Balance.LEAST_CONNECTIONS and len(pool.endpoints) > 1 for pool in pools):
+        note = "with least_connections a further try may go to the endpoint that failed while all others are busier"
+        yield Objection(approximate(note), place, Feature.RETRIES)
+    _, silence = tries(forward, pools, everything=True)
+    if silence != forward.timeouts.idle:
+        limit = f"{silence} ms" if silence else "no time at all"
+        note = f"a client that goes silent within a body is given up after {limit}, as long as all tries may take"
+        yield Objection(approximate(note), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
+
+
+def _of_listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
+    names = dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules)
+    routes = [plan.route(name) for name in names]
+    if listener.access is not None and any(route.response_headers or route.cors is not None for route in routes):
+        note = "a 403 of the listener has the response_headers of the route that the request would have taken"
+        yield Objection(approximate(note), f"{listener.field}.access", Feature.LISTENER_ACCESS)
+    written = any(use.feature is Feature.CLIENT_TIMEOUTS and not use.default for use in plan.uses)
+    body = listener.timeouts.body
+    idle = [route.action.timeouts.idle for route in routes if isinstance(route.action, Forward)]
+    if written and any(not each or (body and each > body) for each in idle):
+        note = "on a route that forwards, a client may be silent within a body for the route's idle time"
+        yield Objection(approximate(note), f"{listener.field}.timeouts.client_body", Feature.CLIENT_TIMEOUTS)
+    if listener.tls is not None and len(served(listener.tls.certificates)) > 1:
+        note = "a server name with capital letters gets the first certificate"
+        yield Objection(approximate(note), f"{listener.field}.tls.certificates", Feature.TLS_TERMINATE)
+    for route in routes:
+        shared = [x.name for x in plan.listeners if any(r.route == route.name for t in x.hosts for r in t.rules)]
+        if route.rate_limit is not None and len(shared) > 1 and listener.name == shared[0]:
+            note = f"each of the listeners {', '.join(shared)} counts for itself"
+            yield Objection(approximate(note), f"{route.field}.rate_limit", Feature.RATE_LIMIT)
+
+
+def _of_pool(pool: Pool) -> Iterator[Objection]:
+    if pool.sticky is not None and not all(endpoint.is_ip for endpoint in pool.endpoints):
+        note = "Envoy finds the endpoint of a cookie by its address, and that of a name is known only while it runs"
+        yield Objection(refused(note), f"{pool.field}.sticky", Feature.STICKY)
+    if pool.slow_start and pool.balance not in (Balance.ROUND_ROBIN, Balance.LEAST_CONNECTIONS):
+        note = f"Envoy has no slow start with {pool.balance}"
+        yield Objection(refused(note), f"{pool.field}.slow_start", Feature.SLOW_START)
+    if pool.slow_start and pool.active is None:
+        note = "an endpoint that was ejected by passive checks gets its full share at once"
+        yield Objection(approximate(note), f"{pool.field}.slow_start", Feature.SLOW_START)
