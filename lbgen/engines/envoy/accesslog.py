@@ -1,4 +1,8 @@
-"""The access log: Envoy's JSON format, and its lines in lbgen's schema."""
+"""The access log: Envoy's JSON format, and its lines in lbgen's schema.
+
+Where an endpoint never answered there is no time of its answer: the time from the first byte sent to it, or else the
+whole time, stands for it.
+"""
 
 from __future__ import annotations
 
@@ -59,6 +63,7 @@ def access_log(listener: Listener) -> list[dict[str, Data]]:
                         "status": "%RESPONSE_CODE%",
                         "duration_ms": "%COMMON_DURATION(DS_RX_BEG:DS_TX_END:us)%",
                         "upstream_ms": "%COMMON_DURATION(US_TX_BEG:US_RX_END:us)%",
+                        "tried_ms": "%COMMON_DURATION(US_TX_BEG:DS_TX_END:us)%",
                         "tries": "%UPSTREAM_REQUEST_ATTEMPT_COUNT%",
                         "bytes": "%BYTES_SENT%",
                         "request_id": "%REQ(X-REQUEST-ID)%",
@@ -81,8 +86,9 @@ def record(line: str) -> Mapping[str, object] | None:
     if not isinstance(found, dict) or "upstream_ms" not in found or "total_ms" not in found:
         return None
     endpoint = found["endpoint"] or ""
-    micros = found["duration_ms"]
     host = found["host"] or ""
+    duration = _milliseconds(found["duration_ms"], found["total_ms"] or 0)
+    tried = _milliseconds(found["upstream_ms"], _milliseconds(found["tried_ms"], duration))
     return {
         "time": found["time"],
         "listener": found["listener"],
@@ -93,9 +99,14 @@ def record(line: str) -> Mapping[str, object] | None:
         "host": "" if host == NO_HOST else host,
         "path": found["path"] or "",
         "status": int(found["status"] or 0),
-        "duration_ms": micros / 1000 if isinstance(micros, int) else (found["total_ms"] or 0),
-        "upstream_ms": found["upstream_ms"] / 1000 if isinstance(found["upstream_ms"], int) and endpoint else None,
+        "duration_ms": duration,
+        "upstream_ms": tried if endpoint else None,
         "tries": int(found["tries"] or 0) if endpoint else 0,
         "bytes": int(found["bytes"] or 0),
         "request_id": found["request_id"] or "",
     }
+
+
+def _milliseconds(micros: object, otherwise: float) -> float:
+    """Microseconds in the log, or `otherwise` where something did not happen."""
+    return micros / 1000 if isinstance(micros, int) and micros >= 0 else otherwise

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.envoy.balancing import balancing
+from lbgen.engines.envoy.copies import copy_filters
 from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.health import checked_at, health
 from lbgen.engines.envoy.limiting import keeps_peer
@@ -28,13 +29,16 @@ _HTTP = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
 
 class Demand(NamedTuple):
-    """What a route asks of a pool: connect time in ms, and the percentage of requests that may be retries."""
+    """What a route asks of a pool: connect time in ms, the percentage of requests that may be retries, and whether
+    it sends copies."""
 
     connect: int
     budget: float | None = None
+    copies: bool = False
 
     def __str__(self) -> str:
-        return f"{self.connect}ms" if self.budget is None else f"{self.connect}ms-{self.budget:g}%"
+        budget = "" if self.budget is None else f"-{self.budget:g}%"
+        return f"{self.connect}ms{budget}{'-copies' if self.copies else ''}"
 
 
 @record
@@ -56,7 +60,7 @@ def clusters_of(plan: Plan) -> Clusters:
             for target in route.action.targets:
                 found[target.pool].add(demand(route.action))
             for mirror in route.action.mirrors:
-                found[mirror.pool].add(Demand(route.action.timeouts.connect))
+                found[mirror.pool].add(Demand(route.action.timeouts.connect, copies=True))
     rules = (rule for listener in plan.listeners if listener.mode is Mode.L4 for rule in listener.l4_rules)
     actions = (plan.route(rule.route).action for rule in rules)
     l4 = {target.pool for action in actions if isinstance(action, Forward) for target in action.targets}
@@ -65,8 +69,8 @@ def clusters_of(plan: Plan) -> Clusters:
     return Clusters({pool.name: pool for pool in plan.pools}, ordered, frozenset(l4), kept)
 
 
-def _order(asked: Demand) -> tuple[int, float]:
-    return asked.connect, -1.0 if asked.budget is None else asked.budget
+def _order(asked: Demand) -> tuple[int, float, bool]:
+    return asked.connect, -1.0 if asked.budget is None else asked.budget, asked.copies
 
 
 def demand(forward: Forward) -> Demand:
@@ -113,7 +117,9 @@ def _cluster(pool: Pool, asked: Demand, clusters: Clusters, resolvers: tuple[str
         "circuit_breakers": {"thresholds": [_thresholds(asked)]},
         **health(pool),
         **pool_socket(pool),
-        "typed_extension_protocol_options": {_HTTP: {"@type": f"type.googleapis.com/{_HTTP}", **_protocol(pool)}},
+        "typed_extension_protocol_options": {
+            _HTTP: {"@type": f"type.googleapis.com/{_HTTP}", **_protocol(pool), **_filters(asked)}
+        },
     }
     found["load_assignment"] = {"cluster_name": name, **_assignment(pool)}
     return found
@@ -140,6 +146,10 @@ def _protocol(pool: Pool) -> dict[str, Data]:
         },
         "explicit_http_config": {kind: {}},
     }
+
+
+def _filters(asked: Demand) -> dict[str, Data]:
+    return {"http_filters": copy_filters()} if asked.copies else {}
 
 
 def _assignment(pool: Pool) -> dict[str, Data]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.envoy.clusters import Demand, cluster_name, demand
+from lbgen.engines.envoy.copies import kept_headers
 from lbgen.engines.envoy.cors import DROPPED, answers, preflights
 from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.edits import CONTENT_TYPE, late_edits, merged, request_edits, response_edits, switched_edits
@@ -46,6 +47,7 @@ class _Condition:
 
     headers: list[dict[str, Data]] = field(default_factory=list)
     cookies: list[dict[str, Data]] = field(default_factory=list)
+    tunnel: bool = False
 
 
 def build_routes(rule: Rule, route: Route, listener: Listener, clusters: Clusters) -> list[Tagged]:
@@ -68,7 +70,7 @@ def build_routes(rule: Rule, route: Route, listener: Listener, clusters: Cluster
             narrowed = _narrowed(_narrowed(match, asked), condition.headers, condition.cookies)
             own = action.pop(_PER_FILTER, {})
             response = _response(route, headers) if isinstance(route.action, Forward) else _made(route, headers)
-            response = _with_filters(response, {**switches(route, clusters), **_mapping(own)})
+            response = _with_filters(response, {**switches(route, clusters, tunnel=condition.tunnel), **_mapping(own)})
             built.append({"match": narrowed, **metadata(route), **action, **response})
     return [Tagged(rule.field, {**shared, **each}) for each in built]
 
@@ -103,9 +105,9 @@ def _forwards(
             cookies = [] if cookie is None else [cookie]
             pools = [clusters.pools[each.pool] for each in to.targets if each.weight]
             policy, silence = tries(forward, pools, everything=everything)
-            if silence != forward.timeouts.idle:
+            if silence != forward.timeouts.idle or forward.buffering.request:
                 tunnel = {**action, **policy, "idle_timeout": duration(forward.timeouts.idle)}
-                yield _Condition([*headers, _TUNNEL], cookies), {"route": tunnel, **edits}
+                yield _Condition([*headers, _TUNNEL], cookies, tunnel=True), {"route": tunnel, **edits}
             yield (
                 _Condition(headers, cookies),
                 {"route": {**action, **policy, "idle_timeout": duration(silence)}, **edits},
@@ -234,10 +236,11 @@ def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> 
 def _mirror(mirror: Mirror, asked: Demand, clusters: Clusters) -> dict[str, Data]:
     share: Data = {"numerator": round(mirror.percent * 10_000), "denominator": "MILLION"}
     return {
-        "cluster": cluster_name(mirror.pool, Demand(asked.connect), clusters),
+        "cluster": cluster_name(mirror.pool, Demand(asked.connect, copies=True), clusters),
         "runtime_fraction": {"default_value": share},
         # Envoy would mark the copy's Host.
         "disable_shadow_host_suffix_append": True,
+        "request_headers_mutations": kept_headers(),
     }
 
 

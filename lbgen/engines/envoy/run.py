@@ -20,7 +20,18 @@ def process_spec(binary: Binary, directory: Path, access_log: str) -> ProcessSpe
     """Envoy in the foreground, without the shared memory that hot restarts need."""
     del directory  # everything is relative to it
     # `misc` would warn at each start that allow_custom_methods is work in progress.
-    argv = (str(binary.path), "-c", FILE, "--disable-hot-restart", "-l", "warn", "--component-log-level", "misc:error")
+    argv: tuple[str, ...] = (
+        str(binary.path),
+        "-c",
+        FILE,
+        "--disable-hot-restart",
+        "-l",
+        "warn",
+        "--component-log-level",
+        "misc:error",
+    )
+    if access_log:
+        argv += ("--file-flush-interval-msec", "500")  # ms; the default holds lines back for 10 s
     return ProcessSpec(argv, access_log=access_log)
 
 

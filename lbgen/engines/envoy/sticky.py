@@ -24,21 +24,22 @@ _CODE = """\
 local pools = {
 %s}
 
-local function cookie(text, name)
-  for pair in string.gmatch(text, "[^;]+") do
-    local key, value = string.match(pair, "^%%s*([^=]-)%%s*=%%s*(.-)%%s*$")
-    if key == name then return string.match(value, '^"(.*)"$') or value end
+local function cookie(headers, name)
+  for line = 0, headers:getNumValues("cookie") - 1 do
+    for pair in string.gmatch(headers:getAtIndex("cookie", line), "[^;]+") do
+      local key, value = string.match(pair, "^%%s*([^=]-)%%s*=%%s*(.-)%%s*$")
+      if key == name then return string.match(value, '^"(.*)"$') or value end
+    end
   end
 end
 
 function envoy_on_request(handle)
   local headers = handle:headers()
   headers:remove("%s")
-  local sent = headers:get("cookie")
-  if sent == nil then return end
-  for _, name in ipairs(handle:filterContext()["pools"]) do
+  if headers:get("cookie") == nil then return end
+  for _, name in ipairs(handle:filterContext():get("pools")) do
     local pool = pools[name]
-    local address = pool.addresses[cookie(sent, pool.cookie) or ""]
+    local address = pool.addresses[cookie(headers, pool.cookie) or ""]
     if address ~= nil then
       headers:add("%s", address)
       return
@@ -51,7 +52,7 @@ function envoy_on_response(handle)
   local chosen = headers:get("%s")
   if chosen == nil then return end
   headers:remove("%s")
-  for _, name in ipairs(handle:filterContext()["pools"]) do
+  for _, name in ipairs(handle:filterContext():get("pools")) do
     local pool = pools[name]
     local id = pool.ids[chosen]
     if id ~= nil then

@@ -44,8 +44,8 @@ def policy_filters(routes: Iterable[Route], clusters: Clusters) -> list[dict[str
     return [*filters, *(sticky_filters(pools.values()) if pools else ())]
 
 
-def switches(route: Route, clusters: Clusters) -> dict[str, Data]:
-    """What `route` says to filters, by their names."""
+def switches(route: Route, clusters: Clusters, *, tunnel: bool) -> dict[str, Data]:
+    """What `route` says to filters, by their names. The body of a `tunnel` never ends."""
     found: dict[str, Data] = admission(route)
     if route.rate_limit is not None:
         found[RATE] = SWITCHED_ON
@@ -53,7 +53,7 @@ def switches(route: Route, clusters: Clusters) -> dict[str, Data]:
         found[body_name(route.max_body)] = SWITCHED_ON
     if not isinstance(route.action, Forward):
         return found
-    if route.action.buffering.request:
+    if route.action.buffering.request and not tunnel:
         found[BUFFER] = SWITCHED_ON
     if route.compression is not None:
         found[compression_name(route.compression)] = SWITCHED_ON

@@ -1,0 +1,39 @@
+"""Copies of requests: Envoy adds headers to what it sends on its own account, and they are put right on the way out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.envoy.edits import SET, option
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+
+_FOR = "x-forwarded-for"
+_KEPT = "x-lbgen-forwarded-for"  # never leaves Envoy
+_TYPE = "type.googleapis.com/envoy.extensions.filters.http"
+
+
+def kept_headers() -> list[dict[str, Data]]:
+    """What a copy takes along: the header that Envoy appends its own address to."""
+    return [{"append": option(_KEPT, "%REQ(X-FORWARDED-FOR)%", SET)}]
+
+
+def copy_filters() -> list[dict[str, Data]]:
+    """The filters of a cluster that gets copies."""
+    mutations: list[Data] = [
+        {"remove": "x-envoy-internal"},
+        {"remove": _FOR},
+        {"append": option(_FOR, f"%REQ({_KEPT.upper()})%", SET)},  # nothing happens when there is none
+        {"remove": _KEPT},
+    ]
+    return [
+        {
+            "name": "copies",
+            "typed_config": {
+                "@type": f"{_TYPE}.header_mutation.v3.HeaderMutation",
+                "mutations": {"request_mutations": mutations},
+            },
+        },
+        {"name": "codec", "typed_config": {"@type": f"{_TYPE}.upstream_codec.v3.UpstreamCodec"}},
+    ]
