@@ -78,7 +78,8 @@ def _of_retries(plan: Plan, route: Route, forward: Forward, retries: Retries) ->
     if asked & {RetryCause.RESET, RetryCause.TIMEOUT} and asked != alike:
         more = " or ".join(sorted(cause.value for cause in alike - asked))
         note = f"Envoy does not tell reset, timeout and connect_failure apart here: it also retries after {more}"
-        yield Objection(approximate(note), f"{place}.on", Feature.RETRIES)
+        shows = {"route.retries.alike": ("text: tries reached endpoints", "time")}
+        yield Objection(approximate(note, shows), f"{place}.on", Feature.RETRIES)
     pools = [plan.pool(target.pool) for target in forward.targets if target.weight]
     if any(pool.balance is Balance.LEAST_CONNECTIONS and len(pool.endpoints) > 1 for pool in pools):
         note = "with least_connections a further try may go to the endpoint that failed while all others are busier"
@@ -91,25 +92,30 @@ def _of_retries(plan: Plan, route: Route, forward: Forward, retries: Retries) ->
 
 
 def _of_listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
-    names = dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules)
-    routes = [plan.route(name) for name in names]
+    used = dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules)
+    routes = [plan.route(name) for name in used]
     if listener.access is not None and any(route.response_headers or route.cors is not None for route in routes):
         note = "a 403 of the listener has the response_headers of the route that the request would have taken"
-        yield Objection(approximate(note), f"{listener.field}.access", Feature.LISTENER_ACCESS)
+        names = dict.fromkeys(n for r in routes for n, _ in (*r.response_headers.set, *r.response_headers.add))
+        shows = {"listener.access.route_headers": tuple(f"header {name}" for name in names)}
+        yield Objection(approximate(note, shows), f"{listener.field}.access", Feature.LISTENER_ACCESS)
     written = any(use.feature is Feature.CLIENT_TIMEOUTS and not use.default for use in plan.uses)
     body = listener.timeouts.body
     idle = [route.action.timeouts.idle for route in routes if isinstance(route.action, Forward)]
     if written and any(not each or (body and each > body) for each in idle):
         note = "on a route that forwards, a client may be silent within a body for the route's idle time"
-        yield Objection(approximate(note), f"{listener.field}.timeouts.client_body", Feature.CLIENT_TIMEOUTS)
+        shows = {"listener.timeouts.body": ("time",)}
+        yield Objection(approximate(note, shows), f"{listener.field}.timeouts.client_body", Feature.CLIENT_TIMEOUTS)
     if listener.tls is not None and len(served(listener.tls.certificates)) > 1:
         note = "a server name with capital letters gets the first certificate"
-        yield Objection(approximate(note), f"{listener.field}.tls.certificates", Feature.TLS_TERMINATE)
+        shows = {"listener.tls.capitals": ("text: TLS: names",)}
+        yield Objection(approximate(note, shows), f"{listener.field}.tls.certificates", Feature.TLS_TERMINATE)
     for route in routes:
         shared = [x.name for x in plan.listeners if any(r.route == route.name for t in x.hosts for r in t.rules)]
         if route.rate_limit is not None and len(shared) > 1 and listener.name == shared[0]:
             note = f"each of the listeners {', '.join(shared)} counts for itself"
-            yield Objection(approximate(note), f"{route.field}.rate_limit", Feature.RATE_LIMIT)
+            shows = {"route.rate_limit.listeners": ("text: then 429",)}
+            yield Objection(approximate(note, shows), f"{route.field}.rate_limit", Feature.RATE_LIMIT)
 
 
 def _of_pool(pool: Pool) -> Iterator[Objection]:
