@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from lbgen.engines.api import NATIVE, NOT_YET, Objection, Verdict, approximate, 
 from lbgen.engines.haproxy.retrying import STATUSES
 from lbgen.engines.haproxy.servers import MAX_WEIGHT, weights
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Balance, Forward, Mode, Respond
+from lbgen.plan.model import Balance, Forward, Respond
 from lbgen.plan.policy import RetryCause
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from lbgen.plan.policy import Retries
     from lbgen.plan.tls import Certificate
 
+_SAFE = re.compile(r"[A-Za-z0-9/._-]+")
 VERSIONS = ("2.8", "2.6")
 LONGEST_TEXT = 8_000  # bytes of a header value; what is added to a head has 8 KiB of room
 LONGEST_BODY = 16_000  # bytes of a fixed answer, which must fit into one buffer with its head
@@ -27,6 +29,13 @@ _NATIVE = (
     Feature.L7,
     Feature.L4_TCP,
     Feature.DUAL_STACK,
+    Feature.TLS_CLIENT_CERT,
+    Feature.TLS_PASSTHROUGH,
+    Feature.HTTP2,
+    Feature.PROXY_PROTOCOL_IN,
+    Feature.MAX_CONNECTIONS,
+    Feature.L4_SNI,
+    Feature.L4_SOURCES,
     Feature.HOST_EXACT,
     Feature.PATH_EXACT,
     Feature.METHOD,
@@ -94,6 +103,8 @@ _EMULATED = {
     Feature.CONCURRENCY: "a stick table counts each request from its route to its last byte",
     Feature.MAX_BODY: "a deny rule on Content-Length; a Lua filter counts a body that has none",
     Feature.HEALTH_PASSIVE: "failures are counted in Lua, which puts an endpoint into maintenance for that time",
+    Feature.TLS_TERMINATE: "a list of certificates and names; who asks for a name that none of them holds is shown the "
+    "first one, and the connection ends right behind the handshake",
     Feature.CONNECTION_NOMINATED: "deleted by a Lua function, called for requests whose Connection names any",
     Feature.FORWARDED_HEADERS: "set header by header; several X-Forwarded-For lines are joined by a Lua function",
     Feature.SPLIT: "a number is drawn and looked up in a map of shares, exact to one in a million",
@@ -107,11 +118,12 @@ _APPROXIMATE = {
     "2.6, a head must come within the body's time too, and so long, whatever the route's idle time, a client may pause "
     "while it reads",
     Feature.STATUSES: "when the connect time is over for a later request of a kept client connection, HAProxy closes "
-    "that connection instead of answering 504",
+    "that connection (HTTP/2: resets the stream) instead of answering 504",
     Feature.FRAMING: "some ambiguous requests are not refused but passed on in one unambiguous reading: Content-Length "
     "beside Transfer-Encoding is dropped, equal lengths or Host lines become one, bare LF and folded lines are "
     "written anew; an unknown coding before chunked is answered 422, and what HAProxy's parser refuses gets its "
-    "built-in 400 page",
+    "built-in 400 page; over HTTP/2 a Host beside :authority is ignored, and 2.6 lets a body through that is shorter than "
+    "its length",
 }
 
 # What the conformance cases about them show instead.
@@ -149,7 +161,7 @@ _NEW_PARSER = ("framing.host_characters", "framing.host_comma")  # HAProxy 2.6 l
 # HAProxy 2.6 has no way to answer there.
 _CLOSED = (
     "when the connect time is over, or the endpoint closes without a response, for a later request of a kept client "
-    "connection, HAProxy closes that connection instead of answering 504 or 502"
+    "connection, HAProxy closes that connection (HTTP/2: resets the stream) instead of answering 504 or 502"
 )
 
 
@@ -199,8 +211,8 @@ def objections(plan: Plan) -> Iterable[Objection]:
             note = f"weights go up to {MAX_WEIGHT}; these are scaled down and rounded"
             yield Objection(approximate(note), f"{pool.field}.endpoints", Feature.WEIGHTS)
     for listener in plan.listeners:
-        if listener.mode is Mode.L4 and len(listener.l4_rules) > 1:
-            yield Objection(NOT_YET, listener.field, Feature.L4_SNI)
+        for certificate in listener.tls.certificates if listener.tls is not None else ():
+            yield from _key_beside(certificate, certificate.field, Feature.TLS_TERMINATE)
 
 
 def _pool(pool: Pool) -> Iterable[Objection]:
@@ -219,7 +231,9 @@ def _pool(pool: Pool) -> Iterable[Objection]:
 
 
 def _key_beside(certificate: Certificate, field: str, feature: Feature) -> Iterable[Objection]:
-    if certificate.key.path != f"{certificate.cert.path}.key":
+    if not _SAFE.fullmatch(certificate.cert.path):
+        yield Objection(refused("a path holds only letters, digits and / . _ -"), field, feature)
+    elif certificate.key.path != f"{certificate.cert.path}.key":
         why = f"HAProxy looks for the key at {certificate.cert.path}.key; put it there, or name both by relative paths"
         yield Objection(refused(why), field, feature)
 

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.admission import Admission
 from lbgen.engines.haproxy.backends import Answer, Backend, Backends, answer, milliseconds
+from lbgen.engines.haproxy.binds import bind_words, certificates, unknown_name_lines
 from lbgen.engines.haproxy.choice import Chooser
 from lbgen.engines.haproxy.edits import header_lines, rewrite_lines, tail_lines
 from lbgen.engines.haproxy.index import Index
-from lbgen.engines.haproxy.lines import Line, Maps, Section, line
-from lbgen.engines.haproxy.servers import NEVER, is_name
+from lbgen.engines.haproxy.lines import Line, Maps, Section, Word, line
+from lbgen.engines.haproxy.passages import Passage, passage
+from lbgen.engines.haproxy.servers import is_name
 from lbgen.engines.haproxy.tables import ROUTE, routing
 from lbgen.engines.haproxy.targets import TARGET, backend_lines, choices, draw_lines, kept_lines, target_edits
 from lbgen.engines.text import Atom
@@ -47,7 +49,12 @@ class Frontend:
     origin: Atom
     address: Atom
     port: int
+    bind: tuple[Word, ...]
+    scheme: Atom
+    http2: bool
+    most: int | None
     times: Times
+    names: tuple[Line, ...]
     trusted: tuple[Line, ...]
     forwarded: bool
     request_id: bool
@@ -59,18 +66,6 @@ class Frontend:
     edits: tuple[Section, ...]
     answers: tuple[Section, ...]
     target: Section
-
-
-@record
-class Passage:
-    """An L4 listener; `idle` is the longest silence of its connections."""
-
-    name: Atom
-    origin: Atom
-    address: Atom
-    port: int
-    idle: Atom
-    lines: tuple[Line, ...]
 
 
 @record
@@ -99,6 +94,7 @@ class View:
     nameservers: tuple[Line, ...]
     resolvers: bool
     queues: bool
+    endpoint_tls: bool
     always_up: bool
     admin_port: int | None
 
@@ -113,10 +109,13 @@ def view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
     passages = []
     answers: list[Answer] = []
     for listener in plan.listeners:
-        if listener.mode is Mode.L4:
-            passages.append(_passage(listener, index, backends))
-            continue
         maps = Maps(listener.name)
+        if (listed := certificates(listener)) is not None:
+            maps_files.append(listed)
+        if listener.mode is Mode.L4:
+            passages.append(passage(listener, _address(listener), index, backends, maps))
+            maps_files += maps.rendered()
+            continue
         frontend, own, rules = _frontend(listener, index, backends, maps)
         frontends.append(frontend)
         answers += own
@@ -141,6 +140,7 @@ def view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         answers=tuple(answers),
         nameservers=tuple(line("", "nameserver", f"dns{n}", _server(text)) for n, text in enumerate(plan.resolvers, 1)),
         resolvers=any(is_name(endpoint) for pool in backends.pools() for endpoint in pool.endpoints),
+        endpoint_tls=any(pool.tls for pool in backends.pools()),
         queues=any(pool.max_per_endpoint for pool in backends.pools()),
         always_up=backends.needs_a_check_that_passes,
         admin_port=plan.admin_port,
@@ -200,7 +200,12 @@ def _frontend(
             origin=Atom(listener.field),
             address=_address(listener),
             port=listener.port,
+            bind=bind_words(listener),
+            scheme=Atom(listener.scheme),
+            http2=listener.http2,
+            most=listener.max_connections,
             times=_times(listener),
+            names=tuple(unknown_name_lines(listener, maps)),
             trusted=_trusted(listener),
             forwarded=listener.forwarded_headers,
             request_id=listener.request_id,
@@ -266,27 +271,3 @@ def _server(text: str) -> str:
     if text.count(":") > 1 and not text.startswith("["):
         return f"[{text}]:53"
     return text if ":" in text.rpartition("]")[2] else f"{text}:53"
-
-
-def _passage(listener: Listener, index: Index, backends: Backends) -> Passage:
-    """Only the first rule counts: one that asks for a server name or a source was refused before."""
-    lines = []
-    idle = NEVER
-    for rule in listener.l4_rules[:1]:
-        action = index.route(rule.route).action
-        if not isinstance(action, Forward):
-            raise ValueError(f"route {rule.route} does not forward")
-        idle = milliseconds(action.timeouts.idle)
-        left = sum(target.weight for target in action.targets)
-        for target in action.targets:
-            if not target.weight:
-                continue
-            name = backends.name(index.pool(target.pool), action.timeouts)
-            if target.weight == left:
-                lines.append(line(target.field, "default_backend", name))
-                break
-            lines.append(line(target.field, f"use_backend {name} if {{ rand({left}) lt {target.weight} }}"))
-            left -= target.weight
-    return Passage(
-        Atom(listener.name), Atom(listener.field), _address(listener), listener.port, Atom(idle), tuple(lines)
-    )

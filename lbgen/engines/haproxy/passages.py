@@ -1,0 +1,114 @@
+"""An L4 listener -> its frontend: who may come in, and where a connection goes by server name and source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.haproxy.backends import milliseconds
+from lbgen.engines.haproxy.binds import bind_words, unknown_name_lines
+from lbgen.engines.haproxy.lines import Line, Word, line
+from lbgen.engines.text import Atom
+from lbgen.plan.model import Forward
+from lbgen.records import record
+
+if TYPE_CHECKING:
+    from lbgen.engines.haproxy.backends import Backends
+    from lbgen.engines.haproxy.index import Index
+    from lbgen.engines.haproxy.lines import Maps
+    from lbgen.plan.model import L4Rule, Listener
+
+_INLINE = 20  # networks in a condition; more go to a file
+
+
+@record
+class Passage:
+    """`idle` is the longest silence of its connections."""
+
+    name: Atom
+    origin: Atom
+    address: Atom
+    port: int
+    bind: tuple[Word, ...]
+    most: int | None
+    idle: Atom
+    lines: tuple[Line, ...]
+
+
+def passage(listener: Listener, address: Atom, index: Index, backends: Backends, maps: Maps) -> Passage:
+    """Rules stand in the order of trial; a connection that none takes is closed."""
+    actions = {rule.route: index.route(rule.route).action for rule in listener.l4_rules}
+    idles = [action.timeouts.idle for action in actions.values() if isinstance(action, Forward)]
+    lines = [*unknown_name_lines(listener, maps), *_access_lines(listener, maps)]
+    terminated = listener.tls is not None and not listener.tls.passthrough
+    if any(rule.sni for rule in listener.l4_rules) and not terminated:
+        lines += [
+            line(listener.field, "tcp-request inspect-delay 5s"),
+            line(listener.field, "tcp-request content accept if { req.ssl_hello_type 1 }"),
+        ]
+    sni = "ssl_fc_sni,lower" if terminated else "req.ssl_sni,lower"
+    for rule in listener.l4_rules:
+        lines += _rule_lines(rule, sni, index, backends, maps)
+    return Passage(
+        Atom(listener.name),
+        Atom(listener.field),
+        address,
+        listener.port,
+        bind_words(listener),
+        listener.max_connections,
+        Atom(milliseconds(0 if 0 in idles else max(idles, default=0))),
+        tuple(lines),
+    )
+
+
+def _access_lines(listener: Listener, maps: Maps) -> list[Line]:
+    access = listener.access
+    if access is None:
+        return []
+    field = f"{listener.field}.access"
+    lines = []
+    if access.deny:
+        inside = _networks(access.deny, "access.deny", field, maps)
+        lines.append(line(field, f"tcp-request session reject if {inside}"))
+    if access.allow:
+        inside = _networks(access.allow, "access.allow", field, maps)
+        lines.append(line(field, f"tcp-request session reject if !{inside}"))
+    elif access.allow is not None:
+        lines.append(line(field, "tcp-request session reject"))
+    return lines
+
+
+def _networks(networks: tuple[str, ...], purpose: str, origin: str, maps: Maps) -> str:
+    if len(networks) <= _INLINE:
+        return f"{{ src {' '.join(networks)} }}"
+    listed = maps.file(f"{purpose}.lst", "networks")
+    for network in networks:
+        listed.add(network, "", origin)
+    return f"{{ src -f {listed.name} }}"
+
+
+def _rule_lines(rule: L4Rule, sni: str, index: Index, backends: Backends, maps: Maps) -> list[Line]:
+    action = index.route(rule.route).action
+    if not isinstance(action, Forward):
+        raise ValueError(f"route {rule.route} does not forward")
+    asked = []
+    if rule.sni is not None:
+        asked.append(
+            f"{{ {sni} -m end .{rule.sni.name} }}" if rule.sni.wildcard else f"{{ {sni} -m str {rule.sni.name} }}"
+        )
+    if rule.sources:
+        asked.append(_networks(rule.sources, f"{rule.id}.sources", rule.field, maps))
+    lines = []
+    left = sum(target.weight for target in action.targets)
+    for target in action.targets:
+        if not target.weight:
+            continue
+        name = backends.name(index.pool(target.pool), action.timeouts)
+        drawn = [f"{{ rand({left}) lt {target.weight} }}"] if target.weight != left else []
+        left -= target.weight
+        if conditions := [*asked, *drawn]:
+            lines.append(line(target.field, f"use_backend {name} if", *conditions))
+        else:
+            lines.append(line(target.field, "default_backend", name))
+        if not drawn:
+            break
+    return lines
