@@ -122,8 +122,7 @@ _APPROXIMATE = {
     Feature.FRAMING: "some ambiguous requests are not refused but passed on in one unambiguous reading: Content-Length "
     "beside Transfer-Encoding is dropped, equal lengths or Host lines become one, bare LF and folded lines are "
     "written anew; an unknown coding before chunked is answered 422, and what HAProxy's parser refuses gets its "
-    "built-in 400 page; over HTTP/2 a Host beside :authority is ignored, and 2.6 lets a body through that is shorter than "
-    "its length",
+    "built-in 400 page; over HTTP/2 a Host beside :authority is ignored and GET * is GET /",
 }
 
 # What the conformance cases about them show instead.
@@ -144,6 +143,8 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
         "framing.absolute_port": "text",
         "framing.host_characters": "text",
         "framing.host_comma": "text",
+        "framing.h2_asterisk": "status 404",
+        "framing.h2_frames": ("text: two hosts", "text: 1 of these requests"),
     },
 }
 
@@ -156,7 +157,9 @@ _REFUSED = {
 }
 
 
-_NEW_PARSER = ("framing.host_characters", "framing.host_comma")  # HAProxy 2.6 leaves them to lbgen's rules
+# HAProxy 2.6 leaves these to lbgen's rules.
+_NEW_PARSER = ("framing.host_characters", "framing.host_comma", "framing.h2_asterisk")
+_SHORT_BODY = "; over HTTP/2 a body that is shorter than its length reaches the endpoint before it is found out"
 
 # HAProxy 2.6 has no way to answer there.
 _CLOSED = (
@@ -176,10 +179,11 @@ def support(version: str) -> Mapping[Feature, Verdict]:
     )
     if version == "2.6":
         known[Feature.STATUSES] = approximate(
-            _CLOSED, {"statuses.kept_connect": "closed", "statuses.kept_close": "closed"}
+            _CLOSED, dict.fromkeys(("statuses.kept_connect", "statuses.kept_close", "statuses.h2_close"), "closed")
         )
         framing = {part: shown for part, shown in _DIFFERS[Feature.FRAMING].items() if part not in _NEW_PARSER}
-        known[Feature.FRAMING] = approximate(_APPROXIMATE[Feature.FRAMING], framing)
+        framing["framing.h2_frames"] = ("text: a length that", "text: two hosts", "text: 2 of these requests")
+        known[Feature.FRAMING] = approximate(_APPROXIMATE[Feature.FRAMING] + _SHORT_BODY, framing)
     return {feature: known.get(feature, NOT_YET) for feature in Feature}
 
 
