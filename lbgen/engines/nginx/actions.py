@@ -15,13 +15,14 @@ from lbgen.engines.nginx.members import may_be_empty
 from lbgen.engines.nginx.mirrors import Mirrors
 from lbgen.engines.nginx.names import inline, named, reference
 from lbgen.engines.nginx.retries import Retries, backups, separate_backups
+from lbgen.engines.nginx.splits import share_names, shares
 from lbgen.engines.nginx.sticky import Stickies
 from lbgen.engines.nginx.targets import Targets
 from lbgen.engines.nginx.texts import EMPTY, text
 from lbgen.engines.nginx.times import times
 from lbgen.engines.nginx.transports import PROXY, transport
 from lbgen.engines.nginx.values import Values
-from lbgen.engines.nginx.view import NONE, Answer, Entry, Header, Line, Location, Map, Proxy, Share, Split, Times
+from lbgen.engines.nginx.view import NONE, Answer, Entry, Header, Line, Location, Map, Proxy, Split, Times
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Redirect, Respond
 from lbgen.plan.policy import Buffering
@@ -217,7 +218,7 @@ class Actions:
 
         otherwise = text(_inlined(by_chance))
         if len(targets) > 1:
-            names = dict(zip((t.field for t in targets), _share_names(targets), strict=True))
+            names = dict(zip((t.field for t in targets), share_names(targets), strict=True))
             split = self._splits.get(route.name)
             default = text(inline(split)) if split else text(names[weighted[0].field])
             chosen = first("chosen", [text(names[t.field]) for t, _, _ in bound], default)
@@ -241,7 +242,7 @@ class Actions:
         if route.name not in self._detours:
             name = self.names.variable("detour", route.name)
             entries = tuple(
-                Entry(Literal(share, "key"), text(to)) for share, to in zip(_share_names(targets), names, strict=True)
+                Entry(Literal(share, "key"), text(to)) for share, to in zip(share_names(targets), names, strict=True)
             )
             source = text(inline(self._splits[route.name]))
             self.maps.append(Map(Atom(f"{route.field}.forward"), source, Atom(f"${name}"), EMPTY, entries))
@@ -262,7 +263,7 @@ class Actions:
         origin = Atom(f"{route.field}.forward")
         name = self.names.variable("split", route.name)
         self._splits[route.name] = name
-        values = _share_names(targets)
+        values = share_names(targets)
         self.splits.append(Split(origin, Atom(f"${name}"), shares(targets, values)))
         if values == [t.pool for t in targets]:
             return reference(name)
@@ -305,7 +306,7 @@ class Actions:
     def _choice(self, route: Route, targets: list[Target], header: str, values: tuple[Text, ...]) -> Text:
         name = self.names.variable("header", f"{route.name} {header}")
         entries = tuple(
-            Entry(Literal(share, "key"), value) for share, value in zip(_share_names(targets), values, strict=True)
+            Entry(Literal(share, "key"), value) for share, value in zip(share_names(targets), values, strict=True)
         )
         source = text(inline(self._splits[route.name]))
         self.maps.append(Map(Atom(f"{route.field}.forward"), source, Atom(f"${name}"), EMPTY, entries))
@@ -368,21 +369,3 @@ def _inlined(upstream: Atom) -> str | Atom:
 
 def _content_type(kind: str | None) -> Literal | None:
     return None if kind == "text/plain" else Literal(kind or "", "word")
-
-
-def _share_names(targets: list[Target]) -> list[str]:
-    """What a split calls its targets: the pool, numbered when a pool is there twice."""
-    pools = [t.pool for t in targets]
-    return pools if len(set(pools)) == len(pools) else [f"{pool}:{at}" for at, pool in enumerate(pools)]
-
-
-def shares(targets: list[Target], values: list[str]) -> tuple[Share, ...]:
-    """Percentages with two digits, which is what nginx can tell apart; the last target gets the rest."""
-    total = sum(t.weight for t in targets)
-    found = []
-    left = 10_000
-    for target, value in zip(targets[:-1], values[:-1], strict=True):
-        part = min(max(1, round(target.weight * 10_000 / total)), left - 1)
-        left -= part
-        found.append(Share(Atom(f"{part // 100}.{part % 100:02d}%"), Atom(value)))
-    return (*found, Share(Atom("*"), Atom(values[-1])))

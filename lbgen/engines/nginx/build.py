@@ -6,22 +6,22 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.access import seen_through
-from lbgen.engines.nginx.actions import Actions, shares
+from lbgen.engines.nginx.actions import Actions
 from lbgen.engines.nginx.conditions import variable
 from lbgen.engines.nginx.gates import limited
 from lbgen.engines.nginx.headers import printed, standard, trust_maps, trusts
 from lbgen.engines.nginx.listeners import blocks as faces
-from lbgen.engines.nginx.listeners import listen_addresses
 from lbgen.engines.nginx.log import log_format
 from lbgen.engines.nginx.members import may_be_empty, steered
 from lbgen.engines.nginx.names import Names, reference
 from lbgen.engines.nginx.servers import Servers
+from lbgen.engines.nginx.stream import stream
 from lbgen.engines.nginx.texts import EMPTY, Texts
 from lbgen.engines.nginx.times import duration, times
 from lbgen.engines.nginx.transports import GRPC, by_address, kind
 from lbgen.engines.nginx.upstreams import singles
 from lbgen.engines.nginx.upstreams import upstreams as upstreams_of
-from lbgen.engines.nginx.view import ClientTimes, Config, Http, Split, Stream, StreamServer
+from lbgen.engines.nginx.view import ClientTimes, Config, Http
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Mode, Timeouts
 from lbgen.plan.policy import KeyKind
@@ -54,7 +54,7 @@ def build(plan: Plan, version: str) -> Config:
         old=version == OLD,
         resolvers=tuple(Atom.of(r"[0-9a-fA-F.:\[\]]+", _resolver(r)) for r in plan.resolvers),
         http=_http(plan, l7, old=version == OLD) if l7 else None,
-        stream=_stream(plan, l4) if l4 else None,
+        stream=stream(plan, l4, _pools(plan, l4)) if l4 else None,
         steered=steered(plan),
     )
 
@@ -182,31 +182,3 @@ def _keys(maps: Iterable[Map]) -> Iterable[str]:
 def _hash_size(count: int) -> int:
     """A size for a hash of `count` words; 0 when nginx's own will do."""
     return 0 if count <= _HASH_OWN else 1 << (2 * count).bit_length()
-
-
-def _stream(plan: Plan, listeners: list[Listener]) -> Stream:
-    names = Names()
-    splits: list[Split] = []
-    servers = []
-    for listener in listeners:
-        rule = listener.l4_rules[0]
-        action = plan.route(rule.route).action
-        if not isinstance(action, Forward):
-            raise TypeError(f"L4 route {rule.route} does not forward")
-        targets = [t for t in action.targets if t.weight]
-        pool = Atom(targets[0].pool)
-        if len(targets) > 1:
-            name = names.variable("split", rule.route)
-            splits.append(Split(Atom(rule.field), Atom(f"${name}"), shares(targets, [t.pool for t in targets])))
-            pool = reference(name)
-        servers.append(
-            StreamServer(
-                origin=Atom(listener.field),
-                listen=listen_addresses(listener),
-                upstream=pool,
-                connect=duration(action.timeouts.connect),
-                idle=duration(action.timeouts.idle),
-            )
-        )
-    pools = _pools(plan, listeners)
-    return Stream(tuple(servers), tuple(u for pool in pools for u in upstreams_of(pool, PEER, tcp=True)), tuple(splits))

@@ -59,13 +59,15 @@ def _lines(listener: Listener, face: tls.Face, replaced: frozenset[str], *, old:
     if room is not None:
         yield room
     if listener.proxy_protocol:
-        yield from _real_ip(_ANYBODY, "proxy_protocol")
+        yield from real_ip()
+        yield Line(Atom("real_ip_header"), (Atom("proxy_protocol"),))
     elif listener.name in replaced:
-        yield from _real_ip(listener.trusted_proxies, "X-Forwarded-For")
+        yield from real_ip(listener.trusted_proxies)
+        yield Line(Atom("real_ip_header"), (Atom("X-Forwarded-For"),))
         yield Line(Atom("real_ip_recursive"), (Atom("on"),))
 
 
-def _real_ip(networks: tuple[str, ...], header: str) -> Iterator[Line]:
+def real_ip(networks: tuple[str, ...] = _ANYBODY) -> Iterator[Line]:
+    """Whose word counts on who the client is."""
     for network in networks:
         yield Line(Atom("set_real_ip_from"), (Atom.of(_CIDR, network),))
-    yield Line(Atom("real_ip_header"), (Atom(header),))

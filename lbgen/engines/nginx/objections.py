@@ -12,19 +12,20 @@ from lbgen.engines.nginx.gates import rate
 from lbgen.engines.nginx.members import steered
 from lbgen.engines.nginx.names import Names
 from lbgen.engines.nginx.retries import MOST
+from lbgen.engines.nginx.stream import manners
 from lbgen.engines.nginx.support import OLD
 from lbgen.engines.nginx.transports import GRPC, kind, transport
 from lbgen.engines.nginx.tree import Candidate
 from lbgen.engines.nginx.values import Values
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Forward, PathKind, Redirect, Respond, ValueKind
+from lbgen.plan.model import Forward, Mode, PathKind, Protocol, Redirect, Respond, ValueKind
 from lbgen.plan.policy import KeyKind, PathsMode
 from lbgen.plan.regex import full
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.plan.model import HeaderEdits, Match, Plan, Pool, Route, Rule, Timeouts
+    from lbgen.plan.model import HeaderEdits, Match, Plan, Pool, Route, Rule, Target, Timeouts
     from lbgen.plan.policy import Key
 
 _NAMED_BY_VARIABLE = re.compile(r"[a-z0-9_-]+")
@@ -38,6 +39,8 @@ def objections(plan: Plan, version: str) -> Iterator[Objection]:
     yield from _pools(plan, version)
     yield from _counted_clients(plan)
     yield from _normalised(plan, version)
+    yield from _l4(plan, version)
+    yield from _proxy_headers(plan)
     for listener in plan.listeners:
         if version == OLD and listener.http2 and listener.tls is None:
             why = "nginx 1.22 cannot speak both HTTP/1.1 and HTTP/2 on a port without TLS (1.25 and newer can)"
@@ -71,6 +74,42 @@ def _pools(plan: Plan, version: str) -> Iterator[Objection]:
                 )
                 yield Objection(refused(why), endpoint.field, Feature.ENDPOINT_NAMES)
                 return
+
+
+def _l4(plan: Plan, version: str) -> Iterator[Objection]:
+    for listener in plan.listeners:
+        if listener.mode is Mode.L7:
+            if listener.max_connections is not None:
+                why = "nginx can count requests of HTTP clients, and connections on L4 listeners only"
+                yield Objection(refused(why), f"{listener.field}.max_connections", Feature.MAX_CONNECTIONS)
+            continue
+        found = manners(plan, listener)
+        if len(found) > 1:
+            why = (
+                "nginx has one set of times, TLS and PROXY header to endpoints for a port; give all its routes the same"
+            )
+            yield Objection(refused(why), listener.field, Feature.L4_TCP)
+        if version == OLD and listener.tls is not None and not listener.tls.passthrough:
+            why = "nginx 1.22 does not look at server names where it ends TLS for L4 (1.25 and newer do)"
+            yield Objection(refused(why), f"{listener.field}.tls", Feature.TLS_TERMINATE)
+        if listener.protocol is Protocol.UDP and listener.proxy_protocol:
+            why = "nginx reads no PROXY header from datagrams"
+            yield Objection(refused(why), f"{listener.field}.proxy_protocol", Feature.PROXY_PROTOCOL_IN)
+
+
+def _proxy_headers(plan: Plan) -> Iterator[Objection]:
+    l4 = {t.pool for x in plan.listeners for rule in x.l4_rules for t in _targets(plan.route(rule.route))}
+    for pool in plan.pools:
+        if pool.proxy_protocol is not None and pool.name not in l4:
+            why = "nginx sends no PROXY header where it speaks HTTP"
+            yield Objection(refused(why), f"{pool.field}.proxy_protocol", Feature.PROXY_PROTOCOL_OUT)
+        elif pool.proxy_protocol == "v2":
+            why = "nginx sends the PROXY header in version 1 only; say proxy_protocol: v1"
+            yield Objection(refused(why), f"{pool.field}.proxy_protocol", Feature.PROXY_PROTOCOL_OUT)
+
+
+def _targets(route: Route) -> tuple[Target, ...]:
+    return route.action.targets if isinstance(route.action, Forward) else ()
 
 
 def _normalised(plan: Plan, version: str) -> Iterator[Objection]:

@@ -47,7 +47,7 @@ def transport(pool: Pool, *, old: bool) -> Transport:
     if module == PROXY and pool.protocol is PoolProtocol.HTTP2:
         lines.append(_line("proxy_http_version", Atom("2")))
     if pool.tls is not None:
-        lines += _tls(pool, pool.tls, module)
+        lines += tls_lines(pool, pool.tls, module)
     scheme = {PROXY: "http", GRPC: "grpc"}[module] + ("s" if pool.tls is not None else "")
     return Transport(module, scheme, tuple(lines), pool.tls is not None and by_address(pool, pool.tls))
 
@@ -57,7 +57,8 @@ def by_address(pool: Pool, tls: PoolTls) -> bool:
     return tls.server_name is None and any(e.is_ip for e in pool.endpoints)
 
 
-def _tls(pool: Pool, tls: PoolTls, module: str) -> Iterator[Line]:
+def tls_lines(pool: Pool, tls: PoolTls, module: str) -> Iterator[Line]:
+    """The TLS directives of a module for connections to the endpoints of `pool`."""
     yield _line(f"{module}_ssl_protocols", Atom("TLSv1.2"), Atom("TLSv1.3"))
     yield _line(f"{module}_ssl_server_name", Atom("on"))
     name = tls.server_name or pool.endpoints[0].host

@@ -235,13 +235,15 @@ class Upstream:
     stuck: Atom | None = None  # the `route` of the server that a client is bound to
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class StreamServer:
     origin: Atom
     listen: tuple[Atom, ...]
     upstream: Atom
     connect: Atom
     idle: Atom
+    lines: tuple[Line, ...] = ()
+    default: bool = False  # names that no other server has come here
 
 
 @record
@@ -280,6 +282,10 @@ class Stream:
     servers: tuple[StreamServer, ...]
     upstreams: tuple[Upstream, ...]
     splits: tuple[Split, ...]
+    maps: tuple[Map, ...] = ()
+    geos: tuple[Geo, ...] = ()
+    zones: tuple[Line, ...] = ()
+    nobody: Atom | None = None  # the name of an upstream without endpoints
 
 
 @record
