@@ -254,3 +254,25 @@ def test_a_stack_with_tls_checks_and_limits_answers(name, tmp_path):
         (found,) = api.ps()[0].engines
         assert {each.state for each in found.health} <= {"up"}
         assert bool(found.health) == (name == "nginx")
+
+
+@pytest.mark.parametrize("name", L7)
+def test_an_engine_that_is_killed_comes_back(name):
+    need(name)
+    with lbgen.up(lbgen.load(SHOP), engine=name, accept=("all",)) as stack:
+        first = stack.engines[0].pid
+        os.kill(first, signal.SIGKILL)
+        end = time.monotonic() + 30
+        while not (found := api.ps()[0].engines[0]).restarts and time.monotonic() < end:
+            time.sleep(0.1)
+        assert (found.restarts, found.died) == (1, "ended by SIGKILL")
+        while time.monotonic() < end:
+            try:
+                assert get(stack.url("web") + "/x")["pool"] == "app"
+                break
+            except OSError:
+                time.sleep(0.1)
+        else:
+            pytest.fail(f"{name} does not answer again")
+        assert found.running
+        assert found.pid != first

@@ -64,18 +64,26 @@ class Watch:
             else:
                 yield f"{name} (pid {handle.pid}) {self.ended}; starts again in {self._engine.died(now):g} s"
         elif self._engine.again(now):
-            handle.restart()
-            self.ended = ""
-            self.restarts += 1
-            yield f"{name} started again as pid {handle.pid}"
+            try:
+                handle.restart()
+            except OSError as error:  # no memory, no process left: the host may have some again later
+                yield f"{name} cannot be started: {error}; tries again in {self._engine.died(now):g} s"
+            else:
+                self.ended = ""
+                self.restarts += 1
+                yield f"{name} started again as pid {handle.pid}"
         if handle.agent is None:
             return
         if self._agent.due is None and handle.agent.poll() is not None:
             how = how_ended(handle.agent)
             yield f"{name}: its agent (pid {handle.agent.pid}) {how}; starts again in {self._agent.died(now):g} s"
         elif self._agent.again(now):
-            handle.restart_agent()
-            yield f"{name}: its agent started again as pid {handle.agent.pid}"
+            try:
+                handle.restart_agent()
+            except OSError as error:
+                yield f"{name}: its agent cannot be started: {error}; tries again in {self._agent.died(now):g} s"
+            else:
+                yield f"{name}: its agent started again as pid {handle.agent.pid}"
 
     def noted(self, entry: EngineState) -> EngineState:
         """`entry` with what is known now."""
