@@ -148,7 +148,9 @@ class Actions:
         wanted = times(action.timeouts)
         hide = {name: None for name, _ in route.response_headers.set} | dict.fromkeys(route.response_headers.remove)
         hide |= dict.fromkeys(HIDDEN if route.cors else ())
-        add = self._lines(route)[0]
+        add, kind = self._lines(route)
+        if kind is not None:
+            add = (*add, Header(shown("content-type"), self.texts.of(kind)))
         upstream = self._upstream(route, action)
         add = (*add, *self._cookies(route, action))
         way = self.transport(action)
