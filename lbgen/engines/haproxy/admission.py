@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from lbgen.engines.haproxy.cors import asked_lines, preflight_lines
 from lbgen.engines.haproxy.lines import Line, line
 from lbgen.engines.haproxy.quote import Sample, argument
 from lbgen.plan.phrases import phrase
@@ -77,7 +78,15 @@ class Admission:
 
     def late(self) -> list[Line]:
         """Once the route is known."""
-        return [*self._access(), *self._rates(), *self._under_way(), *self._bodies()]
+        shared = [key for key, route in self._routes if route.cors]
+        return [
+            *asked_lines(self._listener.name, shared, self._chooser),
+            *self._access(),
+            *preflight_lines(shared),
+            *self._rates(),
+            *self._under_way(),
+            *self._bodies(),
+        ]
 
     def _within(self, sample: str, networks: Sequence[str], purpose: str, origin: str) -> str:
         if len(networks) <= _INLINE:

@@ -105,6 +105,7 @@ _EMULATED = {
     Feature.HEALTH_PASSIVE: "failures are counted in Lua, which puts an endpoint into maintenance for that time",
     Feature.TLS_TERMINATE: "a list of certificates and names; who asks for a name that none of them holds is shown the "
     "first one, and the connection ends right behind the handshake",
+    Feature.CORS: "a Lua function compares origin, method and headers; statements put the answer into headers",
     Feature.CONNECTION_NOMINATED: "deleted by a Lua function, called for requests whose Connection names any",
     Feature.FORWARDED_HEADERS: "set header by header; several X-Forwarded-For lines are joined by a Lua function",
     Feature.SPLIT: "a number is drawn and looked up in a map of shares, exact to one in a million",

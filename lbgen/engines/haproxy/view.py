@@ -8,6 +8,7 @@ from lbgen.engines.haproxy.admission import Admission
 from lbgen.engines.haproxy.backends import Answer, Backend, Backends, answer, milliseconds
 from lbgen.engines.haproxy.binds import bind_words, certificates, unknown_name_lines
 from lbgen.engines.haproxy.choice import Chooser
+from lbgen.engines.haproxy.cors import answer_lines, policies_file
 from lbgen.engines.haproxy.edits import header_lines, rewrite_lines, tail_lines
 from lbgen.engines.haproxy.index import Index
 from lbgen.engines.haproxy.lines import Line, Maps, Section, Word, line
@@ -192,7 +193,9 @@ def _frontend(
     rewrites = rewrite_lines(forwarding, index, chooser)
     response = [(way.key, index.route(way.route).response_headers) for way in ways.values()]
     answers = Chooser(maps, ROUTE, every, f"{{ var({ROUTE}) -m found }}", origins)
-    shown = header_lines("http-after-response", [e for e in response if e[1]], answers, "response")
+    shared = [key for key, route in routes if route.cors]
+    shown = answer_lines(shared, answers)
+    shown += header_lines("http-after-response", [e for e in response if e[1]], answers, "response")
     use = backend_lines(chosen, answered, origins, backends, index, maps) if ways else []
     return (
         Frontend(
@@ -229,7 +232,7 @@ def _frontend(
             target=_section("Who serves it", use),
         ),
         [own for _, own in answering],
-        found.lua,
+        (*found.lua, *([policies] if (policies := policies_file(listener.name, routes)) is not None else [])),
     )
 
 
