@@ -356,3 +356,52 @@ core.register_action("cors", { "http-req" }, function(txn, listener)
     txn:set_var("txn.cors_expose", policy.expose)
   end
 end, 1)
+
+-- Compression: HAProxy packs for all of a listener. From requests on other routes Accept-Encoding is hidden until its own
+-- filter, which stands between these two, has looked.
+local hidden = "x-lbgen-accept-encoding"
+
+local function renamed(message, old, new)
+  local lines = message:get_headers()[old]
+  if lines == nil then return end
+  message:del_header(old)
+  for i = 0, #lines do message:add_header(new, lines[i]) end
+end
+
+local Hide = { id = "hide accept-encoding", flags = filter.FLT_CFG_FL_HTX }
+Hide.__index = Hide
+function Hide:new() return setmetatable({}, Hide) end
+function Hide:http_headers(txn, message)
+  if not message:is_resp() and not txn:get_var("txn.packs") then renamed(message, "accept-encoding", hidden) end
+end
+
+local Show = { id = "show accept-encoding", flags = filter.FLT_CFG_FL_HTX }
+Show.__index = Show
+function Show:new() return setmetatable({}, Show) end
+function Show:http_headers(txn, message)
+  if not message:is_resp() and not txn:get_var("txn.packs") then renamed(message, hidden, "accept-encoding") end
+end
+
+core.register_filter("hide", Hide, function(made, args) return made end)
+core.register_filter("show", Show, function(made, args) return made end)
+
+-- A path in its one normal form: unreserved characters unescaped, slashes merged, dot segments resolved. What leads above
+-- the root becomes a path that the rules behind refuse.
+core.register_converters("normal_path", function(path)
+  local plain = path:gsub("%%(%x%x)", function(hex)
+    local char = string.char(tonumber(hex, 16))
+    if char:match("[%w%-._~]") then return char end
+  end):gsub("//+", "/")
+  local kept, open = {}, false
+  for segment in plain:sub(2):gmatch("[^/]*") do
+    open = segment == "" or segment == "." or segment == ".."
+    if segment == ".." then
+      if #kept == 0 then return "/../" end
+      kept[#kept] = nil
+    elseif not open then
+      kept[#kept + 1] = segment
+    end
+  end
+  local whole = "/" .. table.concat(kept, "/")
+  return (open and #kept > 0) and whole .. "/" or whole
+end)

@@ -86,6 +86,7 @@ class Admission:
             *self._rates(),
             *self._under_way(),
             *self._bodies(),
+            *self._packing(),
         ]
 
     def _within(self, sample: str, networks: Sequence[str], purpose: str, origin: str) -> str:
@@ -150,6 +151,11 @@ class Admission:
         yield from self._numbers("txn.max_body", sizes, "bodies")
         told = "{ req.fhdr(content-length),sub(txn.max_body) gt 0 }"
         yield line("", *refuse(413), "if { var(txn.max_body) -m found } { req.fhdr_cnt(content-length) gt 0 }", told)
+
+    def _packing(self) -> Iterator[Line]:
+        """Whose answers may be compressed."""
+        if keys := [key for key, route in self._routes if route.compression]:
+            yield self._chooser.only(("http-request set-var(txn.packs) bool(true)",), keys, "packs")
 
     def _keyed(self, variable: str, keys: Mapping[str, tuple[Route, Key]]) -> Iterator[Line]:
         """Statements that put what a route counts by into `variable`; nothing for a request without the header."""

@@ -95,6 +95,9 @@ _EMULATED = {
     Feature.COOKIE_REGEX: "the first cookie of the name is found by a Lua function",
     Feature.COOKIE_PRESENT: "the first cookie of the name is found by a Lua function",
     Feature.PATHS_STRICT: "deny rules on the raw target before anything else",
+    Feature.PATHS_ALLOW: "the same rules without what is let in",
+    Feature.PATHS_NORMALIZE: "a Lua function, called for targets that have something to normalize",
+    Feature.PATHS_VERBATIM: "only the characters of the target are judged",
     Feature.HOP_BY_HOP: "deleted one by one",
     Feature.LISTENER_ACCESS: "deny rules on the client's address, which a Lua function finds behind trusted proxies",
     Feature.ROUTE_ACCESS: "deny rules on the client's address, which a Lua function finds behind trusted proxies",
@@ -115,6 +118,8 @@ _EMULATED = {
 }
 
 _APPROXIMATE = {
+    Feature.COMPRESSION: "HAProxy knows no least size, compresses media types that begin like a listed one, and "
+    "those that one route of a listener lists on its other routes with compression too",
     Feature.CLIENT_TIMEOUTS: "a body that stops is answered 400 by HAProxy 2.8 and ends with the response time in "
     "2.6, a head must come within the body's time too, and so long, whatever the route's idle time, a client may pause "
     "while it reads",
@@ -133,6 +138,10 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
         "listener.timeouts.head": "status 408",
     },
     Feature.STATUSES: {"statuses.kept_connect": "closed"},
+    Feature.COMPRESSION: {
+        "route.compression.min_size": ("text", "header content-encoding", "header vary"),
+        "route.compression.like_type": ("text", "header content-encoding", "header vary"),
+    },
     Feature.FRAMING: {
         "framing.length_with_coding": "accepted",
         "framing.equal_hosts": "accepted",

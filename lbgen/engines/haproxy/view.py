@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.haproxy import paths
 from lbgen.engines.haproxy.admission import Admission
 from lbgen.engines.haproxy.backends import Answer, Backend, Backends, answer, milliseconds
 from lbgen.engines.haproxy.binds import bind_words, certificates, unknown_name_lines
@@ -16,9 +17,10 @@ from lbgen.engines.haproxy.passages import Passage, passage
 from lbgen.engines.haproxy.servers import is_name
 from lbgen.engines.haproxy.tables import ROUTE, routing
 from lbgen.engines.haproxy.targets import TARGET, backend_lines, choices, draw_lines, kept_lines, target_edits
-from lbgen.engines.text import Atom
+from lbgen.engines.text import Atom, Literal
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, Redirect
+from lbgen.plan.policy import PathsMode
 from lbgen.records import record
 
 if TYPE_CHECKING:
@@ -44,7 +46,8 @@ class Times:
 @record
 class Frontend:
     """An L7 listener. `trusted`: networks of proxies whose forwarded headers are believed; `measured`: bodies of no
-    declared length are counted."""
+    declared length are counted; `packed`: media types that some route compresses; `paths`: regex of
+    those that are refused."""
 
     name: Atom
     origin: Atom
@@ -63,6 +66,10 @@ class Frontend:
     route: Section
     admission: Section
     measured: bool
+    packed: tuple[Literal, ...]
+    paths: Literal | None
+    is_strict: bool
+    normalizes: bool
     forwards: bool
     edits: tuple[Section, ...]
     answers: tuple[Section, ...]
@@ -193,6 +200,8 @@ def _frontend(
     rewrites = rewrite_lines(forwarding, index, chooser)
     response = [(way.key, index.route(way.route).response_headers) for way in ways.values()]
     answers = Chooser(maps, ROUTE, every, f"{{ var({ROUTE}) -m found }}", origins)
+    packed = {media for _, route in routes if route.compression for media in route.compression.types}
+    pattern = paths.refused(listener.paths)
     shared = [key for key, route in routes if route.cors]
     shown = answer_lines(shared, answers)
     shown += header_lines("http-after-response", [e for e in response if e[1]], answers, "response")
@@ -217,6 +226,10 @@ def _frontend(
             admission=_section("What routes let in", admission.late()),
             measured=any(route.max_body is not None for _, route in routes),
             forwards=bool(forwarding),
+            paths=Literal(pattern) if pattern is not None else None,
+            is_strict=pattern == paths.STRICT,
+            normalizes=listener.paths.mode is PathsMode.NORMALIZE,
+            packed=tuple(Literal(media) for media in sorted(packed)),
             edits=tuple(
                 _section(title, lines)
                 for title, lines in (

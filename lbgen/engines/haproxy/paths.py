@@ -1,0 +1,30 @@
+"""Which paths a listener lets in -> the regex of those that it does not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.plan.policy import PathsMode
+
+if TYPE_CHECKING:
+    from lbgen.plan.policy import Paths
+
+STRICT = (
+    r"//|/\.\.?(?:/|$)|%(?:(?![0-9A-Fa-f]{2})|"
+    r"(?i:[01][0-9A-F]|2[DEF]|3[0-9]|4[1-9A-F]|5[0-9ACF]|6[1-9A-F]|7[0-9AEF]))"
+)
+_UNRESERVED = "2[DE]|3[0-9]|4[1-9A-F]|5[0-9AF]|6[1-9A-F]|7[0-9AE]"
+
+
+def refused(paths: Paths) -> str | None:
+    """A regex that finds what must not be in a path (RFC 3986 escapes included); None = everything may be."""
+    if paths.mode is PathsMode.VERBATIM:
+        return None
+    if not (paths.empty_segments or paths.encoded_slash or paths.encoded_unreserved):
+        return STRICT
+    dots = r"/(?:\.|%2[Ee]){1,2}(?:/|$)" if paths.encoded_unreserved else r"/\.\.?(?:/|$)"
+    escapes = ["[01][0-9A-F]", "5C", "7F"]
+    escapes += [] if paths.encoded_slash else ["2F"]
+    escapes += [] if paths.encoded_unreserved else [_UNRESERVED]
+    parts = [] if paths.empty_segments else ["//"]
+    return "|".join([*parts, dots, f"%(?:(?![0-9A-Fa-f]{{2}})|(?i:{'|'.join(escapes)}))"])
