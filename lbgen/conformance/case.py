@@ -50,7 +50,7 @@ _CASE = {
     "timeout_ms",
     "expect",
 }
-_FILE = {"title", "topology", "stand_ins", "defaults", "cases"}
+_FILE = {"title", "topology", "stand_ins", "defaults", "about", "cases"}
 
 HANDSHAKE = (
     ("Connection", "Upgrade"),
@@ -125,7 +125,8 @@ class Expect:
 class Case:
     """One request (or bytes, or script) and what must come of it. `id` is unique; `clause` groups in the matrix.
 
-    `features` names features, or parts of them (`framing.bare_lf`), whose verdict excuses a difference.
+    `features` names features, or parts of them (`framing.bare_lf`), whose verdict excuses a difference; a file's
+    `about` makes such a part of each clause.
     `raw`: these bytes instead of a request. `send`: bytes with pauses (seconds) between them. `tcp`: bytes on an L4
     listener. `websocket`: messages to be echoed. `script`: a function of `scripts` that judges alone, told `params`;
     `routes` are those it needs (default: all). `steps`: what endpoints do with the first, second ... try of the
@@ -197,6 +198,7 @@ def load_file(path: Path) -> CaseFile:
         where = f"{path.name}: {entry.get('clause', entry)}"
         _known(where, entry, _CASE | _REQUEST)
         entry = {**defaults, **entry}
+        entry["features"] = [*entry.get("features", ()), *_parts(entry["clause"], data.get("about", {}))]
         asks = entry.get("raw", entry.get("ask", "GET /"))
         for one in asks if isinstance(asks, list) else [asks]:
             clause = entry["clause"]
@@ -211,6 +213,12 @@ def load_file(path: Path) -> CaseFile:
 
 def _stand_in(data: dict[str, Any]) -> StandInSpec:
     return StandInSpec(**{**data, "behaviour": Behaviour.parse(data.get("behaviour", {}))})
+
+
+def _parts(clause: str, about: dict[str, str]) -> list[str]:
+    """`6.backup.by-retry` -> `pool.backup.by_retry`, when `about` says that `6.backup` is about `pool.backup`."""
+    prefix, _, last = clause.rpartition(".")
+    return [f"{about[prefix]}.{last.replace('-', '_')}"] if prefix in about else []
 
 
 def _known(where: str, data: dict[str, Any], keys: set[str]) -> None:

@@ -39,6 +39,7 @@ def known(word: str) -> bool:
 
 def shown(word: str, found: str) -> bool:
     """Whether a difference that was found is what `word` states."""
+    found = re.sub(r"^request \d+ of \d+: ", "", found)
     if word.startswith("status "):
         return re.match(rf"({word}\b|a .*: {word[7:]}\b)", found) is not None
     if word.startswith("header "):
@@ -49,7 +50,8 @@ def shown(word: str, found: str) -> bool:
 
 
 def excused(aspects: Iterable[str], near: Iterable[Near], found: list[str]) -> tuple[Near, ...]:
-    """The verdicts that state what was found, for a case about `aspects`; none = it is not excused.
+    """The verdicts that state what was found, for a case about `aspects`; none = it is not excused. A verdict that
+    states nothing excuses only cases that name its whole feature.
 
     Raises NotShownError when a verdict states a difference for one of the aspects and none was found.
     """
@@ -61,7 +63,7 @@ def excused(aspects: Iterable[str], near: Iterable[Near], found: list[str]) -> t
         raise NotShownError(f"the verdict says {', '.join(words)}, which does not show: {stating[0].note}")
     if stating:
         return tuple(stating) if all(any(shown(word, one) for word in words) for one in found) else ()
-    return tuple(n for n in near if n.feature in features and not n.differs) if found else ()
+    return tuple(n for n in near if n.feature in wanted and not n.differs) if found else ()
 
 
 class NotShownError(Exception):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lbgen.conformance.case import StandInSpec
 from lbgen.engines.api import Level, engine
 from lbgen.plan import features
+from lbgen.plan.model import Forward
 from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.resolve import plan as resolve
 from lbgen.runtime.certificates import throw_away
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lbgen.conformance.case import CaseFile
-    from lbgen.plan.model import Plan, Pool
+    from lbgen.plan.model import Plan, Pool, Route
 
 _AS_EXPECTED = StandInSpec()
 _ROUTE = re.compile(r"routes\[(\d+)\]")
@@ -91,14 +92,9 @@ def judged(plan: Plan, engine_name: str, version: str) -> Verdicts:
     ]
 
     def refuse(field: str, reason: str) -> None:
-        if found := _ROUTE.match(field):
-            routes.setdefault(_route_at(plan, int(found[1])), reason)
-        elif field.startswith("pools."):
-            pools = {p.name for p in plan.pools if field == p.field or field.startswith((p.field + ".", p.field + "["))}
-            for route in plan.routes:
-                used = (*getattr(route.action, "targets", ()), *getattr(route.action, "mirrors", ()))
-                if any(target.pool in pools for target in used):
-                    routes.setdefault(route.name, reason)
+        if _ROUTE.match(field) or field.startswith("pools."):
+            for name in _routes_of(plan, field):
+                routes.setdefault(name, reason)
         else:
             hit = [x for x in plan.listeners if field == x.field or field.startswith(x.field + ".")]
             for listener in hit or plan.listeners:
@@ -111,17 +107,27 @@ def judged(plan: Plan, engine_name: str, version: str) -> Verdicts:
                 refuse(use.field, f"{feature}: {verdict.note}")
     for objection in target.objections(plan, version):
         if objection.verdict.level is Level.APPROXIMATE:
-            at = _ROUTE.match(objection.field)
-            route = _route_at(plan, int(at[1])) if at is not None else ""
-            verdict = objection.verdict
-            near.append(Near(str(objection.feature or ""), verdict.note, route, differs=verdict.differs))
+            verdict, feature_name = objection.verdict, str(objection.feature or "")
+            for name in _routes_of(plan, objection.field) or [""]:
+                near.append(Near(feature_name, verdict.note, name, differs=verdict.differs))
         elif objection.verdict.level is Level.REFUSED:
             refuse(objection.field, f"{objection.field}: {objection.verdict.note}")
     return Verdicts(routes, listeners, tuple(near))
 
 
-def _route_at(plan: Plan, index: int) -> str:
-    return next(r.name for r in plan.routes if r.index == index)
+def _routes_of(plan: Plan, field: str) -> list[str]:
+    """The routes that a field of a route or of a pool is about; none for other fields."""
+    if found := _ROUTE.match(field):
+        return [route.name for route in plan.routes if route.index == int(found[1])]
+    pools = {p.name for p in plan.pools if field == p.field or field.startswith((p.field + ".", p.field + "["))}
+
+    def used(route: Route) -> set[str]:
+        action = route.action
+        if not isinstance(action, Forward):
+            return set()
+        return {to.pool for to in action.targets} | {mirror.pool for mirror in action.mirrors}
+
+    return [route.name for route in plan.routes if used(route) & pools]
 
 
 def without(topology: dict[str, Any], verdicts: Verdicts) -> dict[str, Any] | None:

@@ -153,7 +153,7 @@ def _many(case: Case, address: Address, stage: Stage) -> Iterator[str]:
         one = replace(case, request=replace(case.request, client=client))
         answer, found = _once(one, address, stage)
         if found:
-            yield f"request {number + 1} of {case.times}: {'; '.join(found)}"
+            yield from (f"request {number + 1} of {case.times}: {one}" for one in found)
             return
         told = judge.account_of(answer)
         if told is None:

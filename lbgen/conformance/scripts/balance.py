@@ -107,9 +107,9 @@ def hash_moves_little(stage: Stage) -> Iterator[str]:
     taken = Counter(now[k] for k, home in homes.items() if home == sick)
     if len(taken) < 2:
         yield f"all keys of {sick} moved to one endpoint: {dict(taken)}"
-    if not eventually(lambda: sick in _homes(stage, 40).values()):
-        yield f"{sick} does not come back"
-        return
-    back = _homes(stage, 150)
-    if (strayed := sum(back[k] != home for k, home in homes.items())) > 8:
-        yield f"all are up again, and {strayed} of 150 keys are not where they were"
+    if not eventually(lambda: _strayed(stage, homes) <= 8):
+        yield f"{sick} is well again, and {_strayed(stage, homes)} of 150 keys are not where they were"
+
+
+def _strayed(stage: Stage, homes: dict[str, str]) -> int:
+    return sum(now != homes[k] for k, now in _homes(stage, len(homes)).items())

@@ -166,8 +166,8 @@ def ejected_and_back(stage: Stage) -> Iterator[str]:
     if not eventually(lambda: answers(stage, target, 4)[sick] > 0):
         yield f"{sick} gets no request at the start"
         return
-    if how == "500":
-        stage.endpoints.behave(sick, Behaviour("fixed", status=500, body="own\n"))
+    if how.isdigit():
+        stage.endpoints.behave(sick, Behaviour("fixed", status=int(how), body="own\n"))
     else:
         ill(stage, sick, how)
     failed = 0

@@ -218,7 +218,8 @@ def objections(plan: Plan) -> Iterable[Objection]:
                 yield Objection(approximate(note), f"{route.field}.retries", Feature.HEALTH_PASSIVE)
             if any(_steps_in(pool, action.retries) for pool in pools):
                 note = "a retry does not bring a backup in; without health checks it never serves"
-                yield Objection(approximate(note), f"{route.field}.retries", Feature.BACKUP)
+                shows = {"pool.backup.by_retry": "status 502"}
+                yield Objection(approximate(note, shows), f"{route.field}.retries", Feature.BACKUP)
     for pool in plan.pools:
         yield from _pool(pool)
         if not weights(pool)[1]:

@@ -150,7 +150,8 @@ def _sticky(pool: Pool, version: str) -> Iterator[Objection]:
             "nginx 1.22 counts failures and requests of clients with a cookie apart from those of clients without: an "
             "endpoint that is out for the ones may serve the others"
         )
-        yield Objection(approximate(note), f"{pool.field}.sticky", Feature.STICKY)
+        shows = {"pool.sticky.ejected": "text: is ejected"}
+        yield Objection(approximate(note, shows), f"{pool.field}.sticky", Feature.STICKY)
 
 
 def _names_in_certificates(pool: Pool) -> Iterator[Objection]:

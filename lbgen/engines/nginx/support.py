@@ -153,7 +153,12 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.HEALTH_PASSIVE: approximate(
         "answers of 5xx are not counted; a success in between does not start the count anew, only eject_for without "
         "a failure does; an endpoint that came back is out again after one failure; and eject_for is up to a second "
-        "longer, in whole seconds"
+        "longer, in whole seconds",
+        {
+            "pool.health.passive.5xx": "text: 500: ",
+            "pool.health.passive.every_5xx": ("text: 501: ", "text: 505: "),
+            "pool.health.passive.in_a_row": "text: two failures and a success",
+        },
     ),
     Feature.KEEPALIVE: NATIVE,
     Feature.MAX_PER_ENDPOINT: NATIVE,
