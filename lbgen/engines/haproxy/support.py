@@ -215,11 +215,13 @@ def objections(plan: Plan) -> Iterable[Objection]:
             pools = [pool for pool in plan.pools if any(target.pool == pool.name for target in action.targets)]
             if any(pool.passive for pool in pools):
                 note = "a try that is followed by another does not count as a failure of its endpoint"
-                yield Objection(approximate(note), f"{route.field}.retries", Feature.HEALTH_PASSIVE)
+                verdict = approximate(note, {"pool.health.passive.tries_count": "text: was asked"})
+                yield Objection(verdict, f"{route.field}.retries", Feature.HEALTH_PASSIVE)
             if any(_steps_in(pool, action.retries) for pool in pools):
                 note = "a retry does not bring a backup in; without health checks it never serves"
-                shows = {"pool.backup.by_retry": "status 502"}
-                yield Objection(approximate(note, shows), f"{route.field}.retries", Feature.BACKUP)
+                yield Objection(
+                    approximate(note, {"pool.backup.by_retry": "status 502"}), f"{route.field}.retries", Feature.BACKUP
+                )
     for pool in plan.pools:
         yield from _pool(pool)
         if not weights(pool)[1]:

@@ -123,7 +123,10 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.STATUSES: approximate(
         "bytes of an endpoint that are no HTTP go to the client as they are, not as 502; answers that nginx makes "
         "carry `Server: nginx`, as do those of HTTP/2 endpoints that send no Server header",
-        {"statuses.garbage": ("no http", "text: tries reached"), "statuses.server": "header server"},
+        {
+            "statuses.garbage": ("no http", "text: tries reached", "text: tries went to"),
+            "statuses.server": "header server",
+        },
     ),
     Feature.RATE_LIMIT: NATIVE,
     Feature.CONCURRENCY: NATIVE,
