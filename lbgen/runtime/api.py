@@ -212,8 +212,10 @@ def logs(name: str | None = None, engine: str | None = None, *, follow: bool = F
 def requests(
     name: str | None = None, engine: str | None = None, wanted: Requests = ANY_REQUEST, *, follow: bool = False
 ) -> Iterator[Line]:
-    """The access log of a stack: those of `logs` that are requests, in the order of time unless `follow`."""
-    return log_files.requests(logs(name, engine, follow=follow), wanted, follow=follow)
+    """The access log of a stack: those of `logs` that are requests. Of several engines they are in the order of time,
+    unless they come with `follow`."""
+    several = engine is None and len(_one(name).engines) > 1
+    return log_files.requests(logs(name, engine, follow=follow), wanted, sort=several and not follow)
 
 
 def down(name: str | None = None, *, progress: Callable[[Progress], None] = _ignore) -> Stack:

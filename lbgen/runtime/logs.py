@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Parser = Callable[[str], Mapping[str, object] | None]
 
 _LOOK_SECONDS = 0.2
+_PART = 1 << 20  # bytes read at a time
 SUPERVISOR = "lbgen"
 
 
@@ -61,20 +62,26 @@ class _Tail:
 
     def read(self, *, last: bool) -> Iterator[Line]:
         """The lines added since the last time; `last` also gives one that has no end yet."""
+        while new := self._part():
+            *lines, self.rest = (self.rest + new).split(b"\n")
+            yield from map(self._line, lines)
+        if last and self.rest:
+            yield self._line(self.rest)
+            self.rest = b""
+
+    def _part(self) -> bytes:
         try:
             with self.path.open("rb") as stream:
                 stream.seek(self.at)
-                new = stream.read()
+                new = stream.read(_PART)
         except OSError:
-            return
+            return b""
         self.at += len(new)
-        *lines, self.rest = (self.rest + new).split(b"\n")
-        if last and self.rest:
-            lines.append(self.rest)
-            self.rest = b""
-        for line in lines:
-            text = line.decode("utf-8", "replace").rstrip("\r")
-            yield Line(self.source, text, self.parse(text) if self.parse is not None else None)
+        return new
+
+    def _line(self, line: bytes) -> Line:
+        text = line.decode("utf-8", "replace").rstrip("\r")
+        return Line(self.source, text, self.parse(text) if self.parse is not None else None)
 
 
 def lines(
@@ -98,11 +105,10 @@ def lines(
         time.sleep(_LOOK_SECONDS)
 
 
-def requests(found: Iterable[Line], wanted: Requests, *, follow: bool = False) -> Iterator[Line]:
-    """Only the lines of requests that are wanted; by time across engines, unless they `follow` each other as they
-    come."""
+def requests(found: Iterable[Line], wanted: Requests, *, sort: bool) -> Iterator[Line]:
+    """Only the lines of requests that are wanted, as they come, or (`sort`, for several engines) by time."""
     kept = (line for line in found if line.record is not None and wanted.want(line.record))
-    return kept if follow else iter(sorted(kept, key=lambda line: str((line.record or {}).get("time"))))
+    return iter(sorted(kept, key=lambda line: str((line.record or {}).get("time")))) if sort else kept
 
 
 def _tails(engine: EngineState, parse: Parser | None) -> Iterator[_Tail]:

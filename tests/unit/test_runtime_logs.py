@@ -54,8 +54,20 @@ def test_requests_of_several_engines_are_sorted_by_time_unless_followed():
         return logs.Line(source, "", {"time": f"2026-01-01T00:00:0{second}.000Z", "route": "r", "status": 200})
 
     found = [line("a", 3), line("a", 5), logs.Line("a", "output"), line("b", 4)]
-    assert [x.source for x in logs.requests(found, logs.Requests())] == ["a", "b", "a"]
-    assert [x.source for x in logs.requests(found, logs.Requests(), follow=True)] == ["a", "a", "b"]
+    assert [x.source for x in logs.requests(found, logs.Requests(), sort=True)] == ["a", "b", "a"]
+    assert [x.source for x in logs.requests(found, logs.Requests(), sort=False)] == ["a", "a", "b"]
+
+
+def test_a_long_log_is_read_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr(logs, "_PART", 7)
+    path = tmp_path / "log"
+    path.write_bytes(b"one\r\ntwo and a half\n\n\xff\nlast")
+    tail = logs._Tail("x", path)
+    assert [line.text for line in tail.read(last=False)] == ["one", "two and a half", "", "\ufffd"]
+    with path.open("ab") as more:
+        more.write(b" one\n")
+    assert [line.text for line in tail.read(last=False)] == ["last one"]
+    assert list(tail.read(last=True)) == []
 
 
 def test_new_requests_are_followed_until_the_stack_is_down(stack):
