@@ -121,7 +121,7 @@ def compare(before: Plan, after: Plan) -> Comparison:
         x.name for x in after.listeners if x.mode is Mode.L7
     }
     requests = dict.fromkeys(
-        replace(ask.request, client=CLIENT)
+        ask.request if ask.request.client not in ("", "127.0.0.1") else replace(ask.request, client=CLIENT)
         for plan in (before, after)
         for ask in asks(plan)
         if ask.request.listener in common

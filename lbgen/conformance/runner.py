@@ -68,13 +68,14 @@ class Result:
 
 @dataclass(slots=True)
 class Bench:
-    """An engine that serves a file's topology, with its stand-ins."""
+    """An engine that serves a file's topology, with its stand-ins. `strict`: what a verdict states must show."""
 
     subject: Subject
     file: CaseFile
     ready: Prepared
     endpoints: Endpoints
     handle: Handle | None
+    strict: bool = True
 
     def address(self, listener: str) -> tuple[str, int]:
         """Where a listener answers ("" = the first)."""
@@ -117,7 +118,7 @@ class Bench:
         try:
             near = excused(case.features, [n for n in verdicts.near if n.route in needed | {""}], found)
         except NotShownError as error:
-            return State.FAIL, str(error), again
+            return (State.FAIL, str(error), again) if self.strict else (State.PASS, "", again)
         if not found:
             return State.PASS, "", again
         if near:

@@ -51,9 +51,9 @@ def bytes_idle(stage: Stage) -> Iterator[str]:
             stream.rest()
             took = (time.monotonic() - begun) * 1000
             if stream.end == "open":
-                yield f"after {took:.0f} ms of silence it is still open, expected its end after {low} to {high} ms"
+                yield f"after {took:.0f} ms of silence the connection is open, expected its end after {low} to {high}"
             elif not low <= took <= high:
-                yield f"the connection took {took:.0f} ms, expected {low} to {high}"
+                yield f"took {took:.0f} ms, expected {low} to {high}"
     finally:
         for name in names:
             stage.endpoints.behave(name, Behaviour("echo"))
@@ -71,8 +71,10 @@ def bytes_connect(stage: Stage) -> Iterator[str]:
     except OSError:  # an engine in the kernel hands on what the endpoint does
         end = "closed"
     took = (time.monotonic() - begun) * 1000
-    if end == "open" or not low <= took <= high:
-        yield f"the connection took {took:.0f} ms ({end}), expected {low} to {high}"
+    if end == "open":
+        yield f"after {took:.0f} ms the connection is open, expected its end after {low} to {high}"
+    elif not low <= took <= high:
+        yield f"took {took:.0f} ms, expected {low} to {high}"
 
 
 def _stream(stage: Stage) -> Stream:

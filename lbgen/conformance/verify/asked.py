@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import NOWHERE, Draft, hit_of, labelled, meeting
+from lbgen.conformance.verify.cases import own_client
+from lbgen.conformance.verify.policed import guarded
 from lbgen.conformance.wires import unverified
 from lbgen.plan.features import Feature
 from lbgen.plan.http import RefusedError, parse
 from lbgen.plan.matching import why_not
 from lbgen.plan.model import Forward, Listener, Mode
+from lbgen.plan.policy import KeyKind
 from lbgen.plan.simulate import Request, simulate
 
 if TYPE_CHECKING:
@@ -26,6 +29,8 @@ ODD_PATHS = (
     *("//a", "/a//b", "/a/../b", "/a/./b", "/a%2Fb", "/a%5Cb", "/%61", "/%2e%2e/a", "/a%00b", "/a%zz"),
     *("/a\\b", "/a|b", "/a#b", "/a%20b"),
 )
+ANYBODY = ""  # whatever client the cases come from
+_NOBODY = (ANYBODY, Request().client)
 _MOST_PAIRS = 2_000
 _SPOOFED = (
     ("X-Forwarded-For", "192.0.2.66"),
@@ -50,8 +55,11 @@ def cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Case, ...]:
     `client` is the address they come from.
     """
     every: dict[Request, Ask] = {}
+    local = client.startswith("127.")
     for ask in asks(plan):
-        request = replace(ask.request, client=client)
+        request = replace(ask.request, client=client) if ask.request.client in _NOBODY else ask.request
+        if local and not request.client.startswith("127."):
+            continue  # no such address is ours
         every.setdefault(request, replace(ask, request=request))
     found = list(every.values())
     if len(found) > most:
@@ -59,17 +67,23 @@ def cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Case, ...]:
         others = [ask for ask in found if ask.clause not in ("2.rule", "2.order")]
         drawn = random.Random(seed).sample(range(len(others)), max(0, most - len(first)))  # noqa: S311  # no secret
         found = [*first, *(others[i] for i in sorted(drawn))]
+    limited = not local and any(_by_client(route) for route in plan.routes)
     return tuple(
         Case(
             f"{ask.clause}/{n}",
             ask.clause,
-            ask.request,
+            replace(ask.request, client=own_client(n)) if limited and ask.request.client == client else ask.request,
             Expect(),
             features=excuses(ask.request),
             asked=unverified(plan.listener(ask.request.listener)),
         )
         for n, ask in enumerate(found, 1)
     )
+
+
+def _by_client(route: Route) -> bool:
+    """Whether requests of one client are counted together."""
+    return any(x is not None and x.key.kind is KeyKind.CLIENT_IP for x in (route.rate_limit, route.concurrency))
 
 
 def asks(plan: Plan) -> Iterator[Ask]:
@@ -85,7 +99,7 @@ def asks(plan: Plan) -> Iterator[Ask]:
         for rule in known:
             hit = hit_of(rule)
             if hit is not None:
-                yield from _around(plan, hit.request(listener.name), plan.route(rule.route))
+                yield from _around(plan, listener, hit.request(listener.name), plan.route(rule.route))
         nowhere = Draft("GET", NOWHERE, "/").request(listener.name)
         yield Ask("2.host", nowhere)
         yield Ask("3.http10", replace(nowhere, headers=(), version="1.0"))
@@ -122,10 +136,12 @@ def _orders(listener: Listener, known: list[Rule]) -> Iterator[Ask]:
             return
 
 
-def _around(plan: Plan, hit: Request, route: Route) -> Iterator[Ask]:
+def _around(plan: Plan, listener: Listener, hit: Request, route: Route) -> Iterator[Ask]:
     """What a route does with a request beside matching it."""
     if simulate(plan, hit).route != route.name:
         return
+    for clause, request in guarded(plan, listener, route, replace(hit, client=ANYBODY)):
+        yield Ask(clause, request)
     yield Ask("4.query", replace(hit, target=hit.target + ("&" if "?" in hit.target else "?") + "a=1&b=%20c&a=2"))
     touched = sorted(set(_edited(route)))
     yield Ask("4.edits", replace(hit, headers=(*hit.headers, *((n, "sent") for n in touched))))
@@ -149,13 +165,21 @@ def _edited(route: Route) -> Iterator[str]:
 
 
 def excuses(request: Request) -> tuple[str, ...]:
-    """Features whose approximate verdict may excuse what an engine does with this request: no others do."""
-    found: list[Feature] = []
+    """Parts of clauses whose approximate verdict may excuse what an engine does with this request: no others do."""
+    found: list[str] = []
     names = [name.lower() for name, _ in request.headers if name.lower() != "cookie"]
     if len(set(names)) < len(names):
-        found += (Feature.HEADER, Feature.HEADER_REGEX, Feature.HEADER_PRESENT, Feature.REQUEST_HEADERS_ADD)
-    if "://" in request.target or request.method in ("CONNECT", "TRACE") or request.method.islower():
-        found.append(Feature.FRAMING)
-    if not request.target.startswith("/") or any(c in request.target for c in "\\|#") or "%zz" in request.target:
-        found += (Feature.PATHS_STRICT, Feature.FRAMING)
-    return tuple(str(feature) for feature in dict.fromkeys(found))
+        matched = (Feature.HEADER, Feature.HEADER_REGEX, Feature.HEADER_PRESENT, Feature.REQUEST_HEADERS_ADD)
+        found += [f"{feature}.lines" for feature in matched]
+    if "://" in request.target:
+        found += ["framing.absolute_host", "framing.absolute_port"]
+    if "%zz" in request.target:
+        found.append("framing.bad_escape")
+    if any(char in request.target for char in "\\|#"):
+        found.append("framing.raw_target")
+    found += [f"framing.{method.lower()}" for method in ("CONNECT", "TRACE") if request.method == method]
+    if request.method.islower():
+        found.append("framing.method")
+    if not any(name == "host" for name in names):
+        found.append("framing.no_host")
+    return tuple(found)

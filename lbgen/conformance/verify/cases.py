@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.case import Case, Expect
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.plan.model import Listener, Plan, Route
+
+
+_DENIED = 403
+_LOOPBACK = ip_network("127.0.0.0/8")
 
 
 class Phase(StrEnum):
@@ -62,7 +67,32 @@ def hits(plan: Plan, listener: Listener, client: str) -> Iterator[tuple[Route, R
                 continue
             if table.host is not None:
                 draft = replace(draft, host=f"x.{table.host.name}" if table.host.wildcard else str(table.host))
-            request = replace(draft.request(listener.name), client=client)
-            if simulate(plan, request).route == rule.route:
-                seen.add(rule.route)
-                yield plan.route(rule.route), request
+            route = plan.route(rule.route)
+            for source in _clients(listener, route, client):
+                request = replace(draft.request(listener.name), client=source)
+                outcome = simulate(plan, request)
+                if outcome.route == rule.route and outcome.status != _DENIED:
+                    seen.add(rule.route)
+                    yield route, request
+                    break
+
+
+def _clients(listener: Listener, route: Route, client: str) -> Iterator[str]:
+    """Addresses to come from until one is let in; on loopback there is no other than our own."""
+    yield client
+    for access in (listener.access, route.access):
+        if access is not None and not client.startswith("127."):
+            yield from addresses(access.allow or ())
+
+
+def addresses(networks: tuple[str, ...]) -> Iterator[str]:
+    """One address of each IPv4 network, not its first."""
+    for text in networks:
+        network = ip_network(text)
+        if network.version == 4 and not network.overlaps(_LOOPBACK):
+            yield str(network[min(9, network.num_addresses - 1)])
+
+
+def own_client(number: int) -> str:
+    """A client of its own for each request, so that limits by client do not add up: of the benchmark networks."""
+    return str(ip_address("198.18.0.0") + 10 + number % 100_000)

@@ -11,11 +11,11 @@ from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.probe import wire
 from lbgen.conformance.scripts.topology import LARGE
 from lbgen.conformance.verify import layer4
-from lbgen.conformance.verify.cases import Phase, Planned, around, hits, scripted, with_headers
+from lbgen.conformance.verify.cases import Phase, Planned, around, hits, own_client, scripted, with_headers
 from lbgen.conformance.wires import unverified
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode
-from lbgen.plan.policy import IDEMPOTENT, RetryCause
+from lbgen.plan.policy import IDEMPOTENT, KeyKind, RetryCause
 from lbgen.plan.simulate import Request, simulate
 from lbgen.runtime.standin import CONTROL
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Listener, Plan, Route
     from lbgen.plan.policy import Retries
 
-_RESPONSE, _IDLE = str(Feature.TIMEOUT_RESPONSE), str(Feature.TIMEOUT_IDLE)
+_WAITS, _BODY, _TUNNEL = "timeouts.idle.waits", "timeouts.idle.body", "timeouts.idle.tunnel"
 _OWN = 500  # a status that nobody retries unless asked
 _MOST_DRAWN = 600  # requests to meet a rare share of a split
 _HANG = {"mode": "hang", "wait_ms": 60_000}
@@ -51,7 +51,30 @@ def _every(plan: Plan, client: str) -> Iterator[Planned]:
         yield from _client_times(plan, listener, client)
         for route, hit in hits(plan, listener, client):
             if isinstance(route.action, Forward) and not _watched(plan, route.action):
-                yield from _route(plan, route, route.action, hit)
+                yield from _apart(route, _route(plan, route, route.action, hit))
+
+
+def _apart(route: Route, found: Iterator[Planned]) -> Iterator[Planned]:
+    """Cases of a route whose requests are counted: from a client each, or one after the other where all count
+    together. Nothing of a route whose rate they would use up."""
+    rate, most = route.rate_limit, route.concurrency
+    if rate is not None and rate.key.kind is KeyKind.ROUTE:
+        return
+    keys = [x.key.kind for x in (rate, most) if x is not None]
+    for number, one in enumerate(found):
+        case = one.case
+        if KeyKind.CLIENT_IP in keys and not case.request.client.startswith("127."):
+            client = own_client(50_000 + 1_000 * route.index + number)
+            asked = replace(case.request, client=client)
+            params = {**case.params, "request": replace(case.params["request"], client=client)} if case.params else {}
+            one = replace(one, case=replace(case, request=asked, params=params))
+        elif KeyKind.CLIENT_IP in keys:
+            return
+        if KeyKind.ROUTE in keys:
+            if one.phase not in (Phase.CALM, Phase.HEAVY):
+                continue
+            one = replace(one, phase=Phase.ALONE)
+        yield one
 
 
 def _watched(plan: Plan, action: Forward) -> bool:
@@ -82,7 +105,7 @@ def _route(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterator[
     times = action.timeouts
     if hit.method == "GET" and times.idle:
         params = {"request": hit, "within_ms": around(times.idle)}
-        yield scripted("6.idle.tunnel", "tunnel_idle", hit, params, (_RESPONSE, _IDLE), route.name)
+        yield scripted("6.idle.tunnel", "tunnel_idle", hit, params, (_TUNNEL,), route.name)
     if hit.method == "GET" and times.idle and not hit.client.startswith("127."):
         yield from _stuck(plan, route, times.idle, hit)
 
@@ -91,13 +114,13 @@ def _stuck(plan: Plan, route: Route, idle: int, hit: Request) -> Iterator[Planne
     """Clients and endpoints that stop reading. Not on loopback, whose buffers take too much."""
     large = (CONTROL, json.dumps({"mode": "fixed", "body": "x", "size": LARGE}))
     params = {"request": with_headers(hit, large), "within_ms": around(idle), "early_ms": idle / 2}
-    features = (_RESPONSE, _IDLE, str(Feature.CLIENT_TIMEOUTS))
+    features = (_BODY, "listener.timeouts.reading")
     one = scripted("6.idle.download", "deaf_client", hit, params, features, route.name)
     yield replace(one, phase=Phase.HEAVY)
     deaf = with_headers(hit, (CONTROL, json.dumps({"mode": "deaf"})))
     if simulate(plan, replace(deaf, method="POST")).route == route.name and route.max_body is None:
         params = {"request": deaf, "within_ms": around(idle)}
-        one = scripted("6.idle.upload", "stuck_upload", hit, params, (_RESPONSE, _IDLE), route.name)
+        one = scripted("6.idle.upload", "stuck_upload", hit, params, (_BODY,), route.name)
         yield replace(one, phase=Phase.HEAVY)
 
 
@@ -118,17 +141,15 @@ def _split(route: Route, action: Forward, hit: Request) -> Iterator[Planned]:
             params = {"request": hit, "pool": target.pool, "how": how, "status": status, "most": most,
                       "within_ms": around(count * time, count)}  # fmt: skip
             clause = "6.response" if how == "hang" else "6.connect"
-            one = scripted(clause, "split_fails", hit, params, (_RESPONSE, _IDLE), route.name)
+            one = scripted(clause, "split_fails", hit, params, (_WAITS,), route.name)
             yield replace(one, phase=Phase.ALONE)
 
 
 def _case(clause: str, request: Request, route: Route, *steps: dict[str, Any], **expect: Any) -> Planned:  # noqa: ANN401  # as `Expect` has it
     """A request that the endpoints treat as `steps` say, one step a try. The clause tells what may excuse it."""
-    features: tuple[str, ...] = (_RESPONSE, _IDLE) if clause.startswith(("6.response", "6.idle", "6.request")) else ()
-    if clause.startswith("6.retries"):
-        features = (str(Feature.RETRIES),)
-    elif clause.startswith("6.request"):
-        features = (*features, str(Feature.TIMEOUT_REQUEST))
+    excuses = {"6.response": (_WAITS,), "6.idle": (_BODY,), "6.request": (_WAITS, _BODY, str(Feature.TIMEOUT_REQUEST))}
+    excuses["6.retries"] = (_WAITS, str(Feature.RETRIES))
+    features = next((found for start, found in excuses.items() if clause.startswith(start)), ())
     longest = expect.get("within_ms", (0, 2000))[1] / 1000
     case = Case("", clause, request, Expect(**expect), features, routes=(route.name,), steps=steps, timeout=longest + 2)
     return Planned(case)
@@ -184,7 +205,6 @@ def _slow(route: Route, action: Forward, hit: Request) -> Iterator[Planned]:
 def _client_times(plan: Plan, listener: Listener, client: str) -> Iterator[Planned]:
     """A slow head, a silent body and an idle connection are ended in time. How is one thing (408, or just closed), when
     another: a verdict about the first excuses nothing of the second."""
-    features = (str(Feature.CLIENT_TIMEOUTS),)
     forwards = ((r.action, x) for r, x in hits(plan, listener, client) if isinstance(r.action, Forward))
     action, found = next(forwards, (None, None))
     idle = 0 if action is None else action.timeouts.idle

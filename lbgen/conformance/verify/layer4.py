@@ -6,7 +6,6 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.verify.cases import Phase, Planned, around, scripted
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Protocol
 from lbgen.plan.simulate import Request, simulate_l4
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
     from lbgen.plan.model import Listener, Plan
 
-_IDLE, _CONNECT = (str(Feature.TIMEOUT_IDLE),), (str(Feature.TIMEOUT_CONNECT),)
+_IDLE, _CONNECT = ("timeouts.idle.l4",), ("timeouts.connect.l4",)
 
 
 def planned(plan: Plan, listener: Listener, client: str) -> Iterator[Planned]:

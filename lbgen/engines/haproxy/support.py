@@ -136,6 +136,7 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
     Feature.CLIENT_TIMEOUTS: {
         "listener.timeouts.body": ("status 400", "status 504", "time"),
         "listener.timeouts.head": "status 408",
+        "listener.timeouts.reading": "text: the client took",
     },
     Feature.STATUSES: {"statuses.kept_connect": "closed"},
     Feature.COMPRESSION: {
