@@ -97,10 +97,10 @@ def stuck_upload(stage: Stage) -> Iterator[str]:
                 last = last if stuck else time.monotonic()
             except TimeoutError:
                 stuck = stuck or time.monotonic() - last > _STUCK  # what is taken later is on its way to the end
-                stream.fill(0.01)
-                stream.sock.settimeout(0.02)
             except OSError:
                 stream.end = "reset"
+            stream.fill(0.002)
+            stream.sock.settimeout(0.02)
         yield from _ends(stream, stage, "the upload", last, or_answers=True)
 
 

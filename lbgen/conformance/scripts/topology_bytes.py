@@ -68,6 +68,9 @@ def bytes_connect(stage: Stage) -> Iterator[str]:
             stream.send(b"x")
             stream.rest()
             end = stream.end
+    except TimeoutError:
+        yield f"connecting timed out, expected the end after {low} to {high} ms"
+        return
     except OSError:  # an engine in the kernel hands on what the endpoint does
         end = "closed"
     took = (time.monotonic() - begun) * 1000

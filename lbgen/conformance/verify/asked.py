@@ -29,6 +29,7 @@ ODD_PATHS = (
     *("//a", "/a//b", "/a/../b", "/a/./b", "/a%2Fb", "/a%5Cb", "/%61", "/%2e%2e/a", "/a%00b", "/a%zz"),
     *("/a\\b", "/a|b", "/a#b", "/a%20b"),
 )
+_NO_URI = "\\|#"  # what no target may hold: 400, or the connection is closed
 ANYBODY = ""  # whatever client the cases come from
 _NOBODY = (ANYBODY, Request().client)
 _MOST_PAIRS = 2_000
@@ -73,7 +74,7 @@ def cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Case, ...]:
             f"{ask.clause}/{n}",
             ask.clause,
             replace(ask.request, client=own_client(n)) if limited and ask.request.client == client else ask.request,
-            Expect(),
+            Expect(refused=any(char in ask.request.target for char in _NO_URI)),
             features=excuses(ask.request),
             asked=unverified(plan.listener(ask.request.listener)),
         )
@@ -105,8 +106,10 @@ def asks(plan: Plan) -> Iterator[Ask]:
         yield Ask("3.http10", replace(nowhere, headers=(), version="1.0"))
         for path in ODD_PATHS:
             yield Ask("3.paths", replace(nowhere, target=path))
-        for method in ("TRACE", "CONNECT", "get"):
+        for method in ("TRACE", "get"):
             yield Ask("3.method", replace(nowhere, method=method))
+        there = f"{NOWHERE}:80"
+        yield Ask("3.method", replace(nowhere, method="CONNECT", target=there, headers=(("Host", there),)))
         yield Ask("3.host", replace(nowhere, target=f"http://{NOWHERE}/a"))
         yield Ask("3.host", replace(nowhere, target="http://other.invalid/a"))
 
@@ -175,7 +178,7 @@ def excuses(request: Request) -> tuple[str, ...]:
         found += ["framing.absolute_host", "framing.absolute_port"]
     if "%zz" in request.target:
         found.append("framing.bad_escape")
-    if any(char in request.target for char in "\\|#"):
+    if any(char in request.target for char in _NO_URI):
         found.append("framing.raw_target")
     found += [f"framing.{method.lower()}" for method in ("CONNECT", "TRACE") if request.method == method]
     if request.method.islower():

@@ -224,6 +224,7 @@ def _client_times(plan: Plan, listener: Listener, client: str) -> Iterator[Plann
         least = min(time, idle or time) if what == "body" else time
         within = around(least)[0], around(time)[1]
         seconds = within[1] / 1000
+        features = ("listener.timeouts.head" if what == "header" else "listener.timeouts.body",)
         yield Planned(
             Case(
                 "",
