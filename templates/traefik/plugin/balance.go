@@ -46,13 +46,8 @@ func (p *pool) wait(ctx context.Context, s *state) *endpoint {
 		case <-ctx.Done():
 		}
 		p.lock.Lock()
-		if !called {
-			for i, each := range p.waiting {
-				if each == turn {
-					p.waiting = append(p.waiting[:i:i], p.waiting[i+1:]...)
-					return nil
-				}
-			}
+		if !called && p.forget(turn) {
+			return nil
 		}
 		chosen, full := p.choose(s) // called, perhaps just when the time was over
 		if chosen != nil || !full {
@@ -60,6 +55,19 @@ func (p *pool) wait(ctx context.Context, s *state) *endpoint {
 		}
 		front = true
 	}
+}
+
+// forget takes one out of the queue; false when it was called in the meantime.
+func (p *pool) forget(turn chan bool) bool {
+	kept := []chan bool{}
+	for i := 0; i < len(p.waiting); i++ {
+		if p.waiting[i] != turn {
+			kept = append(kept, p.waiting[i])
+		}
+	}
+	found := len(kept) < len(p.waiting)
+	p.waiting = kept
+	return found
 }
 
 // leave ends a request at an endpoint.

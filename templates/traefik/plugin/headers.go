@@ -93,9 +93,7 @@ func (e *edge) forwarded(r *http.Request, from *arrival) {
 			join(h, "X-Request-Id")
 		}
 		if len(h["X-Request-Id"]) == 0 {
-			id := make([]byte, 16)
-			_, _ = rand.Read(id)
-			h["X-Request-Id"] = []string{hex.EncodeToString(id)}
+			h["X-Request-Id"] = []string{newID()}
 		}
 	}
 }
@@ -169,4 +167,10 @@ func edit(h http.Header, edits *Edits) {
 	for _, pair := range edits.Add {
 		h.Add(pair.Name, pair.Value)
 	}
+}
+
+func newID() string {
+	id := make([]byte, 16)
+	_, _ = rand.Read(id)
+	return hex.EncodeToString(id)
 }

@@ -15,8 +15,13 @@ func (p *pool) watch() {
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	for _, each := range p.endpoints {
-		go p.check(ctx, each)
+		p.begin(ctx, each)
 	}
+}
+
+// begin is a function, since the interpreter shares the variables of a loop among its goroutines.
+func (p *pool) begin(ctx context.Context, each *endpoint) {
+	go p.check(ctx, each)
 }
 
 // check asks an endpoint how it is, for ever.

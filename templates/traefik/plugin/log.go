@@ -81,14 +81,20 @@ func (l *log) write(e *edge, w http.ResponseWriter, r *http.Request, known *entr
 	if at := strings.IndexByte(found.Path, '?'); at >= 0 {
 		found.Path = found.Path[:at]
 	}
-	if lines := r.Header["X-Request-Id"]; len(lines) > 0 {
+	if lines := r.Header["X-Request-Id"]; len(lines) > 0 && (known.state != nil && known.state.tries > 0 || e.trusts(peerOf(r.RemoteAddr))) {
 		found.RequestID = lines[0]
+	} else if e.conf.RequestID {
+		found.RequestID = newID()
 	}
 	found.Status, found.Bytes = sent(w)
 	if r.Method == http.MethodHead {
 		found.Bytes = 0
 	}
 	if s := known.state; s != nil {
+		if s.left {
+			found.Status = 0
+			found.Bytes = 0
+		}
 		found.Host = s.host
 		found.Route = s.route.Name
 		found.Tries = s.tries

@@ -28,11 +28,16 @@ func (s *state) mirror(r *http.Request) {
 			atomic.AddInt32(&copies, -1)
 			continue
 		}
-		passed := &state{edge: s.edge, route: s.route, pool: each.pool, q: s.q, peer: s.peer, from: s.from, target: s.target, bodied: s.bodied}
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		twin := r.Clone(context.WithValue(ctx, stateKey, passed))
-		go passed.send(twin, s.held, cancel)
+		s.copy(r, each.pool)
 	}
+}
+
+// copy sends a copy to a pool; a function, since the interpreter shares the variables of a loop among its goroutines.
+func (s *state) copy(r *http.Request, to *pool) {
+	passed := &state{edge: s.edge, route: s.route, pool: to, q: s.q, peer: s.peer, from: s.from, target: s.target, bodied: s.bodied}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	twin := r.Clone(context.WithValue(ctx, stateKey, passed))
+	go passed.send(twin, s.held, cancel)
 }
 
 // send gives a copy to an endpoint and drops what comes of it.

@@ -43,6 +43,7 @@ type state struct {
 	complete bool   // all of it is held
 	bodied   bool
 	length   int64 // of the client's body
+	left     bool  // the client went before there was an answer
 	rest     io.Reader
 }
 
@@ -272,6 +273,10 @@ func failed(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if !s.asked.IsZero() {
 		s.answered = time.Now()
+	}
+	if errors.Is(err, context.Canceled) {
+		s.left = true
+		return
 	}
 	status := http.StatusBadGateway
 	var network net.Error
