@@ -65,6 +65,7 @@ def _asked(listener: Listener) -> dict[str, Data]:
         "plain": paths.encoded_unreserved,
         "headers": limits.headers,
         "target": limits.target,
+        "most": listener.max_connections,
         "access": None if listener.access is None else access_conf(listener.access),
         "log": ACCESS_LOG if listener.access_log else None,
     }

@@ -27,7 +27,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.TLS_PASSTHROUGH: NATIVE,
     Feature.HTTP2: NATIVE,
     Feature.PROXY_PROTOCOL_IN: emulated("Traefik reads the header; the lbgen plugin closes connections without one"),
-    Feature.MAX_CONNECTIONS: NOT_YET,
+    Feature.MAX_CONNECTIONS: emulated("the lbgen plugin counts; Traefik's own count is for each client's address"),
     Feature.LISTENER_ACCESS: _ANSWER,
     Feature.LISTENER_LIMITS: _ANSWER,
     Feature.CLIENT_TIMEOUTS: approximate(

@@ -2,6 +2,7 @@ package lbgen
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -21,6 +22,7 @@ type edge struct {
 	guards  map[*Route]*guard
 	paths   *paths
 	log     *log
+	counted *connections
 	known   bool
 	shares  sync.Mutex
 	credit  map[*Target]int
@@ -39,6 +41,7 @@ func newEdge(ctx context.Context, conf *Config) (http.Handler, error) {
 		return nil, err
 	}
 	e.paths = newPaths(conf)
+	e.counted = useConnections(conf)
 	times := map[string]*Route{}
 	for _, route := range conf.Routes {
 		route.times = timesKey(route.Connect, route.Response)
@@ -223,6 +226,10 @@ func (e *edge) adjust(w http.ResponseWriter, r *http.Request) {
 		server.ReadTimeout = 0
 		server.ReadHeaderTimeout = time.Duration(e.conf.HeadTime) * time.Millisecond
 		server.DisableGeneralOptionsHandler = true
+		if e.counted != nil {
+			counted := e.counted
+			server.ConnState = func(connection net.Conn, now http.ConnState) { counted.told(connection, now) }
+		}
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	}
 }

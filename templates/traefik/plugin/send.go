@@ -15,36 +15,37 @@ const stateKey = "lbgen.state"
 
 // state travels with a request from its edge to an endpoint and back.
 type state struct {
-	edge     *edge
-	route    *Route
-	pool     *pool
-	q        *request
-	peer     string // address of the connection's other end
-	from     string // the same with its port
-	client   string // address of the client, known when somebody asked for it
-	target   string // request target for the endpoint
-	host     string // as the client sent it
-	hash     string
-	origin   string // of an allowed page, for the answer
-	gzip     bool   // the client takes it
-	counted  bool   // it counts as a request of the route under way
-	countKey string
-	stuck    *endpoint
-	unstuck  bool // the answer brings a cookie
-	chosen   *endpoint
-	tried    map[*endpoint]bool
-	tries    int
-	retrying bool   // it counts against the budget of retries
-	place    string // of the last try
-	asked    time.Time
-	answered time.Time
-	watch    *watch // of the body on its way, nil for none
-	held     []byte // the body as far as it was read ahead
-	complete bool   // all of it is held
-	bodied   bool
-	length   int64 // of the client's body
-	left     bool  // the client went before there was an answer
-	rest     io.Reader
+	edge      *edge
+	route     *Route
+	pool      *pool
+	q         *request
+	peer      string // address of the connection's other end
+	from      string // the same with its port
+	client    string // address of the client, known when somebody asked for it
+	target    string // request target for the endpoint
+	host      string // as the client sent it
+	hash      string
+	origin    string // of an allowed page, for the answer
+	gzip      bool   // the client takes it
+	counted   bool   // it counts as a request of the route under way
+	countKey  string
+	stuck     *endpoint
+	unstuck   bool // the answer brings a cookie
+	chosen    *endpoint
+	tried     map[*endpoint]bool
+	tries     int
+	retrying  bool   // it counts against the budget of retries
+	place     string // of the last try
+	asked     time.Time
+	answered  time.Time
+	watch     *watch // of the body on its way, nil for none
+	held      []byte // the body as far as it was read ahead
+	complete  bool   // all of it is held
+	bodied    bool
+	length    int64 // of the client's body
+	tunnelled bool
+	left      bool // the client went before there was an answer
+	rest      io.Reader
 }
 
 var (
@@ -71,6 +72,9 @@ func (p *pool) serve(w http.ResponseWriter, r *http.Request, s *state) {
 		}
 		if s.chosen != nil {
 			p.leave(s.chosen)
+		}
+		if s.tunnelled && s.edge.counted != nil {
+			s.edge.counted.ended()
 		}
 		if s.retrying {
 			p.lock.Lock()
@@ -217,6 +221,7 @@ func modify(reply *http.Response) error {
 		s.watch = nil
 	}
 	tunnelled := reply.StatusCode == http.StatusSwitchingProtocols
+	s.tunnelled = tunnelled
 	empty := reply.ContentLength == 0 || reply.Request.Method == http.MethodHead
 	if route.Idle > 0 {
 		if tunnelled {
