@@ -57,20 +57,37 @@ func (b *watchedBody) Close() error {
 	return b.body.Close()
 }
 
-// slowBody is a body of which each read is watched.
-type slowBody struct {
+// clientBody is a client's body: its silences are watched, each read too, and whether it can be read at all.
+type clientBody struct {
 	body  io.ReadCloser
-	watch *watch
+	state *state
+	watch *watch // nil for none
+	slow  *watch // nil for none
 }
 
-func (b *slowBody) Read(p []byte) (int, error) {
-	b.watch.start()
+func (b *clientBody) Read(p []byte) (int, error) {
+	if b.watch != nil {
+		b.watch.timer.Reset(b.watch.silence)
+	}
+	if b.slow != nil {
+		b.slow.start()
+	}
 	n, err := b.body.Read(p)
-	b.watch.stop()
+	if b.slow != nil {
+		b.slow.stop()
+	}
+	if err != nil {
+		if b.watch != nil {
+			b.watch.timer.Stop()
+		}
+		if err != io.EOF {
+			b.state.broken = true
+		}
+	}
 	return n, err
 }
 
-func (b *slowBody) Close() error {
+func (b *clientBody) Close() error {
 	return b.body.Close()
 }
 

@@ -38,9 +38,8 @@ func (p *pool) judge(r *http.Request, s *state, reply *http.Response, err error)
 	if r.Context().Err() != nil {
 		return nil // the client has gone, or the time for all tries is over
 	}
-	var large *http.MaxBytesError
-	if err != nil && errors.As(err, &large) {
-		return nil
+	if s.broken {
+		return nil // the client's body is to blame
 	}
 	cause := fine
 	if err != nil {

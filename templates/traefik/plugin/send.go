@@ -44,6 +44,7 @@ type state struct {
 	bodied    bool
 	length    int64 // of the client's body
 	tunnelled bool
+	broken    bool // the client's body could not be read
 	left      bool // the client went before there was an answer
 	rest      io.Reader
 }
@@ -112,14 +113,16 @@ func (s *state) out(w http.ResponseWriter, r *http.Request) {
 	end := func() {
 		cut(w) // nothing else ends a read from the client
 	}
+	from := &clientBody{body: r.Body, state: s}
 	if most := s.edge.conf.BodyTime; most > 0 && (s.route.Idle == 0 || most < s.route.Idle) {
-		r.Body = &slowBody{body: r.Body, watch: newWatch(most, end)}
+		from.slow = newWatch(most, end)
 	}
 	if s.route.Idle > 0 {
 		s.watch = newWatch(s.route.Idle, end)
 		s.watch.start()
-		r.Body = &watchedBody{body: r.Body, watch: s.watch}
+		from.watch = s.watch
 	}
+	r.Body = from
 }
 
 var again = map[string]bool{"GET": true, "HEAD": true, "OPTIONS": true}
@@ -281,6 +284,9 @@ func failed(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if errors.Is(err, context.Canceled) {
 		s.left = true
+		if !cut(w) {
+			panic(http.ErrAbortHandler)
+		}
 		return
 	}
 	status := http.StatusBadGateway
@@ -290,6 +296,11 @@ func failed(w http.ResponseWriter, r *http.Request, err error) {
 		status = http.StatusServiceUnavailable
 	} else if errors.As(err, &large) {
 		status = http.StatusRequestEntityTooLarge
+	} else if s.broken {
+		status = http.StatusBadRequest
+		if r.ProtoMajor == 1 {
+			w.Header().Set("Connection", "close")
+		}
 	} else if errors.As(err, &network) && network.Timeout() {
 		status = http.StatusGatewayTimeout
 	}
