@@ -27,7 +27,8 @@ _SOURCES = refused("Traefik's UDP routers take every datagram, whoever sends it;
 _MOST = refused("Traefik counts TCP connections for each client's address only; HAProxy and Envoy can count all")
 _HEADER = approximate("Traefik passes a TCP connection without a PROXY header on instead of closing it")
 _FIRST = approximate(
-    "Traefik shows clients without a server name the first certificate of the first TLS listener, on this one too"
+    "Traefik shows clients without a server name the first certificate of the first TLS listener, on this one too",
+    {"listener.tls.no_sni": "text: TLS: names"},
 )
 _TWICE = approximate("Traefik picks at will between two certificates that hold the same name")
 

@@ -31,7 +31,8 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.LISTENER_ACCESS: _ANSWER,
     Feature.LISTENER_LIMITS: _ANSWER,
     Feature.CLIENT_TIMEOUTS: approximate(
-        "a client that stops within the request line is told 400 before its connection is closed"
+        "a client that stops within the request line is told 400 before its connection is closed",
+        {"listener.timeouts.request_line": "status 400"},
     ),
     Feature.TRUSTED_PROXIES: emulated("the lbgen plugin decides whose forwarded headers stay"),
     Feature.DUAL_STACK: NATIVE,
@@ -59,14 +60,14 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.PATHS_ALLOW: _TARGET,
     Feature.PATHS_NORMALIZE: _TARGET,
     Feature.PATHS_VERBATIM: approximate(
-        "a target with a broken escape, such as %zz, is 400: Go's server refuses it before any plugin runs"
+        "a path with a broken escape, such as %zz, is 400: Go's server refuses it before any plugin runs",
+        {"paths.verbatim.bad_escape": "status 400"},
     ),
     Feature.FRAMING: approximate(
         "what Go's server refuses before any plugin runs gets Traefik's own text instead of the reason phrase (over "
-        "HTTP/2 a reset stream), CONNECT and unknown transfer codings 501, other HTTP versions 505; bare line feeds "
-        "and folded lines are accepted; a chunk size that cannot be read ends in 502 when the endpoint has been asked, "
-        "and a first line without a version is waited on for more; over HTTP/2 a length that the body has not and a "
-        "Host beside another :authority are accepted",
+        "HTTP/2 a reset stream), CONNECT and unknown transfer codings 501, other HTTP versions 505; a first line "
+        "without a version is waited on for more; in a head above 4 KiB bare line feeds and folded lines are accepted; "
+        "over HTTP/2 a length that the body has not and a Host beside another :authority are accepted",
         {
             "framing.no_host": "text",
             "framing.two_hosts": "text",
@@ -79,21 +80,14 @@ _SUPPORT: dict[Feature, Verdict] = {
             "framing.unknown_coding": "status 501",
             "framing.coding_before_chunked": "status 501",
             "framing.version": "status 505",
-            "framing.bad_chunks": "status 502",
-            "framing.bare_lf": "accepted",
-            "framing.folded": "accepted",
             "framing.http09": "open",
             "framing.not_http": "open",
         },
     ),
     Feature.HOP_BY_HOP: approximate(
-        "of an untrusted client X-Forwarded-Server, and an X-Real-Ip that is its own address, are dropped as well; "
-        "Pragma: no-cache gains Cache-Control: no-cache",
-        {
-            "headers.hop_by_hop.real_ip": "header x-real-ip",
-            "headers.hop_by_hop.server": "header x-forwarded-server",
-            "headers.hop_by_hop.pragma": "header cache-control",
-        },
+        "over HTTP/2 or in a head above 4 KiB, of an untrusted client X-Forwarded-Server, and an X-Real-Ip that is its "
+        "own address, are dropped as well, and Pragma: no-cache gains Cache-Control: no-cache",
+        {"headers.hop_by_hop.large_head": ("header x-real-ip", "header x-forwarded-server", "header cache-control")},
     ),
     Feature.CONNECTION_NOMINATED: NATIVE,
     Feature.FORWARDED_HEADERS: emulated("the lbgen plugin writes them; Traefik's own port is not the listener's"),

@@ -156,8 +156,10 @@ func (e *edge) serve(w http.ResponseWriter, r *http.Request, noted *entry) {
 	from.trust = len(e.trusted) > 0 && e.trusts(from.peer)
 	target := raw
 	usualForm := raw != "" && raw[0] == '/' && (r.ProtoMinor == 1 || r.ProtoMajor == 2) && len(r.TransferEncoding) == 0
-	if from.trust || e.conf.Peek || !usualForm {
-		from.head = rawHead(w, r.Method, raw)
+	from.head = rawHead(w, r.Method, raw)
+	if from.head != nil && folded(from.head) {
+		plain(w, r, http.StatusBadRequest, nil)
+		return
 	}
 	if !usualForm || r.Host == "" || !only(r.Host, hostChars) || r.ProtoMajor == 2 {
 		ok := false

@@ -1,6 +1,7 @@
 package lbgen
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"net/http"
@@ -17,6 +18,13 @@ type arrival struct {
 var (
 	trailers = []string{"trailers"}
 	dropped  = []string{"Keep-Alive", "Proxy-Connection", "Te", "Trailer"}
+)
+
+// Beginnings of lines in a head in lower case.
+var (
+	someForwarded = []byte("\nx-forwarded-")
+	someAddress   = []byte("\nx-real-ip")
+	someCaching   = []byte("\ncache-control")
 )
 
 var forwardedNames = []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port"}
@@ -45,12 +53,18 @@ func (e *edge) forwarded(r *http.Request, from *arrival) {
 		delete(h, name)
 	}
 	if from.head != nil {
+		sent := bytes.ToLower(from.head)
+		some := bytes.Contains(sent, someForwarded) || bytes.Contains(sent, someAddress)
 		for _, name := range filledNames {
-			if lines := rawLines(from.head, strings.ToLower(name)); len(lines) > 0 {
-				h[name] = lines
-			} else {
-				delete(h, name)
+			delete(h, name)
+			if some {
+				if lines := rawLines(from.head, strings.ToLower(name)); len(lines) > 0 {
+					h[name] = lines
+				}
 			}
+		}
+		if _, asked := h["Pragma"]; asked && !bytes.Contains(sent, someCaching) {
+			delete(h, "Cache-Control") // made by Go's server
 		}
 	} else {
 		delete(h, "X-Forwarded-Server")

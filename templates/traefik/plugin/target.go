@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"sync/atomic"
 )
 
 const (
@@ -52,45 +53,78 @@ func hostOf(authority string) string {
 	return strings.TrimSuffix(strings.Split(text, ":")[0], ".")
 }
 
+// ways are the fields through which inner got where it went the last time.
+var ways atomic.Value
+
 // inner is net/http's own writer below Traefik's wrappers; an invalid value when it is not found.
 //
 // Traefik decodes and re-cases escapes of the path before any middleware runs, and fills in X-Forwarded headers; the
 // only copies of what the client sent are in there.
 func inner(w http.ResponseWriter) reflect.Value {
-	value := reflect.ValueOf(w)
-	for depth := 0; depth < 16; depth++ {
-		for value.Kind() == reflect.Interface || value.Kind() == reflect.Ptr {
-			value = value.Elem()
+	known := ways.Load()
+	if known != nil {
+		found := follow(reflect.ValueOf(w), known.([]int))
+		if found.IsValid() {
+			return found
 		}
-		if value.Kind() != reflect.Struct {
+	}
+	way := []int{}
+	found := bare(reflect.ValueOf(w))
+	for len(way) < 16 && found.Kind() == reflect.Struct {
+		if isInner(found) {
+			ways.Store(way)
+			return found
+		}
+		at := nextOf(found)
+		if at < 0 {
 			break
 		}
-		if kind := value.Type().String(); kind == "http.response" || kind == "http.http2responseWriter" {
-			return value
-		}
-		next := reflect.Value{}
-		for i := 0; i < value.NumField(); i++ {
-			if value.Field(i).Kind() == reflect.Interface && strings.HasSuffix(value.Field(i).Type().String(), "ResponseWriter") {
-				next = value.Field(i)
-				break
-			}
-		}
-		if !next.IsValid() {
-			// A wrapper inside a wrapper: look at its first struct.
-			for i := 0; i < value.NumField(); i++ {
-				kind := value.Field(i).Kind()
-				if kind == reflect.Struct || kind == reflect.Ptr || kind == reflect.Interface {
-					next = value.Field(i)
-					break
-				}
-			}
-		}
-		if !next.IsValid() {
-			break
-		}
-		value = next
+		way = append(way, at)
+		found = bare(found.Field(at))
 	}
 	return reflect.Value{}
+}
+
+func follow(from reflect.Value, way []int) reflect.Value {
+	found := bare(from)
+	for _, i := range way {
+		if found.Kind() != reflect.Struct || i >= found.NumField() {
+			return reflect.Value{}
+		}
+		found = bare(found.Field(i))
+	}
+	if found.Kind() != reflect.Struct || !isInner(found) {
+		return reflect.Value{}
+	}
+	return found
+}
+
+func bare(value reflect.Value) reflect.Value {
+	for kind := value.Kind(); kind == reflect.Interface || kind == reflect.Ptr; kind = value.Kind() {
+		value = value.Elem()
+	}
+	return value
+}
+
+func isInner(value reflect.Value) bool {
+	kind := value.Type().String()
+	return kind == "http.response" || kind == "http.http2responseWriter"
+}
+
+// nextOf is the field of a wrapper with what it wraps, or -1.
+func nextOf(value reflect.Value) int {
+	for i := 0; i < value.NumField(); i++ {
+		if value.Field(i).Kind() == reflect.Interface && strings.HasSuffix(value.Field(i).Type().String(), "ResponseWriter") {
+			return i
+		}
+	}
+	for i := 0; i < value.NumField(); i++ { // a wrapper inside a wrapper: its first struct
+		kind := value.Field(i).Kind()
+		if kind == reflect.Struct || kind == reflect.Ptr || kind == reflect.Interface {
+			return i
+		}
+	}
+	return -1
 }
 
 // rawTarget is the request's target as the client sent it; false when it is lost.
@@ -124,6 +158,19 @@ func rawHead(w http.ResponseWriter, method, target string) []byte {
 	}
 	return head[start:]
 }
+
+// folded is whether a head has bare line feeds or folded lines.
+func folded(head []byte) bool {
+	return bytes.Count(head, lineFeed) != bytes.Count(head, lineEnd) || bytes.Contains(head, foldBlank) ||
+		bytes.Contains(head, foldTab)
+}
+
+var (
+	lineFeed  = []byte("\n")
+	lineEnd   = []byte("\r\n")
+	foldBlank = []byte("\r\n ")
+	foldTab   = []byte("\r\n\t")
+)
 
 // rawLines are the values of a header's lines in a head; the name is in lower case.
 func rawLines(head []byte, name string) []string {
