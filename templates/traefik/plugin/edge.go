@@ -158,12 +158,16 @@ func (e *edge) serve(w http.ResponseWriter, r *http.Request, noted *entry) {
 	usualForm := raw != "" && raw[0] == '/' && (r.ProtoMinor == 1 || r.ProtoMajor == 2) && len(r.TransferEncoding) == 0
 	from.head = rawHead(w, r.Method, raw)
 	if from.head != nil && folded(from.head) {
+		w.Header().Set("Connection", "close") // what follows may be read in two ways as well
 		plain(w, r, http.StatusBadRequest, nil)
 		return
 	}
 	if !usualForm || r.Host == "" || !only(r.Host, hostChars) || r.ProtoMajor == 2 {
 		ok := false
 		if target, ok = e.accept(r, raw, from.head); !ok {
+			if r.ProtoMajor == 1 {
+				w.Header().Set("Connection", "close")
+			}
 			plain(w, r, http.StatusBadRequest, nil)
 			return
 		}
