@@ -14,6 +14,13 @@ func (p *pool) take(ctx context.Context, s *state) *endpoint {
 	chosen, full := p.choose(s)
 	if chosen == nil && full && p.conf.Queue != nil {
 		chosen = p.wait(ctx, s)
+	} else {
+		for i := 0; i < looks && chosen == nil && full; i++ {
+			p.lock.Unlock()
+			time.Sleep(apart)
+			p.lock.Lock()
+			chosen, full = p.choose(s)
+		}
 	}
 	if chosen != nil {
 		chosen.at.active++
