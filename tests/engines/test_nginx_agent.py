@@ -172,6 +172,34 @@ def test_no_request_of_a_kept_connection_is_lost_while_endpoints_come_and_go():
         assert results.keys() == {200}, results
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_open_tcp_connections_live_on(version):
+    with served(version) as (group, handle):
+        assert becomes(handle, ["up"] * 3, 10)
+        connection = http.client.HTTPConnection(*handle.address("db"), timeout=5)
+        connection.auto_open = 0  # one connection, not another that looks like it
+        connection.connect()
+        mine = over(connection)
+        other = next(n for n in range(3) if f"app-{n}" != mine)
+        group.behave(f"app-{other}", Behaviour("fixed", status=500), path="/healthz")
+        states = ["up"] * 3
+        states[other] = "down"
+        assert becomes(handle, states, 5)
+        time.sleep(1)
+        assert over(connection) == mine
+        assert many(handle, 10, "db").keys() == {(200, f"app-{n}") for n in range(3) if n != other}
+        assert over(connection) == mine
+        connection.close()
+
+
+def over(connection: http.client.HTTPConnection) -> str:
+    """Which endpoint answers on this connection."""
+    connection.request("GET", "/")
+    answer = connection.getresponse()
+    answer.read()
+    return answer.headers["x-stand-in-name"]
+
+
 def flip(group, seconds: float) -> None:
     """Make the checks of app-0 fail and succeed in turns."""
     end = time.monotonic() + seconds
