@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 _SECONDS = 7.0  # the listener's times for clients are 1.5 s; some engines add to them
 _TOGETHER = 6
 _BAD = (b"", b"GET / HT", b"\xff\xfe\x00", b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n")
-_REFUSALS = (400, 408, 411, 413, 414, 417, 421, 431, 501, 505)
+# Refused, or given up as the rest does not come. An engine that passes bodies on as they come blames the endpoint's
+# side for one that breaks off, and may stop for a client that has ended its own.
+_REFUSALS = (400, 408, 411, 413, 414, 417, 421, 431, 501, 502, 504, 505)
 
 
 def smuggling(stage: Stage) -> Iterator[str]:
-    """What stands behind an ambiguous request is never read as another one, and none hangs. `strict`: the request
-    itself is refused, too, with 400 or a closed connection."""
+    """What stands behind an ambiguous request is never read as another one, and none hangs."""
     payloads = stage.params["payloads"]
     with ThreadPoolExecutor(_TOGETHER) as pool:
         for found in pool.map(lambda payload: list(_payload(stage, payload)), payloads):
@@ -41,12 +42,6 @@ def _payload(stage: Stage, payload: str) -> Iterator[str]:
         if answer.status is not None:
             stream.rest()
     reached = [one.target for one in tuple(stage.endpoints.seen) if tag in one.target]
-    if stage.params.get("strict"):
-        if reached:
-            yield f"{payload!r}: endpoints got {reached}"
-        elif answer.status not in (None, 400):
-            yield f"{payload!r}: status {answer.status}, expected 400 or a closed connection"
-        return
     if any(second in target for target in reached):
         yield f"{payload!r}: the second request reached an endpoint: {reached}"
     if stream.end == "open":
@@ -118,9 +113,9 @@ def hostile_half_closed(stage: Stage) -> Iterator[str]:
                 stream.rest()
         if stream.end == "open":
             yield f"{what}, then the end: after {_SECONDS:g} s the connection is open"
-        if whole and answer.status not in (None, 200):
+        if whole and answer.status not in (None, 200, *_REFUSALS):
             yield f"{what}, then the end: status {answer.status}"
-        if not whole and answer.status is not None and answer.status not in (*_REFUSALS, 502):
+        if not whole and answer.status is not None and answer.status not in _REFUSALS:
             yield f"{what}, then the end: status {answer.status}"
         time.sleep(0.1)
         if sum(one.target == "/half" for one in tuple(stage.endpoints.seen)) > before:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lbgen.engines.api import NATIVE, NOT_YET, Verdict, approximate, emulated, refused
 from lbgen.plan.features import Feature
 
+_SECOND = "text: the second request reached an endpoint"  # where another reading would see none
 _SORTED = emulated("rules are written in their order of trial, and each host's table holds those of wider hosts")
 _ANCHORED = emulated("a regex that knows lists and repeated lines; whether a blank follows a comma cannot be told")
 _DECODED = emulated("compared by a regex over the percent-encoded value; a broken escape matches no regex")
@@ -34,11 +35,15 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.PATHS_STRICT: emulated("an RBAC filter with one regex for the target"),
     Feature.FRAMING: approximate(
         "ambiguous lengths and codings are refused, but bare LF, folded headers, HTTP/0.9 and odd versions are read "
-        "leniently and passed on in clean form; a target in absolute form wins over a Host that disagrees; "
+        "leniently and passed on in clean form, as are a bare CR in a header, chunks longer than they say or in "
+        "HTTP/1.0; a target in absolute form wins over a Host that disagrees; "
         "a Connection header that names Host, X-Forwarded-For, -Host or -Proto, or over ten headers, gets 400",
         {
             "framing.bare_lf": "accepted",
             "framing.folded": "accepted",
+            "framing.bare_cr": _SECOND,
+            "framing.chunk_overlong": _SECOND,
+            "framing.http10_coding": _SECOND,
             "framing.http09": "accepted",
             "framing.no_version": "accepted",
             "framing.version": "accepted",

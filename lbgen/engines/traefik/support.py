@@ -79,8 +79,6 @@ _SUPPORT: dict[Feature, Verdict] = {
             "framing.connect": "status 501",
             "framing.unknown_coding": "status 501",
             "framing.coding_before_chunked": "status 501",
-            "framing.smuggled_heads": "text: status 505, expected 400 or a closed connection",
-            "framing.smuggled_codings": "text: status 501, expected 400 or a closed connection",
             "framing.version": "status 505",
             "framing.http09": "open",
             "framing.not_http": "open",
