@@ -45,9 +45,10 @@ class HAProxy:
         return run.process(binary)
 
     def access_record(self, line: str) -> Mapping[str, object] | None:
-        """No access log yet."""
-        del line
-        return None
+        """A line of the access log, which HAProxy writes to its own output."""
+        from lbgen.engines.haproxy.accesslog import record
+
+        return record(line)
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
         """How to have them checked."""

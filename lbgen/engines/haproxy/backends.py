@@ -33,6 +33,7 @@ class Backend:
     its routes ask for beyond that."""
 
     name: Atom
+    pool: Atom
     origin: Atom
     l7: bool
     balance: tuple[Atom | Literal, ...]
@@ -133,6 +134,7 @@ class Backends:
             lines += _times_lines(pool.field, other, keys)
         return Backend(
             name=Atom(draft.name),
+            pool=Atom(pool.name),
             origin=Atom(pool.field),
             l7=l7,
             balance=balance,

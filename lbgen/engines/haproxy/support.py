@@ -118,6 +118,8 @@ _EMULATED = {
 }
 
 _APPROXIMATE = {
+    Feature.ACCESS_LOG: "a client that leaves before a short answer is logged as answered; of a compressed answer "
+    "the bytes before compression are counted",
     Feature.COMPRESSION: "HAProxy knows no least size, compresses media types that begin like a listed one, and "
     "those that one route of a listener lists on its other routes with compression too",
     Feature.CLIENT_TIMEOUTS: "a body that stops is answered 400 by HAProxy 2.8 and ends with the response time in "
@@ -139,6 +141,7 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
         "listener.timeouts.reading": "text: the client took",
     },
     Feature.STATUSES: {"statuses.kept_connect": "closed"},
+    Feature.ACCESS_LOG: {"access_log.client_left": "text: statuses [200]"},
     Feature.COMPRESSION: {
         "route.compression.min_size": ("text", "header content-encoding", "header vary"),
         "route.compression.like_type": ("text", "header content-encoding", "header vary"),

@@ -57,6 +57,7 @@ class Frontend:
     scheme: Atom
     http2: bool
     most: int | None
+    log: bool
     times: Times
     names: tuple[Line, ...]
     trusted: tuple[Line, ...]
@@ -101,6 +102,7 @@ class View:
     answers: tuple[Answer, ...]
     nameservers: tuple[Line, ...]
     resolvers: bool
+    logs: bool
     queues: bool
     endpoint_tls: bool
     always_up: bool
@@ -149,6 +151,7 @@ def view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         nameservers=tuple(line("", "nameserver", f"dns{n}", _server(text)) for n, text in enumerate(plan.resolvers, 1)),
         resolvers=any(is_name(endpoint) for pool in backends.pools() for endpoint in pool.endpoints),
         endpoint_tls=any(pool.tls for pool in backends.pools()),
+        logs=any(listener.access_log for listener in plan.listeners),
         queues=any(pool.max_per_endpoint for pool in backends.pools()),
         always_up=backends.needs_a_check_that_passes,
         admin_port=plan.admin_port,
@@ -216,6 +219,7 @@ def _frontend(
             scheme=Atom(listener.scheme),
             http2=listener.http2,
             most=listener.max_connections,
+            log=listener.access_log,
             times=_times(listener),
             names=tuple(unknown_name_lines(listener, maps)),
             trusted=_trusted(listener),
