@@ -119,7 +119,7 @@ def notes(report: Report) -> list[str]:
     if changed:
         said.append(f"lines that differ from the topology's own files, in these times only: {', '.join(changed)}")
     if not report.isolated:
-        said.append("listeners and endpoints were on ports of 127.0.0.1; as root they keep their own addresses")
+        said.append("all was on other ports of 127.0.0.1; as root, addresses are kept if none is of loopback")
     said += [f"{x.engine}/{edit} (not as lbgen renders it)" for x in report.served for edit in x.edits[:3]]
     return said
 

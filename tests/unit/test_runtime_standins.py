@@ -17,6 +17,7 @@ from lbgen.runtime import readiness
 from lbgen.runtime.certificates import throw_away
 from lbgen.runtime.door import Door, door
 from lbgen.runtime.endpoints import endpoints
+from lbgen.runtime.local.world import out_of_reach
 from lbgen.runtime.standins import cast
 
 pytestmark = pytest.mark.xdist_group("runtime")
@@ -114,3 +115,17 @@ def test_a_door_leads_through_proxy_header_and_tls(plan, tmp_path, name):
         connection.request("GET", "/x")
         assert json.loads(connection.getresponse().read())["pool"] == name
         connection.close()
+
+
+@pytest.mark.parametrize(("field", "host"), [("listener", "127.0.0.2"), ("endpoint", "::1"), ("neither", "10.0.0.1")])
+def test_a_loopback_address_cannot_be_across_a_cable(field, host):
+    topology = {
+        "version": 1,
+        "name": "near",
+        "listeners": {"web": {"port": 8080, "address": host if field == "listener" else "10.0.0.9"}},
+        "pools": {"p": {"endpoints": [{"address": "[::1]:80" if field == "endpoint" else "10.0.0.1:80"}]}},
+        "routes": [{"name": "all", "forward": "p"}],
+    }
+    found = out_of_reach(lbgen.plan(lbgen.load(topology)))
+    wanted = {"listener": "listeners.web", "endpoint": "pools.p.endpoints[0]", "neither": None}[field]
+    assert found == (f"{wanted} is on loopback" if wanted else "")

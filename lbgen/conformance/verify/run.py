@@ -56,7 +56,8 @@ def verify(
     """Run the requests and faults of `topology` on `engines` (default: all that can) and compare with the oracle.
 
     As root each engine runs in a network of its own, with the listeners and endpoints at the topology's own addresses;
-    else on loopback, on other ports. Times too long to wait for are divided by a factor that the report states.
+    else, or when one of those is a loopback address, on loopback and other ports. Times too long to wait for are
+    divided by a factor that the report states.
     `requests` is how many a run may ask each engine, `seed` draws them when there are more. `rendered`: a folder as
     `lbgen render -o` writes it, whose files are served as they stand (but for those times); that needs root.
 
@@ -68,10 +69,11 @@ def verify(
 
         topology = resolve(topology)
     folder = None if rendered is None else Path(rendered)
-    obstacle = world.possible()
+    lacking = world.possible()
+    obstacle = lacking or world.out_of_reach(topology)
     if folder is not None and obstacle:
         message = f"files as they stand need a network that has the topology's own addresses: {obstacle}"
-        raise EngineError(Diagnostic("LB407", message, hint="run as root"))
+        raise EngineError(Diagnostic("LB407", message, hint="run as root" if lacking else ""))
     chosen, skipped = _chosen(topology, engines, accept, folder)
     scale = scale_for(topology)
     plan = scaled(topology, scale)
