@@ -31,9 +31,9 @@ def stack_name(stack: str | None) -> str | None:
 
 def table(stacks: Sequence[Stack]) -> Table:
     """One row per engine and listener."""
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    made = Table("stack", "engine", "state", "listener", "url", "pid")
+    made = Table("stack", "engine", "state", "listener", Column("url", no_wrap=True), "pid")
     for stack in stacks:
         for engine in stack.engines:
             state = "[green]running[/]" if engine.running else f"[red]{engine.ended or 'gone'}[/]"
@@ -50,10 +50,10 @@ def health(stacks: Sequence[Stack]) -> Table | None:
     from datetime import datetime
 
     from rich.markup import escape
-    from rich.table import Table
+    from rich.table import Column, Table
 
     colours = {"up": "green", "down": "red"}
-    made = Table("stack", "engine", "pool", "endpoint", "state", "since", "last error")
+    made = Table("stack", "engine", "pool", Column("endpoint", no_wrap=True), "state", "since", "last error")
     for stack in stacks:
         for engine in stack.engines:
             for each in engine.health:

@@ -306,3 +306,31 @@ def test_checks_speak_what_the_pool_speaks(http2, secure, proxied):
             assert ask(ca="foreign-ca.crt").startswith("certificate: ")
             assert ask(ca="foreign-ca.crt", verify=False) == ""
             assert ask(certificate=None, key=None) != ""
+
+
+def test_ps_shows_whole_addresses_however_narrow_the_screen():
+    from types import SimpleNamespace
+
+    from rich.console import Console
+
+    from lbgen.agent.state import EndpointHealth
+    from lbgen.cli.stacks import health, table
+
+    found = EndpointHealth("some-pool", "192.168.100.100:18080", "down", START, "status 500 [red]x")
+    address = SimpleNamespace(listener="some-listener", url="https://192.168.100.100:18443")
+    engine = SimpleNamespace(
+        name="nginx", version="1.31.3", running=True, restarts=2, died="ended by SIGKILL", ended=""
+    )
+    engine.pid, engine.addresses, engine.health = 12345, (address,), (found,)
+    stack = SimpleNamespace(name="some-stack", engines=(engine,))
+    screen = Console(width=80)
+    with screen.capture() as shown:
+        screen.print(table([stack]))
+        screen.print(health([stack]))
+    text = shown.get()
+    assert "https://192.168.100.100:18443" in text
+    assert "192.168.100.100:18080" in text
+    assert "[red]x" in text
+    assert "2x" in text
+    engine.health = ()
+    assert health([stack]) is None
