@@ -13,6 +13,7 @@ from lbgen.plan.model import (
     Endpoint,
     Forward,
     HeaderEdits,
+    HostPattern,
     L4Rule,
     Listener,
     Mode,
@@ -23,6 +24,8 @@ from lbgen.plan.model import (
     Target,
     Timeouts,
 )
+from lbgen.plan.policy import ActiveHealth, PassiveHealth
+from lbgen.plan.tls import Certificate, File, ListenerTls
 
 
 def l4_plan(idle: int) -> Plan:
@@ -54,6 +57,76 @@ def test_idle_time_on_l4_is_approximate_and_named():
 
 def test_no_idle_time_on_l4_is_fine():
     assert ENGINE.objections(l4_plan(0), "3.7") == ()
+
+
+def test_what_traefik_cannot_do_on_l4_is_refused_by_name():
+    plan = l4_plan(0)
+    two = tuple(replace(plan.pools[0].endpoints[0], port=port, backup=port == 2) for port in (1, 2))
+    asked = replace(
+        plan.pools[0],
+        endpoints=two,
+        balance=Balance.LEAST_CONNECTIONS,
+        max_per_endpoint=1,
+        passive=PassiveHealth(1, 1000),
+        active=ActiveHealth(None, None, 1000, 1000, 1, 1, ()),
+        slow_start=1000,
+    )
+    found = {o.feature: o.verdict.level for o in ENGINE.objections(replace(plan, pools=(asked,)), "3.7")}
+    assert found == dict.fromkeys(
+        (
+            Feature.LEAST_CONNECTIONS,
+            Feature.HEALTH_ACTIVE,
+            Feature.HEALTH_PASSIVE,
+            Feature.MAX_PER_ENDPOINT,
+            Feature.SLOW_START,
+            Feature.BACKUP,
+        ),
+        Level.REFUSED,
+    )
+
+
+def listener(name: str, *certificates: tuple[str, str]) -> Listener:
+    """A TLS listener with certificates as (file, name)."""
+    pairs = tuple(
+        Certificate(File(file), File(f"{file}.key"), (HostPattern(host),), f"listeners.{name}.tls.certificates[{i}]")
+        for i, (file, host) in enumerate(certificates)
+    )
+    return Listener(
+        name,
+        "127.0.0.1",
+        1,
+        Mode.L7,
+        Protocol.TCP,
+        f"listeners.{name}",
+        tls=ListenerTls(certificates=pairs),
+    )
+
+
+def test_one_tls_listener_is_as_the_contract_says():
+    plan = Plan("t", (listener("a", ("x.crt", "x.test"), ("y.crt", "y.test")),), (), ())
+    assert ENGINE.objections(plan, "3.7") == ()
+
+
+def test_a_second_listeners_first_certificate_is_not_shown_without_a_server_name():
+    plan = Plan("t", (listener("a", ("x.crt", "x.test")), listener("b", ("y.crt", "y.test"))), (), ())
+    (found,) = ENGINE.objections(plan, "3.7")
+    assert (found.field, found.verdict.level) == ("listeners.b.tls.certificates[0]", Level.APPROXIMATE)
+
+
+def test_two_certificates_of_one_name_are_named():
+    plan = Plan("t", (listener("a", ("x.crt", "x.test"), ("y.crt", "x.test")),), (), ())
+    (found,) = ENGINE.objections(plan, "3.7")
+    assert (found.field, found.verdict.level) == ("listeners.a.tls.certificates[1]", Level.APPROXIMATE)
+
+
+def test_tls_is_rendered_for_its_listener_alone_and_closes_what_it_does_not_know():
+    plan = Plan("t", (listener("a", ("x.crt", "x.test"), ("y.crt", "y.test")),), (), ())
+    files = {f.name: f.text for f in ENGINE.render(plan, "3.7")}
+    assert files["dynamic/tls.yaml"].count("certFile:") == 3  # two, and the first again for clients without a name
+    assert '"http/1.1"' in files["dynamic/tls.yaml"]
+    assert "h2" not in files["dynamic/tls.yaml"]
+    assert r"!HostSNIRegexp(`^(?:x\\.test|y\\.test)$`)" in files["dynamic/edge-a.yaml"]
+    assert 'options: "edge-a"' in files["dynamic/edge-a.yaml"]
 
 
 def test_l4_alone_needs_no_plugin():

@@ -20,7 +20,15 @@ _FIELDS = {"time", "listener", "route", "status", "request_id"}
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _TIME = re.compile(r"^\d{4}-\d\d-\d\dT\S+ ")
 _PROBLEM = re.compile(r"\b(?:ERR|FTL|PNC)\b|^panic:|\blevel=(?:error|fatal)\b")
-ASK = ("/api/http/routers", "/api/http/services", "/api/http/middlewares", "/api/tcp/routers", "/api/tcp/services")
+ASK = (
+    "/api/http/routers",
+    "/api/http/services",
+    "/api/http/middlewares",
+    "/api/tcp/routers",
+    "/api/tcp/services",
+    "/api/udp/routers",
+    "/api/udp/services",
+)
 
 
 def process(plan: Plan, binary: Binary) -> ProcessSpec:

@@ -125,7 +125,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.RETRIES: emulated(
         "the lbgen plugin tries again; Traefik's own retries know neither the causes nor another endpoint"
     ),
-    Feature.RETRY_BUDGET: emulated("the lbgen plugin counts what is tried again; three may be at any time"),
+    Feature.RETRY_BUDGET: emulated("the lbgen plugin counts what is tried again; one request may be at any time"),
     Feature.ROUND_ROBIN: emulated(
         "the lbgen plugin balances on L7 routes, since retries and health take part in it; native on L4 routes"
     ),

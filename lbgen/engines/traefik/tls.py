@@ -55,9 +55,7 @@ def tls_section(listeners: Iterable[Listener]) -> dict[str, Data]:
 
 def certificates(listeners: Iterable[Listener]) -> tuple[Certificate, ...]:
     """Every certificate once, in order."""
-    return tuple({c.cert.path: c for _, tls in terminating(listeners) for c in reversed(tls.certificates)}.values())[
-        ::-1
-    ]
+    return tuple({c.cert.path: c for _, tls in terminating(listeners) for c in tls.certificates}.values())
 
 
 def _pair(certificate: Certificate) -> dict[str, Data]:

@@ -98,10 +98,8 @@ func (c *Retries) wants(method string, cause, status int) bool {
 
 var idempotent = map[string]bool{"GET": true, "HEAD": true, "OPTIONS": true, "PUT": true, "DELETE": true}
 
-// leastRetries may be under way at a time however small the budget: a share of few requests would be none at all.
-const leastRetries = 3
-
-// affords is whether the budget has room for one more request that is tried again; it then counts until it ends.
+// affords is whether the budget has room for one more request that is tried again; it then counts until it ends. One has
+// room at any time: a share of few requests would be none at all.
 func (p *pool) affords(s *state) bool {
 	p.lock.Lock()
 	defer p.lock.Unlock()
@@ -109,7 +107,7 @@ func (p *pool) affords(s *state) bool {
 	for _, each := range p.endpoints {
 		active += each.at.active
 	}
-	if p.retrying >= leastRetries && (p.retrying+1)*10000 > active*s.route.Retries.Budget {
+	if p.retrying > 0 && p.retrying*10000 >= active*s.route.Retries.Budget {
 		return false
 	}
 	p.retrying++
