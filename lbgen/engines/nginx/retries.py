@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
 from lbgen.engines.nginx.names import inline, named, reference
+from lbgen.engines.nginx.numbers import above
 from lbgen.engines.nginx.texts import EMPTY, text
-from lbgen.engines.nginx.view import NONE, Entry, Location, Map
+from lbgen.engines.nginx.view import NONE, Entry, Line, Location, Map
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Balance
 from lbgen.plan.policy import IDEMPOTENT, RetryCause
@@ -32,6 +33,7 @@ MOST = 8
 _CAUSES = {RetryCause.CONNECT_FAILURE: "connect", RetryCause.RESET: "reset", RetryCause.TIMEOUT: "timeout"}
 _DETOUR = Wanted(1, frozenset(), ())
 """No retries: a request is only asked anew where nobody could be asked."""
+_KEPT = 16 * 1024  # bytes of a body that are kept for further tries
 _ONE = "(?:[0-9]+|-)"
 _NEXT = "(?:, | : )"
 
@@ -111,6 +113,11 @@ class Retries:
                     found.append(Location(start.origin, name=name, proxy=replace(once, tunnel=None), gate=gate))
             if at == 0:
                 first = made
+                if action.retries is not None and not action.buffering.request:
+                    name = _name(route, "long", at, variant)
+                    first = replace(made, streamed=name)
+                    flowing = replace(proxy, again=named(route.name, "final"), lines=(*proxy.lines, *_natively(wanted)))
+                    found.append(Location(start.origin, name=name, proxy=flowing, gate=start.gate))
             else:
                 found.append(Location(start.origin, name=_name(route, "again", at, variant), proxy=made))
         return first, tuple(found)
@@ -120,20 +127,13 @@ class Retries:
         key = (route.name, variant)
         if key not in self._again:
             name = self._names.variable("again", route.name)
-            words = sorted(_CAUSES[c] for c in wanted.causes if c is not RetryCause.CONNECT_FAILURE)
-            words += ["status"] if wanted.statuses else []
-            ways = [f"(?:{'|'.join(words)}) {'[01]' if wanted.all_methods else '1'}"] if words else []
-            ways += ["none [01]"] if detour else []
-            ways += ["connect [01]"] if RetryCause.CONNECT_FAILURE in wanted.causes else []
-            entries = (
-                tuple(
-                    Entry(Literal(f"^(?:{'|'.join(ways)}) {at}$", "regex"), _name(route, "again", at, variant))
-                    for at in range(1, wanted.max + 1)
-                )
-                if ways
-                else ()
+            entries = tuple(
+                Entry(Literal(f"^(?:{'|'.join(ways)})$", "regex"), _name(route, "again", at, variant))
+                for at in range(1, wanted.max + 1)
+                if (ways := _ways(wanted, at, detour))
             )
-            source = text(inline("cause"), " ", inline("repeatable"), " ", inline("tries"))
+            keys = ("cause", "repeatable", "tries", "upstream_status")
+            source = text(*(part for key in keys for part in (inline(key), " ")))
             final = named(route.name, "final")
             origin = Atom(f"{route.field}.retries")
             self.maps.append(Map(origin, source, Atom(f"${name}"), final, entries, volatile=True))
@@ -205,12 +205,26 @@ class Retries:
         )
         entries = tuple(Entry(Literal(regex, "regex"), Atom(word)) for regex, word in causes)
         self.maps.append(Map(NONE, source, Atom("$cause"), Atom("reset"), entries, volatile=True))
+        large = Entry(Literal(f"^{above(_KEPT)}$", "regex"), Atom("1"))
+        self.maps.append(Map(NONE, text(inline("content_length")), Atom("$long_body"), Atom("0"), (large,)))
         statuses = (
             Entry(Literal("^none ", "regex"), Atom("503")),
             Entry(Literal("504$", "regex"), Atom("504")),
         )
         source = text(inline("cause"), " ", inline("upstream_status"))
         self.maps.append(Map(NONE, source, Atom("$failed_with"), Atom("502"), statuses, volatile=True))
+
+
+def _ways(wanted: Wanted, at: int, detour: bool) -> list[str]:
+    """What leads from try `at` to the next: cause, whether the method is repeatable, tries and their statuses."""
+    method = "[01]" if wanted.all_methods else "1"
+    words = sorted(_CAUSES[c] for c in wanted.causes if c is not RetryCause.CONNECT_FAILURE)
+    ways = [f"{word} {method} {at} .*" for word in words]
+    if wanted.statuses:
+        ways.append(f"status {method} {at} (?:.* )?(?:{'|'.join(map(str, wanted.statuses))}) ")
+    if RetryCause.CONNECT_FAILURE in wanted.causes:
+        ways.append(f"connect [01] {at} .*")
+    return [*ways, f"none [01] {at} .*"] if detour else ways
 
 
 def _steps(pool: Pool) -> Iterator[Entry]:
@@ -233,6 +247,17 @@ def _steps(pool: Pool) -> Iterator[Entry]:
         yield step("[0-9]", endpoint, every[(n + 1) % usual])
     for n, endpoint in enumerate(every[usual:]):
         yield step("[0-9]", endpoint, every[(usual + n + 1) % len(every)])
+
+
+def _natively(wanted: Wanted) -> tuple[Line, ...]:
+    """For bodies that are passed on as they come: once anything is sent, nginx never tries again."""
+    if RetryCause.CONNECT_FAILURE not in wanted.causes:
+        return ()
+    causes = (Atom("error"), Atom("timeout"), Atom("non_idempotent"))
+    return (
+        Line(Atom("proxy_next_upstream"), causes),
+        Line(Atom("proxy_next_upstream_tries"), (Atom(str(wanted.max + 1)),)),
+    )
 
 
 def _name(route: Route, what: str, at: int, variant: int) -> Atom:

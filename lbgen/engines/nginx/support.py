@@ -66,10 +66,12 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.PATHS_STRICT: emulated("a regex over the request line, tested before any location"),
     Feature.PATHS_ALLOW: emulated("rules look at the path as it was sent"),
     Feature.PATHS_NORMALIZE: approximate(
-        "a path that has something to normalise and an escape that has to stay as well is answered with 400"
+        "a path that has something to normalise and an escape that has to stay as well is answered with 400",
+        {"paths.normalize.escapes": "status 400"},
     ),
     Feature.PATHS_VERBATIM: approximate(
-        "nginx answers broken escapes, %00 and paths that lead above the root with 400 whatever it is told"
+        "nginx answers broken escapes, %00 and paths that lead above the root with 400 whatever it is told",
+        {"paths.verbatim.unreadable": "status 400", "paths.verbatim.bad_escape": "status 400"},
     ),
     Feature.FRAMING: approximate(
         "lines that end with a bare LF and control characters in header values are accepted, HTTP/0.9 gets the text "

@@ -133,6 +133,7 @@ class Proxy:
     again: Atom | None = None  # where a request goes on when the endpoint failed, itself or by a variable
     retried: tuple[int, ...] = ()  # the endpoint's own statuses that go there too
     once: Atom | None = None  # where requests go whose statuses never do
+    streamed: Atom | None = None  # where requests go whose bodies are too long to be kept
     buffered: bool = False  # the body is kept for further tries
 
 
