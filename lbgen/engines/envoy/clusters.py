@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lbgen.engines.document import Tagged
 from lbgen.engines.envoy.balancing import balancing
 from lbgen.engines.envoy.copies import copy_filters
+from lbgen.engines.envoy.counters import counted, shared_rates
 from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.health import checked_at, health
 from lbgen.engines.envoy.limiting import keeps_peer
@@ -44,12 +45,14 @@ class Demand(NamedTuple):
 @record
 class Clusters:
     """`demands`: what routes ask of each pool, ascending by connect time. `l4`: pools of L4 routes. `kept_peer`: some
-    listeners keep the peer in a filter state."""
+    listeners keep the peer in a filter state. `shared_rates`, `counted`: names of routes, see `counters`."""
 
     pools: dict[str, Pool]
     demands: dict[str, tuple[Demand, ...]]
     l4: frozenset[str]
     kept_peer: bool
+    shared_rates: frozenset[str]
+    counted: frozenset[str]
 
 
 def clusters_of(plan: Plan) -> Clusters:
@@ -64,9 +67,10 @@ def clusters_of(plan: Plan) -> Clusters:
     rules = (rule for listener in plan.listeners if listener.mode is Mode.L4 for rule in listener.l4_rules)
     actions = (plan.route(rule.route).action for rule in rules)
     l4 = {target.pool for action in actions if isinstance(action, Forward) for target in action.targets}
+    rates = frozenset(route.name for route in shared_rates(plan))
     kept = any(keeps_peer(plan, listener) for listener in plan.listeners)
     ordered = {name: tuple(sorted(asked, key=_order)) for name, asked in found.items()}
-    return Clusters({pool.name: pool for pool in plan.pools}, ordered, frozenset(l4), kept)
+    return Clusters({pool.name: pool for pool in plan.pools}, ordered, frozenset(l4), kept, rates, counted(plan))
 
 
 def _order(asked: Demand) -> tuple[int, float, bool]:

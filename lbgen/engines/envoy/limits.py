@@ -110,12 +110,6 @@ def _of_listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
         note = "a server name with capital letters gets the first certificate"
         shows = {"listener.tls.capitals": ("text: TLS: names",)}
         yield Objection(approximate(note, shows), f"{listener.field}.tls.certificates", Feature.TLS_TERMINATE)
-    for route in routes:
-        shared = [x.name for x in plan.listeners if any(r.route == route.name for t in x.hosts for r in t.rules)]
-        if route.rate_limit is not None and len(shared) > 1 and listener.name == shared[0]:
-            note = f"each of the listeners {', '.join(shared)} counts for itself"
-            shows = {"route.rate_limit.listeners": ("text: then 429",)}
-            yield Objection(approximate(note, shows), f"{route.field}.rate_limit", Feature.RATE_LIMIT)
 
 
 def _of_pool(pool: Pool) -> Iterator[Objection]:

@@ -9,6 +9,7 @@ from lbgen.engines.document import Tagged
 from lbgen.engines.envoy.accesslog import access_log, asked_filter
 from lbgen.engines.envoy.balancing import PEER_STATE
 from lbgen.engines.envoy.chains import chain_matcher, known_name
+from lbgen.engines.envoy.counters import places_left
 from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.edits import content_type_filter
 from lbgen.engines.envoy.forwarded import NO_HOST, early_mutations, forwarded_filters, lua
@@ -132,7 +133,7 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
     filters = [*([asked_filter()] if listener.access_log else ()), strict_filter(listener.paths, listener.limits)]
     if listener.access is not None:
         filters.append(access_filter("listener-access", listener.access))
-    filters += [*forwarded_filters(listener), *policy_filters(used, clusters)]
+    filters += [*forwarded_filters(listener), *policy_filters(plan, used, clusters)]
     if any(needs_request_host(rule, route) for rule, route in rules):
         own = f"[{listener.address}]" if ":" in listener.address else listener.address
         filters.append({**lua(REDIRECT_HOST, _REDIRECT_HOST % (NO_HOST, own)), "disabled": True})
@@ -148,6 +149,9 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
             },
         }
     )
+    logs = access_log(listener) if listener.access_log else []
+    if any(route.concurrency is not None for route in used):
+        logs.append(places_left(plan))
     return {
         "name": "http",
         "typed_config": {
@@ -177,7 +181,7 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
             "generate_request_id": False,
             "server_header_transformation": "PASS_THROUGH",
             "local_reply_config": local_replies(_reasons(listener, used)),
-            **({"access_log": access_log(listener)} if listener.access_log else {}),
+            **({"access_log": logs} if logs else {}),
             "http_filters": filters,
             "route_config": route_config,
         },

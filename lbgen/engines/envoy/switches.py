@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.bodies import BUFFER, buffer_filter, compression_filter, compression_name
+from lbgen.engines.envoy.counters import COUNTERS, counters_filter, counters_switch
 from lbgen.engines.envoy.limiting import (
     ACCESS,
     RATE,
@@ -24,17 +25,19 @@ if TYPE_CHECKING:
 
     from lbgen.engines.document import Data
     from lbgen.engines.envoy.clusters import Clusters
-    from lbgen.plan.model import Route
+    from lbgen.plan.model import Plan, Route
 
 
-def policy_filters(routes: Iterable[Route], clusters: Clusters) -> list[dict[str, Data]]:
+def policy_filters(plan: Plan, routes: Iterable[Route], clusters: Clusters) -> list[dict[str, Data]]:
     """The filters for policies of `routes`, in the order in which they ask a request, all off."""
     found = {route.name: route for route in routes}.values()
     filters: list[dict[str, Data]] = []
     if any(route.access is not None for route in found):
         filters.append(access_filter(ACCESS, None))
-    if limited := [route for route in found if route.rate_limit is not None]:
+    if limited := [r for r in found if r.rate_limit is not None and r.name not in clusters.shared_rates]:
         filters.append(rate_filter(limited))
+    if any(route.name in clusters.counted for route in found):
+        filters.append(counters_filter(plan))
     filters += [body_filter(size) for size in sorted({route.max_body for route in found if route.max_body is not None})]
     if any(isinstance(route.action, Forward) and route.action.buffering.request for route in found):
         filters.append(buffer_filter())
@@ -47,7 +50,9 @@ def policy_filters(routes: Iterable[Route], clusters: Clusters) -> list[dict[str
 def switches(route: Route, clusters: Clusters, *, tunnel: bool) -> dict[str, Data]:
     """What `route` says to filters, by their names. The body of a `tunnel` never ends."""
     found: dict[str, Data] = admission(route)
-    if route.rate_limit is not None:
+    if route.name in clusters.counted:
+        found[COUNTERS] = counters_switch(route)
+    if route.rate_limit is not None and route.name not in clusters.shared_rates:
         found[RATE] = SWITCHED_ON
     if route.max_body is not None:
         found[body_name(route.max_body)] = SWITCHED_ON
