@@ -90,11 +90,15 @@ end
 local clock = ffi.new("lbgen_time")
 local monotonic = 1
 
+local function seconds()
+  C.clock_gettime(monotonic, clock)
+  return tonumber(clock.seconds) + tonumber(clock.nanoseconds) / 1e9
+end
+
 -- A token of the bucket `key`, which holds `burst` and gets `rate` in a second. A bucket that nobody asked for the time
 -- in which it fills is a full one, and need not be kept: they live in two trees, of which the older goes at each turn.
 local function take(state, index, key, rate, burst)
-  C.clock_gettime(monotonic, clock)
-  local now = tonumber(clock.seconds) + tonumber(clock.nanoseconds) / 1e9
+  local now = seconds()
   local buckets = state.rates + index
   local roots = ffi.cast("void **", buckets)
   C.pthread_mutex_lock(state.lock)

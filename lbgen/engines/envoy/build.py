@@ -11,6 +11,7 @@ from lbgen.engines.api import RenderedFile
 from lbgen.engines.document import dump
 from lbgen.engines.envoy.clusters import build_clusters, clusters_of
 from lbgen.engines.envoy.listeners import build_listener
+from lbgen.engines.envoy.places import wait_cluster, wait_extension, wait_listener, waits
 from lbgen.engines.envoy.run import FILE
 from lbgen.resources import folder
 
@@ -31,9 +32,15 @@ def build(plan: Plan) -> RenderedFile:
         address: dict[str, Data] = {"address": "127.0.0.1", "port_value": plan.admin_port}
         bootstrap["admin"] = {"address": {"socket_address": address}}
     bootstrap |= _limited(static, plan)
+    queues = waits(plan)
+    if queues:
+        bootstrap["bootstrap_extensions"] = [wait_extension()]
     bootstrap["static_resources"] = {
-        "listeners": [build_listener(plan, listener, clusters) for listener in plan.listeners],
-        "clusters": build_clusters(plan, clusters),
+        "listeners": [
+            *(build_listener(plan, listener, clusters) for listener in plan.listeners),
+            *([wait_listener()] if queues else ()),
+        ],
+        "clusters": [*build_clusters(plan, clusters), *([wait_cluster()] if queues else ())],
     }
     text, origins = dump(bootstrap, header)
     return RenderedFile(FILE, text, origins)

@@ -29,6 +29,12 @@ _BACKUP_LAST = 100_000_000
 _HTTP = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
 
+_CODEC: dict[str, Data] = {
+    "name": "codec",
+    "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec"},
+}
+
+
 class Demand(NamedTuple):
     """What a route asks of a pool: connect time in ms, the percentage of requests that may be retries, and whether
     it sends copies."""
@@ -121,9 +127,7 @@ def _cluster(pool: Pool, asked: Demand, clusters: Clusters, resolvers: tuple[str
         "circuit_breakers": {"thresholds": [_thresholds(asked)]},
         **health(pool),
         **pool_socket(pool),
-        "typed_extension_protocol_options": {
-            _HTTP: {"@type": f"type.googleapis.com/{_HTTP}", **_protocol(pool), **_filters(asked)}
-        },
+        "typed_extension_protocol_options": {_HTTP: _http_options(pool, asked)},
     }
     found["load_assignment"] = {"cluster_name": name, **_assignment(pool)}
     return found
@@ -152,8 +156,13 @@ def _protocol(pool: Pool) -> dict[str, Data]:
     }
 
 
+def _http_options(pool: Pool, asked: Demand) -> dict[str, Data]:
+    own = {**_protocol(pool), **_filters(asked)}
+    return {"@type": f"type.googleapis.com/{_HTTP}", **own}
+
+
 def _filters(asked: Demand) -> dict[str, Data]:
-    return {"http_filters": copy_filters()} if asked.copies else {}
+    return {"http_filters": [*copy_filters(), _CODEC]} if asked.copies else {}
 
 
 def _assignment(pool: Pool) -> dict[str, Data]:

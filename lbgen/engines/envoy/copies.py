@@ -35,5 +35,4 @@ def copy_filters() -> list[dict[str, Data]]:
                 "mutations": {"request_mutations": mutations},
             },
         },
-        {"name": "codec", "typed_config": {"@type": f"{_TYPE}.upstream_codec.v3.UpstreamCodec"}},
     ]

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from lbgen.plan.policy import Key
 
 COUNTERS = "counters"
-_STATE = "lbgen.counters"
+PLACE = "place"
+STATE = "lbgen.counters"
 _TYPE = "type.googleapis.com/envoy"
 _ASK = """
 local limits = {
@@ -45,7 +46,7 @@ function envoy_on_request(handle)
     if key ~= nil then
       place = name .. "\\n" .. key
       if not enter(state, place, limit.max) then return refuse(handle) end
-      handle:streamInfo():dynamicMetadata():set("%s", "place", place)
+      handle:streamInfo():dynamicMetadata():set("%s", "%s", place)
     end
   end
   if limit.burst ~= nil then
@@ -86,7 +87,7 @@ def counters_filter(plan: Plan) -> dict[str, Data]:
     rates = shared_rates(plan)
     names = counted(plan)
     tables = "".join(_limits(route, rates) for route in plan.routes if route.name in names)
-    return {**lua(COUNTERS, _library() + _ASK % (tables, len(rates), _STATE)), "disabled": True}
+    return {**lua(COUNTERS, library() + _ASK % (tables, len(rates), STATE, PLACE)), "disabled": True}
 
 
 def counters_switch(route: Route) -> dict[str, Data]:
@@ -97,25 +98,25 @@ def counters_switch(route: Route) -> dict[str, Data]:
     }
 
 
-def places_left(plan: Plan) -> dict[str, Data]:
-    """An access log that writes nothing: asking whether it should gives a request's place back."""
+def given_back(plan: Plan, held: str) -> dict[str, Data]:
+    """An access log that writes nothing: asking whether it should gives back what a request's metadata says."""
     matcher: Data = {
-        "filter": _STATE,
-        "path": [{"key": "place"}],
+        "filter": STATE,
+        "path": [{"key": held}],
         "value": {
             "string_match": {
                 "custom": {
-                    "name": "place",
+                    "name": held,
                     "typed_config": {
                         "@type": f"{_TYPE}.extensions.string_matcher.lua.v3.Lua",
-                        "source_code": {"inline_string": _library() + _DONE % len(shared_rates(plan))},
+                        "source_code": {"inline_string": library() + _DONE % len(shared_rates(plan))},
                     },
                 }
             }
         },
     }
     return {
-        "name": "places",
+        "name": f"given back: {held}",
         "filter": {"metadata_filter": {"matcher": matcher, "match_if_key_not_found": False}},
         "typed_config": {
             "@type": f"{_TYPE}.extensions.access_loggers.file.v3.FileAccessLog",
@@ -125,7 +126,8 @@ def places_left(plan: Plan) -> dict[str, Data]:
 
 
 @cache
-def _library() -> str:
+def library() -> str:
+    """The functions `shared`, `enter`, `leave`, `take` and `seconds` in Lua."""
     return (folder("templates") / "envoy" / "counters.lua").read_text(encoding="utf-8")
 
 

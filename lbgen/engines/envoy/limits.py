@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, approximate, refused
+from lbgen.engines.envoy.clusters import clusters_of
 from lbgen.engines.envoy.retries import tries
 from lbgen.engines.envoy.tls import served
 from lbgen.engines.escapes import has_boundary, parse
@@ -39,8 +40,9 @@ def objections(plan: Plan) -> Iterator[Objection]:
             yield from _of_route(plan, route)
     for listener in plan.listeners:
         yield from _of_listener(plan, listener)
+    below = clusters_of(plan).l4
     for pool in plan.pools:
-        yield from _of_pool(pool)
+        yield from _of_pool(pool, below)
 
 
 def _of_rule(rule: Rule) -> Iterator[Objection]:
@@ -67,6 +69,10 @@ def _of_route(plan: Plan, route: Route) -> Iterator[Objection]:
         note = f"the idle time of {times.idle} ms also ends the wait for a response head ({asked}), with 504"
         shows = {"timeouts.idle.waits": ("status 504", "time")}
         yield Objection(approximate(note, shows), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
+    for mirror in forward.mirrors:
+        if plan.pool(mirror.pool).max_per_endpoint is not None:
+            note = f"copies are not counted among the requests of {mirror.pool}"
+            yield Objection(approximate(note), mirror.field, Feature.MAX_PER_ENDPOINT)
     if forward.retries is not None:
         yield from _of_retries(plan, route, forward, forward.retries)
 
@@ -84,6 +90,9 @@ def _of_retries(plan: Plan, route: Route, forward: Forward, retries: Retries) ->
     if any(pool.balance is Balance.LEAST_CONNECTIONS and len(pool.endpoints) > 1 for pool in pools):
         note = "with least_connections a further try may go to the endpoint that failed while all others are busier"
         yield Objection(approximate(note), place, Feature.RETRIES)
+    if any(pool.max_per_endpoint is not None for pool in pools):
+        note = "a further try may go to an endpoint that is full"
+        yield Objection(approximate(note), place, Feature.MAX_PER_ENDPOINT)
     _, silence = tries(forward, pools, everything=True)
     if silence != forward.timeouts.idle:
         limit = f"{silence} ms" if silence else "no time at all"
@@ -112,13 +121,31 @@ def _of_listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
         yield Objection(approximate(note, shows), f"{listener.field}.tls.certificates", Feature.TLS_TERMINATE)
 
 
-def _of_pool(pool: Pool) -> Iterator[Objection]:
+def _of_pool(pool: Pool, l4: frozenset[str]) -> Iterator[Objection]:
     if pool.sticky is not None and not all(endpoint.is_ip for endpoint in pool.endpoints):
         note = "Envoy finds the endpoint of a cookie by its address, and that of a name is known only while it runs"
         yield Objection(refused(note), f"{pool.field}.sticky", Feature.STICKY)
+    if pool.max_per_endpoint is not None:
+        yield from _of_places(pool, l4)
     if pool.slow_start and pool.balance not in (Balance.ROUND_ROBIN, Balance.LEAST_CONNECTIONS):
         note = f"Envoy has no slow start with {pool.balance}"
         yield Objection(refused(note), f"{pool.field}.slow_start", Feature.SLOW_START)
     if pool.slow_start and pool.active is None:
         note = "an endpoint that was ejected by passive checks gets its full share at once"
         yield Objection(approximate(note), f"{pool.field}.slow_start", Feature.SLOW_START)
+
+
+def _of_places(pool: Pool, l4: frozenset[str]) -> Iterator[Objection]:
+    """What cannot go with `max_per_endpoint`, where lbgen's own filter chooses the endpoint."""
+    together = (
+        (pool.name in l4, "TCP: Envoy can bound the requests of an endpoint, not its connections"),
+        (pool.sticky is not None, "a sticky cookie: both choose the endpoint"),
+        (pool.balance in (Balance.HASH, Balance.SOURCE_HASH), f"balance {pool.balance}: it chooses by places"),
+        (any(endpoint.backup for endpoint in pool.endpoints), "backups: it does not know who is up"),
+        (not all(endpoint.is_ip for endpoint in pool.endpoints), "endpoint names: it knows addresses only"),
+        (bool(pool.slow_start), "slow_start: it knows full shares only"),
+    )
+    for clash, what in together:
+        if clash:
+            note = f"on Envoy max_per_endpoint does not go with {what}"
+            yield Objection(refused(note), f"{pool.field}.connections.max_per_endpoint", Feature.MAX_PER_ENDPOINT)

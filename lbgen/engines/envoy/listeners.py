@@ -9,11 +9,12 @@ from lbgen.engines.document import Tagged
 from lbgen.engines.envoy.accesslog import access_log, asked_filter
 from lbgen.engines.envoy.balancing import PEER_STATE
 from lbgen.engines.envoy.chains import chain_matcher, known_name
-from lbgen.engines.envoy.counters import places_left
+from lbgen.engines.envoy.counters import PLACE, given_back
 from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.edits import content_type_filter
 from lbgen.engines.envoy.forwarded import NO_HOST, early_mutations, forwarded_filters, lua
 from lbgen.engines.envoy.limiting import access_filter, keeps_peer, needs_client
+from lbgen.engines.envoy.places import HELD
 from lbgen.engines.envoy.routes import REDIRECT_HOST, edits_late, needs_request_host
 from lbgen.engines.envoy.statuses import Reasons, local_replies
 from lbgen.engines.envoy.strict import strict_filter
@@ -25,6 +26,8 @@ from lbgen.engines.envoy.values import regex
 from lbgen.plan.model import Forward, Mode, Respond
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lbgen.engines.document import Data
     from lbgen.engines.envoy.clusters import Clusters
     from lbgen.plan.model import ClientTimeouts, Listener, Plan, Route
@@ -150,8 +153,7 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
         }
     )
     logs = access_log(listener) if listener.access_log else []
-    if any(route.concurrency is not None for route in used):
-        logs.append(places_left(plan))
+    logs += [given_back(plan, held) for held in _held(used, clusters)]
     return {
         "name": "http",
         "typed_config": {
@@ -186,6 +188,14 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
             "route_config": route_config,
         },
     }
+
+
+def _held(routes: Iterable[Route], clusters: Clusters) -> list[str]:
+    """What requests of these routes hold until they end."""
+    targets = {t.pool for route in routes if isinstance(route.action, Forward) for t in route.action.targets}
+    bounded = [clusters.pools[name] for name in targets if clusters.pools[name].max_per_endpoint is not None]
+    found = [PLACE] if any(route.concurrency is not None for route in routes) else []
+    return [*found, *(HELD if bounded else ())]
 
 
 def _silence(times: ClientTimeouts) -> int:

@@ -8,7 +8,7 @@ from lbgen.engines.envoy.durations import duration
 from lbgen.plan.policy import IDEMPOTENT, RetryCause
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from lbgen.engines.document import Data
     from lbgen.plan.model import Forward, Pool
@@ -40,7 +40,7 @@ def method_groups(forward: Forward, methods: tuple[str, ...]) -> Iterator[tuple[
         yield False, None
 
 
-def tries(forward: Forward, pools: Sequence[Pool], *, everything: bool) -> tuple[dict[str, Data], int]:
+def tries(forward: Forward, pools: list[Pool], *, everything: bool) -> tuple[dict[str, Data], int]:
     """The fields of a route action for its tries, and the longest silence (ms, 0 = any) that a client may see.
 
     Envoy's clock for silence runs through all tries, so with retries the endpoint's own silence has another.
@@ -52,16 +52,19 @@ def tries(forward: Forward, pools: Sequence[Pool], *, everything: bool) -> tuple
         # The route's own timeout would run to the end of the body; that of a try ends with the response head.
         found["per_try_timeout"] = duration(times.response)
     causes = [] if forward.retries is None else _retry_on(forward.retries, everything=everything)
+    waits = max((pool.queue.timeout for pool in pools if pool.queue is not None), default=0)
+    asked = 0
     if forward.retries is not None and causes:
-        found |= {"retry_on": ",".join(causes), "num_retries": forward.retries.max, **_elsewhere(pools)}
+        asked = forward.retries.max
+        found |= {"retry_on": ",".join(causes), "num_retries": asked, **_elsewhere(pools)}
         if "retriable-status-codes" in causes:
             found["retriable_status_codes"] = list(forward.retries.statuses)
         # The shortest there is; the default waits 25 ms on average before the first retry, then longer.
         found["retry_back_off"] = {"base_interval": "0.001s", "max_interval": "0.001s"}
-        if times.idle:
-            found["per_try_idle_timeout"] = duration(times.idle)
-            each = times.connect + (times.response or times.idle)
-            silence = max(times.idle, (1 + forward.retries.max) * each + _SLACK) if times.connect else 0
+    if times.idle and (asked or waits):
+        found["per_try_idle_timeout"] = duration(times.idle)
+        each = times.connect + (times.response or times.idle)
+        silence = max(times.idle, (1 + asked) * each + waits + _SLACK) if times.connect else 0
     return ({"retry_policy": found} if len(found) > 1 else {}), silence
 
 
@@ -76,7 +79,7 @@ def _retry_on(retries: Retries, *, everything: bool) -> list[str]:
     return found
 
 
-def _elsewhere(pools: Sequence[Pool]) -> dict[str, Data]:
+def _elsewhere(pools: list[Pool]) -> dict[str, Data]:
     """A try goes to an endpoint that had none; to backups once the others had theirs."""
     if all(len(pool.endpoints) == 1 for pool in pools):
         return {}

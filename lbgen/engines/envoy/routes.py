@@ -13,6 +13,7 @@ from lbgen.engines.envoy.cors import DROPPED, answers, preflights
 from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.edits import CONTENT_TYPE, late_edits, merged, request_edits, response_edits, switched_edits
 from lbgen.engines.envoy.limiting import SWITCHED_ON
+from lbgen.engines.envoy.places import PLACES, bounded_pools, places_switch
 from lbgen.engines.envoy.retries import method_groups, tries
 from lbgen.engines.envoy.sticky import REMOVED, owners, sticky_pools
 from lbgen.engines.envoy.switches import admission, metadata, switches
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.document import Data
     from lbgen.engines.envoy.clusters import Clusters
-    from lbgen.plan.model import HostPattern, Listener, Match, PathMatch, Rewrite, Route, Rule
+    from lbgen.plan.model import HostPattern, Listener, Match, PathMatch, Rewrite, Route, Rule, Target
     from lbgen.plan.policy import Mirror
 
 REDIRECT_HOST = "redirect-host"  # the Lua filter that makes a request's host fit for a redirect
@@ -200,12 +201,12 @@ def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> 
     """A route action without what is said about its tries, and the edits of the request."""
     asked = demand(forward)
     targets = [target for target in forward.targets if target.weight]
-    sticky = bool(sticky_pools(route, clusters.pools))
+    aimed = bool(sticky_pools(route, clusters.pools) or bounded_pools(route, clusters.pools))
     action: dict[str, Data] = {}
     edits: dict[str, Data] = {}
     if len(targets) == 1:
         action["cluster"] = cluster_name(targets[0].pool, asked, clusters)
-        edits = request_edits(route.request_headers, targets[0].request_headers)
+        edits = {**request_edits(route.request_headers, targets[0].request_headers), **_places(targets[0], clusters)}
     else:
         action["weighted_clusters"] = {
             "clusters": [
@@ -215,12 +216,13 @@ def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> 
                         "name": cluster_name(target.pool, asked, clusters),
                         "weight": target.weight,
                         **request_edits(route.request_headers, target.request_headers),
+                        **_places(target, clusters),
                     },
                 )
                 for target in targets
             ]
         }
-    if sticky:
+    if aimed:
         edits["request_headers_to_remove"] = [*_listed(edits.get("request_headers_to_remove")), *REMOVED]
     # The route's own timeout would run to the end of the body.
     action["timeout"] = "0s"
@@ -231,6 +233,12 @@ def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> 
     if forward.rewrite is not None:
         action |= _rewrite(forward.rewrite, rule.match.path)
     return action, edits
+
+
+def _places(target: Target, clusters: Clusters) -> dict[str, Data]:
+    """What a route or share says to the filter that gives places."""
+    pool = clusters.pools[target.pool]
+    return {} if pool.max_per_endpoint is None else {_PER_FILTER: {PLACES: places_switch(pool)}}
 
 
 def _mirror(mirror: Mirror, asked: Demand, clusters: Clusters) -> dict[str, Data]:

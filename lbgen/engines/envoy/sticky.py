@@ -83,9 +83,14 @@ def owners(forward: Forward, pools: dict[str, Pool]) -> Iterator[tuple[Target, d
             yield target, {"name": sticky.cookie, "string_match": regex(ids)}
 
 
-def sticky_filters(pools: Iterable[Pool]) -> list[dict[str, Data]]:
-    """The two filters, off until a route switches them on. Names, ids and addresses are plain words."""
+def sticky_filter(pools: Iterable[Pool]) -> dict[str, Data]:
+    """The Lua filter, off until a route switches it on. Names, ids and addresses are plain words."""
     tables = "".join(_table(pool) for pool in pools)
+    return {**lua(FILTER, _CODE % (tables, _HEADER, _HEADER, _HEADER, _HEADER)), "disabled": True}
+
+
+def session_filter() -> dict[str, Data]:
+    """Sends a request to the endpoint that a filter before it named, and names the one that was taken instead."""
     session: Data = {
         "name": "envoy.http.stateful_session.header",
         "typed_config": {
@@ -93,21 +98,17 @@ def sticky_filters(pools: Iterable[Pool]) -> list[dict[str, Data]]:
             "name": _HEADER,
         },
     }
-    return [
-        {**lua(FILTER, _CODE % (tables, _HEADER, _HEADER, _HEADER, _HEADER)), "disabled": True},
-        {
-            "name": SESSION,
-            "typed_config": {"@type": f"{_TYPE}.stateful_session.v3.StatefulSession", "session_state": session},
-            "disabled": True,
-        },
-    ]
+    return {
+        "name": SESSION,
+        "typed_config": {"@type": f"{_TYPE}.stateful_session.v3.StatefulSession", "session_state": session},
+        "disabled": True,
+    }
 
 
-def sticky_switches(pools: list[Pool]) -> dict[str, Data]:
-    """What a route says to both filters."""
+def sticky_switch(pools: list[Pool]) -> dict[str, Data]:
+    """What a route says to the Lua filter."""
     names: Data = {"pools": [pool.name for pool in pools]}
-    on: Data = {"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "config": {}}
-    return {FILTER: {"@type": f"{_TYPE}.lua.v3.LuaPerRoute", "filter_context": names}, SESSION: on}
+    return {"@type": f"{_TYPE}.lua.v3.LuaPerRoute", "filter_context": names}
 
 
 # What a route takes off a request before it goes on.
@@ -122,7 +123,7 @@ def _table(pool: Pool) -> str:
         attributes += f"; Max-Age={pool.sticky.ttl}"
     if pool.sticky.secure:
         attributes += "; Secure"
-    known = [(endpoint.id, _address(endpoint)) for endpoint in pool.endpoints if endpoint.is_ip]
+    known = [(endpoint.id, address(endpoint)) for endpoint in pool.endpoints if endpoint.is_ip]
     addresses = "".join(f'      ["{name}"] = "{address}",\n' for name, address in known)
     ids = "".join(f'      ["{address}"] = "{name}",\n' for name, address in known)
     return (
@@ -131,8 +132,8 @@ def _table(pool: Pool) -> str:
     )
 
 
-def _address(endpoint: Endpoint) -> str:
-    """As Envoy writes an address, in Base64."""
+def address(endpoint: Endpoint) -> str:
+    """An IP endpoint as Envoy writes its address, in Base64."""
     host = str(ip_address(endpoint.host))
     written = f"[{host}]:{endpoint.port}" if ":" in host else f"{host}:{endpoint.port}"
     return b64encode(written.encode()).decode()

@@ -108,6 +108,8 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.COMPRESSION: emulated("a compressor that is skipped where an answer has no type"),
     Feature.BUFFERING: emulated("a filter that holds a body in memory and on disk"),
     Feature.RATE_LIMIT: emulated("one filter with the buckets of all routes; Lua for a route on several listeners"),
+    Feature.MAX_PER_ENDPOINT: emulated("a Lua filter that picks an endpoint with a place; the balance is its own"),
+    Feature.QUEUE: emulated("a request looks for a place every few milliseconds until its time is over"),
     Feature.CONCURRENCY: emulated("a Lua filter that counts in memory which all workers share"),
     Feature.MAX_BODY: emulated("one filter for each size, which routes switch on"),
     Feature.ROUTE_ACCESS: emulated("an RBAC filter that routes switch on"),

@@ -17,7 +17,8 @@ from lbgen.engines.envoy.limiting import (
     rate_filter,
     rate_metadata,
 )
-from lbgen.engines.envoy.sticky import sticky_filters, sticky_pools, sticky_switches
+from lbgen.engines.envoy.places import bounded_pools, places_filter
+from lbgen.engines.envoy.sticky import FILTER, SESSION, session_filter, sticky_filter, sticky_pools, sticky_switch
 from lbgen.plan.model import Forward
 
 if TYPE_CHECKING:
@@ -43,8 +44,13 @@ def policy_filters(plan: Plan, routes: Iterable[Route], clusters: Clusters) -> l
         filters.append(buffer_filter())
     kinds = {compression_name(route.compression): route.compression for route in found if route.compression is not None}
     filters += [compression_filter(kind) for kind in kinds.values()]
-    pools = {pool.name: pool for route in found for pool in sticky_pools(route, clusters.pools)}
-    return [*filters, *(sticky_filters(pools.values()) if pools else ())]
+    sticky = {pool.name: pool for route in found for pool in sticky_pools(route, clusters.pools)}
+    bounded = {pool.name: pool for route in found for pool in bounded_pools(route, clusters.pools)}
+    if sticky:
+        filters.append(sticky_filter(sticky.values()))
+    if bounded:
+        filters.append(places_filter(bounded.values(), len(clusters.shared_rates)))
+    return [*filters, session_filter()] if sticky or bounded else filters
 
 
 def switches(route: Route, clusters: Clusters, *, tunnel: bool) -> dict[str, Data]:
@@ -62,8 +68,11 @@ def switches(route: Route, clusters: Clusters, *, tunnel: bool) -> dict[str, Dat
         found[BUFFER] = SWITCHED_ON
     if route.compression is not None:
         found[compression_name(route.compression)] = SWITCHED_ON
-    pools = sticky_pools(route, clusters.pools)
-    return {**found, **(sticky_switches(pools) if pools else {})}
+    if sticky := sticky_pools(route, clusters.pools):
+        found[FILTER] = sticky_switch(sticky)
+    if sticky or bounded_pools(route, clusters.pools):
+        found[SESSION] = SWITCHED_ON
+    return found
 
 
 def admission(route: Route) -> dict[str, Data]:

@@ -1,0 +1,119 @@
+"""Endpoints that take so many requests at a time -> a filter that gives each request an endpoint with a place, or lets
+it wait for one, and Envoy's session filter, which sends it there."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from lbgen.engines.envoy.counters import library
+from lbgen.engines.envoy.forwarded import lua
+from lbgen.engines.envoy.sticky import address
+from lbgen.plan.model import Forward
+from lbgen.resources import folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import Plan, Pool, Route
+
+PLACES = "places"
+# What of a request's metadata is given back at its end.
+HELD = ("endpoint", "queue")
+_WAIT = "lbgen-wait"  # an answer that takes a few milliseconds: Lua has no other way to wait
+_PAUSE = "0.005s"
+_TYPE = "type.googleapis.com/envoy"
+
+
+def bounded_pools(route: Route, pools: dict[str, Pool]) -> list[Pool]:
+    """The pools of a route whose endpoints are bounded."""
+    if not isinstance(route.action, Forward):
+        return []
+    named = dict.fromkeys(target.pool for target in route.action.targets)
+    return [pools[name] for name in named if pools[name].max_per_endpoint is not None]
+
+
+def places_filter(pools: Iterable[Pool], rates: int) -> dict[str, Data]:
+    """The filter, off until a route or share switches it on; `rates` as for all filters that share the memory."""
+    tables = "".join(_table(pool) for pool in pools)
+    code = f"{library()}\nlocal state = shared({rates})\nlocal pools = {{\n{tables}}}\n{_code()}"
+    return {**lua(PLACES, code), "disabled": True}
+
+
+def places_switch(pool: Pool) -> dict[str, Data]:
+    """What a route or share that forwards to `pool` says to the filter."""
+    return {"@type": f"{_TYPE}.extensions.filters.http.lua.v3.LuaPerRoute", "filter_context": {"pool": pool.name}}
+
+
+def waits(plan: Plan) -> bool:
+    """Whether requests may wait for a place."""
+    return any(pool.queue is not None for pool in plan.pools)
+
+
+def wait_listener() -> dict[str, Data]:
+    """A listener inside Envoy that answers after a pause."""
+    fault: Data = {
+        "name": "pause",
+        "typed_config": {
+            "@type": f"{_TYPE}.extensions.filters.http.fault.v3.HTTPFault",
+            "delay": {"fixed_delay": _PAUSE, "percentage": {"numerator": 100}},
+            "max_active_faults": 1_000_000_000,
+        },
+    }
+    router: Data = {
+        "name": "router",
+        "typed_config": {"@type": f"{_TYPE}.extensions.filters.http.router.v3.Router"},
+    }
+    host: Data = {
+        "name": "any",
+        "domains": ["*"],
+        "routes": [{"match": {"prefix": "/"}, "direct_response": {"status": 200}}],
+    }
+    manager: Data = {
+        "@type": f"{_TYPE}.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": _WAIT,
+        "http_filters": [fault, router],
+        "route_config": {"name": _WAIT, "virtual_hosts": [host]},
+    }
+    return {
+        "name": _WAIT,
+        "internal_listener": {},
+        "filter_chains": [{"filters": [{"name": "http", "typed_config": manager}]}],
+    }
+
+
+def wait_cluster() -> dict[str, Data]:
+    """Where that listener is found."""
+    place: Data = {"endpoint": {"address": {"envoy_internal_address": {"server_listener_name": _WAIT}}}}
+    return {
+        "name": _WAIT,
+        "type": "STATIC",
+        "load_assignment": {"cluster_name": _WAIT, "endpoints": [{"lb_endpoints": [place]}]},
+    }
+
+
+def wait_extension() -> dict[str, Data]:
+    """What Envoy needs to have listeners of that kind."""
+    return {
+        "name": "envoy.bootstrap.internal_listener",
+        "typed_config": {"@type": f"{_TYPE}.extensions.bootstrap.internal_listener.v3.InternalListener"},
+    }
+
+
+@cache
+def _code() -> str:
+    return (folder("templates") / "envoy" / "places.lua").read_text(encoding="utf-8")
+
+
+def _table(pool: Pool) -> str:
+    """Names and addresses are plain words."""
+    usable = [each for each in pool.endpoints if each.weight and each.is_ip]
+    rows = [(f"{pool.name} endpoint {each.authority}", address(each), each.weight) for each in usable]
+    endpoints = "".join(f'      {{key = "{key}", address = "{to}", weight = {weight}}},\n' for key, to, weight in rows)
+    size = 0 if pool.queue is None else pool.queue.size
+    timeout = 0 if pool.queue is None else pool.queue.timeout / 1000
+    return (
+        f'  ["{pool.name}"] = {{\n    max = {pool.max_per_endpoint}, size = {size}, timeout = {timeout},\n'
+        f'    balance = "{pool.balance}", queue = "{pool.name} queue",\n    endpoints = {{\n{endpoints}    }},\n  }},\n'
+    )

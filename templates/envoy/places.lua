@@ -1,0 +1,108 @@
+
+-- A request to a pool whose endpoints are bounded gets its endpoint here, and holds a place there until it ends.
+local header, held = "x-lbgen-endpoint", "lbgen.counters"
+local avoided_for = 1  -- seconds in which an endpoint is left out that Envoy did not take
+math.randomseed(seconds() * 1e6 % 2147483647)
+
+-- One under way stands for the entry itself, so that it is kept.
+for _, pool in pairs(pools) do
+  local root = root_of(state, "places")
+  C.pthread_mutex_lock(state.lock)
+  for _, endpoint in ipairs(pool.endpoints) do
+    endpoint.numbers = find(root, endpoint.key)
+    if endpoint.numbers == nil then
+      endpoint.numbers = make(root, endpoint.key)
+      endpoint.numbers.under_way = 1
+    end
+  end
+  C.pthread_mutex_unlock(state.lock)
+end
+
+-- An endpoint with a place, and whether there may be one later. Of all with a place (least_connections: of the least
+-- busy) the next by smooth weighted round robin, or any by weight (random).
+local function pick(pool)
+  local now, least, best, weights, full = seconds(), math.huge, nil, 0, false
+  C.pthread_mutex_lock(state.lock)
+  for _, endpoint in ipairs(pool.endpoints) do
+    local numbers = endpoint.numbers
+    endpoint.load = math.huge
+    if numbers.at <= now then
+      local under_way = tonumber(numbers.under_way) - 1
+      if under_way >= pool.max then
+        full = true
+      else
+        endpoint.load = pool.balance == "least_connections" and (under_way + 1) / endpoint.weight or 0
+        least = math.min(least, endpoint.load)
+      end
+    end
+  end
+  for _, endpoint in ipairs(pool.endpoints) do
+    if endpoint.load == least and least < math.huge then
+      local numbers = endpoint.numbers
+      weights = weights + endpoint.weight
+      if pool.balance == "random" then
+        if math.random() * weights < endpoint.weight then best = endpoint end
+      else
+        numbers.tokens = numbers.tokens + endpoint.weight
+        if best == nil or numbers.tokens > best.numbers.tokens then best = endpoint end
+      end
+    end
+  end
+  if best ~= nil then
+    if pool.balance ~= "random" then best.numbers.tokens = best.numbers.tokens - weights end
+    best.numbers.under_way = best.numbers.under_way + 1
+  end
+  C.pthread_mutex_unlock(state.lock)
+  return best, full
+end
+
+local function hold(handle, what, key) handle:streamInfo():dynamicMetadata():set(held, what, key) end
+
+local function wait(handle)
+  handle:httpCall("lbgen-wait", {[":method"] = "GET", [":path"] = "/", [":authority"] = "wait"}, "", 1000)
+end
+
+local function answer(handle) handle:respond({[":status"] = "503"}, "Service Unavailable\n") end
+
+function envoy_on_request(handle)
+  local pool = pools[handle:filterContext():get("pool")]
+  local begun = seconds()
+  local best, full = pick(pool)
+  if best == nil and full then
+    if pool.size == 0 or not enter(state, pool.queue, pool.size) then return answer(handle) end
+    hold(handle, "queue", pool.queue)
+    repeat
+      wait(handle)
+      best, full = pick(pool)
+    until best ~= nil or not full or seconds() - begun > pool.timeout
+    leave(state, pool.queue)
+    hold(handle, "queue", "")
+    if best == nil and full then return answer(handle) end
+  end
+  handle:headers():remove(header)
+  if best ~= nil then
+    hold(handle, "endpoint", best.key)
+    handle:headers():add(header, best.address)
+  end
+end
+
+-- Envoy names the endpoint when it took another one: that asked for is out, or failed and the request was sent again.
+function envoy_on_response(handle)
+  local taken = handle:headers():get(header)
+  if taken == nil then return end
+  handle:headers():remove(header)
+  local pool = pools[handle:filterContext():get("pool")]
+  local known = handle:streamInfo():dynamicMetadata():get(held)
+  local now, here = seconds(), nil
+  C.pthread_mutex_lock(state.lock)
+  for _, endpoint in ipairs(pool.endpoints) do
+    if known ~= nil and endpoint.key == known.endpoint then
+      endpoint.numbers.at = now + avoided_for
+      endpoint.numbers.under_way = endpoint.numbers.under_way - 1
+    end
+    if endpoint.address == taken then here = endpoint end
+  end
+  if here ~= nil then here.numbers.under_way = here.numbers.under_way + 1 end
+  C.pthread_mutex_unlock(state.lock)
+  hold(handle, "endpoint", here and here.key or "")
+end
