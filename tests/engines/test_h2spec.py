@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 import xml.etree.ElementTree as ET
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -56,7 +57,11 @@ def failures(port: int, tls: bool, report: Path, section: str = "") -> tuple[set
     """What failed of a section (default: of everything), by section and title, and how many were run."""
     argv = [H2SPEC, *filter(None, [section]), "--host", "127.0.0.1", "--port", str(port), "--timeout", "1"]
     argv += ["--junit-report", str(report), *(["--tls", "--insecure"] if tls else [])]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=500, check=False)
+    for pause in (0, 1, 3):  # Traefik listens before it has read its certificates
+        time.sleep(pause)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=500, check=False)
+        if report.exists():
+            break
     assert report.exists(), done.stdout[-500:] + done.stderr[-500:]
     cases = ET.parse(report).getroot().iter("testcase")  # noqa: S314  # h2spec's own file
     results = [(f"{c.get('package')}: {c.get('classname')}", c.find("failure"), c.find("error")) for c in cases]
@@ -97,9 +102,10 @@ def test_no_worse_than_the_engine_itself(subject, listener, tmp_path) -> None:
         theirs, _ = failures(port, tls, tmp_path / "minimal.xml")
     with served(subject, listener, "lbgen") as port:
         ours, count = failures(port, tls, tmp_path / "lbgen.xml")
-        for name in sorted(ours - theirs):  # a busy machine is late once, a wrong answer is wrong again
-            again, _ = failures(port, tls, tmp_path / "again.xml", name.partition(":")[0])
-            ours -= {name} - again
+        for name in sorted(ours - theirs):  # a busy machine is late at times, a wrong answer is always wrong
+            for number in range(3):
+                again, _ = failures(port, tls, tmp_path / f"{number}.xml", name.partition(":")[0])
+                ours -= {name} - again
     TOLD.append(f"{subject.label} {listener}: lbgen {count - len(ours)}/{count}, minimal {count - len(theirs)}/{count}")
     worse = {name for name in ours - theirs if (subject.engine, name) not in KNOWN}
     assert not worse, f"worse than {subject.label} alone: {sorted(worse)}"
