@@ -36,7 +36,7 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.FRAMING: approximate(
         "ambiguous lengths and codings are refused, but bare LF, folded headers, HTTP/0.9 and odd versions are read "
         "leniently and passed on in clean form, as are a bare CR in a header, chunks longer than they say or in "
-        "HTTP/1.0; a target in absolute form wins over a Host that disagrees; "
+        "HTTP/1.0; a target in absolute form, and :authority in HTTP/2, win over a Host that disagrees; "
         "a Connection header that names Host, X-Forwarded-For, -Host or -Proto, or over ten headers, gets 400",
         {
             "framing.bare_lf": "accepted",
@@ -44,6 +44,7 @@ _V1_40: dict[Feature, Verdict] = {
             "framing.bare_cr": _SECOND,
             "framing.chunk_overlong": _SECOND,
             "framing.http10_coding": _SECOND,
+            "framing.h2_frames": ("text: two hosts", "text: 1 of these requests"),
             "framing.http09": "accepted",
             "framing.no_version": "accepted",
             "framing.version": "accepted",

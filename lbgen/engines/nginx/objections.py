@@ -226,7 +226,11 @@ def _retries(route: Route) -> Iterator[Objection]:
             "nginx puts its own body in the place of an endpoint's answer of 502 or 504 when other statuses are "
             "retried; list 502 and 504 too to have them as they come"
         )
-        yield Objection(approximate(note, {"route.retries.own_502": ("text", "status 502")}), f"{route.field}.retries", Feature.RETRIES)
+        yield Objection(
+            approximate(note, {"route.retries.own_502": ("text", "status 502")}),
+            f"{route.field}.retries",
+            Feature.RETRIES,
+        )
 
 
 def _key(key: Key, field: str) -> Iterator[Objection]:
