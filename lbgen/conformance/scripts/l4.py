@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.probe import Stream
@@ -54,3 +56,34 @@ def l4_traffic_keeps(stage: Stage) -> Iterator[str]:
             if stream.exactly(1) != b"y":
                 yield "the connection died although it was used every 350 ms"
                 return
+
+
+def l4_names(stage: Stage) -> Iterator[str]:
+    """A connection goes by the server name of its handshake, which the proxy reads and passes on untouched."""
+    for name, pool in stage.params["names"].items():
+        endpoint = "" if pool is None else f"{pool}-0"
+        before = stage.endpoints.connections.copy()
+        with Stream(stage.at["edge"], timeout=4) as stream:
+            stream.send(_hello(name))
+            stream.fill(0.5)
+            deadline = time.monotonic() + 2
+            while endpoint and stage.endpoints.connections == before and time.monotonic() < deadline:
+                time.sleep(0.02)
+            grown = sorted(stage.endpoints.connections - before)
+            if not endpoint and stream.end == "open":
+                stream.rest()
+        if grown != ([endpoint] if endpoint else []):
+            yield f"{name or '(no name)'} went to {grown}, expected {endpoint or 'nowhere'}"
+        elif not endpoint and stream.end == "open":
+            yield f"{name or '(no name)'}: the connection stays open"
+
+
+def _hello(name: str) -> bytes:
+    """The first flight of a TLS client that asks for `name`."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    shaking = context.wrap_bio(incoming, outgoing, server_hostname=name or None)
+    with suppress(ssl.SSLWantReadError):
+        shaking.do_handshake()
+    return outgoing.read()

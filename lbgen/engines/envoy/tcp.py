@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged
-from lbgen.engines.envoy.chains import admitted, chain_matcher, of_rule
+from lbgen.engines.envoy.chains import admitted, chain_matcher, known_name, of_rule
 from lbgen.engines.envoy.clusters import cluster_name, demand
 from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.tls import listener_socket
@@ -25,7 +25,7 @@ def l4_chains(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, D
     plain = len(listener.l4_rules) == 1 and listener.access is None and tls is None
     if plain and not of_rule(listener.l4_rules[0]):
         return {"filter_chains": [{"filters": [_tcp(plan, listener, listener.l4_rules[0], clusters)]}]}
-    gate = admitted(listener.access)
+    gate = [*admitted(listener.access), *([] if tls is None else [known_name(tls)])]
     socket: dict[str, Data] = {} if tls is None else {"transport_socket": listener_socket(tls, [])}
     return {
         "filter_chain_matcher": chain_matcher((rule.id, [*gate, *of_rule(rule)]) for rule in listener.l4_rules),
