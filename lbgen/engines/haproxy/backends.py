@@ -89,6 +89,10 @@ class Backends:
         pool's name."""
         return self._draft(pool, times, None, False, "").name
 
+    def mirror(self, pool: Pool, times: Timeouts) -> str:
+        """The name of the backend that takes copies for that pool."""
+        return self._draft(pool, times, None, True, "").name
+
     def _draft(self, pool: Pool, times: Timeouts, retries: Retries | None, l7: bool, key: str) -> _Draft:
         # Where a backend knows how its endpoints fare, routes share it: their times are set request by request.
         shared = l7 and counts(pool)
@@ -99,7 +103,7 @@ class Backends:
             names.append(name)
             self._drafts[identity] = _Draft(name, pool, times, retries, l7)
         draft = self._drafts[identity]
-        if times != draft.own and key not in (keys := draft.times.setdefault(times, [])):
+        if key and times != draft.own and key not in (keys := draft.times.setdefault(times, [])):
             keys.append(key)
         return draft
 

@@ -109,6 +109,9 @@ _EMULATED = {
     Feature.TLS_TERMINATE: "a list of certificates and names; who asks for a name that none of them holds is shown the "
     "first one, and the connection ends right behind the handshake",
     Feature.CORS: "a Lua function compares origin, method and headers; statements put the answer into headers",
+    Feature.MIRROR: "a Lua filter keeps the request and sends it to a listener of the configuration's own",
+    Feature.BUFFERING: "every buffer of HAProxy gets room for what one route buffers: 1 MiB of a request, 256 KiB "
+    "of an answer",
     Feature.CONNECTION_NOMINATED: "deleted by a Lua function, called for requests whose Connection names any",
     Feature.FORWARDED_HEADERS: "set header by header; several X-Forwarded-For lines are joined by a Lua function",
     Feature.SPLIT: "a number is drawn and looked up in a map of shares, exact to one in a million",
@@ -164,7 +167,6 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
 
 _REFUSED = {
     Feature.L4_UDP: "HAProxy does not proxy UDP",
-    Feature.MIRROR: "HAProxy has no mirroring of its own",
     Feature.TIMEOUT_REQUEST: "HAProxy has no limit on all of a request",
     Feature.RETRY_BUDGET: "HAProxy does not count its retries against its requests",
     Feature.NFT_DIRECT: "only nftables forwards without a proxy",

@@ -14,7 +14,7 @@ from lbgen.engines.haproxy.edits import header_lines, rewrite_lines, tail_lines
 from lbgen.engines.haproxy.index import Index
 from lbgen.engines.haproxy.lines import Line, Maps, Section, Word, line
 from lbgen.engines.haproxy.passages import Passage, passage
-from lbgen.engines.haproxy.servers import is_name
+from lbgen.engines.haproxy.servers import NEVER, is_name
 from lbgen.engines.haproxy.tables import ROUTE, routing
 from lbgen.engines.haproxy.targets import TARGET, backend_lines, choices, draw_lines, kept_lines, target_edits
 from lbgen.engines.text import Atom, Literal
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
     from lbgen.engines.api import RenderedFile
     from lbgen.engines.haproxy.tables import Way
-    from lbgen.plan.model import Listener, Plan
+    from lbgen.plan.model import Listener, Plan, Route
 
 _HEAD = 24  # KiB of a request head, unless a listener's limits are higher
+_WHOLE_BODY = 1024 * 1024  # bytes of a request that is held until it is there
+_WHOLE_ANSWER = 256 * 1024  # bytes of an answer that an endpoint is rid of, however slow the client
 _ADDED = 8  # KiB of headers that may be added to it
 
 
@@ -67,6 +69,7 @@ class Frontend:
     route: Section
     admission: Section
     measured: bool
+    mirrored: bool
     packed: tuple[Literal, ...]
     paths: Literal | None
     is_strict: bool
@@ -103,6 +106,7 @@ class View:
     nameservers: tuple[Line, ...]
     resolvers: bool
     logs: bool
+    mirrors: bool
     queues: bool
     endpoint_tls: bool
     always_up: bool
@@ -137,7 +141,7 @@ def view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
     return View(
         name=Atom(plan.name),
         head=head,
-        buffer=(head + _ADDED) * 1024,
+        buffer=(head + _ADDED) * 1024 + _buffered(plan),
         says_closed=version != "2.6",
         counts=any(route.concurrency for route in plan.routes),
         shares=shares,
@@ -151,6 +155,7 @@ def view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         nameservers=tuple(line("", "nameserver", f"dns{n}", _server(text)) for n, text in enumerate(plan.resolvers, 1)),
         resolvers=any(is_name(endpoint) for pool in backends.pools() for endpoint in pool.endpoints),
         endpoint_tls=any(pool.tls for pool in backends.pools()),
+        mirrors=any(frontend.mirrored for frontend in frontends),
         logs=any(listener.access_log for listener in plan.listeners),
         queues=any(pool.max_per_endpoint for pool in backends.pools()),
         always_up=backends.needs_a_check_that_passes,
@@ -164,6 +169,14 @@ def _head(listener: Listener) -> int:
     if limits.headers is None and limits.target is None:
         return 0
     return ((limits.headers or _HEAD * 1024) + (limits.target or 0)) // 1024 + 4
+
+
+def _buffered(plan: Plan) -> int:
+    """Bytes that a buffer has to hold beside a head."""
+    kept = [route.action.buffering for route in plan.routes if isinstance(route.action, Forward)]
+    if any(buffering.request for buffering in kept):
+        return _WHOLE_BODY
+    return _WHOLE_ANSWER if any(buffering.response for buffering in kept) else 0
 
 
 def _limited(plan: Plan) -> Iterator[str]:
@@ -182,6 +195,7 @@ def _frontend(
     every = frozenset(ways)
     chooser = Chooser(maps, ROUTE, every, "", origins)
     admission = Admission(listener, routes, chooser, maps)
+    mirrors = _mirrors(routes, index, backends)
     chosen = list(choices(ways, index))
     drawn = [choice for choice in chosen if choice.drawn]
     answering = [answer(way, index, listener) for way in ways.values() if not _forwards(way, index)]
@@ -227,7 +241,11 @@ def _frontend(
             request_id=listener.request_id,
             guard=_section("Limits of a head, and who may come in", admission.early()),
             route=_section("Which route it takes", found.lines),
-            admission=_section("What routes let in", admission.late()),
+            admission=_section(
+                "What routes let in",
+                [*admission.late(), *_copied(mirrors, chooser), *_held(routes, chooser)],
+            ),
+            mirrored=bool(mirrors),
             measured=any(route.max_body is not None for _, route in routes),
             forwards=bool(forwarding),
             paths=Literal(pattern) if pattern is not None else None,
@@ -251,6 +269,30 @@ def _frontend(
         [own for _, own in answering],
         (*found.lua, *([policies] if (policies := policies_file(listener.name, routes)) is not None else [])),
     )
+
+
+def _copied(mirrors: dict[str, str], chooser: Chooser) -> list[Line]:
+    told: tuple[str] = ("http-request set-var-fmt(txn.mirrors)",)
+    return chooser.valued(told, mirrors, "mirrors") if mirrors else []
+
+
+def _held(routes: list[tuple[str, Route]], chooser: Chooser) -> list[Line]:
+    """Bodies that are waited for; the client's own time limits how long."""
+    keys = [key for key, route in routes if isinstance(route.action, Forward) and route.action.buffering.request]
+    wait = f"http-request wait-for-body time {NEVER} at-least {_WHOLE_BODY}"
+    return [chooser.only((wait,), keys, "held")] if keys else []
+
+
+def _mirrors(routes: list[tuple[str, Route]], index: Index, backends: Backends) -> dict[str, str]:
+    """`backend percent` for each mirror, by the key of a route that has any."""
+    return {
+        key: " ".join(
+            f"{backends.mirror(index.pool(mirror.pool), route.action.timeouts)} {mirror.percent:g}"
+            for mirror in route.action.mirrors
+        )
+        for key, route in routes
+        if isinstance(route.action, Forward) and route.action.mirrors
+    }
 
 
 def _section(title: str, lines: list[Line]) -> Section:
