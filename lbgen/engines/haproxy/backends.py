@@ -11,7 +11,7 @@ from lbgen.engines.haproxy.quote import Sample, argument, log_format, lua_argume
 from lbgen.engines.haproxy.retrying import retry_lines, waits
 from lbgen.engines.haproxy.servers import NEVER, Role, check_lines, is_name, server_lines
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import Balance, Forward, Redirect, Respond
+from lbgen.plan.model import Balance, Forward, PoolProtocol, Redirect, Respond
 from lbgen.plan.policy import KeyKind
 from lbgen.records import record
 
@@ -189,6 +189,8 @@ def _pool_lines(pool: Pool, l7: bool) -> list[Line]:
         lines.append(line(f"{pool.field}.sticky", *words))
     if pool.max_per_endpoint is not None:
         lines += _queue_lines(pool, l7)
+    if pool.protocol is PoolProtocol.GRPC:
+        lines.append(line(pool.field, "http-request set-header TE trailers if { var(txn.trailers) -m bool }"))
     if pool.passive is not None and l7:
         lines += _judged_lines(pool.passive, f"{pool.field}.health.passive")
     return lines

@@ -75,6 +75,7 @@ _NATIVE = (
     Feature.QUEUE,
     Feature.POOL_TLS,
     Feature.POOL_HTTP2,
+    Feature.POOL_GRPC,
     Feature.PROXY_PROTOCOL_OUT,
     Feature.DRAIN,
     Feature.ENDPOINT_NAMES,

@@ -19,7 +19,7 @@ from lbgen.engines.haproxy.tables import ROUTE, routing
 from lbgen.engines.haproxy.targets import TARGET, backend_lines, choices, draw_lines, kept_lines, target_edits
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Forward, Mode, Redirect
+from lbgen.plan.model import Forward, Mode, PoolProtocol, Redirect
 from lbgen.plan.policy import PathsMode
 from lbgen.records import record
 
@@ -105,6 +105,7 @@ class View:
     answers: tuple[Answer, ...]
     nameservers: tuple[Line, ...]
     resolvers: bool
+    grpc: bool
     logs: bool
     mirrors: bool
     queues: bool
@@ -155,6 +156,7 @@ def view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         nameservers=tuple(line("", "nameserver", f"dns{n}", _server(text)) for n, text in enumerate(plan.resolvers, 1)),
         resolvers=any(is_name(endpoint) for pool in backends.pools() for endpoint in pool.endpoints),
         endpoint_tls=any(pool.tls for pool in backends.pools()),
+        grpc=any(pool.protocol is PoolProtocol.GRPC for pool in backends.pools()),
         mirrors=any(frontend.mirrored for frontend in frontends),
         logs=any(listener.access_log for listener in plan.listeners),
         queues=any(pool.max_per_endpoint for pool in backends.pools()),
