@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 OLD = "1.22"
 PEER = Atom("$binary_remote_addr")
 _USUAL = Timeouts(5_000, 60_000, 60_000)
-_HASH_OWN = 100  # names or variables that fit nginx's own hash sizes without a warning
+_HASH_OWN = 48  # names or variables that fit nginx's own hash sizes without a warning
+_HASH_LEAST = 2048
 _WORD_OWN = 40
 # Fields that a Connection header may name without consequence: they are dropped anyway, and Host never is.
 _HOP_BY_HOP = "close|keep-alive|upgrade|te|trailers?|transfer-encoding|proxy-connection|http2-settings|host"
@@ -126,7 +127,7 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         *actions.retries.maps,
         *servers.maps,
     )
-    variables = len(maps) + len(actions.splits) + len(texts.constants)
+    variables = len(maps) + len(actions.splits) + len(texts.constants) + len(gates.gatekeeper.geos)
     hosts = [str(table.host) for x in listeners for table in x.hosts]
     nominated = _HOP_BY_HOP + ("" if trust else _MADE)
     return Http(
@@ -181,4 +182,4 @@ def _keys(maps: Iterable[Map]) -> Iterable[str]:
 
 def _hash_size(count: int) -> int:
     """A size for a hash of `count` words; 0 when nginx's own will do."""
-    return 0 if count <= _HASH_OWN else 1 << (2 * count).bit_length()
+    return 0 if count <= _HASH_OWN else max(_HASH_LEAST, 1 << (2 * count).bit_length())

@@ -7,7 +7,7 @@ import re
 from lbgen.engines.text import Atom
 
 _ODD = re.compile(r"[^a-z0-9]+")
-_LONGEST = 40
+_LONGEST = 42  # with a number behind it still what fits nginx's own hash of variables
 
 
 class Names:
@@ -18,7 +18,8 @@ class Names:
 
     def variable(self, kind: str, words: str) -> str:
         """`$kind_words` without the dollar, a number behind it when it is taken."""
-        tail = _ODD.sub("_", words.lower()).strip("_")[:_LONGEST].strip("_")
+        room = _LONGEST - len(kind) - 1
+        tail = _ODD.sub("_", words.lower()).strip("_")[:room].strip("_")
         base = f"{kind}_{tail}" if tail else kind
         name = base
         while name in self._taken:
