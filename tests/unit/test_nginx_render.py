@@ -313,4 +313,4 @@ def test_many_routes_name_their_hash_sizes():
     assert "variables_hash_max_size" not in rendered(few)
     edits = HeaderEdits(set=(("x", "1"),))
     many = plan(*((prefix(f"/s{n}", methods=("GET",)), forward("p"), edits) for n in range(300)))
-    assert "variables_hash_max_size 1024;" in rendered(many)
+    assert "variables_hash_max_size 2048;" in rendered(many)
