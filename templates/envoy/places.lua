@@ -65,7 +65,8 @@ end
 local function answer(handle) handle:respond({[":status"] = "503"}, "Service Unavailable\n") end
 
 function envoy_on_request(handle)
-  local pool = pools[handle:filterContext():get("pool")]
+  local pool = pools[handle:filterContext():get("pool") or ""]
+  if pool == nil then return end
   local begun = seconds()
   local best, full = pick(pool)
   if best == nil and full then
@@ -91,7 +92,8 @@ function envoy_on_response(handle)
   local taken = handle:headers():get(header)
   if taken == nil then return end
   handle:headers():remove(header)
-  local pool = pools[handle:filterContext():get("pool")]
+  local pool = pools[handle:filterContext():get("pool") or ""]
+  if pool == nil then return end
   local known = handle:streamInfo():dynamicMetadata():get(held)
   local now, here = seconds(), nil
   C.pthread_mutex_lock(state.lock)

@@ -39,7 +39,8 @@ local function refuse(handle) handle:respond({[":status"] = "429"}, "Too Many Re
 
 function envoy_on_request(handle)
   local name = handle:filterContext():get("route")
-  local limit = limits[name]
+  local limit = limits[name or ""]
+  if limit == nil then return end
   local place
   if limit.max ~= nil then
     local key = key_of(handle, limit.max_key)

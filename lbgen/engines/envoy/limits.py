@@ -11,7 +11,7 @@ from lbgen.engines.envoy.tls import served
 from lbgen.engines.escapes import has_boundary, parse
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Forward, Mode, ValueKind
-from lbgen.plan.policy import RetryCause
+from lbgen.plan.policy import PathsMode, RetryCause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,6 +115,16 @@ def _of_listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
         note = "on a route that forwards, a client may be silent within a body for the route's idle time"
         shows = {"listener.timeouts.body": ("time",)}
         yield Objection(approximate(note, shows), f"{listener.field}.timeouts.client_body", Feature.CLIENT_TIMEOUTS)
+    if listener.paths.mode is PathsMode.NORMALIZE:
+        sizes = {route.max_body for route in routes}
+        kinds = {route.compression for route in routes}
+        held = {isinstance(r.action, Forward) and r.action.buffering.request for r in routes}
+        if max(len(sizes), len(kinds), len(held)) > 1:
+            note = (
+                "for a target that is not in its normal form max_body, compression and buffering of other routes of "
+                "the listener count too"
+            )
+            yield Objection(approximate(note), f"{listener.field}.paths", Feature.PATHS_NORMALIZE)
     if listener.tls is not None and len(served(listener.tls.certificates)) > 1:
         note = "a server name with capital letters gets the first certificate"
         shows = {"listener.tls.capitals": ("text: TLS: names",)}

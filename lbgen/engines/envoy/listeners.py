@@ -14,16 +14,18 @@ from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.edits import content_type_filter
 from lbgen.engines.envoy.forwarded import NO_HOST, early_mutations, forwarded_filters, lua
 from lbgen.engines.envoy.limiting import access_filter, keeps_peer, needs_client
+from lbgen.engines.envoy.normal import normal_filter, odd_route
 from lbgen.engines.envoy.places import HELD
 from lbgen.engines.envoy.routes import REDIRECT_HOST, edits_late, needs_request_host
 from lbgen.engines.envoy.statuses import Reasons, local_replies
 from lbgen.engines.envoy.strict import strict_filter
 from lbgen.engines.envoy.switches import policy_filters
-from lbgen.engines.envoy.tables import build_virtual_hosts
+from lbgen.engines.envoy.tables import build_virtual_hosts, with_odd_route
 from lbgen.engines.envoy.tcp import l4_chains
 from lbgen.engines.envoy.tls import inspector, listener_socket
 from lbgen.engines.envoy.values import regex
 from lbgen.plan.model import Forward, Mode, Respond
+from lbgen.plan.policy import PathsMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,6 +47,7 @@ _NOT_WEBSOCKET = "|".join(
 # A redirect shows the request's host in lower case, without its port and one trailing dot.
 _REDIRECT_HOST = """\
 function envoy_on_request(handle)
+  if not handle:filterContext():get("redirect") then return end
   local headers = handle:headers()
   local host = string.lower(headers:get(":authority"))
   if host == "%s" then
@@ -124,16 +127,11 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
     routes = {route.name: route for route in plan.routes}
     rules = [(rule, routes[rule.route]) for table in listener.hosts for rule in table.rules]
     bodies = [len(route.action.body.encode()) for _, route in rules if isinstance(route.action, Respond)]
-    route_config: dict[str, Data] = {
-        "name": listener.name,
-        "ignore_port_in_host_matching": True,
-        "virtual_hosts": build_virtual_hosts(plan, listener, clusters),
-    }
-    if max(bodies, default=0) > 4096:
-        route_config["max_direct_response_body_size_bytes"] = max(bodies)
     used = [route for _, route in rules]
     client = needs_client(plan, listener)
-    filters = [*([asked_filter()] if listener.access_log else ()), strict_filter(listener.paths, listener.limits)]
+    normal = listener.paths.mode is PathsMode.NORMALIZE
+    filters = [*([asked_filter()] if listener.access_log else ()), *([normal_filter()] if normal else ())]
+    filters.append(strict_filter(listener.paths, listener.limits))
     if listener.access is not None:
         filters.append(access_filter("listener-access", listener.access))
     filters += [*forwarded_filters(listener), *policy_filters(plan, used, clusters)]
@@ -154,6 +152,16 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
     )
     logs = access_log(listener) if listener.access_log else []
     logs += [given_back(plan, held) for held in _held(used, clusters)]
+    hosts = build_virtual_hosts(plan, listener, clusters)
+    if normal:
+        hosts = with_odd_route(hosts, odd_route(filters))
+    route_config: dict[str, Data] = {
+        "name": listener.name,
+        "ignore_port_in_host_matching": True,
+        "virtual_hosts": hosts,
+    }
+    if max(bodies, default=0) > 4096:
+        route_config["max_direct_response_body_size_bytes"] = max(bodies)
     return {
         "name": "http",
         "typed_config": {

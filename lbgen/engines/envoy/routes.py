@@ -12,7 +12,6 @@ from lbgen.engines.envoy.copies import kept_headers
 from lbgen.engines.envoy.cors import DROPPED, answers, preflights
 from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.edits import CONTENT_TYPE, late_edits, merged, request_edits, response_edits, switched_edits
-from lbgen.engines.envoy.limiting import SWITCHED_ON
 from lbgen.engines.envoy.places import PLACES, bounded_pools, places_switch
 from lbgen.engines.envoy.retries import method_groups, tries
 from lbgen.engines.envoy.sticky import REMOVED, owners, sticky_pools
@@ -31,6 +30,10 @@ if TYPE_CHECKING:
 REDIRECT_HOST = "redirect-host"  # the Lua filter that makes a request's host fit for a redirect
 _PER_FILTER = "typed_per_filter_config"
 _TUNNEL: dict[str, Data] = {"name": "upgrade", "string_match": {"exact": "websocket", "ignore_case": True}}
+_OWN_HOST: dict[str, Data] = {
+    "@type": "type.googleapis.com/envoy.extensions.filters.http.lua.v3.LuaPerRoute",
+    "filter_context": {"redirect": True},
+}
 _ANY: tuple[list[dict[str, Data]], list[dict[str, Data]]] = ([], [])
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _REDIRECT_CODES = {
@@ -85,7 +88,7 @@ def _actions(
         case Redirect():
             own: dict[str, Data] = {"redirect": _redirect(route.action, rule, listener)}
             if needs_request_host(rule, route):
-                own[_PER_FILTER] = {REDIRECT_HOST: SWITCHED_ON}
+                own[_PER_FILTER] = {REDIRECT_HOST: _OWN_HOST}
             yield _Condition(), own
         case Respond():
             yield _Condition(), {"direct_response": _respond(route.action)}

@@ -37,7 +37,7 @@ function envoy_on_request(handle)
   local headers = handle:headers()
   headers:remove("%s")
   if headers:get("cookie") == nil then return end
-  for _, name in ipairs(handle:filterContext():get("pools")) do
+  for _, name in ipairs(handle:filterContext():get("pools") or {}) do
     local pool = pools[name]
     local address = pool.addresses[cookie(headers, pool.cookie) or ""]
     if address ~= nil then
@@ -52,7 +52,7 @@ function envoy_on_response(handle)
   local chosen = headers:get("%s")
   if chosen == nil then return end
   headers:remove("%s")
-  for _, name in ipairs(handle:filterContext():get("pools")) do
+  for _, name in ipairs(handle:filterContext():get("pools") or {}) do
     local pool = pools[name]
     local id = pool.ids[chosen]
     if id ~= nil then

@@ -23,7 +23,7 @@ _PLAIN = r"[A-Za-z0-9_~:\[\]@!$&'()*+,;=-]"
 # Escapes of `/`, `\`, controls and unreserved characters are refused.
 _ESCAPE = "2[0-9A-Ca-c]|3[A-Fa-f]|40|5[BDEbde]|60|7[B-Db-d]|[89A-Fa-f][0-9A-Fa-f]"
 _SLASH = "2[Ff]"
-_UNRESERVED = "2[Dd]|3[0-9]|4[1-9A-Fa-f]|5[0-9AFaf]|6[1-9A-Fa-f]|7[0-9AEae]"  # but the dot
+UNRESERVED = "2[Dd]|3[0-9]|4[1-9A-Fa-f]|5[0-9AFaf]|6[1-9A-Fa-f]|7[0-9AEae]"  # but the dot
 _QUERY = r"(?:\?[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*)?"
 _VERBATIM = rf"/[A-Za-z0-9._~:/\[\]@!$&'()*+,;=%-]*{_QUERY}"
 
@@ -33,7 +33,7 @@ def target_pattern(paths: Paths) -> str:
     if paths.mode is PathsMode.VERBATIM:
         return _VERBATIM
     escape = "|".join(
-        [_ESCAPE, *([_SLASH] if paths.encoded_slash else ()), *([_UNRESERVED] if paths.encoded_unreserved else ())]
+        [_ESCAPE, *([_SLASH] if paths.encoded_slash else ()), *([UNRESERVED] if paths.encoded_unreserved else ())]
     )
     dot = r"(?:\.|%2[Ee])" if paths.encoded_unreserved else r"\."
     other = f"(?:{_PLAIN}|%(?:{escape}))"

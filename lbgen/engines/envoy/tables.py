@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.routes import build_routes
 from lbgen.engines.envoy.trees import leaves
+from lbgen.plan.policy import PathsMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,10 +32,22 @@ def _virtual_host(
         "name": str(table.host) if table.host is not None else "any",
         "domains": _domains(table.host),
     }
-    tree = leaves(table.rules)
+    tree = None if listener.paths.mode is PathsMode.NORMALIZE else leaves(table.rules)
     if tree is None:
         return {**found, "routes": built(table.rules)}
     return {**found, "matcher": _tree({key: built(rules) for key, rules in tree.items()})}
+
+
+def with_odd_route(hosts: list[dict[str, Data]], route: dict[str, Data]) -> list[dict[str, Data]]:
+    """`hosts` with `route` before all others, for hosts without rules too."""
+    found = [{**host, "routes": [route, *_listed(host["routes"])]} for host in hosts]
+    if not any(host["domains"] == ["*"] for host in hosts):
+        found.append({"name": "any", "domains": ["*"], "routes": [route]})
+    return found
+
+
+def _listed(data: Data) -> list[Data]:
+    return list(data) if isinstance(data, list) else []
 
 
 def _tree(lists: Mapping[str, list[Tagged]]) -> dict[str, Data]:
