@@ -73,9 +73,7 @@ def _haproxy(version, ports, endpoint, admin):
         "frontend all",
     ]
     for name, port in ports.items():
-        lines.append(
-            f" bind 127.0.0.1:{port} " + (f"ssl crt {CERT} alpn h2,http/1.1" if name == "secure" else "proto h2")
-        )
+        lines.append(f" bind 127.0.0.1:{port} " + (f"ssl crt {CERT} alpn h2,http/1.1" if name == "secure" else ""))
     lines += [" default_backend b", "backend b", f" server s 127.0.0.1:{endpoint}", ""]
     return {"haproxy.cfg": "\n".join(lines)}
 

@@ -6,6 +6,7 @@ Needs the program h2spec (https://github.com/summerwind/h2spec) on PATH or in $L
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -32,9 +33,13 @@ if TYPE_CHECKING:
 H2SPEC = os.environ.get("LBGEN_H2SPEC") or shutil.which("h2spec")
 FIRST = int(os.environ.get("LBGEN_CONFORMANCE_PORTS", "24700"))
 TOLD: list[str] = []
-# h2spec sends 16 MiB in one frame where nginx says it takes frames of that size, and never looks at the window of the
-# stream. nginx's own configuration opens the window first as it keeps bodies; lbgen's passes them on as they come.
-KNOWN = {("nginx", "http2/4.2: Sends a DATA frame with 2^14 octets in length")}
+# What h2spec asks in vain. nginx announces frames of 16 MiB, and h2spec sends one without a look at the window of the
+# stream; nginx's own configuration opens the window first as it keeps bodies, lbgen's passes them on as they come. And
+# lbgen's buffers let HAProxy announce frames of 32 KiB, while h2spec expects one of 17 KiB to be refused.
+KNOWN = {
+    ("nginx", "http2/4.2: Sends a DATA frame with 2^14 octets in length"),
+    ("haproxy", "http2/4.2: Sends a large size HEADERS frame that exceeds the SETTINGS_MAX_FRAME_SIZE"),
+}
 pytestmark = [
     pytest.mark.engines,
     pytest.mark.xdist_group("runtime"),
@@ -63,7 +68,8 @@ def failures(port: int, tls: bool, report: Path, section: str = "") -> tuple[set
         if report.exists():
             break
     assert report.exists(), done.stdout[-500:] + done.stderr[-500:]
-    cases = ET.parse(report).getroot().iter("testcase")  # noqa: S314  # h2spec's own file
+    text = re.sub(rb"[^\x09\x0a\x0d\x20-\x7e]", b"?", report.read_bytes())  # it holds answers as they came
+    cases = ET.fromstring(text).iter("testcase")  # noqa: S314  # h2spec's own file
     results = [(f"{c.get('package')}: {c.get('classname')}", c.find("failure"), c.find("error")) for c in cases]
     assert results, "h2spec ran nothing"
     return {name for name, *problems in results if any(p is not None for p in problems)}, len(results)
