@@ -34,6 +34,7 @@ _READER = TypeAdapter(AgentSpec)
 _LATE = ("concurrent.futures.thread", "encodings.ascii", "encodings.idna", "encodings.latin_1", "encodings.utf_8")
 _GATHER_SECONDS = 0.05  # changes that come together are one reload
 _APART_SECONDS = 0.5  # each reload leaves the engine's old workers behind for a while
+_NOTICE_SECONDS = 1.0
 _SPREAD_SECONDS = 0.01  # between the first checks of two endpoints
 
 
@@ -69,12 +70,26 @@ def steered(name: str) -> Steered:
     return target
 
 
+class _NewOrderError(Exception):
+    """There is another order."""
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    """Another one for another file in that place; () while there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
 @dataclass(slots=True)
 class Agent:
     """`folder` holds the engine's files. The states begin as the last agent left them, else up."""
 
     spec: AgentSpec
     folder: Path
+    order: tuple[int, ...] = ()  # identity of the file that `spec` was read from
     states: state.States = field(default_factory=dict)
     _contexts: dict[str, ssl.SSLContext] = field(default_factory=dict)
     _shown: str = ""
@@ -98,6 +113,7 @@ class Agent:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._steer())
             group.create_task(self._beat())
+            group.create_task(self._notice())
             number = 0
             for pool in self.spec.pools:
                 for target in pool.targets:
@@ -169,6 +185,13 @@ class Agent:
             return False
         return False
 
+    async def _notice(self) -> None:
+        """End everything once somebody has put another order in the place of ours."""
+        path = self.folder / FILE
+        while _identity(path) in ((), self.order):
+            await asyncio.sleep(_NOTICE_SECONDS)
+        raise _NewOrderError
+
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(state.BEAT_SECONDS)
@@ -190,22 +213,37 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def serve(agent: Agent) -> None:
-    """Run until SIGTERM or SIGINT."""
+def serve(folder: Path) -> None:
+    """Do what the order in `folder` says until SIGTERM or SIGINT, and what a new one says once that is there.
 
-    async def until_told() -> None:
-        loop = asyncio.get_running_loop()
-        work = asyncio.create_task(agent.run())
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, work.cancel)
-        try:
-            with suppress(asyncio.CancelledError):
-                await work
-        except* OSError as errors:  # of our own files; those of checks are findings
-            first = next(each for each in errors.exceptions if isinstance(each, OSError))
-            message = f"{first.filename or agent.folder}: {first.strerror or first}"
-            raise EngineError(Diagnostic("LB410", message)) from None
-        say("ends")
+    Raises EngineError LB410 when an order or the engine's files cannot be used.
+    """
+    asyncio.run(_serve(folder))
 
-    say(f"checks {len(agent.states)} endpoints of {len(agent.spec.pools)} pools for {agent.spec.engine}")
-    asyncio.run(until_told())
+
+async def _serve(folder: Path) -> None:
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None  # noqa: S101 - a coroutine runs in one
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    with suppress(asyncio.CancelledError):
+        while True:
+            order = _identity(folder / FILE)
+            agent = Agent(load(folder), folder, order)
+            say(f"checks {len(agent.states)} endpoints of {len(agent.spec.pools)} pools for {agent.spec.engine}")
+            try:
+                await agent.run()
+            except ExceptionGroup as errors:
+                _, others = errors.split(_NewOrderError)
+                if others is not None:
+                    raise _explained(others, folder) from None
+            say(f"there is a new {FILE}")
+    say("ends")
+
+
+def _explained(errors: ExceptionGroup[Exception], folder: Path) -> Exception:
+    """Trouble with our own files in a sentence; all else as it is. (What goes wrong in checks is a finding.)"""
+    first = errors.exceptions[0]
+    if not isinstance(first, OSError):
+        return errors
+    return EngineError(Diagnostic("LB410", f"{first.filename or folder}: {first.strerror or first}"))

@@ -23,7 +23,7 @@ Example (`lbgen up` starts it by itself; this is for an nginx of systemd's):
 \b
 Run it as the user of nginx's master: it writes the lists in upstreams/ and
 agent.state.json, and sends the master SIGHUP. nginx may end and come again
-meanwhile. After another `lbgen render`, start the agent again and reload nginx.
+meanwhile. A new agent.json, of another `lbgen render`, is followed within a second.
 """
 
 
@@ -35,6 +35,6 @@ def command(folder: Path) -> None:
     FOLDER is the engine's, as `lbgen render` wrote it. Each change is a line on standard error. Files are replaced
     whole, changes that come together are one reload, and there are at most two reloads a second.
     """
-    from lbgen.agent.run import Agent, load, serve
+    from lbgen.agent.run import serve
 
-    serve(Agent(load(folder), folder.absolute()))
+    serve(folder.absolute())

@@ -192,6 +192,20 @@ def test_open_tcp_connections_live_on(version):
         connection.close()
 
 
+def test_files_that_are_rendered_again_are_followed():
+    with served("1.31") as (group, handle):
+        assert becomes(handle, ["up"] * 3, 10)
+        group.listen("app-0", "refuse")
+        assert becomes(handle, ["down", "up", "up"], 5)
+        lists = handle.directory / "upstreams/http/app.conf"
+        assert " down;" in lists.read_text()
+        lbgen.render(handle.plan, "nginx", accept=("all",)).write(handle.directory)
+        assert " down;" not in lists.read_text()
+        time.sleep(3)
+        assert " down;" in lists.read_text()
+        assert many(handle, 20).keys() == {(200, "app-1"), (200, "app-2")}
+
+
 def over(connection: http.client.HTTPConnection) -> str:
     """Which endpoint answers on this connection."""
     connection.request("GET", "/")

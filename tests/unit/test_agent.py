@@ -224,6 +224,7 @@ def test_a_whole_agent_writes_files_signals_and_remembers(tmp_path):
         try:
             assert until(lambda: state.read(tmp_path) and state.read(tmp_path)[0].state == "down")
             assert lines.read_text() == f"server 127.0.0.1:{port} max_fails=0 down;\n"
+            assert lines.stat().st_mode & 0o777 == 0o644
             time.sleep(0.5)
             assert not hups.exists()
             (tmp_path / "pid").write_text(f"{engine.pid}\n")
@@ -236,15 +237,26 @@ def test_a_whole_agent_writes_files_signals_and_remembers(tmp_path):
             held.listen(100)
             assert until(lambda: state.read(tmp_path)[0].state == "up")
             assert until(lambda: lines.read_text() == f"server 127.0.0.1:{port} max_fails=0;\n")
+            more = replace(spec(port, path=None), program=program)
+            more.steering["app.conf"]["servers"].append(["10.0.0.9:80", 1, " backup"])
+            state.replace(tmp_path / FILE, more.file().text)
+            assert until(lambda: lines.read_text().splitlines()[1:] == ["server 10.0.0.9:80 backup;"])
+            lines.unlink()
+            lines.mkdir()
+            held.close()
+            assert agent.wait(10) == 3
         finally:
             agent.kill()
             agent.wait()
             engine.kill()
             engine.wait()
-    assert lines.stat().st_mode & 0o777 == 0o644
     log = (tmp_path / "log").read_text()
     assert f"app 127.0.0.1:{port} down after 2 failed checks: Connection refused" in log
     assert f"app 127.0.0.1:{port} up after 2 good checks" in log
+    assert "there is a new agent.json" in log
+    assert "error LB410: " in log
+    assert "Is a directory" in log
+    assert "Traceback" not in log
 
 
 def start(folder) -> subprocess.Popen[bytes]:

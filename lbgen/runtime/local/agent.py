@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lbgen.agent.run import Agent, load, prepare, serve
+from lbgen.agent.run import prepare, serve
 from lbgen.diagnostics import LbgenError
 from lbgen.runtime.local.launch import give_up, join_network
 from lbgen.runtime.local.spawn import spawn_own
@@ -36,7 +36,6 @@ def main(order: list[Any]) -> None:
         if netns is not None:
             join_network(netns)
         give_up(**rights)
-        folder = Path.cwd()
-        serve(Agent(load(folder), folder))
+        serve(Path.cwd())
     except LbgenError as error:
         sys.exit(str(error))
