@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from lbgen.conformance.probe import Stream, ask, wire
 from lbgen.conformance.scripts.stage import get
@@ -61,3 +63,16 @@ def _kept(stage: Stage, faults: tuple[tuple[str, str, int], ...]) -> Iterator[st
             answer = stream.answer()
         if answer.status != status:
             yield f"second request, {target} {mode}: {answer.status} {answer.problem}, expected {status}"
+
+
+def retry_budget(stage: Stage) -> Iterator[str]:
+    """Of many requests that fail at a time only a share is tried again (25 %; up to three at a time may be free)."""
+    tag, count = uuid4().hex, 16
+    request = get("/budget", (CONTROL, f'{{"mode": "hang", "tag": "{tag}"}}'))
+    with ThreadPoolExecutor(count) as pool:
+        statuses = list(pool.map(lambda _: ask(stage.at["web"], request).status, range(count)))
+    tries = len(stage.endpoints.tagged(tag))
+    if statuses != [504] * count:
+        yield f"answers {statuses}, expected 504"
+    if not count < tries <= 36:
+        yield f"{count} requests at a time, all of which time out, with 3 retries: {tries} tries, expected 17 to 36"

@@ -62,7 +62,7 @@ def answers(stage: Stage, target: str, count: int, *headers: tuple[str, str]) ->
     request = get(target, *headers)
     found: Counter[str] = Counter()
     for _ in range(count):
-        answer = ask(stage.at["web"], request)
+        answer = ask(stage.at[stage.params.get("listener", "web")], request)
         told = account_of(answer)
         found[str(told["name"]) if told is not None else str(answer.status)] += 1
     return found
