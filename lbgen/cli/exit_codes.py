@@ -14,5 +14,5 @@ MEANING = {
     FINDINGS: "findings: the topology is wrong, or an engine refuses it",
     USAGE: "usage: unknown flag, engine or stack",
     ENGINE: "docker or an engine failed",
-    DIFFERS: "engines behave differently",
+    DIFFERS: "behaviour differs: engines (verify) or topologies (diff)",
 }

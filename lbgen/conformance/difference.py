@@ -49,14 +49,30 @@ MEANING = {
     "address": "where clients connect",
     "port": "where clients connect",
     "mode": "whether requests or bytes are forwarded",
-    "l4_rules": "where connections go",
     "http2": "whether clients may speak HTTP/2",
 }
 # What a request does show, or what is no behaviour at all.
-_SHOWN = frozenset({
-    "hosts", "field", "index", "request_headers", "response_headers", "rewrite", "access", "max_body", "cors",
-    "compression", "paths", "limits", "trusted_proxies", "forwarded_headers", "request_id", "targets",
-})  # fmt: skip
+_SHOWN = frozenset(
+    [
+        "hosts",
+        "l4_rules",
+        "field",
+        "index",
+        "request_headers",
+        "response_headers",
+        "rewrite",
+        "access",
+        "max_body",
+        "cors",
+        "compression",
+        "paths",
+        "limits",
+        "trusted_proxies",
+        "forwarded_headers",
+        "request_id",
+        "targets",
+    ]
+)
 _WALKED = ("timeouts", "active", "retries", "queue")  # told field by field
 
 

@@ -36,7 +36,7 @@ def test_help_lists_every_verb_and_the_exit_codes():
     assert done.returncode == 0
     for verb in VERBS:
         assert f"  {verb} " in done.stdout
-    assert "4  engines behave differently" in done.stdout
+    assert "4  behaviour differs" in done.stdout
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -149,3 +149,31 @@ def test_explain_shows_verdicts_and_follows_lines_both_ways():
 def test_schema_is_json_schema():
     schema = json.loads(lbgen("schema").stdout)
     assert "listeners" in schema["properties"]
+
+
+def test_diff_shows_requests_and_says_by_its_exit_code_whether_anything_changes(tmp_path):
+    new = tmp_path / "new.yaml"
+    old = (ROOT / SHOP).read_text(encoding="utf-8")
+    new.write_text(old.replace('x-canary: "true"', 'x-canary: "yes"'), encoding="utf-8")
+    same = lbgen("diff", SHOP, SHOP)
+    assert (same.returncode, same.stderr) == (0, "")
+    assert "nothing changes" in same.stdout
+    found = lbgen("diff", SHOP, str(new))
+    assert found.returncode == 4
+    assert "curl -isS --path-as-is -H 'Host: shop.example' -H 'x-canary: yes'" in found.stdout
+    record = json.loads(lbgen("diff", SHOP, str(new), "--json").stdout)
+    assert record["same"] is False
+    assert [change["routes"] for change in record["requests"]] == [["api", "canary"], ["canary", "api"]]
+
+
+def test_check_leaves_out_what_is_ignored():
+    every = json.loads(lbgen("check", SHOP, "--no-engines", "--json").stdout)
+    assert {"LB266", "LB267"} == {finding["code"] for finding in every}
+    some = json.loads(lbgen("check", SHOP, "--no-engines", "--json", "--ignore", "LB266").stdout)
+    assert {"LB267"} == {finding["code"] for finding in some}
+
+
+def test_verify_without_rendered_files_is_a_usage_error(tmp_path):
+    done = lbgen("verify", SHOP, "--rendered", str(tmp_path))
+    assert done.returncode in (2, 3), "3: not root"
+    assert "LB411" in done.stderr or "LB407" in done.stderr

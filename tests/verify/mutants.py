@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lbgen.engines.rendered import Rendered
     from lbgen.plan.model import Rule
 
-FACTOR = 2
+FACTOR = 0.5  # shorter: where two timers guard one time the shorter counts, and a longer one would change nothing
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def files_of(plan: Plan, engine: str) -> Rendered:
 
 
 def times(plan: Plan, engine: str) -> Iterator[Mutant]:
-    """Every number that is a time of the topology (it changes when the topology's times do), twice as long."""
+    """Every number that is a time of the topology (it changes when the topology's times do), half as long."""
     real, other = files_of(plan, engine), files_of(scaled(plan, other_times(plan)), engine)
     for change in changes(real, other):
         lines = real[change.file].splitlines()
@@ -47,7 +47,7 @@ def times(plan: Plan, engine: str) -> Iterator[Mutant]:
             if ours[0] == theirs[0]:
                 continue
             value = float(ours[1]) * FACTOR
-            text = f"{value:g}{ours[2] or ''}"
+            text = f"{value:.3f}s" if "." in ours[1] else f"{round(value)}{ours[2] or ''}"
             edited = [*lines]
             edited[change.line - 1] = line[: ours.start()] + text + line[ours.end() :]
             name = f"{change.file}:{change.line}: {edited[change.line - 1].strip()}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.probe import wire
 from lbgen.conformance.scripts.topology import LARGE
-from lbgen.conformance.verify import layer4
+from lbgen.conformance.verify import layer4, policies
 from lbgen.conformance.verify.cases import Phase, Planned, around, hits, own_client, scripted, with_headers
 from lbgen.conformance.wires import unverified
 from lbgen.plan.features import Feature
@@ -35,7 +35,7 @@ def planned(plan: Plan, client: str) -> tuple[Planned, ...]:
     """Every fault case of `plan`, numbered within its clause."""
     counts: dict[str, int] = {}
     found = []
-    for one in _every(plan, client):
+    for one in (*_every(plan, client), *policies.planned(plan, client)):
         name = " ".join((one.case.clause, *one.case.routes))
         counts[name] = number = counts.get(name, 0) + 1
         via = unverified(plan.listener(one.case.request.listener))
@@ -51,16 +51,18 @@ def _every(plan: Plan, client: str) -> Iterator[Planned]:
         yield from _client_times(plan, listener, client)
         for route, hit in hits(plan, listener, client):
             if isinstance(route.action, Forward) and not _watched(plan, route.action):
-                yield from _apart(route, _route(plan, route, route.action, hit))
+                yield from _apart(plan, route, _route(plan, route, route.action, hit))
 
 
-def _apart(route: Route, found: Iterator[Planned]) -> Iterator[Planned]:
+def _apart(plan: Plan, route: Route, found: Iterator[Planned]) -> Iterator[Planned]:
     """Cases of a route whose requests are counted: from a client each, or one after the other where all count
     together. Nothing of a route whose rate they would use up."""
     rate, most = route.rate_limit, route.concurrency
     if rate is not None and rate.key.kind is KeyKind.ROUTE:
         return
     keys = [x.key.kind for x in (rate, most) if x is not None]
+    pools = [plan.pool(target.pool) for target in getattr(route.action, "targets", ())]
+    crowded = any(pool.max_per_endpoint is not None for pool in pools)
     for number, one in enumerate(found):
         case = one.case
         if KeyKind.CLIENT_IP in keys and not case.request.client.startswith("127."):
@@ -70,7 +72,7 @@ def _apart(route: Route, found: Iterator[Planned]) -> Iterator[Planned]:
             one = replace(one, case=replace(case, request=asked, params=params))
         elif KeyKind.CLIENT_IP in keys:
             return
-        if KeyKind.ROUTE in keys:
+        if KeyKind.ROUTE in keys or crowded:
             if one.phase not in (Phase.CALM, Phase.HEAVY):
                 continue
             one = replace(one, phase=Phase.ALONE)

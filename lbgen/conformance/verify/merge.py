@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lbgen.engines.rendered import Rendered
 
 NUMBER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)(us|ms|s|m|h|d)?(?![\w.])")
+_MILLISECONDS = re.compile(r"\d+ms\b")
 _UNITS = {"us": 0.001, "": 1.0, "ms": 1.0, "s": 1000.0, "m": 60_000.0, "h": 3_600_000.0, "d": 86_400_000.0}
 
 
@@ -83,6 +84,7 @@ def _merge(mine: str, real: str, verified: str) -> str:
     for one, other in zip(base, goal, strict=True):
         known.setdefault(one, set()).add(other)
     out = list(ours)
+    fine = _MILLISECONDS.search(verified) is not None
     for tag, a, b, c, d in difflib.SequenceMatcher(None, ours, base, autojunk=False).get_opcodes():
         for at in range(a, b):
             if tag == "equal":
@@ -90,7 +92,9 @@ def _merge(mine: str, real: str, verified: str) -> str:
             elif len(found := known.get(ours[at], set())) == 1:  # a line that was moved
                 out[at] = next(iter(found))
             elif near := _nearest(ours[at], range(c, d), base, a, at, c):
-                out[at] = _rescaled(ours[at], base[near - 1], goal[near - 1])
+                out[at] = _rescaled(
+                    ours[at], base[near - 1], goal[near - 1], fine=_MILLISECONDS.search(verified) is not None
+                )
     ending = "\n" if mine.endswith("\n") else ""
     return "\n".join(out) + ending
 
@@ -103,8 +107,9 @@ def _nearest(line: str, among: range, base: list[str], a: int, at: int, c: int) 
     return min(same, key=lambda n: abs((n - c) - (at - a))) + 1
 
 
-def _rescaled(line: str, real: str, verified: str) -> str:
-    """`line` with each of its numbers in the ratio in which `verified` stands to `real`."""
+def _rescaled(line: str, real: str, verified: str, *, fine: bool) -> str:
+    """`line` with each of its numbers in the ratio in which `verified` stands to `real`. `fine`: the file has numbers
+    in ms, so that parts of a second are written like that."""
     pairs = iter(list(zip(NUMBER.finditer(real), NUMBER.finditer(verified), strict=True)))
 
     def change(found: re.Match[str]) -> str:
@@ -116,7 +121,10 @@ def _rescaled(line: str, real: str, verified: str) -> str:
         before = float(ours[1]) * _UNITS[ours[2] or ""]
         after = float(theirs[1]) * _UNITS[theirs[2] or ""]
         value = float(found[1]) * _UNITS[found[2] or ""] * after / (before or 1)
-        value /= _UNITS[theirs[2] or ""]
-        return f"{value:.3f}{theirs[2] or ''}" if "." in theirs[1] else f"{round(value)}{theirs[2] or ''}"
+        unit = theirs[2] or ""
+        if fine and unit == "s" and value % 1000:
+            unit = "ms"
+        value /= _UNITS[unit]
+        return f"{value:.3f}{unit}" if "." in theirs[1] or (unit == "s" and value % 1) else f"{round(value)}{unit}"
 
     return NUMBER.sub(change, line)

@@ -119,7 +119,8 @@ class _Run:
         quick = [case for case in calm if not _waits(case)]
         with ThreadPoolExecutor(WAITING) as patient:  # while these wait, the others are asked
             waiting = patient.map(self.bench.run, slow)
-            self._side_by_side(quick, QUICK)
+            self._side_by_side(quick, 2 if _crowded(self.order.plan) else QUICK)
+            prints = self._prints(quick)
             self._keep(waiting)
         heavy = by_phase.get(Phase.HEAVY, [])
         self._side_by_side(heavy, HEAVY)
@@ -136,7 +137,7 @@ class _Run:
                 _all_listen(self.bench.endpoints, "yes")
         self._once_more(slow)
         results = tuple(self.done[one.case.id] for one in self.order.asked)
-        return Finished(self.order.engine, results, self._prints(quick))
+        return Finished(self.order.engine, results, prints)
 
     def _side_by_side(self, cases: list[Case], at_once: int) -> None:
         with ThreadPoolExecutor(at_once) as pool:
@@ -180,6 +181,13 @@ class _Run:
         ]
         with ThreadPoolExecutor(QUICK) as pool:
             return {case.id: found for case, found in zip(plain, pool.map(look, plain), strict=True)}
+
+
+def _crowded(plan: Plan) -> bool:
+    """Whether a few requests at a time may be too many."""
+    places = [pool.max_per_endpoint for pool in plan.pools]
+    places += [route.concurrency.max for route in plan.routes if route.concurrency is not None]
+    return any(place is not None and place <= QUICK for place in places)
 
 
 def _waits(case: Case) -> bool:

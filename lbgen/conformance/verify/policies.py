@@ -1,0 +1,143 @@
+"""A plan's rates, limits, balances, health checks and mirrors -> what many requests together must show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil, floor, sqrt
+from typing import TYPE_CHECKING, Any
+
+from lbgen.conformance.verify.cases import Phase, Planned, hits, own_client, scripted, with_headers
+from lbgen.plan.features import Feature
+from lbgen.plan.model import Balance, Forward, Mode
+from lbgen.plan.policy import KeyKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.plan.model import Endpoint, Plan, Pool, Route
+    from lbgen.plan.policy import Key
+    from lbgen.plan.simulate import Request
+
+MOST = 300  # requests that one case may need
+_TIMES = 240  # requests whose shares are counted
+_KEYS = 24
+_DEVIATIONS = 5.0
+
+
+def planned(plan: Plan, client: str) -> Iterator[Planned]:
+    """One case for each policy of each route and pool, at the first listener that serves it."""
+    seen: set[str] = set()
+    for listener in plan.listeners:
+        if listener.mode is not Mode.L7:
+            continue
+        for route, hit in hits(plan, listener, client):
+            if route.name in seen:
+                continue
+            seen.add(route.name)
+            yield from map(_alone, _limits(route, hit))
+            if isinstance(route.action, Forward) and route.rate_limit is None and route.concurrency is None:
+                yield from map(_alone, _forwarded(plan, route, route.action, hit, seen))
+
+
+def _alone(one: Planned) -> Planned:
+    return replace(one, phase=Phase.ALONE)
+
+
+def _limits(route: Route, hit: Request) -> Iterator[Planned]:
+    rate, most = route.rate_limit, route.concurrency
+    if rate is not None and rate.burst <= MOST:
+        params = {"request": _keyed(hit, rate.key, 1), "burst": rate.burst, "per_second": rate.amount / rate.seconds}
+        yield scripted("5.rate", "rate_holds", hit, params, (str(Feature.RATE_LIMIT),), route.name)
+    enough = rate is None or rate.burst > (most.max if most is not None else 0) + 2
+    if most is not None and most.max <= MOST and isinstance(route.action, Forward) and enough:
+        params = {"request": _keyed(hit, most.key, 2), "most": most.max, "status": 429}
+        yield scripted("5.concurrency", "at_a_time", hit, params, (str(Feature.CONCURRENCY),), route.name)
+
+
+def _keyed(hit: Request, key: Key, number: int) -> Request:
+    """`hit` with a value of the key that no other case uses."""
+    if key.kind is KeyKind.HEADER:
+        return with_headers(hit, (key.name, f"verify-{number}"))
+    local = hit.client.startswith("127.")
+    return replace(hit, client=own_client(90_000 + number)) if key.kind is KeyKind.CLIENT_IP and not local else hit
+
+
+def _forwarded(plan: Plan, route: Route, action: Forward, hit: Request, seen: set[str]) -> Iterator[Planned]:
+    targets = [target for target in action.targets if target.weight]
+    if len(targets) > 1:
+        total = sum(target.weight for target in targets)
+        share = {target.pool: _bounds(target.weight / total) for target in targets}
+        yield _counted("4.split", hit, "pool", share, (str(Feature.SPLIT),), route)
+    for mirror in action.mirrors:
+        low, high = _bounds(mirror.percent / 100)
+        params = {"request": hit, "pool": mirror.pool, "times": _TIMES, "copies": (low, high)}
+        if mirror.pool not in {target.pool for target in targets}:
+            yield scripted("4.mirror", "mirrored", hit, params, (str(Feature.MIRROR),), route.name)
+    if len(targets) == 1 and f"pool {targets[0].pool}" not in seen:
+        seen.add(f"pool {targets[0].pool}")
+        pool = plan.pool(targets[0].pool)
+        yield from _pool(pool, hit, route)
+
+
+def _pool(pool: Pool, hit: Request, route: Route) -> Iterator[Planned]:
+    main = [(n, e) for n, e in enumerate(pool.endpoints) if e.weight and not e.backup]
+    backups = [f"{pool.name}-{n}" for n, e in enumerate(pool.endpoints) if e.weight and e.backup]
+    yield from _balance(pool, main, hit, route)
+    if pool.max_per_endpoint is not None and pool.queue is None and pool.max_per_endpoint * len(main) <= MOST:
+        params = {"request": hit, "most": pool.max_per_endpoint * len(main), "status": 503}
+        if not backups:
+            yield scripted("6.full", "at_a_time", hit, params, (str(Feature.MAX_PER_ENDPOINT),), route.name)
+    name = f"{pool.name}-{main[0][0]}"
+    others = [f"{pool.name}-{n}" for n, _ in main[1:]] or backups
+    if pool.balance in (Balance.SOURCE_HASH, Balance.HASH) and len(main) > 1:
+        return  # one key meets one endpoint only
+    told: dict[str, Any] = {"request": hit, "name": name, "others": others}
+    if (active := pool.active) is not None:
+        out = active.fall * active.interval + active.timeout + 1500
+        back = active.rise * active.interval + active.timeout + pool.slow_start + 1500
+        params = {**told, "out_ms": out, "back_ms": back}
+        yield scripted("6.active", "checked", hit, params, (str(Feature.HEALTH_ACTIVE),), route.name)
+    retried = isinstance(route.action, Forward) and route.action.retries is not None
+    if (passive := pool.passive) is not None and active is None and not retried and passive.failures <= 20:
+        params = {**told, "failures": passive.failures, "eject_ms": passive.eject_for}
+        yield scripted("6.passive", "ejected", hit, params, (str(Feature.HEALTH_PASSIVE),), route.name)
+
+
+def _balance(pool: Pool, main: list[tuple[int, Endpoint]], hit: Request, route: Route) -> Iterator[Planned]:
+    if len(main) < 2:
+        return
+    if pool.balance in (Balance.ROUND_ROBIN, Balance.RANDOM, Balance.LEAST_CONNECTIONS):
+        total = sum(endpoint.weight for _, endpoint in main)
+        even = pool.balance is not Balance.LEAST_CONNECTIONS or len({e.weight for _, e in main}) == 1
+        share = {f"{pool.name}-{n}": _bounds(endpoint.weight / total) for n, endpoint in main}
+        if even:
+            yield _counted("6.balance", hit, "name", share, (), route)
+    elif pool.balance is Balance.SOURCE_HASH and not hit.client.startswith("127."):
+        requests = [replace(hit, client=own_client(80_000 + 251 * n)) for n in range(_KEYS)]
+        params = {"requests": requests, "several": True}
+        yield scripted("6.balance", "stays", hit, params, (str(Feature.SOURCE_HASH),), route.name)
+    elif pool.balance is Balance.HASH and pool.hash_key is not None:
+        requests = [_hashed(hit, pool.hash_key, n) for n in range(_KEYS)]
+        params = {"requests": requests, "several": True}
+        yield scripted("6.balance", "stays", hit, params, (str(Feature.HASH),), route.name)
+
+
+def _hashed(hit: Request, key: Key, number: int) -> Request:
+    if key.kind is KeyKind.QUERY:
+        return replace(hit, target=f"{hit.target}{'&' if '?' in hit.target else '?'}{key.name}=verify-{number}")
+    value = f"verify-{number}"
+    return with_headers(hit, ("Cookie", f"{key.name}={value}") if key.kind is KeyKind.COOKIE else (key.name, value))
+
+
+def _counted(
+    clause: str, hit: Request, by: str, share: dict[str, tuple[int, int]], features: tuple[str, ...], route: Route
+) -> Planned:
+    return scripted(
+        clause, "shares", hit, {"request": hit, "times": _TIMES, "by": by, "share": share}, features, route.name
+    )
+
+
+def _bounds(share: float) -> tuple[int, int]:
+    """How many of `_TIMES` requests are drawn with that share, but for the rarest of runs."""
+    off = _DEVIATIONS * sqrt(_TIMES * share * (1 - share))
+    return max(0, floor(_TIMES * share - off)), min(_TIMES, ceil(_TIMES * share + off))

@@ -1,0 +1,179 @@
+"""What `lbgen verify` asks, how it shortens times, and how a hand's edits survive that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import lbgen
+from lbgen.conformance.runner import Result, State
+from lbgen.conformance.verify import asked, faults, merge
+from lbgen.conformance.verify.cases import Phase, around
+from lbgen.conformance.verify.order import Finished
+from lbgen.conformance.verify.report import Left, Report, pairwise
+from lbgen.conformance.verify.times import LONGEST, SHORTEST, Scale, scale_for, scaled, times_of
+from lbgen.diagnostics import Diagnostic
+from lbgen.engines.api import RenderedFile, engine_names
+from lbgen.engines.rendered import Rendered
+from lbgen.plan.simulate import simulate
+
+if TYPE_CHECKING:
+    from lbgen.plan.model import Plan
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*/topology.yaml"))
+CLIENT = "198.51.100.7"
+L7 = ("envoy", "haproxy", "nginx", "traefik")
+
+
+def plan_of(*routes: dict[str, Any], **more: Any) -> Plan:
+    data: dict[str, Any] = {
+        "version": 1,
+        "name": "t",
+        "listeners": {"web": {"port": 8080}},
+        "pools": {"a": {"endpoints": [{"address": "10.0.0.1:80"}]}, "b": {"endpoints": [{"address": "10.0.0.2:80"}]}},
+    }
+    return lbgen.plan(lbgen.load({**data, "routes": list(routes), **more}))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.parent.name)
+def test_short_times_keep_their_order_and_nothing_but_numbers_changes(path: Path) -> None:
+    plan = lbgen.plan(lbgen.load(path))
+    scale = scale_for(plan)
+    real = times_of(plan)
+    short = [scale(time) for time in real]
+    assert short == sorted(set(short)), "different times stay different"
+    assert max(short) <= LONGEST * 1.5
+    assert min(short) >= min(SHORTEST, *real)
+    assert times_of(scaled(plan, scale)) == tuple(short)
+    for name in engine_names():
+        try:
+            ours = lbgen.render(plan, engine=name, accept=("all",))
+        except lbgen.LbgenError:
+            continue
+        copy = lbgen.render(scaled(plan, scale), engine=name, accept=("all",))
+        assert merge.changes(ours, copy)
+        assert dict(merge.merged(ours, ours, copy)) == dict(copy)
+        assert merge.edits(ours, ours) == ()
+
+
+def test_short_times_are_left_alone() -> None:
+    plan = plan_of(
+        {"name": "all", "forward": "a", "timeouts": {"connect": "1s", "response": "2s", "idle": "0s"}},
+        client_timeouts={"client_header": "1s", "client_body": "1s", "keepalive": "1s"},
+    )
+    assert scale_for(plan) == Scale()
+    assert scaled(plan, scale_for(plan)) == plan
+
+
+def rendered(text: str) -> Rendered:
+    return Rendered("x", "1", (RenderedFile("x.conf", text),))
+
+
+def test_a_hand_s_edits_survive_shorter_times() -> None:
+    real = rendered("a 60s;\nb 5s;\nroute one;\nroute two;\nweight 3;\n")
+    short = rendered("a 3s;\nb 250ms;\nroute one;\nroute two;\nweight 3;\n")
+    mine = rendered("a 30s;\nroute two;\nroute one;\nb 5s;\n# a note\nweight 3;\n")
+    assert merge.merged(mine, real, short)["x.conf"].splitlines() == [
+        *("a 1500ms;", "route two;", "route one;", "b 250ms;", "# a note", "weight 3;")
+    ]
+    assert merge.merged(real, real, short)["x.conf"] == short["x.conf"]
+    assert merge.edits(mine, real)[0] == "x.conf:1: a 30s;"
+
+
+@pytest.mark.parametrize("text", ["a 3s;\n", "a 3s;\nc 250ms;\n"])
+def test_files_that_differ_in_more_than_numbers_are_not_vouched_for(text: str) -> None:
+    with pytest.raises(ValueError, match=r"x\.conf"):
+        merge.changes(rendered("a 60s;\nb 5s;\n"), rendered(text))
+
+
+def test_two_rules_that_one_request_fulfils_are_asked_for_it() -> None:
+    plan = plan_of(
+        {"name": "header", "match": [{"path": {"prefix": "/x"}, "headers": {"x-a": "1"}}], "forward": "a"},
+        {"name": "cookie", "match": [{"path": {"prefix": "/x"}, "cookies": {"c": "1"}}], "forward": "b"},
+        {"name": "other", "match": [{"path": {"prefix": "/y"}, "methods": ["POST"]}], "forward": "b"},
+    )
+    orders = [case.request for case in asked.cases(plan, CLIENT, most=1000, seed=1) if case.clause == "2.order"]
+    assert [simulate(plan, request).route for request in orders] == ["header"]
+    assert {n for n, _ in orders[0].headers} == {"Host", "x-a", "Cookie"}
+
+
+def test_every_rule_is_asked_for_however_few_requests_there_may_be() -> None:
+    plan = plan_of(*({"name": f"r{n}", "match": [{"path": {"exact": f"/{n}"}}], "forward": "a"} for n in range(8)))
+    few = asked.cases(plan, CLIENT, most=12, seed=1)
+    assert len(few) == 12
+    assert {simulate(plan, case.request).route for case in few} >= {f"r{n}" for n in range(8)}
+    assert few == asked.cases(plan, CLIENT, most=12, seed=1)
+    assert few != asked.cases(plan, CLIENT, most=12, seed=2)
+
+
+def test_on_loopback_nobody_comes_from_elsewhere() -> None:
+    plan = plan_of({"name": "all", "forward": "a", "access": {"allow": ["10.0.0.0/8"]}})
+    clients = {case.request.client for case in asked.cases(plan, CLIENT, most=1000, seed=1)}
+    assert {CLIENT, "10.0.0.9"} <= clients
+    local = asked.cases(plan, "127.0.0.1", most=1000, seed=1)
+    assert {case.request.client for case in local} == {"127.0.0.1"}
+
+
+def test_tries_and_times_are_those_of_the_route() -> None:
+    retries = {"max": 2, "on": ["connect_failure", "reset", 503]}
+    plan = plan_of(
+        {
+            "name": "all",
+            "forward": "a",
+            "retries": retries,
+            "timeouts": {"connect": "1s", "response": "2s", "idle": "2s"},
+        }
+    )
+    cases = [(one.case, one.phase) for one in faults.planned(plan, CLIENT)]
+    tries = {
+        (case.clause, case.request.method, case.steps[0].get("status", 0)): case.expect.tries
+        for case, _ in cases
+        if case.steps
+    }
+    assert tries["6.retries.close", "GET", 0] == 3
+    assert tries["5.close", "POST", 0] == 1
+    assert tries["6.response", "GET", 0] == 1
+    assert tries["6.retries.status", "GET", 503] == 3
+    assert tries["5.own-status", "GET", 500] == 1
+    connect = [case.expect.within_ms for case, phase in cases if phase is Phase.DROPPED]
+    assert connect == [around(3000, 3)] * 2, "a connect failure is tried again for any method"
+
+
+def test_each_share_of_a_split_fails_by_itself() -> None:
+    plan = plan_of({"name": "all", "forward": [{"pool": "a", "weight": 95}, {"pool": "b", "weight": 5}]})
+    split = [one.case.params for one in faults.planned(plan, CLIENT) if one.case.script == "split_fails"]
+    assert {(params["pool"], params["how"]) for params in split} == {(p, h) for p in "ab" for h in ("hang", "drop")}
+    assert next(params["most"] for params in split if params["pool"] == "b") >= 140
+
+
+def result(state: State, engine: str = "nginx") -> Result:
+    return Result(engine, "topology", "2.rule/1", "2.rule", state)
+
+
+@pytest.mark.parametrize(
+    ("results", "broken", "code"),
+    [
+        ((State.PASS, State.APPROXIMATE), False, 0),
+        ((State.PASS, State.FAIL), False, 4),
+        ((State.PASS,), True, 3),
+        ((State.FAIL,), True, 4),
+    ],
+)
+def test_exit_codes(results: tuple[State, ...], broken: bool, code: int) -> None:
+    left = (Left("envoy", (Diagnostic("LB403", "it died"),), broken=True),) if broken else ()
+    report = Report("t", tuple(map(result, results)), left, (), Scale(), isolated=True, seconds=1.0)
+    assert (report.exit_code, report.green) == (code, code == 0)
+    assert report.as_dict()["green"] is report.green
+
+
+def test_engines_are_compared_with_each_other() -> None:
+    plan = plan_of({"name": "all", "forward": "a"})
+    cases = asked.cases(plan, CLIENT, most=10, seed=1)
+    one = Finished("nginx", (), {cases[0].id: (200, "", "a", "/")})
+    other = replace(one, engine="envoy", prints={cases[0].id: (404, "", "", "")})
+    (found,) = pairwise([one, other], cases)
+    assert (found.state, found.subject) == (State.FAIL, "nginx, envoy")
+    assert pairwise([one, replace(one, engine="envoy")], cases) == ()
