@@ -52,27 +52,10 @@ MEANING = {
     "http2": "whether clients may speak HTTP/2",
 }
 # What a request does show, or what is no behaviour at all.
-_SHOWN = frozenset(
-    [
-        "hosts",
-        "l4_rules",
-        "field",
-        "index",
-        "request_headers",
-        "response_headers",
-        "rewrite",
-        "access",
-        "max_body",
-        "cors",
-        "compression",
-        "paths",
-        "limits",
-        "trusted_proxies",
-        "forwarded_headers",
-        "request_id",
-        "targets",
-    ]
-)
+_SHOWN = frozenset({
+    *("hosts", "l4_rules", "field", "index", "request_headers", "response_headers", "rewrite", "access", "max_body"),
+    *("cors", "compression", "paths", "limits", "trusted_proxies", "forwarded_headers", "request_id", "targets"),
+})  # fmt: skip
 _WALKED = ("timeouts", "active", "retries", "queue")  # told field by field
 
 

@@ -92,9 +92,7 @@ def _merge(mine: str, real: str, verified: str) -> str:
             elif len(found := known.get(ours[at], set())) == 1:  # a line that was moved
                 out[at] = next(iter(found))
             elif near := _nearest(ours[at], range(c, d), base, a, at, c):
-                out[at] = _rescaled(
-                    ours[at], base[near - 1], goal[near - 1], fine=_MILLISECONDS.search(verified) is not None
-                )
+                out[at] = _rescaled(ours[at], base[near - 1], goal[near - 1], fine=fine)
     ending = "\n" if mine.endswith("\n") else ""
     return "\n".join(out) + ending
 
