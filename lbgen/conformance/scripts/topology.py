@@ -52,14 +52,14 @@ def kept_idle(stage: Stage) -> Iterator[str]:
 
 
 def slow_client(stage: Stage) -> Iterator[str]:
-    """Half a request is answered or its connection closed in time, and not before, even if a byte comes now and then
+    """Half a request is answered or its connection closed in time, and not before, even if a header comes now and then
     (`pause` seconds apart; 0 = silence)."""
     pause = stage.params["pause"]
     with _stream(stage, stage.params["request"]) as stream:
         stream.send(stage.params["sent"])
         begun = time.monotonic()
         while pause and time.monotonic() < stream.deadline and not stream.fill(pause) and stream.end == "open":
-            stream.send(b"x")
+            stream.send(b"x: 1\r\n")
         yield from _ends(stream, stage, "the connection", begun, or_answers=True)
 
 

@@ -215,7 +215,7 @@ def _client_times(plan: Plan, listener: Listener, client: str) -> Iterator[Plann
     if times.keepalive:
         params = {"request": request, "within_ms": around(times.keepalive)}
         yield scripted("6.client.keepalive", "kept_idle", request, params, ())
-    slow = [("header", times.header, b"GET / HTTP/1.1\r\nHost: slow.invalid\r\nX-")]
+    slow = [("header", times.header, b"GET / HTTP/1.1\r\nHost: slow.invalid\r\n")]
     if found is not None:
         half = replace(found, method="POST", headers=(*found.headers, ("Content-Length", "10")), body=b"abc")
         slow.append(("body", times.body, wire(half)))
