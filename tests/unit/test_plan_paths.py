@@ -1,0 +1,98 @@
+"""Path policies: what is let in, and in which form it goes on."""
+
+import pytest
+
+from lbgen.plan.http import RefusedError, parse
+from lbgen.plan.paths import PathError, accepted, matched, normalised
+from lbgen.plan.policy import Paths, PathsMode
+from lbgen.plan.simulate import Request
+
+NORMALIZE, VERBATIM = Paths(PathsMode.NORMALIZE), Paths(PathsMode.VERBATIM)
+ODD = ("//a", "/a//", "/a/./b", "/a/..", "/a%2Fb", "/a%61", "/%2e", "/.%2E/a", "/a%5Cb", "/a%00", "/a%zz", "/a%2")
+
+
+def let_in(paths: Paths) -> set[str]:
+    found = set()
+    for target in ODD:
+        try:
+            assert accepted(target, paths) == target
+        except PathError:
+            continue
+        found.add(target)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("paths", "passes"),
+    [
+        (Paths(), set()),
+        (Paths(empty_segments=True), {"//a", "/a//"}),
+        (Paths(encoded_slash=True), {"/a%2Fb"}),
+        (Paths(encoded_unreserved=True), {"/a%61"}),
+        (VERBATIM, set(ODD)),
+    ],
+)
+def test_each_exception_lets_in_its_own_kind_only(paths, passes) -> None:
+    assert let_in(paths) == passes
+
+
+@pytest.mark.parametrize("paths", [Paths(), NORMALIZE, VERBATIM])
+@pytest.mark.parametrize("target", ["/a#b", '/a"', "/a b", "/\xe9", "/a?\x01", "/a\\b", "/a?b#c"])
+def test_what_no_target_may_hold(paths, target) -> None:
+    with pytest.raises(PathError):
+        accepted(target, paths)
+
+
+@pytest.mark.parametrize(
+    ("path", "form"),
+    [
+        ("/", "/"),
+        ("/a/b", "/a/b"),
+        ("/%61%2D%7e", "/a-~"),
+        ("//a///b//", "/a/b/"),
+        ("/a/./b/.", "/a/b/"),
+        ("/a/../b", "/b"),
+        ("/a/b/..", "/a/"),
+        ("/a/..", "/"),
+        ("/a//../b", "/b"),
+        ("/%2e/a/%2E%2e/b", "/b"),
+        ("/a%20b%3f", "/a%20b%3f"),
+        ("/...", "/..."),
+    ],
+)
+def test_normal_form(path, form) -> None:
+    assert normalised(path) == form
+    assert normalised(form) == form
+    assert accepted(f"{path}?x=//../%61", NORMALIZE) == f"{form}?x=//../%61"
+
+
+@pytest.mark.parametrize("path", ["/..", "/a/../..", "/../a", "/%2e%2e/", "/a/../../b", "//.."])
+def test_above_the_root(path) -> None:
+    with pytest.raises(PathError, match="above the root"):
+        normalised(path)
+
+
+@pytest.mark.parametrize("path", ["/a%2Fb", "/a%5c", "/a%00", "/%zz", "/%1F"])
+def test_normalize_stays_strict_otherwise(path) -> None:
+    with pytest.raises(PathError):
+        accepted(path, NORMALIZE)
+
+
+def test_hex_case_counts_in_verbatim_only() -> None:
+    assert matched("/a%c3%a9", Paths()) == "/a%C3%A9"
+    assert matched("/a%c3%a9", VERBATIM) == "/a%c3%a9"
+
+
+@pytest.mark.parametrize("name", ["Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "Upgrade"])
+def test_headers_of_http1_may_not_stand_in_http2(name) -> None:
+    head = (("Host", "h"), (name, "x"))
+    with pytest.raises(RefusedError):
+        parse(Request(headers=head, version="2"))
+
+
+def test_http2_reads_cookies_as_one_line() -> None:
+    head = (("Host", "h"), ("Cookie", "a=1"), ("X-A", "1"), ("Cookie", "b=2"))
+    assert parse(Request(headers=head, version="2")).lines("cookie") == ("a=1; b=2",)
+    assert parse(Request(headers=head)).lines("cookie") == ("a=1", "b=2")
+    with pytest.raises(RefusedError, match="without a host"):
+        parse(Request(version="2"))
