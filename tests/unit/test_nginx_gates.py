@@ -102,3 +102,13 @@ def test_a_rate_that_nginx_cannot_write_is_refused_with_the_nearest():
 def test_nothing_is_paid_for_what_nobody_asked():
     text = rendered(topology({"forward": "p"}))
     assert not re.search("limit_req|limit_conn|client_max_body_size [1-9]|set_real_ip|429|413", text)
+
+
+def test_targets_of_a_split_that_are_spoken_to_differently_have_places_of_their_own():
+    data = topology({"forward": [{"pool": "p", "weight": 1}, {"pool": "s", "weight": 1}], "max_body": "1KiB"})
+    data["pools"]["s"] = {"endpoints": [{"address": "10.0.0.2:443"}], "tls": {"server_name": "s.example"}}
+    text = rendered(data)
+    assert "map ${split_r} $part_r {" in text or "map $split_r $part_r {" in text
+    assert "proxy_pass http://p;" in text
+    assert "proxy_pass https://s;" in text
+    assert text.count("client_max_body_size 1024;") == 2  # the gate stands at each, not where they are chosen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.nginx import log, paths
@@ -60,6 +61,7 @@ class Actions:
         self._splits: dict[str, str] = {}
         self._upstreams: dict[str, Atom] = {}
         self._by_chance: dict[str, Atom] = {}
+        self._goals: dict[tuple[str, tuple[Atom, ...]], Atom] = {}
         self._detours: dict[str, Atom] = {}
         self._headers: dict[tuple[str, str], tuple[Header, ...]] = {}
         self.gates = Gates(names)
@@ -191,6 +193,33 @@ class Actions:
         """Those that can get requests: a cookie leads to a pool of any weight."""
         bound = any(self.pools[t.pool].sticky for t in action.targets)
         return [t for t in action.targets if t.weight or bound]
+
+    def parts(self, route: Route) -> tuple[Route, ...]:
+        """A route for each target of a split whose pools are spoken to in different ways; none where one will do."""
+        action = route.action
+        if not isinstance(action, Forward):
+            return ()
+        targets = self.choices(action)
+        if len({transport(self.pools[t.pool], old=self.old) for t in targets}) < 2:
+            return ()
+        return tuple(
+            replace(route, name=f"{route.name}:{at}", action=replace(action, targets=(replace(target, weight=1),)))
+            for at, target in enumerate(targets)
+        )
+
+    def goal(self, route: Route, places: tuple[Atom, ...]) -> Atom:
+        """The variable that holds the place of the target that a split has chosen."""
+        assert isinstance(route.action, Forward)  # noqa: S101  # only such routes have targets
+        self._upstream(route, route.action)
+        key = (route.name, places)
+        if key not in self._goals:
+            name = self.names.variable("part", route.name)
+            shares = share_names(self.choices(route.action))
+            entries = tuple(Entry(Literal(share, "key"), place) for share, place in zip(shares, places, strict=True))
+            source = text(inline(self._splits[route.name]))
+            self.maps.append(Map(Atom(f"{route.field}.forward"), source, Atom(f"${name}"), places[0], entries))
+            self._goals[key] = reference(name)
+        return self._goals[key]
 
     def _upstream(self, route: Route, action: Forward) -> Atom:
         if route.name not in self._upstreams:

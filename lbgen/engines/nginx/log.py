@@ -94,7 +94,7 @@ def record(line: str) -> Mapping[str, object] | None:
     return {
         "time": _time(float(found["time"])),
         "listener": found["listener"],
-        "route": found["route"],
+        "route": found["route"].partition(":")[0],  # what follows is one of its targets
         "pool": found["pool"].partition("~")[0],  # what follows is one of its endpoints
         "endpoint": addresses[-1] if addresses else "",
         "method": found["method"],

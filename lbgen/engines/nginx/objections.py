@@ -14,7 +14,7 @@ from lbgen.engines.nginx.names import Names
 from lbgen.engines.nginx.retries import MOST
 from lbgen.engines.nginx.stream import manners
 from lbgen.engines.nginx.support import OLD
-from lbgen.engines.nginx.transports import GRPC, kind, transport
+from lbgen.engines.nginx.transports import GRPC, kind
 from lbgen.engines.nginx.tree import Candidate
 from lbgen.engines.nginx.values import Values
 from lbgen.plan.features import Feature
@@ -172,9 +172,6 @@ def _one_way(plan: Plan, route: Route, version: str) -> Iterator[Objection]:
         return
     old = version == OLD
     pools = [plan.pool(t.pool) for t in action.targets if t.weight]
-    if len({transport(pool, old=old) for pool in pools}) > 1:
-        why = "the pools of one split are spoken to by different protocols or TLS settings, and nginx chooses them late"
-        yield Objection(refused(why), f"{route.field}.forward", Feature.SPLIT)
     for mirror in action.mirrors:
         if kind(plan.pool(mirror.pool), old=old) == GRPC:
             why = "nginx's gRPC module, which is how it speaks HTTP/2 here, decodes the target of a copy"

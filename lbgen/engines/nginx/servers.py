@@ -66,7 +66,8 @@ class Servers:
         if not any(p.path == "/" and p.kind is PathKind.PREFIX for p in found):
             locations.append(Location(Atom(listener.field), below=Literal("/", "word"), answer=not_found()))
         used = {rule.route: None for rule in block.used}
-        helpers = [x for name in used for x in self.actions.helpers(self._routes[name])]
+        every = (*(self._routes[name] for name in used), *block.parts.values())
+        helpers = [x for route in every for x in self.actions.helpers(route)]
         return Server(
             origin=Atom(listener.field),
             listen=listen(listener, old=self.old),
@@ -130,6 +131,7 @@ class _Block:
         self.used: list[Rule] = []
         self._names: dict[tuple[str, Body], Atom] = {}
         self._tunnels: dict[tuple[str, Proxy], Atom] = {}
+        self.parts: dict[str, Route] = {}
         self._copied: dict[tuple[str, Proxy], Proxy] = {}
         self._chains: dict[tuple[str, Proxy], Proxy] = {}
         self._answers: dict[tuple[str, Body], Atom] = {}
@@ -168,9 +170,9 @@ class _Block:
         gate = self.servers.actions.gate(route, self.listener)
         location = replace(location, logged=self.servers.actions.logged(route, self.listener))
         if gate is None or isinstance(body, Proxy):
-            whole = self._with_tunnel(_with_body(location, body), rule, gate)
-            whole = self._with_retries(self._with_mirrors(whole, rule), rule, gate)
-            return replace(whole, gate=gate)
+            if parts := self.servers.actions.parts(route):
+                return self._apart(location, rule, route, parts, gate)
+            return self._whole(location, body, route, gate)
         # An answer of its own has headers that those of the gate must not have, and `return` would come before limits.
         key = (rule.route, body)
         if key not in self._answers:
@@ -179,9 +181,32 @@ class _Block:
         on_failure = self.servers.actions.failed(route) or _FAILED
         return replace(location, gate=gate, hop=Hop(self._answers[key], limited(route), on_failure))
 
-    def _with_mirrors(self, location: Location, rule: Rule) -> Location:
+    def _whole(self, location: Location, body: Body, route: Route, gate: Gate | None) -> Location:
+        """`location` with its body, gate and all that the body needs beside it."""
+        whole = self._with_tunnel(_with_body(location, body), route, gate)
+        whole = self._with_retries(self._with_mirrors(whole, route), route, gate)
+        return replace(whole, gate=gate)
+
+    def _apart(
+        self, location: Location, rule: Rule, route: Route, parts: tuple[Route, ...], gate: Gate | None
+    ) -> Location:
+        """The targets of a split that are spoken to in different ways have locations of their own."""
+        names = []
+        for part in parts:
+            body = self.servers.actions.body(rule, part, self.listener, self.standard)
+            key = (part.name, body)
+            if key not in self._names:
+                self.parts[part.name] = part
+                self._names[key] = self._next(part.name, "to")
+                logged = self.servers.actions.logged(part, self.listener)
+                own = Location(location.origin, name=self._names[key], logged=logged)
+                self.named.append(self._whole(own, body, part, gate))
+            names.append(self._names[key])
+        goal = self.servers.actions.goal(route, tuple(names))
+        return replace(location, hop=Hop(goal))
+
+    def _with_mirrors(self, location: Location, route: Route) -> Location:
         """Copies are made by locations of their own."""
-        route = self.servers.route(rule)
         proxy = location.proxy
         if proxy is None or not isinstance(route.action, Forward) or not route.action.mirrors:
             return location
@@ -194,9 +219,8 @@ class _Block:
             self.named += more
         return replace(location, proxy=self._copied[key])
 
-    def _with_retries(self, location: Location, rule: Rule, gate: Gate | None) -> Location:
+    def _with_retries(self, location: Location, route: Route, gate: Gate | None) -> Location:
         """Further tries have locations of their own."""
-        route = self.servers.route(rule)
         proxy = location.proxy
         if proxy is None or not isinstance(route.action, Forward):
             return location
@@ -220,9 +244,8 @@ class _Block:
         count = self._variants[route, what]
         return named(route, f"{what}{count}" if count > 1 else what)
 
-    def _with_tunnel(self, location: Location, rule: Rule, gate: Gate | None) -> Location:
+    def _with_tunnel(self, location: Location, route: Route, gate: Gate | None) -> Location:
         """Tunnels have a location of their own where a time other than theirs rules the rest."""
-        route = self.servers.route(rule)
         proxy = location.proxy
         if proxy is None or not isinstance(route.action, Forward):
             return location
@@ -235,7 +258,7 @@ class _Block:
             idle = times(replace(wanted, response=wanted.idle))
             self._tunnels[key] = name
             tunnel = Location(location.origin, name=name, proxy=replace(proxy, times=idle), gate=gate)
-            self.named.append(self._with_retries(tunnel, rule, gate))
+            self.named.append(self._with_retries(tunnel, route, gate))
         # Its error_page for the tunnel replaces all that it would inherit.
         on_failure = proxy.on_failure or _FAILED
         return replace(location, proxy=replace(proxy, tunnel=self._tunnels[key], on_failure=on_failure))
