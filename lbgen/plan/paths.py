@@ -23,6 +23,8 @@ def accepted(target: str, paths: Paths) -> str:
     path, mark, query = target.partition("?")
     match paths.mode:
         case PathsMode.VERBATIM:
+            if _BAD_ESCAPE.search(path):  # means nothing to anybody, and Go and nginx cannot be made to take it
+                raise PathError("the path holds a broken escape")
             return target
         case PathsMode.NORMALIZE:
             _check_escapes(path, Paths(encoded_unreserved=True))

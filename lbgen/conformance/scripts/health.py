@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.probe import Stream, ask, wire
-from lbgen.conformance.scripts.stage import CHECK, HANDOVER, OK, answers, eventually, get, ill, well
+from lbgen.conformance.scripts.stage import CHECK, HANDOVER, OK, TAKES_HOLD, answers, eventually, get, ill, well
 from lbgen.runtime.standin import CONTROL, Behaviour
 
 if TYPE_CHECKING:
@@ -178,6 +178,7 @@ def ejected_and_back(stage: Stage) -> Iterator[str]:
             if failed == 3:
                 break
         begun = time.monotonic()
+        time.sleep(TAKES_HOLD)
         found = answers(stage, target, 12)
         if time.monotonic() - begun < 1.2 and found[sound] != 12:
             yield f"{how}: after {failed} failures answers were {dict(found)}, expected all from {sound}"
@@ -200,6 +201,7 @@ def success_resets(stage: Stage) -> Iterator[str]:
             return
     found = [ask(stage.at["web"], get(target, failing)).status for _ in range(3)]
     asked = stage.endpoints.requests[f"{stage.params['pool']}-0"]
+    time.sleep(TAKES_HOLD)
     answer = ask(stage.at["web"], get(target))
     if found != [502, 502, 502] or answer.status != 503:
         yield f"three failures in a row: {found}, then {answer.status}, expected 503"
@@ -229,6 +231,7 @@ def all_ejected(stage: Stage) -> Iterator[str]:
         if ask(stage.at["web"], failing).status == 503:
             break
     begun = time.monotonic()
+    time.sleep(TAKES_HOLD)
     asked = sum(stage.endpoints.requests.values())
     found = answers(stage, target, 6)
     if time.monotonic() - begun < 1.0:

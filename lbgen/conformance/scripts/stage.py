@@ -27,6 +27,7 @@ _ANY = Request()
 OK = Behaviour()
 CHECK = "/healthz"  # the path of checks in the case files
 HANDOVER = 0.5  # seconds in which old and new workers may serve side by side after a change
+TAKES_HOLD = 0.05  # seconds until an ejection surely counts, on a busy machine too; promised are 10 ms
 PATIENCE = 4.0  # seconds that an engine has to notice something
 
 

@@ -25,7 +25,7 @@ _ESCAPE = "2[0-9A-Ca-c]|3[A-Fa-f]|40|5[BDEbde]|60|7[B-Db-d]|[89A-Fa-f][0-9A-Fa-f
 _SLASH = "2[Ff]"
 UNRESERVED = "2[Dd]|3[0-9]|4[1-9A-Fa-f]|5[0-9AFaf]|6[1-9A-Fa-f]|7[0-9AEae]"  # but the dot
 _QUERY = r"(?:\?[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*)?"
-_VERBATIM = rf"/[A-Za-z0-9._~:/\[\]@!$&'()*+,;=%-]*{_QUERY}"
+_VERBATIM = rf"/(?:[A-Za-z0-9._~:/\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f][0-9A-Fa-f])*{_QUERY}"
 
 
 def target_pattern(paths: Paths) -> str:

@@ -122,9 +122,7 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.HASH: NATIVE,
     Feature.BACKUP: emulated("a second priority that is used only when the first is all out"),
     Feature.HEALTH_ACTIVE: NATIVE,
-    Feature.HEALTH_PASSIVE: approximate(
-        "an endpoint may get a further request in the moment, about a millisecond, until all workers know it is out"
-    ),
+    Feature.HEALTH_PASSIVE: NATIVE,  # all workers know it about a millisecond later
     Feature.SLOW_START: NATIVE,
     Feature.STICKY: emulated("a Lua filter that maps an id to the address for Envoy's own session filter, and back"),
     Feature.POOL_TLS: NATIVE,

@@ -16,10 +16,10 @@ STRICT = (
 _UNRESERVED = "2[DE]|3[0-9]|4[1-9A-F]|5[0-9AF]|6[1-9A-F]|7[0-9AE]"
 
 
-def refused(paths: Paths) -> str | None:
-    """A regex that finds what must not be in a path (RFC 3986 escapes included); None = everything may be."""
+def refused(paths: Paths) -> str:
+    """A regex that finds what must not be in a path (RFC 3986 escapes included)."""
     if paths.mode is PathsMode.VERBATIM:
-        return None
+        return "%(?![0-9A-Fa-f]{2})"
     if not (paths.empty_segments or paths.encoded_slash or paths.encoded_unreserved):
         return STRICT
     dots = r"/(?:\.|%2[Ee]){1,2}(?:/|$)" if paths.encoded_unreserved else r"/\.\.?(?:/|$)"

@@ -71,7 +71,7 @@ class Frontend:
     measured: bool
     mirrored: bool
     packed: tuple[Literal, ...]
-    paths: Literal | None
+    paths: Literal
     is_strict: bool
     normalizes: bool
     forwards: bool
@@ -250,7 +250,7 @@ def _frontend(
             mirrored=bool(mirrors),
             measured=any(route.max_body is not None for _, route in routes),
             forwards=bool(forwarding),
-            paths=Literal(pattern) if pattern is not None else None,
+            paths=Literal(pattern),
             is_strict=pattern == paths.STRICT,
             normalizes=listener.paths.mode is PathsMode.NORMALIZE,
             packed=tuple(Literal(media) for media in sorted(packed)),

@@ -70,8 +70,8 @@ _COMMON: dict[Feature, Verdict] = {
         {"paths.normalize.escapes": "status 400"},
     ),
     Feature.PATHS_VERBATIM: approximate(
-        "nginx answers broken escapes, %00 and paths that lead above the root with 400 whatever it is told",
-        {"paths.verbatim.unreadable": "status 400", "paths.verbatim.bad_escape": "status 400"},
+        "nginx answers %00 and paths that lead above the root with 400 whatever it is told",
+        {"paths.verbatim.unreadable": "status 400"},
     ),
     Feature.FRAMING: approximate(
         "lines that end with a bare LF and control characters in header values are accepted, HTTP/0.9 gets the text "

@@ -62,10 +62,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     ),
     Feature.PATHS_ALLOW: _TARGET,
     Feature.PATHS_NORMALIZE: _TARGET,
-    Feature.PATHS_VERBATIM: approximate(
-        "a path with a broken escape, such as %zz, is 400: Go's server refuses it before any plugin runs",
-        {"paths.verbatim.bad_escape": "status 400"},
-    ),
+    Feature.PATHS_VERBATIM: _TARGET,
     Feature.FRAMING: approximate(
         "what Go's server refuses before any plugin runs gets Traefik's own text instead of the reason phrase (over "
         "HTTP/2 a reset stream), CONNECT and unknown transfer codings 501, other HTTP versions 505; a first line "
