@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lbgen.conformance.case import StandInSpec
 from lbgen.engines.api import Level, engine
 from lbgen.plan import features
-from lbgen.plan.model import Forward
+from lbgen.plan.model import Forward, Protocol
 from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.resolve import plan as resolve
 from lbgen.runtime.certificates import throw_away
@@ -187,13 +187,14 @@ def on_free_ports(file: CaseFile, whole: Plan, served: Plan | None, verdicts: Ve
     addresses: dict[str, tuple[str, int]] = {}
     stand_ins: list[StandIn] = []
     moved: dict[int, int] = {}
+    udp = _udp_pools(whole)
     for pool in whole.pools:
         for number, endpoint in enumerate(pool.endpoints):
             if not endpoint.is_ip:
                 continue
             spec = file.stand_ins.get(f"{pool.name}-{number}", file.stand_ins.get(pool.name))
             stand_in = StandIn(f"{pool.name}-{number}", pool.name, host, fresh(), tls=_tls(pool, spec or _AS_EXPECTED))
-            stand_in = replace(stand_in, proxied=pool.proxy_protocol is not None)
+            stand_in = replace(stand_in, proxied=pool.proxy_protocol is not None, datagrams=pool.name in udp)
             if spec is not None:
                 stand_in = replace(stand_in, behaviour=spec.behaviour, listen=spec.listen)
             stand_ins.append(stand_in)
@@ -212,3 +213,9 @@ def _checked(pool: Pool, moved: Mapping[int, int]) -> Pool:
     if pool.active is None or pool.active.port is None:
         return pool
     return replace(pool, active=replace(pool.active, port=moved[pool.active.port]))
+
+
+def _udp_pools(plan: Plan) -> set[str]:
+    rules = (rule for listener in plan.listeners if listener.protocol is Protocol.UDP for rule in listener.l4_rules)
+    actions = (plan.route(rule.route).action for rule in rules)
+    return {target.pool for action in actions if isinstance(action, Forward) for target in action.targets}

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime import standin
+from lbgen.runtime.datagrams import DatagramServer
 from lbgen.runtime.incoming import Hello, Server, StandInTls
 from lbgen.runtime.standin import Behaviour
 
@@ -31,7 +32,8 @@ REMEMBERED = 20_000  # requests
 class StandIn:
     """One endpoint. `host` is an IP literal. `listen`: `yes`, `refuse` (the port is held but refuses connections) or
     `drop` (the accept queue is full, so connection attempts get no answer). HTTP/1.x and HTTP/2 are both spoken.
-    `tls` None = plain; `proxied`: every connection begins with a PROXY header."""
+    `tls` None = plain; `proxied`: every connection begins with a PROXY header; `datagrams`: UDP instead, each datagram
+    goes back with the name before it."""
 
     name: str
     pool: str
@@ -41,6 +43,7 @@ class StandIn:
     listen: str = "yes"
     tls: StandInTls | None = None
     proxied: bool = False
+    datagrams: bool = False
 
     def as_dict(self) -> dict[str, object]:
         """JSON data that `from_dict` reads back."""
@@ -86,7 +89,7 @@ class Endpoints:
     seen: deque[Seen] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     _behaviours: dict[tuple[str, str], Behaviour] = field(default_factory=dict)
     _tags: Counter[str] = field(default_factory=Counter)
-    _servers: dict[str, Server] = field(default_factory=dict)
+    _servers: dict[str, Server | DatagramServer] = field(default_factory=dict)
     _held: dict[str, list[socket.socket]] = field(default_factory=dict)
     _tasks: dict[asyncio.Task[None], str] = field(default_factory=dict)
     _loop: asyncio.AbstractEventLoop | None = None
@@ -144,6 +147,15 @@ class Endpoints:
             await self._close(stand_in.name)
 
     async def _listen(self, stand_in: StandIn) -> None:
+        if stand_in.datagrams:
+            name = stand_in.name
+
+            def seen() -> None:
+                self.requests[name] += 1
+
+            if stand_in.listen == "yes":
+                self._servers[name] = await DatagramServer.open(name, stand_in.host, stand_in.port, seen)
+            return
         family = socket.AF_INET6 if ":" in stand_in.host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         held = self._held.setdefault(stand_in.name, [])

@@ -189,3 +189,18 @@ def test_steps_by_tag_and_behaviour_by_path(one) -> None:
     group.behave("a-0", Behaviour("fixed", status=500), path="/check")
     assert ask("/check?x=1")[9:12] == b"500"
     assert ask("/")[9:12] == b"200"
+
+
+def test_datagrams_go_back_with_the_name() -> None:
+    port = free_port()
+    with endpoints([StandIn("a-0", "a", "127.0.0.1", port, datagrams=True)]) as group:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.settimeout(2)
+            sock.connect(("127.0.0.1", port))
+            sock.send(b"hi")
+            assert sock.recv(100) == b"a-0: hi"
+            group.listen("a-0", "refuse")
+            sock.send(b"hi")
+            with pytest.raises(ConnectionRefusedError):
+                sock.recv(100)
+        assert group.requests["a-0"] == 1
