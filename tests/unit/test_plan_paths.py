@@ -29,7 +29,7 @@ def let_in(paths: Paths) -> set[str]:
         (Paths(empty_segments=True), {"//a", "/a//"}),
         (Paths(encoded_slash=True), {"/a%2Fb"}),
         (Paths(encoded_unreserved=True), {"/a%61"}),
-        (VERBATIM, set(ODD)),
+        (VERBATIM, set(ODD) - {"/a%zz", "/a%2"}),
     ],
 )
 def test_each_exception_lets_in_its_own_kind_only(paths, passes) -> None:
