@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.nginx import log, paths
+from lbgen.engines.nginx.chooser import Chooser, inlined
 from lbgen.engines.nginx.compression import Compressions
 from lbgen.engines.nginx.compression import lines as gzip
 from lbgen.engines.nginx.conditions import PATH
@@ -15,15 +15,15 @@ from lbgen.engines.nginx.headers import edited, printed, response_lines, shown
 from lbgen.engines.nginx.members import may_be_empty
 from lbgen.engines.nginx.mirrors import Mirrors
 from lbgen.engines.nginx.names import inline, named, reference
-from lbgen.engines.nginx.retries import Retries, backups, separate_backups
-from lbgen.engines.nginx.splits import share_names, shares
+from lbgen.engines.nginx.retries import Retries, separate_backups
+from lbgen.engines.nginx.splits import share_names
 from lbgen.engines.nginx.sticky import Stickies
 from lbgen.engines.nginx.targets import Targets
 from lbgen.engines.nginx.texts import EMPTY, text
 from lbgen.engines.nginx.times import times
 from lbgen.engines.nginx.transports import PROXY, transport
 from lbgen.engines.nginx.values import Values
-from lbgen.engines.nginx.view import NONE, Answer, Entry, Header, Line, Location, Map, Proxy, Split, Times
+from lbgen.engines.nginx.view import NONE, Answer, Entry, Header, Line, Location, Map, Proxy, Times
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Redirect, Respond
 from lbgen.plan.policy import Buffering
@@ -45,7 +45,7 @@ Body = Proxy | Answer
 
 
 class Actions:
-    """Makes bodies of locations; what belongs to the http level gathers in `maps`, `splits` and `answers`."""
+    """Makes bodies of locations; what belongs to the http level gathers in `maps` and with the helpers."""
 
     def __init__(self, names: Names, texts: Texts, pools: Mapping[str, Pool], usual: Times, *, old: bool) -> None:
         self.old = old
@@ -54,20 +54,15 @@ class Actions:
         self.pools = pools
         self.usual = usual
         self.maps: list[Map] = []
-        self.splits: list[Split] = []
         self.rewrites = False
         self.targets = Targets(names, texts, self.maps)
         self.own_host: set[str] = set()
-        self._splits: dict[str, str] = {}
-        self._upstreams: dict[str, Atom] = {}
-        self._by_chance: dict[str, Atom] = {}
-        self._goals: dict[tuple[str, tuple[Atom, ...]], Atom] = {}
-        self._detours: dict[str, Atom] = {}
         self._headers: dict[tuple[str, str], tuple[Header, ...]] = {}
         self.gates = Gates(names)
         self.retries = Retries(names, pools)
         self.values = Values(names)
         self.stickies = Stickies(names, texts, self.values, self.retries, old=old)
+        self.chooser = Chooser(names, pools, self.maps, self.stickies, old=old)
         self.mirrors = Mirrors(names, pools, old=old)
         self.cors = CorsMaps(names, texts)
         self.compressions = Compressions(names)
@@ -90,7 +85,7 @@ class Actions:
         action = route.action
         if self.failed(route) and (isinstance(action, Forward) or limited(route)):
             yield Location(origin, name=named(route.name, "failed"), answer=self._failure(route))
-        if isinstance(action, Forward) and (action.retries or self.detour(route, action)):
+        if isinstance(action, Forward) and (action.retries or self.chooser.detour(route, action)):
             yield Location(origin, name=named(route.name, "final"), answer=self._failure(route, final=True))
         if isinstance(action, Respond) and action.status in _ADDRESS_STATUSES:
             add, kind = self._lines(route, action.headers)
@@ -102,10 +97,6 @@ class Actions:
         add, kind = self._lines(route, (("content-type", "text/plain"),))
         names = isinstance(route.action, Forward) and self._has_names(route.action)
         return Answer(502, text(), _content_type(kind), add, failure=not final, final=final, names=names)
-
-    def split_of(self, route: Route) -> str | None:
-        """The variable that holds the chosen target of a split."""
-        return self._splits.get(route.name)
 
     def failed(self, route: Route) -> Atom | None:
         """Where the answers are that nginx makes for this route when it fails; None = the server's own will do."""
@@ -120,7 +111,7 @@ class Actions:
 
     def logged(self, route: Route, listener: Listener) -> tuple[Line, ...]:
         """What the access log is told about requests of the route."""
-        pool = text(_inlined(self._upstream(route, route.action))) if isinstance(route.action, Forward) else EMPTY
+        pool = text(inlined(self.chooser.upstream(route, route.action))) if isinstance(route.action, Forward) else EMPTY
         return log.route_lines(listener, route, pool)
 
     def gate(self, route: Route, listener: Listener) -> Gate | None:
@@ -153,8 +144,8 @@ class Actions:
         add, kind = self._lines(route)
         if kind is not None:
             add = (*add, Header(shown("content-type"), self.texts.of(kind)))
-        upstream = self._upstream(route, action)
-        add = (*add, *self._cookies(route, action))
+        upstream = self.chooser.upstream(route, action)
+        add = (*add, *self.chooser.cookies(route, action))
         way = self.transport(action)
         return Proxy(
             kind=Atom(way.kind),
@@ -187,128 +178,14 @@ class Actions:
         return transport(self.pools[next(t.pool for t in action.targets if t.weight)], old=self.old)
 
     def _has_names(self, action: Forward) -> bool:
-        return any(may_be_empty(self.pools[t.pool]) for t in self.choices(action))
-
-    def choices(self, action: Forward) -> list[Target]:
-        """Those that can get requests: a cookie leads to a pool of any weight."""
-        bound = any(self.pools[t.pool].sticky for t in action.targets)
-        return [t for t in action.targets if t.weight or bound]
-
-    def parts(self, route: Route) -> tuple[Route, ...]:
-        """A route for each target of a split whose pools are spoken to in different ways; none where one will do."""
-        action = route.action
-        if not isinstance(action, Forward):
-            return ()
-        targets = self.choices(action)
-        if len({transport(self.pools[t.pool], old=self.old) for t in targets}) < 2:
-            return ()
-        return tuple(
-            replace(route, name=f"{route.name}:{at}", action=replace(action, targets=(replace(target, weight=1),)))
-            for at, target in enumerate(targets)
-        )
-
-    def goal(self, route: Route, places: tuple[Atom, ...]) -> Atom:
-        """The variable that holds the place of the target that a split has chosen."""
-        assert isinstance(route.action, Forward)  # noqa: S101  # only such routes have targets
-        self._upstream(route, route.action)
-        key = (route.name, places)
-        if key not in self._goals:
-            name = self.names.variable("part", route.name)
-            shares = share_names(self.choices(route.action))
-            entries = tuple(Entry(Literal(share, "key"), place) for share, place in zip(shares, places, strict=True))
-            source = text(inline(self._splits[route.name]))
-            self.maps.append(Map(Atom(f"{route.field}.forward"), source, Atom(f"${name}"), places[0], entries))
-            self._goals[key] = reference(name)
-        return self._goals[key]
-
-    def _upstream(self, route: Route, action: Forward) -> Atom:
-        if route.name not in self._upstreams:
-            self._upstreams[route.name] = self._chosen(route, action)
-        return self._upstreams[route.name]
-
-    def _chosen(self, route: Route, action: Forward) -> Atom:
-        """The upstream of the first try, a name or a variable."""
-        targets = self.choices(action)
-        weighted = [t for t in targets if t.weight]
-        by_chance = Atom(weighted[0].pool) if len(weighted) == 1 else self._split(route, weighted)
-        self._by_chance[route.name] = by_chance
-        bound = [(t, p, p.sticky) for t in targets if (p := self.pools[t.pool]).sticky is not None]
-        if not bound or (len(targets) == 1 and not self.old):
-            return by_chance
-        # The first cookie that names an endpoint decides the pool, and for 1.22 the upstream.
-        asked = [self.stickies.asked(pool, sticky) for _, pool, sticky in bound if sticky is not None]
-        source = text(*(part for name in asked for part in (inline(name), "\n")))
-
-        def first(kind: str, values: list[Text], default: Text) -> str:
-            name = self.names.variable(kind, route.name)
-            entries = tuple(
-                Entry(Literal(rf"^\n{{{at}}}(?<asked>[^\n]+)", "regex"), value) for at, value in enumerate(values)
-            )
-            self.maps.append(Map(Atom(f"{route.field}.forward"), source, Atom(f"${name}"), default, entries))
-            return name
-
-        otherwise = text(_inlined(by_chance))
-        if len(targets) > 1:
-            names = dict(zip((t.field for t in targets), share_names(targets), strict=True))
-            split = self._splits.get(route.name)
-            default = text(inline(split)) if split else text(names[weighted[0].field])
-            chosen = first("chosen", [text(names[t.field]) for t, _, _ in bound], default)
-            self._splits[route.name] = chosen
-        if self.old:
-            return reference(first("to", [text(inline("asked"))] * len(bound), otherwise))
-        return reference(first("pool", [text(t.pool) for t, _, _ in bound], otherwise))
-
-    def detour(self, route: Route, action: Forward) -> Atom | None:
-        """The upstream for requests whose own has nobody to ask; None when there is no other."""
-        self._upstream(route, action)
-        targets = self.choices(action)
-        pools = [self.pools[t.pool] for t in targets]
-        if self.old and any(pool.sticky for pool in pools):
-            return self._by_chance[route.name]
-        if not any(separate_backups(pool) for pool in pools):
-            return None
-        names = [backups(p.name) if separate_backups(p) else p.name for p in pools]
-        if len(targets) == 1:
-            return Atom(names[0])
-        if route.name not in self._detours:
-            name = self.names.variable("detour", route.name)
-            entries = tuple(
-                Entry(Literal(share, "key"), text(to)) for share, to in zip(share_names(targets), names, strict=True)
-            )
-            source = text(inline(self._splits[route.name]))
-            self.maps.append(Map(Atom(f"{route.field}.forward"), source, Atom(f"${name}"), EMPTY, entries))
-            self._detours[route.name] = reference(name)
-        return self._detours[route.name]
-
-    def _cookies(self, route: Route, action: Forward) -> Iterator[Header]:
-        """Set-Cookie for clients that are to stay where they are."""
-        targets = self.choices(action)
-        chosen = self._splits.get(route.name) if len(targets) > 1 else None
-        for pool in dict.fromkeys(t.pool for t in targets):
-            sticky = self.pools[pool].sticky
-            if sticky is not None:
-                yield Header(shown("set-cookie"), self.stickies.set_cookie(self.pools[pool], sticky, chosen))
-
-    def _split(self, route: Route, targets: list[Target]) -> Atom:
-        """A variable that holds the pool of this request."""
-        origin = Atom(f"{route.field}.forward")
-        name = self.names.variable("split", route.name)
-        self._splits[route.name] = name
-        values = share_names(targets)
-        self.splits.append(Split(origin, Atom(f"${name}"), shares(targets, values)))
-        if values == [t.pool for t in targets]:
-            return reference(name)
-        pool = self.names.variable("pool", route.name)
-        entries = tuple(Entry(Literal(v, "key"), text(t.pool)) for v, t in zip(values, targets, strict=True))
-        self.maps.append(Map(origin, text(inline(name)), Atom(f"${pool}"), EMPTY, entries))
-        return reference(pool)
+        return any(may_be_empty(self.pools[t.pool]) for t in self.chooser.choices(action))
 
     def _request_headers(
         self, route: Route, action: Forward, listener: Listener, standard: Lines
     ) -> tuple[Header, ...]:
         """All request headers, or none when the listener's own will do: nginx inherits all of them or none."""
         host = action.rewrite.host if action.rewrite else None
-        targets = self.choices(action)
+        targets = self.chooser.choices(action)
         if not (host or route.request_headers or any(t.request_headers for t in targets)):
             return ()
         key = (route.name, listener.name)
@@ -339,7 +216,7 @@ class Actions:
         entries = tuple(
             Entry(Literal(share, "key"), value) for share, value in zip(share_names(targets), values, strict=True)
         )
-        source = text(inline(self._splits[route.name]))
+        source = text(inline(self.chooser.split_of(route) or ""))
         self.maps.append(Map(Atom(f"{route.field}.forward"), source, Atom(f"${name}"), EMPTY, entries))
         return text(inline(name))
 
@@ -391,11 +268,6 @@ class Actions:
             return Answer(action.status, EMPTY, via=named(route.name, "answer"))
         add, kind = self._lines(route, action.headers)
         return Answer(action.status, self.texts.body(action.body), _content_type(kind), add)
-
-
-def _inlined(upstream: Atom) -> str | Atom:
-    """A name or a variable, as part of a text."""
-    return inline(upstream.text[1:]) if upstream.text.startswith("$") else upstream.text
 
 
 def _content_type(kind: str | None) -> Literal | None:

@@ -127,7 +127,7 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         *actions.retries.maps,
         *servers.maps,
     )
-    variables = len(maps) + len(actions.splits) + len(texts.constants) + len(gates.gatekeeper.geos)
+    variables = len(maps) + len(actions.chooser.splits) + len(texts.constants) + len(gates.gatekeeper.geos)
     hosts = [str(table.host) for x in listeners for table in x.hosts]
     nominated = _HOP_BY_HOP + ("" if trust else _MADE)
     return Http(
@@ -137,7 +137,7 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         trust_maps=tuple(m for _, each in made for m in each),
         constants=tuple(texts.constants),
         maps=maps,
-        splits=(*actions.splits, *actions.mirrors.splits),
+        splits=(*actions.chooser.splits, *actions.mirrors.splits),
         headers=printed(shared),
         client_times=client,
         times=usual,

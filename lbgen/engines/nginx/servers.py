@@ -170,7 +170,7 @@ class _Block:
         gate = self.servers.actions.gate(route, self.listener)
         location = replace(location, logged=self.servers.actions.logged(route, self.listener))
         if gate is None or isinstance(body, Proxy):
-            if parts := self.servers.actions.parts(route):
+            if parts := self.servers.actions.chooser.parts(route):
                 return self._apart(location, rule, route, parts, gate)
             return self._whole(location, body, route, gate)
         # An answer of its own has headers that those of the gate must not have, and `return` would come before limits.
@@ -202,7 +202,7 @@ class _Block:
                 own = Location(location.origin, name=self._names[key], logged=logged)
                 self.named.append(self._whole(own, body, part, gate))
             names.append(self._names[key])
-        goal = self.servers.actions.goal(route, tuple(names))
+        goal = self.servers.actions.chooser.goal(route, tuple(names))
         return replace(location, hop=Hop(goal))
 
     def _with_mirrors(self, location: Location, route: Route) -> Location:
@@ -224,7 +224,7 @@ class _Block:
         proxy = location.proxy
         if proxy is None or not isinstance(route.action, Forward):
             return location
-        detour = self.servers.actions.detour(route, route.action)
+        detour = self.servers.actions.chooser.detour(route, route.action)
         if route.action.retries is None and detour is None:
             return location
         key = (route.name, proxy)
@@ -232,7 +232,7 @@ class _Block:
             self._variants[route.name, "again"] += 1
             actions = self.servers.actions
             variant = self._variants[route.name, "again"]
-            split = actions.split_of(route)
+            split = actions.chooser.split_of(route)
             started = replace(location, gate=gate)
             self._chains[key], more = actions.retries.chain(started, route, route.action, proxy, variant, split, detour)
             self.named += more

@@ -54,7 +54,7 @@ def faces(listener: Listener, tls: ListenerTls) -> tuple[Face, ...]:
         text = Atom.of(_NAME, _bracketed(name.name))
         (refusing.setdefault(at, []) if cert is None else shared.setdefault((at, cert), [])).append(text)
     for name in dict.fromkeys(n for n in named if n.wildcard):
-        at, cert = _table(tables, f"x.{name.name}"), _certificate(tls, f"x.{name.name}", wildcard_only=True)
+        at, cert = _table(tables, f"*.{name.name}"), _certificate(tls, f"*.{name.name}", wildcard_only=True)
         if cert is not None:
             shared.setdefault((at, cert), []).append(_regex(rf"^[^.]+\.{re.escape(name.name)}$"))
     for at, table in enumerate(tables):  # longer wildcards come first
