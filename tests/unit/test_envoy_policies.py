@@ -1,0 +1,303 @@
+"""Policies of routes and pools as Envoy's configuration, and lines of its access log."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from lbgen.engines.envoy import ENGINE
+from lbgen.engines.envoy.accesslog import record
+from lbgen.engines.envoy.strict import target_pattern
+from lbgen.engines.envoy.tls import names_pattern, served
+from lbgen.plan.features import Feature
+from lbgen.plan.model import HostPattern, Plan
+from lbgen.plan.policy import Paths, PathsMode
+from lbgen.plan.resolve import plan as resolve
+from lbgen.plan.tls import Certificate, File, ListenerTls
+from lbgen.spec.load import load
+
+TWO = [{"address": "10.0.0.1:80"}, {"address": "10.0.0.2:80"}]
+
+
+def plan_of(
+    route: dict[str, Any] | None = None, pool: dict[str, Any] | None = None, listener: dict[str, Any] | None = None
+) -> Plan:
+    return resolve(
+        load(
+            {
+                "version": 1,
+                "name": "t",
+                "listeners": {"web": {"port": 8080, **(listener or {})}},
+                "pools": {"p": {"endpoints": TWO, **(pool or {})}},
+                "routes": [{"name": "r", **({"forward": "p"} if route is None else {"forward": "p", **route})}],
+            }
+        )
+    )
+
+
+def text_of(plan: Plan) -> str:
+    (file,) = ENGINE.render(plan, "1.40")
+    return file.text
+
+
+def config(plan: Plan) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(text_of(plan))["static_resources"]
+    return found
+
+
+def http(plan: Plan) -> dict[str, Any]:
+    found: dict[str, Any] = config(plan)["listeners"][0]["filter_chains"][0]["filters"][-1]["typed_config"]
+    return found
+
+
+def routes(plan: Plan) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = http(plan)["route_config"]["virtual_hosts"][0]["routes"]
+    return found
+
+
+def cluster(plan: Plan) -> dict[str, Any]:
+    found: dict[str, Any] = config(plan)["clusters"][0]
+    return found
+
+
+def notes(plan: Plan, feature: Feature) -> list[str]:
+    return [o.verdict.note for o in ENGINE.objections(plan, "1.40") if o.feature is feature]
+
+
+def test_idempotent_methods_have_a_policy_of_their_own() -> None:
+    plan = plan_of({"retries": {"max": 2, "on": ["connect_failure", "reset", "timeout", 503]}})
+    found = [r for r in routes(plan) if all(h["name"] != "upgrade" for h in r["match"].get("headers", []))]
+    every, rest = (r["route"]["retry_policy"] for r in found)
+    assert every["retry_on"] == "connect-failure,reset,refused-stream,retriable-status-codes"
+    assert every["retriable_status_codes"] == [503]
+    assert rest["retry_on"] == "connect-failure"
+    assert every["num_retries"] == rest["num_retries"] == 2
+    assert not notes(plan, Feature.RETRIES)
+
+
+def test_retries_on_a_connect_failure_alone_need_no_second_policy() -> None:
+    plan = plan_of({"retries": {"max": 1, "on": ["connect_failure"]}})
+    assert {r["route"]["retry_policy"]["retry_on"] for r in routes(plan)} == {"connect-failure"}
+
+
+def test_causes_that_envoy_cannot_tell_apart_are_said() -> None:
+    plan = plan_of({"retries": {"max": 1, "on": ["timeout"]}})
+    assert notes(plan, Feature.RETRIES)[0].endswith("it also retries after connect_failure or reset")
+
+
+def test_silence_of_the_client_outlasts_all_tries_but_not_a_tunnel() -> None:
+    retries = {"max": 2, "on": ["connect_failure", "reset", "timeout"], "methods": "all"}
+    plan = plan_of({"retries": retries, "timeouts": {"connect": "1s", "response": "5s", "idle": "5s"}})
+    tunnel, other = routes(plan)
+    assert tunnel["match"]["headers"][-1]["name"] == "upgrade"
+    assert tunnel["route"]["idle_timeout"] == "5s"
+    assert other["route"]["idle_timeout"] == "18.500s"  # (1 + 2) * (1 + 5) s and some slack
+    assert other["route"]["retry_policy"]["per_try_idle_timeout"] == "5s"
+
+
+def test_a_budget_is_the_clusters() -> None:
+    plan = plan_of({"retries": {"max": 1, "on": ["reset"], "budget": "20%"}})
+    thresholds = cluster(plan)["circuit_breakers"]["thresholds"][0]
+    assert thresholds["retry_budget"]["budget_percent"] == {"value": 20}
+    assert "max_retries" not in thresholds
+
+
+def test_backups_wait_behind_all_others() -> None:
+    assignment = cluster(plan_of(pool={"endpoints": [*TWO, {"address": "10.0.0.3:80", "backup": True}]}))
+    first, second = assignment["load_assignment"]["endpoints"]
+    assert (len(first["lb_endpoints"]), second["priority"]) == (2, 1)
+    # One of a million endpoints is enough to keep all of the load.
+    assert assignment["load_assignment"]["policy"]["overprovisioning_factor"] >= 100 * 1_000_000
+
+
+def test_checks_count_before_they_judge_and_are_heard_at_once() -> None:
+    active = {"path": "/up", "port": 9000, "fall": 3, "expect": [204]}
+    found = cluster(plan_of(pool={"health": {"active": active, "passive": {"failures": 4, "eject_for": "10s"}}}))
+    check = found["health_checks"][0]
+    assert check["unhealthy_threshold"] == 3
+    assert check["http_health_check"]["expected_statuses"] == [{"start": 204, "end": 205}]
+    assert check["http_health_check"]["retriable_statuses"] == [{"start": 100, "end": 600}]
+    endpoint = found["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]
+    assert endpoint["health_check_config"] == {"port_value": 9000, "hostname": "10.0.0.1:80"}
+    assert found["outlier_detection"]["consecutive_5xx"] == 4
+    assert found["outlier_detection"]["max_ejection_time"] == "10s"
+    assert found["common_lb_config"]["update_merge_window"] == "0s"
+
+
+def test_a_sticky_cookie_holds_an_id_and_goes_to_the_endpoint() -> None:
+    plan = plan_of(pool={"sticky": {"cookie": "LB", "ttl": "1h", "secure": True}})
+    one = plan.pool("p").endpoints[0]
+    code = text_of(plan)
+    assert f'[\\"{one.id}\\"]' in code
+    assert "; Path=/; HttpOnly; SameSite=Lax; Max-Age=3600; Secure" in code
+    assert routes(plan)[0]["request_headers_to_remove"] == ["x-lbgen-endpoint"]
+
+
+def test_a_cookie_decides_between_the_pools_of_a_split() -> None:
+    data = {
+        "version": 1,
+        "name": "t",
+        "listeners": {"web": {"port": 8080}},
+        "pools": {
+            "a": {"endpoints": TWO[:1], "sticky": {"cookie": "AB"}},
+            "b": {"endpoints": TWO[1:], "sticky": {"cookie": "AB"}},
+        },
+        "routes": [{"name": "r", "forward": [{"pool": "a", "weight": 1}, {"pool": "b", "weight": 0}]}],
+    }
+    plan = resolve(load(data))
+    to_a, to_b, fresh = routes(plan)
+    assert [to_a["route"]["cluster"], to_b["route"]["cluster"], fresh["route"]["cluster"]] == ["a", "b", "a"]
+    assert to_b["match"]["cookies"][0]["string_match"]["safe_regex"]["regex"] == plan.pool("b").endpoints[0].id
+    assert "cookies" not in fresh["match"]
+
+
+def test_a_rate_is_counted_by_envoy_on_one_listener_and_by_lua_on_two() -> None:
+    limited = {"rate_limit": {"rate": "5/s", "key": "client_ip"}}
+    names = [each["name"] for each in http(plan_of(limited))["http_filters"]]
+    assert "rate-limit" in names
+    assert "counters" not in names
+    data = {
+        "version": 1,
+        "name": "t",
+        "listeners": {"web": {"port": 8080}, "too": {"port": 8081}},
+        "pools": {"p": {"endpoints": TWO}},
+        "routes": [{"name": "r", "forward": "p", **limited}],
+    }
+    names = [each["name"] for each in http(resolve(load(data)))["http_filters"]]
+    assert "counters" in names
+    assert "rate-limit" not in names
+
+
+def test_places_are_given_back_by_the_access_log() -> None:
+    plan = plan_of({"concurrency": {"max": 3, "key": "route"}}, {"connections": {"max_per_endpoint": 2}})
+    assert [each["name"] for each in http(plan)["access_log"]] == [
+        "given back: place",
+        "given back: endpoint",
+        "given back: queue",
+    ]
+    assert "bootstrap_extensions" not in text_of(plan)
+
+
+def test_a_queue_brings_a_listener_to_wait_at() -> None:
+    connections = {"max_per_endpoint": 2, "queue": {"size": 5, "timeout": "1s"}}
+    plan = plan_of(pool={"connections": connections})
+    assert config(plan)["listeners"][-1]["name"] == config(plan)["clusters"][-1]["name"] == "lbgen-wait"
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        {"sticky": {"cookie": "LB"}},
+        {"balance": "source_hash"},
+        {"endpoints": [*TWO, {"address": "10.0.0.3:80", "backup": True}]},
+        {"endpoints": [{"address": "name:80"}]},
+    ],
+)
+def test_what_max_per_endpoint_does_not_go_with(pool: dict[str, Any]) -> None:
+    plan = plan_of(pool={**pool, "connections": {"max_per_endpoint": 2}})
+    assert len(notes(plan, Feature.MAX_PER_ENDPOINT)) == 1
+
+
+def test_nothing_of_all_that_without_being_asked() -> None:
+    text = text_of(plan_of())
+    assert "lua" not in text
+    assert "access_log:" not in text
+    assert "retry_on" not in text
+
+
+def test_a_preflight_is_answered_and_other_answers_lose_the_endpoints_own_word() -> None:
+    found = routes(plan_of({"cors": {"origins": ["https://*.a.example"], "credentials": True}}))
+    granted, refused, allowed, other = found
+    assert granted["direct_response"] == refused["direct_response"] == {"status": 204}
+    origin = next(h for h in granted["match"]["headers"] if h["name"] == "origin" and "string_match" in h)
+    pattern = origin["string_match"]["safe_regex"]["regex"]
+    assert re.fullmatch(pattern, "https://x.y.a.example")
+    assert not re.fullmatch(pattern, "https://a.example")
+    assert not re.fullmatch(pattern, "https://xa.example")
+    for each in (allowed, other):
+        assert "access-control-allow-origin" in each["response_headers_to_remove"]
+    assert [h["header"]["key"] for h in other["response_headers_to_add"]] == ["vary"]
+
+
+@pytest.mark.parametrize(
+    ("paths", "target", "let_in"),
+    [
+        (Paths(), "/a//b", False),
+        (Paths(empty_segments=True), "/a//b", True),
+        (Paths(empty_segments=True), "/a//../b", False),
+        (Paths(), "/a%2fb", False),
+        (Paths(encoded_slash=True), "/a%2Fb", True),
+        (Paths(encoded_slash=True), "/a%5cb", False),
+        (Paths(encoded_unreserved=True), "/%61%7e", True),
+        (Paths(encoded_unreserved=True), "/x%2e", True),
+        (Paths(encoded_unreserved=True), "/%2e%2E/x", False),
+        (Paths(encoded_unreserved=True), "/.%2e/x", False),
+        (Paths(mode=PathsMode.VERBATIM), "/../%2f//", True),
+        (Paths(mode=PathsMode.VERBATIM), '/a"', False),
+        (Paths(mode=PathsMode.VERBATIM), "/a#b", False),
+    ],
+)
+def test_targets(paths: Paths, target: str, let_in: bool) -> None:
+    assert (re.fullmatch(target_pattern(paths), target) is not None) is let_in
+
+
+def certificate(name: str, *names: str) -> Certificate:
+    hosts = tuple(HostPattern(n.removeprefix("*."), n.startswith("*.")) for n in names)
+    return Certificate(File(f"tls/{name}.crt"), File(f"tls/{name}.crt.key", secret=True), hosts, "f")
+
+
+def test_server_names_cover_one_label() -> None:
+    tls = ListenerTls(certificates=(certificate("a", "a.example"), certificate("b", "*.b.example")))
+    pattern = names_pattern(tls)
+    assert re.fullmatch(pattern, "a.example")
+    assert re.fullmatch(pattern, "x.b.example")
+    assert not re.fullmatch(pattern, "x.y.b.example")
+    assert not re.fullmatch(pattern, "b.example")
+
+
+def test_a_certificate_whose_names_are_taken_is_never_shown() -> None:
+    first, second = certificate("a", "a.example", "b.example"), certificate("b", "b.example")
+    third = certificate("c", "b.example", "c.example")
+    assert served((first, second, third)) == [first, third]
+
+
+LINE = {
+    "time": "2026-11-21T10:00:00.000Z",
+    "listener": "web",
+    "route": "r",
+    "pool": "p@500ms",
+    "endpoint": "10.0.0.1:80",
+    "method": "GET",
+    "host": "no-host.invalid",
+    "path": "/x",
+    "status": 504,
+    "duration_ms": 2500,
+    "upstream_ms": None,
+    "tried_ms": 2000,
+    "tries": 1,
+    "bytes": 16,
+    "request_id": None,
+    "total_ms": 3,
+}
+
+
+def test_a_line_of_the_log() -> None:
+    found = record(json.dumps(LINE))
+    assert found is not None
+    assert (found["pool"], found["host"], found["request_id"]) == ("p", "", "")
+    assert (found["duration_ms"], found["upstream_ms"], found["tries"]) == (2.5, 2.0, 1)
+
+
+def test_an_answer_of_its_own_had_no_endpoint() -> None:
+    found = record(json.dumps({**LINE, "endpoint": None, "pool": None, "tries": None}))
+    assert found is not None
+    assert (found["endpoint"], found["pool"], found["upstream_ms"], found["tries"]) == ("", "", None, 0)
+
+
+@pytest.mark.parametrize("line", ["", "[2026] warning", "{", "[]", '{"a": 1}'])
+def test_other_lines(line: str) -> None:
+    assert record(line) is None
