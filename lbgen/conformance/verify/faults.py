@@ -217,7 +217,7 @@ def _client_times(plan: Plan, listener: Listener, client: str) -> Iterator[Plann
         yield scripted("6.client.keepalive", "kept_idle", request, params, ())
     slow = [("header", times.header, b"GET / HTTP/1.1\r\nHost: slow.invalid\r\n")]
     if found is not None:
-        half = replace(found, method="POST", headers=(*found.headers, ("Content-Length", "10")), body=b"abc")
+        half = replace(found, headers=(*found.headers, ("Content-Length", "10")), body=b"abc")
         slow.append(("body", times.body, wire(half)))
     for what, time, sent in slow:
         if not time:
@@ -226,7 +226,8 @@ def _client_times(plan: Plan, listener: Listener, client: str) -> Iterator[Plann
         least = min(time, idle or time) if what == "body" else time
         within = around(least)[0], around(time)[1]
         seconds = within[1] / 1000
-        features = ("listener.timeouts.head" if what == "header" else "listener.timeouts.body",)
+        head = ("listener.timeouts.head", "listener.timeouts.line")  # it stops within a line
+        features = head if what == "header" else ("listener.timeouts.body",)
         yield Planned(
             Case(
                 "",

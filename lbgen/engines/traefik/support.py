@@ -34,8 +34,8 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.LISTENER_ACCESS: _ANSWER,
     Feature.LISTENER_LIMITS: _ANSWER,
     Feature.CLIENT_TIMEOUTS: approximate(
-        "a client that stops within the request line is told 400 before its connection is closed",
-        {"listener.timeouts.request_line": "status 400"},
+        "a client that stops within a line of its head is told 400 before its connection is closed",
+        {"listener.timeouts.line": "status 400"},
     ),
     Feature.TRUSTED_PROXIES: emulated("the lbgen plugin decides whose forwarded headers stay"),
     Feature.DUAL_STACK: NATIVE,
