@@ -26,11 +26,10 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.TLS_CLIENT_CERT: NATIVE,
     Feature.TLS_PASSTHROUGH: NATIVE,
     Feature.HTTP2: NATIVE,
-    Feature.PROXY_PROTOCOL_IN: emulated("Traefik reads the header; the lbgen plugin closes connections without one"),
-    Feature.MAX_CONNECTIONS: approximate(
-        "once a connection too many was closed, further ones are closed as well although others have ended",
-        {"listener.max_connections.held": "text: one of them has ended"},
+    Feature.PROXY_PROTOCOL_IN: emulated(
+        "Traefik reads the header; the lbgen plugin closes connections without one, of HTTP/2 after a 400"
     ),
+    Feature.MAX_CONNECTIONS: emulated("the lbgen plugin counts; Traefik's own count is for each client's address"),
     Feature.LISTENER_ACCESS: _ANSWER,
     Feature.LISTENER_LIMITS: _ANSWER,
     Feature.CLIENT_TIMEOUTS: approximate(

@@ -128,7 +128,12 @@ func (e *edge) serve(w http.ResponseWriter, r *http.Request, noted *entry) {
 		e.adjust(w, r)
 	}
 	if e.conf.Proxied && !proxied(w) {
-		cut(w) // a connection without a PROXY header
+		if r.ProtoMajor == 2 { // only Go can close it, and does so after an answer
+			w.Header().Set("Connection", "close")
+			plain(w, r, http.StatusBadRequest, nil)
+		} else {
+			cut(w)
+		}
 		return
 	}
 	if !usual[r.Method] {

@@ -39,6 +39,7 @@ type state struct {
 	asked     time.Time
 	answered  time.Time
 	watch     *watch // of the body on its way, nil for none
+	slow      *watch // of each read from the client, nil for none
 	held      []byte // the body as far as it was read ahead
 	complete  bool   // all of it is held
 	bodied    bool
@@ -65,29 +66,40 @@ func (p *pool) serve(w http.ResponseWriter, r *http.Request, s *state) {
 		defer cancel()
 		ctx = limited
 	}
-	// A body that broke off ends in a panic; see cut. One deferred call for all: each costs.
+	s.out(w, r)
+	r = r.WithContext(ctx)
+	// A body that broke off ends in a panic of Go's proxy. Over HTTP/2 that resets the stream; see cut for HTTP/1.
+	if r.ProtoMajor == 2 {
+		defer p.settle(s)
+		p.proxy.ServeHTTP(w, r)
+		return
+	}
 	defer func() {
 		failure := recover()
-		if s.watch != nil {
-			s.watch.stop()
-		}
-		if s.chosen != nil {
-			p.leave(s.chosen)
-		}
-		if s.tunnelled && s.edge.counted != nil {
-			s.edge.counted.ended()
-		}
-		if s.retrying {
-			p.lock.Lock()
-			p.retrying--
-			p.lock.Unlock()
-		}
+		p.settle(s)
 		if failure != nil && (failure != http.ErrAbortHandler || !cut(w)) {
 			panic(failure)
 		}
 	}()
-	s.out(w, r)
-	p.proxy.ServeHTTP(w, r.WithContext(ctx))
+	p.proxy.ServeHTTP(w, r)
+}
+
+// settle gives back what a request held.
+func (p *pool) settle(s *state) {
+	if s.watch != nil {
+		s.watch.stop()
+	}
+	if s.chosen != nil {
+		p.leave(s.chosen)
+	}
+	if s.tunnelled && s.edge.counted != nil {
+		s.edge.counted.ended()
+	}
+	if s.retrying {
+		p.lock.Lock()
+		p.retrying--
+		p.lock.Unlock()
+	}
 }
 
 // out makes the request what the endpoint gets. Its header and body belong to it alone since the edge.
@@ -110,12 +122,18 @@ func (s *state) out(w http.ResponseWriter, r *http.Request) {
 	if s.route.Body != nil && s.route.Body.Limited && r.ContentLength < 0 {
 		r.Body = http.MaxBytesReader(w, r.Body, int64(s.route.Body.Max))
 	}
+	body, streamed := r.Body, r.ProtoMajor == 2
 	end := func() {
-		cut(w) // nothing else ends a read from the client
+		if streamed {
+			_ = body.Close() // ends a read of it; over HTTP/1 it would wait for that
+		} else {
+			cut(w)
+		}
 	}
 	from := &clientBody{body: r.Body, state: s}
 	if most := s.edge.conf.BodyTime; most > 0 && (s.route.Idle == 0 || most < s.route.Idle) {
-		from.slow = newWatch(most, end)
+		s.slow = newWatch(most, end)
+		from.slow = s.slow
 	}
 	if s.route.Idle > 0 {
 		s.watch = newWatch(s.route.Idle, end)
@@ -276,17 +294,18 @@ func (s *state) finish(w http.ResponseWriter, r *http.Request, status int, body 
 // failed answers when no endpoint did.
 func failed(w http.ResponseWriter, r *http.Request, err error) {
 	s := r.Context().Value(stateKey).(*state)
-	if s.watch != nil && s.watch.expired() {
-		return // the client stopped in the middle of its body, its connection is closed
+	if s.slow != nil && s.slow.expired() || s.watch != nil && s.watch.expired() { // the client stopped within its body
+		if r.ProtoMajor == 2 {
+			s.answer(w, r, http.StatusRequestTimeout)
+		}
+		return // of HTTP/1 the connection is closed
 	}
 	if !s.asked.IsZero() {
 		s.answered = time.Now()
 	}
 	if errors.Is(err, context.Canceled) {
 		s.left = true
-		if !cut(w) {
-			panic(http.ErrAbortHandler)
-		}
+		cut(w)
 		return
 	}
 	status := http.StatusBadGateway
