@@ -132,7 +132,7 @@ func (e *edge) serve(w http.ResponseWriter, r *http.Request, noted *entry) {
 			w.Header().Set("Connection", "close")
 			plain(w, r, http.StatusBadRequest, nil)
 		} else {
-			cut(w)
+			e.cut(w)
 		}
 		return
 	}

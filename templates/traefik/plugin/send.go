@@ -77,7 +77,7 @@ func (p *pool) serve(w http.ResponseWriter, r *http.Request, s *state) {
 	defer func() {
 		failure := recover()
 		p.settle(s)
-		if failure != nil && (failure != http.ErrAbortHandler || !cut(w)) {
+		if failure != nil && (failure != http.ErrAbortHandler || !s.edge.cut(w)) {
 			panic(failure)
 		}
 	}()
@@ -127,7 +127,7 @@ func (s *state) out(w http.ResponseWriter, r *http.Request) {
 		if streamed {
 			_ = body.Close() // ends a read of it; over HTTP/1 it would wait for that
 		} else {
-			cut(w)
+			s.edge.cut(w)
 		}
 	}
 	from := &clientBody{body: r.Body, state: s}
@@ -221,10 +221,13 @@ func (s *state) lost(chosen *endpoint) bool {
 }
 
 // cut closes the client's connection, so that it sees the body break off. The panic would do the same and fill the log.
-func cut(w http.ResponseWriter) bool {
+func (e *edge) cut(w http.ResponseWriter) bool {
 	connection, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return false
+	}
+	if e.counted != nil {
+		e.counted.ended() // to Go's server it was a tunnel
 	}
 	return connection.Close() == nil
 }
@@ -305,7 +308,7 @@ func failed(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if errors.Is(err, context.Canceled) {
 		s.left = true
-		cut(w)
+		s.edge.cut(w)
 		return
 	}
 	status := http.StatusBadGateway
