@@ -101,7 +101,7 @@ def uses(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Asked]:
             yield from _pool(f"pools.{name}", pool)
     for index, route in enumerate(model.routes):
         yield from _route(model, f"routes[{index}]", route, expanded.is_l4(index), written)
-    if model.access_log == "json":
+    if model.access_log == "json" and written("access_log"):
         yield Feature.ACCESS_LOG, "access_log"
     for name, engine in model.engines.items():
         for place in engine.verbatim:
@@ -113,13 +113,16 @@ def uses(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Asked]:
 def defaults(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Asked]:
     """What holds for every topology, asked for or not: an engine that differs there says so, and goes on.
 
-    For L7 listeners the clauses that no field turns on or off; for L4 routes the times that nobody wrote, as a kernel
-    keeps none.
+    For L7 listeners the clauses that no field turns on or off, and the profile's access log; for L4 routes the times
+    that nobody wrote, as a kernel keeps none.
     """
     for name, listener in expanded.model.listeners.items():
         if listener.mode == "l7":
             for feature in _ALWAYS:
                 yield feature, f"listeners.{name}"
+    l7 = any(listener.mode == "l7" for listener in expanded.model.listeners.values())
+    if l7 and expanded.model.access_log == "json" and not written("access_log"):
+        yield Feature.ACCESS_LOG, "access_log"
     times = expanded.model.timeouts
     for index, route in enumerate(expanded.model.routes):
         if not expanded.is_l4(index) or route.forward is None:

@@ -232,7 +232,7 @@ def test_built_in_profiles(name: str) -> None:
     assert model.timeouts is not None
     assert None not in (model.timeouts.connect, model.timeouts.response, model.timeouts.idle)
     assert model.forwarded_headers is (name in {"production", "edge", "low-latency"})
-    assert model.access_log == "none"
+    assert model.access_log == ("json" if name in {"production", "edge"} else "none")
     assert (resources.folder("profiles") / f"{name}.yaml").read_text().startswith(f"# {name}: ")
 
 

@@ -108,6 +108,7 @@ def deaf_client(stage: Stage) -> Iterator[str]:
     """A client that stops reading is given up in time: it gets the whole body if it goes on before (`early_ms`), and
     not if it comes back after that."""
     request: Request = stage.params["request"]
+    size = stage.params.get("size", LARGE)
     _, high = stage.params["within_ms"]
     for pause, whole in ((stage.params["early_ms"], True), (high, False)):
         with _stream(stage, request) as stream:
@@ -119,9 +120,9 @@ def deaf_client(stage: Stage) -> Iterator[str]:
             time.sleep(pause / 1000)
             stream.deadline = time.monotonic() + 5
             got = len(stream.rest())
-        if whole != (got >= LARGE):
+        if whole != (got >= size):
             want = "all" if whole else "less"
-            yield f"the client took {pause:.0f} ms off and got {got} bytes of {LARGE}, expected {want}"
+            yield f"the client took {pause:.0f} ms off and got {got} bytes of {size}, expected {want}"
             return
 
 
