@@ -243,82 +243,6 @@ def all_ejected(stage: Stage) -> Iterator[str]:
         yield "they are not back after their time"
 
 
-def backup_serves_alone(stage: Stage) -> Iterator[str]:
-    """A backup gets requests only while every other endpoint is out. Of `pool` the last endpoint is the backup."""
-    pool, count = stage.params["pool"], stage.params["endpoints"]
-    others = [f"{pool}-{n}" for n in range(count - 1)]
-    backup, target = f"{pool}-{count - 1}", f"/{pool}"
-
-    def shared(count: int) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for number in range(count):
-            for name, times in answers(stage, f"{target}?k={number}", 1, ("X-Key", str(number))).items():
-                found[name] = found.get(name, 0) + times
-        return found
-
-    if not eventually(lambda: set(shared(4)) <= set(others)):
-        yield f"all are well: {shared(12)}, expected nothing from {backup}"
-        return
-    found = shared(20)
-    if set(found) != set(others):
-        yield f"all are well: {found}, expected {others}"
-    try:
-        for name in others[:-1]:
-            ill(stage, name, stage.params["how"])
-        if others[:-1] and not eventually(lambda: set(shared(6)) == {others[-1]}):
-            yield f"{others[:-1]} are out: {shared(12)}, expected only {others[-1]}"
-        ill(stage, others[-1], stage.params["how"])
-        if not eventually(lambda: set(shared(6)) == {backup}):
-            yield f"all but the backup are out: {shared(12)}, expected only {backup}"
-    finally:
-        for name in others:
-            well(stage, name)
-    if not eventually(lambda: set(shared(8)) == set(others)):
-        yield f"all are well again: {shared(12)}, expected {others}"
-
-
-def drained_serves_nobody_new(stage: Stage) -> Iterator[str]:
-    """An endpoint of weight 0 gets no request even when no other is up: 503. Of `pool` the first one is drained."""
-    pool = stage.params["pool"]
-    target = f"/{pool}"
-    if not eventually(lambda: answers(stage, target, 10) == {f"{pool}-1": 10}):
-        yield f"weight 0 beside weight 1: {dict(answers(stage, target, 10))}"
-    ill(stage, f"{pool}-1", "check 500")
-    try:
-        if not eventually(lambda: answers(stage, target, 4) == {"503": 4}):
-            yield f"the only endpoint with a weight is out: {dict(answers(stage, target, 6))}, expected 503"
-    finally:
-        well(stage, f"{pool}-1")
-    eventually(lambda: answers(stage, target, 2)["503"] == 0)
-
-
-def slow_start(stage: Stage) -> Iterator[str]:
-    """Over `slow_start` (3 s) an endpoint that came back gets less than its share, then all of it; not at the start."""
-    pool = stage.params["pool"]
-    back, target = f"{pool}-0", f"/{pool}"
-    found = answers(stage, target, 40)
-    if not 14 <= found[back] <= 26:
-        yield f"at the start {back} got {found[back]} of 40, expected 20"
-    ill(stage, back, "check 500")
-    try:
-        if not eventually(lambda: not answers(stage, target, 6)[back]):
-            yield "failed checks did not take the endpoint out"
-            return
-    finally:
-        well(stage, back)
-    if not eventually(lambda: answers(stage, target, 4)[back] > 0, 8):
-        yield "it does not come back"
-        return
-    begun = time.monotonic()
-    early = answers(stage, target, 60)
-    if time.monotonic() - begun < 1.0 and early[back] > 22:
-        yield f"just back, {back} got {early[back]} of 60, expected well below 30"
-    time.sleep(max(0, begun + 3.5 - time.monotonic()))
-    late = answers(stage, target, 60)
-    if not 20 <= late[back] <= 40:
-        yield f"3.5 s later {back} got {late[back]} of 60, expected 30"
-
-
 def expected_statuses(stage: Stage) -> Iterator[str]:
     """Statuses that `expect` names (404 and 503 here) are as good as 200."""
     pool = stage.params["pool"]
@@ -349,21 +273,3 @@ def tries_count(stage: Stage) -> Iterator[str]:
             yield f"the failing endpoint was asked {asked} times in a row, expected once"
     finally:
         well(stage, sick)
-
-
-def backup_after_ejection(stage: Stage) -> Iterator[str]:
-    """A backup serves while every other endpoint is ejected."""
-    pool = stage.params["pool"]
-    sick, backup, target = f"{pool}-0", f"{pool}-1", f"/{pool}"
-    found = answers(stage, target, 4)
-    if found != {sick: 4}:
-        yield f"all are well: {dict(found)}, expected only {sick}"
-    ill(stage, sick, "close")
-    try:
-        found = answers(stage, target, 6)
-        if found != {"502": 3, backup: 3}:
-            yield f"{sick} fails: {dict(found)}, expected 3 times 502, then 3 answers of {backup}"
-    finally:
-        well(stage, sick)
-    if not eventually(lambda: answers(stage, target, 2) == {sick: 2}):
-        yield f"{sick} is back: {dict(answers(stage, target, 4))}"
