@@ -32,7 +32,7 @@ class HAProxy:
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
         """Places that HAProxy cannot hold or serves differently."""
-        return objections(plan)
+        return objections(plan, version)
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
         """haproxy.cfg; lbgen.lua when there are L7 listeners; maps/*; rules for Lua where there are many."""

@@ -204,8 +204,9 @@ def support(version: str) -> Mapping[Feature, Verdict]:
     return {feature: known.get(feature, NOT_YET) for feature in Feature}
 
 
-def objections(plan: Plan) -> Iterable[Objection]:
+def objections(plan: Plan, version: str) -> Iterable[Objection]:
     """What single places of a plan ask for and HAProxy cannot hold, or serves a little differently."""
+    yield from _beside_compression(plan, version)
     l4 = {rule.route for listener in plan.listeners for rule in listener.l4_rules}
     for route in plan.routes:
         yield from _texts(route)
@@ -237,6 +238,23 @@ def objections(plan: Plan) -> Iterable[Objection]:
     for listener in plan.listeners:
         for certificate in listener.tls.certificates if listener.tls is not None else ():
             yield from _key_beside(certificate, certificate.field, Feature.TLS_TERMINATE)
+
+
+def _beside_compression(plan: Plan, version: str) -> Iterable[Objection]:
+    """HAProxy 2.6 cannot wait for bodies where its filters for compression are."""
+    for listener in plan.listeners:
+        routes = [plan.route(name) for name in dict.fromkeys(r.route for t in listener.hosts for r in t.rules)]
+        if not any(route.compression for route in routes):
+            continue
+        for route in routes:
+            if not isinstance(route.action, Forward):
+                continue
+            if version == "2.6" and route.action.buffering.request:
+                why = f"HAProxy 2.6 answers 400 to a body it waited for where {listener.name} compresses answers, too"
+                yield Objection(refused(why), f"{route.field}.buffering", Feature.BUFFERING)
+            if listener.http2 and route.action.retries is not None:
+                note = f"as {listener.name} compresses answers, a body may come too late behind its head to be sent again"
+                yield Objection(approximate(note), f"{route.field}.retries", Feature.RETRIES)  # a matter of luck
 
 
 def _pool(pool: Pool) -> Iterable[Objection]:

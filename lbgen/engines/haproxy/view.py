@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _HEAD = 24  # KiB of a request head, unless a listener's limits are higher
 _WHOLE_BODY = 1024 * 1024  # bytes of a request that is held until it is there
+_SENT_AGAIN = 16 * 1024  # bytes of a body that must be there for another try; over HTTP/2 it comes behind its head
 _WHOLE_ANSWER = 256 * 1024  # bytes of an answer that an endpoint is rid of, however slow the client
 _ADDED = 8  # KiB of headers that may be added to it
 
@@ -281,8 +282,15 @@ def _copied(mirrors: dict[str, str], chooser: Chooser) -> list[Line]:
 def _held(routes: list[tuple[str, Route]], chooser: Chooser) -> list[Line]:
     """Bodies that are waited for; the client's own time limits how long."""
     keys = [key for key, route in routes if isinstance(route.action, Forward) and route.action.buffering.request]
-    wait = f"http-request wait-for-body time {NEVER} at-least {_WHOLE_BODY}"
-    return [chooser.only((wait,), keys, "held")] if keys else []
+    again = [key for key, route in routes if key not in keys and getattr(route.action, "retries", None) is not None]
+    if any(route.compression for _, route in routes):
+        again = []  # HAProxy 2.6 answers 400 to a body that was waited for before its filters
+    found = [(keys, _WHOLE_BODY, "held"), (again, _SENT_AGAIN, "sent_again")]
+    return [
+        chooser.only((f"http-request wait-for-body time {NEVER} at-least {size}",), chosen, name)
+        for chosen, size, name in found
+        if chosen
+    ]
 
 
 def _mirrors(routes: list[tuple[str, Route]], index: Index, backends: Backends) -> dict[str, str]:
