@@ -253,7 +253,9 @@ def _beside_compression(plan: Plan, version: str) -> Iterable[Objection]:
                 why = f"HAProxy 2.6 answers 400 to a body it waited for where {listener.name} compresses answers, too"
                 yield Objection(refused(why), f"{route.field}.buffering", Feature.BUFFERING)
             if listener.http2 and route.action.retries is not None:
-                note = f"as {listener.name} compresses answers, a body may come too late behind its head to be sent again"
+                note = (
+                    f"as {listener.name} compresses answers, a body may come too late behind its head for another try"
+                )
                 yield Objection(approximate(note), f"{route.field}.retries", Feature.RETRIES)  # a matter of luck
 
 
