@@ -26,7 +26,7 @@ def chain_matcher(choices: Iterable[tuple[str, list[Predicate]]]) -> dict[str, D
     """The first chain (by name) whose predicates all hold takes a connection; without one it is closed."""
     return {
         "matcher_list": {
-            "matchers": [{"predicate": _all(predicates), "on_match": _chain(name)} for name, predicates in choices]
+            "matchers": [{"predicate": all_of(predicates), "on_match": _chain(name)} for name, predicates in choices]
         }
     }
 
@@ -83,7 +83,8 @@ def _source(networks: Iterable[str]) -> Predicate:
     }
 
 
-def _all(predicates: list[Predicate]) -> Predicate:
+def all_of(predicates: list[Predicate]) -> Predicate:
+    """A predicate that holds where all of `predicates` do."""
     if not predicates:
         return _anyone()
     return predicates[0] if len(predicates) == 1 else {"and_matcher": {"predicate": list(predicates)}}

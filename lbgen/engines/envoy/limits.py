@@ -10,7 +10,7 @@ from lbgen.engines.envoy.retries import tries
 from lbgen.engines.envoy.tls import served
 from lbgen.engines.escapes import has_boundary, parse
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Balance, Forward, Mode, ValueKind
+from lbgen.plan.model import Balance, Forward, Mode, Protocol, ValueKind
 from lbgen.plan.policy import PathsMode, RetryCause
 
 if TYPE_CHECKING:
@@ -103,6 +103,8 @@ def _of_retries(plan: Plan, route: Route, forward: Forward, retries: Retries) ->
 def _of_listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
     used = dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules)
     routes = [plan.route(name) for name in used]
+    if listener.protocol is Protocol.UDP:
+        yield from _of_datagrams(plan, listener)
     if listener.access is not None and any(route.response_headers or route.cors is not None for route in routes):
         note = "a 403 of the listener has the response_headers of the route that the request would have taken"
         names = dict.fromkeys(n for r in routes for n, _ in (*r.response_headers.set, *r.response_headers.add))
@@ -129,6 +131,17 @@ def _of_listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
         note = "a server name with capital letters gets the first certificate"
         shows = {"listener.tls.capitals": ("text: TLS: names",)}
         yield Objection(approximate(note, shows), f"{listener.field}.tls.certificates", Feature.TLS_TERMINATE)
+
+
+def _of_datagrams(plan: Plan, listener: Listener) -> Iterator[Objection]:
+    for name in dict.fromkeys(rule.route for rule in listener.l4_rules):
+        forward = plan.route(name).action
+        if isinstance(forward, Forward) and sum(1 for target in forward.targets if target.weight) > 1:
+            note = "Envoy does not split datagrams over pools"
+            yield Objection(refused(note), f"{plan.route(name).field}.forward", Feature.L4_UDP)
+    if listener.max_connections is not None:
+        note = "Envoy bounds connections, and datagrams have none"
+        yield Objection(refused(note), f"{listener.field}.max_connections", Feature.MAX_CONNECTIONS)
 
 
 def _of_pool(pool: Pool, l4: frozenset[str]) -> Iterator[Objection]:

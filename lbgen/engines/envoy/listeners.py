@@ -23,8 +23,9 @@ from lbgen.engines.envoy.switches import policy_filters
 from lbgen.engines.envoy.tables import build_virtual_hosts, with_odd_route
 from lbgen.engines.envoy.tcp import l4_chains
 from lbgen.engines.envoy.tls import inspector, listener_socket
+from lbgen.engines.envoy.udp import udp_proxy
 from lbgen.engines.envoy.values import regex
-from lbgen.plan.model import Forward, Mode, Respond
+from lbgen.plan.model import Forward, Mode, Protocol, Respond
 from lbgen.plan.policy import PathsMode
 
 if TYPE_CHECKING:
@@ -68,6 +69,9 @@ def build_listener(plan: Plan, listener: Listener, clusters: Clusters) -> Tagged
     if listener.address == "::":
         address["ipv4_compat"] = True
     found: dict[str, Data] = {"name": listener.name, "address": {"socket_address": address}}
+    if listener.protocol is Protocol.UDP:
+        address["protocol"] = "UDP"
+        return Tagged(listener.field, {**found, **udp_proxy(plan, listener, clusters)})
     inspectors = [*([_proxy_header()] if listener.proxy_protocol else ()), *([inspector()] if listener.tls else ())]
     if inspectors:
         found["listener_filters"] = inspectors

@@ -14,6 +14,7 @@ _EDITS = emulated("the edits of a route and its target are merged into one list 
 _V1_40: dict[Feature, Verdict] = {
     Feature.L7: NATIVE,
     Feature.L4_TCP: NATIVE,
+    Feature.L4_UDP: NATIVE,
     Feature.TRUSTED_PROXIES: emulated("header filters that are skipped by the address of the TCP peer"),
     Feature.DUAL_STACK: NATIVE,
     Feature.HOST_EXACT: NATIVE,

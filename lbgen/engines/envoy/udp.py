@@ -1,0 +1,51 @@
+"""L4 listeners for UDP -> a proxy of datagrams, by source where rules ask for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.envoy.chains import admitted, all_of, of_rule
+from lbgen.engines.envoy.clusters import cluster_name, demand
+from lbgen.engines.envoy.durations import duration
+from lbgen.plan.model import Balance, Forward
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+    from lbgen.engines.envoy.clusters import Clusters
+    from lbgen.plan.model import L4Rule, Listener, Plan
+
+_PROXY = "type.googleapis.com/envoy.extensions.filters.udp.udp_proxy.v3"
+_NO_LIMIT = 86_400_000  # ms
+
+
+def udp_proxy(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]:
+    """The fields of a listener for its rules; a datagram that none takes is dropped."""
+    gate = admitted(listener.access)
+    found: list[Data] = []
+    idle = 0
+    hashed = False
+    for rule in listener.l4_rules:
+        forward = plan.route(rule.route).action
+        if not isinstance(forward, Forward):
+            raise TypeError(f"{rule.field}: an L4 route forwards")
+        idle = max(idle, forward.timeouts.idle or _NO_LIMIT)
+        hashed = hashed or any(clusters.pools[t.pool].balance is Balance.SOURCE_HASH for t in forward.targets)
+        found.append({"predicate": all_of([*gate, *of_rule(rule)]), "on_match": _to(rule, forward, clusters)})
+    config: dict[str, Data] = {
+        "@type": f"{_PROXY}.UdpProxyConfig",
+        "stat_prefix": listener.name,
+        "matcher": {"matcher_list": {"matchers": found}},
+        "idle_timeout": duration(idle),
+    }
+    if hashed:
+        config["hash_policies"] = [{"source_ip": True}]
+    return {
+        "udp_listener_config": {"downstream_socket_config": {}},
+        "listener_filters": [{"name": "envoy.filters.udp_listener.udp_proxy", "typed_config": config}],
+    }
+
+
+def _to(rule: L4Rule, forward: Forward, clusters: Clusters) -> dict[str, Data]:
+    (target,) = (target for target in forward.targets if target.weight)
+    route: Data = {"@type": f"{_PROXY}.Route", "cluster": cluster_name(target.pool, demand(forward), clusters)}
+    return {"action": {"name": rule.id, "typed_config": route}}
