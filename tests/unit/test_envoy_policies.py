@@ -31,6 +31,7 @@ def plan_of(
             {
                 "version": 1,
                 "name": "t",
+                "access_log": "none",
                 "listeners": {"web": {"port": 8080, **(listener or {})}},
                 "pools": {"p": {"endpoints": TWO, **(pool or {})}},
                 "routes": [{"name": "r", **({"forward": "p"} if route is None else {"forward": "p", **route})}],
