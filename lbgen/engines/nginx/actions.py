@@ -29,14 +29,14 @@ from lbgen.plan.model import Forward, Redirect, Respond
 from lbgen.plan.policy import Buffering
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from lbgen.engines.nginx.headers import Lines
     from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.texts import Texts
     from lbgen.engines.nginx.transports import Transport
     from lbgen.engines.nginx.view import Gate, Text
-    from lbgen.plan.model import Listener, Pool, Route, Rule, Target
+    from lbgen.plan.model import Listener, Plan, Route, Rule, Target
     from lbgen.plan.policy import Compression
 
 _PORTS = {"http": 80, "https": 443}
@@ -47,7 +47,8 @@ Body = Proxy | Answer
 class Actions:
     """Makes bodies of locations; what belongs to the http level gathers in `maps` and with the helpers."""
 
-    def __init__(self, names: Names, texts: Texts, pools: Mapping[str, Pool], usual: Times, *, old: bool) -> None:
+    def __init__(self, names: Names, texts: Texts, plan: Plan, usual: Times, *, old: bool) -> None:
+        pools = {pool.name: pool for pool in plan.pools}
         self.old = old
         self.names = names
         self.texts = texts
@@ -58,7 +59,7 @@ class Actions:
         self.targets = Targets(names, texts, self.maps)
         self.own_host: set[str] = set()
         self._headers: dict[tuple[str, str], tuple[Header, ...]] = {}
-        self.gates = Gates(names)
+        self.gates = Gates(names, plan.routes)
         self.retries = Retries(names, pools)
         self.values = Values(names)
         self.stickies = Stickies(names, texts, self.values, self.retries, old=old)

@@ -85,7 +85,7 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
     forwards = [r.action for r in plan.routes if isinstance(r.action, Forward)]
     usual = times(Counter(a.timeouts for a in forwards).most_common(1)[0][0] if forwards else _USUAL)
     texts = Texts()
-    actions = Actions(Names(), texts, {p.name: p for p in plan.pools}, usual, old=old)
+    actions = Actions(Names(), texts, plan, usual, old=old)
     servers = Servers(plan, actions, old=old)
     replaced = seen_through(plan)
     trust = trusts(listeners, replaced)

@@ -15,12 +15,16 @@ from lbgen.engines.text import Atom, Literal
 from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.view import Header
     from lbgen.plan.model import Listener, Route
     from lbgen.plan.policy import Key, RateLimit
 
-_ZONE_ONE, _ZONE_MANY = "64k", "10m"  # one counter, or one for each value of the key
+_ZONE_ONE = "64k"  # of one counter
+_ZONES_TOGETHER, _ZONE_MOST, _ZONE_LEAST = 256, 10, 1
+"""MiB of all zones with a counter for each value of a key, and of each: one holds some 8,000 values."""
 
 
 def rate(limit: RateLimit) -> str | None:
@@ -44,11 +48,14 @@ def gated(route: Route) -> bool:
 class Gates:
     """Makes the gates of routes; what belongs to the http level gathers in `zones`, `maps` and `gatekeeper`."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, routes: Iterable[Route]) -> None:
         self.gatekeeper = Gatekeeper(names)
         self.zones: list[Line] = []
         self.maps: list[Map] = []
         self._names = names
+        counters = [c for route in routes for c in (route.rate_limit, route.concurrency) if c is not None]
+        keyed = sum(c.key.kind is not KeyKind.ROUTE for c in counters)
+        self._size = f"{max(_ZONE_LEAST, min(_ZONE_MOST, _ZONES_TOGETHER // max(1, keyed)))}m"
         self._zones: dict[str, Line] = {}
         self._sizes: dict[int, Atom] = {}
 
@@ -82,7 +89,7 @@ class Gates:
         """Its name; a colon cannot stand in it."""
         zone = name.replace(":", "-")
         if zone not in self._zones:
-            size = _ZONE_ONE if key.kind is KeyKind.ROUTE else _ZONE_MANY
+            size = _ZONE_ONE if key.kind is KeyKind.ROUTE else self._size
             made = _line(directive, _key(key), f"zone={zone}:{size}", *more, origin=Atom(route.field))
             self._zones[zone] = made
             self.zones.append(made)
