@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from lbgen.conformance.case import Case, Expect
+from lbgen.conformance import judge
+from lbgen.conformance.case import Case, Expect, case_files
 from lbgen.conformance.curl import curl
 from lbgen.conformance.judge import differences, refused
 from lbgen.conformance.probe import Answer, ProbeError, exchange, parse_head, wire
@@ -128,3 +129,40 @@ def test_curl_lines() -> None:
     assert "-H 'Y;'" in line
     assert "$'a\\xff'" in line
     assert "--request-target '*'" in curl(("127.0.0.1", 1), Request("OPTIONS", "*"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "problems"),
+    [
+        (["LB=x; Path=/; HttpOnly; SameSite=Lax"], 0),
+        (["LB=x; samesite=lax; httponly; path=/"], 0),
+        (["own=1", "LB=x; Path=/; HttpOnly; SameSite=Lax"], 0),
+        ([], 1),
+        (["LB=y; Path=/; HttpOnly; SameSite=Lax"], 1),
+        (["LB=x; Path=/; SameSite=Lax"], 1),
+        (["LB=x; Path=/; HttpOnly; SameSite=Lax; Secure"], 1),
+        (2 * ["LB=x; Path=/; HttpOnly; SameSite=Lax"], 1),
+    ],
+)
+def test_a_sticky_cookie_is_compared_by_its_parts(lines, problems) -> None:
+    headers = [("set-cookie", line) for line in lines]
+    rest, found = judge._without_cookie("LB=x; Path=/; HttpOnly; SameSite=Lax", headers)
+    assert len(found) == problems
+    assert rest == [h for h in headers if h[1] == "own=1"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "problems"),
+    [
+        (Answer(408, elapsed=1.0), 0),
+        (Answer(None, after="closed", elapsed=1.0), 0),
+        (Answer(None, after="reset", elapsed=1.0), 0),
+        (Answer(None, after="open", elapsed=1.0), 1),
+        (Answer(200, elapsed=1.0), 1),
+        (Answer(408, elapsed=9.0), 1),
+    ],
+)
+def test_a_slow_client_gets_408_or_is_cut_off(answer, problems) -> None:
+    file = next(f for f in case_files() if f.name == "6-client-times")
+    case = next(c for c in file.cases if c.id == "6.client-header.silent")
+    assert len(list(judge.dropped(case, answer))) == problems
