@@ -49,3 +49,21 @@ def test_backups_come_when_all_others_were_asked():
 def test_one_endpoint_needs_no_ring():
     assert ring(pool("usual")) == ()
     assert ring(pool("usual", "drained")) == ()
+
+
+def test_places_with_error_pages_of_their_own_keep_those_for_broken_requests():
+    """nginx inherits all error pages or none."""
+    import lbgen
+
+    topology = {
+        "version": 1,
+        "name": "t",
+        "listeners": {"web": {"port": 8080}},
+        "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}},
+        "routes": [{"name": "r", "forward": "p", "retries": {"max": 2, "on": ["reset", 502, 504]}}],
+    }
+    text = lbgen.render(lbgen.load(topology), engine="nginx", accept=("all",))["nginx.conf"]
+    places = [part.partition("        }")[0] for part in text.split("        location ")[1:]]
+    own = [place for place in places if "error_page 502 503 504 =" in place]
+    assert len(own) == 6  # three tries, the first two for unrepeatable methods too, and long bodies
+    assert all("error_page 400 /../refused;" in place for place in own)
