@@ -2,12 +2,11 @@ package lbgen
 
 import (
 	"context"
-	"fmt"
+	"encoding/json"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"regexp"
 	"sync"
 	"time"
 )
@@ -19,8 +18,6 @@ var (
 	pools      = map[string]*pool{}
 	conditions = map[string]*condition{}
 )
-
-var pointer = regexp.MustCompile(`0x[0-9a-f]+`)
 
 // condition is how an endpoint is doing; its pool's lock guards it.
 type condition struct {
@@ -57,14 +54,11 @@ type pool struct {
 
 // usePool is the pool of that configuration for as long as the context lasts.
 func usePool(ctx context.Context, conf *Pool, times map[string]*Route) (*pool, error) {
-	text := fmt.Sprintf("%+v", *conf)
-	for _, one := range conf.Endpoints {
-		text += fmt.Sprintf("%+v", *one)
+	told, err := json.Marshal(conf)
+	if err != nil {
+		return nil, err
 	}
-	for _, each := range []interface{}{conf.Hash, conf.Active, conf.Passive, conf.Queue, conf.Sticky, conf.TLS} {
-		text += fmt.Sprintf("%T%+v", each, each)
-	}
-	text = pointer.ReplaceAllString(text, "") // the same configuration read twice lies elsewhere
+	text := string(told)
 	poolsLock.Lock()
 	defer poolsLock.Unlock()
 	found := pools[conf.Name]
@@ -81,7 +75,7 @@ func usePool(ctx context.Context, conf *Pool, times map[string]*Route) (*pool, e
 		pools[conf.Name] = found
 		found.watch()
 	}
-	if err := found.prepare(times); err != nil {
+	if err = found.prepare(times); err != nil {
 		return nil, err
 	}
 	found.users++
