@@ -89,11 +89,10 @@ end
 
 -- Envoy names the endpoint when it took another one: that asked for is out, or failed and the request was sent again.
 function envoy_on_response(handle)
-  local taken = handle:headers():get(header)
-  if taken == nil then return end
-  handle:headers():remove(header)
   local pool = pools[handle:filterContext():get("pool") or ""]
-  if pool == nil then return end
+  local taken = handle:headers():get(header)
+  if pool == nil or taken == nil then return end
+  handle:headers():remove(header)
   local known = handle:streamInfo():dynamicMetadata():get(held)
   local now, here = seconds(), nil
   C.pthread_mutex_lock(state.lock)

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from lbgen.plan.tls import Certificate, File
 
 _SOCKETS = "type.googleapis.com/envoy.extensions.transport_sockets"
+# The system's store; Envoy has no word for it that works with names.
+_SYSTEM: dict[str, Data] = {"filename": "/etc/ssl/certs/ca-certificates.crt"}
 _MATCH = "envoy.transport_socket_match"
 
 
@@ -83,7 +85,7 @@ def _tls(pool: Pool, name: str | None, is_ip: bool = False) -> dict[str, Data]:
     if tls.certificate is not None:
         common["tls_certificates"] = [certificate(tls.certificate)]
     if tls.verify:
-        trusted: dict[str, Data] = {"system_root_certs": {}} if tls.ca is None else {"trusted_ca": source(tls.ca)}
+        trusted: dict[str, Data] = {"trusted_ca": _SYSTEM if tls.ca is None else source(tls.ca)}
         held: Data = {"san_type": "IP_ADDRESS" if is_ip else "DNS", "matcher": {"exact": name}}
         common["validation_context"] = {**trusted, "match_typed_subject_alt_names": [held]}
     if pool.protocol.value != "http1":

@@ -46,7 +46,8 @@ def policy_filters(plan: Plan, routes: Iterable[Route], clusters: Clusters) -> l
     filters += [compression_filter(kind) for kind in kinds.values()]
     sticky = {pool.name: pool for route in found for pool in sticky_pools(route, clusters.pools)}
     bounded = {pool.name: pool for route in found for pool in bounded_pools(route, clusters.pools)}
-    if sticky:
+    if sticky or bounded:
+        # It also takes off what the session filter says where a target was not in its normal form.
         filters.append(sticky_filter(sticky.values()))
     if bounded:
         filters.append(places_filter(bounded.values(), len(clusters.shared_rates)))
