@@ -473,3 +473,86 @@ function Mirror:http_end(txn, message)
 end
 
 core.register_filter("mirror", Mirror, function(made, args) return made end)
+
+-- Times that HAProxy has no timer for: the response head where bodies may be silent for longer, silence in a body where
+-- the head may take longer, and all of a request. txn.times is "response idle head request" in milliseconds, 0 = not
+-- kept; head is the time of the request until there is a response head.
+local Times = { id = "times", flags = filter.FLT_CFG_FL_HTX }
+Times.__index = Times
+
+function Times:new() return setmetatable({}, Times) end
+
+local function clock()
+  local now = core.now()
+  return now.sec * 1000 + now.usec / 1000
+end
+
+local function earliest(a, b)
+  if a == nil or b == nil then return a or b end
+  return math.min(a, b)
+end
+
+local function wake(due, now)
+  filter.wake_time(math.max(math.ceil(due - now), 1))
+end
+
+function Times:http_headers(txn, message)
+  if message:is_resp() then
+    if self.idle or self.finish then
+      self.last = clock()
+      filter.register_data_filter(self, message.channel)
+    end
+    return
+  end
+  local told = txn:get_var("txn.times")
+  if told == nil or txn:get_var("txn.websocket") then return end
+  local response, idle, request = told:match("^(%d+) (%d+) %d+ (%d+)$")
+  local now = clock()
+  self.response = response ~= "0" and tonumber(response) or nil
+  self.idle = idle ~= "0" and tonumber(idle) or nil
+  self.finish = request ~= "0" and now + tonumber(request) or nil
+  self.head = not told:find(" 0 %d+$") and self.finish or nil
+  self.sent = now
+  local headers = message:get_headers()
+  local length = headers["content-length"] and headers["content-length"][0] or "0"
+  if self.response and (length ~= "0" or headers["transfer-encoding"] or not message:eom()) then
+    self.sent = nil
+    filter.register_data_filter(self, message.channel)
+  end
+end
+
+function Times:http_payload(txn, message)
+  if not message:is_resp() then return end
+  local now = clock()
+  if message:input() > 0 then self.last = now end
+  local due = earliest(self.finish, self.idle and self.last + self.idle)
+  if now >= due then error("time of the answer is over") end -- HAProxy lets nothing else end a message here
+  wake(due, now)
+end
+
+function Times:http_end(txn, message)
+  if not message:is_resp() then self.sent = clock() end
+end
+
+-- Called while there is nothing of the answer yet, for each try.
+function Times:start_analyze(txn, channel)
+  if not channel:is_resp() or not (self.response or self.head) then return filter.CONTINUE end
+  if channel:input() > 0 or not channel:may_recv() then
+    self.try = nil
+    return filter.CONTINUE
+  end
+  local now = clock()
+  self.try = self.try or now
+  local due = self.head
+  if self.response then
+    due = earliest(due, math.max(self.try, self.sent or now) + self.response)
+  end
+  if now >= due then
+    txn:set_var("txn.over", true)
+    return filter.ERROR
+  end
+  wake(due, now)
+  return filter.WAIT
+end
+
+core.register_filter("times", Times, function(made, args) return made end)

@@ -36,6 +36,7 @@ from lbgen.plan.model import (
     ValueKind,
     ValueMatch,
 )
+from lbgen.plan.policy import Retries, RetryCause
 from lbgen.plan.precedence import Entry, host_tables, ranked
 
 TIMES = Timeouts(1_000, 5_000, 5_000)
@@ -197,7 +198,8 @@ def test_weights_keep_their_ratio_up_to_256():
 
 
 def test_verdicts_on_places():
-    uneven = replace(forward("p"), timeouts=Timeouts(1_000, 5_000, 60_000))
+    again = Retries(1, frozenset({RetryCause.TIMEOUT}), ())
+    uneven = replace(forward("p"), timeouts=Timeouts(1_000, 5_000, 60_000), retries=again)
     long = Respond(200, "x" * 20_000, (("content-type", "text/plain"),))
     made = plan(
         (route("a", uneven), None, prefix("/")),

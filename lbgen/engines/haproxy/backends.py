@@ -10,6 +10,7 @@ from lbgen.engines.haproxy.lines import Line, Word, line
 from lbgen.engines.haproxy.quote import Sample, argument, log_format, lua_argument
 from lbgen.engines.haproxy.retrying import retry_lines, waits
 from lbgen.engines.haproxy.servers import NEVER, Role, check_lines, is_name, server_lines
+from lbgen.engines.haproxy.times import connect, filtered, silence
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Balance, Forward, PoolProtocol, Redirect, Respond
 from lbgen.plan.policy import KeyKind
@@ -96,7 +97,7 @@ class Backends:
     def _draft(self, pool: Pool, times: Timeouts, retries: Retries | None, l7: bool, key: str) -> _Draft:
         # Where a backend knows how its endpoints fare, routes share it: their times are set request by request.
         shared = l7 and counts(pool)
-        identity = (pool.name, times.connect if shared else times, retries, l7)
+        identity = (pool.name, connect(times) if shared else times, retries, l7)
         if identity not in self._drafts:
             names = self._used.setdefault(pool.name, [])
             name = f"{pool.name}:{len(names) + 1}" if names else pool.name
@@ -125,7 +126,7 @@ class Backends:
     def _backend(self, draft: _Draft) -> Backend:
         pool, times, l7 = draft.pool, draft.own, draft.l7
         # The clock of the statements and the clock of the timer differ by some milliseconds, hence the margin.
-        late = times.connect * 950 if times.connect else _LONG
+        late = connect(times) * 950 if connect(times) else _LONG
         if draft.retries is not None and waits(pool):
             late *= 1 + draft.retries.max
         balance, hashed = _balance(pool)
@@ -134,8 +135,12 @@ class Backends:
         lines = [*_pool_lines(pool, l7), *(retry_lines(draft.retries, pool) if draft.retries else ())]
         if not tracked:
             lines += check_lines(pool)
+        if l7 and (waited := max(times.response, times.idle)) and filtered(times, draft.retries):
+            # The filter leaves handshakes alone.
+            handshake = f"http-request set-timeout server {waited}ms if {{ var(txn.websocket) -m bool }}"
+            lines.append(line(pool.field, handshake))
         for other, keys in draft.times.items():
-            lines += _times_lines(pool.field, other, keys)
+            lines += _times_lines(pool.field, other, draft.retries, keys)
         return Backend(
             name=Atom(draft.name),
             pool=Atom(pool.name),
@@ -143,8 +148,8 @@ class Backends:
             l7=l7,
             balance=balance,
             hashed=hashed,
-            connect=Atom(milliseconds(times.connect)),
-            response=Atom(milliseconds(times.response if l7 else times.idle)),
+            connect=Atom(milliseconds(connect(times))),
+            response=Atom(milliseconds(silence(times, draft.retries) if l7 else times.idle)),
             idle=Atom(milliseconds(times.idle)),
             late=late,
             vacant=l7 and (pool.active is not None or pool.passive is not None or any(map(is_name, pool.endpoints))),
@@ -163,7 +168,7 @@ def milliseconds(time: int) -> str:
     return f"{time}ms" if time else NEVER
 
 
-def _times_lines(origin: str, times: Timeouts, keys: list[str]) -> list[Line]:
+def _times_lines(origin: str, times: Timeouts, retries: Retries | None, keys: list[str]) -> list[Line]:
     pieces = [keys[i : i + 40] for i in range(0, len(keys), 40)]
     return [
         line(
@@ -172,7 +177,7 @@ def _times_lines(origin: str, times: Timeouts, keys: list[str]) -> list[Line]:
             f"if {{ var(txn.route) -m str {' '.join(piece)} }}",
         )
         for piece in pieces
-        for side, time in (("server", times.response), ("tunnel", times.idle))
+        for side, time in (("server", silence(times, retries)), ("tunnel", times.idle))
     ]
 
 

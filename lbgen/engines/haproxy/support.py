@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import NATIVE, NOT_YET, Objection, Verdict, approximate, emulated, refused
 from lbgen.engines.haproxy.retrying import STATUSES
 from lbgen.engines.haproxy.servers import MAX_WEIGHT, weights
+from lbgen.engines.haproxy.times import alone, falls_short
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Forward, Respond
 from lbgen.plan.policy import RetryCause
@@ -56,8 +57,6 @@ _NATIVE = (
     Feature.REWRITE_HOST,
     Feature.WEBSOCKET,
     Feature.TIMEOUT_CONNECT,
-    Feature.TIMEOUT_RESPONSE,
-    Feature.TIMEOUT_IDLE,
     Feature.ROUND_ROBIN,
     Feature.LEAST_CONNECTIONS,
     Feature.LEAST_CONNECTIONS_WEIGHTED,
@@ -113,6 +112,9 @@ _EMULATED = {
     Feature.MIRROR: "a Lua filter keeps the request and sends it to a listener of the configuration's own",
     Feature.BUFFERING: "every buffer of HAProxy gets room for what one route buffers: 1 MiB of a request, 256 KiB "
     "of an answer",
+    Feature.TIMEOUT_RESPONSE: "a timer of HAProxy; a Lua filter where bodies may be silent for longer",
+    Feature.TIMEOUT_IDLE: "a timer of HAProxy; a Lua filter where the response head may take longer",
+    Feature.TIMEOUT_REQUEST: "a Lua filter that wakes up when the time is over; a connection is given up then, too",
     Feature.CONNECTION_NOMINATED: "deleted by a Lua function, called for requests whose Connection names any",
     Feature.FORWARDED_HEADERS: "set header by header; several X-Forwarded-For lines are joined by a Lua function",
     Feature.SPLIT: "a number is drawn and looked up in a map of shares, exact to one in a million",
@@ -168,7 +170,6 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
 
 _REFUSED = {
     Feature.L4_UDP: "HAProxy does not proxy UDP",
-    Feature.TIMEOUT_REQUEST: "HAProxy has no limit on all of a request",
     Feature.RETRY_BUDGET: "HAProxy does not count its retries against its requests",
     Feature.NFT_DIRECT: "only nftables forwards without a proxy",
 }
@@ -211,13 +212,17 @@ def objections(plan: Plan, version: str) -> Iterable[Objection]:
     for route in plan.routes:
         yield from _texts(route)
         action = route.action
-        if isinstance(action, Forward) and route.name not in l4 and action.timeouts.response != action.timeouts.idle:
+        if isinstance(action, Forward) and route.name not in l4 and falls_short(action):
             note = (
-                "one timer waits for the response head and for each piece of the body, so a body may be silent for the "
-                "response time, not for the idle time (tunnels do have the idle time); make both equal"
+                "with retries on reset or timeout HAProxy's one timer has to keep the response time, so a body may be "
+                "silent for that time only, not for the idle time; make both equal"
             )
             shows = {"timeouts.idle.body": ("cut", "time")}
             yield Objection(approximate(note, shows), f"{route.field}.timeouts", Feature.TIMEOUT_IDLE)
+        if isinstance(action, Forward) and action.timeouts.request and alone(action.retries):
+            note = "with retries on reset or timeout the time of the request counts anew for each try, until its head"
+            verdict = approximate(note, {"timeouts.request.tries": ("time", "text: tries reached")})
+            yield Objection(verdict, f"{route.field}.timeouts.request", Feature.TIMEOUT_REQUEST)
         if isinstance(action, Forward) and action.retries is not None:
             yield from _retries(route, action.retries)
             pools = [pool for pool in plan.pools if any(target.pool == pool.name for target in action.targets)]

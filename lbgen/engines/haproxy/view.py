@@ -17,6 +17,7 @@ from lbgen.engines.haproxy.passages import Passage, passage
 from lbgen.engines.haproxy.servers import NEVER, is_name
 from lbgen.engines.haproxy.tables import ROUTE, routing
 from lbgen.engines.haproxy.targets import TARGET, backend_lines, choices, draw_lines, kept_lines, target_edits
+from lbgen.engines.haproxy.times import kept
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, PoolProtocol, Redirect
@@ -71,6 +72,7 @@ class Frontend:
     admission: Section
     measured: bool
     mirrored: bool
+    timed: bool
     packed: tuple[Literal, ...]
     paths: Literal
     is_strict: bool
@@ -109,6 +111,7 @@ class View:
     grpc: bool
     logs: bool
     mirrors: bool
+    times: bool
     queues: bool
     endpoint_tls: bool
     always_up: bool
@@ -158,6 +161,7 @@ def view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         resolvers=any(is_name(endpoint) for pool in backends.pools() for endpoint in pool.endpoints),
         endpoint_tls=any(pool.tls for pool in backends.pools()),
         grpc=any(pool.protocol is PoolProtocol.GRPC for pool in backends.pools()),
+        times=any(frontend.timed for frontend in frontends),
         mirrors=any(frontend.mirrored for frontend in frontends),
         logs=any(listener.access_log for listener in plan.listeners),
         queues=any(pool.max_per_endpoint for pool in backends.pools()),
@@ -198,6 +202,7 @@ def _frontend(
     every = frozenset(ways)
     chooser = Chooser(maps, ROUTE, every, "", origins)
     admission = Admission(listener, routes, chooser, maps)
+    timed = {key: told for key, route in routes if isinstance(route.action, Forward) and (told := kept(route.action))}
     mirrors = _mirrors(routes, index, backends)
     chosen = list(choices(ways, index))
     drawn = [choice for choice in chosen if choice.drawn]
@@ -246,9 +251,10 @@ def _frontend(
             route=_section("Which route it takes", found.lines),
             admission=_section(
                 "What routes let in",
-                [*admission.late(), *_copied(mirrors, chooser), *_held(routes, chooser)],
+                [*admission.late(), *_told(timed, mirrors, chooser), *_held(routes, chooser)],
             ),
             mirrored=bool(mirrors),
+            timed=bool(timed),
             measured=any(route.max_body is not None for _, route in routes),
             forwards=bool(forwarding),
             paths=Literal(pattern),
@@ -274,9 +280,12 @@ def _frontend(
     )
 
 
-def _copied(mirrors: dict[str, str], chooser: Chooser) -> list[Line]:
-    told: tuple[str] = ("http-request set-var-fmt(txn.mirrors)",)
-    return chooser.valued(told, mirrors, "mirrors") if mirrors else []
+def _told(timed: dict[str, str], mirrors: dict[str, str], chooser: Chooser) -> list[Line]:
+    """What filters are told of a request."""
+    lines = chooser.valued(("http-request set-var-fmt(txn.times)",), timed, "times") if timed else []
+    if mirrors:
+        lines += chooser.valued(("http-request set-var-fmt(txn.mirrors)",), mirrors, "mirrors")
+    return lines
 
 
 def _held(routes: list[tuple[str, Route]], chooser: Chooser) -> list[Line]:
