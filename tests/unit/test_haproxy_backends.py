@@ -74,7 +74,7 @@ def test_checks_are_made_once_for_all_backends_of_a_pool() -> None:
 
 def test_routes_share_a_backend_that_counts_and_keep_their_times() -> None:
     text = config(
-        {"health": {"passive": {"failures": 3, "eject_for": "5s"}}}, timeouts={"response": "3s", "idle": "4s"}
+        {"health": {"passive": {"failures": 3, "eject_for": "5s"}}}, timeouts={"response": "3s", "idle": "3s"}
     )
     assert text.count("\nbackend p") == 1
     assert "http-request set-timeout server 3000ms if { var(txn.route) -m str r }" in text or (
