@@ -7,9 +7,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import NATIVE, NOT_YET, Objection, Verdict, approximate, emulated, refused
-from lbgen.engines.haproxy.retrying import STATUSES
+from lbgen.engines.haproxy.retrying import STATUSES, waits
 from lbgen.engines.haproxy.servers import MAX_WEIGHT, weights
-from lbgen.engines.haproxy.times import alone, falls_short
+from lbgen.engines.haproxy.times import alone, connect, falls_short
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Forward, Respond
 from lbgen.plan.policy import RetryCause
@@ -226,6 +226,9 @@ def objections(plan: Plan, version: str) -> Iterable[Objection]:
         if isinstance(action, Forward) and action.retries is not None:
             yield from _retries(route, action.retries)
             pools = [pool for pool in plan.pools if any(target.pool == pool.name for target in action.targets)]
+            if RetryCause.CONNECT_FAILURE in action.retries.causes and any(map(waits, pools)):
+                note = "before it connects again after a refusal HAProxy waits for the connect time, a second at most"
+                yield Objection(approximate(note), f"{route.field}.retries", Feature.RETRIES)
             if any(pool.passive for pool in pools):
                 note = "a try that is followed by another does not count as a failure of its endpoint"
                 verdict = approximate(note, {"pool.health.passive.tries_count": "text: was asked"})
@@ -237,6 +240,15 @@ def objections(plan: Plan, version: str) -> Iterable[Objection]:
                 )
     for pool in plan.pools:
         yield from _pool(pool)
+        ways = {
+            (connect(route.action.timeouts), route.action.retries)
+            for route in plan.routes
+            if isinstance(route.action, Forward) and any(target.pool == pool.name for target in route.action.targets)
+        }
+        if pool.max_per_endpoint is not None and len(ways) > 1:
+            note = "routes that differ in connect time or retries are counted apart"
+            where = f"{pool.field}.connections.max_per_endpoint"
+            yield Objection(approximate(note), where, Feature.MAX_PER_ENDPOINT)
         if not weights(pool)[1]:
             note = f"weights go up to {MAX_WEIGHT}; these are scaled down and rounded"
             yield Objection(approximate(note), f"{pool.field}.endpoints", Feature.WEIGHTS)

@@ -15,6 +15,7 @@ from lbgen.engines.haproxy.index import Index
 from lbgen.engines.haproxy.lines import Line, Maps, Section, Word, line
 from lbgen.engines.haproxy.passages import Passage, passage
 from lbgen.engines.haproxy.servers import NEVER, is_name
+from lbgen.engines.haproxy.sizes import WHOLE_BODY, buffer_size, head_room
 from lbgen.engines.haproxy.tables import ROUTE, routing
 from lbgen.engines.haproxy.targets import TARGET, backend_lines, choices, draw_lines, kept_lines, target_edits
 from lbgen.engines.haproxy.times import kept
@@ -31,11 +32,7 @@ if TYPE_CHECKING:
     from lbgen.engines.haproxy.tables import Way
     from lbgen.plan.model import Listener, Plan, Route
 
-_HEAD = 24  # KiB of a request head, unless a listener's limits are higher
-_WHOLE_BODY = 1024 * 1024  # bytes of a request that is held until it is there
 _SENT_AGAIN = 16 * 1024  # bytes of a body that must be there for another try; over HTTP/2 it comes behind its head
-_WHOLE_ANSWER = 256 * 1024  # bytes of an answer that an endpoint is rid of, however slow the client
-_ADDED = 8  # KiB of headers that may be added to it
 
 
 @record
@@ -140,13 +137,13 @@ def view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         answers += own
         lua += rules
         maps_files += maps.rendered()
-    head = max([_HEAD, *(_head(listener) for listener in plan.listeners)])
+    head = head_room(plan)
     found = backends.all()
     shares = any(route.rate_limit for route in plan.routes) or any(pool.passive for pool in backends.pools())
     return View(
         name=Atom(plan.name),
         head=head,
-        buffer=(head + _ADDED) * 1024 + _buffered(plan),
+        buffer=buffer_size(plan),
         says_closed=version != "2.6",
         counts=any(route.concurrency for route in plan.routes),
         shares=shares,
@@ -168,22 +165,6 @@ def view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         always_up=backends.needs_a_check_that_passes,
         admin_port=plan.admin_port,
     ), [*lua, *maps_files]
-
-
-def _head(listener: Listener) -> int:
-    """KiB of request head that a listener has to read, to tell one that is over its limits."""
-    limits = listener.limits
-    if limits.headers is None and limits.target is None:
-        return 0
-    return ((limits.headers or _HEAD * 1024) + (limits.target or 0)) // 1024 + 4
-
-
-def _buffered(plan: Plan) -> int:
-    """Bytes that a buffer has to hold beside a head."""
-    kept = [route.action.buffering for route in plan.routes if isinstance(route.action, Forward)]
-    if any(buffering.request for buffering in kept):
-        return _WHOLE_BODY
-    return _WHOLE_ANSWER if any(buffering.response for buffering in kept) else 0
 
 
 def _limited(plan: Plan) -> Iterator[str]:
@@ -294,7 +275,7 @@ def _held(routes: list[tuple[str, Route]], chooser: Chooser) -> list[Line]:
     again = [key for key, route in routes if key not in keys and getattr(route.action, "retries", None) is not None]
     if any(route.compression for _, route in routes):
         again = []  # HAProxy 2.6 answers 400 to a body that was waited for before its filters
-    found = [(keys, _WHOLE_BODY, "held"), (again, _SENT_AGAIN, "sent_again")]
+    found = [(keys, WHOLE_BODY, "held"), (again, _SENT_AGAIN, "sent_again")]
     return [
         chooser.only((f"http-request wait-for-body time {NEVER} at-least {size}",), chosen, name)
         for chosen, size, name in found
