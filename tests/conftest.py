@@ -12,6 +12,8 @@ if _WORKER := os.environ.get("PYTEST_XDIST_WORKER"):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--topologies", type=int, default=1, help="random topologies to verify (tests/differential)")
+    parser.addoption("--topologies-seed", type=int, default=1, help="draws them")
     parser.addoption("--update-golden", action="store_true", help="rewrite expected files, then read the diff")
 
 

@@ -39,7 +39,7 @@ QUICK, WAITING, HEAVY = 6, 48, 8  # cases at a time: answered at once, waiting f
 _AGAIN = 4  # more goes for a case that was only late: the machine may have been busy
 _READY_SECONDS = 8.0
 _SECONDS = 1.0  # a case may take longer than this
-_LATE = ("took ", "the tunnel took", "the connection took", "the upload took")
+_LATE = ("took ", "the client took", "the tunnel took", "the connection took", "the upload took")
 
 
 def verified(order: Order, tell: Callable[[Told], None]) -> Finished:
