@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan
     from lbgen.plan.resolve import plan
     from lbgen.plan.simulate import Outcome, Request, simulate
-    from lbgen.runtime.api import Stack, up
+    from lbgen.runtime.api import Stack, reload, up
     from lbgen.spec.load import Topology
     from lbgen.spec.load import load_topology as load
 
@@ -48,6 +48,7 @@ _HOMES = {
     "Topology": "lbgen.spec.load",
     "UsageError": "lbgen.diagnostics",
     "load": "lbgen.spec.load:load_topology",
+    "reload": "lbgen.runtime.api",
     "render": "lbgen.engines.rendered",
     "simulate": "lbgen.plan.simulate",
     "up": "lbgen.runtime.api",
@@ -70,6 +71,7 @@ __all__ = [
     "UsageError",
     "load",
     "plan",
+    "reload",
     "render",
     "simulate",
     "up",

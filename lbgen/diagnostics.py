@@ -134,6 +134,8 @@ CODES: dict[str, str] = {
     "LB409": "unknown runtime",
     "LB410": "the agent's order cannot be used",
     "LB411": "no rendered files where some were named",
+    "LB412": "a change that a running stack cannot take over",
+    "LB413": "a change that was taken back, as it does not serve",
     "LB420": "no docker daemon to work with",
     "LB421": "the docker daemon could not do something",
     "LB422": "no image",

@@ -26,6 +26,7 @@ from lbgen.engines.checks import FILE, FORMAT, AgentSpec, Steered
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Mapping
 
     from lbgen.engines.checks import CheckedPool, Target
 
@@ -161,12 +162,7 @@ class Agent:
                 continue
 
     def _apply(self) -> None:
-        now = time.time()
-        shares = {
-            pool.name: {t.name: share(self.states[pool.name, t.name], now, pool.slow_start) for t in pool.targets}
-            for pool in self.spec.pools
-        }
-        for name, text in self._steered.steer(self.spec.steering, shares).items():
+        for name, text in _steering(self.spec, self.states, self._steered).items():
             path = self.folder / name
             if not path.is_file() or path.read_text(encoding="utf-8") != text:
                 state.replace(path, text)
@@ -196,6 +192,24 @@ class Agent:
         while True:
             await asyncio.sleep(state.BEAT_SECONDS)
             state.beat(self.folder)
+
+
+def _steering(spec: AgentSpec, states: state.States, steered: Steered) -> Mapping[str, str]:
+    """The engine's files for those states; an endpoint that has none is up."""
+    now = time.time()
+    up = Health(now)
+    shares = {
+        pool.name: {t.name: share(states.get((pool.name, t.name), up), now, pool.slow_start) for t in pool.targets}
+        for pool in spec.pools
+    }
+    return steered.steer(spec.steering, shares)
+
+
+def known(order: str, folder: Path) -> Mapping[str, str]:
+    """The engine's files for a new `order` (the text of its file) with what the agent in `folder` found already, so
+    that an engine which loads them sends nothing to an endpoint that is down."""
+    spec = _READER.validate_json(order)
+    return _steering(spec, state.take_over(folder), steered(spec.engine))
 
 
 def _context(pool: CheckedPool, folder: Path) -> ssl.SSLContext:

@@ -24,6 +24,7 @@ VERBS = {
     "diff": "Show the requests whose answer changes between two topologies.",
     "verify": "Compare engines with the oracle and each other, faults and times included.",
     "up": "Start engines and stand-in endpoints.",
+    "reload": "Have a running stack serve the changed topology, no request lost.",
     "ps": "Show what runs.",
     "logs": "Show the output of engines.",
     "down": "Stop everything of a stack.",

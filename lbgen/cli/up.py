@@ -53,7 +53,7 @@ def command(
             runtime=runtime,
             backends=not no_backends,
             accept=accept,
-            progress=lambda step: _tell(status, step),
+            progress=lambda step: tell(status, step),
         )
     if as_json:
         print_json(stack.as_dict())
@@ -61,7 +61,7 @@ def command(
     _report(stack, topology)
 
 
-def _tell(status: Status, step: Progress) -> None:
+def tell(status: Status, step: Progress) -> None:
     """One line per finished step, and what is waited for beside the spinner."""
     who = f"{step.engine}: " if step.engine else ""
     count = f" {step.done}/{step.total}" if step.total else ""

@@ -47,12 +47,13 @@ class Rendered(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self.files)
 
-    def write(self, directory: str | os.PathLike[str]) -> tuple[Path, ...]:
+    def write(self, directory: str | os.PathLike[str], owner: tuple[int, int] | None = None) -> tuple[Path, ...]:
         """Write the files below `directory` and return their paths.
 
         All texts are written beside their targets first and then renamed, so a failure leaves the old files whole.
         Files that an earlier `write` left and that are no longer rendered go away, other files stay. The topology's
-        own relative files are copied, keys readable by their owner alone. Raises OSError.
+        own relative files are copied, keys readable by their owner alone. `owner` (uid, gid; default: ourselves) gets
+        each file before it is in its place. Raises OSError.
         """
         root = Path(directory)
         root.mkdir(parents=True, exist_ok=True)
@@ -60,14 +61,14 @@ class Rendered(Mapping[str, str]):
         try:
             for file in self.files:
                 target = root / PurePosixPath(file.name)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                staged.append((_stage(target, file.text.encode()), target))
+                _folder(target.parent, root, owner)
+                staged.append((_stage(target, file.text.encode(), owner=owner), target))
             for copy in self.copies:
                 if copy.source is not None:
                     target = root / PurePosixPath(copy.path)
-                    target.parent.mkdir(parents=True, exist_ok=True)
+                    _folder(target.parent, root, owner)
                     mode = _SECRET if copy.secret else _PUBLIC
-                    staged.append((_stage(target, Path(copy.source).read_bytes(), mode), target))
+                    staged.insert(0, (_stage(target, Path(copy.source).read_bytes(), mode, owner), target))
         except OSError:
             for temporary, _ in staged:
                 temporary.unlink(missing_ok=True)
@@ -79,16 +80,28 @@ class Rendered(Mapping[str, str]):
         names = [*self, *(copy.path for copy in self.copies if copy.source is not None)]
         for name in set(old) - set(names):
             (root / PurePosixPath(name)).unlink(missing_ok=True)
-        _stage(manifest, "".join(f"{name}\n" for name in names).encode()).replace(manifest)
+        _stage(manifest, "".join(f"{name}\n" for name in names).encode(), owner=owner).replace(manifest)
         return tuple(target for _, target in staged)
 
 
-def _stage(target: Path, content: bytes, mode: int = _PUBLIC) -> Path:
+def _folder(path: Path, root: Path, owner: tuple[int, int] | None) -> None:
+    """Make `path` below `root`, the owner's at every step."""
+    if path == root or path.is_dir():
+        return
+    _folder(path.parent, root, owner)
+    path.mkdir()
+    if owner is not None:
+        os.chown(path, *owner)
+
+
+def _stage(target: Path, content: bytes, mode: int = _PUBLIC, owner: tuple[int, int] | None = None) -> Path:
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     with os.fdopen(handle, "wb") as stream:
         stream.write(content)
     staged = Path(name)
     staged.chmod(mode)
+    if owner is not None:
+        os.chown(staged, *owner)
     return staged
 
 

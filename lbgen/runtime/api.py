@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from lbgen.runtime.logs import Line, Requests
     from lbgen.spec.load import Topology
 
-__all__ = ["RUNTIMES", "Progress", "Stack", "Step", "down", "logs", "ps", "requests", "up"]
+__all__ = ["RUNTIMES", "Progress", "Stack", "Step", "down", "logs", "ps", "reload", "requests", "up"]
 
 RUNTIMES = ("local", "docker")
 ANY_REQUEST = log_files.Requests()
+RELOAD_SECONDS = 10.0
 
 
 def driver(runtime: str) -> Driver:
@@ -189,6 +190,33 @@ def up(
         seconds=seconds,
     )
     return Stack(result.state, result.skipped, result.warnings, result.unchanged, result.replaced)
+
+
+def reload(
+    topology: Topology | Plan,
+    *,
+    name: str | None = None,
+    accept: tuple[str, ...] = (),
+    progress: Callable[[Progress], None] = _ignore,
+    seconds: float = RELOAD_SECONDS,
+) -> Stack:
+    """Have the running stack of that name (default: the topology's) serve `topology` from now on, no request lost.
+
+    The engines' own checkers see the new files first. They are put in place whole, loaded the engine's own way, and
+    every route is asked; when one does not answer as it must within `seconds`, all engines go back to the files before.
+    `accept` comes on top of what `up` accepted. Raises LbgenError (findings, verdicts), UsageError LB406 (nothing of
+    that name runs), EngineError LB401 (a checker refuses the files), LB404 (port taken), LB412 (only possible with a
+    new start), LB413 (taken back, and why).
+    """
+    if not isinstance(topology, Plan):
+        from lbgen.plan.resolve import plan
+
+        topology = plan(topology)
+    if name is not None:
+        topology = replace(topology, name=name)
+    found = _one(topology.name)
+    result = driver(found.runtime).reload(found, topology, accept=accept, progress=progress, seconds=seconds)
+    return Stack(result.state, result.skipped, result.warnings)
 
 
 def ps(name: str | None = None) -> tuple[Stack, ...]:

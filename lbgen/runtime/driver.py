@@ -47,6 +47,21 @@ class Driver(Protocol):
         """
         ...
 
+    def reload(
+        self,
+        stack: StackState,
+        plan: Plan,
+        *,
+        accept: tuple[str, ...],
+        progress: Callable[[Progress], None],
+        seconds: float,
+    ) -> Result:
+        """Have a running stack serve `plan`, with no request lost, or leave it as it was.
+
+        Raises LbgenError (verdicts), EngineError LB401, LB404, LB412, LB413.
+        """
+        ...
+
     def running(self) -> tuple[StackState, ...]:
         """Every stack there is, also one of which something died."""
         ...

@@ -72,6 +72,26 @@ def probes(plan: Plan) -> tuple[Probe, ...]:
     return tuple(sorted(found.values(), key=lambda each: (order[each.route], each.listener)))
 
 
+def turned(before: Plan, after: Plan) -> tuple[Probe, ...]:
+    """The L7 probes of `before` with what `after` must answer to them: what tells that a change has taken hold."""
+    listeners = {listener.name for listener in after.listeners if listener.mode is Mode.L7}
+    found = []
+    for probe in probes(before):
+        if probe.request is None or probe.listener not in listeners:
+            continue
+        way = door(after.listener(probe.listener))
+        if way is None:
+            continue
+        outcome = simulate(after, probe.request)
+        name = outcome.route or ""
+        field = after.route(name).field if name else ""
+        pools = frozenset(upstream.pool for upstream in outcome.upstreams)
+        found.append(
+            Probe(name, probe.listener, field, probe.request, outcome.status, pools, outcome.others, probe.door)
+        )
+    return tuple(found)
+
+
 def _l4(plan: Plan, listener: Listener, found: dict[tuple[str, str], Probe]) -> None:
     for rule in listener.l4_rules:
         way = door(listener, rule.sni)

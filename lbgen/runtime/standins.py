@@ -30,6 +30,7 @@ class Cast:
     stand_ins: tuple[StandIn, ...] = ()
     ports: dict[str, int] = field(default_factory=dict)
     folder: Path | None = None  # of the certificates that were made for them
+    certificates: tuple[Spec, ...] = ()
 
     def play(self, plan: Plan, host: str) -> Plan:
         """`plan` with its endpoints at the stand-ins on `host`, trusted and checked as such."""
@@ -53,32 +54,49 @@ def cast(
     taken: frozenset[int],
     folder: Path,
     port_from: Callable[[str, int, frozenset[int]], int] = ports.free_port,
+    before: Cast | None = None,
 ) -> Cast:
     """One stand-in per endpoint on free ports of each of `hosts`, the first of which is the one that is listed.
 
-    Certificates for those that speak TLS are made in `folder` unless they are there. Raises EngineError LB404.
+    Certificates for those that speak TLS are made in `folder` unless they are there. With `before` those that would be
+    the same stay: a stand-in on its port, all certificates in their folder. Raises EngineError LB404.
     """
     chosen: dict[str, int] = {}
     stand_ins = []
-    secured: dict[str, Spec] = {}
-    behind = _behind_passthrough(plan)
+    secured = _certificates(plan, hosts)
+    there = {} if before is None else {replace(each, port=0): each.port for each in before.stand_ins}
+    if before is not None and before.folder is not None and before.certificates == tuple(secured.values()):
+        folder = before.folder
     for pool in plan.pools:
         tls = None
-        if pool.tls is not None or pool.name in behind:
-            names = (*hosts, *((pool.tls.server_name,) if pool.tls is not None and pool.tls.server_name else ()))
-            spec = secured.setdefault(pool.name, Spec(f"pool-{pool.name}", names))
-            tls = StandInTls(str(folder / f"{spec.name}.crt"), str(folder / f"{spec.name}.key"))
+        if pool.name in secured:
+            path = folder / secured[pool.name].name
+            tls = StandInTls(f"{path}.crt", f"{path}.key")
         for endpoint in pool.endpoints:
-            port = port_from(hosts[0], max((*chosen.values(), _FROM - 1)) + 1, taken)
+            player = StandIn(endpoint.field, pool.name, hosts[0], 0, tls=tls, proxied=pool.proxy_protocol is not None)
+            port = there.get(player)
+            if port is None:
+                last = max((*chosen.values(), *there.values(), _FROM - 1))
+                port = port_from(hosts[0], last + 1, taken)
             chosen[endpoint.field] = port
-            proxied = pool.proxy_protocol is not None
             for host in hosts:
                 name = endpoint.field if host == hosts[0] else f"{endpoint.field}@{host}"
-                stand_ins.append(StandIn(name, pool.name, host, port, tls=tls, proxied=proxied))
+                stand_ins.append(replace(player, name=name, host=host, port=port))
     if secured and not all((folder / f"{spec.name}.crt").is_file() for spec in secured.values()):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         make(folder, tuple(secured.values()))
-    return Cast(tuple(stand_ins), chosen, folder if secured else None)
+    return Cast(tuple(stand_ins), chosen, folder if secured else None, tuple(secured.values()))
+
+
+def _certificates(plan: Plan, hosts: tuple[str, ...]) -> dict[str, Spec]:
+    """Pool -> the certificate of its stand-ins, for those that speak TLS."""
+    behind = _behind_passthrough(plan)
+    found = {}
+    for pool in plan.pools:
+        if pool.tls is not None or pool.name in behind:
+            names = (*hosts, *((pool.tls.server_name,) if pool.tls is not None and pool.tls.server_name else ()))
+            found[pool.name] = Spec(f"pool-{pool.name}", names)
+    return found
 
 
 def _behind_passthrough(plan: Plan) -> frozenset[str]:

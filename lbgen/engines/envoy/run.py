@@ -32,7 +32,7 @@ def process_spec(binary: Binary, directory: Path, access_log: str) -> ProcessSpe
     )
     if access_log:
         argv += ("--file-flush-interval-msec", "500")  # ms; the default holds lines back for 10 s
-    return ProcessSpec(argv, access_log=access_log)
+    return ProcessSpec(argv, access_log=access_log, fixed=(FILE,))
 
 
 def check_spec(binary: Binary, directory: Path) -> CheckSpec:

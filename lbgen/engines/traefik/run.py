@@ -39,7 +39,14 @@ def process(plan: Plan, binary: Binary) -> ProcessSpec:
     argv = (str(binary.path), "--configFile=traefik.yaml")
     # The interpreter makes short-lived garbage: a fifth less CPU per request for a third more memory.
     log = ACCESS_LOG if any(listener.access_log for listener in plan.listeners) else ""
-    return ProcessSpec(argv, stop=Signals.SIGTERM, env=(("GOGC", "400"),), ready="/api/version", access_log=log)
+    return ProcessSpec(
+        argv,
+        stop=Signals.SIGTERM,
+        env=(("GOGC", "400"),),
+        access_log=log,
+        fixed=("traefik.yaml", "plugins-local/"),
+        ready="/api/version",
+    )
 
 
 def access_record(line: str) -> Mapping[str, object] | None:

@@ -20,6 +20,7 @@ from lbgen.runtime.docker.converge import Converger, Found, found, remove
 from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.docker.wanted import Chosen
 from lbgen.runtime.driver import Result
+from lbgen.runtime.hot import refusal
 from lbgen.runtime.local import ports
 from lbgen.runtime.local.order import Progress, Step
 from lbgen.runtime.local.process import START_SECONDS, for_version
@@ -228,6 +229,21 @@ def _stays(each: Found, title: str) -> None:
     said = tail(each.made)
     message = f"{title} ended with exit status {state['ExitCode']} while starting; it said:\n{said or '  nothing'}"
     raise EngineError(Diagnostic("LB403", message))
+
+
+def reload(
+    stack: StackState,
+    plan: Plan,
+    *,
+    accept: tuple[str, ...],
+    progress: Callable[[Progress], None],
+    seconds: float,
+) -> Result:
+    """EngineError LB412: containers are replaced."""
+    del plan, accept, progress, seconds
+    raise EngineError(
+        refusal(f"{stack.name} runs in containers, which take over a change only when they are made anew")
+    )
 
 
 def running() -> tuple[StackState, ...]:

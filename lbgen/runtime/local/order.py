@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ class Step(StrEnum):
     ANSWERED = "route answered"
     READY = "ready"
     REPLACING = "replacing"
+    CHECKED = "the change is sound"
+    RELOADED = "loaded the change"
     STOPPED = "stopped"
 
 
@@ -73,6 +76,20 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
+class Reload:
+    """To the supervisor of a running stack: serve `plan` instead. `accept` comes on top of what `up` accepted.
+
+    `engines` (name, version, executable) and `backends` are what the stack must be made of, None = whatever it is.
+    """
+
+    plan: Plan
+    accept: tuple[str, ...]
+    seconds: float
+    engines: tuple[tuple[str, str, Binary], ...] | None = None
+    backends: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Up:
     """From the supervisor: all is up. `warnings` are LB405 of routes that nobody can vouch for."""
 
@@ -86,6 +103,12 @@ class Failed:
 
     diagnostics: tuple[Diagnostic, ...]
     exit_code: int
+
+
+def digest(plan: Plan, chosen: tuple[Chosen, ...], accept: tuple[str, ...], *, backends: bool) -> str:
+    """Changes when the stack would be another one; places in the file do not count."""
+    what = (replace(plan, uses=(), spans=()), tuple((x.name, x.version, x.binary) for x in chosen), accept, backends)
+    return hashlib.sha256(repr(what).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,22 +80,40 @@ class Handle:
 
     def ask_to_stop(self) -> None:
         """Send the graceful stop and do not wait; `stop` then waits. For several engines at once."""
-        self._stop_agent()
+        self.stop_agent()
         if not self.spec.kernel and self.alive():
             self.process.send_signal(self.spec.stop)
 
     def stop(self, seconds: float = STOP_SECONDS) -> None:
         """Ask it to end, then make it; does nothing when it is gone."""
-        self._stop_agent()
+        self.stop_agent()
         if not self.spec.kernel:
             stop(self.process, signal.Signals(self.spec.stop), seconds)
         elif self.network is not None and self.alive():
             for command in self.spec.teardown:
                 self.network.run(command, self.directory)
 
-    def _stop_agent(self) -> None:
+    def stop_agent(self) -> None:
+        """End the agent alone, where there is one."""
         if self.agent is not None:
             stop(self.agent, signal.SIGTERM, _AGENT_STOP_SECONDS)
+
+    def reload(self, plan: Plan, spec: ProcessSpec) -> None:
+        """Have the engine load the files that are in its folder now, which are those of `plan`; `spec` is how it would
+        be started on them. The agent goes on where it was. EngineError when the kernel refuses them."""
+        if self.spec.kernel:
+            assert self.network is not None  # noqa: S101 - it was started in one
+            for command in spec.setup:
+                self.network.run(command, self.directory)
+            for command in set(self.spec.teardown) - set(spec.teardown):
+                self.network.run(command, self.directory)
+        elif spec.reload is not None and self.alive():
+            self.process.send_signal(spec.reload)
+        self.plan, self.spec = plan, spec
+        if spec.agent:
+            self.restart_agent()
+        else:
+            self.agent = None
 
     def restart(self) -> None:
         """Start the engine, which has died, anew on the files that are there. For engines that are processes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -20,9 +19,11 @@ from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, UsageError
 from lbgen.runtime import logs
 from lbgen.runtime.driver import Result
 from lbgen.runtime.host import judged
-from lbgen.runtime.local import ports, state
+from lbgen.runtime.hot import refusal
+from lbgen.runtime.local import order, ports, state
 from lbgen.runtime.local.binaries import find
-from lbgen.runtime.local.order import Chosen, Commit, Failed, Order, Progress, Step, Up
+from lbgen.runtime.local.control import reach
+from lbgen.runtime.local.order import Chosen, Commit, Failed, Order, Progress, Reload, Step, Up
 from lbgen.runtime.local.process import START_SECONDS, for_version, tail
 from lbgen.runtime.local.spawn import ProcessId
 
@@ -59,7 +60,7 @@ def up(
     Raises LbgenError (verdicts), EngineError LB402 to LB405, LB407, LB408.
     """
     chosen, skipped = choose(plan, engines, insist=insist, backends=backends, accept=accept)
-    digest = _digest(plan, chosen, accept, backends=backends)
+    digest = order.digest(plan, chosen, accept, backends=backends)
     with state.locked(f"stack-{plan.name}"):
         replaced = False
         before = state.read(plan.name)
@@ -72,9 +73,33 @@ def up(
             _end(before)
         with state.locked("ports"):
             chosen = place(plan, chosen)
-        order = Order(plan.name, digest, str(state.folder(plan.name)), plan, chosen, accept, backends, seconds)
-        done = _supervised(order, progress)
+        wanted = Order(plan.name, digest, str(state.folder(plan.name)), plan, chosen, accept, backends, seconds)
+        done = _supervised(wanted, progress)
         return Result(done.state, skipped, done.warnings, replaced=replaced)
+
+
+def reload(
+    stack: StackState,
+    plan: Plan,
+    *,
+    accept: tuple[str, ...],
+    progress: Callable[[Progress], None],
+    seconds: float,
+) -> Result:
+    """Have the stack's engines serve `plan` instead. See `lbgen.runtime.api.reload`."""
+    with state.locked(f"stack-{stack.name}"):
+        done = _reloaded(stack.name, Reload(plan, accept, seconds), progress)
+    return Result(done.state, (), done.warnings)
+
+
+def _reloaded(name: str, asked: Reload, progress: Callable[[Progress], None]) -> Up:
+    """Ask the supervisor. It goes on with it if we end meanwhile."""
+    try:
+        with reach(state.folder(name)) as pipe:
+            pipe.send(asked)
+            return _listen(pipe, progress)
+    except (EOFError, OSError):
+        raise EngineError(refusal(f"the supervisor of {name} does not answer")) from None
 
 
 def choose(
@@ -153,12 +178,6 @@ def place(plan: Plan, chosen: tuple[Chosen, ...]) -> tuple[Chosen, ...]:
 def _usable(address: str, port: int, taken: set[int]) -> bool:
     in_range = ports.first_unprivileged() <= port < ports.first_ephemeral()
     return in_range and port not in taken and ports.is_free(address, port)
-
-
-def _digest(plan: Plan, chosen: tuple[Chosen, ...], accept: tuple[str, ...], *, backends: bool) -> str:
-    """Changes when the stack would be another one; places in the file do not count."""
-    what = (replace(plan, uses=(), spans=()), tuple((x.name, x.version, x.binary) for x in chosen), accept, backends)
-    return hashlib.sha256(repr(what).encode()).hexdigest()
 
 
 def _as_wanted(before: StackState, digest: str) -> bool:

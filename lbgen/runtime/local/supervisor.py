@@ -19,10 +19,14 @@ from lbgen.diagnostics import EngineError, LbgenError, Severity
 from lbgen.plan.overlay import with_ports
 from lbgen.runtime import readiness
 from lbgen.runtime.endpoints import endpoints
+from lbgen.runtime.host import judged
+from lbgen.runtime.hot import other_version, refusal
 from lbgen.runtime.local import state
+from lbgen.runtime.local.control import Control
 from lbgen.runtime.local.network import network
-from lbgen.runtime.local.order import Commit, Failed, Progress, Step, Up
-from lbgen.runtime.local.process import Handle, start, wait_listening
+from lbgen.runtime.local.order import Commit, Failed, Progress, Reload, Step, Up, digest
+from lbgen.runtime.local.process import Handle, for_version, start, wait_listening
+from lbgen.runtime.local.reload import prepare, reload_all
 from lbgen.runtime.local.spawn import ProcessId
 from lbgen.runtime.local.user import engine_user, make_directory
 from lbgen.runtime.local.watch import Watch
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     from lbgen.runtime.local.order import Chosen, Order
 
 _LOOK_SECONDS = 0.5
+_CALLER_SECONDS = 5.0  # a caller that says nothing for so long is let go
 
 
 class _StopError(BaseException):
@@ -52,6 +57,8 @@ class Supervisor:
     committed: threading.Event = field(default_factory=threading.Event)
     handles: dict[str, Handle] = field(default_factory=dict)
     record: state.StackState = field(init=False)
+    networks: dict[str, Network] = field(default_factory=dict)
+    cast: Cast = field(default_factory=Cast)  # every stand-in that was ever started, as they stay
     _stopping: bool = False
 
     def __post_init__(self) -> None:
@@ -72,7 +79,7 @@ class Supervisor:
                 stack.callback(self._no_more_signals)
                 try:
                     self._bring_up(stack)
-                    self._keep()
+                    self._keep(stack)
                 finally:
                     self._stopping = True
                     for handle in self.handles.values():
@@ -87,13 +94,13 @@ class Supervisor:
 
     def _bring_up(self, stack: ExitStack) -> None:
         state.write(self.record)
-        networks = {x.name: stack.enter_context(network()) for x in self.order.engines if x.kernel}
+        self.networks = {x.name: stack.enter_context(network()) for x in self.order.engines if x.kernel}
         watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
         watcher.start()
         with state.locked("ports"):
-            addresses = self._stand_ins(stack, tuple(networks.values()))
+            addresses = self._stand_ins(stack, self.order.plan)
             for chosen in self.order.engines:
-                self._start(stack, chosen, addresses, networks.get(chosen.name))
+                self._start(stack, chosen, addresses, self.networks.get(chosen.name))
             for handle in self.handles.values():
                 wait_listening(handle, self.order.seconds)
                 self._tell(Progress(Step.LISTENING, handle.engine))
@@ -104,27 +111,28 @@ class Supervisor:
         self.record = replace(self.record, committed=True)
         state.write(self.record)
 
-    def _stand_ins(self, stack: ExitStack, networks: tuple[Network, ...]) -> Cast:
-        """Start one stand-in per endpoint, on loopback and on each namespace's cable."""
+    def _stand_ins(self, stack: ExitStack, plan: Plan) -> Cast:
+        """Start one stand-in per endpoint, on loopback and on each namespace's cable, unless it is there already."""
         if not self.order.backends:
             return Cast()
-        plan = self.order.plan
         taken = frozenset(x.port + engine.offset for x in plan.listeners for engine in self.order.engines)
-        hosts = ("127.0.0.1", *(net.host for net in networks))
-        made = cast(plan, hosts, taken, Path(self.order.folder) / "stand-ins")
-        stack.enter_context(endpoints(made.stand_ins))
+        hosts = ("127.0.0.1", *(net.host for net in self.networks.values()))
+        there = self.cast.stand_ins
+        made = cast(plan, hosts, taken, Path(self.order.folder) / f"stand-ins-{len(there)}", before=self.cast)
+        new = tuple(each for each in made.stand_ins if each not in there)
+        stack.enter_context(endpoints(new))
+        self.cast = replace(made, stand_ins=(*there, *new))
         listed = tuple(
             state.EndpointState(endpoint.field, pool.name, hosts[0], made.ports[endpoint.field])
             for pool in plan.pools
             for endpoint in pool.endpoints
         )
         self.record = replace(self.record, endpoints=listed)
-        state.write(self.record)
         self._tell(Progress(Step.BACKENDS, total=len(listed), done=len(listed)))
         return made
 
     def _start(self, stack: ExitStack, chosen: Chosen, stand_ins: Cast, net: Network | None) -> None:
-        plan = self._plan_for(chosen, stand_ins, net)
+        plan = self._plan_for(self.order.plan, chosen, stand_ins, net)
         directory = self._directory(chosen)
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
         entry = state.EngineState(
@@ -135,14 +143,11 @@ class Supervisor:
         stack.callback(handle.stop)
         self.handles[chosen.name] = handle
         identity = ProcessId.of(handle.pid)
-        addresses = tuple(
-            state.Address(x.name, str(x.mode), *handle.address(x.name), scheme=state.scheme(x)) for x in plan.listeners
-        )
         started = identity.started if identity else 0
         self._note(
             replace(
                 entry,
-                addresses=addresses,
+                addresses=_addresses(handle),
                 pid=handle.pid,
                 started=started,
                 access_log=handle.spec.access_log,
@@ -151,8 +156,8 @@ class Supervisor:
         )
         self._tell(Progress(Step.STARTED, chosen.name, f"{chosen.title} {chosen.binary.version}"))
 
-    def _plan_for(self, chosen: Chosen, stand_ins: Cast, net: Network | None) -> Plan:
-        plan = replace(self.order.plan, resolvers=chosen.resolvers)
+    def _plan_for(self, plan: Plan, chosen: Chosen, stand_ins: Cast, net: Network | None) -> Plan:
+        plan = replace(plan, resolvers=chosen.resolvers)
         plan = with_ports(plan, {x.name: x.port + chosen.offset for x in plan.listeners})
         plan = stand_ins.play(plan, net.host if net is not None else "127.0.0.1")
         if net is not None:  # whatever address was asked for is not one of the namespace's
@@ -191,9 +196,11 @@ class Supervisor:
             raise EngineError(found)
         return tuple(found)
 
-    def _keep(self) -> None:
-        """Stay until told to end; note what dies, and start it anew."""
+    def _keep(self, stack: ExitStack) -> None:
+        """Stay until told to end; note what dies, and start it anew; reload when asked."""
         self._hang_up()
+        control = Control(Path(self.order.folder))
+        stack.callback(control.close)
         watches = [Watch(handle) for handle in self.handles.values()]
         while True:
             for watch in watches:
@@ -202,7 +209,61 @@ class Supervisor:
                     sys.stderr.flush()
                     entry = next(x for x in self.record.engines if x.name == watch.handle.engine)
                     self._note(watch.noted(entry))
-            time.sleep(_LOOK_SECONDS)
+            caller = control.wait(_LOOK_SECONDS)
+            if caller is not None:
+                with caller:
+                    self.pipe = caller
+                    self._serve(stack)
+
+    def _serve(self, stack: ExitStack) -> None:
+        """Do what a caller asks: the reload to another topology."""
+        try:
+            asked = self.pipe.recv() if self.pipe.poll(_CALLER_SECONDS) else None
+        except (EOFError, OSError):
+            return
+        if not isinstance(asked, Reload):
+            return
+        try:
+            warnings = self._reload(stack, asked)
+            self._tell(Up(self.record, warnings))
+        except LbgenError as error:
+            self._tell(Failed(error.diagnostics, error.exit_code))
+
+    def _reload(self, stack: ExitStack, asked: Reload) -> tuple[Diagnostic, ...]:
+        """All engines serve the plan that was asked for, or go on as they were. Raises LbgenError."""
+        order = self.order
+        engines = tuple((x.name, x.version, x.binary) for x in order.engines)
+        if asked.engines not in (None, engines) or asked.backends not in (None, order.backends):
+            raise EngineError(refusal("other engines, or other backends, run"))
+        accept = tuple(dict.fromkeys((*order.accept, *asked.accept)))
+        chosen = tuple(_again(x, order.plan, asked.plan, accept) for x in order.engines)
+        listed = self.record.endpoints
+        try:
+            stand_ins = self._stand_ins(stack, asked.plan)
+            changes = []
+            for each in chosen:
+                plan = self._plan_for(asked.plan, each, stand_ins, self.networks.get(each.name))
+                changes.append(prepare(self.handles[each.name], each.engine, plan, accept))
+                self._tell(Progress(Step.CHECKED, each.name))
+            warnings = reload_all(tuple(changes), backends=order.backends, seconds=asked.seconds)
+        except LbgenError:
+            self.record = replace(self.record, endpoints=listed)
+            raise
+        finally:
+            for handle in self.handles.values():
+                self._follow(handle)
+        for each in chosen:
+            self._tell(Progress(Step.RELOADED, each.name))
+        self.order = replace(order, plan=asked.plan, engines=chosen, accept=accept)
+        self.record = replace(self.record, digest=digest(asked.plan, chosen, accept, backends=order.backends))
+        state.write(self.record)
+        return warnings
+
+    def _follow(self, handle: Handle) -> None:
+        """The record of an engine, after it loaded something else."""
+        entry = next(x for x in self.record.engines if x.name == handle.engine)
+        agent = handle.agent.pid if handle.agent is not None else 0
+        self._note(replace(entry, addresses=_addresses(handle), access_log=handle.spec.access_log, agent=agent))
 
     def _hang_up(self) -> None:
         with contextlib.suppress(OSError):
@@ -234,6 +295,25 @@ class Supervisor:
     def _tell(self, what: Progress | Up | Failed) -> None:
         with contextlib.suppress(OSError, ValueError):  # gone: the watcher acts on it
             self.pipe.send(what)
+
+
+def _addresses(handle: Handle) -> tuple[state.Address, ...]:
+    return tuple(
+        state.Address(x.name, str(x.mode), *handle.address(x.name), scheme=state.scheme(x))
+        for x in handle.plan.listeners
+    )
+
+
+def _again(chosen: Chosen, before: Plan, after: Plan, accept: tuple[str, ...]) -> Chosen:
+    """The same engine for another plan. LbgenError (verdicts), EngineError LB412 for another version."""
+    target = chosen.engine
+    other = other_version(target, before, after, chosen.version)
+    if other:
+        raise EngineError(other)
+    plan, problems = judged(for_version(after, target.name, chosen.version), target, chosen.version, accept)
+    if problems:
+        raise LbgenError(problems)
+    return replace(chosen, resolvers=plan.resolvers)
 
 
 def main(descriptor: int) -> None:

@@ -1,0 +1,60 @@
+"""The door of a running stack: a socket in its folder, by which a later command speaks to its supervisor."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_NAME = "control"
+
+
+class Control:
+    """The supervisor's side. Only the user can enter the folder, which is 0700."""
+
+    def __init__(self, folder: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with _short(folder) as path:
+            self._socket.bind(path)
+        self._socket.listen(4)
+
+    def wait(self, seconds: float) -> Connection | None:
+        """Somebody who came, None when nobody did for so long."""
+        ready, _, _ = select.select([self._socket], [], [], seconds)
+        if not ready:
+            return None
+        caller, _ = self._socket.accept()
+        return Connection(caller.detach())
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        self._socket.close()
+
+
+def reach(folder: Path) -> Connection:
+    """A connection to the supervisor of the stack in `folder`. Raises OSError when none listens."""
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with _short(folder) as path:
+            client.connect(path)
+    except OSError:
+        client.close()
+        raise
+    return Connection(client.detach())
+
+
+@contextmanager
+def _short(folder: Path) -> Iterator[str]:
+    """The socket's path in few characters: the kernel takes 107."""
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{_NAME}"
+    finally:
+        os.close(descriptor)
