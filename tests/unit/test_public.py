@@ -31,6 +31,7 @@ PUBLIC = [
     "UsageError",
     "load",
     "plan",
+    "reload",
     "render",
     "simulate",
     "up",
