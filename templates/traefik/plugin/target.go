@@ -69,8 +69,15 @@ func inner(w http.ResponseWriter) reflect.Value {
 		}
 	}
 	way := []int{}
-	found := bare(reflect.ValueOf(w))
-	for len(way) < 16 && found.Kind() == reflect.Struct {
+	found := reflect.ValueOf(w)
+	for depth := 0; depth < 16; depth++ {
+		for found.Kind() == reflect.Interface || found.Kind() == reflect.Ptr {
+			found = found.Elem()
+			way = append(way, -1)
+		}
+		if found.Kind() != reflect.Struct {
+			break
+		}
 		if isInner(found) {
 			ways.Store(way)
 			return found
@@ -80,30 +87,31 @@ func inner(w http.ResponseWriter) reflect.Value {
 			break
 		}
 		way = append(way, at)
-		found = bare(found.Field(at))
+		found = found.Field(at)
 	}
 	return reflect.Value{}
 }
 
-func follow(from reflect.Value, way []int) reflect.Value {
-	found := bare(from)
-	for _, i := range way {
-		if found.Kind() != reflect.Struct || i >= found.NumField() {
-			return reflect.Value{}
+// follow goes a known way: an index is of a field, -1 an indirection. Each call costs, so nothing is asked on the way; the
+// wrappers are of the same types for every request of a protocol, and if once they are not the way is looked for anew.
+func follow(from reflect.Value, way []int) (found reflect.Value) {
+	defer func() {
+		if recover() != nil {
+			found = reflect.Value{}
 		}
-		found = bare(found.Field(i))
+	}()
+	found = from
+	for _, i := range way {
+		if i < 0 {
+			found = found.Elem()
+		} else {
+			found = found.Field(i)
+		}
 	}
-	if found.Kind() != reflect.Struct || !isInner(found) {
-		return reflect.Value{}
+	if !isInner(found) {
+		found = reflect.Value{}
 	}
 	return found
-}
-
-func bare(value reflect.Value) reflect.Value {
-	for kind := value.Kind(); kind == reflect.Interface || kind == reflect.Ptr; kind = value.Kind() {
-		value = value.Elem()
-	}
-	return value
 }
 
 func isInner(value reflect.Value) bool {
