@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import NATIVE, NOT_YET, Objection, Verdict, approximate, emulated, refused
 from lbgen.engines.haproxy.retrying import STATUSES, waits
 from lbgen.engines.haproxy.servers import MAX_WEIGHT, weights
-from lbgen.engines.haproxy.times import alone, connect, falls_short
+from lbgen.engines.haproxy.times import alone, connect, falls_short, read_by_filters
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Forward, Respond
 from lbgen.plan.policy import RetryCause
@@ -258,9 +258,14 @@ def objections(plan: Plan, version: str) -> Iterable[Objection]:
 
 
 def _beside_compression(plan: Plan, version: str) -> Iterable[Objection]:
-    """HAProxy 2.6 cannot wait for bodies where its filters for compression are."""
+    """HAProxy 2.6 cannot wait for bodies that its filters look at."""
     for listener in plan.listeners:
         routes = [plan.route(name) for name in dict.fromkeys(r.route for t in listener.hosts for r in t.rules)]
+        if version == "2.6":
+            for route in routes:
+                if isinstance(route.action, Forward) and route.action.buffering.request and read_by_filters(route):
+                    why = "HAProxy 2.6 answers 400 to a body it waited for beside max_body, mirror or two times"
+                    yield Objection(refused(why), f"{route.field}.buffering", Feature.BUFFERING)
         if not any(route.compression for route in routes):
             continue
         for route in routes:

@@ -18,7 +18,7 @@ from lbgen.engines.haproxy.servers import NEVER, is_name
 from lbgen.engines.haproxy.sizes import WHOLE_BODY, buffer_size, head_room
 from lbgen.engines.haproxy.tables import ROUTE, routing
 from lbgen.engines.haproxy.targets import TARGET, backend_lines, choices, draw_lines, kept_lines, target_edits
-from lbgen.engines.haproxy.times import kept
+from lbgen.engines.haproxy.times import kept, read_by_filters
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, PoolProtocol, Redirect
@@ -132,7 +132,7 @@ def view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
             passages.append(passage(listener, _address(listener), index, backends, maps))
             maps_files += maps.rendered()
             continue
-        frontend, own, rules = _frontend(listener, index, backends, maps)
+        frontend, own, rules = _frontend(listener, index, backends, maps, version)
         frontends.append(frontend)
         answers += own
         lua += rules
@@ -174,7 +174,7 @@ def _limited(plan: Plan) -> Iterator[str]:
 
 
 def _frontend(
-    listener: Listener, index: Index, backends: Backends, maps: Maps
+    listener: Listener, index: Index, backends: Backends, maps: Maps, version: str
 ) -> tuple[Frontend, list[Answer], tuple[RenderedFile, ...]]:
     found = routing(listener, index, maps, _redirects_to_own_host(listener, index))
     ways = found.ways
@@ -232,7 +232,7 @@ def _frontend(
             route=_section("Which route it takes", found.lines),
             admission=_section(
                 "What routes let in",
-                [*admission.late(), *_told(timed, mirrors, chooser), *_held(routes, chooser)],
+                [*admission.late(), *_told(timed, mirrors, chooser), *_held(routes, chooser, version)],
             ),
             mirrored=bool(mirrors),
             timed=bool(timed),
@@ -269,11 +269,11 @@ def _told(timed: dict[str, str], mirrors: dict[str, str], chooser: Chooser) -> l
     return lines
 
 
-def _held(routes: list[tuple[str, Route]], chooser: Chooser) -> list[Line]:
+def _held(routes: list[tuple[str, Route]], chooser: Chooser, version: str) -> list[Line]:
     """Bodies that are waited for; the client's own time limits how long."""
     keys = [key for key, route in routes if isinstance(route.action, Forward) and route.action.buffering.request]
     again = [key for key, route in routes if key not in keys and getattr(route.action, "retries", None) is not None]
-    if any(route.compression for _, route in routes):
+    if any(route.compression or (version == "2.6" and read_by_filters(route)) for _, route in routes):
         again = []  # HAProxy 2.6 answers 400 to a body that was waited for before its filters
     found = [(keys, WHOLE_BODY, "held"), (again, _SENT_AGAIN, "sent_again")]
     return [
