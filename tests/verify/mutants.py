@@ -42,6 +42,8 @@ def times(plan: Plan, engine: str) -> Iterator[Mutant]:
     real, other = files_of(plan, engine), files_of(scaled(plan, other_times(plan)), engine)
     for change in changes(real, other):
         lines = real[change.file].splitlines()
+        if _superseded(lines, change.line - 1):
+            continue
         line, against = lines[change.line - 1], other[change.file].splitlines()[change.line - 1]
         for ours, theirs in zip(NUMBER.finditer(line), NUMBER.finditer(against), strict=True):
             if ours[0] == theirs[0]:
@@ -52,6 +54,14 @@ def times(plan: Plan, engine: str) -> Iterator[Mutant]:
             edited[change.line - 1] = line[: ours.start()] + text + line[ours.end() :]
             name = f"{change.file}:{change.line}: {edited[change.line - 1].strip()}"
             yield Mutant(name, with_text(real, change.file, "\n".join(edited) + "\n"))
+
+
+def _superseded(lines: list[str], at: int) -> bool:
+    """HAProxy's `timeout client` and `timeout server` of TCP sections: `timeout tunnel` counts instead as soon as both
+    sides are connected (its manual, "timeout tunnel"), so changing one of them changes nothing."""
+    section = next((line for line in reversed(lines[:at]) if line.startswith(("frontend ", "backend "))), "")
+    words = lines[at].split()[:2]
+    return section.endswith(" from tcp") and words in (["timeout", "client"], ["timeout", "server"])
 
 
 def other_times(plan: Plan) -> Scale:

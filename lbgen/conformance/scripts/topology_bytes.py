@@ -33,10 +33,11 @@ def bytes_reach(stage: Stage) -> Iterator[str]:
 
 
 def bytes_idle(stage: Stage) -> Iterator[str]:
-    """A silent connection is closed in time; so is one whose client has ended its side (`half`)."""
+    """A silent connection is closed in time; so is one that the endpoint never answered (`mute`), and one whose client
+    has ended its side (`half`)."""
     low, high = stage.params["within_ms"]
     names = [x.name for x in stage.endpoints.stand_ins if x.pool in stage.params["pools"]]
-    if stage.params["half"]:
+    if stage.params["mute"]:
         for name in names:
             stage.endpoints.behave(name, Behaviour("mute"))
     try:
@@ -44,7 +45,7 @@ def bytes_idle(stage: Stage) -> Iterator[str]:
             stream.send(b"x")
             if stage.params["half"]:
                 stream.shut()
-            elif stream.exactly(1) != b"x":
+            elif not stage.params["mute"] and stream.exactly(1) != b"x":
                 yield "no echo"
                 return
             begun = time.monotonic()

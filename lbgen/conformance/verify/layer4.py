@@ -35,9 +35,12 @@ def planned(plan: Plan, listener: Listener, client: str) -> Iterator[Planned]:
             continue
         times = action.timeouts
         if times.idle:
-            for half in (False, True):
-                params = {**told, "within_ms": around(times.idle), "half": half}
-                clause = "7.idle.half-closed" if half else "7.idle"
+            for clause, mute, half in (
+                ("7.idle", False, False),
+                ("7.idle.unanswered", True, False),
+                ("7.idle.half-closed", True, True),
+            ):
+                params = {**told, "within_ms": around(times.idle), "mute": mute, "half": half}
                 yield _alone(scripted(clause, "bytes_idle", request, params, _IDLE, *routes))
         if times.connect:
             params = {**told, "within_ms": around(times.connect)}
