@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 _WAITS, _BODY, _TUNNEL = "timeouts.idle.waits", "timeouts.idle.body", "timeouts.idle.tunnel"
 _OWN = 500  # a status that nobody retries unless asked
-_MOST_DRAWN = 600  # requests to meet a rare share of a split
+_NEVER = 1e-7  # chance that so many requests do not meet a share
+_MOST_DRAWN = 1_600  # requests, enough for 1 %
 _HANG = {"mode": "hang", "wait_ms": 60_000}
 
 
@@ -132,7 +133,7 @@ def _split(route: Route, action: Forward, hit: Request) -> Iterator[Planned]:
     for target in action.targets:
         if not target.weight:
             continue
-        most = min(_MOST_DRAWN, ceil(log(0.0005) / log(1 - target.weight / total)))
+        most = min(_MOST_DRAWN, ceil(log(_NEVER) / log(1 - target.weight / total)))
         for how, status, time, cause in (
             ("hang", 504, times.response, RetryCause.TIMEOUT),
             ("drop", 504, times.connect, RetryCause.CONNECT_FAILURE),
