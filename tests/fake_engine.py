@@ -94,7 +94,7 @@ class FakeEngine:
         return (RenderedFile("fake.json", json.dumps(config)),)
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
-        return ProcessSpec((str(binary.path),), access_log=self.access_log)
+        return ProcessSpec((str(binary.path),), access_log=self.access_log, fixed=("fake.json",))
 
     def access_record(self, line):
         return json.loads(line.removeprefix("ACCESS ")) if line.startswith("ACCESS ") else None

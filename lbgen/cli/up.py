@@ -79,5 +79,7 @@ def _report(stack: Stack, topology: str) -> None:
     complain(stack.warnings)
     if stack.unchanged:
         click.echo(f"{stack.name} already runs just so; nothing was changed", err=True)
+    if stack.reloaded:
+        click.echo(f"{stack.name} took over the change while it runs", err=True)
     console().print(table([stack]))
     click.echo(f"stop it with: lbgen down {stack.name}", err=True)

@@ -13,6 +13,7 @@ from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.api import engines as installed
 from lbgen.plan.model import Plan
 from lbgen.runtime import logs as log_files
+from lbgen.runtime.driver import RELOAD_SECONDS
 from lbgen.runtime.local import stack as local
 from lbgen.runtime.local.order import Progress, Step
 from lbgen.runtime.local.process import START_SECONDS
@@ -31,7 +32,6 @@ __all__ = ["RUNTIMES", "Progress", "Stack", "Step", "down", "logs", "ps", "reloa
 
 RUNTIMES = ("local", "docker")
 ANY_REQUEST = log_files.Requests()
-RELOAD_SECONDS = 10.0
 
 
 def driver(runtime: str) -> Driver:
@@ -49,7 +49,7 @@ class Stack:
 
     `skipped` names engines that were left out with the findings that say why, `warnings` are routes whose own endpoints
     do not answer or that could not be asked, `unchanged` says that it already ran just so, `replaced` that another
-    version of it was stopped.
+    version of it was stopped, `reloaded` that what ran took over the change.
     """
 
     state: StackState
@@ -57,6 +57,7 @@ class Stack:
     warnings: tuple[Diagnostic, ...] = ()
     unchanged: bool = False
     replaced: bool = False
+    reloaded: bool = False
 
     @property
     def name(self) -> str:
@@ -107,6 +108,7 @@ class Stack:
             "alive": self.alive,
             "unchanged": self.unchanged,
             "replaced": self.replaced,
+            "reloaded": self.reloaded,
             "engines": [
                 {
                     "name": x.name,
@@ -158,8 +160,9 @@ def up(
     `runtime`: local processes, or containers of docker, which are published on 127.0.0.1 unless a listener names
     another address. One engine gets the topology's own ports, several an offset each. `backends` replaces the pools'
     endpoints by stand-ins that answer JSON. `name` (default: the topology's) tells stacks apart: one of that name that
-    runs the same is left alone, one that differs is replaced. `progress` is called with every step. `seconds` is how
-    long to wait for listeners, and again for routes. If this process ends before `up` returns, nothing keeps running.
+    runs the same is left alone, one that differs takes over the change as by `reload` where it can, or is replaced.
+    `progress` is called with every step. `seconds` is how long to wait for listeners, and again for routes. If this
+    process ends before `up` returns, nothing new keeps running.
 
     Raises LbgenError (findings, verdicts), UsageError LB305/LB409 (unknown engine, runtime), EngineError LB402 (no
     executable), LB403 (did not start), LB404 (port taken), LB405 (route answers wrongly), LB407 (root), LB408 (state),
@@ -189,7 +192,7 @@ def up(
         progress=progress,
         seconds=seconds,
     )
-    return Stack(result.state, result.skipped, result.warnings, result.unchanged, result.replaced)
+    return Stack(result.state, result.skipped, result.warnings, result.unchanged, result.replaced, result.reloaded)
 
 
 def reload(
@@ -216,7 +219,7 @@ def reload(
         topology = replace(topology, name=name)
     found = _one(topology.name)
     result = driver(found.runtime).reload(found, topology, accept=accept, progress=progress, seconds=seconds)
-    return Stack(result.state, result.skipped, result.warnings)
+    return Stack(result.state, result.skipped, result.warnings, reloaded=True)
 
 
 def ps(name: str | None = None) -> tuple[Stack, ...]:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from lbgen.runtime.logs import Line
 
 
+RELOAD_SECONDS = 10.0  # for the routes to answer after a change
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """What `up` did. `skipped`: engines that were left out and why. `unchanged`: it already ran just so."""
@@ -25,6 +28,7 @@ class Result:
     warnings: tuple[Diagnostic, ...] = ()
     unchanged: bool = False
     replaced: bool = False
+    reloaded: bool = False
 
 
 class Driver(Protocol):

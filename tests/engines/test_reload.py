@@ -5,7 +5,12 @@ from __future__ import annotations
 import copy
 import http.client
 import json
+import os
+import shutil
 import socket
+import ssl
+import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -218,17 +223,19 @@ def test_a_taken_port_stops_it_before_anything_changes():
 def test_files_that_the_engine_refuses_leave_the_old_ones(name, tmp_path):
     need(name)
     make(tmp_path, (Spec("one", ("a.example",)), Spec("other", ("b.example",))))
-    certificate, key = tmp_path / "one.crt", tmp_path / "one.crt.key"
-    key.write_bytes((tmp_path / "other.key").read_bytes())
-    tmp_path.chmod(0o755)
-    made = shape(name)
-    made["listeners"]["web"]["tls"] = {"certificates": [{"cert": str(certificate), "key": str(key)}]}
     with lbgen.up(lbgen.load(shape(name)), engine=name, accept=("all",)) as stack:
         before = _files(Path(stack.engines[0].directory))
-        with pytest.raises(EngineError, match="LB401"):
-            lbgen.reload(lbgen.load(made))
+        with pytest.raises(EngineError, match=r"LB401.*(?i:key)"):
+            lbgen.reload(secured(shape(name), tmp_path, "one.crt", "other.key"))
         assert _files(Path(stack.engines[0].directory)) == before
         assert pool_of("/one") == "one"
+
+
+def secured(made: Topology, folder: Path, certificate: str, key: str) -> lbgen.Topology:
+    made["listeners"]["web"]["tls"] = {"certificates": [{"cert": certificate, "key": key}]}
+    file = folder / "changing.yaml"
+    file.write_text(json.dumps(made))
+    return lbgen.load(str(file))
 
 
 def _files(folder: Path) -> dict[str, bytes]:
@@ -263,6 +270,45 @@ def test_what_does_not_serve_is_taken_back(name, tmp_path):
         assert _files(handle.directory) != before
 
 
+def test_the_command(tmp_path):
+    need("haproxy")
+    version = engine("haproxy").versions[0]
+    file = tmp_path / "changing.yaml"
+    file.write_text(json.dumps(topology("haproxy", version, "one")))
+    with lbgen.up(lbgen.load(str(file)), engine="haproxy", accept=("all",)):
+        file.write_text(json.dumps(topology("haproxy", version, "two")))
+        done = _command(file)
+        assert done.returncode == 0, done.stderr
+        assert f"http://127.0.0.1:{PORT}" in done.stdout
+        assert pool_of("/two") == "two"
+        file.write_text(json.dumps({**topology("haproxy", version, "two"), "engines": {"haproxy": {"version": "2.6"}}}))
+        done = _command(file)
+        assert done.returncode == 3
+        assert "LB412" in done.stderr
+        assert "lbgen up" in done.stderr
+
+
+def _command(*words: object) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "lbgen", "reload", *map(str, words)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("name", ["nginx", "haproxy"])
+def test_renewed_certificates(name, tmp_path):
+    need(name)
+    make(tmp_path, (Spec("a", ("a.example",)),))
+    made = secured(shape(name), tmp_path, "a.crt", "a.key")
+    with lbgen.up(made, engine=name, accept=("all",)):
+        before = ssl.get_server_certificate(("127.0.0.1", PORT))
+        assert before == ssl.get_server_certificate(("127.0.0.1", PORT))
+        make(tmp_path, (Spec("a", ("a.example",)),))
+        lbgen.reload(made)
+        until = time.monotonic() + 5
+        while ssl.get_server_certificate(("127.0.0.1", PORT)) == before:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+
 def test_what_does_not_run_cannot_be_reloaded():
     with pytest.raises(UsageError, match="no stack 'changing' runs"):
         lbgen.reload(lbgen.load(shape("nginx")))
@@ -279,3 +325,88 @@ def test_another_version_and_envoy_need_a_new_start():
         with pytest.raises(EngineError, match=r"Envoy reads envoy\.yaml only when it starts"):
             lbgen.reload(lbgen.load(topology("envoy", "1.40", "two")))
         assert pool_of("/one") == "one"
+
+
+def test_up_again_takes_over_the_change_or_replaces():
+    need("nginx")
+    with lbgen.up(lbgen.load(shape("nginx")), engine="nginx", accept=("all",)) as stack:
+        changed = lbgen.load(topology("nginx", engine("nginx").versions[0], "two"))
+        again = lbgen.up(changed, engine="nginx", accept=("all",))
+        assert again.reloaded
+        assert not again.replaced
+        assert again.engines[0].pid == stack.engines[0].pid
+        assert lbgen.up(changed, engine="nginx", accept=("all",)).unchanged
+        need("haproxy")
+        made = topology("haproxy", engine("haproxy").versions[0], "two")
+        other = lbgen.up(lbgen.load(made), engine="haproxy", accept=("all",))
+        assert other.replaced
+        assert pool_of("/two") == "two"
+
+
+def test_nftables_in_one_transaction():
+    need("nftables")
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        pytest.skip("nftables needs root and ip")
+    made: Topology = {
+        "version": 1,
+        "name": "changing",
+        "listeners": {"db": {"port": PORT, "mode": "l4"}},
+        "pools": {"a": {"endpoints": [{"address": "10.9.0.1:80"}]}, "b": {"endpoints": [{"address": "10.9.0.2:80"}]}},
+        "routes": [{"name": "db", "listeners": ["db"], "forward": "a"}],
+    }
+    with lbgen.up(lbgen.load(made), engine="nftables", accept=("all",)) as stack:
+        address = stack.address("db")
+        kept = http.client.HTTPConnection(address.host, address.port, timeout=5)
+        for forward in ("b", "a", "b"):
+            kept.request("GET", "/")
+            assert json.loads(kept.getresponse().read())["pool"] == "a"
+            made["routes"][0]["forward"] = forward
+            lbgen.reload(lbgen.load(made))
+            connection = http.client.HTTPConnection(address.host, address.port, timeout=5)
+            connection.request("GET", "/")
+            assert json.loads(connection.getresponse().read())["pool"] == forward
+            connection.close()
+        kept.close()
+
+
+def test_the_agent_of_nginx_goes_on_with_the_new_order():
+    need("nginx")
+    made = shape("nginx")
+    active = {"active": {"path": "/", "interval": "500ms", "timeout": "500ms", "fall": 2, "rise": 1}}
+    made["pools"]["app"]["health"] = active
+    with lbgen.up(lbgen.load(made), engine="nginx", accept=("all",)) as stack:
+        before = stack.engines[0].agent
+        made["pools"]["one"]["health"] = active
+        lbgen.reload(lbgen.load(made))
+        until = time.monotonic() + 10
+        while {x.pool for x in api.ps("changing")[0].engines[0].health} != {"app", "one"}:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        (found,) = api.ps("changing")[0].engines
+        assert found.agent
+        assert found.agent != before
+        assert pool_of("/one") == "one"
+        lbgen.reload(lbgen.load(shape("nginx")))
+        (found,) = api.ps("changing")[0].engines
+        assert (found.agent, found.health) == (0, ())
+        assert pool_of("/one") == "one"
+
+
+@pytest.mark.parametrize("name", ["nginx", "haproxy", "traefik"])
+def test_an_open_websocket_goes_on(name):
+    need(name)
+    with lbgen.up(lbgen.load(shape(name)), engine=name, accept=("all",)), websocket("/chat") as talk:
+        talk.send("before")
+        assert "before" in talk.recv(5)
+        for routes in (("two",), ("one", "three")):
+            lbgen.reload(lbgen.load(topology(name, engine(name).versions[0], *routes)))
+            talk.send("after")
+            assert "after" in talk.recv(5)
+
+
+@contextmanager
+def websocket(path: str) -> Iterator[Any]:
+    from websockets.sync.client import connect
+
+    with connect(f"ws://127.0.0.1:{PORT}{path}") as talk:
+        yield talk

@@ -77,9 +77,10 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Reload:
-    """To the supervisor of a running stack: serve `plan` instead. `accept` comes on top of what `up` accepted.
+    """To the supervisor of a running stack: serve `plan` instead.
 
-    `engines` (name, version, executable) and `backends` are what the stack must be made of, None = whatever it is.
+    `engines` (name, version, executable) and `backends` are what the stack must be made of; None = whatever it is, and
+    then `accept` comes on top of what was accepted before.
     """
 
     plan: Plan

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, UsageError
 from lbgen.runtime import logs
-from lbgen.runtime.driver import Result
+from lbgen.runtime.driver import RELOAD_SECONDS, Result
 from lbgen.runtime.host import judged
 from lbgen.runtime.hot import refusal
 from lbgen.runtime.local import order, ports, state
@@ -67,6 +67,9 @@ def up(
         if before is not None:
             if _as_wanted(before, digest):
                 return Result(before, skipped, unchanged=True)
+            taken_over = _taken_over(before, plan, chosen, accept, backends, progress)
+            if taken_over is not None:
+                return Result(taken_over.state, skipped, taken_over.warnings, reloaded=True)
             replaced = before.supervisor.alive()
             if replaced:
                 progress(Progress(Step.REPLACING, detail=f"{plan.name} has changed; stopping what runs first"))
@@ -90,6 +93,26 @@ def reload(
     with state.locked(f"stack-{stack.name}"):
         done = _reloaded(stack.name, Reload(plan, accept, seconds), progress)
     return Result(done.state, (), done.warnings)
+
+
+def _taken_over(
+    before: StackState,
+    plan: Plan,
+    chosen: tuple[Chosen, ...],
+    accept: tuple[str, ...],
+    backends: bool,
+    progress: Callable[[Progress], None],
+) -> Up | None:
+    """What runs with the change, None when that needs a new start. Raises as `reload` does."""
+    if not (before.committed and before.supervisor.alive() and all(x.running for x in before.engines)):
+        return None
+    engines = tuple((x.name, x.version, x.binary) for x in chosen)
+    try:
+        return _reloaded(before.name, Reload(plan, accept, RELOAD_SECONDS, engines, backends), progress)
+    except EngineError as error:
+        if any(each.code != "LB412" for each in error.diagnostics):
+            raise
+        return None
 
 
 def _reloaded(name: str, asked: Reload, progress: Callable[[Progress], None]) -> Up:

@@ -235,7 +235,8 @@ class Supervisor:
         engines = tuple((x.name, x.version, x.binary) for x in order.engines)
         if asked.engines not in (None, engines) or asked.backends not in (None, order.backends):
             raise EngineError(refusal("other engines, or other backends, run"))
-        accept = tuple(dict.fromkeys((*order.accept, *asked.accept)))
+        before = () if asked.engines is not None else order.accept
+        accept = tuple(dict.fromkeys((*before, *asked.accept)))
         chosen = tuple(_again(x, order.plan, asked.plan, accept) for x in order.engines)
         listed = self.record.endpoints
         try:
