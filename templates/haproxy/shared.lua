@@ -69,15 +69,23 @@ local function servers_of(pool, endpoint)
 end
 
 local function eject(key, pool, endpoint, milliseconds)
-  out[key] = true
-  local servers = servers_of(pool, endpoint)
-  for _, server in ipairs(servers) do server:set_maint() end
-  core.register_task(function()
-    core.msleep(milliseconds)
-    for _, server in ipairs(servers) do server:set_ready() end
-    out[key] = nil
-  end)
+  out[key] = { servers = servers_of(pool, endpoint), back = seconds() + milliseconds / 1000 }
+  for _, server in ipairs(out[key].servers) do server:set_maint() end
 end
+
+-- One task, there from the start, lets them in again: nothing hangs on a task made for a single pause.
+core.register_task(function()
+  while true do
+    core.msleep(50)
+    local now = seconds()
+    for key, ejected in pairs(out) do
+      if now >= ejected.back then
+        for _, server in ipairs(ejected.servers) do server:set_ready() end
+        out[key] = nil
+      end
+    end
+  end
+end)
 
 core.register_fetches("judged", function(txn, most, milliseconds)
   local server = txn.f:srv_name()
