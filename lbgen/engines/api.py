@@ -135,6 +135,7 @@ class ProcessSpec:
     kernel: bool = False  # True: nothing keeps running after setup; needs root and a network namespace of its own
     access_log: str = ""  # where the access log goes, relative to the folder; "" = the process's own output
     agent: bool = False  # `lbgen agent` runs beside it (active checks, slow start)
+    reload_note: str = ""  # what a reload costs, in a sentence a user understands; "" = nothing
     fixed: tuple[str, ...] = ()  # rendered files that it reads at its start alone; "x/" = all in that folder
     ready: str = ""  # for an engine that listens before it knows its routes: path on the admin port, 200 once it does
 

@@ -155,7 +155,9 @@ def test_no_request_is_lost(name, version):
         pid = stack.engines[0].pid
         with traffic() as seen:
             for routes in (("two",), ("one", "two"), ("three",), ("one",), ("two", "four")):
-                lbgen.reload(lbgen.load(topology(name, version, *routes)))
+                done = lbgen.reload(lbgen.load(topology(name, version, *routes)))
+                cuts = (name, version) == ("nginx", "1.22")
+                assert any("closes kept connections" in each.message for each in done.warnings) == cuts
                 for each in ("one", "two", "three", "four"):
                     assert pool_of(f"/{each}") == (each if each in routes else "app")
                 time.sleep(0.3)
@@ -312,6 +314,21 @@ def test_renewed_certificates(name, tmp_path):
 def test_what_does_not_run_cannot_be_reloaded():
     with pytest.raises(UsageError, match="no stack 'changing' runs"):
         lbgen.reload(lbgen.load(shape("nginx")))
+
+
+def test_of_several_engines_all_change_or_none():
+    for name in ("haproxy", "nginx", "traefik"):
+        need(name)
+    made = shape("nginx")
+    with lbgen.up(lbgen.load(made), ["haproxy", "nginx", "traefik"], accept=("all",)) as stack:
+        made["listeners"]["other"] = {"port": PORT + 1}
+        with pytest.raises(EngineError, match="Traefik reads"):
+            lbgen.reload(lbgen.load(made))
+        ports = [stack.address("web", each.name).port for each in stack.engines]
+        assert [pool_of("/one", port) for port in ports] == ["one"] * 3
+        assert all(len(each.addresses) == 1 for each in api.ps("changing")[0].engines)
+        lbgen.reload(lbgen.load(topology("nginx", engine("nginx").versions[0], "two")))
+        assert [pool_of("/two", port) for port in ports] == ["two"] * 3
 
 
 def test_another_version_and_envoy_need_a_new_start():

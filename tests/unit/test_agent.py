@@ -346,3 +346,12 @@ def test_ps_shows_whole_addresses_however_narrow_the_screen():
     assert "2x" in text
     engine.health = ()
     assert health([stack]) is None
+
+
+def test_files_of_a_new_order_know_what_was_found_down(tmp_path):
+    port = 25_999
+    name = f"127.0.0.1:{port}"
+    order = spec(port).file().text
+    assert run.known(order, tmp_path) == {"app.conf": f"server {name} max_fails=0;\n"}
+    state.replace(tmp_path / state.FILE, state.text(spec(port), {("app", name): Health(START, up=False)}))
+    assert run.known(order, tmp_path) == {"app.conf": f"server {name} max_fails=0 down;\n"}

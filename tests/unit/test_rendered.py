@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from lbgen.engines.api import RenderedFile
@@ -41,3 +43,12 @@ def test_it_is_a_mapping():
     assert len(rendered) == 2
     with pytest.raises(KeyError):
         rendered["c"]
+
+
+def test_the_owner_gets_files_and_folders(tmp_path, monkeypatch):
+    given = {}
+    monkeypatch.setattr("os.chown", lambda path, uid, gid: given.__setitem__(Path(path).name, (uid, gid)))
+    files(a="1", maps__b="2").write(tmp_path, (7, 8))
+    assert given["maps"] == (7, 8)
+    assert sorted(name.split(".")[1] for name in given if name != "maps") == ["", "a", "b"]
+    assert set(given.values()) == {(7, 8)}

@@ -20,13 +20,24 @@ if TYPE_CHECKING:
 
 _FINDING = re.compile(r"\[(?:emerg|alert|crit|error)\] (?:[0-9]+#[0-9]+: )?(.*)")
 _STREAM = "ngx_stream_module.so"
+_CUTS = (
+    "it closes kept connections at once when it loads other files, so that a request on its way just then is lost "
+    "(measured: 2 of 6566 in 8 reloads, 217 of 54944 under full load in 10); nginx 1.31 loses none"
+)
 
 
 def process(plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
     """In the foreground; SIGQUIT lets requests under way end, SIGHUP loads changed files."""
     argv = (*_command(binary, directory), "-g", f"{_modules(plan, binary)}daemon off;")
     log = FILE if any(listener.access_log for listener in plan.listeners) else ""
-    return ProcessSpec(argv, stop=Signals.SIGQUIT, reload=Signals.SIGHUP, agent=steered(plan), access_log=log)
+    return ProcessSpec(
+        argv,
+        stop=Signals.SIGQUIT,
+        reload=Signals.SIGHUP,
+        reload_note="" if _waits(binary) else _CUTS,
+        agent=steered(plan),
+        access_log=log,
+    )
 
 
 def check(plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
@@ -41,6 +52,11 @@ def judge(code: int, output: str, _answers: Mapping[str, object]) -> tuple[str, 
         return ()
     found = tuple(_FINDING.findall(output))
     return found or (output.strip().splitlines()[-1] if output.strip() else f"nginx -t ended with {code}",)
+
+
+def _waits(binary: Binary) -> bool:
+    """Whether it knows `keepalive_min_timeout`, which keeps idle connections open for a moment when it reloads."""
+    return tuple(int(part) for part in binary.version.split(".")[:2]) >= (1, 28)
 
 
 def _command(binary: Binary, directory: Path) -> tuple[str, ...]:

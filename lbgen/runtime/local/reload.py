@@ -172,6 +172,9 @@ def reload_all(changes: tuple[Change, ...], *, backends: bool, seconds: float) -
             loaded.append(change)
             change.load()
             warnings += change.confirm(backends=backends, seconds=seconds)
+            if change.spec.reload_note:
+                said = f"{change.handle.title} {change.handle.binary.version}: {change.spec.reload_note}"
+                warnings.append(Diagnostic("LB412", said, severity=Severity.ADVICE))
     except (LbgenError, OSError) as error:
         reasons = error.diagnostics if isinstance(error, LbgenError) else (Diagnostic("LB408", str(error)),)
         outcome = "the files before are in place again and serve"

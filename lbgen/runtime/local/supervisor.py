@@ -240,7 +240,8 @@ class Supervisor:
         chosen = tuple(_again(x, order.plan, asked.plan, accept) for x in order.engines)
         listed = self.record.endpoints
         try:
-            stand_ins = self._stand_ins(stack, asked.plan)
+            with state.locked("ports"):
+                stand_ins = self._stand_ins(stack, asked.plan)
             changes = []
             for each in chosen:
                 plan = self._plan_for(asked.plan, each, stand_ins, self.networks.get(each.name))
