@@ -11,26 +11,31 @@ _TENTHS = 10
 @dataclass(frozen=True, slots=True)
 class Health:
     """`since`: when it became so (seconds of the epoch). `streak`: checks in a row that say otherwise. `error`: what
-    the last failed check of the current streak or outage said. `returned`: it was down before, so it starts slowly."""
+    the last failed check of the current streak or outage said. `returned`: it was down before, so it starts slowly.
+    `checked`: there was a check; before, it is up for want of anything better."""
 
     since: float
     up: bool = True
     streak: int = 0
     error: str = ""
     returned: bool = False
+    checked: bool = False
 
 
 def checked(health: Health, error: str, now: float, *, fall: int, rise: int) -> Health:
     """`health` after one more check, whose `error` is empty when it went well.
 
-    `fall` failures in a row take an endpoint down, `rise` successes in a row bring it back.
+    `fall` failures in a row take an endpoint down, `rise` successes in a row bring it back. The first check of all
+    decides alone, as with HAProxy and Envoy.
     """
     if (not error) == health.up:
-        return replace(health, streak=0, error=error)
+        return replace(health, streak=0, error=error, checked=True)
     streak = health.streak + 1
     if health.up:
-        return Health(now, up=False, error=error) if streak >= fall else replace(health, streak=streak, error=error)
-    return Health(now, returned=True) if streak >= rise else replace(health, streak=streak)
+        if streak >= fall or not health.checked:
+            return Health(now, up=False, error=error, checked=True)
+        return replace(health, streak=streak, error=error)
+    return Health(now, returned=True, checked=True) if streak >= rise else replace(health, streak=streak)
 
 
 def share(health: Health, now: float, slow_start: int) -> int:

@@ -43,10 +43,11 @@ class _Row(BaseModel):
     streak: int
     error: str
     returned: bool
+    checked: bool = False
 
     @property
     def health(self) -> Health:
-        return Health(self.since, self.up, self.streak, self.error, self.returned)
+        return Health(self.since, self.up, self.streak, self.error, self.returned, self.checked)
 
 
 class _File(BaseModel):

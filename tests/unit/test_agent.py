@@ -44,10 +44,11 @@ def after(results: str, fall: int = 3, rise: int = 2) -> Health:
     [
         ("", True, 0),
         ("....", True, 0),
-        ("xx.xx.xx", True, 0),
-        ("xxx", False, 3),
-        ("xxxxx", False, 3),
-        ("xxx.x.x.", False, 3),
+        (".xx.xx.xx", True, 0),
+        ("x", False, 1),
+        (".xxx", False, 4),
+        (".xxxxx", False, 4),
+        ("xxx.x.x.", False, 1),
         ("xxx..", True, 5),
         (".xxx..xx", True, 6),
     ],
@@ -61,8 +62,8 @@ def test_the_last_error_is_kept_while_it_lasts():
     assert after("xxx").error == "refused"
     assert after("xxx.").error == "refused"
     assert after("xxx..").error == ""
-    assert after("x").error == "refused"
-    assert after("x.").error == ""
+    assert after(".x").error == "refused"
+    assert after(".x.").error == ""
 
 
 def test_only_what_came_back_starts_slowly():

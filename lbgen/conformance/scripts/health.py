@@ -159,6 +159,13 @@ def check_port(stage: Stage) -> Iterator[str]:
         yield f"the check port is well again: {dict(answers(stage, target, 4))}"
 
 
+def first_check_decides(stage: Stage) -> Iterator[str]:
+    """An endpoint that was never well is out after one check (`fall` is 20, a second apart)."""
+    target = f"/{stage.params['pool']}"
+    if not eventually(lambda: answers(stage, target, 1)["503"] == 1):
+        yield f"an endpoint that was never well: {dict(answers(stage, target, 4))}, expected 503"
+
+
 def ejected_and_back(stage: Stage) -> Iterator[str]:
     """So many failures in a row (3) eject an endpoint for `eject_for` (1500 ms), then it gets requests again."""
     pool, how = stage.params["pool"], stage.params["how"]

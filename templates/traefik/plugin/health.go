@@ -101,11 +101,13 @@ func (p *pool) well(ctx context.Context, each *endpoint, client *http.Client, ti
 	return false
 }
 
-// told notes a check: so many in a row take the endpoint out or bring it back.
+// told notes a check: so many in a row take the endpoint out or bring it back, and the first of all decides alone.
 func (p *pool) told(each *endpoint, well bool) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	at := each.at
+	first := !at.checked
+	at.checked = true
 	if well != at.down {
 		at.bad = 0
 		return
@@ -117,7 +119,7 @@ func (p *pool) told(each *endpoint, well bool) {
 		at.failures = 0
 		at.back = time.Now()
 		p.call(len(p.waiting))
-	} else if !well && at.bad >= p.conf.Active.Fall {
+	} else if !well && (first || at.bad >= p.conf.Active.Fall) {
 		at.down = true
 		at.bad = 0
 	}

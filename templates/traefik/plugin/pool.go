@@ -22,6 +22,7 @@ var (
 // condition is how an endpoint is doing; its pool's lock guards it.
 type condition struct {
 	active   int // requests under way
+	checked  bool
 	down     bool
 	bad      int // checks in a row that said otherwise
 	failures int // requests in a row that failed
