@@ -6,12 +6,14 @@ lower-case. README says how each behaves; nothing here is an engine's word.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import ip_address, ip_network
 
 # RFC 9110 9.2.2. TRACE is never served.
 IDEMPOTENT = ("GET", "HEAD", "OPTIONS", "PUT", "DELETE")
+BELOW = "[A-Za-z0-9.-]"  # what the host of an origin that a wildcard covers may hold, as a regex
 
 
 class PathsMode(StrEnum):
@@ -138,7 +140,10 @@ class Origin:
         if scheme != self.scheme or not rest.endswith(suffix):
             return False
         host = rest[: len(rest) - len(suffix)] if suffix else rest
-        return host.endswith("." + self.host) and ":" not in host if self.wildcard else host == self.host
+        if not self.wildcard:
+            return host == self.host
+        # A path or a user before an allowed name is no host below it.
+        return host.endswith("." + self.host) and re.fullmatch(f"{BELOW}*", host) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -315,7 +315,7 @@ local function admits(policy, origin)
     local start, finish = each[1], each[2]
     local host = origin:sub(#start + 1, -#finish - 1)
     if #origin >= #start + #finish and origin:sub(1, #start) == start and origin:sub(-#finish) == finish
-      and not host:find(":", 1, true) then
+      and not host:find("[^A-Za-z0-9.-]") then
       return true
     end
   end

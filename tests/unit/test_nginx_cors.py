@@ -30,6 +30,10 @@ ASKED = (
     "https://shop.example.evil",
     "https://shopxexample",
     "HTTPS://shop.example",
+    "https://evil.example/.shop.example",
+    "https://evil.example?.shop.example",
+    "https://evil.example#.shop.example:8080",
+    "https://me@a.shop.example",
     "null",
 )
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.edits import APPEND, SET, option, text
 from lbgen.engines.envoy.values import literal, regex
+from lbgen.plan.policy import BELOW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,5 +87,5 @@ def _allowed(cors: Cors) -> dict[str, Data]:
 
 def _pattern(origin: Origin) -> str:
     port = "" if origin.port is None else f":{origin.port}"
-    below = r"[^:]*\." if origin.wildcard else ""
+    below = rf"{BELOW}*\." if origin.wildcard else ""
     return f"{literal(origin.scheme)}://{below}{literal(origin.host)}{port}"

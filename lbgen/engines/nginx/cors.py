@@ -11,6 +11,7 @@ from lbgen.engines.nginx.texts import EMPTY, text
 from lbgen.engines.nginx.view import NONE, Check, Entry, Map
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.cors import OWN, SAFE_HEADERS, SAFE_METHODS, constant, vary
+from lbgen.plan.policy import BELOW
 
 if TYPE_CHECKING:
     from lbgen.engines.nginx.names import Names
@@ -94,7 +95,7 @@ def _origin(origin: Origin) -> str:
         return "."
     port = "" if origin.port is None else f":{origin.port}"
     host = escapes.group(escapes.literal(origin.host), escapes.plain())
-    return f"^{origin.scheme}://{'[^:]*[.]' if origin.wildcard else ''}{host}{port}$"
+    return f"^{origin.scheme}://{f'{BELOW}*[.]' if origin.wildcard else ''}{host}{port}$"
 
 
 def _granted(cors: Cors) -> str:
