@@ -82,7 +82,7 @@ def differences(case: Case, outcome: Outcome, answer: Answer) -> Iterator[str]:
     """What is not as the oracle and the case say; nothing = pass."""
     expect = case.expect
     if expect.refused or expect.unanswered:
-        yield from refused(answer) if expect.refused else unanswered(answer)
+        yield from refused(answer) if expect.refused else unanswered(answer, expect)
         return
     if answer.status is None:
         yield f"no answer: {answer.problem}; got {answer.raw[:120]!r}"
@@ -108,7 +108,7 @@ def raw_differences(case: Case, answer: Answer) -> Iterator[str]:
     if case.expect.refused:
         yield from refused(answer)
     elif case.expect.unanswered:
-        yield from unanswered(answer)
+        yield from unanswered(answer, case.expect)
     elif case.expect.dropped:
         yield from dropped(case, answer)
     elif answer.status is None:
@@ -127,8 +127,10 @@ def refused(answer: Answer) -> Iterator[str]:
         yield f"no answer and the connection stays open ({answer.problem})"
 
 
-def unanswered(answer: Answer) -> Iterator[str]:
+def unanswered(answer: Answer, expect: Expect) -> Iterator[str]:
     """A connection that gets nothing: it is closed, in the handshake or after it."""
+    if expect.unshaken and answer.shaken is not None:
+        yield f"TLS: the handshake ended well, with a certificate of {', '.join(answer.shaken.names) or 'some name'}"
     if answer.status is not None:
         yield f"status {answer.status}, expected a closed connection and no answer"
     elif answer.after == "open":

@@ -17,6 +17,7 @@ class Feature(StrEnum):
     L4_TCP = "listener.l4.tcp"
     L4_UDP = "listener.l4.udp"
     TLS_TERMINATE = "listener.tls"
+    TLS_NO_SNI = "listener.tls.no_sni"  # clients that send no server name
     TLS_CLIENT_CERT = "listener.tls.client"
     TLS_PASSTHROUGH = "listener.tls.passthrough"
     HTTP2 = "listener.http2"

@@ -120,6 +120,8 @@ def defaults(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Ask
         if listener.mode == "l7":
             for feature in _ALWAYS:
                 yield feature, f"listeners.{name}"
+        if listener.tls is not None and listener.tls.mode == "terminate":
+            yield Feature.TLS_NO_SNI, f"listeners.{name}.tls"
     l7 = any(listener.mode == "l7" for listener in expanded.model.listeners.values())
     if l7 and expanded.model.access_log == "json" and not written("access_log"):
         yield Feature.ACCESS_LOG, "access_log"

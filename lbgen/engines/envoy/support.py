@@ -92,6 +92,7 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.ENDPOINT_NAMES: NATIVE,
     Feature.ENDPOINT_IPV6: NATIVE,
     Feature.KEEPALIVE: emulated("idle connections are kept for 60 s without a count; 0 closes each after its request"),
+    Feature.TLS_NO_SNI: NATIVE,
     Feature.TLS_TERMINATE: emulated("a connection is taken by a regex for the server names of the certificates"),
     Feature.TLS_CLIENT_CERT: emulated("no session is resumed, so that every handshake shows the certificate"),
     Feature.TLS_PASSTHROUGH: NATIVE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.backends import milliseconds
-from lbgen.engines.haproxy.binds import bind_words, unknown_name_lines
+from lbgen.engines.haproxy.binds import bind_words
 from lbgen.engines.haproxy.lines import Line, Word, line
 from lbgen.engines.text import Atom
 from lbgen.plan.model import Forward
@@ -38,7 +38,7 @@ def passage(listener: Listener, address: Atom, index: Index, backends: Backends,
     """Rules stand in the order of trial; a connection that none takes is closed."""
     actions = {rule.route: index.route(rule.route).action for rule in listener.l4_rules}
     idles = [action.timeouts.idle for action in actions.values() if isinstance(action, Forward)]
-    lines = [*unknown_name_lines(listener, maps), *_access_lines(listener, maps)]
+    lines = _access_lines(listener, maps)
     terminated = listener.tls is not None and not listener.tls.passthrough
     if any(rule.sni for rule in listener.l4_rules) and not terminated:
         lines += [

@@ -72,6 +72,7 @@ _NATIVE = (
     Feature.STICKY,
     Feature.MAX_PER_ENDPOINT,
     Feature.QUEUE,
+    Feature.TLS_TERMINATE,
     Feature.POOL_TLS,
     Feature.POOL_HTTP2,
     Feature.POOL_GRPC,
@@ -106,8 +107,6 @@ _EMULATED = {
     Feature.CONCURRENCY: "a stick table counts each request from its route to its last byte",
     Feature.MAX_BODY: "a deny rule on Content-Length; a Lua filter counts a body that has none",
     Feature.HEALTH_PASSIVE: "failures are counted in Lua, which puts an endpoint into maintenance for that time",
-    Feature.TLS_TERMINATE: "a list of certificates and names; who asks for a name that none of them holds is shown the "
-    "first one, and the connection ends right behind the handshake",
     Feature.CORS: "a Lua function compares origin, method and headers; statements put the answer into headers",
     Feature.MIRROR: "a Lua filter keeps the request and sends it to a listener of the configuration's own",
     Feature.BUFFERING: "every buffer of HAProxy gets room for what one route buffers: 1 MiB of a request, 256 KiB "
@@ -124,6 +123,8 @@ _EMULATED = {
 }
 
 _APPROXIMATE = {
+    Feature.TLS_NO_SNI: "a client that sends no server name is refused in the handshake: HAProxy can only refuse those "
+    "and names that no certificate holds together",
     Feature.ACCESS_LOG: "a client that leaves before a short answer is logged as answered; of a compressed answer "
     "the bytes before compression are counted",
     Feature.COMPRESSION: "HAProxy knows no least size, compresses media types that begin like a listed one, and "
@@ -141,6 +142,10 @@ _APPROXIMATE = {
 
 # What the conformance cases about them show instead.
 _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
+    Feature.TLS_NO_SNI: {
+        "listener.tls.no_sni.first": "text: no answer",
+        "listener.tls.no_sni.other": "text: no answer",
+    },
     Feature.CLIENT_TIMEOUTS: {
         "listener.timeouts.body": ("status 400", "status 504", "time"),
         "listener.timeouts.head": "status 408",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lbgen.engines.haproxy import paths
 from lbgen.engines.haproxy.admission import Admission
 from lbgen.engines.haproxy.backends import Answer, Backend, Backends, answer, milliseconds
-from lbgen.engines.haproxy.binds import bind_words, certificates, unknown_name_lines
+from lbgen.engines.haproxy.binds import bind_words, certificates
 from lbgen.engines.haproxy.choice import Chooser
 from lbgen.engines.haproxy.cors import answer_lines, policies_file
 from lbgen.engines.haproxy.edits import header_lines, rewrite_lines, tail_lines
@@ -60,7 +60,6 @@ class Frontend:
     most: int | None
     log: bool
     times: Times
-    names: tuple[Line, ...]
     trusted: tuple[Line, ...]
     forwarded: bool
     request_id: bool
@@ -224,7 +223,6 @@ def _frontend(
             most=listener.max_connections,
             log=listener.access_log,
             times=_times(listener),
-            names=tuple(unknown_name_lines(listener, maps)),
             trusted=_trusted(listener),
             forwarded=listener.forwarded_headers,
             request_id=listener.request_id,

@@ -26,6 +26,7 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.L4_TCP: NATIVE,
     Feature.L4_UDP: NOT_YET,
     Feature.TLS_TERMINATE: _TLS,
+    Feature.TLS_NO_SNI: _TLS,
     Feature.TLS_CLIENT_CERT: _TLS,
     Feature.TLS_PASSTHROUGH: _TLS,
     Feature.HTTP2: _HTTP,

@@ -34,6 +34,7 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.L7: NATIVE,
     Feature.L4_TCP: NATIVE,
     Feature.L4_UDP: NATIVE,
+    Feature.TLS_NO_SNI: NATIVE,
     Feature.TLS_TERMINATE: emulated("a server block for each name that a certificate or a route knows"),
     Feature.TLS_CLIENT_CERT: emulated("the connection is closed where nginx itself would answer with 400"),
     Feature.TLS_PASSTHROUGH: NATIVE,

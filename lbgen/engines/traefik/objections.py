@@ -28,7 +28,7 @@ _MOST = refused("Traefik counts TCP connections for each client's address only; 
 _HEADER = approximate("Traefik passes a TCP connection without a PROXY header on instead of closing it")
 _FIRST = approximate(
     "Traefik shows clients without a server name the first certificate of the first TLS listener, on this one too",
-    {"listener.tls.no_sni": "text: TLS: names"},
+    {"listener.tls.no_sni.other": "text: TLS: names"},
 )
 _TWICE = approximate("Traefik picks at will between two certificates that hold the same name")
 
@@ -47,7 +47,7 @@ def _tls(plan: Plan) -> Iterator[Objection]:
     found = list(terminating(plan.listeners))
     for listener, tls in found[1:]:
         if tls.certificates[0].cert.path != found[0][1].certificates[0].cert.path:
-            yield Objection(_FIRST, f"{listener.field}.tls.certificates[0]", Feature.TLS_TERMINATE)
+            yield Objection(_FIRST, f"{listener.field}.tls", Feature.TLS_NO_SNI)
     holders: dict[str, str] = {}
     for certificate in certificates(plan.listeners):
         for name in certificate.names:

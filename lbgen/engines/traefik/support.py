@@ -23,6 +23,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.L4_TCP: NATIVE,
     Feature.L4_UDP: NATIVE,
     Feature.TLS_TERMINATE: NATIVE,
+    Feature.TLS_NO_SNI: NATIVE,
     Feature.TLS_CLIENT_CERT: NATIVE,
     Feature.TLS_PASSTHROUGH: NATIVE,
     Feature.HTTP2: NATIVE,
