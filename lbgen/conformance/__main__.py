@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -14,14 +15,30 @@ from lbgen.conformance.runner import Result, State, run
 from lbgen.conformance.subject import subjects
 from lbgen.diagnostics import LbgenError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 @click.command()
 @click.option("-e", "--engine", "engines", multiple=True, metavar="ENGINE[@VERSION]", help="Only these engines.")
 @click.option("-k", "clause", default="", help="Only cases whose clause (or file) contains this.")
 @click.option("--by", type=click.Choice(["group", "clause"]), default="group", help="Rows of the matrix.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all results as JSON.")
+@click.option(
+    "--from",
+    "folder",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Run nothing: read the JSON files of a run of the tests (LBGEN_RESULTS=FOLDER make test).",
+)
 @click.option("--markdown", "markdown_file", type=click.Path(path_type=Path), help="Write the matrix as Markdown.")
-def main(engines: tuple[str, ...], clause: str, by: str, json_file: Path | None, markdown_file: Path | None) -> None:
+def main(
+    engines: tuple[str, ...],
+    clause: str,
+    by: str,
+    json_file: Path | None,
+    folder: Path | None,
+    markdown_file: Path | None,
+) -> None:
     """Run the conformance cases against real engines and compare with the oracle."""
     console = Console()
 
@@ -36,13 +53,11 @@ def main(engines: tuple[str, ...], clause: str, by: str, json_file: Path | None,
                 console.print(f"  FAIL {result.case}: {result.detail}", style="red", highlight=False, markup=False)
                 console.print(f"       {result.again}", style="dim", highlight=False, markup=False)
 
-    files = case_files()
     try:
-        over = subjects(engines)
-        results = run(files, over, wanted=lambda case: clause in case.clause, done=done)
-        if clause and not results:
-            named = [f for f in files if clause in f.name]
-            results = run(named, over, done=done)
+        if folder is not None:
+            results = report.from_json(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.json")))
+        else:
+            results = _run(engines, clause, done)
     except LbgenError as error:
         click.echo(str(error), err=True)
         raise SystemExit(error.exit_code) from error
@@ -54,6 +69,16 @@ def main(engines: tuple[str, ...], clause: str, by: str, json_file: Path | None,
     counts = Counter(r.state for r in results)
     console.print(", ".join(f"{counts[s]} {s}" for s in State))
     raise SystemExit(4 if counts[State.FAIL] else 0)
+
+
+def _run(engines: tuple[str, ...], clause: str, done: Callable[[tuple[Result, ...]], None]) -> tuple[Result, ...]:
+    files = case_files()
+    over = subjects(engines)
+    results = run(files, over, wanted=lambda case: clause in case.clause, done=done)
+    if clause and not results:
+        named = [file for file in files if clause in file.name]
+        results = run(named, over, done=done)
+    return results
 
 
 if __name__ == "__main__":

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from lbgen.conformance.runner import State
+from lbgen.conformance.runner import Result, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
-
-    from lbgen.conformance.runner import Result
 
 BEGIN = "<!-- conformance:begin -->"
 END = "<!-- conformance:end -->"
@@ -111,6 +109,13 @@ def as_json(results: Sequence[Result]) -> str:
     """All results and the counts per engine."""
     counts = {s: Counter(str(r.state) for r in results if r.subject == s) for s in columns(results)}
     return json.dumps({"totals": counts, "results": [asdict(r) for r in results]}, indent=1) + "\n"
+
+
+def from_json(texts: Iterable[str]) -> tuple[Result, ...]:
+    """The results in texts that `as_json` wrote, subject by subject."""
+    rows = [row for text in texts for row in json.loads(text)["results"]]
+    found = [Result(**{**row, "state": State(row["state"])}) for row in rows]
+    return tuple(sorted(found, key=lambda r: (r.subject, r.file)))
 
 
 def insert(path: Path, text: str) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from lbgen.conformance.case import case_files
+from lbgen.conformance.report import as_json
 from lbgen.conformance.runner import State, run_file
 from lbgen.conformance.subject import subjects
 
@@ -28,6 +31,9 @@ def _told(request: pytest.FixtureRequest):
 @pytest.mark.parametrize("file", case_files(), ids=lambda f: f.name)
 def test_cases(file, subject) -> None:
     results = run_file(file, subject)
+    if folder := os.environ.get("LBGEN_RESULTS"):  # python -m lbgen.conformance --from FOLDER makes the matrix of it
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        (Path(folder) / f"{subject.label} {file.name}.json").write_text(as_json(results), encoding="utf-8")
     COUNTS.update((r.subject, r.state) for r in results)
     failed = [f"{r.case}: {r.detail}\n    {r.again}" for r in results if r.state is State.FAIL]
     assert not failed, f"{len(failed)} of {len(results)} cases\n" + "\n".join(failed)
