@@ -136,6 +136,8 @@ class ProcessSpec:
     access_log: str = ""  # where the access log goes, relative to the folder; "" = the process's own output
     agent: bool = False  # `lbgen agent` runs beside it (active checks, slow start)
     reload_note: str = ""  # what a reload costs, in a sentence a user understands; "" = nothing
+    successive: tuple[str, ...] = ()  # argv of a process that takes over from the one before; "{epoch}" = its number
+    leftovers: tuple[str, ...] = ()  # files of such processes elsewhere on the host, to be removed in the end
     fixed: tuple[str, ...] = ()  # rendered files that it reads at its start alone; "x/" = all in that folder
     ready: str = ""  # for an engine that listens before it knows its routes: path on the admin port, 200 once it does
 

@@ -38,7 +38,9 @@ def obstacles(
     """LB412 for each reason why an engine that was started as `before` says cannot go on as `after`: the plan, how its
     process is started, and its files' texts."""
     (old_plan, old, old_texts), (new_plan, new, new_texts) = before, after
-    found = []
+    found: list[Diagnostic] = []
+    if new.successive:
+        return ()
     if (new.argv, new.env) != (old.argv, old.env):
         found.append(refusal(f"{title} would have to be started with other arguments{_because(old_plan, new_plan)}"))
     for name in sorted({*old_texts, *new_texts}):

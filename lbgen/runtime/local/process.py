@@ -10,6 +10,7 @@ import urllib.request
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
@@ -26,7 +27,6 @@ from lbgen.runtime.local.user import borrow, engine_user, give, make_directory, 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterator
-    from pathlib import Path
 
     from lbgen.engines.api import Binary, Engine, ProcessSpec
     from lbgen.engines.rendered import Rendered
@@ -54,6 +54,8 @@ class Handle:
     spec: ProcessSpec = field(repr=False)
     network: Network | None = None  # where it runs; of a kernel engine, `process` only keeps that namespace
     agent: subprocess.Popen[bytes] | None = None  # checks endpoints for an engine that has no checks of its own
+    former: list[subprocess.Popen[bytes]] = field(default_factory=list)  # from whom `process` took over, while they end
+    epoch: int = 0
 
     @property
     def pid(self) -> int:
@@ -89,6 +91,10 @@ class Handle:
         self.stop_agent()
         if not self.spec.kernel:
             stop(self.process, signal.Signals(self.spec.stop), seconds)
+            for each in self.former:
+                stop(each, signal.Signals(self.spec.stop), seconds)
+            for name in self.spec.leftovers:
+                Path(name).unlink(missing_ok=True)
         elif self.network is not None and self.alive():
             for command in self.spec.teardown:
                 self.network.run(command, self.directory)
@@ -107,6 +113,8 @@ class Handle:
                 self.network.run(command, self.directory)
             for command in set(self.spec.teardown) - set(spec.teardown):
                 self.network.run(command, self.directory)
+        elif spec.successive:
+            self._hand_over(plan, spec)
         elif spec.reload is not None and self.alive():
             self.process.send_signal(spec.reload)
         self.plan, self.spec = plan, spec
@@ -115,9 +123,21 @@ class Handle:
         else:
             self.agent = None
 
+    def _hand_over(self, plan: Plan, spec: ProcessSpec) -> None:
+        """Start the process that takes over; if the last one died of it, the one before still serves."""
+        if not self.alive() and self.former and self.former[-1].poll() is None:
+            self.process = self.former.pop()
+            self.epoch -= 1
+        self.former = [*(each for each in self.former if each.poll() is None), self.process]
+        self.epoch += 1
+        self.process = _spawned(spec, plan, self.directory, self.network, self.epoch)
+
     def restart(self) -> None:
         """Start the engine, which has died, anew on the files that are there. For engines that are processes."""
         stop(self.process, signal.SIGKILL, 0)  # workers that outlived their master hold the ports
+        for each in self.former:
+            stop(each, signal.SIGKILL, 0)
+        self.former, self.epoch = [], 0
         self.process = _spawned(self.spec, self.plan, self.directory, self.network)
 
     def restart_agent(self) -> None:
@@ -196,13 +216,16 @@ def start(
     return handle
 
 
-def _spawned(spec: ProcessSpec, plan: Plan, directory: Path, network: Network | None) -> subprocess.Popen[bytes]:
+def _spawned(
+    spec: ProcessSpec, plan: Plan, directory: Path, network: Network | None, epoch: int = 0
+) -> subprocess.Popen[bytes]:
     user = engine_user()
     low = user.uid is not None and any(x.port < ports.first_unprivileged() for x in plan.listeners)
     netns = None if network is None else network.holder.pid
+    argv = tuple(word.replace("{epoch}", str(epoch)) for word in spec.successive) or spec.argv
     with (directory / LOG).open("ab") as output:
         return spawn(
-            spec.argv, user=user, directory=directory, output=output, env=dict(spec.env), low_ports=low, netns=netns
+            argv, user=user, directory=directory, output=output, env=dict(spec.env), low_ports=low, netns=netns
         )
 
 

@@ -69,6 +69,7 @@ class EngineState:
     died: str = ""
     access_log: str = ""
     agent: int = 0
+    leftovers: tuple[str, ...] = ()  # files outside `directory` that go with it
 
     @property
     def log(self) -> Path:
@@ -167,7 +168,13 @@ def read(name: str) -> StackState | None:
         if data.pop("format") != _FORMAT:
             return None
         engines = tuple(
-            EngineState(**{**each, "addresses": tuple(Address(**address) for address in each["addresses"])})
+            EngineState(
+                **{
+                    **each,
+                    "addresses": tuple(Address(**address) for address in each["addresses"]),
+                    "leftovers": tuple(each.get("leftovers", ())),
+                }
+            )
             for each in data.pop("engines")
         )
         endpoints = tuple(EndpointState(**each) for each in data.pop("endpoints"))
@@ -198,6 +205,8 @@ def forget(state: StackState) -> None:
     """Remove the record, the logs and the engines' folders."""
     for engine in state.engines:
         shutil.rmtree(engine.directory, ignore_errors=True)
+        for name in engine.leftovers:
+            Path(name).unlink(missing_ok=True)
     shutil.rmtree(folder(state.name), ignore_errors=True)
 
 

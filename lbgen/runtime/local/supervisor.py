@@ -136,7 +136,12 @@ class Supervisor:
         directory = self._directory(chosen)
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
         entry = state.EngineState(
-            chosen.name, chosen.title, chosen.binary.version, str(chosen.binary.path), str(directory)
+            chosen.name,
+            chosen.title,
+            chosen.binary.version,
+            str(chosen.binary.path),
+            str(directory),
+            leftovers=chosen.engine.process(plan, chosen.binary, directory).leftovers,
         )
         self._note(entry)  # before it starts: were we killed now, `down` would still find what lies in the folder
         handle = start(chosen.engine, plan, chosen.binary, chosen.version, directory, self.order.accept, net)
@@ -265,6 +270,8 @@ class Supervisor:
         """The record of an engine, after it loaded something else."""
         entry = next(x for x in self.record.engines if x.name == handle.engine)
         agent = handle.agent.pid if handle.agent is not None else 0
+        identity = ProcessId.of(handle.pid)
+        entry = replace(entry, pid=handle.pid, started=identity.started if identity is not None else entry.started)
         self._note(replace(entry, addresses=_addresses(handle), access_log=handle.spec.access_log, agent=agent))
 
     def _hang_up(self) -> None:
