@@ -123,7 +123,7 @@ def _stuck(plan: Plan, route: Route, idle: int, hit: Request) -> Iterator[Planne
     deaf = with_headers(hit, (CONTROL, json.dumps({"mode": "deaf"})))
     if simulate(plan, replace(deaf, method="POST")).route == route.name and route.max_body is None:
         params = {"request": deaf, "within_ms": around(idle)}
-        one = scripted("6.idle.upload", "stuck_upload", hit, params, (_BODY,), route.name)
+        one = scripted("6.idle.upload", "stuck_upload", hit, params, (_BODY, "timeouts.idle.upload"), route.name)
         yield replace(one, phase=Phase.HEAVY)
 
 

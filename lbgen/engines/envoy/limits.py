@@ -96,8 +96,13 @@ def _of_retries(plan: Plan, route: Route, forward: Forward, retries: Retries) ->
     _, silence = tries(forward, pools, everything=True)
     if silence != forward.timeouts.idle:
         limit = f"{silence} ms" if silence else "no time at all"
-        note = f"a client that goes silent within a body is given up after {limit}, as long as all tries may take"
-        yield Objection(approximate(note), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
+        what = "stops reading a request's body"
+        said: dict[str, str | tuple[str, ...]] = {"timeouts.idle.upload": ("time", "text: the upload")}
+        if 0 < forward.timeouts.response < forward.timeouts.idle:
+            what = "goes silent or stops reading within a body"
+            said["timeouts.idle.body"] = ("time", "text: the upload", "text: the client took")
+        note = f"an endpoint or a client that {what} is given up after {limit}, as long as all tries may take"
+        yield Objection(approximate(note, said), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
 
 
 def _of_listener(plan: Plan, listener: Listener) -> Iterator[Objection]:

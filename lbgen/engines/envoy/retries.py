@@ -63,9 +63,17 @@ def tries(forward: Forward, pools: list[Pool], *, everything: bool) -> tuple[dic
         found["retry_back_off"] = {"base_interval": "0.001s", "max_interval": "0.001s"}
     if times.idle and (asked or waits):
         found["per_try_idle_timeout"] = duration(times.idle)
-        each = times.connect + (times.response or times.idle)
+        if silence_ends_tries(forward):
+            # It ends the wait for a head too; once the time of a try is over, Envoy forgets a try's silence.
+            del found["per_try_timeout"]
+        each = times.connect + min(times.response or times.idle, times.idle)
         silence = max(times.idle, (1 + asked) * each + waits + _SLACK) if times.connect else 0
     return ({"retry_policy": found} if len(found) > 1 else {}), silence
+
+
+def silence_ends_tries(forward: Forward) -> bool:
+    """Whether the idle time is over before the response time is, so that one clock holds both."""
+    return 0 < forward.timeouts.idle <= forward.timeouts.response
 
 
 def _retry_on(retries: Retries, *, everything: bool) -> list[str]:
