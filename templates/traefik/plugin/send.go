@@ -38,10 +38,11 @@ type state struct {
 	place     string // of the last try
 	asked     time.Time
 	answered  time.Time
-	watch     *watch // of the body on its way, nil for none
-	slow      *watch // of each read from the client, nil for none
-	held      []byte // the body as far as it was read ahead
-	complete  bool   // all of it is held
+	watch     *watch             // of the body on its way, nil for none
+	slow      *watch             // of each read from the client, nil for none
+	stop      context.CancelFunc // ends the try under way, nil for a request without a body
+	held      []byte             // the body as far as it was read ahead
+	complete  bool               // all of it is held
 	bodied    bool
 	length    int64 // of the client's body
 	tunnelled bool
@@ -65,6 +66,12 @@ func (p *pool) serve(w http.ResponseWriter, r *http.Request, s *state) {
 		limited, cancel := context.WithTimeout(ctx, time.Duration(s.route.Total)*time.Millisecond)
 		defer cancel()
 		ctx = limited
+	}
+	if r.ContentLength != 0 {
+		ended, cancel := context.WithCancel(ctx)
+		defer cancel()
+		s.stop = cancel
+		ctx = ended
 	}
 	s.out(w, r)
 	r = r.WithContext(ctx)
@@ -129,6 +136,7 @@ func (s *state) out(w http.ResponseWriter, r *http.Request) {
 		} else {
 			s.edge.cut(w)
 		}
+		s.stop() // the endpoint may be the one that does not read, which ends no write to it
 	}
 	from := &clientBody{body: r.Body, state: s}
 	if most := s.edge.conf.BodyTime; most > 0 && (s.route.Idle == 0 || most < s.route.Idle) {
