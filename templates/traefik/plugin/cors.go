@@ -58,7 +58,7 @@ func (o *Origin) covers(origin string) bool {
 	}
 	host := origin[len(o.Scheme) : len(origin)-len(o.Port)]
 	if o.Wildcard {
-		return strings.HasSuffix(host, "."+o.Host) && !strings.Contains(host, ":")
+		return strings.HasSuffix(host, "."+o.Host) && only(host, alnum+".-")
 	}
 	return host == o.Host
 }
