@@ -227,8 +227,7 @@ def _client_times(plan: Plan, listener: Listener, client: str) -> Iterator[Plann
         least = min(time, idle or time) if what == "body" else time
         within = around(least)[0], around(time)[1]
         seconds = within[1] / 1000
-        head = ("listener.timeouts.head", "listener.timeouts.line")  # it stops within a line
-        features = head if what == "header" else ("listener.timeouts.body",)
+        features = ("listener.timeouts.head",) if what == "header" else ("listener.timeouts.body",)
         yield Planned(
             Case(
                 "",

@@ -34,7 +34,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.LISTENER_ACCESS: _ANSWER,
     Feature.LISTENER_LIMITS: _ANSWER,
     Feature.CLIENT_TIMEOUTS: approximate(
-        "a client that stops within a line of its head is told 400 before its connection is closed",
+        "a client that stops within its request line or a header's name is told 400 before its connection is closed",
         {"listener.timeouts.line": "status 400"},
     ),
     Feature.TRUSTED_PROXIES: emulated("the lbgen plugin decides whose forwarded headers stay"),
