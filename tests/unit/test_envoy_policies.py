@@ -97,7 +97,16 @@ def test_silence_of_the_client_outlasts_all_tries_but_not_a_tunnel() -> None:
     assert tunnel["match"]["headers"][-1]["name"] == "upgrade"
     assert tunnel["route"]["idle_timeout"] == "5s"
     assert other["route"]["idle_timeout"] == "18.500s"  # (1 + 2) * (1 + 5) s and some slack
-    assert other["route"]["retry_policy"]["per_try_idle_timeout"] == "5s"
+    policy = other["route"]["retry_policy"]
+    # Once the time of a try is over, Envoy forgets its silence.
+    assert policy["per_try_idle_timeout"] == "5s"
+    assert "per_try_timeout" not in policy
+
+
+def test_a_try_whose_response_time_is_shorter_than_its_silence_has_both_and_says_so() -> None:
+    plan = plan_of({"retries": {"max": 1, "on": ["timeout"]}, "timeouts": {"response": "2s", "idle": "5s"}})
+    assert {r["route"]["retry_policy"].get("per_try_timeout") for r in routes(plan)} == {"2s"}
+    assert any("silent or stops reading within a body" in note for note in notes(plan, Feature.TIMEOUT_IDLE))
 
 
 def test_a_budget_is_the_clusters() -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lbgen.plan.policy import Retries
 
 _WAITS, _BODY, _TUNNEL = "timeouts.idle.waits", "timeouts.idle.body", "timeouts.idle.tunnel"
+_ALIKE = "route.retries.alike"  # causes that an engine cannot tell apart
 _OWN = 500  # a status that nobody retries unless asked
 _NEVER = 1e-7  # chance that so many requests do not meet a share
 _MOST_DRAWN = 1_600  # requests, enough for 1 %
@@ -144,14 +145,19 @@ def _split(route: Route, action: Forward, hit: Request) -> Iterator[Planned]:
             params = {"request": hit, "pool": target.pool, "how": how, "status": status, "most": most,
                       "within_ms": around(count * time, count)}  # fmt: skip
             clause = "6.response" if how == "hang" else "6.connect"
-            one = scripted(clause, "split_fails", hit, params, (_WAITS,), route.name)
+            one = scripted(clause, "split_fails", hit, params, (_WAITS, _ALIKE), route.name)
             yield replace(one, phase=Phase.ALONE)
 
 
 def _case(clause: str, request: Request, route: Route, *steps: dict[str, Any], **expect: Any) -> Planned:  # noqa: ANN401  # as `Expect` has it
     """A request that the endpoints treat as `steps` say, one step a try. The clause tells what may excuse it."""
-    excuses = {"6.response": (_WAITS,), "6.idle": (_BODY,), "6.request": (_WAITS, _BODY, str(Feature.TIMEOUT_REQUEST))}
+    excuses = {
+        "6.response": (_WAITS, _ALIKE),
+        "6.idle": (_BODY,),
+        "6.request": (_WAITS, _BODY, str(Feature.TIMEOUT_REQUEST)),
+    }
     excuses["6.retries"] = (_WAITS, str(Feature.RETRIES))
+    excuses |= dict.fromkeys(("5.close", "5.reset", "6.connect"), (_ALIKE,))
     features = next((found for start, found in excuses.items() if clause.startswith(start)), ())
     longest = expect.get("within_ms", (0, 2000))[1] / 1000
     case = Case("", clause, request, Expect(**expect), features, routes=(route.name,), steps=steps, timeout=longest + 2)

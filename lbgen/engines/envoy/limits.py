@@ -84,7 +84,7 @@ def _of_retries(plan: Plan, route: Route, forward: Forward, retries: Retries) ->
     if asked & {RetryCause.RESET, RetryCause.TIMEOUT} and asked != alike:
         more = " or ".join(sorted(cause.value for cause in alike - asked))
         note = f"Envoy does not tell reset, timeout and connect_failure apart here: it also retries after {more}"
-        shows = {"route.retries.alike": ("text: tries reached endpoints", "time")}
+        shows = {"route.retries.alike": ("text: tries reached endpoints", "time", "text: ms at least when")}
         yield Objection(approximate(note, shows), f"{place}.on", Feature.RETRIES)
     pools = [plan.pool(target.pool) for target in forward.targets if target.weight]
     if any(pool.balance is Balance.LEAST_CONNECTIONS and len(pool.endpoints) > 1 for pool in pools):
