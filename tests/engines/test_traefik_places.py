@@ -198,10 +198,11 @@ FAULTS = {
     "bad chunk": _bad_chunk,
     "endpoint that does not read": _deaf_endpoint,
     "endpoint that does not read, client gone": _deaf_endpoint_and_gone,
+    "tunnel that is silent": _shaken,
     "tunnel that is left": _tunnel_left,
 }
 # Without an idle time these last as long as the client stays, a body as long as `client_body` says.
-_UNTIMED = {"body that stops", "tunnel that is left"}
+_UNTIMED = {"body that stops", "tunnel that is silent", "tunnel that is left"}
 
 
 @pytest.mark.parametrize("path", FULL)

@@ -98,17 +98,19 @@ func tunnel(body io.ReadCloser, milliseconds int) io.ReadCloser {
 		return body
 	}
 	near, far := net.Pipe()
-	w := newWatch(milliseconds, func() {
+	end := func() {
+		_ = near.Close() // for Go's proxy an error: after an end it would wait for the client's as well
 		_ = back.Close()
 		_ = far.Close()
-	})
+	}
+	w := newWatch(milliseconds, end)
 	w.start()
-	go pump(far, back, w)
-	go pump(back, far, w)
+	go pump(far, back, w, end)
+	go pump(back, far, w, end)
 	return near
 }
 
-func pump(to io.WriteCloser, from io.ReadCloser, w *watch) {
+func pump(to io.Writer, from io.Reader, w *watch, end func()) {
 	buffer := make([]byte, 32*1024)
 	for {
 		n, err := from.Read(buffer)
@@ -123,6 +125,5 @@ func pump(to io.WriteCloser, from io.ReadCloser, w *watch) {
 		}
 	}
 	w.stop()
-	_ = to.Close()
-	_ = from.Close()
+	end()
 }
