@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterator
 
-    from lbgen.conformance.runner import Result
-
 Data = dict[str, Any]
 # What a route, pool or listener may say more: the feature that it asks for, and values that differ in their effect.
 ROUTE: dict[Feature, tuple[Data, ...]] = {
@@ -63,17 +61,6 @@ MATCHES: tuple[Data, ...] = (
 HOSTS = (None, None, ["a.test"], ["*.a.test"], ["b.a.test", "a.test"])
 TIMES = {"connect": "300ms", "response": "600ms", "idle": "600ms"}
 CLIENT_TIMES = {"client_header": "900ms", "client_body": "900ms", "keepalive": "1200ms"}
-
-
-# Envoy has one idle time for a whole stream, which on a route with retries must last for all of its tries.
-KNOWN = {("envoy", "6.idle.body"), ("envoy", "6.idle.download"), ("envoy", "6.idle.upload")}
-
-
-def known(result: Result, routes: list[Data]) -> bool:
-    """Whether it is a difference that is already told of: clause and engine, on a route with retries."""
-    retried = {route["name"] for route in routes if "retries" in route}
-    route = result.case.removeprefix(result.clause).partition("/")[0].strip()
-    return (result.subject.split(" ")[0], result.clause) in KNOWN and route in retried
 
 
 def claimed(feature: Feature, engines: tuple[str, ...]) -> bool:
