@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-# Two workers must not pick the same free port: each has a range of its own, apart from those fixed in tests/engines.
+# Workers must not pick the same free port: each has a range of its own, apart from those fixed in tests/engines.
 if _WORKER := os.environ.get("PYTEST_XDIST_WORKER"):
-    os.environ["LBGEN_CONFORMANCE_PORTS"] = str(27_000 + 2_500 * (int(_WORKER.removeprefix("gw")) % 2))
+    os.environ["LBGEN_CONFORMANCE_PORTS"] = str(27_000 + 1_400 * (int(_WORKER.removeprefix("gw")) % 4))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

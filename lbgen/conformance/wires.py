@@ -80,7 +80,8 @@ class ClientTls:
 def _from_peer(error: OSError) -> bool:
     """Whether the server ended it, by an alert or the connection, and not this client's own library."""
     reason = getattr(error, "reason", None) or ""
-    return not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError) or reason.startswith(_ALERTS)
+    ended = isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)  # which one depends on the library's version
+    return not isinstance(error, ssl.SSLError) or ended or reason.startswith(_ALERTS)
 
 
 def shaken(sock: ssl.SSLSocket) -> Shaken:

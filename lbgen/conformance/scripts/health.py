@@ -77,6 +77,7 @@ def all_checked_out(stage: Stage) -> Iterator[str]:
         if not eventually(lambda: answers(stage, target, 3) == {"503": 3}):
             yield f"all checks fail and there is no 503: {dict(answers(stage, target, 6))}"
             return
+        time.sleep(HANDOVER)
         before = sum(seen.target == target for seen in tuple(stage.endpoints.seen))
         answer = ask(stage.at["web"], get(target))
         if answer.status != 503 or answer.elapsed > 0.5:
