@@ -105,9 +105,12 @@ def choose(client: DockerClient, engine: Engine, version: str, pulling: Callable
     if not row.present:
         _pull(client, engine, row.reference, pulling)
     if row.origin == "built":
-        return Image(row.reference, f"{PROGRAMS}/{engine.binaries[0].command}", row.reference.rpartition(":")[2])
-    full = re.search(r"(\d+\.\d+\.\d+)", row.reference.rpartition(":")[2])
-    return Image(row.reference, engine.images.program, full[1] if full else None)
+        full = row.reference.rpartition(":")[2]
+        source = next((each for each in candidates(engine) if each.version == full), None)
+        folders = tuple(str(folder) for folder in source.libraries) if source is not None else ()
+        return Image(row.reference, f"{PROGRAMS}/{engine.binaries[0].command}", full, folders)
+    told_by_tag = re.search(r"(\d+\.\d+\.\d+)", row.reference.rpartition(":")[2])
+    return Image(row.reference, engine.images.program, told_by_tag[1] if told_by_tag else None)
 
 
 def helper(client: DockerClient, said: Callable[[str], None]) -> str:
