@@ -27,6 +27,7 @@ VERBS = {
     "reload": "Have a running stack serve the changed topology, no request lost.",
     "ps": "Show what runs.",
     "logs": "Show the output of engines.",
+    "stats": "Show requests, errors and times per engine and route.",
     "down": "Stop everything of a stack.",
     "agent": "Check endpoints for an engine that has no checks of its own.",
     "images": "Show the containers' images, or make them from this host's executables.",

@@ -1,0 +1,155 @@
+"""`lbgen stats`: requests, errors and times per engine and route, once or as they come."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from lbgen.cli import options
+from lbgen.cli.output import as_json as print_json
+from lbgen.cli.output import console
+from lbgen.cli.stacks import stack_argument, stack_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rich.table import Table
+
+    from lbgen.runtime.logs import Line
+    from lbgen.runtime.stats import Counter, RouteStats
+
+_REFRESH_SECONDS = 1.0
+_WATCHED_MS = 60_000
+NONE = (
+    "no request is logged: L7 listeners log with `access_log: json` (the profiles minimal and low-latency switch it "
+    "off), L4 listeners log none"
+)
+
+
+class Duration(click.ParamType[int]):
+    """`30s`, `5m` as milliseconds."""
+
+    name = "duration"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """A usage error for anything else, and for none at all."""
+        from pydantic_core import PydanticCustomError
+
+        from lbgen.spec.quantities import parse_duration
+
+        try:
+            found = value if isinstance(value, int) else parse_duration(value)
+        except PydanticCustomError as wrong:
+            self.fail(f"{wrong.message()}; {(wrong.context or {})['hint']}", param, ctx)
+        if found < 1000:
+            self.fail(f"{value} is too short; a second is the least", param, ctx)
+        return found
+
+
+@click.command(
+    epilog="\b\nExamples:\n  lbgen stats\n  lbgen stats shop -e nginx --since 5m\n  lbgen stats -f\n"
+    "  lbgen stats --json | jq '.[] | select(.errors > 0)'"
+)
+@stack_argument
+@click.option("-e", "--engine", type=options.EngineName(), help="Only this engine.")
+@click.option("--since", type=Duration(), help="Only requests of the last 30s, 5m, ...  [default: all; with -f 60s]")
+@click.option("-f", "--follow", is_flag=True, help="Show it anew each second until the stack is down.")
+@options.json_flag
+def command(stack: str | None, engine: str | None, since: int | None, follow: bool, as_json: bool) -> None:
+    """Show requests, errors and times for each engine and route, from the engines' access logs.
+
+    Errors are 5xx and requests that ended without an answer; p50 and p99 are of the whole time of a request. With
+    --json and -f each second is one JSON array on a line.
+    """
+    from lbgen.runtime.api import requests
+    from lbgen.runtime.stats import Counter
+
+    if follow and since is None:
+        since = _WATCHED_MS
+    counter = Counter(None if since is None else since / 1000)
+    lines = requests(stack_name(stack), engine, follow=follow)
+    if follow:
+        _watch(lines, counter, as_json)
+        return
+    for line in lines:
+        _count(counter, line)
+    found = counter.stats()
+    if as_json:
+        print_json([asdict(each) for each in found])
+    elif found:
+        console().print(table(found))
+    else:
+        click.echo(NONE if since is None else f"no request was logged in the last {since // 1000} s")
+
+
+def _count(counter: Counter, line: Line) -> None:
+    if line.record is not None:
+        counter.add(line.source, line.record)
+
+
+def _watch(lines: Iterator[Line], counter: Counter, as_json: bool) -> None:
+    """Read on one thread, show on this one: a quiet stack has no lines, and its numbers fall nevertheless."""
+    from rich.live import Live
+    from rich.text import Text
+
+    lock, ended = threading.Lock(), threading.Event()
+    failed: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            for line in lines:
+                with lock:
+                    _count(counter, line)
+        except BaseException as error:  # noqa: BLE001 - raised below, on the thread that shows
+            failed.append(error)
+        finally:
+            ended.set()
+
+    threading.Thread(target=read, daemon=True).start()
+    with Live(console=console(), auto_refresh=False, screen=False) as live:
+        while True:
+            done = ended.wait(_REFRESH_SECONDS)
+            with lock:
+                found = counter.stats()
+            if as_json:
+                click.echo(json.dumps([asdict(each) for each in found]))
+            else:
+                live.update(
+                    table(found) if found else Text(f"no request in the last {counter.seconds:.0f} s"), refresh=True
+                )
+            if done:
+                break
+    if failed:
+        raise failed[0]
+
+
+def table(found: Sequence[RouteStats]) -> Table:
+    """One row per engine and route."""
+    from rich.box import SIMPLE_HEAD
+    from rich.markup import escape
+    from rich.table import Column, Table
+
+    def number(name: str) -> Column:
+        return Column(name, justify="right", no_wrap=True)
+
+    heads = ("requests", "/s", "4xx", "errors", "retried", "p50 ms", "p99 ms")
+    route = Column("route", overflow="fold")
+    made = Table(
+        Column("engine", no_wrap=True), route, *(number(name) for name in heads), box=SIMPLE_HEAD, pad_edge=False
+    )
+    last = ""
+    for each in found:
+        errors = f"[red]{each.errors}[/]" if each.errors else "0"
+        numbers = (str(each.requests), _short(each.per_second), str(each.client_errors), errors, str(each.retried))
+        times = (_short(each.p50_ms), _short(each.p99_ms))
+        made.add_row("" if each.engine == last else each.engine, escape(each.route), *numbers, *times)
+        last = each.engine
+    return made
+
+
+def _short(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
