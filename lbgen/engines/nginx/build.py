@@ -14,6 +14,7 @@ from lbgen.engines.nginx.listeners import blocks as faces
 from lbgen.engines.nginx.log import log_format
 from lbgen.engines.nginx.members import may_be_empty, steered
 from lbgen.engines.nginx.names import Names, reference
+from lbgen.engines.nginx.scripts import modules
 from lbgen.engines.nginx.servers import Servers
 from lbgen.engines.nginx.stream import stream
 from lbgen.engines.nginx.texts import EMPTY, Texts
@@ -129,6 +130,7 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
     )
     variables = len(maps) + len(actions.chooser.splits) + len(texts.constants) + len(gates.gatekeeper.geos)
     hosts = [str(table.host) for x in listeners for table in x.hosts]
+    scripts = servers.paths.scripts
     nominated = _HOP_BY_HOP + ("" if trust else _MADE)
     return Http(
         servers=tuple(blocks),
@@ -157,6 +159,8 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         client_certificates=any(x.tls is not None and x.tls.client_ca is not None for x in listeners),
         geos=tuple(gates.gatekeeper.geos),
         limited=any(limited(route) for route in plan.routes),
+        modules=modules(scripts),
+        scripts=scripts,
         long=any(len(word) > _WORD_OWN for word in (*hosts, *_keys(maps))),
     )
 

@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.conditions import PATH
 from lbgen.engines.nginx.names import inline
+from lbgen.engines.nginx.scripts import script
 from lbgen.engines.nginx.texts import text
 from lbgen.engines.nginx.view import NONE, Entry, Map
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.policy import Paths, PathsMode
 
 if TYPE_CHECKING:
+    from lbgen.engines.nginx.view import Script
     from lbgen.plan.model import Listener
 
 NORMAL = "normal_target"
+_SCRIPTED = "target_made_normal"
 _STRICT = Paths()
 _UNRESERVED = "2[DdEe]|3[0-9]|[46][1-9A-Fa-f]|5[0-9AaFf]|7[0-9AaEe]"
 _DOT = "(?:[.]|%2[Ee])"
@@ -24,8 +27,10 @@ _URI = r"[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]"
 class PathPolicies:
     """Hands out what a listener's policy needs; maps gather in `maps`. The strict policy stands in the template."""
 
-    def __init__(self, *, http2: bool) -> None:
+    def __init__(self, *, http2: bool, old: bool) -> None:
         self.maps: list[Map] = []
+        self.scripts: tuple[Script, ...] = ()
+        self._old = old
         self._http2 = http2
         self._known: dict[Paths, Atom] = {_STRICT: Atom("$refused")}
 
@@ -35,7 +40,9 @@ class PathPolicies:
         if paths not in self._known:
             number = len(self._known) + 1
             unclear, refused = f"unclear_path_{number}", f"refused_{number}"
-            entries = tuple(Entry(Literal(f"^[^?]*{way}", "regex"), Atom("400")) for way in _unclear(paths))
+            entries = tuple(
+                Entry(Literal(f"^[^?]*{way}", "regex"), Atom("400")) for way in _unclear(paths, old=self._old)
+            )
             self.maps.append(Map(NONE, text(inline(PATH)), Atom(f"${unclear}"), Atom("0"), entries))
             version = "(?:1[.][01]|2[.]0)" if self._http2 else "1[.][01]"
             fine = (
@@ -49,7 +56,8 @@ class PathPolicies:
             source = text(inline("http_host"), " ", inline("request"))
             self.maps.append(Map(NONE, source, Atom(f"${refused}"), Atom("400"), ways))
             if paths.mode is PathsMode.NORMALIZE:
-                self.maps.append(_normal())
+                self.maps.append(_normal(old=self._old))
+                self.scripts = () if self._old else (script(_SCRIPTED, "paths", "normal"),)
             self._known[paths] = Atom(f"${refused}")
         return self._known[paths]
 
@@ -75,7 +83,7 @@ def keeps_slashes(listener: Listener) -> bool:
     return listener.paths.empty_segments or flat(listener)
 
 
-def _unclear(paths: Paths) -> list[str]:
+def _unclear(paths: Paths, *, old: bool) -> list[str]:
     """What must not be in a path."""
     if paths.mode is PathsMode.VERBATIM:
         return []
@@ -83,6 +91,8 @@ def _unclear(paths: Paths) -> list[str]:
     if not paths.encoded_slash:
         refused.append("2[Ff]")
     if paths.mode is PathsMode.NORMALIZE:
+        if not old:
+            return [f"%(?:{'|'.join(refused)})"]
         # nginx can decode and resolve, but not write an escape as it was: a path either needs the one or has the other.
         other = f"%(?!{_UNRESERVED})"
         odd = f"(?://|/[.][.]?(?:[/?]|$)|%(?:{_UNRESERVED}))"
@@ -93,9 +103,10 @@ def _unclear(paths: Paths) -> list[str]:
     return ways if paths.empty_segments else [*ways, "//"]
 
 
-def _normal() -> Map:
-    """Nearly every path is in that form already; what nginx made of the others has no escape left to write."""
+def _normal(*, old: bool) -> Map:
+    """Nearly every path is in that form already. A script writes the others; nginx 1.22 has none, and lets those pass
+    only that have no escape left to write."""
     fine = rf"^(?![^?]*//)(?![^?]*/[.][.]?(?:[/?]|$))(?![^?]*%(?:{_UNRESERVED}))"
     entry = Entry(Literal(fine, "regex"), text(inline(PATH)))
-    default = text(inline("uri"), inline("is_args"), inline("args"))
+    default = text(inline("uri"), inline("is_args"), inline("args")) if old else text(inline(_SCRIPTED))
     return Map(NONE, text(inline(PATH)), Atom(f"${NORMAL}"), default, (entry,))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan
 
 _FINDING = re.compile(r"\[(?:emerg|alert|crit|error)\] (?:[0-9]+#[0-9]+: )?(.*)")
-_STREAM = "ngx_stream_module.so"
+_STREAM, _SCRIPTS = "ngx_stream_module.so", "ngx_http_js_module.so"
 _CUTS = (
     "it closes kept connections at once when it loads other files, so that a request on its way just then is lost "
     "(measured: 2 of 6566 in 8 reloads, 217 of 54944 under full load in 10); nginx 1.31 loses none"
@@ -51,6 +51,8 @@ def judge(code: int, output: str, _answers: Mapping[str, object]) -> tuple[str, 
     if code == 0:
         return ()
     found = tuple(_FINDING.findall(output))
+    if any("js_import" in line for line in found):
+        found = (*found, "this nginx lacks njs: install its module (nginx-module-njs)")
     return found or (output.strip().splitlines()[-1] if output.strip() else f"nginx -t ended with {code}",)
 
 
@@ -64,10 +66,8 @@ def _command(binary: Binary, directory: Path) -> tuple[str, ...]:
 
 
 def _modules(plan: Plan, binary: Binary) -> str:
-    """Debian's nginx has TCP in a module of its own, which the configuration cannot name: elsewhere it is built in."""
-    if not any(listener.mode is Mode.L4 for listener in plan.listeners):
-        return ""
-    for folder in binary.libraries:
-        if (folder / _STREAM).is_file():
-            return f"load_module {folder / _STREAM}; "
-    return ""
+    """What is built into one nginx is a file beside another one, which the configuration cannot name: TCP in Debian's,
+    scripts in the official ones."""
+    modes = {listener.mode for listener in plan.listeners}
+    wanted = [name for name, mode in ((_STREAM, Mode.L4), (_SCRIPTS, Mode.L7)) if mode in modes]
+    return "".join(f"load_module {path}; " for path in binary.modules if path.name in wanted)

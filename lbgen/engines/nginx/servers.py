@@ -42,7 +42,7 @@ class Servers:
         self.maps: list[Map] = []
         self.values = actions.values
         self.sizes = Sizes(actions.names)
-        self.paths = paths.PathPolicies(http2=any(listener.http2 for listener in plan.listeners))
+        self.paths = paths.PathPolicies(http2=any(listener.http2 for listener in plan.listeners), old=old)
         self._replaced = seen_through(plan)
         self._routes = {route.name: route for route in plan.routes}
         self._chosen: dict[tuple[str, tuple[tuple[str, bool, str], ...]], str] = {}

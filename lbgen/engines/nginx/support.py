@@ -66,10 +66,7 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.L4_SOURCES: emulated("a geo block for each set of networks, and a map in the order of the rules"),
     Feature.PATHS_STRICT: emulated("a regex over the request line, tested before any location"),
     Feature.PATHS_ALLOW: emulated("rules look at the path as it was sent"),
-    Feature.PATHS_NORMALIZE: approximate(
-        "a path that has something to normalise and an escape that has to stay as well is answered with 400",
-        {"paths.normalize.escapes": "status 400"},
-    ),
+    Feature.PATHS_NORMALIZE: emulated("a script (njs) that writes the normal form of paths that are not in it already"),
     Feature.PATHS_VERBATIM: approximate(
         "nginx answers %00 and paths that lead above the root with 400 whatever it is told",
         {"paths.verbatim.unreadable": "status 400"},
@@ -188,6 +185,10 @@ SUPPORT: dict[str, dict[Feature, Verdict]] = {
         Feature.HEADER_REGEX: _ONE_LINE,
         Feature.HEADER_PRESENT: _ONE_LINE,
         Feature.REQUEST_HEADERS_ADD: _OLD_ADD,
+        Feature.PATHS_NORMALIZE: approximate(
+            "a path that has something to normalise and an escape that has to stay as well is answered with 400",
+            {"paths.normalize.escapes": "status 400"},
+        ),
         Feature.CONNECTION_NOMINATED: approximate(
             _NOMINATED + "; nginx 1.22 reads the first Connection line only and forwards what further ones name",
             {

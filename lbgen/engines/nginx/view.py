@@ -247,6 +247,15 @@ class StreamServer:
     default: bool = False  # names that no other server has come here
 
 
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A variable that a function of a module sets when it is asked for, once per request."""
+
+    variable: Atom
+    module: Atom
+    function: Atom
+
+
 @record
 class Http:
     servers: tuple[Server, ...]
@@ -276,6 +285,8 @@ class Http:
     formats: tuple[Line, ...] = ()  # of access logs
     replaced: bool = False  # on some listeners the client's address stands in the place of the peer's
     limited: bool = False
+    modules: tuple[Atom, ...] = ()  # of JavaScript
+    scripts: tuple[Script, ...] = ()
 
 
 @record

@@ -27,7 +27,6 @@ REPOSITORY = "lbgen"  # of images built here: lbgen/nginx:1.31.3
 LABEL = "io.lbgen.image"  # its value is the lbgen that built it
 PROGRAMS = "/usr/local/sbin"
 HELPER = "helper"  # our own image: stand-ins and the agent
-_MODULE = "*.so"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +53,12 @@ class Built:
 @dataclass(frozen=True, slots=True)
 class Image:
     """An image that is here. `program` is the executable inside; `version` (major.minor.patch) None where only the
-    user's tag says it; `folders` hold modules, as in `Binary.libraries`."""
+    user's tag says it; `modules` as in `Binary`."""
 
     reference: str
     program: str
     version: str | None
-    folders: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +106,11 @@ def choose(client: DockerClient, engine: Engine, version: str, pulling: Callable
     if row.origin == "built":
         full = row.reference.rpartition(":")[2]
         source = next((each for each in candidates(engine) if each.version == full), None)
-        folders = tuple(str(folder) for folder in source.libraries) if source is not None else ()
-        return Image(row.reference, f"{PROGRAMS}/{engine.binaries[0].command}", full, folders)
+        modules = tuple(map(str, source.modules)) if source is not None else ()
+        return Image(row.reference, f"{PROGRAMS}/{engine.binaries[0].command}", full, modules)
     told_by_tag = re.search(r"(\d+\.\d+\.\d+)", row.reference.rpartition(":")[2])
-    return Image(row.reference, engine.images.program, told_by_tag[1] if told_by_tag else None)
+    modules = engine.images.modules.get(version, ())
+    return Image(row.reference, engine.images.program, told_by_tag[1] if told_by_tag else None, modules)
 
 
 def helper(client: DockerClient, said: Callable[[str], None]) -> str:
@@ -157,9 +157,8 @@ def build(
 def _bundle(engine: Engine, binary: Binary) -> Bundle:
     found = Bundle.empty()
     found.program(binary.path, f"{PROGRAMS}/{engine.binaries[0].command}")
-    for folder in binary.libraries:  # modules that are loaded by their path
-        for module in sorted(folder.glob(_MODULE)):
-            found.program(module, str(module))
+    for module in binary.modules:  # loaded by their paths
+        found.program(module, str(module))
     for tool in engine.images.tools:
         found.program(Path(tool).resolve(), tool)
     return found

@@ -101,7 +101,7 @@ def engine_containers(
     Raises LbgenError (verdicts), OSError (a file of the topology cannot be read).
     """
     engine, image = chosen.engine, chosen.image
-    binary = Binary(Path(image.program), image.version or chosen.version, tuple(Path(x) for x in image.folders))
+    binary = Binary(Path(image.program), image.version or chosen.version, tuple(Path(x) for x in image.modules))
     spec = engine.process(inside, binary, Path(WORK))
     rendered = render_with(engine, inside, chosen.version, accept)
     published = tuple((_outside(x.address), x.port + chosen.offset, str(x.protocol)) for x in plan.listeners)

@@ -128,9 +128,9 @@ def _binary(hint: BinaryHint, path: Path) -> Binary | None:
     version = re.search(hint.version_pattern, output)
     if version is None:
         return None
-    # Debian's nginx loads its stream module from a folder that only `nginx -V` tells.
-    libraries = tuple(Path(folder) for folder in _MODULES.findall(output) if Path(folder).is_dir())
-    return Binary(path, version.group(1), libraries)
+    # nginx's modules lie in a folder that only `nginx -V` tells.
+    modules = tuple(each for folder in _MODULES.findall(output) for each in sorted(Path(folder).glob("*.so")))
+    return Binary(path, version.group(1), modules)
 
 
 @lru_cache(maxsize=256)
