@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
 from lbgen.engines.verdicts import judge
-from lbgen.runtime import readiness
+from lbgen.runtime import readiness, selection
 from lbgen.runtime.docker import images, network, wanted
 from lbgen.runtime.docker.client import connect, told
 from lbgen.runtime.docker.container import tail
@@ -21,7 +21,6 @@ from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.docker.wanted import Chosen
 from lbgen.runtime.driver import Result
 from lbgen.runtime.hot import refusal
-from lbgen.runtime.local import ports
 from lbgen.runtime.local.order import Progress, Step
 from lbgen.runtime.local.process import START_SECONDS, for_version
 from lbgen.runtime.local.state import EndpointState, EngineState, StackState, locked, root
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Engine
     from lbgen.plan.model import Plan
 
-_OFFSETS = (*range(10_000, 24_000, 1_000), *range(1_000, 10_000, 1_000))
 _LOOK_SECONDS = 0.5
 
 
@@ -83,7 +81,9 @@ def up(
     client = connect()
     with locked(f"docker-{plan.name}"):
         before = found(client, plan.name)
-        chosen, skipped = _choose(client, plan, engines, insist=insist, accept=accept, progress=progress)
+        chosen, skipped = selection.choose(
+            engines, lambda target: _decide(client, plan, target, accept, progress), insist=insist
+        )
         chosen = _place(plan, chosen, before)
         helper = images.helper(client, lambda text: progress(Progress(Step.BUILDING, detail=text)))
         subnet = network.ensure(client, plan.name)
@@ -118,32 +118,6 @@ def _folder(plan: Plan) -> Path:
     return root() / "docker" / plan.name / hashlib.sha256(asked.encode()).hexdigest()[:16]
 
 
-def _choose(
-    client: DockerClient,
-    plan: Plan,
-    engines: Sequence[Engine],
-    *,
-    insist: bool,
-    accept: tuple[str, ...],
-    progress: Callable[[Progress], None],
-) -> tuple[tuple[Chosen, ...], tuple[tuple[str, tuple[Diagnostic, ...]], ...]]:
-    """The engines that will run with their images, and those that will not with the reasons."""
-    chosen: list[Chosen] = []
-    skipped: list[tuple[str, tuple[Diagnostic, ...]]] = []
-    for target in engines:
-        try:
-            chosen.append(_decide(client, plan, target, accept, progress))
-        except LbgenError as error:
-            if insist:
-                raise
-            skipped.append((target.name, error.diagnostics))
-    if not chosen:
-        every = tuple(each for _, reasons in skipped for each in reasons)
-        kind = EngineError if all(each.code.startswith("LB4") for each in every) else LbgenError
-        raise kind(every or Diagnostic("LB402", "no engine was named, and none is installed"))
-    return tuple(chosen), tuple(skipped)
-
-
 def _decide(
     client: DockerClient, plan: Plan, target: Engine, accept: tuple[str, ...], progress: Callable[[Progress], None]
 ) -> Chosen:
@@ -159,30 +133,12 @@ def _decide(
 
 
 def _place(plan: Plan, chosen: tuple[Chosen, ...], before: tuple[Found, ...]) -> tuple[Chosen, ...]:
-    """Port offsets: none for a single engine, else one each where all ports are free, or the one it has already."""
-    if len(chosen) < 2:
-        return chosen
-    had = {x.record.engine: x.record.offset for x in before if x.record.role is Role.ENGINE and x.record.offset}
+    """Port offsets: what an engine has already it keeps."""
+    had = {x.record.engine: x.record.offset for x in before if x.record.role is Role.ENGINE}
     ours = {a.port for x in before if x.running for a in x.record.addresses}
-    taken: set[int] = set()
-    placed = []
-    for each in chosen:
-        tries = (had[each.engine.name], *_OFFSETS) if each.engine.name in had else _OFFSETS
-        for offset in tries:
-            moved = {x.port + offset for x in plan.listeners}
-            if moved & taken or not all(port in ours or _usable(port) for port in moved):
-                continue
-            taken |= moved
-            placed.append(replace(each, offset=offset))
-            break
-        else:
-            message = f"no free range of ports was found for {each.engine.title}"
-            raise EngineError(Diagnostic("LB404", message))
-    return tuple(placed)
-
-
-def _usable(port: int) -> bool:
-    return port < ports.first_ephemeral() and ports.is_free("127.0.0.1", port)
+    names = [(each.engine.name, each.engine.title) for each in chosen]
+    found = selection.offsets(plan, names, had, ours, wanted.outside)
+    return tuple(replace(each, offset=found[each.engine.name]) for each in chosen)
 
 
 def _until_routes_answer(

@@ -104,7 +104,7 @@ def engine_containers(
     binary = Binary(Path(image.program), image.version or chosen.version, tuple(Path(x) for x in image.modules))
     spec = engine.process(inside, binary, Path(WORK))
     rendered = render_with(engine, inside, chosen.version, accept)
-    published = tuple((_outside(x.address), x.port + chosen.offset, str(x.protocol)) for x in plan.listeners)
+    published = tuple((outside(x.address), x.port + chosen.offset, str(x.protocol)) for x in plan.listeners)
     name = container_name(plan.name, engine.name)
     wanted = Wanted(
         name=name,
@@ -125,7 +125,7 @@ def engine_containers(
             capabilities=("NET_ADMIN",),
             sysctls=(("net.ipv4.ip_forward", "1"),),
         )
-    addresses = tuple(Address(x.name, str(x.mode), _outside(x.address), x.port + chosen.offset) for x in plan.listeners)
+    addresses = tuple(Address(x.name, str(x.mode), outside(x.address), x.port + chosen.offset) for x in plan.listeners)
     record = Record(
         plan.name,
         Role.ENGINE,
@@ -162,6 +162,6 @@ def _inside(address: str) -> str:
     return "::" if ":" in address else "0.0.0.0"  # noqa: S104  # inside a container
 
 
-def _outside(address: str) -> str:
+def outside(address: str) -> str:
     """All addresses is what a topology says when it says none: only this host is served then."""
     return _LOCAL if address in _EVERYWHERE else address

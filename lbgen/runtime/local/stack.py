@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, UsageError
-from lbgen.runtime import logs
+from lbgen.runtime import logs, selection
 from lbgen.runtime.driver import RELOAD_SECONDS, Result
 from lbgen.runtime.host import judged
 from lbgen.runtime.hot import refusal
-from lbgen.runtime.local import order, ports, state
+from lbgen.runtime.local import order, state
 from lbgen.runtime.local.binaries import find
 from lbgen.runtime.local.control import reach
 from lbgen.runtime.local.order import Chosen, Commit, Failed, Order, Progress, Reload, Step, Up
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan
     from lbgen.runtime.local.state import StackState
     from lbgen.runtime.logs import Line
+    from lbgen.runtime.selection import Skipped
 
-_OFFSETS = (*range(10_000, 24_000, 1_000), *range(1_000, 10_000, 1_000), *range(-1_000, -24_000, -1_000))
 _STOP_SECONDS = 30.0
 _CHILDREN: dict[int, subprocess.Popen[bytes]] = {}  # supervisors that this process started
 _BOOT = (
@@ -127,23 +127,11 @@ def _reloaded(name: str, asked: Reload, progress: Callable[[Progress], None]) ->
 
 def choose(
     plan: Plan, engines: Sequence[Engine], *, insist: bool, backends: bool, accept: tuple[str, ...]
-) -> tuple[tuple[Chosen, ...], tuple[tuple[str, tuple[Diagnostic, ...]], ...]]:
+) -> tuple[tuple[Chosen, ...], Skipped]:
     """The engines that will run, and those that will not with the reasons."""
-    chosen: list[Chosen] = []
-    skipped: list[tuple[str, tuple[Diagnostic, ...]]] = []
-    for target in engines:
-        try:
-            chosen.append(_decide(plan, target, backends=backends, accept=accept))
-        except LbgenError as error:
-            needs_root = all(each.code == "LB407" for each in error.diagnostics)
-            if insist and not (needs_root and len(engines) > 1):
-                raise
-            skipped.append((target.name, error.diagnostics))
-    if not chosen:
-        found = tuple(each for _, reasons in skipped for each in reasons)
-        kind = EngineError if all(each.code.startswith("LB4") for each in found) else LbgenError
-        raise kind(found or Diagnostic("LB402", "no engine was named, and none is installed"))
-    return tuple(chosen), tuple(skipped)
+    return selection.choose(
+        engines, lambda target: _decide(plan, target, backends=backends, accept=accept), insist=insist
+    )
 
 
 def _decide(plan: Plan, target: Engine, *, backends: bool, accept: tuple[str, ...]) -> Chosen:
@@ -178,29 +166,10 @@ def _installed(target: Engine) -> bool:
 
 
 def place(plan: Plan, chosen: tuple[Chosen, ...]) -> tuple[Chosen, ...]:
-    """Port offsets: none for a single engine, else one each below the ephemeral range where all ports are free."""
-    on_host = [each for each in chosen if not each.kernel]
-    if len(on_host) < 2:
-        return chosen
-    taken: set[int] = set()
-    offsets: dict[str, int] = {}
-    for each in on_host:
-        for offset in _OFFSETS:
-            moved = [(x.address, x.port + offset) for x in plan.listeners]
-            if all(_usable(address, port, taken) for address, port in moved):
-                offsets[each.name] = offset
-                taken |= {port for _, port in moved}
-                break
-        else:
-            for x in plan.listeners:  # tells when it is the address that does not serve
-                ports.claim(x.address, ports.free_port(), f"{x.field}.address")
-            raise EngineError(Diagnostic("LB404", f"no free range of ports was found for {each.title}"))
-    return tuple(replace(each, offset=offsets.get(each.name, 0)) for each in chosen)
-
-
-def _usable(address: str, port: int, taken: set[int]) -> bool:
-    in_range = ports.first_unprivileged() <= port < ports.first_ephemeral()
-    return in_range and port not in taken and ports.is_free(address, port)
+    """Port offsets for those that share this host's network."""
+    on_host = [(each.name, each.title) for each in chosen if not each.kernel]
+    found = selection.offsets(plan, on_host, {}, (), lambda address: address)
+    return tuple(replace(each, offset=found.get(each.name, 0)) for each in chosen)
 
 
 def _as_wanted(before: StackState, digest: str) -> bool:

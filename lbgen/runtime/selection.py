@@ -1,0 +1,71 @@
+"""Engines that were asked for -> those that will run, with the offsets of their ports; the same on every runtime."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
+from lbgen.runtime.local import ports
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from lbgen.engines.api import Engine
+    from lbgen.plan.model import Plan
+
+C = TypeVar("C")
+Skipped = tuple[tuple[str, tuple[Diagnostic, ...]], ...]
+_OFFSETS = (*range(10_000, 24_000, 1_000), *range(1_000, 10_000, 1_000), *range(-1_000, -24_000, -1_000))
+
+
+def choose(engines: Sequence[Engine], decide: Callable[[Engine], C], *, insist: bool) -> tuple[tuple[C, ...], Skipped]:
+    """What `decide` made of each engine, and those for which it raised, with the reasons. `insist`: they were named, so
+    that it is an error; one that only needs root is skipped either way while another can go on. Raises LbgenError."""
+    chosen: list[C] = []
+    skipped: list[tuple[str, tuple[Diagnostic, ...]]] = []
+    for target in engines:
+        try:
+            chosen.append(decide(target))
+        except LbgenError as error:
+            needs_root = all(each.code == "LB407" for each in error.diagnostics)
+            if insist and not (needs_root and len(engines) > 1):
+                raise
+            skipped.append((target.name, error.diagnostics))
+    if not chosen:
+        found = tuple(each for _, reasons in skipped for each in reasons)
+        kind = EngineError if all(each.code.startswith("LB4") for each in found) else LbgenError
+        raise kind(found or Diagnostic("LB402", "no engine was named, and none is installed"))
+    return tuple(chosen), tuple(skipped)
+
+
+def offsets(
+    plan: Plan,
+    engines: Sequence[tuple[str, str]],
+    before: Mapping[str, int],
+    ours: Collection[int],
+    outside: Callable[[str], str],
+) -> dict[str, int]:
+    """What is added to every port of each of `engines` (name and title): nothing for a single one, else a range of its
+    own below the ephemeral ports, which is free or among `ours`; the one it had `before` where that is still so.
+    `outside`: the host's address for that of a listener. Raises EngineError LB404."""
+    if len(engines) < 2:
+        return dict.fromkeys((name for name, _ in engines), 0)
+    taken: set[int] = set()
+    found: dict[str, int] = {}
+
+    def usable(address: str, port: int) -> bool:
+        in_range = ports.first_unprivileged() <= port < ports.first_ephemeral()
+        return in_range and port not in taken and (port in ours or ports.is_free(outside(address), port))
+
+    for name, title in engines:
+        for offset in (*((before[name],) if before.get(name) else ()), *_OFFSETS):
+            moved = [(x.address, x.port + offset) for x in plan.listeners]
+            if all(usable(address, port) for address, port in moved):
+                found[name] = offset
+                taken |= {port for _, port in moved}
+                break
+        else:
+            for x in plan.listeners:  # tells when it is the address that does not serve
+                ports.claim(outside(x.address), ports.free_port(), f"{x.field}.address")
+            raise EngineError(Diagnostic("LB404", f"no free range of ports was found for {title}"))
+    return found
