@@ -91,15 +91,18 @@ def sent(answer: Answer, name: str) -> list[str]:
     return [value for header, value in told["headers"] if header == name]
 
 
-def test_control_headers_of_a_client_control_nothing() -> None:
+# The second are Envoy's own, by the prefix that its bootstrap sets.
+@pytest.mark.parametrize("prefix", ["x-envoy", "x-lbgen"])
+def test_control_headers_of_a_client_control_nothing(prefix: str) -> None:
     with serving(plan_of(forward("a", 0))) as handle:
         hang = ("X-Stand-In", '{"mode": "hang", "wait_ms": 400}')
         controls = (
-            ("x-envoy-upstream-rq-timeout-ms", "1"),
-            ("x-envoy-upstream-rq-per-try-timeout-ms", "1"),
-            ("x-envoy-expected-rq-timeout-ms", "1"),
-            ("x-envoy-retry-on", "5xx"),
-            ("x-envoy-max-retries", "9"),
+            (f"{prefix}-upstream-rq-timeout-ms", "1"),
+            (f"{prefix}-upstream-rq-per-try-timeout-ms", "1"),
+            (f"{prefix}-upstream-stream-duration-ms", "1"),
+            (f"{prefix}-expected-rq-timeout-ms", "1"),
+            (f"{prefix}-retry-on", "5xx"),
+            (f"{prefix}-max-retries", "9"),
         )
         assert get(handle, "/a", hang, *controls).status == 200
         slow = get(handle, "/a", ("X-Stand-In", '{"mode": "fixed", "status": 503}'), *controls)

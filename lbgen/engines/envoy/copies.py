@@ -22,7 +22,7 @@ def kept_headers() -> list[dict[str, Data]]:
 def copy_filters() -> list[dict[str, Data]]:
     """The filters of a cluster that gets copies."""
     mutations: list[Data] = [
-        {"remove": "x-envoy-internal"},
+        {"remove": "x-lbgen-internal"},
         {"remove": _FOR},
         {"append": option(_FOR, f"%REQ({_KEPT.upper()})%", SET)},  # nothing happens when there is none
         {"remove": _KEPT},

@@ -36,14 +36,13 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.PATHS_STRICT: emulated("an RBAC filter with one regex for the target"),
     Feature.FRAMING: approximate(
         "ambiguous lengths and codings are refused, but bare LF, folded headers, HTTP/0.9 and odd versions are read "
-        "leniently and passed on in clean form, as are a bare CR in a header, chunks longer than they say or in "
-        "HTTP/1.0; a target in absolute form, and :authority in HTTP/2, win over a Host that disagrees; "
-        "a Connection header that names Host, X-Forwarded-For, -Host or -Proto, or over ten headers, gets 400",
+        "leniently and passed on in clean form, as are a bare CR in a header and chunks in HTTP/1.0; a target in "
+        "absolute form, and :authority in HTTP/2, win over a Host that disagrees; a Connection header that names Host, "
+        "X-Forwarded-For, -Host or -Proto, or over ten headers, gets 400",
         {
             "framing.bare_lf": "accepted",
             "framing.folded": "accepted",
             "framing.bare_cr": _SECOND,
-            "framing.chunk_overlong": _SECOND,
             "framing.http10_coding": _SECOND,
             "framing.h2_frames": ("text: two hosts", "text: 1 of these requests"),
             "framing.http09": "accepted",
@@ -53,10 +52,7 @@ _V1_40: dict[Feature, Verdict] = {
             "framing.absolute_port": "accepted",
         },
     ),
-    Feature.HOP_BY_HOP: approximate(
-        "a client's x-envoy- headers that would control Envoy are dropped as well",
-        {"headers.hop_by_hop.envoy": ("header x-envoy-max-retries", "header x-envoy-upstream-rq-timeout-ms")},
-    ),
+    Feature.HOP_BY_HOP: NATIVE,
     Feature.CONNECTION_NOMINATED: NATIVE,
     Feature.FORWARDED_HEADERS: emulated("a header mutation filter"),
     Feature.REQUEST_ID: emulated("a header mutation filter"),
