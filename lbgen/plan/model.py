@@ -214,6 +214,7 @@ class Listener:
     access: Access | None = None
     limits: Limits = Limits()  # noqa: RUF009  # frozen
     access_log: bool = False  # one JSON line per request
+    address_written: bool = False  # all addresses may be what the user wants, or what nobody said
 
     @property
     def scheme(self) -> str:
@@ -375,6 +376,14 @@ class EngineOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ContainerLimits:
+    """What each container may use at most: bytes, and processes with their threads."""
+
+    memory: int = 2 << 30
+    pids: int = 1024
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """See the module. `resolvers` are DNS servers for endpoint names, for engines that must be told (IP or IP:port).
     `admin_port` is set by the runtime only: a loopback port for the engine's own status interface."""
@@ -387,6 +396,7 @@ class Plan:
     accept: tuple[str, ...] = ()
     engines: tuple[tuple[str, EngineOptions], ...] = ()
     resolvers: tuple[str, ...] = ()
+    containers: ContainerLimits = ContainerLimits()  # frozen
     spans: tuple[tuple[str, Span], ...] = field(default=(), compare=False, repr=False)
     admin_port: int | None = None
     _routes: dict[str, Route] = field(default_factory=dict, init=False, repr=False, compare=False)

@@ -11,6 +11,7 @@ from lbgen.plan.expand import expand, path_prefix
 from lbgen.plan.files import Files
 from lbgen.plan.model import (
     Balance,
+    ContainerLimits,
     Endpoint,
     EngineOptions,
     Forward,
@@ -78,6 +79,7 @@ def _resolve(topology: Topology, expanded: Expanded) -> Plan:
         accept=tuple(dict.fromkeys(model.accept)),
         engines=tuple((name, EngineOptions(block.version)) for name, block in model.engines.items()),
         resolvers=tuple(model.resolvers or ()),
+        containers=_containers(model),
         spans=tuple(_spans(topology)),
     )
 
@@ -121,7 +123,15 @@ def _listeners(model: TopologyModel, expanded: Expanded, files: Files) -> Iterat
             access=policies.access(listener.access),
             limits=policies.limits(listener.limits, model.limits) if l7 else policies.limits(),
             access_log=l7 and model.access_log == "json",
+            address_written="address" in listener.model_fields_set,
         )
+
+
+def _containers(model: TopologyModel) -> ContainerLimits:
+    said, default = model.containers, ContainerLimits()
+    if said is None:
+        return default
+    return ContainerLimits(said.memory or default.memory, said.pids or default.pids)
 
 
 def _pool(name: str, pool: written_pool.Pool, files: Files) -> Pool:

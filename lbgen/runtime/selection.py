@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from lbgen.engines.api import Engine
-    from lbgen.plan.model import Plan
+    from lbgen.plan.model import Listener, Plan
 
 C = TypeVar("C")
 Skipped = tuple[tuple[str, tuple[Diagnostic, ...]], ...]
@@ -43,11 +43,11 @@ def offsets(
     engines: Sequence[tuple[str, str]],
     before: Mapping[str, int],
     ours: Collection[int],
-    outside: Callable[[str], str],
+    outside: Callable[[Listener], str],
 ) -> dict[str, int]:
     """What is added to every port of each of `engines` (name and title): nothing for a single one, else a range of its
     own below the ephemeral ports, which is free or among `ours`; the one it had `before` where that is still so.
-    `outside`: the host's address for that of a listener. Raises EngineError LB404."""
+    `outside`: where a listener is on the host. Raises EngineError LB404."""
     if len(engines) < 2:
         return dict.fromkeys((name for name, _ in engines), 0)
     taken: set[int] = set()
@@ -55,17 +55,17 @@ def offsets(
 
     def usable(address: str, port: int) -> bool:
         in_range = ports.first_unprivileged() <= port < ports.first_ephemeral()
-        return in_range and port not in taken and (port in ours or ports.is_free(outside(address), port))
+        return in_range and port not in taken and (port in ours or ports.is_free(address, port))
 
     for name, title in engines:
         for offset in (*((before[name],) if before.get(name) else ()), *_OFFSETS):
-            moved = [(x.address, x.port + offset) for x in plan.listeners]
+            moved = [(outside(x), x.port + offset) for x in plan.listeners]
             if all(usable(address, port) for address, port in moved):
                 found[name] = offset
                 taken |= {port for _, port in moved}
                 break
         else:
             for x in plan.listeners:  # tells when it is the address that does not serve
-                ports.claim(outside(x.address), ports.free_port(), f"{x.field}.address")
+                ports.claim(outside(x), ports.free_port(), f"{x.field}.address")
             raise EngineError(Diagnostic("LB404", f"no free range of ports was found for {title}"))
     return found

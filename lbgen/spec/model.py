@@ -52,6 +52,13 @@ class EngineBlock(Strict, extra="allow"):
         return self.__pydantic_extra__ or {}
 
 
+class Containers(Strict):
+    """What each container may use at most, where the topology runs in containers."""
+
+    memory: ByteSize | None = Field(default=None, ge=16 << 20, description="2GiB when left out here and in the profile")
+    pids: int | None = Field(default=None, strict=True, ge=16, le=1_000_000, description="threads count; 1024")
+
+
 class TopologyModel(Strict):
     """The root of a topology. None = not said here or in the profile."""
 
@@ -77,6 +84,7 @@ class TopologyModel(Strict):
     forwarded_headers: bool | None = Field(default=None, description="send X-Forwarded-For, -Proto, -Host and -Port")
     request_id: bool | None = Field(default=None, description="send X-Request-Id")
     access_log: Literal["json", "none"] | None = None
+    containers: Containers | None = Field(default=None, description="limits of each container of the docker runtime")
     resolvers: list[Resolver] | None = Field(
         default=None, min_length=1, description="DNS servers for the names of endpoints; the system's when left out"
     )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 pytestmark = [pytest.mark.engines, pytest.mark.skipif(not client.answers(), reason="no docker daemon answers")]
+EVERYWHERE = "0.0.0.0"  # noqa: S104  # published, to a container
 NAME = "lbgen-test-containers"
 L4_ENGINES = tuple(engine_names())
 L7_ENGINES = tuple(name for name in L4_ENGINES if name != "nftables")
@@ -86,6 +87,7 @@ def test_every_l7_engine_serves_and_up_again_changes_nothing(daemon: DockerClien
 
 def test_every_engine_passes_connections(daemon: DockerClient) -> None:
     with lbgen.up(topology(10_650, mode="l4"), L4_ENGINES, runtime="docker", accept=("all",)) as stack:
+        assert {url["web"].partition(":")[0] for url in stack.urls.values()} == {"tcp"}
         for name in L4_ENGINES:
             address = stack.address("web", name)
             assert httpx.get(f"http://{address.host}:{address.port}/x").json()["pool"] == "app"
@@ -129,12 +131,25 @@ def test_containers_have_no_rights_that_they_do_not_need(daemon: DockerClient) -
         assert (host["CapAdd"] or []) == (["NET_ADMIN"] if kernel else []), each.name
         assert "no-new-privileges" in host["SecurityOpt"], each.name
         assert config["User"] == ("0:0" if kernel else "65534:65534"), each.name
-        assert host["PidsLimit"], each.name
-        assert host["Memory"], each.name
+        assert (host["PidsLimit"], host["Memory"]) == (1024, 2 << 30), each.name  # as the profile says
         assert not host["Privileged"], each.name
         assert not host["Binds"] or all(not bind.startswith("/") for bind in host["Binds"]), each.name
         for published in (each.made.attrs["NetworkSettings"]["Ports"] or {}).values():
             assert all(entry["HostIp"] == "127.0.0.1" for entry in published or ()), each.name
+
+
+def test_limits_and_the_published_address_are_the_topologys(daemon: DockerClient) -> None:
+    port = free_port("127.0.0.1", 10_880)
+    data = topology(port).model.model_dump(exclude_none=True, exclude_unset=True, mode="json")
+    data["containers"] = {"memory": "256MiB", "pids": 200}
+    data["listeners"]["web"]["address"] = EVERYWHERE  # said, so that other hosts may come
+    with lbgen.up(lbgen.load(data), ["haproxy"], runtime="docker", accept=("all",)) as stack:
+        assert stack.url("web") == f"http://127.0.0.1:{port}"
+        for each in found(daemon, NAME):
+            host = each.made.attrs["HostConfig"]
+            assert (host["PidsLimit"], host["Memory"]) == (200, 256 << 20), each.name
+            if each.record.role is Role.ENGINE:
+                assert [x["HostIp"] for x in host["PortBindings"][f"{port}/tcp"]] == [EVERYWHERE]
 
 
 def test_logs_tell_who_said_what(daemon: DockerClient) -> None:

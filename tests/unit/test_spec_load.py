@@ -99,6 +99,7 @@ tls: { policy: intermediate }
 max_body: 1MiB
 buffering: { response: true }
 response_headers: { set: { x-frame-options: DENY } }
+containers: { memory: 512MiB, pids: 100 }
 resolvers: [10.0.0.2, "10.0.0.3:53"]
 """
 

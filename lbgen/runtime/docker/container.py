@@ -6,11 +6,12 @@ import hashlib
 import io
 import json
 import tarfile
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.plan.model import ContainerLimits
 from lbgen.runtime.docker.bundle import USER, WORK
 from lbgen.runtime.docker.client import told
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from lbgen.engines.rendered import Rendered
     from lbgen.runtime.docker.labels import Record
 
-MEMORY = 2 << 30  # bytes
-PROCESSES = 1024  # threads count
 _KEY, _PLAIN = 0o400, 0o444
 _LOG = {"max-size": "20m", "max-file": "3"}
 _RUN_TMPFS = "rw,noexec,nosuid,nodev,mode=1777,size=64m"
@@ -58,12 +57,13 @@ class Wanted:
     published: tuple[tuple[str, int, str], ...] = ()
     capabilities: tuple[str, ...] = ()
     sysctls: tuple[tuple[str, str], ...] = ()
+    limits: ContainerLimits = ContainerLimits()  # noqa: RUF009  # frozen
     volume: str = ""  # another container's volume to share; "" = one of its own, named as it
 
     def digest(self) -> str:
         """Changes when another container would have to be made."""
         plain = {name: getattr(self, name) for name in self.__slots__ if name != "files"}
-        made = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
+        made = hashlib.sha256(json.dumps(plain, sort_keys=True, default=asdict).encode())
         for name, file in sorted(self.files.items()):
             made.update(f"\0{name}\0{file.secret}\0{file.link}\0".encode() + hashlib.sha256(file.content).digest())
         return made.hexdigest()[:32]
@@ -99,8 +99,8 @@ def create(client: DockerClient, wanted: Wanted, record: Record, network: str) -
         "cap_drop": ["ALL"],
         "cap_add": list(wanted.capabilities),
         "security_opt": ["no-new-privileges"],
-        "pids_limit": PROCESSES,
-        "mem_limit": MEMORY,
+        "pids_limit": wanted.limits.pids,
+        "mem_limit": wanted.limits.memory,
         "restart_policy": {"Name": "unless-stopped"},
         "volumes": {volume: {"bind": WORK, "mode": "rw"}},
         "log_config": {"Type": "json-file", "Config": _LOG},

@@ -15,21 +15,21 @@ from lbgen.runtime.docker import network, own
 from lbgen.runtime.docker.bundle import WORK
 from lbgen.runtime.docker.container import File, Wanted, rendered_files, volume_name
 from lbgen.runtime.docker.labels import Record, Role
+from lbgen.runtime.local.ports import client_address
 from lbgen.runtime.local.process import for_version
-from lbgen.runtime.local.state import Address
+from lbgen.runtime.local.state import Address, scheme
 from lbgen.runtime.standins import Cast, cast
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network
 
     from lbgen.engines.api import Engine
-    from lbgen.plan.model import Plan
+    from lbgen.plan.model import Listener, Plan
     from lbgen.runtime.docker.images import Image
 
 ENDPOINTS_FILE = "endpoints.json"
 _ADMIN_PORT = 9901  # on the container's own loopback, never published
 _LOCAL = "127.0.0.1"
-_EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104  # compared with, not bound
 RESOLVER = "127.0.0.11"  # docker's own, which knows containers by name
 
 
@@ -75,6 +75,7 @@ def endpoints_container(plan: Plan, cast: Cast, helper: str, subnet: IPv4Network
         address=network.stand_ins(subnet),
         aliases=("endpoints",),
         stop="SIGINT",
+        limits=plan.containers,
     )
     listed = [{"name": x.name, "pool": x.pool, "host": x.host, "port": x.port} for x in played]
     return wanted, Record(plan.name, Role.ENDPOINTS, wanted.digest(), detail=json.dumps(listed))
@@ -104,7 +105,7 @@ def engine_containers(
     binary = Binary(Path(image.program), image.version or chosen.version, tuple(Path(x) for x in image.modules))
     spec = engine.process(inside, binary, Path(WORK))
     rendered = render_with(engine, inside, chosen.version, accept)
-    published = tuple((outside(x.address), x.port + chosen.offset, str(x.protocol)) for x in plan.listeners)
+    published = tuple((outside(x), x.port + chosen.offset, str(x.protocol)) for x in plan.listeners)
     name = container_name(plan.name, engine.name)
     wanted = Wanted(
         name=name,
@@ -115,6 +116,7 @@ def engine_containers(
         stop=spec.stop.name,
         published=published,
         aliases=(engine.name,),
+        limits=plan.containers,
     )
     if spec.kernel:
         load = " && ".join(shlex.join(command) for command in spec.setup)
@@ -125,7 +127,10 @@ def engine_containers(
             capabilities=("NET_ADMIN",),
             sysctls=(("net.ipv4.ip_forward", "1"),),
         )
-    addresses = tuple(Address(x.name, str(x.mode), outside(x.address), x.port + chosen.offset) for x in plan.listeners)
+    addresses = tuple(
+        Address(x.name, str(x.mode), client_address(outside(x)), x.port + chosen.offset, scheme(x))
+        for x in plan.listeners
+    )
     record = Record(
         plan.name,
         Role.ENGINE,
@@ -148,6 +153,7 @@ def engine_containers(
             env=(*own.ENVIRONMENT, ("LBGEN_BESIDE", record.hash)),  # another engine's container: another agent
             inside=name,
             volume=volume_name(wanted),
+            limits=plan.containers,
         )
         found.append((agent, Record(plan.name, Role.AGENT, agent.digest(), engine.name)))
     return found
@@ -162,6 +168,6 @@ def _inside(address: str) -> str:
     return "::" if ":" in address else "0.0.0.0"  # noqa: S104  # inside a container
 
 
-def outside(address: str) -> str:
-    """All addresses is what a topology says when it says none: only this host is served then."""
-    return _LOCAL if address in _EVERYWHERE else address
+def outside(listener: Listener) -> str:
+    """Only this host is served where the topology names no address; all addresses are published when it says so."""
+    return listener.address if listener.address_written else _LOCAL

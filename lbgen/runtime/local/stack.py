@@ -168,7 +168,7 @@ def _installed(target: Engine) -> bool:
 def place(plan: Plan, chosen: tuple[Chosen, ...]) -> tuple[Chosen, ...]:
     """Port offsets for those that share this host's network."""
     on_host = [(each.name, each.title) for each in chosen if not each.kernel]
-    found = selection.offsets(plan, on_host, {}, (), lambda address: address)
+    found = selection.offsets(plan, on_host, {}, (), lambda listener: listener.address)
     return tuple(replace(each, offset=found.get(each.name, 0)) for each in chosen)
 
 
