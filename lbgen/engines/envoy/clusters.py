@@ -12,6 +12,7 @@ from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.health import checked_at, health
 from lbgen.engines.envoy.limiting import keeps_peer
 from lbgen.engines.envoy.sockets import endpoint_socket, own_sockets, pool_socket
+from lbgen.engines.envoy.sticky import answered_filter
 from lbgen.plan.model import Forward, Mode, PoolProtocol
 from lbgen.records import record
 
@@ -157,12 +158,13 @@ def _protocol(pool: Pool) -> dict[str, Data]:
 
 
 def _http_options(pool: Pool, asked: Demand) -> dict[str, Data]:
-    own = {**_protocol(pool), **_filters(asked)}
+    own = {**_protocol(pool), **_filters(pool, asked)}
     return {"@type": f"type.googleapis.com/{_HTTP}", **own}
 
 
-def _filters(asked: Demand) -> dict[str, Data]:
-    return {"http_filters": [*copy_filters(), _CODEC]} if asked.copies else {}
+def _filters(pool: Pool, asked: Demand) -> dict[str, Data]:
+    found = [*(copy_filters() if asked.copies else ()), *([answered_filter()] if pool.sticky is not None else ())]
+    return {"http_filters": [*found, _CODEC]} if found else {}
 
 
 def _assignment(pool: Pool) -> dict[str, Data]:

@@ -6,6 +6,7 @@ from base64 import b64encode
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
+from lbgen.engines.envoy.edits import SET, option
 from lbgen.engines.envoy.forwarded import lua
 from lbgen.engines.envoy.values import regex
 from lbgen.plan.model import Forward
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 FILTER = "sticky"
 SESSION = "session"
 _HEADER = "x-lbgen-endpoint"  # between the two filters; never leaves Envoy
+_ANSWERED = "x-lbgen-answered"  # an endpoint did, not Envoy in its place; never leaves Envoy
 _TYPE = "type.googleapis.com/envoy.extensions.filters.http"
 _CODE = """\
 local pools = {
@@ -49,9 +51,10 @@ end
 
 function envoy_on_response(handle)
   local headers = handle:headers()
-  local chosen = headers:get("%s")
-  if chosen == nil then return end
+  local chosen, answered = headers:get("%s"), headers:get("%s")
   headers:remove("%s")
+  headers:remove("%s")
+  if chosen == nil or answered == nil then return end
   for _, name in ipairs(handle:filterContext():get("pools") or {}) do
     local pool = pools[name]
     local id = pool.ids[chosen]
@@ -86,7 +89,7 @@ def owners(forward: Forward, pools: dict[str, Pool]) -> Iterator[tuple[Target, d
 def sticky_filter(pools: Iterable[Pool]) -> dict[str, Data]:
     """The Lua filter, off until a route switches it on. Names, ids and addresses are plain words."""
     tables = "".join(_table(pool) for pool in pools)
-    return {**lua(FILTER, _CODE % (tables, _HEADER, _HEADER, _HEADER, _HEADER)), "disabled": True}
+    return {**lua(FILTER, _CODE % (tables, *(_HEADER, _HEADER), *(_HEADER, _ANSWERED) * 2)), "disabled": True}
 
 
 def session_filter() -> dict[str, Data]:
@@ -102,6 +105,18 @@ def session_filter() -> dict[str, Data]:
         "name": SESSION,
         "typed_config": {"@type": f"{_TYPE}.stateful_session.v3.StatefulSession", "session_state": session},
         "disabled": True,
+    }
+
+
+def answered_filter() -> dict[str, Data]:
+    """A filter of a cluster that marks what its endpoints answer: Envoy's own answers have no cookie."""
+    mark: Data = {"append": option(_ANSWERED, "1", SET)}
+    return {
+        "name": "answered",
+        "typed_config": {
+            "@type": f"{_TYPE}.header_mutation.v3.HeaderMutation",
+            "mutations": {"response_mutations": [mark]},
+        },
     }
 
 
