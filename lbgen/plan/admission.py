@@ -26,8 +26,7 @@ class Refusal:
 
 def client_address(listener: Listener, peer: str, forwarded: tuple[str, ...]) -> str:
     """The client that `access` and `client_ip` mean. `forwarded` are the X-Forwarded-For lines; they count only as far
-    as the listener trusts whoever wrote them, from the peer backwards. An element with a port is no address here; what
-    engines make of one is not promised."""
+    as the listener trusts whoever wrote them, from the peer backwards. An element with a port is no address here."""
     client = peer
     for element in reversed([one.strip(" \t") for line in forwarded for one in line.split(",")]):
         if not trusted(listener, client) or not _is_address(element):

@@ -151,6 +151,7 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         many=_hash_size(max(variables, len(hosts))),
         zones=tuple(gates.zones),
         replaced=bool(replaced),
+        introduced=any(x.proxy_protocol for x in listeners),
         formats=tuple(log_format(x, _request_id(lines[x.name])) for x in listeners if x.access_log),
         grpc=printed(shared, GRPC) if any(kind(pool, old=old) == GRPC for pool in pools) else (),
         by_address=any(pool.tls is not None and by_address(pool, pool.tls) for pool in pools),

@@ -67,6 +67,13 @@ def _lines(listener: Listener, face: tls.Face, replaced: frozenset[str], *, old:
         yield Line(Atom("real_ip_recursive"), (Atom("on"),))
 
 
+def unanswered(listener: Listener) -> tuple[Atom, ...]:
+    """The variables that say that nginx would serve a connection which is to be closed."""
+    unverified = None if listener.tls is None else tls.unverified(listener.tls)
+    found = () if unverified is None else (unverified,)
+    return (*found, Atom("$misintroduced")) if listener.proxy_protocol else found
+
+
 def real_ip(networks: tuple[str, ...] = _ANYBODY) -> Iterator[Line]:
     """Whose word counts on who the client is."""
     for network in networks:

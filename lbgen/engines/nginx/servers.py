@@ -6,11 +6,11 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lbgen.engines.nginx import paths, tls
+from lbgen.engines.nginx import paths
 from lbgen.engines.nginx.access import seen_through
 from lbgen.engines.nginx.conditions import METHOD, inputs, pattern
 from lbgen.engines.nginx.gates import limited
-from lbgen.engines.nginx.listeners import lines, listen
+from lbgen.engines.nginx.listeners import lines, listen, unanswered
 from lbgen.engines.nginx.names import inline, named, reference
 from lbgen.engines.nginx.sizes import Sizes
 from lbgen.engines.nginx.texts import text
@@ -82,7 +82,7 @@ class Servers:
             refused=self.paths.refused(listener),
             checks=self.checks(listener),
             lines=lines(listener, face, self._replaced, old=self.old),
-            unverified=None if listener.tls is None else tls.unverified(listener.tls),
+            unanswered=unanswered(listener),
             limited=any(limited(self._routes[name]) for name in used),
         )
 

@@ -30,6 +30,24 @@ _NOMINATED = (
 
 _AGENT = "`lbgen agent` checks, writes the lists of endpoints anew and has nginx load them"
 
+_FRAMING = (
+    "lines that end with a bare LF and control characters in header values are accepted, HTTP/0.9 gets the text "
+    "Bad Request without a head, and where a rule asks for a name with `-`, one with `_` counts too; "
+    "frames of HTTP/2 for streams that nobody opened, or above the agreed size, are ignored; a PROXY header whose "
+    "addresses are of the other family than it says is believed, and at L4 one without a proper address is taken "
+    "for one that names none; of X-Forwarded-For, where it counts, an address with a port is read as that address"
+)
+_BROKEN = {
+    "framing.bare_lf": "accepted",
+    "framing.control": "accepted",
+    "framing.underscore": "accepted",
+    "framing.h2_frames": "open",
+    "framing.proxy_family": "status 200",
+    "framing.proxy_family_four": "status 200",
+    "framing.proxy_l4": "status 200",
+    "framing.forwarded_port": "status 403",
+}
+
 _COMMON: dict[Feature, Verdict] = {
     Feature.L7: NATIVE,
     Feature.L4_TCP: NATIVE,
@@ -71,17 +89,7 @@ _COMMON: dict[Feature, Verdict] = {
         "nginx answers %00 and paths that lead above the root with 400 whatever it is told",
         {"paths.verbatim.unreadable": "status 400"},
     ),
-    Feature.FRAMING: approximate(
-        "lines that end with a bare LF and control characters in header values are accepted, HTTP/0.9 gets the text "
-        "Bad Request without a head, and where a rule asks for a name with `-`, one with `_` counts too; "
-        "frames of HTTP/2 for streams that nobody opened, or above the agreed size, are ignored",
-        {
-            "framing.bare_lf": "accepted",
-            "framing.control": "accepted",
-            "framing.underscore": "accepted",
-            "framing.h2_frames": "open",
-        },
-    ),
+    Feature.FRAMING: approximate(_FRAMING, _BROKEN | {"framing.forwarded_brackets": "status 403"}),
     Feature.HOP_BY_HOP: NATIVE,
     Feature.CONNECTION_NOMINATED: approximate(
         _NOMINATED,
@@ -181,6 +189,7 @@ SUPPORT: dict[str, dict[Feature, Verdict]] = {
     NEW: _COMMON,
     OLD: _COMMON
     | {
+        Feature.FRAMING: approximate(_FRAMING, _BROKEN),
         Feature.HEADER: _ONE_LINE,
         Feature.HEADER_REGEX: _ONE_LINE,
         Feature.HEADER_PRESENT: _ONE_LINE,

@@ -188,7 +188,7 @@ class ClientTimes:
 @record
 class Server:
     """`hosts` are the server names; `default`: requests for any other host come here. `headers` empty and `times` None
-    = as in the http block. `unverified`: the variable that is 1 for clients without the certificate they need."""
+    = as in the http block. `unanswered`: variables that are 1 for connections that are closed without an answer."""
 
     origin: Atom
     listen: tuple[Atom, ...]
@@ -204,7 +204,7 @@ class Server:
     checks: tuple[Check, ...] = ()
     lines: tuple[Line, ...] = ()
     limited: bool = False  # some of its routes have limits
-    unverified: Atom | None = None
+    unanswered: tuple[Atom, ...] = ()
 
 
 @record
@@ -284,6 +284,7 @@ class Http:
     by_address: bool = False  # certificates of some endpoints must hold their addresses
     formats: tuple[Line, ...] = ()  # of access logs
     replaced: bool = False  # on some listeners the client's address stands in the place of the peer's
+    introduced: bool = False  # on some listeners a PROXY header tells it
     limited: bool = False
     modules: tuple[Atom, ...] = ()  # of JavaScript
     scripts: tuple[Script, ...] = ()

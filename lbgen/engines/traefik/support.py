@@ -67,9 +67,11 @@ _SUPPORT: dict[Feature, Verdict] = {
         "what Go's server refuses before any plugin runs gets Traefik's own text instead of the reason phrase (over "
         "HTTP/2 a reset stream), CONNECT and unknown transfer codings 501, other HTTP versions 505; a first line "
         "without a version is waited on for more; in a head above 4 KiB bare line feeds and folded lines are accepted; "
-        "over HTTP/2 a length that the body has not and a Host beside another :authority are accepted",
+        "over HTTP/2 a length that the body has not and a Host beside another :authority are accepted, and so is a "
+        "PROXY header that says TCP6 and names IPv4 addresses",
         {
             "framing.no_host": "text",
+            "framing.proxy_family": "status 200",
             "framing.two_hosts": "text",
             "framing.equal_hosts": "text",
             "framing.host_characters": "text",
