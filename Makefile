@@ -1,4 +1,5 @@
-# make demo   the shop example on every L7 engine, the same requests to each, the answers side by side
+# make demo   the shop example on every L7 engine, the same requests to each, the answers side by side;
+#             in containers when a docker daemon answers (images are built from the engines here if there are none)
 # make up     the same, left running (lbgen ps, lbgen down)
 # make test   everything: format, lint, layers, types, tests on the real engines
 VENV ?= .venv
@@ -12,7 +13,7 @@ demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py $(TOPOLOGY)
 
 up: $(VENV)/.demo
-	$(BIN)/lbgen up $(TOPOLOGY) --runtime local
+	$(BIN)/lbgen up $(TOPOLOGY)
 
 down: $(VENV)/.demo
 	$(BIN)/lbgen down
@@ -30,7 +31,7 @@ $(VENV)/bin/python:
 	PYTHON=$(PYTHON) sh tests/venv.sh $(VENV)
 
 $(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[engines]'
+	$(BIN)/python -m pip install --quiet --editable '.[engines,docker]'
 	touch $@
 
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python

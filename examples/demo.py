@@ -1,4 +1,5 @@
-"""Bring a topology up on every L7 engine at once, send the same requests to each, print the answers side by side.
+"""Bring a topology up on every L7 engine at once, send the same requests to each, print the answers side by side; in
+containers when a docker daemon answers.
 
 python examples/demo.py [TOPOLOGY]      (make demo)
 """
@@ -14,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 import lbgen
+from lbgen.runtime.api import Progress, Step
 
 L7_ENGINES = ("nginx", "haproxy", "envoy", "traefik")
 REQUESTS = [
@@ -64,10 +66,17 @@ def main() -> int:
     path = sys.argv[1] if len(sys.argv) > 1 else "examples/shop/topology.yaml"
     console = Console()
     started = time.monotonic()
+
+    def told(step: Progress) -> None:
+        if step.step is Step.BUILDING:  # once: later runs find the images
+            console.print(f"  after {time.monotonic() - started:.1f} s: {step.step}: {step.detail}", style="dim")
+
     with console.status("starting nginx, HAProxy, Envoy and Traefik"):
-        stack = lbgen.up(lbgen.load(path), L7_ENGINES)
+        stack = lbgen.up(lbgen.load(path), L7_ENGINES, progress=told)
     with stack:
-        console.print(f"[bold]{path}[/] is up on {len(L7_ENGINES)} engines after {time.monotonic() - started:.1f} s")
+        how = "in containers" if stack.state.runtime == "docker" else "as local processes"
+        took = time.monotonic() - started
+        console.print(f"[bold]{path}[/] is up on {len(L7_ENGINES)} engines {how} after {took:.1f} s")
         for name in L7_ENGINES:
             console.print(f"  {name:8} {stack.url('web', engine=name)}", highlight=False)
         table = Table("request", "answer", "alike")

@@ -20,22 +20,27 @@ if TYPE_CHECKING:
 @click.command(
     epilog="\b\nExamples:\n  lbgen up shop.yaml               # every engine that can, each on ports of its own\n"
     "  lbgen up shop.yaml -e nginx      # one engine, on the topology's own ports\n"
-    "  lbgen up shop.yaml -e envoy --no-backends   # with the real endpoints"
+    "  lbgen up shop.yaml -e envoy --no-backends   # with the real endpoints\n"
+    "  lbgen up shop.yaml --runtime local   # no containers"
 )
 @options.topology
 @options.engines
 @click.option(
     "--runtime",
-    type=click.Choice(["local", "docker"]),
-    default="local",
-    show_default=True,
-    help="local: unprivileged processes from PATH or lbgen[engines]; docker: containers (see lbgen images).",
+    type=click.Choice(["docker", "local"]),
+    help="docker: containers (see lbgen images), the default when a daemon answers; "
+    "local: unprivileged processes from PATH or lbgen[engines].",
 )
 @click.option("--no-backends", is_flag=True, help="Use the pools' real endpoints instead of stand-ins.")
 @options.accept
 @options.json_flag
 def command(
-    topology: str, chosen: tuple[str, ...], runtime: str, no_backends: bool, accept: tuple[str, ...], as_json: bool
+    topology: str,
+    chosen: tuple[str, ...],
+    runtime: str | None,
+    no_backends: bool,
+    accept: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Start engines and stand-in endpoints; return when every route has answered as the oracle says.
 
@@ -65,6 +70,9 @@ def tell(status: Status, step: Progress) -> None:
     """One line per finished step, and what is waited for beside the spinner."""
     who = f"{step.engine}: " if step.engine else ""
     count = f" {step.done}/{step.total}" if step.total else ""
+    if step.step is type(step.step).PULLING:  # many a second
+        status.update(f"{who}{step.step} {step.detail}")
+        return
     if step.total and step.done < step.total:
         status.update(f"{who}routes answer{count}")
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -148,7 +149,7 @@ def up(
     engines: Sequence[str | Engine] | None = None,
     *,
     engine: str | Engine | None = None,
-    runtime: str = "local",
+    runtime: str | None = None,
     backends: bool = True,
     accept: tuple[str, ...] = (),
     name: str | None = None,
@@ -157,10 +158,11 @@ def up(
 ) -> Stack:
     """Start `topology` on `engine` (or several `engines`; default: all that can) and return when every route answers.
 
-    `runtime`: local processes, or containers of docker, which are published on 127.0.0.1 unless a listener names
-    another address. One engine gets the topology's own ports, several an offset each. `backends` replaces the pools'
-    endpoints by stand-ins that answer JSON. `name` (default: the topology's) tells stacks apart: one of that name that
-    runs the same is left alone, one that differs takes over the change as by `reload` where it can, or is replaced.
+    `runtime`: `docker`, containers that are published on 127.0.0.1 unless a listener names another address, or `local`,
+    processes of this host; None is that on which the stack runs already, else docker when a daemon answers. One engine
+    gets the topology's own ports, several an offset each. `backends` replaces the pools' endpoints by stand-ins that
+    answer JSON. `name` (default: the topology's) tells stacks apart: one of that name that runs the same is left alone,
+    one that differs takes over the change as by `reload` where it can, or is replaced.
     `progress` is called with every step. `seconds` is how long to wait for listeners, and again for routes. If this
     process ends before `up` returns, nothing new keeps running.
 
@@ -168,7 +170,7 @@ def up(
     executable), LB403 (did not start), LB404 (port taken), LB405 (route answers wrongly), LB407 (root), LB408 (state),
     LB420 (no docker daemon), LB421 (docker refused something), LB422 (no image).
     """
-    if runtime not in RUNTIMES:
+    if runtime is not None and runtime not in RUNTIMES:
         hint = f"one of: {', '.join(RUNTIMES)}"
         raise UsageError(Diagnostic("LB409", f"unknown runtime {runtime!r}", hint=hint))
     if not isinstance(topology, Plan):
@@ -177,8 +179,10 @@ def up(
         topology = plan(topology)
     if name is not None:
         topology = replace(topology, name=name)
-    other = next((each for each in _every() if each.name == topology.name and each.runtime != runtime), None)
-    if other is not None:
+    other = next((each for each in _every() if each.name == topology.name), None)
+    if runtime is None:
+        runtime = other.runtime if other is not None else _default(topology, backends=backends)
+    if other is not None and other.runtime != runtime:
         message = f"{other.name} runs already, on the runtime {other.runtime}"
         raise UsageError(Diagnostic("LB406", message, hint=f"lbgen down {other.name}, or give this one another name"))
     asked = [engine] if engine is not None else engines
@@ -259,6 +263,14 @@ def down(name: str | None = None, *, progress: Callable[[Progress], None] = _ign
 def _every() -> tuple[StackState, ...]:
     """The stacks of all runtimes."""
     return (*local.running(), *(driver("docker").running() if _may_have_docker() else ()))
+
+
+def _default(plan: Plan, *, backends: bool) -> str:
+    """Docker when a daemon answers, but for endpoints on this host's loopback, which containers do not share."""
+    hosts = (endpoint.host for pool in plan.pools for endpoint in pool.endpoints if endpoint.is_ip)
+    if not backends and any(ip_address(host).is_loopback for host in hosts):
+        return "local"
+    return "docker" if _may_have_docker() else "local"
 
 
 def _may_have_docker() -> bool:

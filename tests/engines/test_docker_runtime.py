@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 from typing import TYPE_CHECKING
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.engines, pytest.mark.skipif(not client.answers(), reason="no docker daemon answers")]
 EVERYWHERE = "0.0.0.0"  # noqa: S104  # published, to a container
-NAME = "lbgen-test-containers"
+NAME = f"test-{os.getpid()}"  # so that two runs of the tests may go on at once
+PORTS = int(os.environ.get("LBGEN_DOCKER_PORTS", "10600"))  # and below the ephemeral ones
 L4_ENGINES = tuple(engine_names())
 L7_ENGINES = tuple(name for name in L4_ENGINES if name != "nftables")
 
@@ -69,7 +71,7 @@ def topology(port: int, prefix: str = "/api", mode: str = "l7") -> lbgen.Topolog
 
 
 def test_every_l7_engine_serves_and_up_again_changes_nothing(daemon: DockerClient) -> None:
-    port = free_port("127.0.0.1", 10_600)
+    port = free_port("127.0.0.1", PORTS + 0)
     stack = lbgen.up(topology(port), L7_ENGINES, runtime="docker", accept=("all",))
     before = {each.name: each.made.id for each in found(daemon, NAME)}
     for name in L7_ENGINES:
@@ -86,7 +88,7 @@ def test_every_l7_engine_serves_and_up_again_changes_nothing(daemon: DockerClien
 
 
 def test_every_engine_passes_connections(daemon: DockerClient) -> None:
-    with lbgen.up(topology(10_650, mode="l4"), L4_ENGINES, runtime="docker", accept=("all",)) as stack:
+    with lbgen.up(topology(PORTS + 50, mode="l4"), L4_ENGINES, runtime="docker", accept=("all",)) as stack:
         assert {url["web"].partition(":")[0] for url in stack.urls.values()} == {"tcp"}
         for name in L4_ENGINES:
             address = stack.address("web", name)
@@ -94,7 +96,7 @@ def test_every_engine_passes_connections(daemon: DockerClient) -> None:
 
 
 def test_only_what_changed_is_replaced_and_engines_no_longer_wanted_go(daemon: DockerClient) -> None:
-    port = free_port("127.0.0.1", 10_700)
+    port = free_port("127.0.0.1", PORTS + 100)
     lbgen.up(topology(port), ["nginx", "haproxy"], runtime="docker", accept=("all",))
     before = {each.name: each.made.id for each in found(daemon, NAME)}
     stack = lbgen.up(topology(port, "/new"), ["nginx", "haproxy"], runtime="docker", accept=("all",))
@@ -110,7 +112,7 @@ def test_only_what_changed_is_replaced_and_engines_no_longer_wanted_go(daemon: D
 
 
 def test_what_fails_leaves_the_last_good_stack_serving(daemon: DockerClient) -> None:
-    port = free_port("127.0.0.1", 10_800)
+    port = free_port("127.0.0.1", PORTS + 200)
     stack = lbgen.up(topology(port), ["haproxy"], runtime="docker", accept=("all",))
     other = free_port("127.0.0.1", port + 1)
     with socket.create_server(("127.0.0.1", other)), pytest.raises(EngineError) as raised:
@@ -120,7 +122,7 @@ def test_what_fails_leaves_the_last_good_stack_serving(daemon: DockerClient) -> 
 
 
 def test_containers_have_no_rights_that_they_do_not_need(daemon: DockerClient) -> None:
-    lbgen.up(topology(10_850, mode="l4"), L4_ENGINES, runtime="docker", accept=("all",))
+    lbgen.up(topology(PORTS + 250, mode="l4"), L4_ENGINES, runtime="docker", accept=("all",))
     seen = found(daemon, NAME)
     assert len(seen) == len(L4_ENGINES) + 1
     for each in seen:
@@ -139,7 +141,7 @@ def test_containers_have_no_rights_that_they_do_not_need(daemon: DockerClient) -
 
 
 def test_limits_and_the_published_address_are_the_topologys(daemon: DockerClient) -> None:
-    port = free_port("127.0.0.1", 10_880)
+    port = free_port("127.0.0.1", PORTS + 280)
     data = topology(port).model.model_dump(exclude_none=True, exclude_unset=True, mode="json")
     data["containers"] = {"memory": "256MiB", "pids": 200}
     data["listeners"]["web"]["address"] = EVERYWHERE  # said, so that other hosts may come
@@ -153,14 +155,14 @@ def test_limits_and_the_published_address_are_the_topologys(daemon: DockerClient
 
 
 def test_logs_tell_who_said_what(daemon: DockerClient) -> None:
-    with lbgen.up(topology(free_port("127.0.0.1", 10_900)), ["haproxy"], runtime="docker", accept=("all",)):
+    with lbgen.up(topology(free_port("127.0.0.1", PORTS + 300)), ["haproxy"], runtime="docker", accept=("all",)):
         said = [(line.source, line.text) for line in api.logs(NAME)]
     assert any(source == "haproxy" for source, _ in said)
     assert ("endpoints", "ready") in said
 
 
 def test_an_engine_that_was_killed_is_running_again_after_up(daemon: DockerClient) -> None:
-    port = free_port("127.0.0.1", 10_950)
+    port = free_port("127.0.0.1", PORTS + 350)
     stack = lbgen.up(topology(port), ["nginx"], runtime="docker", accept=("all",))
     subprocess.run(["docker", "kill", "-s", "KILL", f"lbgen-{NAME}-nginx"], check=True, capture_output=True)
     stack = lbgen.up(topology(port), ["nginx"], runtime="docker", accept=("all",))

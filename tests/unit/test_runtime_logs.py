@@ -27,7 +27,7 @@ def stack(request, tmp_path, tmp_path_factory, monkeypatch):
     monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
     fake = FakeEngine(write_program(tmp_path_factory.mktemp("program")), access_log=request.param)
     monkeypatch.setitem(logs.lines.__kwdefaults__, "parser", lambda name: fake.access_record)
-    with api.up(replace(plan("a.example", PORT), name="logged"), engine=fake) as up:
+    with api.up(replace(plan("a.example", PORT), name="logged"), engine=fake, runtime="local") as up:
         for path in ("/api", "/bad", "/x%1b[2J"):
             urllib.request.urlopen(up.url("web") + path).read()
         yield up

@@ -36,6 +36,7 @@ def plan(name: str = "shop", host: str = "a.example", port: int = PORT):
 @pytest.fixture(autouse=True)
 def state_dir(tmp_path, monkeypatch):
     monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setattr(api, "_may_have_docker", lambda: False)  # stacks of containers are not ours
     yield tmp_path / "state"
     for each in api.ps():
         each.down()
@@ -66,7 +67,7 @@ def clean(state_dir: Path) -> bool:
 
 def test_up_ps_logs_down(fake, state_dir):
     steps = []
-    stack = api.up(plan(), engine=fake, progress=steps.append)
+    stack = api.up(plan(), engine=fake, progress=steps.append, runtime="local")
     assert stack.urls == {"fake": {"web": f"http://127.0.0.1:{PORT}"}}
     assert stack.url("web") == f"http://127.0.0.1:{PORT}"
     assert status(stack.url("web")) == 200
@@ -94,12 +95,12 @@ def test_up_ps_logs_down(fake, state_dir):
 
 
 def test_up_again_is_a_no_op_and_a_change_replaces(fake):
-    with api.up(plan(), engine=fake) as first:
-        again = api.up(plan(), engine=fake)
+    with api.up(plan(), engine=fake, runtime="local") as first:
+        again = api.up(plan(), engine=fake, runtime="local")
         assert again.unchanged
         assert again.state == first.state
         steps = []
-        other = api.up(plan(port=PORT + 1), engine=fake, progress=steps.append)
+        other = api.up(plan(port=PORT + 1), engine=fake, progress=steps.append, runtime="local")
         assert other.replaced
         assert api.Step.REPLACING in {each.step for each in steps}
         assert not other.reloaded
@@ -111,7 +112,10 @@ def test_up_again_is_a_no_op_and_a_change_replaces(fake):
 
 
 def test_two_stacks_live_side_by_side(fake):
-    with api.up(plan("one"), engine=fake), api.up(plan("two", port=PORT + 1), engine=fake):
+    with (
+        api.up(plan("one"), engine=fake, runtime="local"),
+        api.up(plan("two", port=PORT + 1), engine=fake, runtime="local"),
+    ):
         assert [x.name for x in api.ps()] == ["one", "two"]
         with pytest.raises(UsageError, match="several stacks run; name one: one, two"):
             api.logs()
@@ -121,7 +125,7 @@ def test_two_stacks_live_side_by_side(fake):
 
 
 def test_several_engines_get_ports_of_their_own(fake):
-    with api.up(plan(port=8080), [fake, replace(fake, name="other")]) as stack:
+    with api.up(plan(port=8080), [fake, replace(fake, name="other")], runtime="local") as stack:
         assert stack.urls == {"fake": {"web": "http://127.0.0.1:18080"}, "other": {"web": "http://127.0.0.1:19080"}}
         assert stack.url("web", "other") == "http://127.0.0.1:19080"
         with pytest.raises(KeyError):
@@ -130,30 +134,30 @@ def test_several_engines_get_ports_of_their_own(fake):
 
 def test_stand_ins_take_the_endpoints_places(fake):
     pool = Pool("p", Balance.ROUND_ROBIN, (Endpoint("10.9.9.9", 80, 1, "pools.p.endpoints[0]", is_ip=True),), "pools.p")
-    with api.up(replace(plan(), pools=(pool,)), engine=fake) as stack:
+    with api.up(replace(plan(), pools=(pool,)), engine=fake, runtime="local") as stack:
         (endpoint,) = stack.endpoints
         assert endpoint.name == "pools.p.endpoints[0]"
         answer = urllib.request.urlopen(f"http://{endpoint.host}:{endpoint.port}/x")
         assert b'"pool": "p"' in answer.read()
-    with api.up(replace(plan(), pools=(pool,)), engine=fake, backends=False) as stack:
+    with api.up(replace(plan(), pools=(pool,)), engine=fake, backends=False, runtime="local") as stack:
         assert stack.endpoints == ()
 
 
 def test_an_engine_that_dies_while_starting_says_why_and_leaves_nothing(fake, state_dir):
     with pytest.raises(EngineError, match="cannot go on"):
-        api.up(plan(host="die.example"), engine=fake)
+        api.up(plan(host="die.example"), engine=fake, runtime="local")
     assert clean(state_dir)
 
 
 def test_a_taken_port_is_named(fake, state_dir):
     with socket.create_server(("127.0.0.1", PORT)), pytest.raises(EngineError, match=rf"LB404.*{PORT} is taken by"):
-        api.up(plan(), engine=fake)
+        api.up(plan(), engine=fake, runtime="local")
     assert clean(state_dir)
 
 
 def test_a_route_that_answers_wrongly_is_named(fake, state_dir):
     with pytest.raises(EngineError, match=r"LB405 routes\[0\].*route ok on web gave GET / status 200 and not 204"):
-        api.up(wrong_status(), engine=fake, seconds=0.5)
+        api.up(wrong_status(), engine=fake, seconds=0.5, runtime="local")
     assert clean(state_dir)
 
 
@@ -162,7 +166,7 @@ def wrong_status():
 
 
 def test_an_engine_that_dies_later_is_shown_and_started_again(fake):
-    with api.up(plan(), engine=fake) as stack:
+    with api.up(plan(), engine=fake, runtime="local") as stack:
         first = stack.engines[0].pid
         os.kill(first, signal.SIGKILL)
         seen = set()
@@ -180,7 +184,7 @@ def test_an_engine_that_dies_later_is_shown_and_started_again(fake):
         while not answers(stack.url("web")) and time.monotonic() < end:
             time.sleep(0.05)
         assert status(stack.url("web")) == 200
-        assert api.up(plan(), engine=fake).unchanged
+        assert api.up(plan(), engine=fake, runtime="local").unchanged
     assert gone(now.pid)
 
 
@@ -192,7 +196,7 @@ def answers(url: str) -> bool:
 
 
 def test_a_dead_supervisor_takes_its_engines_along_and_down_clears_up(fake, state_dir):
-    stack = api.up(plan(host="worker.example"), engine=fake)
+    stack = api.up(plan(host="worker.example"), engine=fake, runtime="local")
     os.kill(stack.state.pid, signal.SIGKILL)
     assert gone(stack.state.pid, stack.engines[0].pid)
     (found,) = api.ps()
@@ -203,10 +207,10 @@ def test_a_dead_supervisor_takes_its_engines_along_and_down_clears_up(fake, stat
 
 
 def test_up_after_a_dead_supervisor_just_works(fake):
-    stack = api.up(plan(), engine=fake)
+    stack = api.up(plan(), engine=fake, runtime="local")
     os.kill(stack.state.pid, signal.SIGKILL)
     assert gone(stack.state.pid)
-    again = api.up(plan(), engine=fake)
+    again = api.up(plan(), engine=fake, runtime="local")
     assert not again.unchanged
     assert again.alive
 
@@ -223,13 +227,13 @@ def test_what_cannot_is_skipped_unless_it_was_named(fake, monkeypatch):
     both = {"fake": fake, "refusing": refusing}
     monkeypatch.setattr("lbgen.runtime.api.installed", lambda: both)
     monkeypatch.setattr("lbgen.engines.verdicts.engines", lambda: both)
-    with api.up(wanted) as stack:
+    with api.up(wanted, runtime="local") as stack:
         assert [x.name for x in stack.engines] == ["fake"]
         ((name, (reason,)),) = stack.skipped
         assert name == "refusing"
         assert reason.code == "LB301"
     with pytest.raises(LbgenError, match="refused by Fake"):
-        api.up(wanted, [fake, refusing])
+        api.up(wanted, [fake, refusing], runtime="local")
     with pytest.raises(UsageError, match="LB409"):
         api.up(wanted, runtime="podman")
 
@@ -242,7 +246,7 @@ from tests.unit.test_runtime_stack import plan
 from lbgen.runtime import api
 def tell(progress):
     print(progress.step, flush=True)
-api.up(plan(host={host!r}), engine=FakeEngine(Path({program!r})), progress=tell)
+api.up(plan(host={host!r}), engine=FakeEngine(Path({program!r})), runtime="local", progress=tell)
 print("up", flush=True)
 {after}
 """
@@ -297,7 +301,7 @@ def test_a_stack_outlives_the_up_that_made_it(fake):
 
 
 def test_following_logs_ends_with_the_stack(fake):
-    stack = api.up(plan(), engine=fake)
+    stack = api.up(plan(), engine=fake, runtime="local")
     lines = api.logs(follow=True)
     assert next(lines).source == "fake"
     stack.down()
@@ -327,7 +331,7 @@ def test_an_address_of_another_host_is_named(fake, state_dir):
     elsewhere = replace(plan(), listeners=(replace(web, address="192.0.2.1"),))
     for engines in ([fake], [fake, replace(fake, name="other")]):
         with pytest.raises(EngineError, match=r"LB404.*cannot listen on 192\.0\.2\.1 port"):
-            api.up(elsewhere, engines)
+            api.up(elsewhere, engines, runtime="local")
     assert not list(state_dir.glob("*.lock"))
 
 
@@ -336,4 +340,4 @@ def test_a_state_directory_that_cannot_be_made_is_said(monkeypatch, tmp_path, fa
     with monkeypatch.context() as patch:
         patch.setenv("LBGEN_STATE_DIR", str(tmp_path / "file" / "below"))
         with pytest.raises(EngineError, match=r"LB408.*Not a directory; set LBGEN_STATE_DIR"):
-            api.up(plan(), engine=fake)
+            api.up(plan(), engine=fake, runtime="local")

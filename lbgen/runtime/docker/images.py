@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from lbgen.runtime.docker import own
 from lbgen.runtime.docker.bundle import Bundle, BundleError
 from lbgen.runtime.docker.client import told
 from lbgen.runtime.local.binaries import candidates
+from lbgen.runtime.local.order import Progress, Step
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:
@@ -92,17 +93,28 @@ def table(client: DockerClient, engines: Sequence[Engine] | None = None) -> tupl
     return tuple(rows)
 
 
-def choose(client: DockerClient, engine: Engine, version: str, pulling: Callable[[str], None]) -> Image:
-    """The image for `version` (major.minor) of an engine, pulled when it is not here; `pulling` hears of it.
+def choose(client: DockerClient, engine: Engine, version: str, progress: Callable[[Progress], None]) -> Image:
+    """The image for `version` (major.minor) of an engine. One that is not here is pulled, and where that fails built
+    from the executable of this host, unless the user named it; `progress` hears of it.
 
-    Raises EngineError LB422 when there is none and none can be pulled, LB421 of the daemon.
+    Raises EngineError LB422 when neither can be done, LB421 of the daemon.
     """
     [row] = [row for row in table(client, (engine,)) if row.version == version]
-    if not row.reference:
-        hint = f"lbgen images build -e {engine.name}"
-        raise EngineError(Diagnostic("LB422", f"{engine.title} {version} has no official image", hint=hint))
     if not row.present:
-        _pull(client, engine, row.reference, pulling)
+        try:
+            if not row.reference:
+                hint = f"lbgen images build -e {engine.name}, where its executable is"
+                raise EngineError(Diagnostic("LB422", f"{engine.title} {version} has no official image", hint=hint))
+            _pull(client, engine, row.reference, lambda x: progress(Progress(Step.PULLING, engine.name, x)))
+        except EngineError as error:
+            if row.origin == "named":
+                raise
+            made, _ = build(
+                client, (engine,), lambda x: progress(Progress(Step.BUILDING, engine.name, x)), only=version
+            )
+            if not made:
+                raise error from None
+            row = replace(row, reference=made[0].reference, origin="built", present=True)
     if row.origin == "built":
         full = row.reference.rpartition(":")[2]
         source = next((each for each in candidates(engine) if each.version == full), None)
@@ -127,9 +139,9 @@ def helper(client: DockerClient, said: Callable[[str], None]) -> str:
 
 
 def build(
-    client: DockerClient, engines: Sequence[Engine], said: Callable[[str], None]
+    client: DockerClient, engines: Sequence[Engine], said: Callable[[str], None], only: str = ""
 ) -> tuple[tuple[Built, ...], tuple[tuple[str, str], ...]]:
-    """Images of every executable of `engines` on this host that is of a supported version.
+    """Images of every executable of `engines` on this host that is of a supported version, or of `only` that one.
 
     Returns them, and (engine, reason) for each that could not be made. Raises EngineError LB421 of the daemon.
     """
@@ -138,7 +150,8 @@ def build(
     for engine in engines:
         seen: set[str] = set()
         for binary in candidates(engine):
-            if binary.version in seen or not any(binary.version.startswith(f"{v}.") for v in engine.versions):
+            fits = any(binary.version.startswith(f"{v}.") for v in ((only,) if only else engine.versions))
+            if binary.version in seen or not fits:
                 continue
             seen.add(binary.version)
             said(f"{engine.title} {binary.version} from {binary.path}")

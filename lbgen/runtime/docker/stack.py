@@ -85,7 +85,7 @@ def up(
             engines, lambda target: _decide(client, plan, target, accept, progress), insist=insist
         )
         chosen = _place(plan, chosen, before)
-        helper = images.helper(client, lambda text: progress(Progress(Step.BUILDING, detail=text)))
+        helper = images.helper(client, lambda text: progress(Progress(Step.BUILDING, "helper", text)))
         subnet = network.ensure(client, plan.name)
         cast = wanted.stand_ins(plan, subnet, _folder(plan)) if backends else Cast()
         parts = [wanted.endpoints_container(plan, cast, helper, subnet)] if backends else []
@@ -128,7 +128,7 @@ def _decide(
     _, problems = judge(named, target, version, accept)
     if problems:
         raise LbgenError(problems)
-    image = images.choose(client, target, version, lambda text: progress(Progress(Step.PULLING, target.name, text)))
+    image = images.choose(client, target, version, progress)
     return Chosen(target, version, image)
 
 
