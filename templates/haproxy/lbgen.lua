@@ -284,7 +284,7 @@ function Measured:http_headers(txn, message)
 end
 
 function Measured:http_payload(txn, message)
-  self.seen = self.seen + #message:body()
+  self.seen = self.seen + #(message:body() or "") -- nil where there is none: a GET
   if self.seen > self.most then
     txn:set_var("txn.too_large", true)
     error("body over max_body") -- HAProxy lets nothing else end a message here; it is answered 400, turned into 413
@@ -463,7 +463,7 @@ end
 
 function Mirror:http_payload(txn, message)
   if self.size > Mirror.most then return end
-  local part = message:body()
+  local part = message:body() or ""
   self.size = self.size + #part
   if self.size <= Mirror.most then self.body[#self.body + 1] = part end
 end

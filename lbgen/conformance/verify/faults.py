@@ -222,11 +222,11 @@ def _client_times(plan: Plan, listener: Listener, client: str) -> Iterator[Plann
     if times.keepalive:
         params = {"request": request, "within_ms": around(times.keepalive)}
         yield scripted("6.client.keepalive", "kept_idle", request, params, ())
-    slow = [("header", times.header, b"GET / HTTP/1.1\r\nHost: slow.invalid\r\n")]
+    slow = [("header", times.header, request, b"GET / HTTP/1.1\r\nHost: slow.invalid\r\n")]
     if found is not None:
         half = replace(found, headers=(*found.headers, ("Content-Length", "10")), body=b"abc")
-        slow.append(("body", times.body, wire(half)))
-    for what, time, sent in slow:
+        slow.append(("body", times.body, replace(request, client=found.client), wire(half)))
+    for what, time, asked, sent in slow:
         if not time:
             continue
         # A body that stops may also be silent for too long by the route's idle time: the shorter of the two counts.
@@ -238,7 +238,7 @@ def _client_times(plan: Plan, listener: Listener, client: str) -> Iterator[Plann
             Case(
                 "",
                 f"6.client.{what}",
-                request,
+                asked,
                 Expect(dropped=True),
                 features,
                 send=(sent, seconds),
@@ -246,10 +246,5 @@ def _client_times(plan: Plan, listener: Listener, client: str) -> Iterator[Plann
             )
         )
         excused = features if times.header != times.body else ()
-        params = {
-            "request": request,
-            "sent": sent,
-            "within_ms": within,
-            "pause": seconds / 8 if what == "header" else 0,
-        }
-        yield scripted(f"6.client.{what}.time", "slow_client", request, params, excused)
+        params = {"request": asked, "sent": sent, "within_ms": within, "pause": seconds / 8 if what == "header" else 0}
+        yield scripted(f"6.client.{what}.time", "slow_client", asked, params, excused)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
+import sys
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from lbgen.conformance import judge
 from lbgen.conformance.case import CaseFile
@@ -206,12 +209,38 @@ def _all_listen(group: Endpoints, how: str) -> None:
     time.sleep(NOTICED)
 
 
-def main(descriptor: int) -> None:
-    """Serve the one order that comes over the pipe with this descriptor."""
+def main(descriptors: list[int]) -> None:
+    """A process for each of these pipes, which serves the one order that comes over it; until all of them have ended.
+
+    Fork is safe here: there is one thread."""
     gc.freeze()
-    with Connection(descriptor) as pipe:
-        order: Order = pipe.recv()
-        try:
-            pipe.send(verified(order, pipe.send))
-        except LbgenError as error:
-            pipe.send(Broken(order.engine, error.diagnostics))
+    children = []
+    for descriptor in descriptors:
+        child = os.fork()
+        if not child:
+            for other in descriptors:
+                if other != descriptor:
+                    os.close(other)
+            _served(descriptor)
+        children.append(child)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    for child in children:
+        os.waitpid(child, 0)
+
+
+def _served(descriptor: int) -> NoReturn:
+    code = 1
+    try:
+        with Connection(descriptor) as pipe:
+            order: Order = pipe.recv()
+            try:
+                pipe.send(verified(order, pipe.send))
+            except LbgenError as error:
+                pipe.send(Broken(order.engine, error.diagnostics))
+        code = 0
+    finally:
+        if code:
+            traceback.print_exc()
+        sys.stdout.flush()
+        os._exit(code)

@@ -10,7 +10,6 @@ from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
     import random
-    from collections import Counter
     from collections.abc import Iterator
 
 Data = dict[str, Any]
@@ -39,7 +38,7 @@ POOL: dict[Feature, tuple[Data, ...]] = {
     Feature.SOURCE_HASH: ({"balance": "source_hash"},),
     Feature.HASH: ({"balance": {"hash": {"header": "x-user"}}}, {"balance": {"hash": {"query": "u"}}}),
     Feature.STICKY: ({"sticky": {"cookie": "LB"}}, {"sticky": {"cookie": "s", "ttl": "1h"}}),
-    Feature.HEALTH_ACTIVE: ({"health": {"active": {"path": "/up", "interval": "400ms", "timeout": "300ms"}}},),
+    Feature.HEALTH_ACTIVE: ({"health": {"active": {"path": "/up", "interval": "600ms", "timeout": "500ms"}}},),
     Feature.HEALTH_PASSIVE: ({"health": {"passive": {"failures": 3, "eject_for": "1s"}}},),
 }
 LISTENER: dict[Feature, tuple[Data, ...]] = {
@@ -69,8 +68,8 @@ def claimed(feature: Feature, engines: tuple[str, ...]) -> bool:
     return levels <= {Level.NATIVE, Level.EMULATED}
 
 
-def topology(rng: random.Random, engines: tuple[str, ...], told: Counter[str]) -> Data:
-    """A topology; `told` counts the features drawn, and those that not all engines claim (`not drawn: ...`)."""
+def topology(rng: random.Random, engines: tuple[str, ...]) -> Data:
+    """A topology of features that all of these engines claim."""
 
     def more(of: dict[Feature, tuple[Data, ...]], chance: float) -> Data:
         found: Data = {}
@@ -78,10 +77,7 @@ def topology(rng: random.Random, engines: tuple[str, ...], told: Counter[str]) -
             if rng.random() >= chance:
                 continue
             value = rng.choice(values)
-            if not claimed(feature, engines):
-                told[f"not drawn: {feature}"] += 1
-            elif not found.keys() & value.keys():
-                told[str(feature)] += 1
+            if claimed(feature, engines) and not found.keys() & value.keys():
                 found |= value
         return found
 
