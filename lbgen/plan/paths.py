@@ -9,6 +9,7 @@ from lbgen.plan.policy import Paths, PathsMode
 _TARGET = re.compile(r"[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+_SLASH = re.compile("/|%2[Ff]")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
@@ -25,6 +26,10 @@ def accepted(target: str, paths: Paths) -> str:
         case PathsMode.VERBATIM:
             if _BAD_ESCAPE.search(path):  # means nothing to anybody, and Go and nginx cannot be made to take it
                 raise PathError("the path holds a broken escape")
+            if "%00" in path:  # nginx lets neither this nor the next one in, whatever it is told
+                raise PathError("the path holds %00")
+            if _above_root(path):
+                raise PathError("the path leads above the root when all of it is decoded")
             return target
         case PathsMode.NORMALIZE:
             _check_escapes(path, Paths(encoded_unreserved=True))
@@ -67,6 +72,18 @@ def _decoded(text: str) -> str:
     return _ESCAPE.sub(decode, text)
 
 
+def _above_root(path: str) -> bool:
+    """Whether a path whose every escape is decoded, of slashes too, has more `..` than segments before it, empty ones
+    included."""
+    depth = 0
+    for segment in _SLASH.split(path)[1:]:
+        plain = _decoded(segment)
+        depth += -1 if plain == ".." else plain != "."
+        if depth < 0:
+            return True
+    return False
+
+
 def _check_escapes(path: str, paths: Paths) -> None:
     if _BAD_ESCAPE.search(path):
         raise PathError("the path holds a broken escape")
@@ -81,8 +98,7 @@ def _check_escapes(path: str, paths: Paths) -> None:
 
 
 def _check_segments(path: str, paths: Paths) -> None:
-    segments = path.split("/")[1:]
-    if any(_decoded(segment) in (".", "..") for segment in segments):
+    if any(_decoded(segment) in (".", "..") for segment in _SLASH.split(path)):
         raise PathError("the path holds a dot segment")
-    if "" in segments[:-1] and not paths.empty_segments:
+    if "" in path.split("/")[1:-1] and not paths.empty_segments:
         raise PathError("the path holds an empty segment")

@@ -406,6 +406,16 @@ core.register_converters("normal_path", function(path)
   return (open and #kept > 0) and whole .. "/" or whole
 end)
 
+-- Whether a path leads above the root when all of it is decoded, slashes too.
+core.register_converters("above_root", function(path)
+  local plain, depth = path:gsub("%%2[Ff]", "/"):gsub("%%2[Ee]", "."), 0
+  for segment in plain:gmatch("/([^/]*)") do
+    if segment == ".." then depth = depth - 1 elseif segment ~= "." then depth = depth + 1 end
+    if depth < 0 then return true end
+  end
+  return false
+end)
+
 -- Mirrors: a copy of the request as the endpoint gets it goes to a listener of our own, which knows the pools. Bodies over
 -- 64 KiB are not copied. What becomes of the copy never matters to the request.
 local Mirror = { id = "mirror", flags = filter.FLT_CFG_FL_HTX, most = 65536 }

@@ -29,11 +29,40 @@ def let_in(paths: Paths) -> set[str]:
         (Paths(empty_segments=True), {"//a", "/a//"}),
         (Paths(encoded_slash=True), {"/a%2Fb"}),
         (Paths(encoded_unreserved=True), {"/a%61"}),
-        (VERBATIM, set(ODD) - {"/a%zz", "/a%2"}),
+        (VERBATIM, set(ODD) - {"/a%zz", "/a%2", "/a%00", "/.%2E/a"}),
     ],
 )
 def test_each_exception_lets_in_its_own_kind_only(paths, passes) -> None:
     assert let_in(paths) == passes
+
+
+@pytest.mark.parametrize(
+    ("target", "passes"),
+    [
+        ("/a/..", True),
+        ("//..", True),
+        ("/a%2F.%2e", True),
+        ("/..%25", True),
+        ("/a?/../..", True),
+        ("/..", False),
+        ("/./..", False),
+        ("/%2E%2e%2Fa", False),
+        ("/a//../../..", False),
+        ("/a/../../b/c", False),
+    ],
+)
+def test_a_path_as_it_is_may_not_lead_above_the_root(target, passes) -> None:
+    if passes:
+        assert accepted(target, VERBATIM) == target
+    else:
+        with pytest.raises(PathError, match="above the root"):
+            accepted(target, VERBATIM)
+
+
+@pytest.mark.parametrize("target", ["/..%2Fa", "/a%2f..", "/a%2F.%2F", "/%2F./b"])
+def test_dot_segments_between_escaped_slashes(target) -> None:
+    with pytest.raises(PathError, match="dot segment"):
+        accepted(target, Paths(encoded_slash=True))
 
 
 @pytest.mark.parametrize("paths", [Paths(), NORMALIZE, VERBATIM])

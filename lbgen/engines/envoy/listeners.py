@@ -14,7 +14,7 @@ from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.edits import content_type_filter
 from lbgen.engines.envoy.forwarded import NO_HOST, early_mutations, forwarded_filters, lua
 from lbgen.engines.envoy.limiting import access_filter, keeps_peer, needs_client
-from lbgen.engines.envoy.normal import normal_filter, odd_route
+from lbgen.engines.envoy.normal import above_root_filter, normal_filter, odd_route
 from lbgen.engines.envoy.places import HELD
 from lbgen.engines.envoy.routes import REDIRECT_HOST, edits_late, needs_request_host
 from lbgen.engines.envoy.statuses import Reasons, local_replies
@@ -136,6 +136,8 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
     normal = listener.paths.mode is PathsMode.NORMALIZE
     filters = [*([asked_filter()] if listener.access_log else ()), *([normal_filter()] if normal else ())]
     filters.append(strict_filter(listener.paths, listener.limits))
+    if listener.paths.mode is PathsMode.VERBATIM:
+        filters.append(above_root_filter())
     if listener.access is not None:
         filters.append(access_filter("listener-access", listener.access))
     filters += [*forwarded_filters(listener), *policy_filters(plan, used, clusters)]

@@ -2,12 +2,15 @@
 
 The filter rewrites such a target and has the route looked up again. Envoy decides by the first route which filters
 there are, so that one has all that a route of the listener may want; what they do is up to the route found then.
+
+`paths: verbatim` -> a Lua filter for targets that go up, which refuses those that lead above the root.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.envoy.delegate import header_like, negated, unless
 from lbgen.engines.envoy.forwarded import lua
 from lbgen.engines.envoy.limiting import SWITCHED_ON
 from lbgen.engines.envoy.strict import UNRESERVED
@@ -21,16 +24,19 @@ if TYPE_CHECKING:
 NORMAL = "normal-form"
 # An empty segment, an escape of an unreserved character, a segment of one or two dots.
 _ODD = rf"\C*(?://\C*|%(?:{UNRESERVED}|2[Ee])\C*|/\.\.?(?:/\C*)?)"
+# What may not be escaped is refused here: it may stand in a segment that goes away.
 _CODE = """\
-local function plain(hex)
-  local char = string.char(tonumber(hex, 16))
-  if string.match(char, "[%w%-%._~]") then return char end
-end
-
 function envoy_on_request(handle)
   local headers = handle:headers()
   local path, query = string.match(headers:get(":path"), "^([^?]*)(.*)$")
-  path = string.gsub(string.gsub(path, "%%(%x%x)", plain), "//+", "/")
+  local refused = false
+  path = string.gsub(path, "%%(%x?%x?)", function(hex)
+    local char = #hex == 2 and string.char(tonumber(hex, 16)) or "/"
+    if string.match(char, "[%c/\\\\]") then refused = true end
+    if string.match(char, "[%w%-%._~]") then return char end
+  end)
+  if refused then return handle:respond({[":status"] = "400"}, "Bad Request\\n") end
+  path = string.gsub(path, "//+", "/")
   local found, dots = {}, false
   for segment in string.gmatch(path, "/([^/]*)") do
     dots = segment == "." or segment == ".."
@@ -45,11 +51,28 @@ function envoy_on_request(handle)
   handle:clearRouteCache()
 end
 """
+_UP = r"[^?]*(?:/|%2[Ff])(?:\.|%2[Ee])(?:\.|%2[Ee])(?:(?:/|%2[Ff])[^?]*)?(?:\?.*)?"
+_ABOVE_ROOT = """\
+function envoy_on_request(handle)
+  local path = string.match(handle:headers():get(":path"), "^[^?]*")
+  path = string.gsub(string.gsub(path, "%%2[Ff]", "/"), "%%2[Ee]", ".")
+  local depth = 0
+  for segment in string.gmatch(path, "/([^/]*)") do
+    if segment == ".." then depth = depth - 1 elseif segment ~= "." then depth = depth + 1 end
+    if depth < 0 then return handle:respond({[":status"] = "400"}, "Bad Request\\n") end
+  end
+end
+"""
 
 
 def normal_filter() -> dict[str, Data]:
     """The filter, off until the first route switches it on."""
     return {**lua(NORMAL, _CODE), "disabled": True}
+
+
+def above_root_filter() -> dict[str, Data]:
+    """The filter for paths as they are."""
+    return unless(negated(header_like(":path", _UP)), lua("above-root", _ABOVE_ROOT))
 
 
 def odd_route(filters: Iterable[dict[str, Data]]) -> dict[str, Data]:

@@ -22,24 +22,24 @@ HOST = r"[A-Za-z0-9._:\[\]-]+"
 _PLAIN = r"[A-Za-z0-9_~:\[\]@!$&'()*+,;=-]"
 # Escapes of `/`, `\`, controls and unreserved characters are refused.
 _ESCAPE = "2[0-9A-Ca-c]|3[A-Fa-f]|40|5[BDEbde]|60|7[B-Db-d]|[89A-Fa-f][0-9A-Fa-f]"
-_SLASH = "2[Ff]"
+_SLASH = "%2[Ff]"
 UNRESERVED = "2[Dd]|3[0-9]|4[1-9A-Fa-f]|5[0-9AFaf]|6[1-9A-Fa-f]|7[0-9AEae]"  # but the dot
 _QUERY = r"(?:\?[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*)?"
-_VERBATIM = rf"/(?:[A-Za-z0-9._~:/\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f][0-9A-Fa-f])*{_QUERY}"
+_VERBATIM = rf"/(?:[A-Za-z0-9._~:/\[\]@!$&'()*+,;=-]|%(?:0[1-9A-Fa-f]|[1-9A-Fa-f][0-9A-Fa-f]))*{_QUERY}"
 
 
 def target_pattern(paths: Paths) -> str:
     """A regex for the targets that are let in."""
     if paths.mode is PathsMode.VERBATIM:
         return _VERBATIM
-    escape = "|".join(
-        [_ESCAPE, *([_SLASH] if paths.encoded_slash else ()), *([UNRESERVED] if paths.encoded_unreserved else ())]
-    )
+    escape = f"{_ESCAPE}|{UNRESERVED}" if paths.encoded_unreserved else _ESCAPE
     dot = r"(?:\.|%2[Ee])" if paths.encoded_unreserved else r"\."
     other = f"(?:{_PLAIN}|%(?:{escape}))"
     either = f"(?:{_PLAIN}|{dot}|%(?:{escape}))"
     # RE2 cannot look ahead: a segment is anything but `.` and `..` by the place of its first other character.
     segment = rf"(?:{other}|{dot}{other}|{dot}{dot}{either}){either}*"
+    if paths.encoded_slash:  # a segment of such, some of them empty, that are no dots either
+        segment = f"(?:{segment}|(?:(?:{segment})?{_SLASH})+(?:{segment})?)"
     inner = f"(?:{segment})?" if paths.empty_segments else segment
     return f"/(?:{inner}/)*(?:{segment})?{_QUERY}"
 

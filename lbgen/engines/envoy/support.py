@@ -102,7 +102,9 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.L4_SOURCES: NATIVE,
     Feature.PATHS_ALLOW: emulated("the same RBAC filter with a wider regex"),
     Feature.PATHS_NORMALIZE: emulated("a Lua filter that runs only for a target which is not in its normal form"),
-    Feature.PATHS_VERBATIM: emulated("the same RBAC filter with a regex for the URI set"),
+    Feature.PATHS_VERBATIM: emulated(
+        "the same RBAC filter with a regex for the URI set, and a Lua filter that runs for paths which go up"
+    ),
     Feature.MIRROR: NATIVE,
     Feature.CORS: emulated("routes of their own for preflights and for requests of allowed origins"),
     Feature.COMPRESSION: emulated("a compressor that is skipped where an answer has no type"),

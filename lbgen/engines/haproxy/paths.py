@@ -19,10 +19,12 @@ _UNRESERVED = "2[DE]|3[0-9]|4[1-9A-F]|5[0-9AF]|6[1-9A-F]|7[0-9AE]"
 def refused(paths: Paths) -> str:
     """A regex that finds what must not be in a path (RFC 3986 escapes included)."""
     if paths.mode is PathsMode.VERBATIM:
-        return "%(?![0-9A-Fa-f]{2})"
+        return "%(?:(?![0-9A-Fa-f]{2})|00)"
     if not (paths.empty_segments or paths.encoded_slash or paths.encoded_unreserved):
         return STRICT
-    dots = r"/(?:\.|%2[Ee]){1,2}(?:/|$)" if paths.encoded_unreserved else r"/\.\.?(?:/|$)"
+    slash = "(?:/|%2[Ff])" if paths.encoded_slash else "/"
+    dot = r"(?:\.|%2[Ee])" if paths.encoded_unreserved else r"\."
+    dots = f"{slash}{dot}{{1,2}}(?:{slash}|$)"
     escapes = ["[01][0-9A-F]", "5C", "7F"]
     escapes += [] if paths.encoded_slash else ["2F"]
     escapes += [] if paths.encoded_unreserved else [_UNRESERVED]

@@ -98,7 +98,7 @@ _EMULATED = {
     Feature.PATHS_STRICT: "deny rules on the raw target before anything else",
     Feature.PATHS_ALLOW: "the same rules without what is let in",
     Feature.PATHS_NORMALIZE: "a Lua function, called for targets that have something to normalize",
-    Feature.PATHS_VERBATIM: "only the characters of the target are judged",
+    Feature.PATHS_VERBATIM: "the characters of the target are judged; a Lua function counts where a path goes up",
     Feature.HOP_BY_HOP: "deleted one by one",
     Feature.LISTENER_ACCESS: "deny rules on the client's address, which a Lua function finds behind trusted proxies",
     Feature.ROUTE_ACCESS: "deny rules on the client's address, which a Lua function finds behind trusted proxies",

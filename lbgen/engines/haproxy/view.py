@@ -73,6 +73,7 @@ class Frontend:
     paths: Literal
     is_strict: bool
     normalizes: bool
+    verbatim: bool
     forwards: bool
     edits: tuple[Section, ...]
     answers: tuple[Section, ...]
@@ -239,6 +240,7 @@ def _frontend(
             paths=Literal(pattern),
             is_strict=pattern == paths.STRICT,
             normalizes=listener.paths.mode is PathsMode.NORMALIZE,
+            verbatim=listener.paths.mode is PathsMode.VERBATIM,
             packed=tuple(Literal(media) for media in sorted(packed)),
             edits=tuple(
                 _section(title, lines)

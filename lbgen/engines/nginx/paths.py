@@ -99,7 +99,8 @@ def _unclear(paths: Paths, *, old: bool) -> list[str]:
         return [f"%(?:{'|'.join(refused)})", f"{odd}[^?]*{other}", f"{other}[^?]*{odd}"]
     if not paths.encoded_unreserved:
         refused.append(_UNRESERVED)
-    ways = [f"%(?:{'|'.join(refused)})", f"/{_DOT}{{1,2}}(?:[/?]|$)"]
+    slash = "(?:/|%2[Ff])" if paths.encoded_slash else "/"
+    ways = [f"%(?:{'|'.join(refused)})", f"{slash}{_DOT}{{1,2}}(?:{slash}|[?]|$)"]
     return ways if paths.empty_segments else [*ways, "//"]
 
 
@@ -107,6 +108,9 @@ def _normal(*, old: bool) -> Map:
     """Nearly every path is in that form already. A script writes the others; nginx 1.22 has none, and lets those pass
     only that have no escape left to write."""
     fine = rf"^(?![^?]*//)(?![^?]*/[.][.]?(?:[/?]|$))(?![^?]*%(?:{_UNRESERVED}))"
-    entry = Entry(Literal(fine, "regex"), text(inline(PATH)))
-    default = text(inline("uri"), inline("is_args"), inline("args")) if old else text(inline(_SCRIPTED))
-    return Map(NONE, text(inline(PATH)), Atom(f"${NORMAL}"), default, (entry,))
+    entries = [Entry(Literal(fine, "regex"), text(inline(PATH)))]
+    default = text(inline(_SCRIPTED))
+    if old:
+        entries.append(Entry(Literal(r"[?]$", "regex"), text(inline("uri"), "?", inline("args"))))  # none, but a mark
+        default = text(inline("uri"), inline("is_args"), inline("args"))
+    return Map(NONE, text(inline(PATH)), Atom(f"${NORMAL}"), default, tuple(entries))

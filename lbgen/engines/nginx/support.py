@@ -85,10 +85,7 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.PATHS_STRICT: emulated("a regex over the request line, tested before any location"),
     Feature.PATHS_ALLOW: emulated("rules look at the path as it was sent"),
     Feature.PATHS_NORMALIZE: emulated("a script (njs) that writes the normal form of paths that are not in it already"),
-    Feature.PATHS_VERBATIM: approximate(
-        "nginx answers %00 and paths that lead above the root with 400 whatever it is told",
-        {"paths.verbatim.unreadable": "status 400"},
-    ),
+    Feature.PATHS_VERBATIM: emulated("rules look at the path as it was sent"),
     Feature.FRAMING: approximate(_FRAMING, _BROKEN | {"framing.forwarded_brackets": "status 403"}),
     Feature.HOP_BY_HOP: NATIVE,
     Feature.CONNECTION_NOMINATED: approximate(

@@ -16,6 +16,7 @@ type paths struct {
 var (
 	dotSegment = regexp.MustCompile(`/\.\.?(?:/|$)`)
 	slashes    = regexp.MustCompile(`//+`)
+	decoder    = strings.NewReplacer("%2E", ".", "%2e", ".", "%2F", "/", "%2f", "/")
 )
 
 func newPaths(conf *Config) *paths {
@@ -45,7 +46,7 @@ func (p *paths) split(target string) (path, matched, query string, ok bool) {
 		path, query = target[:at], target[at:]
 	}
 	if p.mode == "verbatim" {
-		return path, path, query, true
+		return path, path, query, !strings.Contains(path, "%00") && !aboveRoot(path)
 	}
 	matched = path
 	if strings.IndexByte(path, '%') >= 0 {
@@ -73,8 +74,8 @@ func (p *paths) split(target string) (path, matched, query string, ok bool) {
 		return "", "", "", false
 	}
 	dotted := path
-	if p.plain && path != matched || strings.Contains(matched, "%2E") {
-		dotted = strings.ReplaceAll(matched, "%2E", ".")
+	if path != matched || strings.Contains(matched, "%2") {
+		dotted = decoder.Replace(matched)
 	}
 	if strings.Contains(dotted, "/.") && dotSegment.MatchString(dotted) {
 		return "", "", "", false
@@ -92,6 +93,28 @@ func upperEscapes(path string) string {
 		parts[i+1] = strings.ToUpper(part[:2]) + part[2:]
 	}
 	return strings.Join(parts, "%")
+}
+
+// aboveRoot tells whether a path leads above the root when all of it is decoded, slashes too.
+func aboveRoot(path string) bool {
+	if strings.Contains(path, "%2") {
+		path = decoder.Replace(path)
+	}
+	if !strings.Contains(path, "/..") {
+		return false
+	}
+	depth := 0
+	for _, segment := range strings.Split(path[1:], "/") {
+		if segment == ".." {
+			depth--
+		} else if segment != "." {
+			depth++
+		}
+		if depth < 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // normal decodes unreserved characters, merges slashes and resolves dot segments; false above the root.

@@ -1,0 +1,126 @@
+"""Awkward request targets under every path policy: each engine lets in and forwards what the oracle says.
+
+`LBGEN_TARGETS=20000` sets how many are drawn for each listener and engine (default 400) and takes new ones each time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from http.client import HTTPConnection, HTTPException
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lbgen.conformance.case import CaseFile
+from lbgen.conformance.prepare import prepared
+from lbgen.conformance.runner import settle
+from lbgen.conformance.subject import subjects
+from lbgen.engines.api import Level, engine
+from lbgen.plan.features import Feature
+from lbgen.plan.paths import PathError, accepted
+from lbgen.runtime.endpoints import endpoints
+from lbgen.runtime.local.process import running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.conformance.subject import Subject
+    from lbgen.plan.policy import Paths
+
+pytestmark = pytest.mark.engines
+WANTED = int(os.environ.get("LBGEN_TARGETS", "400"))
+SEED = random.SystemRandom().randrange(1 << 32) if "LBGEN_TARGETS" in os.environ else 1
+L7 = tuple(
+    s
+    for s in subjects()
+    if s.binary is None or engine(s.engine).verdict(Feature.L7, s.version).level is not Level.REFUSED
+)
+PIECES = (
+    *("/", "/", "/", "//", "a", "b.c", ".", "..", "...", "../", "./", "/..", "~", ":", "+", "=", ";"),
+    *("%2e", "%2E%2e", ".%2e", "%2e.", "%2f", "%2F", "..%2F", "%2f..", "%2F.", "%5c", "%61", "%7E", "%41", "%31"),
+    *("%20", "%3A", "%3f", "%23", "%25", "%252e", "%2B", "%c3%a9", "%ff", "%00", "%0a", "%7f", "%zz", "%", "%2"),
+    *("?", "?q=/../%2f//%zz", "?%00/.."),
+)
+TOPOLOGY = {
+    "version": 1,
+    "name": "targets",
+    "listeners": {
+        "strict": {"port": 8080},
+        "slashes": {"port": 8081, "paths": {"allow": ["empty_segments"]}},
+        "encoded": {"port": 8082, "paths": {"allow": ["encoded_slash"]}},
+        "unreserved": {"port": 8083, "paths": {"allow": ["encoded_unreserved"]}},
+        "all": {"port": 8084, "paths": {"allow": ["empty_segments", "encoded_slash", "encoded_unreserved"]}},
+        "normal": {"port": 8085, "paths": "normalize"},
+        "verbatim": {"port": 8086, "paths": "verbatim"},
+    },
+    "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}},
+    "routes": [{"name": "all", "forward": "p"}],
+}
+
+
+def targets(seed: int) -> Iterator[str]:
+    chance = random.Random(seed)
+    for _ in range(WANTED):
+        yield "/" + "".join(chance.choices(PIECES, k=chance.randrange(1, 9)))
+
+
+def wanted(target: str, paths: Paths) -> tuple[int, str | None]:
+    """The status, and what the endpoint sees."""
+    try:
+        return 200, accepted(target, paths)
+    except PathError:
+        return 400, None
+
+
+def asked(connection: HTTPConnection, target: str) -> tuple[int, str | None]:
+    for last in (False, True):
+        try:
+            connection.request("GET", target, headers={"Host": "h"})
+            answer = connection.getresponse()
+            body = answer.read()
+            return answer.status, json.loads(body)["target"] if answer.status == 200 else None
+        except (HTTPException, OSError):  # a connection that the answer before ended
+            connection.close()
+            if last:
+                raise
+    raise AssertionError
+
+
+def excused(subject: Subject, paths: Paths, target: str, got: int) -> bool:
+    """What an approximate verdict says."""
+    if got == 400 and "normalize" in paths.mode:
+        verdict = engine(subject.engine).verdict(Feature.PATHS_NORMALIZE, subject.version)
+        return verdict.level is Level.APPROXIMATE and "%" in target
+    return False
+
+
+@pytest.mark.parametrize("subject", L7, ids=lambda s: s.label.replace(" ", "-"))
+def test_targets(subject: Subject) -> None:
+    if subject.binary is None:
+        pytest.skip(subject.gap)
+    ready = prepared(CaseFile("targets", "targets", TOPOLOGY, {}, ()), subject.engine, subject.version)
+    served = ready.served
+    assert served is not None
+    with ExitStack() as stack:
+        stack.enter_context(endpoints(ready.stand_ins))
+        handle = stack.enter_context(running(subject.engine, served, subject.binary, accept=("all",)))
+        settle(served, handle)
+
+        def wrong(number: int) -> list[str]:
+            listener = served.listeners[number]
+            connection = HTTPConnection(*handle.address(listener.name), timeout=10)
+            found = []
+            for target in targets(SEED + number):
+                want, got = wanted(target, listener.paths), asked(connection, target)
+                if got != want and not excused(subject, listener.paths, target, got[0]):
+                    found.append(f"{listener.name} {target}: got {got}, wanted {want}")
+            connection.close()
+            return found
+
+        with ThreadPoolExecutor(4) as pool:
+            every = [line for lines in pool.map(wrong, range(len(served.listeners))) for line in lines]
+    assert not every, f"seed {SEED}: {len(every)} targets\n" + "\n".join(every[:20])
