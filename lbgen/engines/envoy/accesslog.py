@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.clusters import pool_of
 from lbgen.engines.envoy.forwarded import NO_HOST
+from lbgen.engines.envoy.strict import MALFORMED, NOT_SERVED, TOO_LONG
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,6 +69,7 @@ def access_log(listener: Listener) -> list[dict[str, Data]]:
                         "bytes": "%BYTES_SENT%",
                         "request_id": "%REQ(X-REQUEST-ID)%",
                         "total_ms": "%DURATION%",
+                        "because": "%RESPONSE_CODE_DETAILS%",
                     }
                 },
             },
@@ -89,11 +91,13 @@ def record(line: str) -> Mapping[str, object] | None:
     host = found["host"] or ""
     duration = _milliseconds(found["duration_ms"], found["total_ms"] or 0)
     tried = _milliseconds(found["upstream_ms"], _milliseconds(found["tried_ms"], duration))
+    # Envoy names the route that it found all the same.
+    refused = any(f"[{policy}]" in (found.get("because") or "") for policy in (NOT_SERVED, MALFORMED, TOO_LONG))
     return {
         "time": found["time"],
         "listener": found["listener"],
-        "route": found["route"] or "",
-        "pool": pool_of(found["pool"] or ""),
+        "route": "" if refused else found["route"] or "",
+        "pool": "" if refused else pool_of(found["pool"] or ""),
         "endpoint": endpoint,
         "method": found["method"] or "",
         "host": "" if host == NO_HOST else host,

@@ -135,12 +135,13 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
     client = needs_client(plan, listener)
     normal = listener.paths.mode is PathsMode.NORMALIZE
     filters = [*([asked_filter()] if listener.access_log else ()), *([normal_filter()] if normal else ())]
+    filters += forwarded_filters(listener)  # first: what is refused has an X-Request-Id in the log
     filters.append(strict_filter(listener.paths, listener.limits))
     if listener.paths.mode is PathsMode.VERBATIM:
         filters.append(above_root_filter())
     if listener.access is not None:
         filters.append(access_filter("listener-access", listener.access))
-    filters += [*forwarded_filters(listener), *policy_filters(plan, used, clusters)]
+    filters += policy_filters(plan, used, clusters)
     if any(needs_request_host(rule, route) for rule, route in rules):
         own = f"[{listener.address}]" if ":" in listener.address else listener.address
         filters.append({**lua(REDIRECT_HOST, _REDIRECT_HOST % (NO_HOST, own)), "disabled": True})
