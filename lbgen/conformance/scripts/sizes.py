@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.probe import ask, filler
+from lbgen.conformance.http2 import Http2, pairs
+from lbgen.conformance.probe import Stream, ask, filler
 from lbgen.plan.simulate import Request
 
 if TYPE_CHECKING:
@@ -28,3 +30,28 @@ def over_limit_never_complete(stage: Stage) -> Iterator[str]:
                 yield f"{path}, {size} bytes {how}: the endpoint got the whole request"
             if not framing and sum(stage.endpoints.heads.values()) != heads:
                 yield f"{path}, {size} bytes {how}: the endpoint was asked"
+
+
+_ANY2 = Request(version="2")
+
+
+def heads_over_http2(stage: Stage) -> Iterator[str]:
+    """What counts is the size of the headers themselves (limit: 4 KiB), however few bytes HPACK makes of them."""
+    name = stage.params["listener"]
+    plain = ((("x-fill", "a" * 3000),), (("x-fill", "a" * 5300),))
+    known = (("x-one", "a" * 1800),) * 3  # after the first, one byte each
+    for how, headers, huffman, status in (
+        ("below, huffman-coded", plain[0], True, 200),
+        ("below, not coded", plain[0], False, 200),
+        ("over, huffman-coded", plain[1], True, 431),
+        ("over, not coded", plain[1], False, 431),
+        ("over, repeated", known, False, 431),
+    ):
+        with Stream(stage.at[name], wire=stage.via(name, _ANY2)) as stream:
+            client = Http2(stream)
+            encoder = client.connection.encoder
+            encoder.encode = partial(encoder.encode, huffman=huffman)  # type: ignore[method-assign]
+            request = Request("GET", "/free", (("Host", "h"), *headers))
+            answer = client.answer(client.head(pairs(request, stream.secure)))
+        if answer.status != status:
+            yield f"{how}: {answer.status} {answer.problem}, expected {status}"

@@ -130,7 +130,7 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
     )
     variables = len(maps) + len(actions.chooser.splits) + len(texts.constants) + len(gates.gatekeeper.geos)
     hosts = [str(table.host) for x in listeners for table in x.hosts]
-    scripts = servers.paths.scripts
+    scripts = (*servers.paths.scripts, *servers.sizes.scripts)
     nominated = _HOP_BY_HOP + ("" if trust else _MADE)
     return Http(
         servers=tuple(blocks),

@@ -41,7 +41,7 @@ class Servers:
         self.actions = actions
         self.maps: list[Map] = []
         self.values = actions.values
-        self.sizes = Sizes(actions.names)
+        self.sizes = Sizes(actions.names, old=old)
         self.paths = paths.PathPolicies(http2=any(listener.http2 for listener in plan.listeners), old=old)
         self._replaced = seen_through(plan)
         self._routes = {route.name: route for route in plan.routes}

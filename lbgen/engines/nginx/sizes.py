@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.names import inline
 from lbgen.engines.nginx.numbers import above
+from lbgen.engines.nginx.scripts import script
 from lbgen.engines.nginx.texts import text
-from lbgen.engines.nginx.view import Check, Entry, Line, Map
+from lbgen.engines.nginx.view import NONE, Check, Entry, Line, Map
 from lbgen.engines.text import Atom, Literal
 
 if TYPE_CHECKING:
     from lbgen.engines.nginx.names import Names
+    from lbgen.engines.nginx.view import Script
     from lbgen.plan.model import Listener
     from lbgen.plan.policy import Limits
 
@@ -26,22 +28,27 @@ _REASON = text("Request Header Fields Too Large\n")
 class Sizes:
     """Hands out the checks of listeners; their maps gather in `maps`."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, *, old: bool) -> None:
         self.maps: list[Map] = []
+        self.scripts: tuple[Script, ...] = ()
+        self._old = old
         self._names = names
-        self._known: dict[Limits, tuple[Check, ...]] = {}
+        self._known: dict[tuple[Limits, bool], tuple[Check, ...]] = {}
 
     def checks(self, listener: Listener) -> tuple[Check, ...]:
         """431 for what is larger than allowed."""
         limits = listener.limits
-        if limits not in self._known:
+        key = (limits, listener.http2)
+        if key not in self._known:
             found = []
             if limits.target is not None:
                 found.append(self._check("long_target", listener, "request_uri", _longer(limits.target)))
             if limits.headers is not None:
                 found.append(self._headers(limits.headers, limits.target or _TARGET, listener))
-            self._known[limits] = tuple(found)
-        return self._known[limits]
+                if listener.http2 and not self._old:
+                    found.append(self._unpacked(limits.headers, listener))
+            self._known[key] = tuple(found)
+        return self._known[key]
 
     def _headers(self, limit: int, target: int, listener: Listener) -> Check:
         """nginx counts the request line too, so the target is taken off, in steps of 1 KiB."""
@@ -54,6 +61,14 @@ class Sizes:
         source = text(inline("request_length"), "\n", inline("request_uri"))
         self.maps.append(Map(Atom(f"{listener.field}.limits"), source, name, Atom("0"), (allowed, *entries)))
         return Check(name, 431, _REASON)
+
+    def _unpacked(self, limit: int, listener: Listener) -> Check:
+        """Over HTTP/2 nginx counts what HPACK makes of the headers."""
+        if not self.scripts:
+            self.scripts = (script("size_of_headers", "sizes", "headers"),)
+            entry = Entry(Literal("HTTP/2.0", "key"), text(inline("size_of_headers")))
+            self.maps.append(Map(NONE, text(inline("server_protocol")), Atom("$unpacked"), Atom("0"), (entry,)))
+        return self._check("many_headers", listener, "unpacked", f"^{above(limit)}$")
 
     def _check(self, kind: str, listener: Listener, source: str, regex: str) -> Check:
         name = Atom(f"${self._names.variable(kind, listener.name)}")

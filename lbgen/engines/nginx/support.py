@@ -60,7 +60,9 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.PROXY_PROTOCOL_IN: NATIVE,
     Feature.MAX_CONNECTIONS: NATIVE,
     Feature.LISTENER_ACCESS: emulated("a geo block that knows the answer for each network"),
-    Feature.LISTENER_LIMITS: emulated("maps over the lengths of the target and of the whole head"),
+    Feature.LISTENER_LIMITS: emulated(
+        "maps over the lengths of the target and of the whole head, which a script (njs) adds up over HTTP/2"
+    ),
     Feature.CLIENT_TIMEOUTS: NATIVE,
     Feature.TRUSTED_PROXIES: emulated("a geo block for the trusted networks and a map for each header"),
     Feature.DUAL_STACK: emulated("one socket for IPv4 and one for IPv6"),
@@ -186,7 +188,10 @@ SUPPORT: dict[str, dict[Feature, Verdict]] = {
     NEW: _COMMON,
     OLD: _COMMON
     | {
-        Feature.FRAMING: approximate(_FRAMING, _BROKEN),
+        Feature.FRAMING: approximate(
+            _FRAMING + "; for `limits.headers` nginx 1.22 counts what HPACK makes of headers, which may be far less",
+            _BROKEN | {"framing.h2_limit": ("text: over, huffman-coded: 200", "text: over, repeated: 200")},
+        ),
         Feature.HEADER: _ONE_LINE,
         Feature.HEADER_REGEX: _ONE_LINE,
         Feature.HEADER_PRESENT: _ONE_LINE,
