@@ -244,6 +244,8 @@ def _compressed(case: Case, outcome: Outcome, behaviour: Behaviour, sent: Header
     """Whether the proxy should have compressed that answer; its body is plain here."""
     if outcome.compression is None or case.request.method == "HEAD":
         return False
+    if behaviour.mode == "half_close" and answer.header("content-encoding") is None:
+        return False  # an answer that ends with its connection may be left as it is
     fixed = behaviour.mode == "fixed"
     unsized = behaviour.mode in ("drip", "half_close") or (fixed and (behaviour.chunked or bool(behaviour.trailers)))
     accepted = [v for n, v in case.request.headers if n.lower() == "accept-encoding"]

@@ -278,7 +278,7 @@ end
 function Measured:http_headers(txn, message)
   if message:is_resp() then return end
   self.most = txn:get_var("txn.max_body")
-  if self.most and message:get_headers()["content-length"] == nil then
+  if self.most and txn.http:req_get_headers()["content-length"] == nil then
     filter.register_data_filter(self, message.channel)
   end
 end
@@ -357,33 +357,43 @@ core.register_action("cors", { "http-req" }, function(txn, listener)
   end
 end, 1)
 
--- Compression: HAProxy packs for all of a listener. From requests on other routes Accept-Encoding is hidden until its own
--- filter, which stands between these two, has looked.
-local hidden = "x-lbgen-accept-encoding"
+-- Compression: an answer that the route packs gets a mark in place of its type, before HAProxy's filter looks at that.
+local packed = {} -- text of a route's policy -> least size, types
 
-local function renamed(message, old, new)
-  local lines = message:get_headers()[old]
-  if lines == nil then return end
-  message:del_header(old)
-  for i = 0, #lines do message:add_header(new, lines[i]) end
+local function packed_by(told)
+  if packed[told] == nil then
+    local found = { types = {} }
+    for word in told:gmatch("%S+") do
+      if found.least then found.types[word] = true else found.least = tonumber(word) end
+    end
+    packed[told] = found
+  end
+  return packed[told]
 end
 
-local Hide = { id = "hide accept-encoding", flags = filter.FLT_CFG_FL_HTX }
-Hide.__index = Hide
-function Hide:new() return setmetatable({}, Hide) end
-function Hide:http_headers(txn, message)
-  if not message:is_resp() and not txn:get_var("txn.packs") then renamed(message, "accept-encoding", hidden) end
+local function fits_packing(policy, headers)
+  local types, length = headers["content-type"], headers["content-length"]
+  if types == nil or #types > 0 or headers["content-encoding"] ~= nil then return nil end
+  local media = types[0]:match("^[ \t]*([^;]-)[ \t]*$") or types[0]:match("^[ \t]*([^;]-)[ \t]*;")
+  if not policy.types[media:lower()] or (length and tonumber(length[0]) < policy.least) then return nil end
+  local control = headers["cache-control"]
+  for i = 0, control and #control or -1 do
+    if control[i]:lower():find("no-transform", 1, true) then return nil end
+  end
+  return types[0]
 end
 
-local Show = { id = "show accept-encoding", flags = filter.FLT_CFG_FL_HTX }
-Show.__index = Show
-function Show:new() return setmetatable({}, Show) end
-function Show:http_headers(txn, message)
-  if not message:is_resp() and not txn:get_var("txn.packs") then renamed(message, hidden, "accept-encoding") end
-end
-
-core.register_filter("hide", Hide, function(made, args) return made end)
-core.register_filter("show", Show, function(made, args) return made end)
+core.register_action("pack", { "tcp-res" }, function(txn)
+  if txn.res:input() == 0 and txn.res:may_recv() then return act.YIELD end
+  if txn.res:input() > 0 and txn.f:status() == 200 then
+    local kind = fits_packing(packed_by(txn:get_var("txn.packs")), txn.http:res_get_headers())
+    if kind then
+      txn:set_var("txn.type", kind)
+      txn.http:res_set_header("content-type", "lbgen:pack")
+    end
+  end
+  return act.CONTINUE
+end)
 
 -- A path in its one normal form: unreserved characters unescaped, slashes merged, dot segments resolved. What leads above
 -- the root becomes a path that the rules behind refuse.
@@ -427,7 +437,7 @@ local not_copied = { connection = true, ["content-length"] = true, ["transfer-en
 
 function Mirror:head(pool, size)
   local lines = {
-    self.line.method .. " " .. self.line.uri .. " HTTP/1.1", "x-lbgen-mirror: " .. pool, "connection: close",
+    self.line, "x-lbgen-mirror: " .. pool, "connection: close",
   }
   local sized = size > 0
   for name, values in pairs(self.headers) do
@@ -461,7 +471,8 @@ function Mirror:http_headers(txn, message)
     if txn.f:rand(1000000) < tonumber(percent) * 10000 then pools[#pools + 1] = pool end
   end
   if #pools == 0 then return end
-  self.pools, self.line, self.headers = pools, message:get_stline(), message:get_headers()
+  self.pools, self.headers = pools, txn.http:req_get_headers()
+  self.line = txn.f:method() .. " " .. txn.f:url() .. " HTTP/1.1"
   local length = self.headers["content-length"] and tonumber(self.headers["content-length"][0])
   if length == 0 or (length == nil and self.headers["transfer-encoding"] == nil and message:eom()) then
     self:send()
@@ -523,7 +534,7 @@ function Times:http_headers(txn, message)
   self.finish = request ~= "0" and now + tonumber(request) or nil
   self.head = not told:find(" 0 %d+$") and self.finish or nil
   self.sent = now
-  local headers = message:get_headers()
+  local headers = txn.http:req_get_headers() -- HAProxy 2.6 has none in the message when the body is here already
   local length = headers["content-length"] and headers["content-length"][0] or "0"
   if self.response and (length ~= "0" or headers["transfer-encoding"] or not message:eom()) then
     self.sent = nil

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lbgen.engines.haproxy.cors import asked_lines, preflight_lines
 from lbgen.engines.haproxy.lines import Line, line
+from lbgen.engines.haproxy.packing import asking_lines, packing
 from lbgen.engines.haproxy.quote import Sample, argument
 from lbgen.plan.phrases import phrase
 from lbgen.plan.policy import KeyKind
@@ -86,7 +87,7 @@ class Admission:
             *self._rates(),
             *self._under_way(),
             *self._bodies(),
-            *self._packing(),
+            *asking_lines(packing(self._routes), self._chooser),
         ]
 
     def _within(self, sample: str, networks: Sequence[str], purpose: str, origin: str) -> str:
@@ -151,11 +152,6 @@ class Admission:
         yield from self._numbers("txn.max_body", sizes, "bodies")
         told = "{ req.fhdr(content-length),sub(txn.max_body) gt 0 }"
         yield line("", *refuse(413), "if { var(txn.max_body) -m found } { req.fhdr_cnt(content-length) gt 0 }", told)
-
-    def _packing(self) -> Iterator[Line]:
-        """Whose answers may be compressed."""
-        if keys := [key for key, route in self._routes if route.compression]:
-            yield self._chooser.only(("http-request set-var(txn.packs) bool(true)",), keys, "packs")
 
     def _keyed(self, variable: str, keys: Mapping[str, tuple[Route, Key]]) -> Iterator[Line]:
         """Statements that put what a route counts by into `variable`; nothing for a request without the header."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.haproxy.edits import TAIL
 from lbgen.engines.haproxy.lines import Line, Word, line
+from lbgen.engines.haproxy.packing import marking_lines
 from lbgen.engines.haproxy.quote import Sample, argument, log_format, lua_argument
 from lbgen.engines.haproxy.retrying import retry_lines, waits
 from lbgen.engines.haproxy.servers import NEVER, Role, check_lines, is_name, server_lines
@@ -59,7 +60,8 @@ class Answer:
 
 @dataclass(slots=True)
 class _Draft:
-    """A backend while routes are found that it serves: `times` by the keys of those that differ from its own."""
+    """A backend while routes are found that it serves: `times` by the keys of those that differ from its own; `packs`:
+    some of them compress."""
 
     name: str
     pool: Pool
@@ -67,6 +69,7 @@ class _Draft:
     retries: Retries | None
     l7: bool
     times: dict[Timeouts, list[str]] = field(default_factory=dict)
+    packs: bool = False
 
 
 @dataclass(slots=True)
@@ -80,10 +83,13 @@ class Backends:
 
     def of(self, choice: Choice, index: Index) -> str:
         """The name of the backend that serves this target of an L7 route."""
-        action = index.route(choice.way.route).action
+        route = index.route(choice.way.route)
+        action = route.action
         assert isinstance(action, Forward)  # noqa: S101  # only forwards have targets
         pool = index.pool(choice.target.pool)
-        return self._draft(pool, action.timeouts, action.retries, True, choice.way.key).name
+        draft = self._draft(pool, action.timeouts, action.retries, True, choice.way.key)
+        draft.packs = draft.packs or route.compression is not None
+        return draft.name
 
     def name(self, pool: Pool, times: Timeouts) -> str:
         """The name of the backend with that pool's endpoints and those times for an L4 route; the first one has the
@@ -139,6 +145,8 @@ class Backends:
             # The filter leaves handshakes alone.
             handshake = f"http-request set-timeout server {waited}ms if {{ var(txn.websocket) -m bool }}"
             lines.append(line(pool.field, handshake))
+        if draft.packs:
+            lines += marking_lines(pool.field)
         for other, keys in draft.times.items():
             lines += _times_lines(pool.field, other, draft.retries, keys)
         return Backend(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import NATIVE, NOT_YET, Objection, Verdict, approximate, emulated, refused
 from lbgen.engines.haproxy.retrying import STATUSES, waits
 from lbgen.engines.haproxy.servers import MAX_WEIGHT, weights
-from lbgen.engines.haproxy.times import alone, connect, falls_short, read_by_filters
+from lbgen.engines.haproxy.times import alone, connect, falls_short
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Forward, Respond
 from lbgen.plan.policy import RetryCause
@@ -108,6 +108,7 @@ _EMULATED = {
     Feature.MAX_BODY: "a deny rule on Content-Length; a Lua filter counts a body that has none",
     Feature.HEALTH_PASSIVE: "failures are counted in Lua, which puts an endpoint into maintenance for that time",
     Feature.CORS: "a Lua function compares origin, method and headers; statements put the answer into headers",
+    Feature.COMPRESSION: "a Lua action marks the answers that HAProxy's filter packs",
     Feature.MIRROR: "a Lua filter keeps the request and sends it to a listener of the configuration's own",
     Feature.BUFFERING: "every buffer of HAProxy gets room for what one route buffers: 1 MiB of a request, 256 KiB "
     "of an answer",
@@ -127,8 +128,6 @@ _APPROXIMATE = {
     "and names that no certificate holds together",
     Feature.ACCESS_LOG: "a client that leaves before a short answer is logged as answered; of a compressed answer "
     "the bytes before compression are counted",
-    Feature.COMPRESSION: "HAProxy knows no least size, compresses media types that begin like a listed one, and "
-    "those that one route of a listener lists on its other routes with compression too",
     Feature.CLIENT_TIMEOUTS: "a body that stops is answered 400 by HAProxy 2.8 and ends with the response time in "
     "2.6, a head must come within the body's time too, and so long, whatever the route's idle time, a client may pause "
     "while it reads",
@@ -154,10 +153,6 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
     },
     Feature.STATUSES: {"statuses.kept_connect": "closed"},
     Feature.ACCESS_LOG: {"access_log.client_left": "text: statuses [200]"},
-    Feature.COMPRESSION: {
-        "route.compression.min_size": ("text", "header content-encoding", "header vary"),
-        "route.compression.like_type": ("text", "header content-encoding", "header vary"),
-    },
     Feature.FRAMING: {
         "framing.length_with_coding": "accepted",
         "framing.equal_hosts": "accepted",
@@ -215,7 +210,6 @@ def support(version: str) -> Mapping[Feature, Verdict]:
 
 def objections(plan: Plan, version: str) -> Iterable[Objection]:
     """What single places of a plan ask for and HAProxy cannot hold, or serves a little differently."""
-    yield from _beside_compression(plan, version)
     l4 = {rule.route for listener in plan.listeners for rule in listener.l4_rules}
     for route in plan.routes:
         yield from _texts(route)
@@ -263,30 +257,6 @@ def objections(plan: Plan, version: str) -> Iterable[Objection]:
     for listener in plan.listeners:
         for certificate in listener.tls.certificates if listener.tls is not None else ():
             yield from _key_beside(certificate, certificate.field, Feature.TLS_TERMINATE)
-
-
-def _beside_compression(plan: Plan, version: str) -> Iterable[Objection]:
-    """HAProxy 2.6 cannot wait for bodies that its filters look at."""
-    for listener in plan.listeners:
-        routes = [plan.route(name) for name in dict.fromkeys(r.route for t in listener.hosts for r in t.rules)]
-        if version == "2.6":
-            for route in routes:
-                if isinstance(route.action, Forward) and route.action.buffering.request and read_by_filters(route):
-                    why = "HAProxy 2.6 answers 400 to a body it waited for beside max_body, mirror or two times"
-                    yield Objection(refused(why), f"{route.field}.buffering", Feature.BUFFERING)
-        if not any(route.compression for route in routes):
-            continue
-        for route in routes:
-            if not isinstance(route.action, Forward):
-                continue
-            if version == "2.6" and route.action.buffering.request:
-                why = f"HAProxy 2.6 answers 400 to a body it waited for where {listener.name} compresses answers, too"
-                yield Objection(refused(why), f"{route.field}.buffering", Feature.BUFFERING)
-            if listener.http2 and route.action.retries is not None:
-                note = (
-                    f"as {listener.name} compresses answers, a body may come too late behind its head for another try"
-                )
-                yield Objection(approximate(note), f"{route.field}.retries", Feature.RETRIES)  # a matter of luck
 
 
 def _pool(pool: Pool) -> Iterable[Objection]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.plan.model import Forward
 from lbgen.plan.policy import RetryCause
 
 if TYPE_CHECKING:
-    from lbgen.plan.model import Route, Timeouts
+    from lbgen.plan.model import Forward, Timeouts
     from lbgen.plan.policy import Retries
 
 
@@ -51,9 +50,3 @@ def falls_short(action: Forward) -> bool:
     """Whether a body may be silent for the response time only, since HAProxy's own timer has to keep that."""
     times = action.timeouts
     return alone(action.retries) and times.response > 0 and (times.idle > times.response or not times.idle)
-
-
-def read_by_filters(route: Route) -> bool:
-    """Whether a Lua filter looks at this route's requests."""
-    action = route.action
-    return route.max_body is not None or (isinstance(action, Forward) and bool(action.mirrors or kept(action)))

@@ -18,7 +18,7 @@ from lbgen.engines.haproxy.servers import NEVER, is_name
 from lbgen.engines.haproxy.sizes import WHOLE_BODY, buffer_size, head_room
 from lbgen.engines.haproxy.tables import ROUTE, routing
 from lbgen.engines.haproxy.targets import TARGET, backend_lines, choices, draw_lines, kept_lines, target_edits
-from lbgen.engines.haproxy.times import kept, read_by_filters
+from lbgen.engines.haproxy.times import kept
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, PoolProtocol, Redirect
@@ -47,8 +47,7 @@ class Times:
 @record
 class Frontend:
     """An L7 listener. `trusted`: networks of proxies whose forwarded headers are believed; `measured`: bodies of no
-    declared length are counted; `packed`: media types that some route compresses; `paths`: regex of
-    those that are refused."""
+    declared length are counted; `packs`: some route compresses; `paths`: regex of those that are refused."""
 
     name: Atom
     origin: Atom
@@ -69,7 +68,7 @@ class Frontend:
     measured: bool
     mirrored: bool
     timed: bool
-    packed: tuple[Literal, ...]
+    packs: bool
     paths: Literal
     is_strict: bool
     normalizes: bool
@@ -132,7 +131,7 @@ def view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
             passages.append(passage(listener, _address(listener), index, backends, maps))
             maps_files += maps.rendered()
             continue
-        frontend, own, rules = _frontend(listener, index, backends, maps, version)
+        frontend, own, rules = _frontend(listener, index, backends, maps)
         frontends.append(frontend)
         answers += own
         lua += rules
@@ -174,7 +173,7 @@ def _limited(plan: Plan) -> Iterator[str]:
 
 
 def _frontend(
-    listener: Listener, index: Index, backends: Backends, maps: Maps, version: str
+    listener: Listener, index: Index, backends: Backends, maps: Maps
 ) -> tuple[Frontend, list[Answer], tuple[RenderedFile, ...]]:
     found = routing(listener, index, maps, _redirects_to_own_host(listener, index))
     ways = found.ways
@@ -206,7 +205,6 @@ def _frontend(
     rewrites = rewrite_lines(forwarding, index, chooser)
     response = [(way.key, index.route(way.route).response_headers) for way in ways.values()]
     answers = Chooser(maps, ROUTE, every, f"{{ var({ROUTE}) -m found }}", origins)
-    packed = {media for _, route in routes if route.compression for media in route.compression.types}
     pattern = paths.refused(listener.paths)
     shared = [key for key, route in routes if route.cors]
     shown = answer_lines(shared, answers)
@@ -231,7 +229,7 @@ def _frontend(
             route=_section("Which route it takes", found.lines),
             admission=_section(
                 "What routes let in",
-                [*admission.late(), *_told(timed, mirrors, chooser), *_held(routes, chooser, version)],
+                [*admission.late(), *_told(timed, mirrors, chooser), *_held(routes, chooser)],
             ),
             mirrored=bool(mirrors),
             timed=bool(timed),
@@ -241,7 +239,7 @@ def _frontend(
             is_strict=pattern == paths.STRICT,
             normalizes=listener.paths.mode is PathsMode.NORMALIZE,
             verbatim=listener.paths.mode is PathsMode.VERBATIM,
-            packed=tuple(Literal(media) for media in sorted(packed)),
+            packs=any(route.compression for _, route in routes),
             edits=tuple(
                 _section(title, lines)
                 for title, lines in (
@@ -269,12 +267,10 @@ def _told(timed: dict[str, str], mirrors: dict[str, str], chooser: Chooser) -> l
     return lines
 
 
-def _held(routes: list[tuple[str, Route]], chooser: Chooser, version: str) -> list[Line]:
+def _held(routes: list[tuple[str, Route]], chooser: Chooser) -> list[Line]:
     """Bodies that are waited for; the client's own time limits how long."""
     keys = [key for key, route in routes if isinstance(route.action, Forward) and route.action.buffering.request]
     again = [key for key, route in routes if key not in keys and getattr(route.action, "retries", None) is not None]
-    if any(route.compression or (version == "2.6" and read_by_filters(route)) for _, route in routes):
-        again = []  # HAProxy 2.6 answers 400 to a body that was waited for before its filters
     found = [(keys, WHOLE_BODY, "held"), (again, _SENT_AGAIN, "sent_again")]
     return [
         chooser.only((f"http-request wait-for-body time {NEVER} at-least {size}",), chosen, name)
