@@ -233,7 +233,8 @@ def _client_times(plan: Plan, listener: Listener, client: str) -> Iterator[Plann
         least = min(time, idle or time) if what == "body" else time
         within = around(least)[0], around(time)[1]
         seconds = within[1] / 1000
-        features = ("listener.timeouts.head",) if what == "header" else ("listener.timeouts.body",)
+        silence = ("listener.timeouts.silence",) if what == "body" else ()
+        features = ("listener.timeouts.head",) if what == "header" else ("listener.timeouts.body", *silence)
         yield Planned(
             Case(
                 "",
@@ -245,6 +246,6 @@ def _client_times(plan: Plan, listener: Listener, client: str) -> Iterator[Plann
                 timeout=seconds + 2,
             )
         )
-        excused = features if times.header != times.body else ()
+        excused = features if times.header != times.body else silence
         params = {"request": asked, "sent": sent, "within_ms": within, "pause": seconds / 8 if what == "header" else 0}
         yield scripted(f"6.client.{what}.time", "slow_client", asked, params, excused)

@@ -117,10 +117,15 @@ def _of_listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
         yield Objection(approximate(note, shows), f"{listener.field}.access", Feature.LISTENER_ACCESS)
     written = any(use.feature is Feature.CLIENT_TIMEOUTS and not use.default for use in plan.uses)
     body = listener.timeouts.body
-    idle = [route.action.timeouts.idle for route in routes if isinstance(route.action, Forward)]
-    if written and any(not each or (body and each > body) for each in idle):
-        note = "on a route that forwards, a client may be silent within a body for the route's idle time"
-        shows = {"listener.timeouts.body": ("time",)}
+    if written and any(not each or (body and each > body) for each in _silences(plan, routes)):
+        note = (
+            "on a route that forwards, a client may be silent within a body for the route's idle time, and with "
+            "retries for as long as all tries may take"
+        )
+        shows = {
+            "listener.timeouts.body": ("time", "open"),
+            "listener.timeouts.silence": ("time", "open", "text: the connection"),
+        }
         yield Objection(approximate(note, shows), f"{listener.field}.timeouts.client_body", Feature.CLIENT_TIMEOUTS)
     if listener.paths.mode is PathsMode.NORMALIZE:
         sizes = {route.max_body for route in routes}
@@ -136,6 +141,14 @@ def _of_listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
         note = "a server name with capital letters gets the first certificate"
         shows = {"listener.tls.capitals": ("text: TLS: names",)}
         yield Objection(approximate(note, shows), f"{listener.field}.tls.certificates", Feature.TLS_TERMINATE)
+
+
+def _silences(plan: Plan, routes: list[Route]) -> Iterator[int]:
+    """How long a client of each route that forwards may be silent, in ms; 0 = for ever."""
+    for route in routes:
+        if isinstance(route.action, Forward):
+            pools = [plan.pool(target.pool) for target in route.action.targets if target.weight]
+            yield tries(route.action, pools, everything=True)[1]
 
 
 def _of_datagrams(plan: Plan, listener: Listener) -> Iterator[Objection]:

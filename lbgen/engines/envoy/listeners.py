@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from lbgen.plan.policy import Limits
 
 _DETECTION = "type.googleapis.com/envoy.extensions.http.original_ip_detection"
+_DRAIN = 100  # ms between an idle connection's last chance and its end
+_CLOSE = 50  # ms that a client has to read the last answer, or an end, before a reset may overtake it
 # Anything but `websocket` in any case: RE2 cannot say "not".
 _WORD = "websocket"
 _NOT_WEBSOCKET = "|".join(
@@ -183,12 +185,11 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
                 "allow_custom_methods": True,
                 "ignore_http_11_upgrade": [regex(_NOT_WEBSOCKET)],
             },
-            "common_http_protocol_options": {"idle_timeout": duration(listener.timeouts.keepalive)},
+            "common_http_protocol_options": {"idle_timeout": duration(_idle(listener.timeouts.keepalive))},
             "request_headers_timeout": duration(listener.timeouts.header),
             "stream_idle_timeout": duration(_silence(listener.timeouts)),
-            # What is left after the keep-alive time, and after an answer that ends the connection.
-            "drain_timeout": "0.100s",
-            "delayed_close_timeout": "0.100s",
+            "drain_timeout": duration(_DRAIN),
+            "delayed_close_timeout": duration(_CLOSE),
             "upgrade_configs": [{"upgrade_type": "websocket"}],
             # The peer is the TCP peer, whatever X-Forwarded-For says: no client can send a header of this name.
             "use_remote_address": False,
@@ -211,6 +212,11 @@ def _held(routes: Iterable[Route], clusters: Clusters) -> list[str]:
     bounded = [clusters.pools[name] for name in targets if clusters.pools[name].max_per_endpoint is not None]
     found = [PLACE] if any(route.concurrency is not None for route in routes) else []
     return [*found, *(HELD if bounded else ())]
+
+
+def _idle(keepalive: int) -> int:
+    """After this time Envoy begins to close an idle connection."""
+    return max(keepalive - _DRAIN - _CLOSE, keepalive // 2)
 
 
 def _silence(times: ClientTimeouts) -> int:
