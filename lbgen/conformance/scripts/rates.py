@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -165,12 +164,22 @@ def _others(stage: Stage, target: str) -> Iterator[tuple[str, int | None]]:
         yield "no value", _statuses(stage, target, 1)[0]
 
 
+def _in_its_turn(stage: Stage, target: str, control: str) -> int | None:
+    """The status of one more request. The place of the one before may be free 10 ms late, on a busy host later."""
+    status: int | None = None
+    for wait in (0.02, 0.2):
+        time.sleep(wait)
+        status = _statuses(stage, target, 1, ((CONTROL, control),))[0]
+        if status != 429:
+            break
+    return status
+
+
 def concurrency_is_not_a_rate(stage: Stage) -> Iterator[str]:
     """Any number of requests pass one after the other, and failing ones give their place back."""
     target = stage.params["target"]
     for control in ("{}", '{"mode": "close"}', '{"mode": "cut_body"}', '{"mode": "reset"}'):
-        with ThreadPoolExecutor(1) as pool:
-            found = list(pool.map(lambda c: ask(stage.at["web"], get(target, (CONTROL, c))).status, [control] * 5))
+        found = [_in_its_turn(stage, target, control) for _ in range(5)]
         if 429 in found:
             yield f"five requests one after the other, {control}: {found}"
             return
