@@ -29,7 +29,7 @@ _FIELDS = {
     "route": ROUTE,
     "pool": POOL,
     "addresses": "upstream_addr",
-    "method": "request_method",
+    "method": "logged_method",
     "host": "http_host",
     "path": "logged_path",
     "status": "status",
