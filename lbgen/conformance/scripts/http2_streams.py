@@ -141,6 +141,18 @@ def http2_broken_frames(stage: Stage) -> Iterator[str]:
         yield f"{more} of these requests reached an endpoint"
 
 
+def http2_host_beside_authority(stage: Stage) -> Iterator[str]:
+    """A Host that says what :authority says is one host."""
+    for host in (b"h", b"h:81"):
+        with _open(stage) as stream:
+            client = Http2(stream)
+            answer = client.answer(client.head([*_HEAD[:2], (b":authority", host), _HEAD[3], (b"host", host)]))
+            told = account_of(answer)
+            hosts = [] if told is None else [v for n, v in told["headers"] if n.lower() == "host"]
+            if hosts != [host.decode()]:
+                yield f"host {host!r}: status {answer.status}, {hosts} at the endpoint"
+
+
 def _listen(stream: Stream, seconds: float = 3.0) -> bool:
     """Whether the server ends the connection, or says GOAWAY or RST_STREAM."""
     deadline = time.monotonic() + seconds

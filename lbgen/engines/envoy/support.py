@@ -52,6 +52,7 @@ _V1_40: dict[Feature, Verdict] = {
             "framing.version": "accepted",
             "framing.absolute_host": "status 404",
             "framing.absolute_port": "accepted",
+            "framing.nominated": "status 400",
         },
     ),
     Feature.HOP_BY_HOP: NATIVE,
