@@ -65,6 +65,22 @@ def _kept(stage: Stage, faults: tuple[tuple[str, str, int], ...]) -> Iterator[st
             yield f"second request, {target} {mode}: {answer.status} {answer.problem}, expected {status}"
 
 
+def untried(stage: Stage) -> Iterator[str]:
+    """Of many requests at a time none comes back to an endpoint while another one has not been tried."""
+    failing = '{"mode": "fixed", "status": 503}'
+    tags = [uuid4().hex for _ in range(60)]
+    steps = f'"steps": [{failing}, {failing}, {{}}]'
+    requests = [get(stage.params["target"], ("x-key", tag), (CONTROL, f'{{"tag": "{tag}", {steps}}}')) for tag in tags]
+    with ThreadPoolExecutor(8) as pool:
+        statuses = Counter(pool.map(lambda request: ask(stage.at["web"], request).status, requests))
+    if set(statuses) != {200}:
+        yield f"answers {dict(statuses)}, expected 200"
+    tries = [[one.name for one in stage.endpoints.tagged(tag)] for tag in tags]
+    again = [names for names in tries if len(set(names)) < len(names)]
+    if again:
+        yield f"{len(again)} of {len(tags)} requests came back to an endpoint that had failed: {', '.join(again[0])}"
+
+
 def retry_budget(stage: Stage) -> Iterator[str]:
     """Of many requests that fail at a time only a share is tried again (25 %; up to three at a time may be free)."""
     tag, count = uuid4().hex, 16

@@ -24,7 +24,7 @@ def waits(pool: Pool) -> bool:
     """Whether HAProxy waits, for the connect time or a second, before it connects again after a refusal. It does
     unless the next try goes by rotation or by lot among several servers."""
     return pool.balance not in (Balance.ROUND_ROBIN, Balance.RANDOM) or (
-        len(_serving(pool)) == 1 and pool.max_per_endpoint is not None
+        len(serving(pool)) == 1 and pool.max_per_endpoint is not None
     )
 
 
@@ -32,11 +32,12 @@ def lone(retries: Retries | None, pool: Pool) -> Endpoint | None:
     """The only endpoint that serves, when its refusals are retried: it has to stand there twice, or HAProxy waits."""
     if retries is None or RetryCause.CONNECT_FAILURE not in retries.causes or waits(pool):
         return None
-    serving = _serving(pool)
-    return serving[0] if len(serving) == 1 else None
+    found = serving(pool)
+    return found[0] if len(found) == 1 else None
 
 
-def _serving(pool: Pool) -> list[Endpoint]:
+def serving(pool: Pool) -> list[Endpoint]:
+    """Endpoints that get requests while they are up."""
     return [endpoint for endpoint in pool.endpoints if endpoint.weight and not endpoint.backup]
 
 

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import NATIVE, NOT_YET, Objection, Verdict, approximate, emulated, refused
-from lbgen.engines.haproxy.retrying import STATUSES, waits
+from lbgen.engines.haproxy.retrying import STATUSES, serving, waits
 from lbgen.engines.haproxy.servers import MAX_WEIGHT, weights
 from lbgen.engines.haproxy.times import alone, connect, falls_short
 from lbgen.plan.features import Feature
@@ -231,6 +231,13 @@ def objections(plan: Plan, version: str) -> Iterable[Objection]:
             if RetryCause.CONNECT_FAILURE in action.retries.causes and any(map(waits, pools)):
                 note = "before it connects again after a refusal HAProxy waits for the connect time, a second at most"
                 yield Objection(approximate(note), f"{route.field}.retries", Feature.RETRIES)
+            if action.retries.max > 1 and any(len(serving(pool)) > 2 for pool in pools):
+                note = (
+                    "a try avoids the endpoint of the last one only: a third may come back to the first's where other "
+                    "requests come between, or where the endpoint is chosen by hash or at random"
+                )
+                verdict = approximate(note, {"route.retries.untried": "text: came back to an endpoint"})
+                yield Objection(verdict, f"{route.field}.retries", Feature.RETRIES)
             if any(pool.passive for pool in pools):
                 note = "a try that is followed by another does not count as a failure of its endpoint"
                 verdict = approximate(note, {"pool.health.passive.tries_count": "text: was asked"})
