@@ -13,7 +13,7 @@ import pytest
 
 from lbgen.conformance.judge import account_of
 from lbgen.conformance.probe import ask
-from lbgen.engines.traefik import ENGINE
+from lbgen.engines.traefik import ENGINE, Traefik
 from lbgen.plan.model import (
     Balance,
     ClientTimeouts,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.conformance.probe import Answer
+    from lbgen.engines.api import RenderedFile
     from lbgen.runtime.endpoints import Endpoints
     from lbgen.runtime.local.process import Handle
 
@@ -170,6 +171,13 @@ def test_a_trusted_peer_without_a_port_gets_the_listeners(served):
     assert headers["x-forwarded-port"] == str(served.address[1])
 
 
+def test_the_first_request_of_a_process_keeps_its_headers_too():
+    with bench() as fresh:
+        given = {"X-Forwarded-Server": "edge-1", "X-Real-Ip": "127.0.0.1", "X-Long": "y" * 5000}
+        headers = fresh.told("/p", *given.items())[1]
+        assert {name: headers.get(name.lower()) for name in given} == given
+
+
 def test_a_trusted_peer_with_a_large_head_is_still_trusted(served):
     large = ("X-Large", "x" * 9000)
     _, headers = served.told("/p", large, ("X-Forwarded-For", "192.0.2.1"), client="127.0.0.2")
@@ -274,3 +282,14 @@ def test_the_checker_tells_what_traefik_says():
     listener = replace(made.listeners[0], hosts=host_tables(ranked([Entry("own.0", "own", 0, None, bad, "routes[1]")])))
     found = checker.check(replace(made, listeners=(listener,)), ENGINE, BINARIES[0], accept=("all",))
     assert any("invalid character class range" in problem.message for problem in found)
+
+
+def test_a_traefik_of_another_make_is_refused_at_the_start():
+    class Other(Traefik):
+        def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
+            made = super().render(plan, version)
+            return tuple(replace(file, text=file.text.replace('"bufr"', '"gone"')) for file in made)
+
+    made = plan(free_port("127.0.0.1", PORTS), (pool("p", {9: 1}),))
+    found = checker.check(made, Other(), BINARIES[0], accept=("all",))
+    assert any("does not know the net/http of this Traefik" in problem.message for problem in found)

@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from lbgen.plan.model import HostTable, Listener, NamedMatch, Plan, Rule
     from lbgen.plan.precedence import Candidate
 
-# Traefik fills these in before any middleware runs; a rule that asks for one needs the request as it came.
-_FILLED_IN = frozenset(
-    {"host", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-real-ip", "x-forwarded-server"}
-)
-
 
 def edge(plan: Plan, listener: Listener) -> Tagged:
     """The edge's configuration. Rules are in order of rank; each route and pool appears once."""
@@ -41,7 +36,6 @@ def edge(plan: Plan, listener: Listener) -> Tagged:
         "requestID": listener.request_id,
         "headTime": listener.timeouts.header,
         "bodyTime": listener.timeouts.body,
-        "peek": any(wanted.name in _FILLED_IN for rule in rules for wanted in rule.match.headers),
         "mode": str(listener.paths.mode),
         **_asked(listener),
     }

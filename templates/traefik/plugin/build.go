@@ -8,6 +8,9 @@ import (
 
 func newEdge(ctx context.Context, conf *Config) (http.Handler, error) {
 	e := &edge{conf: conf, exact: map[string]*table{}, wild: map[string]*table{}, credit: map[*Target]int{}}
+	if err := proven(); err != nil {
+		return nil, err
+	}
 	var err error
 	if e.trusted, err = prefixes(conf.Trusted); err != nil {
 		return nil, err
@@ -67,6 +70,7 @@ func newEdge(ctx context.Context, conf *Config) (http.Handler, error) {
 			e.exact[each.Host] = one
 		}
 	}
+	e.enter(ctx)
 	return e, nil
 }
 

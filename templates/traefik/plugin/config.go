@@ -24,7 +24,6 @@ type Config struct {
 	RequestID bool
 	HeadTime  int
 	BodyTime  int
-	Peek      bool // a rule asks for a header that Traefik fills in itself
 	Mode      string
 	Empty     bool // exceptions of strict paths
 	Slash     bool

@@ -1,7 +1,6 @@
 package lbgen
 
 import (
-	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -22,13 +21,19 @@ type edge struct {
 	paths   *paths
 	log     *log
 	counted *connections
-	known   bool
 	shares  sync.Mutex
 	credit  map[*Target]int
 }
 
-// ServeHTTP is called by Traefik.
+// ServeHTTP is called by Traefik, but once a server is adopted no longer.
 func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if e.adopt(w, r) {
+		e.serveDirect(restore(w, r), r)
+	}
+}
+
+// serveDirect is called by Go's server.
+func (e *edge) serveDirect(w http.ResponseWriter, r *http.Request) {
 	if e.log == nil {
 		e.serve(w, r, nil)
 		return
@@ -41,10 +46,6 @@ func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // A call costs about a microsecond in the interpreter, a map look-up or a comparison far less: hence the plain cases
 // in line, here and in forwarded.
 func (e *edge) serve(w http.ResponseWriter, r *http.Request, noted *entry) {
-	if !e.known {
-		e.known = true
-		e.adjust(w, r)
-	}
 	if e.conf.Proxied && !proxied(w) {
 		if r.ProtoMajor == 2 { // only Go can close it, and does so after an answer
 			w.Header().Set("Connection", "close")
@@ -65,13 +66,6 @@ func (e *edge) serve(w http.ResponseWriter, r *http.Request, noted *entry) {
 		}
 	}
 	raw := r.RequestURI
-	if r.URL.RawPath != "" { // Traefik changes only what has a raw path
-		known := false
-		if raw, known = rawTarget(w); !known {
-			plain(w, r, http.StatusBadRequest, nil)
-			return
-		}
-	}
 	if noted != nil {
 		noted.target = raw
 	}
@@ -79,15 +73,15 @@ func (e *edge) serve(w http.ResponseWriter, r *http.Request, noted *entry) {
 	from.trust = len(e.trusted) > 0 && e.trusts(from.peer)
 	target := raw
 	usualForm := raw != "" && raw[0] == '/' && (r.ProtoMinor == 1 || r.ProtoMajor == 2) && len(r.TransferEncoding) == 0
-	from.head = rawHead(w, r.Method, raw)
-	if from.head != nil && folded(from.head) {
+	head := rawHead(w, r)
+	if head != nil && folded(head) {
 		w.Header().Set("Connection", "close") // what follows may be read in two ways as well
 		plain(w, r, http.StatusBadRequest, nil)
 		return
 	}
 	if !usualForm || r.Host == "" || !only(r.Host, hostChars) || r.ProtoMajor == 2 {
 		ok := false
-		if target, ok = e.accept(r, raw, from.head); !ok {
+		if target, ok = e.accept(r, raw, head); !ok {
 			if r.ProtoMajor == 1 {
 				w.Header().Set("Connection", "close")
 			}
@@ -112,10 +106,7 @@ func (e *edge) serve(w http.ResponseWriter, r *http.Request, noted *entry) {
 		plain(w, r, http.StatusForbidden, nil)
 		return
 	}
-	q := &request{method: r.Method, path: path, matched: matched, query: query, header: r.Header}
-	if e.conf.Peek {
-		q.named = filledIn(r, from.head)
-	}
+	q := &request{method: r.Method, path: path, matched: matched, query: query, header: r.Header, host: r.Host}
 	found := e.tableOf(r.Host).find(q)
 	if found == nil {
 		plain(w, r, http.StatusNotFound, nil)
@@ -148,24 +139,14 @@ func headerBytes(r *http.Request) int {
 	return total
 }
 
-// adjust sets what Traefik has no option for in the server of the entry point: a time for heads that is none for bodies,
-// and that OPTIONS * comes here as well. It holds from the second request on; until then heads and bodies share a time.
-func (e *edge) adjust(w http.ResponseWriter, r *http.Request) {
-	if server, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok {
-		server.ReadTimeout = 0
-		server.ReadHeaderTimeout = time.Duration(e.conf.HeadTime) * time.Millisecond
-		server.DisableGeneralOptionsHandler = true
-		if e.counted != nil {
-			counted := e.counted
-			server.ConnState = func(connection net.Conn, now http.ConnState) { counted.told(connection, now) }
-		}
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	}
-}
-
 // accept checks what precedes the path policy and gives the target in origin-form.
 func (e *edge) accept(r *http.Request, raw string, head []byte) (string, bool) {
 	if r.ProtoMajor == 2 {
+		hosts, lengths := r.Header["Host"], r.Header["Content-Length"]
+		if len(hosts) > 1 || len(hosts) == 1 && hosts[0] != r.Host || len(lengths) > 1 ||
+			len(lengths) == 1 && lengths[0] != "0" && r.ContentLength == 0 { // a body that cannot be there
+			return "", false
+		}
 		return raw, e.conf.HTTP2 && strings.HasPrefix(raw, "/") && r.Host != "" && only(r.Host, hostChars)
 	}
 	if !only(r.Host, hostChars) || (r.Host == "" && r.ProtoMinor == 1) || r.ProtoMinor > 1 {

@@ -15,7 +15,7 @@ type request struct {
 	matched string // escapes in upper case
 	query   string // with its question mark, or empty
 	header  http.Header
-	named   map[string][]string // headers that Traefik fills in, as the client sent them; nil = as in header
+	host    string // what rules that ask for the header Host look at
 }
 
 type table struct {
@@ -209,8 +209,8 @@ func (r *rule) holds(q *request) bool {
 }
 
 func (q *request) lines(name string) []string {
-	if lines, found := q.named[name]; found {
-		return lines
+	if name == "Host" {
+		return []string{q.host}
 	}
 	return q.header[name]
 }

@@ -112,6 +112,7 @@ func (p *pool) settle(s *state) {
 // out makes the request what the endpoint gets. Its header and body belong to it alone since the edge.
 func (s *state) out(w http.ResponseWriter, r *http.Request) {
 	header := r.Header
+	w.Header()["Content-Type"] = nil // an answer without one stays so
 	// Go's proxy knows these by their usual spelling only: it would add the client's address again, and drop the others.
 	if lines := header["X-Forwarded-For"]; lines != nil {
 		header["x-forwarded-for"] = lines

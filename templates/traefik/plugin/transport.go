@@ -75,24 +75,21 @@ func (p *pool) transport(connect, response int, name string) (*http.Transport, e
 		}
 		made.TLSClientConfig = settings
 	}
-	if p.conf.Protocol != "http1" {
-		speakHTTP2(made, p.conf.TLS != nil)
+	if p.conf.Protocol != "http1" && p.conf.TLS != nil {
+		reflect.ValueOf(made).Elem().FieldByName("Protocols").Set(protocols("SetHTTP2"))
+		made.TLSClientConfig.NextProtos = []string{"h2"}
+	} else if p.conf.Protocol != "http1" {
+		reflect.ValueOf(made).Elem().FieldByName("Protocols").Set(protocols("SetUnencryptedHTTP2"))
 	}
 	return made, nil
 }
 
-// speakHTTP2 sets a field that the interpreter does not know by name: http.Transport.Protocols.
-func speakHTTP2(transport *http.Transport, encrypted bool) {
-	field := reflect.ValueOf(transport).Elem().FieldByName("Protocols")
-	protocols := reflect.New(field.Type().Elem())
-	yes := []reflect.Value{reflect.ValueOf(true)}
-	if encrypted {
-		protocols.MethodByName("SetHTTP2").Call(yes)
-		transport.TLSClientConfig.NextProtos = []string{"h2"}
-	} else {
-		protocols.MethodByName("SetUnencryptedHTTP2").Call(yes)
-	}
-	field.Set(protocols)
+// protocols is a value for the field Protocols of a transport or server, which the interpreter does not know by name.
+func protocols(way string) reflect.Value {
+	kind := reflect.ValueOf(&http.Transport{}).Elem().FieldByName("Protocols").Type()
+	made := reflect.New(kind.Elem())
+	made.MethodByName(way).Call([]reflect.Value{reflect.ValueOf(true)})
+	return made
 }
 
 func (t *TLS) settings(name string) (*tls.Config, error) {

@@ -1,0 +1,170 @@
+package lbgen
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// served is the server of a listener, whose requests go straight to an edge: Traefik's own handlers would change the
+// target and the headers first, and cost as much as they are worth nothing here.
+type served struct {
+	server *http.Server
+	own    http.Handler // Traefik's
+	by     *edge
+}
+
+// servers are the process's, by listener.
+var (
+	serversLock sync.Mutex
+	servers     = map[string]*served{}
+	secret      = newID()
+)
+
+// enter makes an edge the one that serves its listener, and ends that with the context.
+func (e *edge) enter(ctx context.Context) {
+	serversLock.Lock()
+	known := servers[e.conf.Listener]
+	if known != nil {
+		known.take(e)
+	}
+	serversLock.Unlock()
+	if known == nil {
+		go e.knock()
+	}
+	go e.leave(ctx)
+}
+
+// leave gives the listener back to Traefik when no other configuration took it.
+func (e *edge) leave(ctx context.Context) {
+	<-ctx.Done()
+	time.Sleep(10 * time.Second)
+	serversLock.Lock()
+	defer serversLock.Unlock()
+	if known := servers[e.conf.Listener]; known != nil && known.by == e {
+		known.server.Handler = known.own
+		known.by = nil
+	}
+}
+
+// adopt takes over the server of a request that came through Traefik's handlers; false when there is nothing to serve.
+func (e *edge) adopt(w http.ResponseWriter, r *http.Request) bool {
+	server, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
+	if ok {
+		_, ok = server.Handler.(http.HandlerFunc) // of the same type, so that no request sees half of the change
+	}
+	if !ok {
+		http.Error(w, "lbgen does not know this Traefik", http.StatusInternalServerError)
+		return false
+	}
+	serversLock.Lock()
+	known := servers[e.conf.Listener]
+	if known == nil {
+		known = &served{server: server, own: server.Handler}
+		servers[e.conf.Listener] = known
+	}
+	if known.by == nil {
+		known.take(e)
+	}
+	serversLock.Unlock()
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	if r.Header.Get("X-Lbgen-Knock") == secret {
+		w.WriteHeader(http.StatusNoContent)
+		return false
+	}
+	return true
+}
+
+// take also sets what Traefik has no option for: a time for heads that is none for bodies, and that OPTIONS * comes here.
+func (s *served) take(e *edge) {
+	s.by = e
+	s.server.ReadTimeout = 0
+	s.server.ReadHeaderTimeout = time.Duration(e.conf.HeadTime) * time.Millisecond
+	s.server.DisableGeneralOptionsHandler = true
+	s.server.ConnState = nil
+	if e.counted != nil {
+		counted := e.counted
+		s.server.ConnState = func(connection net.Conn, now http.ConnState) { counted.told(connection, now) }
+	}
+	s.server.Handler = http.HandlerFunc(e.serveDirect)
+}
+
+// knock asks the listener once by itself, so that clients find the server taken. Where it shows its certificate only to
+// clients that have one, the first of them does that.
+func (e *edge) knock() {
+	host := e.conf.Address
+	if host == "0.0.0.0" || host == "[::]" {
+		host = "127.0.0.1"
+	}
+	for i := 0; i < 250; i++ {
+		time.Sleep(20 * time.Millisecond)
+		serversLock.Lock()
+		known := servers[e.conf.Listener]
+		serversLock.Unlock()
+		if known != nil {
+			return
+		}
+		connection, err := net.DialTimeout("tcp", host+":"+e.conf.Port, time.Second)
+		if err != nil {
+			continue
+		}
+		_ = connection.SetDeadline(time.Now().Add(time.Second))
+		if e.conf.Proxied {
+			_, _ = io.WriteString(connection, "PROXY UNKNOWN\r\n")
+		}
+		if e.conf.Scheme == "https" {
+			connection = tls.Client(connection, &tls.Config{InsecureSkipVerify: true}) // nothing but the knock is said
+		}
+		_, _ = io.WriteString(connection, "GET / HTTP/1.1\r\nHost: lbgen\r\nConnection: close\r\nX-Lbgen-Knock: "+secret+"\r\n\r\n")
+		_, _ = io.Copy(io.Discard, connection)
+		_ = connection.Close()
+	}
+}
+
+// Traefik fills these in where a client sent none, the last one always.
+var filledNames = []string{"X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Real-Ip", "X-Forwarded-Server"}
+
+// restore undoes what Traefik's handlers did to a request, and gives the writer below theirs.
+func restore(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+	w = inner(w)
+	r.RequestURI = rawTarget(w)
+	h := r.Header
+	head := rawHead(w, r)
+	if head != nil {
+		for _, name := range filledNames {
+			delete(h, name)
+			if lines := rawLines(head, strings.ToLower(name)); len(lines) > 0 {
+				h[name] = lines
+			}
+		}
+		return w
+	}
+	// The head is lost: what a trusted proxy sends as well is made anew with the same value, but for a port that equals
+	// the one in its Host or the scheme's own.
+	port := "80"
+	if strings.HasPrefix(h.Get("X-Forwarded-Proto"), "https") {
+		port = "443"
+	}
+	if at := strings.LastIndexByte(r.Host, ':'); at >= 0 && !strings.HasSuffix(r.Host, "]") {
+		port = r.Host[at+1:]
+	}
+	if h.Get("X-Forwarded-Port") == port {
+		delete(h, "X-Forwarded-Port")
+	}
+	if proto := h.Get("X-Forwarded-Proto"); proto == "http" || proto == "ws" {
+		delete(h, "X-Forwarded-Proto")
+	}
+	if h.Get("X-Forwarded-Host") == r.Host {
+		delete(h, "X-Forwarded-Host")
+	}
+	delete(h, "X-Forwarded-Server")
+	if h.Get("X-Real-Ip") == peerOf(r.RemoteAddr) {
+		delete(h, "X-Real-Ip")
+	}
+	return w
+}

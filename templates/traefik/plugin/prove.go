@@ -1,0 +1,132 @@
+package lbgen
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+)
+
+var (
+	proving sync.Once
+	proof   error
+)
+
+// proven is whether all that is read of net/http's own state is there, as found by serving requests in memory.
+func proven() error {
+	proving.Do(func() {
+		defer func() {
+			if failure := recover(); failure != nil {
+				proof = fmt.Errorf("lbgen does not know the net/http of this Traefik: %v", failure)
+			}
+		}()
+		proof = prove()
+	})
+	return proof
+}
+
+func prove() error {
+	kind := reflect.TypeOf(&http.Server{}).Elem()
+	known, _ := kind.FieldByName("activeConn")
+	connection := known.Type.Key().Elem()
+	known, _ = connection.FieldByName("curReq") // an atomic.Pointer to a response; its first field names that
+	response := known.Type.Field(0).Type.Elem().Elem()
+	reader, ok := connection.FieldByName("bufr")
+	atReader = reader.Index[0]
+	conn, has := response.FieldByName("conn")
+	atConn = conn.Index[0]
+	buffer, holds := reader.Type.Elem().FieldByName("buf")
+	atBuffer = buffer.Index[0]
+	end, ends := reader.Type.Elem().FieldByName("r")
+	atEnd = end.Index[0]
+	if !ok || !has || !holds || !ends {
+		return errors.New("lbgen: a field of net/http is missing")
+	}
+	if madeCaching = caching("Pragma: no-cache"); madeCaching == caching("Cache-Control: no-cache") || madeCaching == 0 {
+		return errors.New("lbgen: net/http treats Pragma in another way")
+	}
+	const asked = "GET /proof HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX-A: b\r\n\r\n"
+	here, there := net.Pipe()
+	found := make(chan error, 1)
+	server := &http.Server{}
+	go serveOnce(server, here, found, func(w http.ResponseWriter, r *http.Request) bool {
+		return string(rawHead(w, r)) == asked && rawTarget(w) == "/proof"
+	})
+	_, _ = io.WriteString(there, asked)
+	_, _ = io.Copy(io.Discard, there)
+	if err := <-found; err != nil {
+		return err
+	}
+	here, there = net.Pipe()
+	server = &http.Server{}
+	reflect.ValueOf(server).Elem().FieldByName("Protocols").Set(protocols("SetUnencryptedHTTP2"))
+	go serveOnce(server, here, found, func(w http.ResponseWriter, _ *http.Request) bool { return rawTarget(w) == "/proof" })
+	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return there, nil }}
+	reflect.ValueOf(transport).Elem().FieldByName("Protocols").Set(protocols("SetUnencryptedHTTP2"))
+	question, err := http.NewRequest(http.MethodGet, "http://h/proof", nil)
+	if err != nil {
+		return err
+	}
+	reply, err := transport.RoundTrip(question)
+	if err != nil {
+		return err
+	}
+	_ = reply.Body.Close()
+	_ = there.Close()
+	err = <-found // apart, since the interpreter cannot return it at once
+	return err
+}
+
+// caching is the address of the Cache-Control of a request with that line.
+func caching(line string) uintptr {
+	made, err := http.ReadRequest(bufio.NewReader(strings.NewReader("GET / HTTP/1.1\r\nHost: h\r\n" + line + "\r\n\r\n")))
+	if err != nil || len(made.Header["Cache-Control"]) != 1 {
+		return 0
+	}
+	return reflect.ValueOf(made.Header["Cache-Control"][0]).Pointer()
+}
+
+// serveOnce serves one connection and judges its request, and what went to the client, by the functions of wire.go.
+func serveOnce(server *http.Server, connection net.Conn, found chan error, holds func(http.ResponseWriter, *http.Request) bool) {
+	server.ReadTimeout = 2 * time.Second
+	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := errors.New("lbgen does not find what net/http holds of a request")
+		defer func() {
+			_ = recover()
+			found <- err
+		}()
+		known := holds(w, r)
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = io.WriteString(w, "abc")
+		if status, size := sent(w); known && status == http.StatusAccepted && size == 3 {
+			err = nil
+		}
+	})
+	_ = server.Serve(&onlyOne{connection: connection})
+}
+
+// onlyOne is a listener for one connection.
+type onlyOne struct{ connection net.Conn }
+
+// Accept gives the connection, then an end.
+func (l *onlyOne) Accept() (net.Conn, error) {
+	given := l.connection
+	if given == nil {
+		return nil, net.ErrClosed
+	}
+	l.connection = nil
+	return given, nil
+}
+
+// Close does nothing.
+func (l *onlyOne) Close() error { return nil }
+
+// Addr is nowhere.
+func (l *onlyOne) Addr() net.Addr { return &net.TCPAddr{} }

@@ -1,0 +1,159 @@
+package lbgen
+
+import (
+	"bytes"
+	"net/http"
+	"reflect"
+	"strings"
+)
+
+// What net/http keeps to itself is read by reflection; proven (prove.go) shows at the start that it is where it is
+// looked for.
+
+// inner is net/http's own writer below Traefik's wrappers.
+func inner(w http.ResponseWriter) http.ResponseWriter {
+	found := reflect.ValueOf(w)
+	for depth := 0; depth < 16; depth++ {
+		for found.Kind() == reflect.Interface || found.Kind() == reflect.Ptr {
+			found = found.Elem()
+		}
+		if found.Kind() != reflect.Struct {
+			break
+		}
+		kind := found.Type().String()
+		if kind == "http.response" || kind == "http.http2responseWriter" {
+			return reflect.NewAt(found.Type(), found.Addr().UnsafePointer()).Interface().(http.ResponseWriter)
+		}
+		at := nextOf(found)
+		if at < 0 {
+			break
+		}
+		found = found.Field(at)
+	}
+	panic("lbgen does not know this Traefik: no writer of net/http below its own")
+}
+
+// nextOf is the field of a wrapper with what it wraps, or -1.
+func nextOf(value reflect.Value) int {
+	for i := 0; i < value.NumField(); i++ {
+		if value.Field(i).Kind() == reflect.Interface && strings.HasSuffix(value.Field(i).Type().String(), "ResponseWriter") {
+			return i
+		}
+	}
+	for i := 0; i < value.NumField(); i++ { // a wrapper inside a wrapper: its first struct
+		kind := value.Field(i).Kind()
+		if kind == reflect.Struct || kind == reflect.Ptr || kind == reflect.Interface {
+			return i
+		}
+	}
+	return -1
+}
+
+// rawTarget is the request's target as the client sent it.
+func rawTarget(w http.ResponseWriter) string {
+	found := reflect.ValueOf(w).Elem()
+	if found.Type().String() != "http.response" {
+		found = found.FieldByName("rws").Elem() // of HTTP/2
+	}
+	return found.FieldByName("req").Elem().FieldByName("RequestURI").String()
+}
+
+// Where fields are: prove finds them.
+var atConn, atReader, atBuffer, atEnd int
+
+// rawHead is the head of an HTTP/1 request as it came, nil when it was larger than net/http's read buffer (4 KiB).
+func rawHead(w http.ResponseWriter, r *http.Request) []byte {
+	if r.ProtoMajor != 1 {
+		return nil
+	}
+	reader := reflect.ValueOf(w).Elem().Field(atConn).Elem().Field(atReader).Elem()
+	buffer := reader.Field(atBuffer).Bytes()
+	head := buffer[:reader.Field(atEnd).Int()]
+	start := bytes.LastIndex(head, []byte(r.Method+" "+r.RequestURI+" HTTP/1."))
+	if start < 0 {
+		return nil
+	}
+	return head[start:]
+}
+
+// folded is whether a head has bare line feeds or folded lines.
+func folded(head []byte) bool {
+	return bytes.Count(head, lineFeed) != bytes.Count(head, lineEnd) || bytes.Contains(head, foldBlank) ||
+		bytes.Contains(head, foldTab)
+}
+
+var (
+	lineFeed  = []byte("\n")
+	lineEnd   = []byte("\r\n")
+	foldBlank = []byte("\r\n ")
+	foldTab   = []byte("\r\n\t")
+)
+
+// rawLines are the values of a header's lines in a head; the name is in lower case.
+func rawLines(head []byte, name string) []string {
+	found := []string{}
+	for _, line := range strings.Split(string(head), "\n")[1:] {
+		at := strings.IndexByte(line, ':')
+		if at == len(name) && strings.EqualFold(line[:at], name) {
+			found = append(found, strings.Trim(line[at+1:], " \t\r"))
+		}
+	}
+	return found
+}
+
+// sent is the status and the size of the body that went to the client.
+func sent(w http.ResponseWriter) (int, int64) {
+	found := reflect.ValueOf(w).Elem()
+	if found.Type().String() == "http.response" {
+		return int(found.FieldByName("status").Int()), found.FieldByName("written").Int()
+	}
+	stream := found.FieldByName("rws").Elem()
+	if !stream.IsValid() { // reset
+		return 0, 0
+	}
+	return int(stream.FieldByName("status").Int()), stream.FieldByName("wroteBytes").Int()
+}
+
+// proxied is whether the client's connection began with a PROXY header: what Traefik found of one is in the connection
+// below those of TLS and of Traefik's own accounts.
+func proxied(w http.ResponseWriter) bool {
+	found := reflect.ValueOf(w).Elem()
+	if found.Type().String() == "http.response" {
+		found = found.FieldByName("conn").Elem().FieldByName("rwc")
+	} else {
+		found = found.FieldByName("rws").Elem().FieldByName("conn").Elem().FieldByName("conn")
+	}
+	for depth := 0; depth < 16; depth++ {
+		for found.Kind() == reflect.Interface || found.Kind() == reflect.Ptr {
+			found = found.Elem()
+		}
+		if found.Kind() != reflect.Struct {
+			return false
+		}
+		if found.Type().String() == "proxyproto.Conn" {
+			return !found.FieldByName("header").IsNil()
+		}
+		next := reflect.Value{}
+		for i := 0; i < found.NumField() && !next.IsValid(); i++ {
+			kind := found.Field(i).Type().String()
+			if kind == "net.Conn" || kind == "tcp.WriteCloser" || strings.HasSuffix(kind, "Conn") {
+				next = found.Field(i)
+			}
+		}
+		if !next.IsValid() {
+			return false
+		}
+		found = next
+	}
+	return false
+}
+
+// A Pragma without a Cache-Control gets one from net/http over HTTP/1, whose text is a constant: its address tells.
+var madeCaching uintptr
+
+// uncached drops a Cache-Control that the client did not send.
+func uncached(h http.Header) {
+	if lines := h["Cache-Control"]; len(lines) == 1 && reflect.ValueOf(lines[0]).Pointer() == madeCaching {
+		delete(h, "Cache-Control")
+	}
+}
