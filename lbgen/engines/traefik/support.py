@@ -63,13 +63,12 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.PATHS_VERBATIM: _TARGET,
     Feature.FRAMING: approximate(
         "what Go's server refuses before any plugin runs gets Traefik's own text instead of the reason phrase (over "
-        "HTTP/2 a reset stream), unknown transfer codings 501, other HTTP versions 505, and no line in the access log; a "
-        "first line without a version is waited on for more; in a head above 4 KiB bare line feeds and folded lines are "
-        "accepted, and so is a PROXY header that says TCP6 and names IPv4 addresses",
+        "HTTP/2 a reset stream), unknown transfer codings 501, other HTTP versions 505, and no line in the access log; "
+        "a first line without a version is waited on for more; in a head above 4 KiB bare line feeds and folded lines "
+        "are accepted, and so is a PROXY header that says TCP6 and names IPv4 addresses",
         {
             "framing.no_host": "text",
             "framing.log_bad_escape": "text: 0 lines",
-            "framing.log_trace": "text: 0 lines",
             "framing.proxy_family": "status 200",
             "framing.two_hosts": "text",
             "framing.equal_hosts": "text",

@@ -46,6 +46,10 @@ func (e *edge) serveDirect(w http.ResponseWriter, r *http.Request) {
 // A call costs about a microsecond in the interpreter, a map look-up or a comparison far less: hence the plain cases
 // in line, here and in forwarded.
 func (e *edge) serve(w http.ResponseWriter, r *http.Request, noted *entry) {
+	raw := r.RequestURI
+	if noted != nil {
+		noted.target = raw
+	}
 	if e.conf.Proxied && !proxied(w) {
 		if r.ProtoMajor == 2 { // only Go can close it, and does so after an answer
 			w.Header().Set("Connection", "close")
@@ -64,10 +68,6 @@ func (e *edge) serve(w http.ResponseWriter, r *http.Request, noted *entry) {
 			plain(w, r, http.StatusMethodNotAllowed, nil)
 			return
 		}
-	}
-	raw := r.RequestURI
-	if noted != nil {
-		noted.target = raw
 	}
 	from := &arrival{peer: peerOf(r.RemoteAddr)}
 	from.trust = len(e.trusted) > 0 && e.trusts(from.peer)
