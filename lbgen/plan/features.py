@@ -23,6 +23,7 @@ class Feature(StrEnum):
     HTTP2 = "listener.http2"
     PROXY_PROTOCOL_IN = "listener.proxy_protocol"
     MAX_CONNECTIONS = "listener.max_connections"
+    L4_MAX_CONNECTIONS = "listener.max_connections.l4"
     LISTENER_ACCESS = "listener.access"
     LISTENER_LIMITS = "listener.limits"
     CLIENT_TIMEOUTS = "listener.timeouts"
@@ -113,6 +114,7 @@ class Feature(StrEnum):
     POOL_HTTP2 = "pool.protocol.http2"
     POOL_GRPC = "pool.protocol.grpc"
     PROXY_PROTOCOL_OUT = "pool.proxy_protocol"
+    L4_PROXY_PROTOCOL_OUT = "pool.proxy_protocol.l4"
     # section 8 and 10
     ACCESS_LOG = "access_log"
     ESCAPE_HATCH = "engines.verbatim"

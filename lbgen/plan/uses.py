@@ -8,7 +8,7 @@ from lbgen.plan.features import Feature
 from lbgen.plan.policies import CLIENT, client_timeouts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from lbgen.plan.expand import Expanded
     from lbgen.spec.listener import Listener
@@ -37,7 +37,6 @@ _VALUES = {
 # Fields whose mere presence is a use of one feature.
 _LISTENER = {
     "proxy_protocol": Feature.PROXY_PROTOCOL_IN,
-    "max_connections": Feature.MAX_CONNECTIONS,
     "access": Feature.LISTENER_ACCESS,
     "limits": Feature.LISTENER_LIMITS,
 }
@@ -58,7 +57,6 @@ _ROUTE_DEFAULTS = ("max_body", "buffering")  # that a topology or profile may sa
 _POOL = {
     "sticky": Feature.STICKY,
     "tls": Feature.POOL_TLS,
-    "proxy_protocol": Feature.PROXY_PROTOCOL_OUT,
     "slow_start": Feature.SLOW_START,
 }
 _REQUEST_EDITS = (Feature.REQUEST_HEADERS_SET, Feature.REQUEST_HEADERS_ADD, Feature.REQUEST_HEADERS_REMOVE)
@@ -80,8 +78,11 @@ _TIMES = {
 
 def used_pools(model: TopologyModel) -> frozenset[str]:
     """Names of the pools that a route forwards or mirrors to."""
-    names = {target.pool for route in model.routes for target in route.forward or ()}
-    return frozenset(names | {mirror.pool for route in model.routes for mirror in route.mirror or ()})
+    return _forwarded(model.routes)
+
+
+def _forwarded(routes: Iterable[Route]) -> frozenset[str]:
+    return frozenset(to.pool for route in routes for to in (*(route.forward or ()), *(route.mirror or ())))
 
 
 def uses(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Asked]:
@@ -96,9 +97,15 @@ def uses(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Asked]:
     for name, listener in model.listeners.items():
         yield from _listener(model, f"listeners.{name}", listener, name in forwarding)
     used = used_pools(model)
+    l4 = _forwarded(route for index, route in enumerate(model.routes) if expanded.is_l4(index))
+    l7 = _forwarded(route for index, route in enumerate(model.routes) if not expanded.is_l4(index))
     for name, pool in model.pools.items():
         if name in used:
             yield from _pool(f"pools.{name}", pool)
+            if pool.proxy_protocol is not None:
+                for feature, users in ((Feature.PROXY_PROTOCOL_OUT, l7), (Feature.L4_PROXY_PROTOCOL_OUT, l4)):
+                    if name in users:
+                        yield feature, f"pools.{name}.proxy_protocol"
     for index, route in enumerate(model.routes):
         yield from _route(model, f"routes[{index}]", route, expanded.is_l4(index), written)
     if model.access_log == "json" and written("access_log"):
@@ -148,6 +155,9 @@ def _listener(model: TopologyModel, field: str, listener: Listener, forwards: bo
         yield (Feature.TLS_PASSTHROUGH if passed else Feature.TLS_TERMINATE), f"{field}.tls"
         if listener.tls.client is not None:
             yield Feature.TLS_CLIENT_CERT, f"{field}.tls.client"
+    if listener.max_connections is not None:
+        l4 = listener.mode == "l4"
+        yield (Feature.L4_MAX_CONNECTIONS if l4 else Feature.MAX_CONNECTIONS), f"{field}.max_connections"
     for key, feature in _LISTENER.items():
         if getattr(listener, key) is not None:
             yield feature, f"{field}.{key}"

@@ -178,7 +178,7 @@ RICH: dict[str, Any] = {
         "raw": {"port": 3, "paths": "verbatim"},
         "edge": {"port": 4, "mode": "l4", "tls": {"mode": "passthrough"}},
         "dns": {"port": 5, "mode": "l4", "protocol": "udp"},
-        "db": {"port": 6, "mode": "l4"},
+        "db": {"port": 6, "mode": "l4", "max_connections": 9},
     },
     "pools": {
         "a": {
@@ -202,7 +202,7 @@ RICH: dict[str, Any] = {
         },
         "c": {"balance": {"hash": {"header": "x"}}, "endpoints": [{"address": "a:1"}, {"address": "b:1", "weight": 0}]},
         "d": {"balance": "random", "endpoints": [{"address": "a:1"}], "proxy_protocol": "v2"},
-        "e": {"endpoints": [{"address": "a:1"}]},
+        "e": {"endpoints": [{"address": "a:1"}], "proxy_protocol": "v1"},
         "unused": {"endpoints": [{"address": "a:1"}]},
     },
     "routes": [

@@ -79,6 +79,7 @@ def l4_ejected(stage: Stage) -> Iterator[str]:
 def connections_are_limited(stage: Stage) -> Iterator[str]:
     """While `most` connections are open no further one is served; once one of them has ended the next is."""
     address, most, path = stage.at[stage.params["listener"]], stage.params["most"], stage.params.get("path", "/")
+    time.sleep(0.5)  # those that found the listener open have ended
     held = [Stream(address) for _ in range(most)]
     try:
         for number, stream in enumerate(held):

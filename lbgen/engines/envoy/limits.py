@@ -159,7 +159,7 @@ def _of_datagrams(plan: Plan, listener: Listener) -> Iterator[Objection]:
             yield Objection(refused(note), f"{plan.route(name).field}.forward", Feature.L4_UDP)
     if listener.max_connections is not None:
         note = "Envoy bounds connections, and datagrams have none"
-        yield Objection(refused(note), f"{listener.field}.max_connections", Feature.MAX_CONNECTIONS)
+        yield Objection(refused(note), f"{listener.field}.max_connections", Feature.L4_MAX_CONNECTIONS)
 
 
 def _of_pool(pool: Pool, l4: frozenset[str]) -> Iterator[Objection]:

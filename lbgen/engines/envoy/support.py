@@ -98,6 +98,7 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.HTTP2: NATIVE,
     Feature.PROXY_PROTOCOL_IN: NATIVE,
     Feature.MAX_CONNECTIONS: NATIVE,
+    Feature.L4_MAX_CONNECTIONS: NATIVE,
     Feature.LISTENER_ACCESS: emulated("an RBAC filter; behind proxies X-Forwarded-For is walked from the right"),
     Feature.LISTENER_LIMITS: emulated("a CEL condition for the target; Envoy's own limit of heads, in whole KiB"),
     Feature.CLIENT_TIMEOUTS: NATIVE,
@@ -132,6 +133,7 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.POOL_HTTP2: NATIVE,
     Feature.POOL_GRPC: NATIVE,
     Feature.PROXY_PROTOCOL_OUT: NATIVE,
+    Feature.L4_PROXY_PROTOCOL_OUT: NATIVE,
     Feature.ACCESS_LOG: NATIVE,
     # Another engine's own words.
     Feature.NFT_DIRECT: refused("is a way of forwarding that only nftables has"),

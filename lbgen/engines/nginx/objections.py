@@ -79,9 +79,6 @@ def _pools(plan: Plan, version: str) -> Iterator[Objection]:
 def _l4(plan: Plan, version: str) -> Iterator[Objection]:
     for listener in plan.listeners:
         if listener.mode is Mode.L7:
-            if listener.max_connections is not None:
-                why = "nginx can count requests of HTTP clients, and connections on L4 listeners only"
-                yield Objection(refused(why), f"{listener.field}.max_connections", Feature.MAX_CONNECTIONS)
             continue
         found = manners(plan, listener)
         if len(found) > 1:
@@ -100,12 +97,9 @@ def _l4(plan: Plan, version: str) -> Iterator[Objection]:
 def _proxy_headers(plan: Plan) -> Iterator[Objection]:
     l4 = {t.pool for x in plan.listeners for rule in x.l4_rules for t in _targets(plan.route(rule.route))}
     for pool in plan.pools:
-        if pool.proxy_protocol is not None and pool.name not in l4:
-            why = "nginx sends no PROXY header where it speaks HTTP"
-            yield Objection(refused(why), f"{pool.field}.proxy_protocol", Feature.PROXY_PROTOCOL_OUT)
-        elif pool.proxy_protocol == "v2":
+        if pool.proxy_protocol == "v2" and pool.name in l4:
             why = "nginx sends the PROXY header in version 1 only; say proxy_protocol: v1"
-            yield Objection(refused(why), f"{pool.field}.proxy_protocol", Feature.PROXY_PROTOCOL_OUT)
+            yield Objection(refused(why), f"{pool.field}.proxy_protocol", Feature.L4_PROXY_PROTOCOL_OUT)
 
 
 def _targets(route: Route) -> tuple[Target, ...]:

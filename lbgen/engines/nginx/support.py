@@ -61,7 +61,8 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.TLS_PASSTHROUGH: NATIVE,
     Feature.HTTP2: NATIVE,
     Feature.PROXY_PROTOCOL_IN: NATIVE,
-    Feature.MAX_CONNECTIONS: NATIVE,
+    Feature.MAX_CONNECTIONS: refused("nginx can count requests of HTTP clients, and connections on L4 listeners only"),
+    Feature.L4_MAX_CONNECTIONS: NATIVE,
     Feature.LISTENER_ACCESS: emulated("a geo block that knows the answer for each network"),
     Feature.LISTENER_LIMITS: emulated(
         "maps over the lengths of the target and of the whole head, which a script (njs) adds up over HTTP/2"
@@ -181,7 +182,8 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.POOL_TLS: NATIVE,
     Feature.POOL_HTTP2: NATIVE,
     Feature.POOL_GRPC: NATIVE,
-    Feature.PROXY_PROTOCOL_OUT: NATIVE,
+    Feature.PROXY_PROTOCOL_OUT: refused("nginx sends no PROXY header where it speaks HTTP"),
+    Feature.L4_PROXY_PROTOCOL_OUT: NATIVE,
     Feature.ACCESS_LOG: emulated("nginx's own times and lists of tries, which `lbgen logs` brings into the schema"),
     Feature.ESCAPE_HATCH: NOT_YET,
     Feature.NFT_DIRECT: refused("direct forwarding is nftables' alone"),

@@ -24,7 +24,6 @@ _BACKUP = refused("Traefik has no backup for TCP and UDP servers; nginx, HAProxy
 _FULL = refused("Traefik does not limit TCP connections to a server; nginx, HAProxy and Envoy can")
 _SLOW = refused("Traefik has no slow start for TCP servers; HAProxy and Envoy can")
 _SOURCES = refused("Traefik's UDP routers take every datagram, whoever sends it; nginx and nftables can tell")
-_MOST = refused("Traefik counts TCP connections for each client's address only; HAProxy and Envoy can count all")
 _HEADER = approximate("Traefik passes a TCP connection without a PROXY header on instead of closing it")
 _FIRST = approximate(
     "Traefik shows clients without a server name the first certificate of the first TLS listener, on this one too",
@@ -59,8 +58,6 @@ def _tls(plan: Plan) -> Iterator[Objection]:
 def _listener(listener: Listener) -> Iterator[Objection]:
     if listener.proxy_protocol:
         yield Objection(_HEADER, f"{listener.field}.proxy_protocol", Feature.PROXY_PROTOCOL_IN)
-    if listener.max_connections is not None:
-        yield Objection(_MOST, f"{listener.field}.max_connections", Feature.MAX_CONNECTIONS)
     if listener.protocol is Protocol.UDP and listener.access is not None:
         yield Objection(_SOURCES, f"{listener.field}.access", Feature.LISTENER_ACCESS)
 

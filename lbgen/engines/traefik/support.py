@@ -30,6 +30,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.PROXY_PROTOCOL_IN: emulated(
         "Traefik reads the header; the lbgen plugin closes connections without one, of HTTP/2 after a 400"
     ),
+    Feature.L4_MAX_CONNECTIONS: refused("Traefik counts TCP connections for each client's address only"),
     Feature.MAX_CONNECTIONS: emulated("the lbgen plugin counts; Traefik's own count is for each client's address"),
     Feature.LISTENER_ACCESS: _ANSWER,
     Feature.LISTENER_LIMITS: _ANSWER,
@@ -150,6 +151,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.POOL_HTTP2: _LAST_HOP,
     Feature.POOL_GRPC: _LAST_HOP,
     Feature.PROXY_PROTOCOL_OUT: _LAST_HOP,
+    Feature.L4_PROXY_PROTOCOL_OUT: NATIVE,
     Feature.ACCESS_LOG: emulated(
         "the lbgen plugin writes the lines; Traefik's own have other names and hold the query"
     ),
