@@ -73,10 +73,7 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.REWRITE_PREFIX: emulated("a regex that cuts at the segment"),
     Feature.REWRITE_PATH: NATIVE,
     Feature.REWRITE_HOST: NATIVE,
-    Feature.WEBSOCKET: approximate(
-        "the body is dropped where an endpoint answers a handshake with 2xx, not 101",
-        {"route.websocket.refused": "text"},
-    ),
+    Feature.WEBSOCKET: emulated("a blank behind the word: Envoy drops the body of a 200 that refuses just `websocket`"),
     Feature.STATUSES: emulated("local reply mappers by the cause"),
     Feature.TIMEOUT_CONNECT: emulated("one cluster for each connect time asked of a pool"),
     Feature.TIMEOUT_RESPONSE: emulated("the time of the only try, which ends with the response head"),
