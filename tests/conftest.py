@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 
 import pytest
 
-# Workers must not pick the same free port: each has a range of its own, apart from those fixed in tests/engines.
+from lbgen.runtime.local import world
+
+# Where it can be, each worker is in a network of its own, so that fixed ports are free in each of them.
+_NETWORKS = not world.possible() and shutil.which("ip") is not None
 if _WORKER := os.environ.get("PYTEST_XDIST_WORKER"):
-    os.environ["LBGEN_CONFORMANCE_PORTS"] = str(27_000 + 1_400 * (int(_WORKER.removeprefix("gw")) % 4))
+    if _NETWORKS:
+        world.enter()
+        subprocess.run(("ip", "link", "set", "lo", "up"), check=True)
+    else:
+        first = 27_000 + 1_400 * (int(_WORKER.removeprefix("gw")) % 4)  # apart from those fixed in tests
+        os.environ["LBGEN_CONFORMANCE_PORTS"] = str(first)
+
+
+_ORDER = {"verify": 0, "differential": 1, "conformance": 2}  # folders with the longest tests
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,7 +39,13 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests on fixed ports, or that wait for processes to come and go, must not share the machine with others."""
+    """Which phase of tests/phases.py a test belongs to; those that take longest come first."""
     for item in items:
-        if item.get_closest_marker("xdist_group") or "engines" in item.path.parts:
+        fixed = item.get_closest_marker("xdist_group") or {"engines", "verify"} & set(item.path.parts)
+        if item.get_closest_marker("packaging") or item.path.name.startswith("test_docker_"):
+            item.add_marker(pytest.mark.alone)  # they need the network of the host
+        elif fixed and not _NETWORKS:
             item.add_marker(pytest.mark.alone)
+        elif fixed or {"conformance", "differential"} & set(item.path.parts):
+            item.add_marker(pytest.mark.serves)
+    items.sort(key=lambda item: _ORDER.get(item.path.parent.name, len(_ORDER)))

@@ -27,9 +27,4 @@ echo "== format and lint"; "$bin/ruff" format --check . ; "$bin/ruff" check .
 echo "== layers"; "$bin/lint-imports" --no-cache
 echo "== types"; "$bin/mypy"
 echo "== tests"
-failed=0
-# Most of them wait for timeouts, but short ones: more than two at a time make health checks late.
-"$bin/python" -m pytest -q -n 2 -m "not alone" "$@" || failed=1
-echo "== tests of processes and fixed ports, one at a time"
-"$bin/python" -m pytest -q -m alone "$@" || failed=1
-exit $failed
+exec "$bin/python" tests/phases.py "$@"

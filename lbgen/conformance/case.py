@@ -60,7 +60,7 @@ HANDSHAKE = (
 )
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # one of two classes
     """`on` is a text, as in YAML 1.2: it is a key of retries."""
 
 

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -180,8 +181,8 @@ class Endpoints:
             self._tasks[task] = stand_in.name
             try:
                 await self._serve(stand_in, reader, writer, hello)
-            except (ConnectionError, asyncio.IncompleteReadError, TimeoutError):
-                pass  # the peer left
+            except (ConnectionError, asyncio.IncompleteReadError, TimeoutError, ssl.SSLError):
+                pass  # the peer left, in the middle of TLS maybe
             except asyncio.CancelledError:
                 if not writer.is_closing():
                     standin.reset(writer)  # as a server does that dies

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.engines,
     pytest.mark.root,
-    pytest.mark.alone,
     pytest.mark.skipif(bool(world.possible()), reason=world.possible() or "it is possible"),
 ]
 L7 = ("envoy", "haproxy", "nginx", "traefik")

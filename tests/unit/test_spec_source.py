@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +12,9 @@ from lbgen.diagnostics import LbgenError, Span
 from lbgen.spec.compose import DEEPEST, _PythonComposer
 from lbgen.spec.marks import field_text
 from lbgen.spec.source import LARGEST_FILE, read_bytes, read_file, read_mapping, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # A hostile file gets no more than this much processor time and memory.
 SECONDS = 5
@@ -170,29 +173,32 @@ def test_the_parser_in_python_gives_the_same_tree() -> None:
     assert root.value[0][1].value[1].tag == again.value[0][1].value[1].tag
 
 
-HOSTILE = {
-    "alias bomb": b"a: &a [x, x]\n"
-    + b"".join(
-        b"b%d: &b%d [%s, %s]\n" % (i, i, *([b"*a" if i == 0 else b"*b%d" % (i - 1)] * 2)) for i in range(10_000)
+# Made when asked for: they are large.
+HOSTILE: dict[str, Callable[[], bytes]] = {
+    "alias bomb": lambda: (
+        b"a: &a [x, x]\n"
+        + b"".join(
+            b"b%d: &b%d [%s, %s]\n" % (i, i, *([b"*a" if i == 0 else b"*b%d" % (i - 1)] * 2)) for i in range(10_000)
+        )
     ),
-    "many aliases of a large list": b"a: &a [" + b"x, " * 1000 + b"x]\nb: [" + b"*a, " * 10_000 + b"*a]\n",
-    "an anchor inside itself": b"a: &a [*a, *a]\n",
-    "50 MB": b"# " + b"x" * 50_000_000,
-    "many values": b"[" + b"a," * (LARGEST_FILE // 2 - 8) + b"a]",
-    "many keys": b"".join(b"k%d: {a: b}\n" % i for i in range(900_000)),
-    "deep brackets": b"[" * 8_000_000,
-    "deep blocks": b"- " * 8_000_000,
-    "deep mappings": b"{a: " * 4_000_000,
-    "a long number": b"a: " + b"9" * 16_000_000,
-    "many unknown keys": b"".join(b"k%d: 1\n" % i for i in range(240_000)),
-    "zeros": bytes(1_000_000),
+    "many aliases of a large list": lambda: b"a: &a [" + b"x, " * 1000 + b"x]\nb: [" + b"*a, " * 10_000 + b"*a]\n",
+    "an anchor inside itself": lambda: b"a: &a [*a, *a]\n",
+    "50 MB": lambda: b"# " + b"x" * 50_000_000,
+    "many values": lambda: b"[" + b"a," * (LARGEST_FILE // 2 - 8) + b"a]",
+    "many keys": lambda: b"".join(b"k%d: {a: b}\n" % i for i in range(900_000)),
+    "deep brackets": lambda: b"[" * 8_000_000,
+    "deep blocks": lambda: b"- " * 8_000_000,
+    "deep mappings": lambda: b"{a: " * 4_000_000,
+    "a long number": lambda: b"a: " + b"9" * 16_000_000,
+    "many unknown keys": lambda: b"".join(b"k%d: 1\n" % i for i in range(240_000)),
+    "zeros": lambda: bytes(1_000_000),
 }
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_files_end_in_a_finding_soon(name: str, tmp_path: Any) -> None:
     file = tmp_path / "hostile.yaml"
-    file.write_bytes(HOSTILE[name])
+    file.write_bytes(HOSTILE[name]())
     code = GUARDED.format(seconds=SECONDS, memory=MEMORY)
     done = subprocess.run([sys.executable, "-c", code, file], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr[-500:]

@@ -35,7 +35,6 @@ SEED = int(os.environ.get("LBGEN_MUTANTS_SEED", "1"))
 pytestmark = [
     pytest.mark.engines,
     pytest.mark.root,
-    pytest.mark.alone,
     pytest.mark.skipif(bool(world.possible()), reason=world.possible() or "it is possible"),
 ]
 

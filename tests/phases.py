@@ -1,0 +1,90 @@
+"""All tests in phases, as many at a time as each bears; what fails is tried once more alone, and that is told.
+
+`python tests/phases.py [pytest arguments]`. A test that fails alone too fails the run. One that passes only alone is
+late beside others: counted and named at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+CPUS = len(os.sched_getaffinity(0))
+FAILED, NOTHING = 1, 5  # exit codes of pytest: some tests failed, there was none
+
+
+@dataclass(frozen=True)
+class Phase:
+    name: str
+    tests: str  # an expression of marks (tests/conftest.py sets them)
+    workers: int  # 0: one test at a time
+
+
+PHASES = (
+    Phase("tests that compute", "not serves and not alone", CPUS),
+    # They wait for short timeouts most of the time.
+    Phase("tests that serve", "serves and not alone", int(os.environ.get("LBGEN_TEST_WORKERS", str(3 * CPUS)))),
+    Phase("tests that need the machine for themselves", "alone", 0),
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    phase: Phase
+    seconds: float
+    late: list[str]  # failed beside others, passed alone
+    failed: list[str]
+    broken: str = ""  # why nothing can be said of the tests
+
+
+def pytest(cache: str, *arguments: str) -> int:
+    argv = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={cache}", *arguments]
+    return subprocess.run(argv, check=False).returncode
+
+
+def failures(cache: str) -> list[str]:
+    file = Path(cache) / "v/cache/lastfailed"
+    return sorted(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else []
+
+
+def run(phase: Phase, arguments: list[str]) -> Result:
+    """One phase, and its second look."""
+    begun = time.monotonic()
+    spread = ["-n", str(phase.workers), "--maxschedchunk", "1"] if phase.workers else []
+    with tempfile.TemporaryDirectory() as cache:
+        print(f"== {phase.name}", flush=True)
+        code = pytest(cache, "-m", phase.tests, *spread, *arguments)
+        first = failures(cache)
+        last: list[str] = []
+        broken = "" if code in (0, FAILED) or (code == NOTHING and arguments) else f"pytest ended with {code}"
+        if code == FAILED and first:
+            print(f"== {phase.name}: {len(first)} once more, one at a time", flush=True)
+            code = pytest(cache, "-m", phase.tests, "--last-failed", "--last-failed-no-failures=none", *arguments)
+            last = failures(cache)
+            broken = "" if code == (FAILED if last else 0) else f"the second look ended with {code}"
+        elif code == FAILED:
+            broken = "pytest failed and names no test"
+    return Result(phase, time.monotonic() - begun, [x for x in first if x not in last], last, broken)
+
+
+def main() -> int:
+    results = [run(phase, sys.argv[1:]) for phase in PHASES]
+    print("\n== summary")
+    for result in results:
+        late = f", {len(result.late)} passed only when tried again alone" if result.late else ""
+        failed = f", {len(result.failed)} failed" if result.failed else ""
+        print(f"{result.phase.name}: {result.seconds / 60:.1f} min{late}{failed} {result.broken}".rstrip())
+        for title, names in (("late beside others", result.late), ("failed", result.failed)):
+            for name in names:
+                print(f"  {title}: {name}")
+    return 1 if any(result.failed or result.broken for result in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""The second look of tests/phases.py: late beside others is told and passes, failed alone too is a failure."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+PHASES = Path(__file__).parents[1] / "phases.py"
+BESIDE_OTHERS = "import os\ndef test_late(): assert 'PYTEST_XDIST_WORKER' not in os.environ\ndef test_good(): pass\n"
+
+
+def phases(folder: Path, text: str) -> tuple[int, list[str]]:
+    (folder / "test_it.py").write_text(text, encoding="utf-8")
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    serves\n    alone\n", encoding="utf-8")
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
+    argv = [sys.executable, str(PHASES), "test_it.py"]
+    done = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout.partition("== summary\n")[2].splitlines()
+
+
+def test_late_beside_others_is_told(tmp_path):
+    code, told = phases(tmp_path, BESIDE_OTHERS)
+    assert code == 0
+    assert "1 passed only when tried again alone" in told[0]
+    assert told[1] == "  late beside others: test_it.py::test_late"
+
+
+def test_failed_twice_is_failed(tmp_path):
+    code, told = phases(tmp_path, BESIDE_OTHERS + "def test_wrong(): assert False\n")
+    assert code == 1
+    assert told[1:3] == ["  late beside others: test_it.py::test_late", "  failed: test_it.py::test_wrong"]
+
+
+def test_what_cannot_be_collected_fails(tmp_path):
+    code, told = phases(tmp_path, "import not_there_at_all\n")
+    assert code == 1
+    assert told
