@@ -15,7 +15,8 @@ _NETWORKS = not world.possible() and shutil.which("ip") is not None
 if _WORKER := os.environ.get("PYTEST_XDIST_WORKER"):
     if _NETWORKS:
         world.enter()
-        subprocess.run(("ip", "link", "set", "lo", "up"), check=True)
+        for change in ("link set lo up", "address add 192.0.2.1/32 dev lo", "route add default dev lo src 192.0.2.1"):
+            subprocess.run(("ip", *change.split()), check=True)  # nobody answers at other addresses
     else:
         first = 27_000 + 1_400 * (int(_WORKER.removeprefix("gw")) % 4)  # apart from those fixed in tests
         os.environ["LBGEN_CONFORMANCE_PORTS"] = str(first)
@@ -42,10 +43,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Which phase of tests/phases.py a test belongs to; those that take longest come first."""
     for item in items:
         fixed = item.get_closest_marker("xdist_group") or {"engines", "verify"} & set(item.path.parts)
+        waits = "conformance" in item.path.parts or item.get_closest_marker("root")
         if item.get_closest_marker("packaging") or item.path.name.startswith("test_docker_"):
             item.add_marker(pytest.mark.alone)  # they need the network of the host
         elif fixed and not _NETWORKS:
             item.add_marker(pytest.mark.alone)
-        elif fixed or {"conformance", "differential"} & set(item.path.parts):
+        elif fixed or waits:
             item.add_marker(pytest.mark.serves)
     items.sort(key=lambda item: _ORDER.get(item.path.parent.name, len(_ORDER)))

@@ -21,6 +21,7 @@ from lbgen.conformance.trial import placed, tried
 from lbgen.conformance.wires import wire_for
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
+from lbgen.plan.model import Mode
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.endpoints import Endpoints, endpoints
 from lbgen.runtime.local.network import network
@@ -177,11 +178,15 @@ def bench(file: CaseFile, subject: Subject) -> Iterator[Bench]:
 def settle(plan: Plan, handle: Handle, seconds: float = _READY_SECONDS) -> None:
     """Wait until each L7 listener answers a request as the oracle says: some engines listen before they know their
     routes. After `seconds` it is left to the cases to tell what is wrong."""
-    waiting = {x.name for x in plan.listeners}
+    waiting = {x.name for x in plan.listeners if x.mode is Mode.L7}
     deadline = time.monotonic() + seconds
     for request in corpus(plan):
+        if not waiting:
+            return
+        if request.listener not in waiting:
+            continue
         outcome = simulate(plan, request)
-        if request.listener not in waiting or outcome.route is None:
+        if outcome.route is None:
             continue
         if plan.route(outcome.route).rate_limit is not None:  # a case counts on all of its tokens
             continue

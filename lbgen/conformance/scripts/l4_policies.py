@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.probe import Stream, ask, wire
-from lbgen.conformance.scripts.stage import answers, eventually, get, ill, told_of, well
+from lbgen.conformance.scripts.stage import eventually, get, told_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.conformance.scripts.stage import Stage
-
-CLOSED = "None"  # what `answers` counts when a connection ends without an answer
 
 
 def l4_asked(stage: Stage) -> Iterator[str]:
@@ -34,46 +31,6 @@ def l4_share(stage: Stage) -> Iterator[str]:
     found = {told_of(ask(address, replace(get("/"), client=f"127.0.9.{n}")), "name") for n in range(1, 31)}
     if found != set(stage.params["names"]):
         yield f"30 clients were answered by {sorted(found)}, expected {stage.params['names']}"
-
-
-def l4_all_out(stage: Stage) -> Iterator[str]:
-    """With every endpoint out a connection is closed and reaches none."""
-    pool = stage.params["pool"]
-    names, target = (f"{pool}-0", f"{pool}-1"), f"/{pool}"
-    for name in names:
-        ill(stage, name, "check 500")
-    try:
-        if not eventually(lambda: answers(stage, target, 3) == {CLOSED: 3}):
-            yield f"all checks fail, answers {dict(answers(stage, target, 6))}, expected closed connections"
-    finally:
-        for name in names:
-            well(stage, name)
-    if not eventually(lambda: set(answers(stage, target, 4)) == set(names)):
-        yield f"all are well again: {dict(answers(stage, target, 6))}"
-
-
-def l4_ejected(stage: Stage) -> Iterator[str]:
-    """Two failed connections in a row eject an endpoint for 1500 ms; then it gets some again."""
-    pool, how = stage.params["pool"], stage.params["how"]
-    sick, sound, target = f"{pool}-0", f"{pool}-1", f"/{pool}"
-    if not eventually(lambda: answers(stage, target, 4)[sick] > 0):
-        yield f"{sick} gets no connection at the start"
-        return
-    ill(stage, sick, how)
-    try:
-        failed = 0
-        for _ in range(12):
-            failed += answers(stage, target, 1)[CLOSED]
-            if failed == 2:
-                break
-        begun = time.monotonic()
-        found = answers(stage, target, 8)
-        if time.monotonic() - begun < 1.2 and found != {sound: 8}:
-            yield f"{how}: after {failed} failures {dict(found)}, expected all from {sound}"
-    finally:
-        well(stage, sick)
-    if not eventually(lambda: answers(stage, target, 4)[sick] > 0):
-        yield f"{how}: {sick} is well and its time is over, and it gets no connection"
 
 
 def connections_are_limited(stage: Stage) -> Iterator[str]:

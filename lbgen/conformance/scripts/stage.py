@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lbgen.conformance.judge import account_of
 from lbgen.conformance.probe import ask
 from lbgen.conformance.wires import ANYHOW, Asked, Wire, wire_for
+from lbgen.plan.model import Mode
 from lbgen.plan.simulate import Request
 from lbgen.runtime.standin import Behaviour
 
@@ -52,6 +53,16 @@ def get(target: str, *headers: tuple[str, str], method: str = "GET") -> Request:
     return Request(method, target, (("Host", "h"), *headers))
 
 
+def gone(stage: Stage) -> str:
+    """What `answers` counts where no endpoint is left: 503, or at L4 a connection closed without an answer."""
+    return "None" if stage.plan.listener(listener_of(stage)).mode is Mode.L4 else "503"
+
+
+def listener_of(stage: Stage) -> str:
+    """The listener that the case asks."""
+    return str(stage.params.get("listener", "web"))
+
+
 def told_of(answer: Answer, what: str) -> str:
     """A part of the endpoint's account, or what came instead of one."""
     told = account_of(answer)
@@ -63,7 +74,7 @@ def answers(stage: Stage, target: str, count: int, *headers: tuple[str, str]) ->
     request = get(target, *headers)
     found: Counter[str] = Counter()
     for _ in range(count):
-        answer = ask(stage.at[stage.params.get("listener", "web")], request)
+        answer = ask(stage.at[listener_of(stage)], request)
         told = account_of(answer)
         found[str(told["name"]) if told is not None else str(answer.status)] += 1
     return found

@@ -30,15 +30,20 @@ def claim(address: str, port: int, field: str = "", *, privileged: bool = False)
         hint = "take a port above it, or run as root"
         message = f"port {port} is below {first_unprivileged()}, which an unprivileged process cannot bind"
         raise EngineError(Diagnostic("LB404", message, field=field, hint=hint))
+    try:
+        _listen(address, port)
+    except OSError as error:
+        raise EngineError(_refusal(error, address, port, field)) from None
+
+
+def _listen(address: str, port: int) -> None:
+    """Listen there for a moment; OSError when that cannot be."""
     with socket.socket(family(address), socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if probe.family == socket.AF_INET6:
             probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if address == "::" else 1)
-        try:
-            probe.bind((address, port))
-            probe.listen(1)
-        except OSError as error:
-            raise EngineError(_refusal(error, address, port, field)) from None
+        probe.bind((address, port))
+        probe.listen(1)
 
 
 def _refusal(error: OSError, address: str, port: int, field: str) -> Diagnostic:
@@ -86,8 +91,8 @@ def accepts(address: str, port: int, timeout: float = 0.5) -> bool:
 def is_free(address: str, port: int) -> bool:
     """Whether a listener could be opened there now."""
     try:
-        claim(address, port, privileged=True)
-    except EngineError:
+        _listen(address, port)
+    except OSError:
         return False
     return True
 
