@@ -1,20 +1,155 @@
-"""Another plan for an engine that runs -> what it could only take over by a new start, in a user's words."""
+"""Another plan for engines that run -> all of them serving it, or again what they served before; the same for processes
+and containers. What one could only take over by a new start is said before anything changes."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
-from lbgen.diagnostics import Diagnostic
+from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
 from lbgen.engines.api import target_version
+from lbgen.engines.checks import FILE as ORDER
+from lbgen.runtime import readiness
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lbgen.engines.api import Engine, ProcessSpec
+    from lbgen.engines.rendered import Rendered
     from lbgen.plan.model import Listener, Plan
 
 REMEDY = "`lbgen up` replaces what runs; connections are cut then"
+
+
+class Live(Protocol):
+    """An engine that runs, as a process or a container. All but the properties raise OSError or EngineError."""
+
+    @property
+    def title(self) -> str:
+        """Of the engine, with the version of its program."""
+        ...
+
+    @property
+    def plan(self) -> Plan:
+        """What it serves."""
+        ...
+
+    @property
+    def spec(self) -> ProcessSpec:
+        """How it would be started on the files that it serves."""
+        ...
+
+    def address(self, listener: str) -> tuple[str, int]:
+        """Where a listener is reached from here."""
+        ...
+
+    def stop_agent(self) -> None:
+        """What the agent writes would be for the files before; `reload` starts it again."""
+        ...
+
+    def known(self, order: str) -> Mapping[str, str]:
+        """The files that the agent writes for that `order`, with what it found already."""
+        ...
+
+    def put(self, rendered: Rendered) -> None:
+        """Exchange the files and hold on to those before."""
+        ...
+
+    def restore(self) -> None:
+        """Bring back the files that `put` held on to."""
+        ...
+
+    def reload(self, plan: Plan, spec: ProcessSpec) -> None:
+        """Have it load the files that are there, which are those of `plan`."""
+        ...
+
+    def wait_listening(self, seconds: float) -> None:
+        """EngineError LB403 when it ended, or does not listen in time."""
+        ...
+
+    def stays(self) -> None:
+        """EngineError LB403 when it has ended."""
+        ...
+
+
+@dataclass(slots=True)
+class Change:
+    """What an engine shall serve from now on; `before` is the plan and the process that it had."""
+
+    live: Live
+    plan: Plan
+    spec: ProcessSpec
+    rendered: Rendered
+    before: tuple[Plan, ProcessSpec]
+
+    def load(self) -> None:
+        """Put the files in place and have the engine load them. Raises OSError, EngineError."""
+        self.live.stop_agent()
+        rendered = self.rendered
+        if self.spec.agent and ORDER in rendered:
+            texts = self.live.known(rendered[ORDER])
+            files = tuple(replace(x, text=texts.get(x.name, x.text)) for x in rendered.files)
+            rendered = replace(rendered, files=files)
+        self.live.put(rendered)
+        self.live.reload(self.plan, self.spec)
+
+    def confirm(self, *, backends: bool, seconds: float) -> tuple[Diagnostic, ...]:
+        """Wait until every route answers as the plan says, also those that are gone or new; warnings are returned.
+
+        EngineError LB403, LB405 when they do not.
+        """
+        return _confirmed(self.live, self.before[0], backends=backends, seconds=seconds)
+
+    def revert(self, *, backends: bool, seconds: float) -> None:
+        """Back to the files before. EngineError LB403, LB405 when they do not serve any more."""
+        self.live.stop_agent()
+        self.live.restore()
+        self.live.reload(*self.before)
+        _confirmed(self.live, self.plan, backends=backends, seconds=seconds)
+
+
+def reload_all(changes: tuple[Change, ...], *, backends: bool, seconds: float) -> tuple[Diagnostic, ...]:
+    """Load all changes, or none: when one does not serve, each engine goes back. Returns warnings.
+
+    Raises EngineError LB413, which says why and whether the files before serve again.
+    """
+    loaded: list[Change] = []
+    warnings: list[Diagnostic] = []
+    try:
+        for change in changes:
+            loaded.append(change)
+            change.load()
+            warnings += change.confirm(backends=backends, seconds=seconds)
+            if change.spec.reload_note:
+                said = f"{change.live.title}: {change.spec.reload_note}"
+                warnings.append(Diagnostic("LB412", said, severity=Severity.ADVICE))
+    except (LbgenError, OSError) as error:
+        reasons = error.diagnostics if isinstance(error, LbgenError) else (Diagnostic("LB408", str(error)),)
+        outcome = "the files before are in place again and serve"
+        for change in reversed(loaded):
+            try:
+                change.revert(backends=backends, seconds=seconds)
+            except (LbgenError, OSError) as second:
+                outcome = f"the files before do not serve either: {second}; start it anew with `lbgen up`"
+        title = loaded[-1].live.title
+        told = Diagnostic("LB413", f"{title} does not serve the change; {outcome}")
+        raise EngineError((told, *reasons)) from None
+    return tuple(warnings)
+
+
+def _confirmed(live: Live, before: Plan, *, backends: bool, seconds: float) -> tuple[Diagnostic, ...]:
+    live.wait_listening(seconds)
+    plan = live.plan
+    wanted = (*readiness.turned(before, plan), *readiness.probes(plan))
+    late = readiness.wait(plan, wanted, live.address, backends=backends, seconds=seconds)
+    live.stays()
+    found = (
+        *readiness.unasked(plan, wanted, live.title),
+        *readiness.diagnostics(late, live.title, plan, backends=backends, seconds=seconds),
+    )
+    if any(each.severity is Severity.ERROR for each in found):
+        raise EngineError(found)
+    return found
 
 
 def refusal(message: str, hint: str = REMEDY) -> Diagnostic:

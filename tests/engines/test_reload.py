@@ -26,9 +26,10 @@ from lbgen.engines.api import engine
 from lbgen.engines.rendered import MANIFEST, render_with
 from lbgen.runtime import api
 from lbgen.runtime.certificates import Spec, make
+from lbgen.runtime.hot import reload_all
 from lbgen.runtime.local.binaries import find
 from lbgen.runtime.local.process import running
-from lbgen.runtime.local.reload import prepare, reload_all
+from lbgen.runtime.local.reload import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A running engine and another plan -> the engine serving that plan, or again the one that it served before."""
+"""A local process and another plan -> the change to it, judged and checked; how its files are exchanged."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from lbgen.agent.run import known
-from lbgen.diagnostics import EngineError, LbgenError, Severity
-from lbgen.engines.checks import FILE as ORDER
+from lbgen.diagnostics import EngineError
 from lbgen.engines.rendered import MANIFEST, render_with
 from lbgen.plan.model import Protocol
 from lbgen.plan.overlay import with_admin
-from lbgen.runtime import readiness
 from lbgen.runtime.checker import check
-from lbgen.runtime.hot import obstacles
+from lbgen.runtime.hot import Change, obstacles
 from lbgen.runtime.local import ports
 from lbgen.runtime.local.process import failure, for_version, wait_listening
 from lbgen.runtime.local.user import engine_user
 
 if TYPE_CHECKING:
-    from lbgen.diagnostics import Diagnostic
+    from collections.abc import Mapping
+
     from lbgen.engines.api import Engine, ProcessSpec
     from lbgen.engines.rendered import Rendered
     from lbgen.plan.model import Plan
@@ -32,43 +31,49 @@ _PREVIOUS = ".previous"  # the files before the last change, beside them
 
 
 @dataclass(slots=True)
-class Change:
-    """What an engine shall serve from now on; `before` is the plan and the process that it had."""
+class Process:
+    """A local process as something that takes over changes."""
 
     handle: Handle
-    plan: Plan
-    spec: ProcessSpec
-    rendered: Rendered
-    before: tuple[Plan, ProcessSpec]
 
-    def load(self) -> None:
-        """Put the files in place and have the engine load them. Raises OSError, EngineError."""
-        user, handle = engine_user(), self.handle
-        handle.stop_agent()  # what it writes would be for the files before
-        _keep(handle.directory)
-        rendered = self.rendered
-        if self.spec.agent and ORDER in rendered:
-            texts = known(rendered[ORDER], handle.directory)
-            files = tuple(replace(x, text=texts.get(x.name, x.text)) for x in rendered.files)
-            rendered = replace(rendered, files=files)
-        owner = None if user.uid is None or user.gid is None else (user.uid, user.gid)
-        rendered.write(handle.directory, owner)
-        handle.reload(self.plan, self.spec)
+    @property
+    def title(self) -> str:
+        return f"{self.handle.title} {self.handle.binary.version}"
 
-    def confirm(self, *, backends: bool, seconds: float) -> tuple[Diagnostic, ...]:
-        """Wait until every route answers as the plan says, also those that are gone or new; warnings are returned.
+    @property
+    def plan(self) -> Plan:
+        return self.handle.plan
 
-        EngineError LB403, LB405 when they do not.
-        """
-        return _confirmed(self.handle, self.before[0], backends=backends, seconds=seconds)
+    @property
+    def spec(self) -> ProcessSpec:
+        return self.handle.spec
 
-    def revert(self, *, backends: bool, seconds: float) -> None:
-        """Back to the files before. EngineError LB403, LB405 when they do not serve any more."""
-        handle = self.handle
-        handle.stop_agent()
-        _restore(handle.directory)
-        handle.reload(*self.before)
-        _confirmed(handle, self.plan, backends=backends, seconds=seconds)
+    def address(self, listener: str) -> tuple[str, int]:
+        return self.handle.address(listener)
+
+    def stop_agent(self) -> None:
+        self.handle.stop_agent()
+
+    def known(self, order: str) -> Mapping[str, str]:
+        return known(order, self.handle.directory)
+
+    def put(self, rendered: Rendered) -> None:
+        user = engine_user()
+        _keep(self.handle.directory)
+        rendered.write(self.handle.directory, None if user.uid is None or user.gid is None else (user.uid, user.gid))
+
+    def restore(self) -> None:
+        _restore(self.handle.directory)
+
+    def reload(self, plan: Plan, spec: ProcessSpec) -> None:
+        self.handle.reload(plan, spec)
+
+    def wait_listening(self, seconds: float) -> None:
+        wait_listening(self.handle, seconds)
+
+    def stays(self) -> None:
+        if not self.handle.alive():
+            raise failure(self.handle.title, f"{self.handle.title} ended", self.handle.log)
 
 
 def prepare(handle: Handle, target: Engine, plan: Plan, accept: tuple[str, ...]) -> Change:
@@ -95,7 +100,7 @@ def prepare(handle: Handle, target: Engine, plan: Plan, accept: tuple[str, ...])
     problems = check(plan, target, handle.binary, accept=accept)
     if problems:
         raise EngineError(problems)
-    return Change(handle, plan, spec, rendered, (handle.plan, handle.spec))
+    return Change(Process(handle), plan, spec, rendered, (handle.plan, handle.spec))
 
 
 def _texts(handle: Handle, rendered: Rendered) -> dict[str, str]:
@@ -108,22 +113,6 @@ def _texts(handle: Handle, rendered: Rendered) -> dict[str, str]:
         for name, path in paths.items()
         if name not in copies and path.is_file()
     }
-
-
-def _confirmed(handle: Handle, before: Plan, *, backends: bool, seconds: float) -> tuple[Diagnostic, ...]:
-    wait_listening(handle, seconds)
-    plan = handle.plan
-    wanted = (*readiness.turned(before, plan), *readiness.probes(plan))
-    late = readiness.wait(plan, wanted, handle.address, backends=backends, seconds=seconds)
-    if not handle.alive():
-        raise failure(handle.title, f"{handle.title} ended", handle.log)
-    found = (
-        *readiness.unasked(plan, wanted, handle.title),
-        *readiness.diagnostics(late, handle.title, plan, backends=backends, seconds=seconds),
-    )
-    if any(each.severity is Severity.ERROR for each in found):
-        raise EngineError(found)
-    return found
 
 
 def _manifest(directory: Path) -> list[str]:
@@ -156,34 +145,3 @@ def _restore(directory: Path) -> None:
             staged.replace(target)
     for name in set(now) - set(before):
         (directory / PurePosixPath(name)).unlink(missing_ok=True)
-
-
-def reload_all(changes: tuple[Change, ...], *, backends: bool, seconds: float) -> tuple[Diagnostic, ...]:
-    """Load all changes, or none: when one does not serve, each engine goes back. Returns warnings.
-
-    Raises EngineError LB413, which says why and whether the files before serve again.
-    """
-    from lbgen.diagnostics import Diagnostic
-
-    loaded: list[Change] = []
-    warnings: list[Diagnostic] = []
-    try:
-        for change in changes:
-            loaded.append(change)
-            change.load()
-            warnings += change.confirm(backends=backends, seconds=seconds)
-            if change.spec.reload_note:
-                said = f"{change.handle.title} {change.handle.binary.version}: {change.spec.reload_note}"
-                warnings.append(Diagnostic("LB412", said, severity=Severity.ADVICE))
-    except (LbgenError, OSError) as error:
-        reasons = error.diagnostics if isinstance(error, LbgenError) else (Diagnostic("LB408", str(error)),)
-        outcome = "the files before are in place again and serve"
-        for change in reversed(loaded):
-            try:
-                change.revert(backends=backends, seconds=seconds)
-            except (LbgenError, OSError) as second:
-                outcome = f"the files before do not serve either: {second}; start it anew with `lbgen up`"
-        title = loaded[-1].handle.title
-        told = Diagnostic("LB413", f"{title} does not serve the change; {outcome}")
-        raise EngineError((told, *reasons)) from None
-    return tuple(warnings)

@@ -20,13 +20,13 @@ from lbgen.plan.overlay import with_ports
 from lbgen.runtime import readiness
 from lbgen.runtime.endpoints import endpoints
 from lbgen.runtime.host import judged
-from lbgen.runtime.hot import other_version, refusal
+from lbgen.runtime.hot import other_version, refusal, reload_all
 from lbgen.runtime.local import state
 from lbgen.runtime.local.control import Control
 from lbgen.runtime.local.network import network
 from lbgen.runtime.local.order import Commit, Failed, Progress, Reload, Step, Up, digest
 from lbgen.runtime.local.process import Handle, for_version, start, wait_listening
-from lbgen.runtime.local.reload import prepare, reload_all
+from lbgen.runtime.local.reload import prepare
 from lbgen.runtime.local.spawn import ProcessId
 from lbgen.runtime.local.user import engine_user, make_directory
 from lbgen.runtime.local.watch import Watch
