@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 import time
-import urllib.error
-import urllib.request
 from signal import SIGTERM
 from typing import TYPE_CHECKING
 
@@ -16,6 +13,7 @@ from lbgen.diagnostics import NOWHERE, Diagnostic, EngineError
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.rendered import render_with
 from lbgen.plan.overlay import with_admin, with_ports
+from lbgen.runtime.answers import SETTLE, answers
 from lbgen.runtime.host import judged
 from lbgen.runtime.local import ports
 from lbgen.runtime.local.binaries import find, fitting
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 
 SECONDS = 30.0
 _LOG = "checker.log"
-_SETTLE = 0.2  # an engine that loads its files while it runs has done so when two answers in a row agree
 
 
 def check(
@@ -128,26 +125,14 @@ def _ask(spec: CheckSpec, plan: Plan, place: Path, user: User, title: str) -> tu
             code = process.poll()
             if code is not None:
                 return spec.judge(code, _said(place), {})
-            answers = _answers(spec, plan)
-            if answers is not None and answers == before:
-                return spec.judge(0, _said(place), answers)
-            before = answers
-            time.sleep(_SETTLE if answers is not None else 0.05)
+            now = answers(plan.admin_port, spec.ask)
+            if now is not None and now == before:
+                return spec.judge(0, _said(place), now)
+            before = now
+            time.sleep(SETTLE if now is not None else 0.05)
     finally:
         stop(process, SIGTERM, 3.0)
     raise EngineError(Diagnostic("LB403", f"{title} did not answer on its admin port in {SECONDS:g} s"))
-
-
-def _answers(spec: CheckSpec, plan: Plan) -> dict[str, object] | None:
-    """What the admin port says to each path; None while one does not answer."""
-    found: dict[str, object] = {}
-    for path in spec.ask:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{plan.admin_port}{path}", timeout=2) as answer:
-                found[path] = json.load(answer)
-        except (OSError, urllib.error.URLError, ValueError):
-            return None
-    return found
 
 
 def _said(place: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import signal
 import socket
 import ssl
 import sys
@@ -284,21 +285,39 @@ def endpoints(stand_ins: Iterable[StandIn]) -> Iterator[Endpoints]:
         loop.close()
 
 
+def _listed(text: str) -> tuple[StandIn, ...]:
+    return tuple(StandIn.from_dict(entry) for entry in json.loads(text))
+
+
+def _say_ready() -> None:
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """`python -m lbgen.runtime.endpoints FILE`: serve the JSON list of stand-ins in FILE (`-` = standard input) until
-    SIGTERM or SIGINT; prints `ready` once all listen. Exit 3 when an address is taken."""
+    SIGTERM or SIGINT; prints `ready` once all listen. SIGHUP: FILE has more now. Exit 3 when an address is taken."""
     arguments = sys.argv[1:] if argv is None else argv
     if len(arguments) != 1:
         sys.stderr.write("usage: python -m lbgen.runtime.endpoints FILE\n")
         return 2
     text = sys.stdin.read() if arguments[0] == "-" else Path(arguments[0]).read_text(encoding="utf-8")
-    group = Endpoints(tuple(StandIn.from_dict(entry) for entry in json.loads(text)))
+    listed = _listed(text)
 
     async def run() -> None:
-        await group.start()
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
-        await asyncio.Event().wait()
+        groups = [Endpoints(listed)]
+        await groups[0].start()
+        _say_ready()
+        again = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, again.set)
+        while True:
+            await again.wait()
+            again.clear()
+            there = {each for group in groups for each in group.stand_ins}
+            new = _listed(Path(arguments[0]).read_text(encoding="utf-8"))
+            groups.append(Endpoints(tuple(each for each in new if each not in there)))
+            await groups[-1].start()
+            _say_ready()
 
     try:
         asyncio.run(run())

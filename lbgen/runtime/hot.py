@@ -4,6 +4,7 @@ and containers. What one could only take over by a new start is said before anyt
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
@@ -72,6 +73,14 @@ class Live(Protocol):
         ...
 
 
+class Outcome(StrEnum):
+    """What became of a change: what was before it serves, or what it brought, or nobody knows."""
+
+    BEFORE = "before"
+    AFTER = "after"
+    UNKNOWN = "unknown"
+
+
 @dataclass(slots=True)
 class Change:
     """What an engine shall serve from now on; `before` is the plan and the process that it had."""
@@ -81,9 +90,11 @@ class Change:
     spec: ProcessSpec
     rendered: Rendered
     before: tuple[Plan, ProcessSpec]
+    outcome: Outcome = Outcome.BEFORE
 
     def load(self) -> None:
         """Put the files in place and have the engine load them. Raises OSError, EngineError."""
+        self.outcome = Outcome.UNKNOWN
         self.live.stop_agent()
         rendered = self.rendered
         if self.spec.agent and ORDER in rendered:
@@ -98,7 +109,9 @@ class Change:
 
         EngineError LB403, LB405 when they do not.
         """
-        return _confirmed(self.live, self.before[0], backends=backends, seconds=seconds)
+        warnings = _confirmed(self.live, self.before[0], backends=backends, seconds=seconds)
+        self.outcome = Outcome.AFTER
+        return warnings
 
     def revert(self, *, backends: bool, seconds: float) -> None:
         """Back to the files before. EngineError LB403, LB405 when they do not serve any more."""
@@ -106,6 +119,7 @@ class Change:
         self.live.restore()
         self.live.reload(*self.before)
         _confirmed(self.live, self.plan, backends=backends, seconds=seconds)
+        self.outcome = Outcome.BEFORE
 
 
 def reload_all(changes: tuple[Change, ...], *, backends: bool, seconds: float) -> tuple[Diagnostic, ...]:
@@ -123,7 +137,7 @@ def reload_all(changes: tuple[Change, ...], *, backends: bool, seconds: float) -
             if change.spec.reload_note:
                 said = f"{change.live.title}: {change.spec.reload_note}"
                 warnings.append(Diagnostic("LB412", said, severity=Severity.ADVICE))
-    except (LbgenError, OSError) as error:
+    except (LbgenError, OSError, KeyboardInterrupt) as error:
         reasons = error.diagnostics if isinstance(error, LbgenError) else (Diagnostic("LB408", str(error)),)
         outcome = "the files before are in place again and serve"
         for change in reversed(loaded):
@@ -131,6 +145,8 @@ def reload_all(changes: tuple[Change, ...], *, backends: bool, seconds: float) -
                 change.revert(backends=backends, seconds=seconds)
             except (LbgenError, OSError) as second:
                 outcome = f"the files before do not serve either: {second}; start it anew with `lbgen up`"
+        if isinstance(error, KeyboardInterrupt) and all(change.outcome is Outcome.BEFORE for change in loaded):
+            raise
         title = loaded[-1].live.title
         told = Diagnostic("LB413", f"{title} does not serve the change; {outcome}")
         raise EngineError((told, *reasons)) from None
@@ -171,7 +187,7 @@ def obstacles(
     after: tuple[Plan, ProcessSpec, Mapping[str, str]],
 ) -> tuple[Diagnostic, ...]:
     """LB412 for each reason why an engine that was started as `before` says cannot go on as `after`: the plan, how its
-    process is started, and its files' texts."""
+    process is started, and its files' texts (or what tells them apart)."""
     (old_plan, old, old_texts), (new_plan, new, new_texts) = before, after
     found: list[Diagnostic] = []
     if new.successive:
@@ -184,6 +200,11 @@ def obstacles(
             why = _because(old_plan, new_plan)
             found.append(refusal(f"{title} reads {name} only when it starts, and this change alters it{why}"))
     return tuple(found)
+
+
+def published_elsewhere(title: str, before: Plan, after: Plan) -> Diagnostic:
+    """LB412 when docker would have to make another container, which is so for other ports and limits."""
+    return refusal(f"the container of {title} would have to be made anew{_because(before, after)}")
 
 
 def _because(before: Plan, after: Plan) -> str:

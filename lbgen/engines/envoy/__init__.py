@@ -24,7 +24,7 @@ class Envoy:
     title = "Envoy"
     versions: tuple[str, ...] = ("1.40",)
     binaries: tuple[BinaryHint, ...] = BINARIES
-    images = Images({"1.40": "envoyproxy/envoy:v1.40.0"}, "/usr/local/bin/envoy")
+    images = Images({"1.40": "envoyproxy/envoy:v1.40.0"}, "/usr/local/bin/envoy", ("/bin/sh",))
 
     def verdict(self, feature: Feature, version: str) -> Verdict:
         """How `version` honours the feature."""

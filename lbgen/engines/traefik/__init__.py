@@ -25,7 +25,7 @@ class Traefik:
     binaries: tuple[BinaryHint, ...] = (
         BinaryHint("traefik", package="", version_argv=("version",), version_pattern=r"Version:\s+v?(\d+\.\d+\.\d+)"),
     )
-    images = Images({"3.7": "traefik:v3.7.15"}, "/usr/local/bin/traefik")
+    images = Images({"3.7": "traefik:v3.7.15"}, "/usr/local/bin/traefik", ("/bin/mv",))
 
     def verdict(self, feature: Feature, version: str) -> Verdict:
         return support.SUPPORT[version][feature]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import secrets
+import shlex
 import tarfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
@@ -16,7 +18,7 @@ from lbgen.runtime.docker.bundle import USER, WORK
 from lbgen.runtime.docker.client import told
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from docker import DockerClient
     from docker.models.containers import Container
@@ -37,13 +39,17 @@ class File:
     secret: bool = False
     link: str = ""
 
+    def digest(self) -> str:
+        """Changes with its content."""
+        return hashlib.sha256(self.content).hexdigest()[:24]
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """A container as it should be. `files` go to WORK, which alone (and /tmp) can be written. `address` is its own in
     the stack's network; `inside` names a container whose network and processes it shares instead. `published` are
     (host address, port, protocol); the port is the same inside. `capabilities` are kept of all that are dropped, and
-    need root inside."""
+    need root inside. With `once` it runs to its end, in no network unless `inside` of one."""
 
     name: str
     image: str
@@ -58,15 +64,26 @@ class Wanted:
     capabilities: tuple[str, ...] = ()
     sysctls: tuple[tuple[str, str], ...] = ()
     limits: ContainerLimits = ContainerLimits()  # noqa: RUF009  # frozen
-    volume: str = ""  # another container's volume to share; "" = one of its own, named as it
+    once: bool = False
+
+    def shape(self) -> str:
+        """Changes when another container would have to be made."""
+        return hashlib.sha256(self._text()).hexdigest()[:32]
 
     def digest(self) -> str:
-        """Changes when another container would have to be made."""
-        plain = {name: getattr(self, name) for name in self.__slots__ if name != "files"}
-        made = hashlib.sha256(json.dumps(plain, sort_keys=True, default=asdict).encode())
+        """Changes with its files as well."""
+        made = hashlib.sha256(self._text())
         for name, file in sorted(self.files.items()):
             made.update(f"\0{name}\0{file.secret}\0{file.link}\0".encode() + hashlib.sha256(file.content).digest())
         return made.hexdigest()[:32]
+
+    def digests(self) -> dict[str, str]:
+        """Of its files, by name; links are none."""
+        return {name: file.digest() for name, file in self.files.items() if not file.link}
+
+    def _text(self) -> bytes:
+        plain = {name: getattr(self, name) for name in self.__slots__ if name != "files"}
+        return json.dumps(plain, sort_keys=True, default=asdict).encode()
 
 
 def rendered_files(rendered: Rendered) -> dict[str, File]:
@@ -78,14 +95,10 @@ def rendered_files(rendered: Rendered) -> dict[str, File]:
     return files
 
 
-def volume_name(wanted: Wanted) -> str:
-    """Its volume; another one for other files, so that the container it replaces keeps its own until the end."""
-    return wanted.volume or f"{wanted.name}-{wanted.digest()[:12]}"
-
-
 def create(client: DockerClient, wanted: Wanted, record: Record, network: str) -> Container:
     """Make the container and put its files in place; it is not started. Raises EngineError LB421."""
-    volume = volume_name(wanted)
+    # Another name each time: the container that it replaces keeps its own until the end.
+    volume = f"{wanted.name}-{secrets.token_hex(4)}"
     options: dict[str, Any] = {
         "name": wanted.name,
         "command": list(wanted.argv),
@@ -101,20 +114,23 @@ def create(client: DockerClient, wanted: Wanted, record: Record, network: str) -
         "security_opt": ["no-new-privileges"],
         "pids_limit": wanted.limits.pids,
         "mem_limit": wanted.limits.memory,
-        "restart_policy": {"Name": "unless-stopped"},
-        "volumes": {volume: {"bind": WORK, "mode": "rw"}},
+        "restart_policy": {"Name": "no" if wanted.once else "unless-stopped"},
         "log_config": {"Type": "json-file", "Config": _LOG},
         "sysctls": dict(wanted.sysctls),
     }
     if wanted.inside:
-        options |= {"network_mode": f"container:{wanted.inside}", "pid_mode": f"container:{wanted.inside}"}
+        shared = f"container:{wanted.inside}"
+        options |= {"network_mode": shared, "pid_mode": shared, "volumes_from": [wanted.inside]}
+    elif wanted.once:
+        options |= {"network_mode": "none", "volumes": [WORK]}
     else:
         options |= {
             "network": network,
             "ports": {f"{port}/{protocol}": (host, port) for host, port, protocol in wanted.published},
+            "volumes": {volume: {"bind": WORK, "mode": "rw"}},
         }
     with told(f"making the container {wanted.name}"):
-        if not wanted.volume:
+        if not wanted.inside and not wanted.once:
             client.volumes.create(volume, labels=record.labels())
         made = client.containers.create(wanted.image, **options)
         if not wanted.inside and (wanted.address or wanted.aliases):
@@ -122,7 +138,7 @@ def create(client: DockerClient, wanted: Wanted, record: Record, network: str) -
             joined.disconnect(made)
             joined.connect(made, ipv4_address=wanted.address or None, aliases=list(wanted.aliases) or None)
         if wanted.files:
-            made.put_archive(WORK, _archive(wanted))
+            made.put_archive(WORK, archive(wanted.files, root=bool(wanted.capabilities)))
     return made
 
 
@@ -148,20 +164,70 @@ def tail(made: Container, lines: int = 15) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
 
 
-def _archive(wanted: Wanted) -> bytes:
-    owner = 0 if wanted.capabilities else USER
+def archive(files: Mapping[str, File], *, root: bool, folders: Iterable[str] = ()) -> bytes:
+    """A tar archive of `files` and `folders`, which belong to the container's user."""
+    owner = 0 if root else USER
     buffer = io.BytesIO()
-    folders = {str(parent) for name in wanted.files for parent in PurePosixPath(name).parents if str(parent) != "."}
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for folder in sorted(folders):
+    # "." is the container's folder itself
+    every = {str(parent) for name in files for parent in PurePosixPath(name).parents} | set(folders)
+    with tarfile.open(fileobj=buffer, mode="w") as made:
+        for folder in sorted(every):
             entry = tarfile.TarInfo(folder)
-            entry.type, entry.mode, entry.uid, entry.gid = tarfile.DIRTYPE, 0o700, owner, owner
-            archive.addfile(entry)
-        for name, file in sorted(wanted.files.items()):
+            entry.type, entry.mode, entry.uid, entry.gid = (
+                tarfile.DIRTYPE,
+                0o755 if folder == "." else 0o700,
+                owner,
+                owner,
+            )
+            made.addfile(entry)
+        for name, file in sorted(files.items()):
             entry = tarfile.TarInfo(name)
             entry.size, entry.uid, entry.gid = len(file.content), owner, owner
             entry.mode = _KEY if file.secret else _PLAIN
             if file.link:
                 entry.type, entry.linkname = tarfile.SYMTYPE, file.link
-            archive.addfile(entry, io.BytesIO(file.content))
+            made.addfile(entry, io.BytesIO(file.content))
     return buffer.getvalue()
+
+
+def read(made: Container, name: str) -> bytes | None:
+    """A file of its folder; None when there is none. Raises EngineError LB421."""
+    from docker.errors import NotFound
+
+    with told(f"reading {name} of {made.name}"):
+        try:
+            parts, _ = made.get_archive(f"{WORK}/{name}")
+        except NotFound:
+            return None
+        with tarfile.open(fileobj=io.BytesIO(b"".join(parts))) as archive:
+            content = archive.extractfile(archive.getmembers()[0])
+            return content.read() if content is not None else None
+
+
+def written(made: Container, name: str) -> float:
+    """When a file of its folder was written, in seconds of the epoch. Raises EngineError LB421."""
+    with told(f"reading {name} of {made.name}"):
+        parts, _ = made.get_archive(f"{WORK}/{name}")
+        with tarfile.open(fileobj=io.BytesIO(b"".join(parts))) as archive:
+            return float(archive.getmembers()[0].mtime)
+
+
+def put(made: Container, files: Mapping[str, File], *, root: bool, folders: Iterable[str] = ()) -> None:
+    """Put files (and folders) into its folder, whether it runs or not. Raises EngineError LB421."""
+    with told(f"putting files into {made.name}"):
+        made.put_archive(WORK, archive(files, root=root, folders=folders))
+
+
+def execute(made: Container, argv: Sequence[str]) -> None:
+    """Run a command in it. Raises EngineError LB403 with what it said when it fails, LB421."""
+    with told(f"running {argv[0]} in {made.name}"):
+        done = made.exec_run(list(argv), workdir=WORK)
+    if done.exit_code:
+        said = done.output.decode("utf-8", "replace").strip()
+        raise EngineError(Diagnostic("LB403", f"`{shlex.join(argv)}` in {made.name}: {said}"))
+
+
+def signal(made: Container, number: str) -> None:
+    """Send a signal to its first process. Raises EngineError LB421."""
+    with told(f"sending {number} to {made.name}"):
+        made.kill(signal=number)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import EngineError
 from lbgen.runtime.docker import container
 from lbgen.runtime.docker.client import told
-from lbgen.runtime.docker.labels import STACK, Record, Role
+from lbgen.runtime.docker.labels import RECORD_FILE, STACK, Record, Role
 from lbgen.runtime.local.order import Progress, Step
 
 if TYPE_CHECKING:
@@ -46,7 +46,16 @@ def found(client: DockerClient, stack: str | None = None) -> tuple[Found, ...]:
     with told("listing containers"):
         every = client.containers.list(all=True, filters={"label": label}, ignore_removed=True)
     pairs = ((each, Record.of(each.labels)) for each in every)
-    return tuple(sorted((Found(each, record) for each, record in pairs if record), key=lambda x: x.name))
+    now = (Found(each, _now(each, record)) for each, record in pairs if record)
+    return tuple(sorted(now, key=lambda x: x.name))
+
+
+def _now(made: Container, record: Record) -> Record:
+    if record.role not in (Role.ENGINE, Role.ENDPOINTS):
+        return record
+    with suppress(EngineError):  # it went away meanwhile
+        return record.now(container.read(made, RECORD_FILE))
+    return record
 
 
 @dataclass(slots=True)
@@ -85,7 +94,7 @@ class Converger:
             if each.running:
                 each.made.stop(timeout=STOP_SECONDS)
             if each.name.endswith(_ASIDE):  # left by an `up` that was killed
-                each.made.remove(force=True, v=False)
+                each.made.remove(force=True, v=True)
                 return
             each.made.rename(each.name + _ASIDE)
         self._aside.append(each)
@@ -102,7 +111,7 @@ class Converger:
         """What was is removed for good."""
         for each in self._aside:
             with told(f"removing the container {each.name}"):
-                each.made.remove(force=True)
+                each.made.remove(force=True, v=True)
         self._aside.clear()
         self._made.clear()
         sweep(self.client, self.stack)
@@ -111,7 +120,7 @@ class Converger:
         """Remove what was made, and let what was put aside run again."""
         for made in reversed(self._made):
             with suppress(EngineError), told("removing a container"):
-                made.remove(force=True)
+                made.remove(force=True, v=True)
         for each in self._aside:
             with suppress(EngineError), told(f"bringing back the container {each.name}"):
                 each.made.rename(each.name)
@@ -124,10 +133,12 @@ class Converger:
 
 
 def _outlived(there: dict[str, Found], spec: Wanted) -> bool:
-    """Whether the container whose network `spec` shares was started again after it: the shared one is gone then."""
+    """Whether the container whose network `spec` shares is another one now, or was started again after it."""
     if not spec.inside or spec.inside not in there or spec.name not in there:
         return False
     inner, outer = there[spec.name].made.attrs, there[spec.inside].made.attrs
+    if inner["HostConfig"]["NetworkMode"] != f"container:{outer['Id']}":
+        return True
     return bool(outer["State"]["StartedAt"] > inner["State"]["StartedAt"])
 
 
@@ -147,12 +158,12 @@ def sweep(client: DockerClient, stack: str) -> None:
 
 def remove(client: DockerClient, stack: str, progress: Callable[[Progress], None]) -> None:
     """Stop and remove every container and volume of the stack; agents first, stand-ins last."""
-    order = [Role.AGENT, Role.ENGINE, Role.ENDPOINTS]
+    order = [Role.CHECK, Role.AGENT, Role.ENGINE, Role.ENDPOINTS]
     for each in sorted(found(client, stack), key=lambda x: order.index(x.record.role)):
         with told(f"removing the container {each.name}"):
             if each.running:
                 each.made.stop(timeout=STOP_SECONDS)
-            each.made.remove(force=True)
+            each.made.remove(force=True, v=True)
         if each.record.role is Role.ENGINE:
             progress(Progress(Step.STOPPED, each.record.engine))
     sweep(client, stack)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Binary, Engine
 
 REPOSITORY = "lbgen"  # of images built here: lbgen/nginx:1.31.3
-LABEL = "io.lbgen.image"  # its value is the lbgen that built it
+LABEL = "io.lbgen.image"  # its value is the lbgen that built it, with the tools that it put in
 PROGRAMS = "/usr/local/sbin"
 HELPER = "helper"  # our own image: stand-ins and the agent
 
@@ -85,7 +86,7 @@ def table(client: DockerClient, engines: Sequence[Engine] | None = None) -> tupl
     for engine in installed().values() if engines is None else engines:
         for version in engine.versions:
             named = os.environ.get(environment_variable(engine.name))
-            built = _built(client, engine.name, version)
+            built = _built(client, engine, version)
             official = engine.images.official.get(version, "")
             reference, origin = (named, "named") if named else (built, "built") if built else (official, "official")
             present = bool(reference) and _present(client, reference)
@@ -134,7 +135,7 @@ def helper(client: DockerClient, said: Callable[[str], None]) -> str:
             archive = own.bundle().tar()
         except (BundleError, OSError) as error:
             raise EngineError(Diagnostic("LB422", f"the image of lbgen itself cannot be built: {error}")) from error
-        _load(client, f"{REPOSITORY}/{HELPER}", own.tag(), archive)
+        _load(client, f"{REPOSITORY}/{HELPER}", own.tag(), archive, VERSION)
     return reference
 
 
@@ -160,7 +161,7 @@ def build(
             except (BundleError, OSError) as error:
                 failed.append((engine.name, str(error)))
                 continue
-            reference = _load(client, f"{REPOSITORY}/{engine.name}", binary.version, archive)
+            reference = _load(client, f"{REPOSITORY}/{engine.name}", binary.version, archive, _recipe(engine))
             made.append(Built(engine.name, binary.version, reference, str(binary.path), len(archive)))
         if not seen:
             failed.append((engine.name, f"no executable of {engine.title} {' or '.join(engine.versions)} is here"))
@@ -177,16 +178,23 @@ def _bundle(engine: Engine, binary: Binary) -> Bundle:
     return found
 
 
-def _load(client: DockerClient, repository: str, tag: str, archive: bytes) -> str:
+def _recipe(engine: Engine) -> str:
+    return " ".join((VERSION, *engine.images.tools))
+
+
+def _load(client: DockerClient, repository: str, tag: str, archive: bytes, label: str) -> str:
     with told(f"making the image {repository}:{tag}"):
-        client.api.import_image_from_data(archive, repository=repository, tag=tag, changes=[f"LABEL {LABEL}={VERSION}"])
+        client.api.import_image_from_data(
+            archive, repository=repository, tag=tag, changes=[f"LABEL {LABEL}={json.dumps(label)}"]
+        )
     return f"{repository}:{tag}"
 
 
-def _built(client: DockerClient, engine: str, version: str) -> str:
-    """The newest image built here of that version; empty when there is none."""
+def _built(client: DockerClient, engine: Engine, version: str) -> str:
+    """The newest image built here of that version with the tools that this lbgen needs; empty when there is none."""
     with told("listing images"):
-        tags = [tag for image in client.images.list(f"{REPOSITORY}/{engine}") for tag in image.tags]
+        every = client.images.list(f"{REPOSITORY}/{engine.name}")
+        tags = [tag for image in every if image.labels.get(LABEL) == _recipe(engine) for tag in image.tags]
     found = [tag for tag in tags if tag.rpartition(":")[2].startswith(f"{version}.")]
     return max(found, key=lambda tag: [int(n) for n in re.findall(r"\d+", tag.rpartition(":")[2])], default="")
 

@@ -1,9 +1,12 @@
-"""What containers, networks and volumes of ours are marked with: all that a later command needs to find and judge."""
+"""What containers, networks and volumes of ours are marked with: all that a later command needs to find and judge.
+
+Labels never change; a container that took over a change has a newer record in its folder.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STACK = "io.lbgen.stack"
-_PREFIX = "io.lbgen."
+RECORD_FILE = ".lbgen-record"
 _HASH = "io.lbgen.hash"
 _RECORD = "io.lbgen.record"
 
@@ -22,15 +25,18 @@ class Role(StrEnum):
     ENGINE = "engine"
     ENDPOINTS = "endpoints"
     AGENT = "agent"
+    CHECK = "check"  # thrown away once the engine has said what it thinks of its files
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a container is. `hash` changes when another one would be made in its place; never holds a secret."""
+    """What a container is. `hash` changes with all that it is made of, "" while it takes over a change; `shape` with
+    all but its files. Never holds a secret."""
 
     stack: str
     role: Role
     hash: str
+    shape: str = ""
     engine: str = ""
     title: str = ""
     version: str = ""  # that its files were rendered for
@@ -39,6 +45,20 @@ class Record:
     addresses: tuple[Address, ...] = ()
     access_log: str = ""
     detail: str = ""  # JSON: of stand-ins, whom they stand for
+    files: Mapping[str, str] = field(default_factory=dict)  # name -> digest, as they were put there
+
+    def text(self) -> bytes:
+        """As a file of the container's folder, which says more than the labels once it is there."""
+        return json.dumps(self.labels()).encode()
+
+    def now(self, text: bytes | None) -> Record:
+        """What such a file says; itself when it says nothing of the same part of the same stack."""
+        try:
+            found = Record.of(json.loads(text)) if text else None
+        except (ValueError, TypeError):
+            return self
+        same = found is not None and (found.stack, found.role, found.engine) == (self.stack, self.role, self.engine)
+        return found if found is not None and same else self
 
     def labels(self) -> dict[str, str]:
         """As labels of a container."""

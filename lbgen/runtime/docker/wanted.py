@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import Binary
 from lbgen.engines.rendered import render_with
 from lbgen.plan.overlay import with_admin, with_ports
-from lbgen.runtime.docker import network, own
+from lbgen.runtime.docker import network, own, successive
 from lbgen.runtime.docker.bundle import WORK
-from lbgen.runtime.docker.container import File, Wanted, rendered_files, volume_name
+from lbgen.runtime.docker.container import File, Wanted, rendered_files
 from lbgen.runtime.docker.labels import Record, Role
 from lbgen.runtime.local.ports import client_address
 from lbgen.runtime.local.process import for_version
@@ -23,11 +23,14 @@ from lbgen.runtime.standins import Cast, cast
 if TYPE_CHECKING:
     from ipaddress import IPv4Network
 
-    from lbgen.engines.api import Engine
+    from lbgen.engines.api import Engine, ProcessSpec
+    from lbgen.engines.rendered import Rendered
     from lbgen.plan.model import Listener, Plan
     from lbgen.runtime.docker.images import Image
+    from lbgen.runtime.docker.kept import Kept
 
 ENDPOINTS_FILE = "endpoints.json"
+FOLDER = Path(WORK)
 _ADMIN_PORT = 9901  # on the container's own loopback, never published
 _LOCAL = "127.0.0.1"
 RESOLVER = "127.0.0.11"  # docker's own, which knows containers by name
@@ -43,15 +46,54 @@ class Chosen:
     offset: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An engine's container: `plan` is what it serves inside, `spec` how its program is run on `rendered`. `agent` is
+    the container beside it, where it needs one."""
+
+    chosen: Chosen
+    plan: Plan
+    binary: Binary
+    spec: ProcessSpec
+    rendered: Rendered
+    wanted: Wanted
+    record: Record
+    agent: tuple[Wanted, Record] | None = None
+
+    @property
+    def containers(self) -> tuple[tuple[Wanted, Record], ...]:
+        return ((self.wanted, self.record), *((self.agent,) if self.agent is not None else ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """All that a stack shall be. `kept` is what the next change needs, `last` what the last one kept."""
+
+    kept: Kept
+    parts: tuple[Part, ...]
+    endpoints: tuple[Wanted, Record] | None
+    helper: str
+    subnet: IPv4Network
+    last: Kept | None
+
+    @property
+    def containers(self) -> tuple[tuple[Wanted, Record], ...]:
+        first = () if self.endpoints is None else (self.endpoints,)
+        return (*first, *(each for part in self.parts for each in part.containers))
+
+
 def container_name(stack: str, part: str) -> str:
     """What docker calls a part of a stack."""
     return f"lbgen-{stack}-{part}"
 
 
-def stand_ins(plan: Plan, subnet: IPv4Network, folder: Path) -> Cast:
-    """Who plays the endpoints, all at one address; certificates are kept in `folder`, so that `up` again changes
-    nothing."""
-    return cast(plan, (network.stand_ins(subnet),), frozenset(), folder, lambda host, first, taken: first)
+def stand_ins(plan: Plan, subnet: IPv4Network, folder: Path, before: Cast | None) -> Cast:
+    """Who plays the endpoints, all at one address, those of `before` among them, as they stay; certificates are kept in
+    `folder`, so that `up` again changes nothing."""
+    hosts = (network.stand_ins(subnet),)
+    made = cast(plan, hosts, frozenset(), folder, lambda host, first, taken: first, before)
+    there = () if before is None else before.stand_ins
+    return replace(made, stand_ins=(*there, *(each for each in made.stand_ins if each not in there)))
 
 
 def endpoints_container(plan: Plan, cast: Cast, helper: str, subnet: IPv4Network) -> tuple[Wanted, Record]:
@@ -60,7 +102,9 @@ def endpoints_container(plan: Plan, cast: Cast, helper: str, subnet: IPv4Network
     played = []
     for each in cast.stand_ins:
         if each.tls is not None:
-            inside = replace(each.tls, certificate=Path(each.tls.certificate).name, key=Path(each.tls.key).name)
+            pair = (Path(each.tls.certificate), Path(each.tls.key))
+            certificate, key = (f"{path.parent.name}/{path.name}" for path in pair)
+            inside = replace(each.tls, certificate=certificate, key=key)
             files[inside.certificate] = File(Path(each.tls.certificate).read_bytes())
             files[inside.key] = File(Path(each.tls.key).read_bytes(), secret=True)
             each = replace(each, tls=inside)
@@ -78,7 +122,7 @@ def endpoints_container(plan: Plan, cast: Cast, helper: str, subnet: IPv4Network
         limits=plan.containers,
     )
     listed = [{"name": x.name, "pool": x.pool, "host": x.host, "port": x.port} for x in played]
-    return wanted, Record(plan.name, Role.ENDPOINTS, wanted.digest(), detail=json.dumps(listed))
+    return wanted, Record(plan.name, Role.ENDPOINTS, wanted.digest(), wanted.shape(), detail=json.dumps(listed))
 
 
 def plan_for(plan: Plan, chosen: Chosen, cast: Cast, subnet: IPv4Network) -> Plan:
@@ -89,23 +133,20 @@ def plan_for(plan: Plan, chosen: Chosen, cast: Cast, subnet: IPv4Network) -> Pla
     plan = cast.play(plan, network.stand_ins(subnet))
     plan = for_version(plan, chosen.engine.name, chosen.version)
     binary = Binary(Path(chosen.image.program), chosen.image.version or chosen.version)
-    if chosen.engine.process(plan, binary, Path(WORK)).ready:
+    if chosen.engine.process(plan, binary, FOLDER).ready:
         plan = with_admin(plan, _ADMIN_PORT)
     return plan
 
 
-def engine_containers(
-    plan: Plan, chosen: Chosen, inside: Plan, helper: str, accept: tuple[str, ...]
-) -> list[tuple[Wanted, Record]]:
+def engine_part(plan: Plan, chosen: Chosen, inside: Plan, helper: str, accept: tuple[str, ...]) -> Part:
     """The engine that serves `inside`, and the agent beside it where it needs one.
 
     Raises LbgenError (verdicts), OSError (a file of the topology cannot be read).
     """
     engine, image = chosen.engine, chosen.image
     binary = Binary(Path(image.program), image.version or chosen.version, tuple(Path(x) for x in image.modules))
-    spec = engine.process(inside, binary, Path(WORK))
+    spec = engine.process(inside, binary, FOLDER)
     rendered = render_with(engine, inside, chosen.version, accept)
-    published = tuple((outside(x), x.port + chosen.offset, str(x.protocol)) for x in plan.listeners)
     name = container_name(plan.name, engine.name)
     wanted = Wanted(
         name=name,
@@ -114,7 +155,7 @@ def engine_containers(
         files=rendered_files(rendered) | _log(spec.access_log),
         env=spec.env,
         stop=spec.stop.name,
-        published=published,
+        published=tuple((outside(x), x.port + chosen.offset, str(x.protocol)) for x in plan.listeners),
         aliases=(engine.name,),
         limits=plan.containers,
     )
@@ -127,6 +168,8 @@ def engine_containers(
             capabilities=("NET_ADMIN",),
             sysctls=(("net.ipv4.ip_forward", "1"),),
         )
+    elif spec.successive:
+        wanted = replace(wanted, argv=("/bin/sh", "-c", successive.script(spec.successive)))
     addresses = tuple(
         Address(x.name, str(x.mode), client_address(outside(x)), x.port + chosen.offset, scheme(x))
         for x in plan.listeners
@@ -135,6 +178,7 @@ def engine_containers(
         plan.name,
         Role.ENGINE,
         wanted.digest(),
+        wanted.shape(),
         engine.name,
         engine.title,
         chosen.version,
@@ -142,21 +186,21 @@ def engine_containers(
         chosen.offset,
         addresses,
         spec.access_log,
+        files=wanted.digests(),
     )
-    found = [(wanted, record)]
+    agent = None
     if spec.agent:
-        agent = Wanted(
+        beside = Wanted(
             name=container_name(plan.name, f"{engine.name}-{Role.AGENT}"),
             image=helper,
             argv=(own.PYTHON, "-m", "lbgen", "agent", WORK),
             files={},
-            env=(*own.ENVIRONMENT, ("LBGEN_BESIDE", record.hash)),  # another engine's container: another agent
+            env=own.ENVIRONMENT,
             inside=name,
-            volume=volume_name(wanted),
             limits=plan.containers,
         )
-        found.append((agent, Record(plan.name, Role.AGENT, agent.digest(), engine.name)))
-    return found
+        agent = (beside, Record(plan.name, Role.AGENT, beside.digest(), engine=engine.name))
+    return Part(chosen, inside, binary, spec, rendered, wanted, record, agent)
 
 
 def _log(name: str) -> dict[str, File]:

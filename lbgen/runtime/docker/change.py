@@ -1,0 +1,132 @@
+"""Containers that run and what their stack shall be -> the change taken over by all of them, or by none."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import EngineError
+from lbgen.runtime.docker import container, network, wanted
+from lbgen.runtime.docker.check import check
+from lbgen.runtime.docker.client import told
+from lbgen.runtime.docker.converge import Converger, Found
+from lbgen.runtime.docker.labels import RECORD_FILE, Role
+from lbgen.runtime.docker.live import InContainer
+from lbgen.runtime.hot import Change, Outcome, obstacles, published_elsewhere, refusal, reload_all
+from lbgen.runtime.local.order import Progress, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from docker import DockerClient
+
+    from lbgen.diagnostics import Diagnostic
+    from lbgen.runtime.docker.container import Wanted
+    from lbgen.runtime.docker.labels import Record
+    from lbgen.runtime.docker.wanted import Part, Whole
+
+_READY_SECONDS = 10.0
+_LOOK_SECONDS = 0.05
+
+
+def reloaded(
+    client: DockerClient,
+    made: Whole,
+    there: Sequence[Found],
+    progress: Callable[[Progress], None],
+    seconds: float,
+) -> tuple[Diagnostic, ...]:
+    """Have the containers that are there serve what `made` says; warnings are returned.
+
+    Raises EngineError LB401 (an engine's checker refuses its files), LB412 (only with other containers), LB413 (taken
+    back, and why).
+    """
+    names = {each.name: each for each in there}
+    _same_parts(made, names)
+    parts = [part for part in made.parts if names[part.wanted.name].record.hash != part.record.hash]
+    changes = [_change(made, part, names) for part in parts]
+    for part in parts:
+        found = check(client, part, made.helper)
+        if found:
+            raise EngineError(found)
+        progress(Progress(Step.CHECKED, part.record.engine))
+    if made.endpoints is not None:
+        _more_endpoints(names[made.endpoints[0].name], *made.endpoints)
+    try:
+        warnings = reload_all(tuple(change for change, _ in changes), backends=made.kept.backends, seconds=seconds)
+    except BaseException:
+        for change, live in changes:
+            if change.outcome is Outcome.BEFORE:
+                live.note(live.there.record)
+        raise
+    for part, (_, live) in zip(parts, changes, strict=True):
+        live.taken_over()
+        live.note(part.record)
+        progress(Progress(Step.RELOADED, part.record.engine))
+    made.kept.write()
+    # Agents that are no longer, or newly, needed.
+    work = Converger(client, made.kept.plan.name, network.name(made.kept.plan.name), progress)
+    work.converge(made.containers)
+    work.keep()
+    return warnings
+
+
+def differs(made: Whole, there: Sequence[Found]) -> bool:
+    """Whether an engine runs that shall serve something else."""
+    now = {each.name: each.record.hash for each in there}
+    return any(now.get(part.wanted.name, part.record.hash) != part.record.hash for part in made.parts)
+
+
+def _same_parts(made: Whole, there: dict[str, Found]) -> None:
+    """EngineError LB412 when other parts run than those that shall."""
+    wanted_names = {each.name for each, record in made.containers if record.role is not Role.AGENT}
+    if wanted_names != {name for name, each in there.items() if each.record.role in (Role.ENGINE, Role.ENDPOINTS)}:
+        raise EngineError(refusal("other engines, or other backends, run"))
+    if made.endpoints is not None:
+        spec, _ = made.endpoints
+        each = there[spec.name]
+        if not each.running or each.record.shape != spec.shape():
+            raise EngineError(refusal("the container of the stand-ins does not run, or would have to be another one"))
+
+
+def _change(made: Whole, part: Part, there: dict[str, Found]) -> tuple[Change, InContainer]:
+    """EngineError LB412 when the engine's container has to be another one."""
+    each = there.get(part.wanted.name)
+    title = part.record.title
+    if each is None or not each.running or made.last is None:
+        raise EngineError(refusal(f"{title} does not run, or another lbgen started it"))
+    before = wanted.plan_for(made.last.plan, part.chosen, made.last.cast, made.subnet)
+    spec = part.chosen.engine.process(before, part.binary, wanted.FOLDER)
+    where = {x.listener: (x.host, x.port) for x in (*each.record.addresses, *part.record.addresses)}
+    live = InContainer(each, before, spec, where, _running(there.get(f"{part.wanted.name}-{Role.AGENT}")))
+    now = part.wanted.digests()
+    found = obstacles(title, (before, spec, live.digests(now)), (part.plan, part.spec, now))
+    if not found and each.record.shape != part.wanted.shape():
+        found = (published_elsewhere(title, before, part.plan),)
+    if found:
+        raise EngineError(found)
+    return Change(live, part.plan, part.spec, part.rendered, (before, spec)), live
+
+
+def _running(each: Found | None) -> Found | None:
+    return each if each is not None and each.running else None
+
+
+def _more_endpoints(there: Found, spec: Wanted, record: Record) -> None:
+    """Start the stand-ins that are new; those that are no longer needed stay. EngineError LB403, LB421."""
+    if there.record.hash == record.hash:
+        return
+    begun = int(time.time()) - 1
+    before = _said_ready(there, begun)
+    container.put(there.made, {**spec.files, RECORD_FILE: container.File(record.text())}, root=False)
+    container.signal(there.made, "SIGHUP")
+    end = time.monotonic() + _READY_SECONDS
+    while _said_ready(there, begun) <= before:
+        if time.monotonic() > end:
+            raise EngineError(refusal("the new stand-ins did not start"))
+        time.sleep(_LOOK_SECONDS)
+
+
+def _said_ready(there: Found, since: int) -> int:
+    with told(f"reading the log of {there.name}"):
+        return bool(text := there.made.logs(since=since)) and text.count(b"ready")

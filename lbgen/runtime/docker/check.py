@@ -1,0 +1,107 @@
+"""The files of an engine's container -> what its own checker says of them, in a container that is thrown away."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.runtime.docker import container, own
+from lbgen.runtime.docker.bundle import WORK
+from lbgen.runtime.docker.client import told
+from lbgen.runtime.docker.container import Wanted
+from lbgen.runtime.docker.labels import Record, Role
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.models.containers import Container
+
+    from lbgen.runtime.docker.wanted import Part
+
+_SECONDS = 30
+
+
+def check(client: DockerClient, part: Part, helper: str) -> tuple[Diagnostic, ...]:
+    """LB401 for each problem; empty when it is content. Raises EngineError LB403 (it does not end), LB421."""
+    engine = part.chosen.engine
+    spec = engine.check(part.plan, part.binary, Path(WORK))
+    name = f"{part.wanted.name}-{Role.CHECK}"
+    record = Record(part.record.stack, Role.CHECK, "", engine=engine.name)
+    made = _made(client, replace(part.wanted, name=name, argv=spec.argv, aliases=(), published=(), once=True), record)
+    try:
+        answers: dict[str, object] = {}
+        with told(f"checking in {name}"):
+            made.start()
+        if spec.serves:
+            answers = _ask(
+                client,
+                made,
+                Wanted(
+                    name=f"{name}-asks",
+                    image=helper,
+                    argv=(
+                        own.PYTHON,
+                        "-m",
+                        "lbgen.runtime.answers",
+                        str(part.plan.admin_port),
+                        str(_SECONDS),
+                        *spec.ask,
+                    ),
+                    files={},
+                    env=own.ENVIRONMENT,
+                    inside=name,
+                    once=True,
+                ),
+                record,
+            )
+            made.reload()
+            code = 0 if made.status == "running" else int(made.attrs["State"]["ExitCode"])
+        else:
+            code = _ended(made)
+        with told(f"reading what {name} said"):
+            said = made.logs().decode("utf-8", "replace")
+    finally:
+        _discard(made)
+    version = part.chosen.image.version or part.chosen.version
+    return tuple(Diagnostic("LB401", f"{engine.title} {version}: {x}") for x in spec.judge(code, said, answers))
+
+
+def _made(client: DockerClient, wanted: Wanted, record: Record) -> Container:
+    from docker.errors import NotFound
+
+    with told(f"removing the container {wanted.name}"), suppress(NotFound):
+        client.containers.get(wanted.name).remove(force=True, v=True)  # left by one that was killed
+    return container.create(client, wanted, record, "")
+
+
+def _ask(client: DockerClient, beside: Container, wanted: Wanted, record: Record) -> dict[str, object]:
+    """What the engine answers on its admin port; nothing when it ended before it answered."""
+    made = _made(client, wanted, record)
+    try:
+        with told(f"starting {wanted.name}"):
+            made.start()
+        code = _ended(made)
+        with told(f"reading what {wanted.name} said"):
+            said = made.logs(stderr=False)
+        beside.reload()
+        if not code:
+            found = json.loads(said)
+            return found if isinstance(found, dict) else {}
+        if beside.status == "running":
+            raise EngineError(Diagnostic("LB403", f"{beside.name} did not answer on its admin port"))
+        return {}
+    finally:
+        _discard(made)
+
+
+def _ended(made: Container) -> int:
+    with told(f"waiting for {made.name}"):
+        return int(made.wait(timeout=_SECONDS)["StatusCode"])
+
+
+def _discard(made: Container) -> None:
+    with told(f"removing the container {made.name}"):
+        made.remove(force=True, v=True)

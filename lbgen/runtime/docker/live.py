@@ -1,0 +1,157 @@
+"""An engine's container as something that takes over changes: files exchanged, its program told, its agent with it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from lbgen.agent import state as health
+from lbgen.agent.run import known
+from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.runtime.docker import container, successive
+from lbgen.runtime.docker.client import told
+from lbgen.runtime.docker.container import File, rendered_files
+from lbgen.runtime.docker.labels import RECORD_FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lbgen.engines.api import ProcessSpec
+    from lbgen.engines.rendered import Rendered
+    from lbgen.plan.model import Plan
+    from lbgen.runtime.docker.converge import Found
+    from lbgen.runtime.docker.labels import Record
+
+_NEXT = ".next"  # where files wait that an engine watches
+_AGENT_SECONDS = 2
+
+
+@dataclass(slots=True)
+class InContainer:
+    """`there` is the container, `agent` the one beside it; `plan` and `spec` are what it serves and how."""
+
+    there: Found
+    plan: Plan
+    spec: ProcessSpec
+    addresses: Mapping[str, tuple[str, int]]
+    agent: Found | None = None
+    _before: dict[str, File] = field(default_factory=dict)
+    _secret: frozenset[str] = frozenset()
+    _restarts: int = 0
+
+    def __post_init__(self) -> None:
+        self._restarts = restarts(self.there)
+
+    @property
+    def title(self) -> str:
+        return f"{self.there.record.title} {self.there.record.program_version or self.there.record.version}"
+
+    def address(self, listener: str) -> tuple[str, int]:
+        return self.addresses[listener]
+
+    def digests(self, names: Iterable[str]) -> Mapping[str, str]:
+        """What tells its files apart. After a change that was cut short they are read, those of `names` at least."""
+        record = self.there.record
+        if record.hash:
+            return record.files
+        read = {name: container.read(self.there.made, name) for name in {*record.files, *names}}
+        return {name: File(content).digest() for name, content in read.items() if content is not None}
+
+    def stop_agent(self) -> None:
+        if self.agent is not None:
+            with told(f"stopping {self.agent.name}"):
+                self.agent.made.stop(timeout=_AGENT_SECONDS)
+
+    def known(self, order: str) -> Mapping[str, str]:
+        with tempfile.TemporaryDirectory() as place:
+            said = container.read(self.there.made, health.FILE)
+            if said is not None:
+                path = Path(place) / health.FILE
+                path.write_bytes(said)
+                when = container.written(self.there.made, health.FILE)
+                os.utime(path, (when, when))
+            return known(order, Path(place))
+
+    def put(self, rendered: Rendered) -> None:
+        files = rendered_files(rendered)
+        now = self.digests(files)
+        secret = {copy.path for copy in (*rendered.copies, *self.plan.files) if copy.secret}
+        changed = {name: file for name, file in files.items() if now.get(name) != file.digest()}
+        # Nothing in the container could remove a file that is no more: it becomes empty.
+        changed |= {name: File(secret=name in secret) for name in now if name not in files}
+        before = {name: container.read(self.there.made, name) for name in changed}
+        self._before = {name: File(content or b"", name in secret) for name, content in before.items()}
+        self._exchange(changed)
+
+    def restore(self) -> None:
+        self._exchange(self._before)
+
+    def _exchange(self, files: Mapping[str, File]) -> None:
+        unknown = {RECORD_FILE: File(replace(self.there.record, hash="").text())}  # until it is known to serve
+        told = self.spec.reload is not None or self.spec.kernel or self.spec.successive
+        watched = {} if told else {name: file for name, file in files.items() if _folder(name)}
+        direct = {name: file for name, file in files.items() if name not in watched}
+        staged = {f"{_NEXT}/{name}": file for name, file in watched.items()}
+        folders = sorted({_folder(name) for name in watched})
+        container.put(self.there.made, unknown | direct | staged, root=self.spec.kernel, folders=folders)
+        # Written files would be read half: an engine that watches them sees them come by renaming.
+        for folder in folders:
+            names = [f"{_NEXT}/{name}" for name in watched if _folder(name) == folder]
+            container.execute(self.there.made, ("mv", "-f", *names, folder))
+
+    def reload(self, plan: Plan, spec: ProcessSpec) -> None:
+        made = self.there.made
+        if spec.kernel:
+            for command in (*spec.setup, *(x for x in self.spec.teardown if x not in spec.teardown)):
+                container.execute(made, command)
+        elif spec.successive:
+            container.signal(made, successive.NEXT)
+        elif spec.reload is not None:
+            container.signal(made, spec.reload.name)
+        self.plan, self.spec = plan, spec
+        if spec.agent and self.agent is not None:
+            with told(f"starting {self.agent.name}"):
+                self.agent.made.start()
+
+    def wait_listening(self, seconds: float) -> None:
+        """Docker itself listens: that routes answer is what tells."""
+        del seconds
+        self.stays()
+
+    def stays(self) -> None:
+        stays(self.there, self._restarts, "while it took over the change")
+
+    def taken_over(self) -> None:
+        """The change is there to stay."""
+        if self.spec.successive:
+            container.signal(self.there.made, successive.TAKEN_OVER)
+
+    def note(self, record: Record) -> None:
+        """What it is now, for later commands."""
+        container.put(self.there.made, {RECORD_FILE: File(record.text())}, root=self.spec.kernel)
+
+
+def _folder(name: str) -> str:
+    parent = str(PurePosixPath(name).parent)
+    return "" if parent == "." else parent
+
+
+def restarts(each: Found) -> int:
+    """How often docker started it again."""
+    return int(each.made.attrs.get("RestartCount") or 0)
+
+
+def stays(each: Found, before: int, when: str) -> None:
+    """EngineError LB403 with its last lines when a container has ended, or was started again since `before`."""
+    with told(f"looking at {each.name}"):
+        each.made.reload()
+    state = each.made.attrs["State"]
+    if state["Status"] == "running" and restarts(each) == before:
+        return
+    said = container.tail(each.made)
+    title = each.record.title or each.name
+    message = f"{title} ended with exit status {state['ExitCode']} {when}; it said:\n{said or '  nothing'}"
+    raise EngineError(Diagnostic("LB403", message))

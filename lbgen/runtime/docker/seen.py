@@ -1,0 +1,127 @@
+"""Containers as docker tells of them -> the state of their stacks, and what they printed."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from lbgen.runtime.docker.client import connect, told
+from lbgen.runtime.docker.converge import Found, found
+from lbgen.runtime.docker.labels import Role
+from lbgen.runtime.local.state import EndpointState, EngineState, StackState
+from lbgen.runtime.logs import Line, access_parser
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_LOOK_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerState(EngineState):
+    """An engine in a container; `status` is docker's word for it, `container` its name."""
+
+    status: str = ""
+    container: str = ""
+
+    @property
+    def running(self) -> bool:
+        return self.status == "running"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerStack(StackState):
+    """A stack of containers; nobody but docker has to watch over it."""
+
+    @property
+    def runtime(self) -> str:
+        return "docker"
+
+    @property
+    def alive(self) -> bool:
+        return any(engine.running for engine in self.engines)
+
+
+def running() -> tuple[StackState, ...]:
+    """Every stack of containers that this daemon has."""
+    client = connect()
+    every = found(client)
+    names = sorted({each.record.stack for each in every})
+    return tuple(state(name, [x for x in every if x.record.stack == name]) for name in names)
+
+
+def state(name: str, parts: Sequence[Found]) -> ContainerStack:
+    engines = []
+    for each in parts:
+        if each.record.role is not Role.ENGINE:
+            continue
+        attrs = each.made.attrs
+        now = attrs["State"]
+        ended = "" if each.running else f"{now['Status']} with exit status {now['ExitCode']}"
+        engines.append(
+            ContainerState(
+                each.record.engine,
+                each.record.title,
+                each.record.program_version or each.record.version,
+                attrs["Config"]["Image"],
+                "",
+                each.record.addresses,
+                pid=int(now.get("Pid") or 0),
+                ended=ended,
+                restarts=int(attrs.get("RestartCount") or 0),
+                died=ended or "ended",
+                access_log=each.record.access_log,
+                status=each.made.status,
+                container=each.name,
+            )
+        )
+    return ContainerStack(name, "", 0, 0, True, tuple(engines), _endpoints(parts))
+
+
+def _endpoints(parts: Sequence[Found]) -> tuple[EndpointState, ...]:
+    for each in parts:
+        if each.record.role is Role.ENDPOINTS:
+            listed = json.loads(each.record.detail or "[]")
+            return tuple(EndpointState(**entry) for entry in listed)
+    return ()
+
+
+def lines(stack: StackState, engine: str | None, *, follow: bool) -> Iterator[Line]:
+    """What the containers of a stack printed, and the requests they logged; `follow` until they end."""
+    client = connect()
+    since: dict[str, str] = {}
+    parsers = {each.name: access_parser(each.name) for each in stack.engines}
+    while True:
+        every = [x for x in found(client, stack.name) if engine in (None, x.record.engine)]
+        new: list[tuple[str, str, str]] = []
+        for each in every:
+            for stamp, text in _printed(each, since):
+                new.append((stamp, _source(each), text))
+        for _, source, text in sorted(new, key=lambda x: x[0]):
+            parse = parsers.get(source)
+            yield Line(source, text, parse(text) if parse is not None else None)
+        if not follow or not any(x.running for x in every):
+            return
+        time.sleep(_LOOK_SECONDS)
+
+
+def _source(each: Found) -> str:
+    if each.record.role is Role.AGENT:
+        return f"{each.record.engine}-agent"
+    return each.record.engine or str(each.record.role)
+
+
+def _printed(each: Found, since: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """(time, line) that are newer than `since`, which is moved on."""
+    last = since.get(each.name, "")
+    with told(f"reading the log of {each.name}"):
+        after = int(datetime.fromisoformat(last).timestamp()) if last else None
+        text = each.made.logs(timestamps=True, since=after).decode("utf-8", "replace")
+    for line in text.splitlines():
+        stamp, _, rest = line.partition(" ")
+        if stamp > last:  # docker looks at whole seconds
+            since[each.name] = max(stamp, since.get(each.name, ""))
+            yield stamp, rest
