@@ -99,13 +99,16 @@ def test_only_what_changed_is_replaced_and_engines_no_longer_wanted_go(daemon: D
     port = free_port("127.0.0.1", PORTS + 100)
     lbgen.up(topology(port), ["nginx", "haproxy"], runtime="docker", accept=("all",))
     before = {each.name: each.made.id for each in found(daemon, NAME)}
-    stack = lbgen.up(topology(port, "/new"), ["nginx", "haproxy"], runtime="docker", accept=("all",))
+    data = topology(port, "/new").model.model_dump(exclude_none=True, exclude_unset=True, mode="json")
+    data["engines"] = {"nginx": {"version": engine("nginx").versions[-1]}}
+    stack = lbgen.up(lbgen.load(data), ["nginx", "haproxy"], runtime="docker", accept=("all",))
     after = {each.name: each.made.id for each in found(daemon, NAME)}
     assert stack.replaced
     assert before.keys() == after.keys()
-    same = {name for name in before if before[name] == after[name]}
-    assert same == {f"lbgen-{NAME}-endpoints"}
+    assert f"lbgen-{NAME}-endpoints" in {name for name in before if before[name] == after[name]}
+    assert before[f"lbgen-{NAME}-nginx"] != after[f"lbgen-{NAME}-nginx"]
     assert httpx.get(f"{stack.url('web', 'nginx')}/new").json()["pool"] == "app"
+    assert httpx.get(f"{stack.url('web', 'haproxy')}/new").json()["pool"] == "app"
     alone = lbgen.up(topology(port, "/new"), ["nginx"], runtime="docker", accept=("all",))
     assert alone.url("web") == f"http://127.0.0.1:{port}"
     assert {each.record.engine for each in found(daemon, NAME) if each.record.role is Role.ENGINE} == {"nginx"}

@@ -11,10 +11,8 @@ import socket
 import ssl
 import subprocess
 import sys
-import threading
 import time
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,13 +28,13 @@ from lbgen.runtime.hot import reload_all
 from lbgen.runtime.local.binaries import find
 from lbgen.runtime.local.process import running
 from lbgen.runtime.local.reload import prepare
+from tests.traffic import traffic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
 PORT = 24_600
-CLIENTS = 4
 L7 = (
     ("nginx", "1.31"),
     ("nginx", "1.22"),
@@ -90,73 +88,12 @@ def pool_of(path: str, port: int = PORT) -> str:
         connection.close()
 
 
-@dataclass(slots=True)
-class Traffic:
-    """What clients on kept connections saw. A connection that the proxy closed between two requests, with a `FIN` seen
-    before the next request was sent, is opened anew: nothing was lost. Anything else that fails is."""
-
-    good: int = 0
-    lost: list[str] = field(default_factory=list)
-    _stop: threading.Event = field(default_factory=threading.Event)
-
-    def client(self) -> None:
-        connection: http.client.HTTPConnection | None = None
-        while not self._stop.is_set():
-            if connection is None or _closed(connection):
-                connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=5)
-            try:
-                connection.request("GET", "/steady")
-                answer = connection.getresponse()
-                pool = json.loads(answer.read()).get("pool") if answer.status == 200 else None
-                if pool == "app":
-                    self.good += 1
-                else:
-                    self.lost.append(f"status {answer.status}")
-            except (OSError, http.client.HTTPException, ValueError) as error:
-                self.lost.append(f"{type(error).__name__}: {error}")
-                connection.close()
-                connection = None
-            time.sleep(0.002)
-        if connection is not None:
-            connection.close()
-
-
-def _closed(connection: http.client.HTTPConnection) -> bool:
-    """Whether the proxy has said that it will take no further request here."""
-    if connection.sock is None:
-        return True
-    connection.sock.setblocking(False)
-    try:
-        return connection.sock.recv(1, socket.MSG_PEEK) == b""
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    finally:
-        with suppress(OSError):
-            connection.sock.settimeout(5)
-
-
-@contextmanager
-def traffic() -> Iterator[Traffic]:
-    seen = Traffic()
-    threads = [threading.Thread(target=seen.client) for _ in range(CLIENTS)]
-    for each in threads:
-        each.start()
-    try:
-        yield seen
-    finally:
-        seen._stop.set()
-        for each in threads:
-            each.join()
-
-
 @pytest.mark.parametrize(("name", "version"), L7)
 def test_no_request_is_lost(name, version):
     need(name, version)
     with lbgen.up(lbgen.load(topology(name, version, "one")), engine=name, accept=("all",), runtime="local") as stack:
         pid = stack.engines[0].pid
-        with traffic() as seen:
+        with traffic(PORT) as seen:
             for routes in (("two",), ("one", "two"), ("three",), ("one",), ("two", "four")):
                 done = lbgen.reload(lbgen.load(topology(name, version, *routes)))
                 cuts = (name, version) == ("nginx", "1.22")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import EngineError
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
     from lbgen.diagnostics import Diagnostic
-    from lbgen.runtime.docker.container import Wanted
-    from lbgen.runtime.docker.labels import Record
     from lbgen.runtime.docker.wanted import Part, Whole
 
 _READY_SECONDS = 10.0
@@ -50,8 +49,7 @@ def reloaded(
         if found:
             raise EngineError(found)
         progress(Progress(Step.CHECKED, part.record.engine))
-    if made.endpoints is not None:
-        _more_endpoints(names[made.endpoints[0].name], *made.endpoints)
+    more_endpoints(made, there)
     try:
         warnings = reload_all(tuple(change for change, _ in changes), backends=made.kept.backends, seconds=seconds)
     except BaseException:
@@ -112,10 +110,17 @@ def _running(each: Found | None) -> Found | None:
     return each if each is not None and each.running else None
 
 
-def _more_endpoints(there: Found, spec: Wanted, record: Record) -> None:
-    """Start the stand-ins that are new; those that are no longer needed stay. EngineError LB403, LB421."""
-    if there.record.hash == record.hash:
+def more_endpoints(made: Whole, every: Sequence[Found]) -> None:
+    """Start the stand-ins that are new in the container that has the others, if it is the right one; those that are no
+    longer needed stay. EngineError LB412, LB421."""
+    if made.endpoints is None or made.last is None:
         return
+    spec, record = made.endpoints
+    there = next((each for each in every if each.name == spec.name and each.running), None)
+    if there is None or there.record.shape != record.shape or there.record.hash == record.hash:
+        return
+    # First, so that no later command gives away a port that is taken.
+    replace(made.last, cast=replace(made.last.cast, stand_ins=made.kept.cast.stand_ins)).write()
     begun = int(time.time()) - 1
     before = _said_ready(there, begun)
     container.put(there.made, {**spec.files, RECORD_FILE: container.File(record.text())}, root=False)

@@ -1,0 +1,210 @@
+"""Containers take over a changed topology under load: no request lost, or all as it was. `--reloads N` for drills."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import lbgen
+from lbgen.diagnostics import EngineError
+from lbgen.engines.api import engine, engine_names
+from lbgen.engines.rendered import render_with
+from lbgen.runtime import api
+from lbgen.runtime.certificates import Spec, make
+from lbgen.runtime.docker import change, client, images
+from lbgen.runtime.docker.converge import found
+from lbgen.runtime.local.ports import free_port
+from tests.traffic import traffic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from docker import DockerClient
+
+    from lbgen.runtime.docker.wanted import Part
+
+pytestmark = [pytest.mark.engines, pytest.mark.skipif(not client.answers(), reason="no docker daemon answers")]
+NAME = f"changing-{os.getpid()}"
+PORTS = int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + 400
+ENGINES = tuple(engine_names())
+L7_ENGINES = tuple(name for name in ENGINES if name != "nftables")
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[DockerClient]:
+    made = client.connect()
+    wanted = [engine(name) for name in ENGINES]
+    if not all(row.present for row in images.table(made, wanted)):
+        images.build(made, wanted, lambda text: None)
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(daemon: DockerClient) -> Iterator[None]:
+    yield
+    for stack in api.ps():
+        if stack.name == NAME:
+            stack.down()
+    label = {"label": f"io.lbgen.stack={NAME}"}
+    assert not daemon.containers.list(all=True, filters=label)
+    assert not daemon.volumes.list(filters=label)
+
+
+def data(port: int, *routes: str) -> dict[str, Any]:
+    """A path prefix for each of `routes`, answered by a pool of its own; the rest by `app`."""
+    made: dict[str, Any] = {
+        "version": 1,
+        "name": NAME,
+        "listeners": {"web": {"port": port}},
+        "pools": {"app": {"endpoints": [{"address": "10.9.0.1:80"}]}},
+        "routes": [{"name": "rest", "forward": "app"}],
+    }
+    for each in routes:
+        made["pools"][each] = {"endpoints": [{"address": "10.9.1.1:80"}]}
+        made["routes"].insert(0, {"name": each, "match": [{"path": {"prefix": f"/{each}"}}], "forward": each})
+    return made
+
+
+def topology(port: int, *routes: str) -> lbgen.Topology:
+    return lbgen.load(data(port, *routes))
+
+
+def pool_of(port: int, path: str) -> str:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", path)
+        return str(json.loads(connection.getresponse().read())["pool"])
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("name", L7_ENGINES)
+def test_no_request_is_lost(name: str, request: pytest.FixtureRequest) -> None:
+    reloads = request.config.getoption("--reloads")
+    port = free_port("127.0.0.1", PORTS)
+    lbgen.up(topology(port, "one"), engine=name, runtime="docker", accept=("all",))
+    [before] = [x.made.id for x in found(client.connect(), NAME) if x.record.engine == name]
+    took = []
+    with traffic(port) as seen:
+        for number in range(reloads):
+            routes = (("two",), ("one", "two"), ("one",))[number % 3]
+            begun = time.monotonic()
+            lbgen.reload(topology(port, *routes), accept=("all",))
+            took.append(time.monotonic() - begun)
+            assert [pool_of(port, f"/{x}") for x in ("one", "two")] == [
+                x if x in routes else "app" for x in ("one", "two")
+            ]
+    [after] = [x.made.id for x in found(client.connect(), NAME) if x.record.engine == name]
+    assert before == after
+    median = statistics.median(took)
+    print(f"{name}: {reloads} reloads, {len(seen.lost)} of {seen.good} lost, live after {median:.1f} s (median)")  # noqa: T201
+    assert seen.good > 50 * reloads
+    assert not seen.lost, f"{len(seen.lost)} of {seen.good + len(seen.lost)}: {seen.lost[:3]}"
+
+
+def test_nftables_in_one_transaction(request: pytest.FixtureRequest) -> None:
+    port = free_port("127.0.0.1", PORTS)
+    made: dict[str, Any] = {
+        "version": 1,
+        "name": NAME,
+        "listeners": {"db": {"port": port, "mode": "l4"}},
+        "pools": {"a": {"endpoints": [{"address": "10.9.0.1:80"}]}, "b": {"endpoints": [{"address": "10.9.0.2:80"}]}},
+        "routes": [{"name": "db", "listeners": ["db"], "forward": "a"}],
+    }
+    lbgen.up(lbgen.load(made), engine="nftables", runtime="docker", accept=("all",))
+    kept = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    for number in range(request.config.getoption("--reloads")):
+        kept.request("GET", "/")
+        assert json.loads(kept.getresponse().read())["pool"] == "a"
+        forward = "ba"[number % 2]
+        made["routes"][0]["forward"] = forward
+        lbgen.reload(lbgen.load(made), accept=("all",))
+        assert pool_of(port, "/") == forward
+    kept.close()
+
+
+@pytest.mark.parametrize("name", L7_ENGINES)
+def test_what_does_not_serve_is_taken_back(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files are not those of the plan: a route of the plan is missing in them."""
+    port = free_port("127.0.0.1", PORTS)
+    lbgen.up(topology(port, "one"), engine=name, runtime="docker", accept=("all",))
+    real = change._change
+
+    def wrong(made: Any, part: Part, there: Any) -> Any:
+        each, live = real(made, part, there)
+        each.rendered = render_with(part.chosen.engine, live.plan, part.chosen.version, ("all",))
+        return each, live
+
+    with monkeypatch.context() as patch:
+        patch.setattr(change, "_change", wrong)
+        with pytest.raises(EngineError, match=r"(?s)route two.*files before are in place again and serve"):
+            lbgen.reload(topology(port, "two"), accept=("all",), seconds=1)
+    assert pool_of(port, "/one") == "one"
+    assert lbgen.up(topology(port, "one"), engine=name, runtime="docker", accept=("all",)).unchanged
+    lbgen.reload(topology(port, "two"), accept=("all",))
+    assert pool_of(port, "/two") == "two"
+
+
+def test_files_that_the_engine_refuses_change_nothing(tmp_path: Path) -> None:
+    port = free_port("127.0.0.1", PORTS)
+    make(tmp_path, (Spec("a", ("a.example",)), Spec("b", ("b.example",))))
+    lbgen.up(topology(port, "one"), engine="haproxy", runtime="docker", accept=("all",))
+    made = data(port, "two")
+    made["listeners"]["web"]["tls"] = {"certificates": [{"cert": "a.crt", "key": "b.key"}]}
+    file = tmp_path / "t.yaml"
+    file.write_text(json.dumps(made))
+    with pytest.raises(EngineError, match=r"LB401.*(?i:key)"):
+        lbgen.reload(lbgen.load(str(file)), accept=("all",))
+    assert pool_of(port, "/one") == "one"
+
+
+def test_other_ports_need_another_container() -> None:
+    port = free_port("127.0.0.1", PORTS)
+    lbgen.up(topology(port, "one"), engine="nginx", runtime="docker", accept=("all",))
+    made = data(port, "two")
+    made["listeners"]["more"] = {"port": free_port("127.0.0.1", port + 1)}
+    with pytest.raises(EngineError, match=r"LB412.*listener more"):
+        lbgen.reload(lbgen.load(made), accept=("all",))
+    assert pool_of(port, "/one") == "one"
+    again = lbgen.up(lbgen.load(made), engine="nginx", runtime="docker", accept=("all",))
+    assert again.replaced
+    assert pool_of(port, "/two") == "two"
+
+
+CHILD = """
+import sys, json, lbgen
+lbgen.reload(lbgen.load(json.loads(sys.argv[1])), accept=("all",), progress=lambda x: print(x.step, flush=True))
+"""
+
+
+@pytest.mark.parametrize("name", ["haproxy", "traefik"])
+def test_a_reload_that_is_killed_leaves_what_up_puts_right(name: str) -> None:
+    port = free_port("127.0.0.1", PORTS)
+    lbgen.up(topology(port, "one"), engine=name, runtime="docker", accept=("all",))
+    with traffic(port) as seen:
+        argv = [sys.executable, "-c", CHILD, json.dumps(data(port, "two"))]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline().strip() == "the change is sound"
+            deadline = time.monotonic() + 5
+            while time.monotonic() < deadline:  # as soon as its container says that it changes
+                [there] = [x for x in found(client.connect(), NAME) if x.record.engine == name]
+                if not there.record.hash:
+                    break
+            child.send_signal(signal.SIGKILL)
+        assert lbgen.up(topology(port, "one"), engine=name, runtime="docker", accept=("all",)).reloaded
+        assert pool_of(port, "/one") == "one"
+        assert pool_of(port, "/two") == "app"
+    assert not seen.lost, seen.lost[:3]
+    assert lbgen.up(topology(port, "one"), engine=name, runtime="docker", accept=("all",)).unchanged
