@@ -212,7 +212,6 @@ def test_objections_name_their_place() -> None:
     plan = plan_of(forward(Timeouts(1, 500, 100)), headers=(x_forwarded,), query=(edge,))
     found = {o.field: (o.verdict.level, o.feature) for o in ENGINE.objections(plan, "1.40")}
     assert found == {
-        "routes[0].match[0].headers.x-forwarded-proto": (Level.APPROXIMATE, Feature.HEADER),
         "routes[0].match[0].query.q": (Level.APPROXIMATE, Feature.QUERY_REGEX),
         "routes[0].timeouts.idle": (Level.APPROXIMATE, Feature.TIMEOUT_IDLE),
     }

@@ -22,11 +22,11 @@ _PEER = "%DOWNSTREAM_DIRECT_REMOTE_ADDRESS_WITHOUT_PORT%"
 _KEPT_PEER = f"%FILTER_STATE({PEER_STATE}:PLAIN)%"
 _ID = "x-request-id"
 _FOR = "x-forwarded-for"
-_PROTO = "x-forwarded-proto"
+PROTO = "x-forwarded-proto"
 _HOST = "x-forwarded-host"
 _PORT = "x-forwarded-port"
-_NAMES = (_FOR, _PROTO, _HOST, _PORT, _ID)
-_KEPT_PROTO = "x-lbgen-forwarded-proto"  # never leaves Envoy
+_NAMES = (_FOR, PROTO, _HOST, _PORT, _ID)
+KEPT_PROTO = "x-lbgen-forwarded-proto"  # never leaves Envoy
 _TYPE = "type.googleapis.com/envoy.extensions"
 _HOP = ("te", "trailer")  # hop-by-hop headers that Envoy itself passes
 
@@ -60,13 +60,13 @@ end
 def early_mutations(listener: Listener) -> list[dict[str, Data]]:
     """What must happen before Envoy itself reads a head.
 
-    It finds no route for a request with an empty X-Forwarded-Proto and invents one where there is none, so a trusted
-    peer's value waits under another name.
+    It finds no route for a request with an empty X-Forwarded-Proto and invents one where there is none, so what rules
+    ask of it, and a trusted peer's value, waits under another name.
     """
-    mutations: list[Data] = [{"remove": _PROTO}]
-    if listener.trusted_proxies:
-        kept: Data = {"append": option(_KEPT_PROTO, "%REQ(X-FORWARDED-PROTO)%", SET)}
-        mutations = [{"remove": _KEPT_PROTO}, kept, *mutations]
+    mutations: list[Data] = [{"remove": PROTO}]
+    if _keeps_proto(listener):
+        kept: Data = {"append": option(KEPT_PROTO, "%REQ(X-FORWARDED-PROTO)%", SET)}
+        mutations = [{"remove": KEPT_PROTO}, kept, *mutations]
     return [
         {
             "name": "forwarded-proto",
@@ -84,14 +84,14 @@ def forwarded_filters(listener: Listener) -> list[dict[str, Data]]:
     unmade = [name for name in _NAMES if name not in ours]
     untrusted = _mutation(
         "untrusted-peer",
-        [*_HOP, *unmade, *([_KEPT_PROTO] if listener.trusted_proxies else [])],
+        [*_HOP, *unmade, *([KEPT_PROTO] if _keeps_proto(listener) else [])],
         [option(name, value, SET) for name, value in ours.items()],
     )
     if not listener.trusted_proxies:
         filters = [untrusted]
     else:
         peer = peer_in(listener.trusted_proxies, PEER_STATE if listener.proxy_protocol else None)
-        odd = [header_like(_FOR, _ODD_LIST), *(header_is(name, "") for name in ours if name not in (_FOR, _PROTO))]
+        odd = [header_like(_FOR, _ODD_LIST), *(header_is(name, "") for name in ours if name not in (_FOR, PROTO))]
         filters = [
             unless(negated(any_of(*odd)), lua("odd-values", _TIDY)),
             unless(negated(peer), _trusted(ours, peer_of(listener))),
@@ -102,14 +102,19 @@ def forwarded_filters(listener: Listener) -> list[dict[str, Data]]:
     return filters
 
 
+def _keeps_proto(listener: Listener) -> bool:
+    asked = (header.name for table in listener.hosts for rule in table.rules for header in rule.match.headers)
+    return bool(listener.trusted_proxies) or PROTO in asked
+
+
 def _trusted(ours: dict[str, str], peer: str) -> dict[str, Data]:
     added = [option(_FOR, f"%REQ(X-FORWARDED-FOR)%, {peer}", "OVERWRITE_IF_EXISTS")] if _FOR in ours else []
-    added += [option(name, value, "ADD_IF_ABSENT") for name, value in ours.items() if name != _PROTO]
-    if _PROTO in ours:
-        added.append(option(_PROTO, ours[_PROTO], SET))
-    added.append(option(_PROTO, f"%REQ({_KEPT_PROTO.upper()})%", SET))  # nothing happens when there is none
-    removed = [*_HOP, *(() if _PROTO in ours else (_PROTO,))]
-    return _mutation("trusted-peer", removed, added, after=(_KEPT_PROTO,))
+    added += [option(name, value, "ADD_IF_ABSENT") for name, value in ours.items() if name != PROTO]
+    if PROTO in ours:
+        added.append(option(PROTO, ours[PROTO], SET))
+    added.append(option(PROTO, f"%REQ({KEPT_PROTO.upper()})%", SET))  # nothing happens when there is none
+    removed = [*_HOP, *(() if PROTO in ours else (PROTO,))]
+    return _mutation("trusted-peer", removed, added, after=(KEPT_PROTO,))
 
 
 def peer_of(listener: Listener) -> str:
@@ -121,7 +126,7 @@ def _ours(listener: Listener) -> dict[str, str]:
     """The headers that the listener makes, with their values in Envoy's format syntax."""
     ours: dict[str, str] = {}
     if listener.forwarded_headers:
-        ours = {_FOR: peer_of(listener), _PROTO: listener.scheme, _HOST: "%REQ(:AUTHORITY)%", _PORT: str(listener.port)}
+        ours = {_FOR: peer_of(listener), PROTO: listener.scheme, _HOST: "%REQ(:AUTHORITY)%", _PORT: str(listener.port)}
     if listener.request_id:
         ours[_ID] = "%UNIQUE_ID%"
     return ours

@@ -50,13 +50,11 @@ def _of_rule(rule: Rule) -> Iterator[Objection]:
         place = f"{rule.field}.headers.{header.name}"
         if header.name in _GONE:
             yield Objection(refused("Envoy takes this header off before it looks at routes"), place, Feature.HEADER)
-        if header.name == "x-forwarded-proto":
-            note = "a request without X-Forwarded-Proto is matched as if it held http"
-            yield Objection(approximate(note), place, Feature.HEADER)
     for parameter in rule.match.query:
         if parameter.value.kind is ValueKind.REGEX and has_boundary(parse(parameter.value.value)):
             note = "\\b and \\B see the percent-encoded value, not the decoded one"
-            yield Objection(approximate(note), f"{rule.field}.query.{parameter.name}", Feature.QUERY_REGEX)
+            shows = {"match.query.regex.boundary": ("accepted", "status 404")}
+            yield Objection(approximate(note, shows), f"{rule.field}.query.{parameter.name}", Feature.QUERY_REGEX)
 
 
 def _of_route(plan: Plan, route: Route) -> Iterator[Objection]:

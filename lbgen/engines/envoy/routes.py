@@ -12,6 +12,7 @@ from lbgen.engines.envoy.copies import kept_headers
 from lbgen.engines.envoy.cors import DROPPED, answers, preflights
 from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.edits import CONTENT_TYPE, late_edits, merged, request_edits, response_edits, switched_edits
+from lbgen.engines.envoy.forwarded import KEPT_PROTO, PROTO
 from lbgen.engines.envoy.places import PLACES, bounded_pools, places_switch
 from lbgen.engines.envoy.retries import method_groups, tries
 from lbgen.engines.envoy.sticky import REMOVED, owners, sticky_pools
@@ -190,7 +191,8 @@ def build_match(match: Match) -> dict[str, Data]:
         headers.append({"name": ":method", "string_match": {"exact": match.methods[0]}})
     elif match.methods:
         headers.append({"name": ":method", "string_match": regex("|".join(match.methods))})
-    headers += [{"name": h.name, "string_match": header_value(h.value)} for h in match.headers]
+    named = [(KEPT_PROTO if h.name == PROTO else h.name, header_value(h.value)) for h in match.headers]
+    headers += [{"name": name, "string_match": value} for name, value in named]
     if headers:
         found["headers"] = headers
     if match.query:
