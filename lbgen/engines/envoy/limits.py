@@ -169,9 +169,10 @@ def _of_pool(pool: Pool, l4: frozenset[str]) -> Iterator[Objection]:
     if pool.slow_start and pool.balance not in (Balance.ROUND_ROBIN, Balance.LEAST_CONNECTIONS):
         note = f"Envoy has no slow start with {pool.balance}"
         yield Objection(refused(note), f"{pool.field}.slow_start", Feature.SLOW_START)
-    if pool.slow_start and pool.active is None:
+    if pool.slow_start and pool.passive is not None:
         note = "an endpoint that was ejected by passive checks gets its full share at once"
-        yield Objection(approximate(note), f"{pool.field}.slow_start", Feature.SLOW_START)
+        shows = {"pool.slow_start.after_ejection": "text: just back"}
+        yield Objection(approximate(note, shows), f"{pool.field}.slow_start", Feature.SLOW_START)
 
 
 def _of_places(pool: Pool, l4: frozenset[str]) -> Iterator[Objection]:

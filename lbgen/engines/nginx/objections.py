@@ -124,13 +124,17 @@ def _forgotten(pool: Pool, *, checked: bool) -> Iterator[Objection]:
     what = "of every pool, each time that a check takes an endpoint out or brings one back"
     if checked and pool.passive is not None:
         note = f"nginx forgets which endpoints are ejected, {what}"
-        yield Objection(approximate(note), f"{pool.field}.health.passive", Feature.HEALTH_PASSIVE)
+        shows = {"pool.health.passive.beside_checks": "text: ejected, then a check"}
+        yield Objection(approximate(note, shows), f"{pool.field}.health.passive", Feature.HEALTH_PASSIVE)
     if checked and pool.max_per_endpoint is not None:
         note = f"nginx forgets how many requests its endpoints have, {what}: until those end, there may be more"
-        yield Objection(approximate(note), f"{pool.field}.connections.max_per_endpoint", Feature.MAX_PER_ENDPOINT)
-    if pool.slow_start and pool.passive is not None and pool.active is None:
-        note = "an endpoint that was ejected gets its full share at once when it is back; `health.active` changes that"
-        yield Objection(approximate(note), f"{pool.field}.slow_start", Feature.SLOW_START)
+        shows = {"pool.connections.max_per_endpoint.beside_checks": "text: the only place is taken, then a check"}
+        place = f"{pool.field}.connections.max_per_endpoint"
+        yield Objection(approximate(note, shows), place, Feature.MAX_PER_ENDPOINT)
+    if pool.slow_start and pool.passive is not None:
+        note = "an endpoint that was ejected for failing in traffic gets its full share at once when it is back"
+        shows = {"pool.slow_start.after_ejection": "text: just back"}
+        yield Objection(approximate(note, shows), f"{pool.field}.slow_start", Feature.SLOW_START)
 
 
 def _sticky(pool: Pool, version: str) -> Iterator[Objection]:
@@ -279,7 +283,8 @@ def _rule(rule: Rule) -> Iterator[Objection]:
             yield Objection(refused(f"nginx cannot read the header {wanted.name}"), rule.field)
         elif wanted.value.kind is ValueKind.REGEX and full(wanted.value.value, ""):
             note = f"nginx cannot tell an empty header {wanted.name} from a missing one and takes both for missing"
-            yield Objection(approximate(note), rule.field, Feature.HEADER_REGEX)
+            shows = {"match.headers.regex.empty": "status 404"}
+            yield Objection(approximate(note, shows), rule.field, Feature.HEADER_REGEX)
     for wanted in match.query:
         if wanted.value.kind is ValueKind.REGEX and escapes.has_boundary(escapes.parse(wanted.value.value)):
             yield Objection(refused(r"nginx cannot find \b in a percent-encoded value"), rule.field)
