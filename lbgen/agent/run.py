@@ -171,7 +171,9 @@ class Agent:
             self._untold = False
 
     def _tell(self) -> bool:
-        """Send the reload signal; False when no such process has the pid."""
+        """Send the reload signal, where the engine needs one; False when no such process has the pid."""
+        if not self.spec.reload:
+            return True
         try:
             pid = int((self.folder / self.spec.pid_file).read_text(encoding="utf-8"))
             if pid > 1 and Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == self.spec.program:

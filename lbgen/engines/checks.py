@@ -60,7 +60,8 @@ class CheckedPool:
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
     """The whole order. `reload` is the signal (SIGHUP) for the process whose pid is in `pid_file` (relative to the
-    folder) and whose name is `program`. `steering` is the engine's own: what `Steered.steer` needs."""
+    folder) and whose name is `program`; "" for an engine that looks at its files itself. `steering` is the engine's
+    own: what `Steered.steer` needs."""
 
     engine: str
     program: str

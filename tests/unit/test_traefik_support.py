@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
+import pytest
+
 from lbgen.engines.api import Level
-from lbgen.engines.traefik import ENGINE
+from lbgen.engines.traefik import ENGINE, members
 from lbgen.engines.traefik.support import SUPPORT
 from lbgen.plan.features import Feature
 from lbgen.plan.model import (
@@ -59,23 +62,56 @@ def test_no_idle_time_on_l4_is_fine():
     assert ENGINE.objections(l4_plan(0), "3.7") == ()
 
 
+def two_endpoints(plan: Plan) -> tuple[Endpoint, ...]:
+    """The second of them is a backup."""
+    return tuple(replace(plan.pools[0].endpoints[0], port=port, backup=port == 2) for port in (1, 2))
+
+
+def test_checks_of_tcp_endpoints_are_the_agents_and_those_of_udp_refused():
+    plan = l4_plan(0)
+    checks = ActiveHealth(None, None, 1000, 1000, 1, 1, ())
+    plan = replace(plan, pools=(replace(plan.pools[0], endpoints=two_endpoints(plan), active=checks),))
+    assert ENGINE.objections(plan, "3.7") == ()
+    files = {file.name: file.text for file in ENGINE.render(plan, "3.7")}
+    order = json.loads(files["agent.json"])
+    assert [t["name"] for t in order["pools"][0]["targets"]] == ["127.0.0.1:1", "127.0.0.1:2"]
+    assert ENGINE.steer(order["steering"], {}) == {members.FILE: files[members.FILE]}
+    udp = replace(plan, listeners=(replace(plan.listeners[0], protocol=Protocol.UDP),))
+    assert {o.feature for o in ENGINE.objections(udp, "3.7")} == {Feature.HEALTH_ACTIVE, Feature.BACKUP}
+
+
+ONE, OTHER = [["a", "h:1", 3, False], ["b", "h:2", 1, False], ["c", "h:3", 5, True]], [["x", "h:9", 1, False]]
+
+
+@pytest.mark.parametrize(
+    ("groups", "shares", "wanted"),
+    [
+        ([[1, "p", ONE]], {}, {"a": 3, "b": 1}),
+        ([[1, "p", ONE]], {"p": {"h:1": 0}}, {"b": 1}),
+        ([[1, "p", ONE]], {"p": {"h:1": 0, "h:2": 0}}, {"c": 5}),
+        ([[1, "p", ONE]], {"p": {"h:1": 0, "h:2": 0, "h:3": 0}}, {"r-closed": 1}),
+        ([[2, "p", ONE], [1, "q", OTHER]], {}, {"a": 6, "b": 2, "x": 4}),
+        ([[2, "p", ONE], [1, "q", OTHER]], {"q": {"h:9": 0}}, {"a": 6, "b": 2, "r-closed": 4}),
+    ],
+)
+def test_endpoints_that_are_up_share_what_their_pool_has(groups, shares, wanted):
+    assert dict(members.weighted("r", groups, shares)) == wanted
+
+
 def test_what_traefik_cannot_do_on_l4_is_refused_by_name():
     plan = l4_plan(0)
-    two = tuple(replace(plan.pools[0].endpoints[0], port=port, backup=port == 2) for port in (1, 2))
     asked = replace(
         plan.pools[0],
-        endpoints=two,
+        endpoints=two_endpoints(plan),
         balance=Balance.LEAST_CONNECTIONS,
         max_per_endpoint=1,
         passive=PassiveHealth(1, 1000),
-        active=ActiveHealth(None, None, 1000, 1000, 1, 1, ()),
         slow_start=1000,
     )
     found = {o.feature: o.verdict.level for o in ENGINE.objections(replace(plan, pools=(asked,)), "3.7")}
     assert found == dict.fromkeys(
         (
             Feature.LEAST_CONNECTIONS,
-            Feature.HEALTH_ACTIVE,
             Feature.HEALTH_PASSIVE,
             Feature.MAX_PER_ENDPOINT,
             Feature.SLOW_START,
@@ -116,7 +152,7 @@ def test_a_second_listeners_first_certificate_is_not_shown_without_a_server_name
 def test_two_certificates_of_one_name_are_named():
     plan = Plan("t", (listener("a", ("x.crt", "x.test"), ("y.crt", "x.test")),), (), ())
     (found,) = ENGINE.objections(plan, "3.7")
-    assert (found.field, found.verdict.level) == ("listeners.a.tls.certificates[1]", Level.APPROXIMATE)
+    assert (found.field, found.verdict.level) == ("listeners.a.tls.certificates[1]", Level.REFUSED)
 
 
 def test_tls_is_rendered_for_its_listener_alone_and_closes_what_it_does_not_know():

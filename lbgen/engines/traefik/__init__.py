@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.api import BinaryHint, Images
 from lbgen.engines.traefik import objections, run, support
@@ -37,6 +37,12 @@ class Traefik:
         from lbgen.engines.traefik.render import render
 
         return render(plan)
+
+    def steer(self, steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
+        """The shares of TCP endpoints; see `lbgen.engines.checks.Steered`."""
+        from lbgen.engines.traefik.members import steer
+
+        return steer(steering, shares)
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         return run.process(plan, binary)

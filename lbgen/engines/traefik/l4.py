@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged
-from lbgen.engines.traefik import names
+from lbgen.engines.traefik import members, names
 from lbgen.engines.traefik.tls import closed_service, closing, literal
 from lbgen.plan.model import Forward, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Mapping
 
     from lbgen.engines.document import Data
     from lbgen.plan.model import Endpoint, L4Rule, Listener, Plan, Pool, Route
@@ -71,19 +71,44 @@ def _from(sources: Iterable[str]) -> list[str]:
 def _tcp_service(plan: Plan, route: Route, services: dict[str, Data], transports: dict[str, Data]) -> str:
     """The weighted service of a route over the endpoints of all its pools. TCP servers know no weight of their own, so
     each endpoint is a service."""
-    name = f"route-{names.escaped(route.name)}"
+    name = members.service(route)
     if name in services or not isinstance(route.action, Forward):
         return name
-    shares: list[Data] = []
-    for child, endpoint, pool, weight in _shares(plan, route.action, name):
+    shares, endpoints = _shares(plan, route)
+    steered = members.steered(plan, route)
+    for child, (endpoint, pool) in endpoints.items():
+        if not steered and child not in shares:
+            continue
         transports[child] = Tagged(route.field, _transport(route.action.timeouts.connect, pool, endpoint))
         server: dict[str, Data] = {"address": endpoint.authority}
         if pool.tls is not None:
             server["tls"] = True
         services[child] = Tagged(endpoint.field, {"loadBalancer": {"serversTransport": child, "servers": [server]}})
-        shares.append(Tagged(endpoint.field, {"name": child, "weight": weight}))
-    services[name] = Tagged(route.field, {"weighted": {"services": shares}})
+    if steered or any(child not in endpoints for child in shares):
+        services.update(closed_service(name))
+    if not steered:  # else the shares are in a file of their own
+        services[name] = Tagged(route.field, {"weighted": {"services": _listed(shares, endpoints, route)}})
     return name
+
+
+def _shares(plan: Plan, route: Route) -> tuple[dict[str, int], dict[str, tuple[Endpoint, Pool]]]:
+    """The shares of a route's services with every endpoint up, and whose each service is."""
+    groups = members.groups(plan, route)
+    pools = [plan.pool(group[1]) for group in groups]
+    endpoints = {
+        member[0]: (endpoint, pool)
+        for group, pool in zip(groups, pools, strict=True)
+        for member, endpoint in zip(group[2], pool.endpoints, strict=True)
+        if endpoint.weight
+    }
+    return dict(members.weighted(members.service(route), groups, {})), endpoints
+
+
+def _listed(shares: Mapping[str, int], endpoints: Mapping[str, tuple[Endpoint, Pool]], route: Route) -> list[Data]:
+    return [
+        Tagged(endpoints[child][0].field if child in endpoints else route.field, {"name": child, "weight": weight})
+        for child, weight in shares.items()
+    ]
 
 
 def _transport(connect: int, pool: Pool, endpoint: Endpoint) -> dict[str, Data]:
@@ -116,30 +141,17 @@ def udp(plan: Plan, listeners: Iterable[Listener]) -> dict[str, Data]:
             continue
         for rule in listener.l4_rules:
             route = plan.route(rule.route)
-            name = f"route-{names.escaped(route.name)}"
+            name = members.service(route)
             data: dict[str, Data] = {"entryPoints": [names.entry_point(listener)], "service": name}
             routers[names.edge(listener)] = Tagged(rule.field, data)
             if name in services or not isinstance(route.action, Forward):
                 continue
-            shares: list[Data] = []
-            for child, endpoint, _, weight in _shares(plan, route.action, name):
-                services[child] = Tagged(
-                    endpoint.field, {"loadBalancer": {"servers": [{"address": endpoint.authority}]}}
-                )
-                shares.append(Tagged(endpoint.field, {"name": child, "weight": weight}))
-            services[name] = Tagged(route.field, {"weighted": {"services": shares}})
+            shares, endpoints = _shares(plan, route)
+            for child in shares:
+                if child in endpoints:
+                    server: dict[str, Data] = {"address": endpoints[child][0].authority}
+                    services[child] = Tagged(endpoints[child][0].field, {"loadBalancer": {"servers": [server]}})
+                else:
+                    services[child] = {"loadBalancer": {"servers": []}}
+            services[name] = Tagged(route.field, {"weighted": {"services": _listed(shares, endpoints, route)}})
     return {"routers": routers, "services": services} if routers else {}
-
-
-def _shares(plan: Plan, forward: Forward, name: str) -> Iterator[tuple[str, Endpoint, Pool, int]]:
-    """Every endpoint that takes connections: the name of its service, itself, its pool, its share of them all."""
-    targets = [(target, plan.pool(target.pool)) for target in forward.targets if target.weight]
-    for target, pool in targets:
-        others = 1
-        for _, other in targets:
-            if other is not pool:
-                others *= max(1, sum(endpoint.weight for endpoint in other.endpoints))
-        for index, endpoint in enumerate(pool.endpoints):
-            if endpoint.weight:
-                child = f"{index}-{name}-{names.escaped(pool.name)}"
-                yield child, endpoint, pool, endpoint.weight * (target.weight * others if len(targets) > 1 else 1)

@@ -18,18 +18,21 @@ _IDLE = approximate(
     "Traefik never closes a silent TCP connection, whatever the idle time", {"timeouts.idle.l4": "open"}
 )
 _BALANCE = refused("Traefik balances TCP and UDP round robin only; nginx, HAProxy and Envoy can")
-_HEALTH = refused("Traefik's checks of TCP servers know neither fall nor rise; nginx, HAProxy and Envoy can")
+_HEALTH = refused("Traefik does not check UDP servers; nginx, HAProxy and Envoy can")
 _PASSIVE = refused("Traefik does not count failures of TCP connections; nginx, HAProxy and Envoy can")
-_BACKUP = refused("Traefik has no backup for TCP and UDP servers; nginx, HAProxy and Envoy can")
+_BACKUP = refused("Traefik has no backup for TCP and UDP servers without active checks; nginx, HAProxy and Envoy can")
 _FULL = refused("Traefik does not limit TCP connections to a server; nginx, HAProxy and Envoy can")
 _SLOW = refused("Traefik has no slow start for TCP servers; HAProxy and Envoy can")
 _SOURCES = refused("Traefik's UDP routers take every datagram, whoever sends it; nginx and nftables can tell")
-_HEADER = approximate("Traefik passes a TCP connection without a PROXY header on instead of closing it")
+_HEADER = approximate(
+    "Traefik passes a TCP connection without a PROXY header on instead of closing it",
+    {"listener.proxy_protocol.l4": "status 200"},
+)
 _FIRST = approximate(
     "Traefik shows clients without a server name the first certificate of the first TLS listener, on this one too",
     {"listener.tls.no_sni.other": "text: TLS: names"},
 )
-_TWICE = approximate("Traefik picks at will between two certificates that hold the same name")
+_TWICE = refused("Traefik picks at will between two certificates that hold the same name; nginx, HAProxy and Envoy can")
 
 
 def objections(plan: Plan) -> Iterator[Objection]:
@@ -71,7 +74,7 @@ def _route(plan: Plan, listener: Listener, rule: L4Rule) -> Iterator[Objection]:
     if listener.protocol is Protocol.TCP and route.action.timeouts.idle:
         yield Objection(_IDLE, f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
     for target in route.action.targets:
-        yield from _pool(plan.pool(target.pool))
+        yield from _pool(plan.pool(target.pool), listener.protocol)
 
 
 _BALANCES = {
@@ -82,10 +85,11 @@ _BALANCES = {
 }
 
 
-def _pool(pool: Pool) -> Iterator[Objection]:
+def _pool(pool: Pool, protocol: Protocol) -> Iterator[Objection]:
     if pool.balance in _BALANCES and len(pool.endpoints) > 1:
         yield Objection(_BALANCE, f"{pool.field}.balance", _BALANCES[pool.balance])
-    if pool.active is not None:
+    checked = pool.active is not None and protocol is Protocol.TCP
+    if pool.active is not None and not checked:
         yield Objection(_HEALTH, f"{pool.field}.health.active", Feature.HEALTH_ACTIVE)
     if pool.passive is not None:
         yield Objection(_PASSIVE, f"{pool.field}.health.passive", Feature.HEALTH_PASSIVE)
@@ -94,5 +98,5 @@ def _pool(pool: Pool) -> Iterator[Objection]:
     if pool.slow_start:
         yield Objection(_SLOW, f"{pool.field}.slow_start", Feature.SLOW_START)
     for endpoint in pool.endpoints:
-        if endpoint.backup:
+        if endpoint.backup and not checked:
             yield Objection(_BACKUP, f"{endpoint.field}.backup", Feature.BACKUP)

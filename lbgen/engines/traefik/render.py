@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.document import Tagged, dump
-from lbgen.engines.traefik import names
+from lbgen.engines.traefik import members, names
 from lbgen.engines.traefik.edge import edge
 from lbgen.engines.traefik.l4 import tcp, udp
 from lbgen.engines.traefik.plugin import sources
@@ -35,6 +35,7 @@ def render(plan: Plan) -> tuple[RenderedFile, ...]:
     level4 = tcp(plan, [listener for listener in plan.listeners if listener.mode is Mode.L4])
     if level4:
         files.append(_file("dynamic/tcp.yaml", {"tcp": level4}))
+        files.extend(members.files(plan))
     if datagrams := udp(plan, plan.listeners):
         files.append(_file("dynamic/udp.yaml", {"udp": datagrams}))
     if encrypted := tls_section(plan.listeners):

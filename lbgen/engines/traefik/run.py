@@ -8,6 +8,7 @@ from signal import Signals
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import CheckSpec, ProcessSpec
+from lbgen.engines.traefik import members
 from lbgen.engines.traefik.names import ACCESS_LOG
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def process(plan: Plan, binary: Binary) -> ProcessSpec:
         argv,
         stop=Signals.SIGTERM,
         env=(("GOGC", "400"),),
+        agent=bool(members.checked(plan)),
         access_log=log,
         fixed=("traefik.yaml", "plugins-local/"),
         ready="/api/version",

@@ -135,12 +135,14 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.HASH: _BALANCE,
     Feature.WEIGHTS: emulated("the lbgen plugin balances on L7 routes; native on L4 routes"),
     Feature.DRAIN: _BALANCE,
-    Feature.BACKUP: _BALANCE,
+    Feature.BACKUP: emulated("the lbgen plugin chooses the endpoint; on L4 routes `lbgen agent` does"),
     Feature.ENDPOINT_NAMES: emulated(
         "the lbgen plugin asks for the addresses again every 5 seconds; native on L4 routes"
     ),
     Feature.ENDPOINT_IPV6: NATIVE,
-    Feature.HEALTH_ACTIVE: emulated("the lbgen plugin runs the checks; Traefik's own know neither fall nor rise"),
+    Feature.HEALTH_ACTIVE: emulated(
+        "the lbgen plugin runs the checks, on L4 routes `lbgen agent`; Traefik's own know neither fall nor rise"
+    ),
     Feature.HEALTH_PASSIVE: emulated("the lbgen plugin counts the failures, in step with its retries"),
     Feature.KEEPALIVE: emulated("the lbgen plugin's transport keeps that many idle connections for each endpoint"),
     Feature.MAX_PER_ENDPOINT: _BALANCE,

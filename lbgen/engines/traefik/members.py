@@ -1,0 +1,104 @@
+"""The shares of endpoints on TCP routes; where endpoints are checked the agent writes them anew while Traefik runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lbgen.engines.api import RenderedFile
+from lbgen.engines.checks import AgentSpec, checked_pools
+from lbgen.engines.document import dump
+from lbgen.engines.traefik import names
+from lbgen.plan.model import Forward, Mode, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import Plan, Pool, Route
+
+FILE = "dynamic/tcp-shares.yaml"
+_HEADER = "Traefik, shares of checked TCP endpoints, made by lbgen; `lbgen agent` writes them anew."
+
+# [weight of the target, name of the pool, [[service, endpoint, weight, whether it is a backup], ...]]: JSON data.
+Group = list[Any]
+
+
+def service(route: Route) -> str:
+    """The name of a route's service."""
+    return f"route-{names.escaped(route.name)}"
+
+
+def groups(plan: Plan, route: Route) -> list[Group]:
+    """The pools that take connections of a route, with a service for each endpoint."""
+    found: list[Group] = []
+    if isinstance(route.action, Forward):
+        for target in route.action.targets:
+            if target.weight:
+                pool, end = plan.pool(target.pool), f"{service(route)}-{names.escaped(target.pool)}"
+                members = [[f"{i}-{end}", e.authority, e.weight, e.backup] for i, e in enumerate(pool.endpoints)]
+                found.append([target.weight, pool.name, members])
+    return found
+
+
+def weighted(name: str, groups: Sequence[Group], shares: Mapping[str, Mapping[str, int]]) -> list[tuple[str, int]]:
+    """The services that take connections of the route's service `name`, and the share of each. Those of a pool have its
+    target's share together, and without any of them a service that closes connections has it."""
+    up = [(weight, _up(members, shares.get(pool, {})) or [(f"{name}-closed", 1)]) for weight, pool, members in groups]
+    every = 1
+    for _, members in up:
+        every *= sum(weight for _, weight in members)
+    return [
+        (child, weight * target * every // sum(each for _, each in members) if len(up) > 1 else weight)
+        for target, members in up
+        for child, weight in members
+    ]
+
+
+def _up(members: Sequence[Sequence[Any]], shares: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Those that are up; backups when no other is."""
+    for wanted in (False, True):
+        found = [(c, weight) for c, endpoint, weight, backup in members if backup is wanted and shares.get(endpoint, 1)]
+        if found := [each for each in found if each[1]]:
+            return found
+    return []
+
+
+def checked(plan: Plan) -> tuple[Pool, ...]:
+    """The pools whose endpoints the agent checks: Traefik's own checks of TCP servers know neither fall nor rise."""
+    used = {group[1] for route in _routes(plan) for group in groups(plan, route)}
+    return tuple(pool for pool in plan.pools if pool.active is not None and pool.name in used)
+
+
+def steered(plan: Plan, route: Route) -> bool:
+    """Whether the shares of a route stand in the agent's file."""
+    names = {pool.name for pool in checked(plan)}
+    return any(group[1] in names for group in groups(plan, route))
+
+
+def files(plan: Plan) -> tuple[RenderedFile, ...]:
+    """The shares with every endpoint up, and the agent's order; none without checks."""
+    pools = checked(plan)
+    if not pools:
+        return ()
+    steering = {service(route): groups(plan, route) for route in _routes(plan) if steered(plan, route)}
+    # No signal: Traefik looks at the file itself.
+    return _file(steering, {}), AgentSpec("traefik", "traefik", "", "", checked_pools(pools), steering).file()
+
+
+def steer(steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
+    """The file for these shares; see `lbgen.engines.checks.Steered`."""
+    return {FILE: _file(steering, shares).text} if steering else {}
+
+
+def _file(steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> RenderedFile:
+    services: dict[str, Data] = {
+        name: {"weighted": {"services": [{"name": c, "weight": w} for c, w in weighted(name, groups, shares)]}}
+        for name, groups in steering.items()
+    }
+    return RenderedFile(FILE, *dump({"tcp": {"services": services}}, _HEADER))
+
+
+def _routes(plan: Plan) -> Iterator[Route]:
+    """The routes of TCP listeners, each once."""
+    tcp = [x for x in plan.listeners if x.mode is Mode.L4 and x.protocol is Protocol.TCP]
+    yield from {rule.route: plan.route(rule.route) for listener in tcp for rule in listener.l4_rules}.values()
