@@ -7,31 +7,61 @@ Order carries meaning everywhere: lists are in the order in which an engine must
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from lbgen.plan.conditions import HostPattern, Match, NamedMatch, PathKind, PathMatch, ValueKind, ValueMatch
 from lbgen.plan.policy import Buffering, Limits, Paths
+from lbgen.plan.pool import Balance, Endpoint, Pool, PoolProtocol
 
 if TYPE_CHECKING:
     from lbgen.diagnostics import Span
     from lbgen.plan.features import Feature
     from lbgen.plan.policy import (
         Access,
-        ActiveHealth,
         Compression,
         Concurrency,
         Cors,
-        Key,
         Mirror,
-        PassiveHealth,
-        Queue,
         RateLimit,
         Retries,
-        Sticky,
     )
-    from lbgen.plan.tls import File, ListenerTls, PoolTls
+    from lbgen.plan.tls import File, ListenerTls
+
+# Engines take the nouns of a plan from here, whichever file has them.
+__all__ = [
+    "Balance",
+    "ClientTimeouts",
+    "ContainerLimits",
+    "Endpoint",
+    "EngineOptions",
+    "Forward",
+    "HeaderEdits",
+    "HostPattern",
+    "HostTable",
+    "L4Rule",
+    "Listener",
+    "Match",
+    "Mode",
+    "NamedMatch",
+    "PathKind",
+    "PathMatch",
+    "Plan",
+    "Pool",
+    "PoolProtocol",
+    "Protocol",
+    "Redirect",
+    "Respond",
+    "Rewrite",
+    "Route",
+    "Rule",
+    "Target",
+    "Timeouts",
+    "Use",
+    "ValueKind",
+    "ValueMatch",
+]
 
 
 class Mode(StrEnum):
@@ -42,106 +72,6 @@ class Mode(StrEnum):
 class Protocol(StrEnum):
     TCP = "tcp"
     UDP = "udp"
-
-
-class PathKind(StrEnum):
-    """Tried in this order within one host."""
-
-    EXACT = "exact"
-    REGEX = "regex"
-    PREFIX = "prefix"
-
-
-class ValueKind(StrEnum):
-    EXACT = "exact"
-    REGEX = "regex"
-    PRESENT = "present"  # there and not empty
-
-
-class PoolProtocol(StrEnum):
-    """What is spoken to endpoints: HTTP/1.1, or HTTP/2 (by ALPN with TLS, else with prior knowledge)."""
-
-    HTTP1 = "http1"
-    HTTP2 = "http2"
-    GRPC = "grpc"
-
-
-class Balance(StrEnum):
-    ROUND_ROBIN = "round_robin"
-    LEAST_CONNECTIONS = "least_connections"
-    RANDOM = "random"
-    SOURCE_HASH = "source_hash"
-    HASH = "hash"
-
-
-@dataclass(frozen=True, slots=True)
-class HostPattern:
-    """`name` is lower-case, no port or trailing dot; a wildcard's name lacks the `*.` and covers any depth below."""
-
-    name: str
-    wildcard: bool = False
-
-    def __str__(self) -> str:
-        return f"*.{self.name}" if self.wildcard else self.name
-
-    def covers(self, host: str) -> bool:
-        """Whether a request for `host` (lower-case, no port, no trailing dot) belongs to this pattern."""
-        return host.endswith("." + self.name) if self.wildcard else host == self.name
-
-    def covers_pattern(self, other: HostPattern) -> bool:
-        """Whether every host of `other` belongs to this pattern."""
-        if not self.wildcard:
-            return self == other
-        return other == self or other.name.endswith("." + self.name)
-
-
-@dataclass(frozen=True, slots=True)
-class PathMatch:
-    """A prefix has no trailing slash, but `/` itself; escapes are in upper-case hex. A regex matches the whole path."""
-
-    kind: PathKind
-    value: str
-
-    @property
-    def covers_all(self) -> bool:
-        return self.kind is PathKind.PREFIX and self.value == "/"
-
-
-@dataclass(frozen=True, slots=True)
-class ValueMatch:
-    """How a header, query parameter or cookie value is judged; a regex matches the whole value."""
-
-    kind: ValueKind
-    value: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class NamedMatch:
-    """A header (lower-case name), query parameter or cookie (both case-sensitive) and what its value must be."""
-
-    name: str
-    value: ValueMatch
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """All parts must hold. `methods` empty = any method; the three lists are sorted by name."""
-
-    path: PathMatch
-    methods: tuple[str, ...] = ()
-    headers: tuple[NamedMatch, ...] = ()
-    query: tuple[NamedMatch, ...] = ()
-    cookies: tuple[NamedMatch, ...] = ()
-
-    @property
-    def path_only(self) -> bool:
-        """True when nothing but the path is asked for."""
-        return not (self.methods or self.headers or self.query or self.cookies)
-
-    @property
-    def covers_all(self) -> bool:
-        """True for the catch-all: prefix `/` and no further condition."""
-        return self.path.covers_all and self.path_only
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,48 +150,6 @@ class Listener:
     def scheme(self) -> str:
         """What clients speak here."""
         return "https" if self.tls is not None and not self.tls.passthrough else "http"
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """`host` is an IP literal (IPv6 without brackets) or a name the engine resolves while it runs."""
-
-    host: str
-    port: int
-    weight: int
-    field: str
-    is_ip: bool
-    backup: bool = False  # serves only when no other endpoint is up
-
-    @property
-    def authority(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def id(self) -> str:
-        """What a sticky cookie calls it: stable as long as the address is, the same on every engine."""
-        return hashlib.sha256(self.authority.encode()).hexdigest()[:16]
-
-
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """Endpoints that are the same service. An endpoint of weight 0 gets no new connection."""
-
-    name: str
-    balance: Balance
-    endpoints: tuple[Endpoint, ...]
-    field: str
-    keepalive: int = 64  # idle connections kept per engine worker
-    hash_key: Key | None = None  # of Balance.HASH
-    active: ActiveHealth | None = None
-    passive: PassiveHealth | None = None
-    max_per_endpoint: int | None = None  # requests (TCP: connections) at a time; 503 when all endpoints have as many
-    queue: Queue | None = None
-    sticky: Sticky | None = None
-    tls: PoolTls | None = None
-    protocol: PoolProtocol = PoolProtocol.HTTP1
-    proxy_protocol: str | None = None  # v1 or v2, told to the endpoint
-    slow_start: int = 0  # milliseconds over which an endpoint that came back gets its full share
 
 
 @dataclass(frozen=True, slots=True)

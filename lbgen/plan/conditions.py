@@ -1,0 +1,90 @@
+"""What a request must be like for a rule to take it: its host, path, method, headers, query and cookies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class PathKind(StrEnum):
+    """Tried in this order within one host."""
+
+    EXACT = "exact"
+    REGEX = "regex"
+    PREFIX = "prefix"
+
+
+class ValueKind(StrEnum):
+    EXACT = "exact"
+    REGEX = "regex"
+    PRESENT = "present"  # there and not empty
+
+
+@dataclass(frozen=True, slots=True)
+class HostPattern:
+    """`name` is lower-case, no port or trailing dot; a wildcard's name lacks the `*.` and covers any depth below."""
+
+    name: str
+    wildcard: bool = False
+
+    def __str__(self) -> str:
+        return f"*.{self.name}" if self.wildcard else self.name
+
+    def covers(self, host: str) -> bool:
+        """Whether a request for `host` (lower-case, no port, no trailing dot) belongs to this pattern."""
+        return host.endswith("." + self.name) if self.wildcard else host == self.name
+
+    def covers_pattern(self, other: HostPattern) -> bool:
+        """Whether every host of `other` belongs to this pattern."""
+        if not self.wildcard:
+            return self == other
+        return other == self or other.name.endswith("." + self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class PathMatch:
+    """A prefix has no trailing slash, but `/` itself; escapes are in upper-case hex. A regex matches the whole path."""
+
+    kind: PathKind
+    value: str
+
+    @property
+    def covers_all(self) -> bool:
+        return self.kind is PathKind.PREFIX and self.value == "/"
+
+
+@dataclass(frozen=True, slots=True)
+class ValueMatch:
+    """How a header, query parameter or cookie value is judged; a regex matches the whole value."""
+
+    kind: ValueKind
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedMatch:
+    """A header (lower-case name), query parameter or cookie (both case-sensitive) and what its value must be."""
+
+    name: str
+    value: ValueMatch
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """All parts must hold. `methods` empty = any method; the three lists are sorted by name."""
+
+    path: PathMatch
+    methods: tuple[str, ...] = ()
+    headers: tuple[NamedMatch, ...] = ()
+    query: tuple[NamedMatch, ...] = ()
+    cookies: tuple[NamedMatch, ...] = ()
+
+    @property
+    def path_only(self) -> bool:
+        """True when nothing but the path is asked for."""
+        return not (self.methods or self.headers or self.query or self.cookies)
+
+    @property
+    def covers_all(self) -> bool:
+        """True for the catch-all: prefix `/` and no further condition."""
+        return self.path.covers_all and self.path_only

@@ -1,0 +1,70 @@
+"""Pools and their endpoints, as every engine has to use them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lbgen.plan.policy import ActiveHealth, Key, PassiveHealth, Queue, Sticky
+    from lbgen.plan.tls import PoolTls
+
+
+class PoolProtocol(StrEnum):
+    """What is spoken to endpoints: HTTP/1.1, or HTTP/2 (by ALPN with TLS, else with prior knowledge)."""
+
+    HTTP1 = "http1"
+    HTTP2 = "http2"
+    GRPC = "grpc"
+
+
+class Balance(StrEnum):
+    ROUND_ROBIN = "round_robin"
+    LEAST_CONNECTIONS = "least_connections"
+    RANDOM = "random"
+    SOURCE_HASH = "source_hash"
+    HASH = "hash"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """`host` is an IP literal (IPv6 without brackets) or a name the engine resolves while it runs."""
+
+    host: str
+    port: int
+    weight: int
+    field: str
+    is_ip: bool
+    backup: bool = False  # serves only when no other endpoint is up
+
+    @property
+    def authority(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def id(self) -> str:
+        """What a sticky cookie calls it: stable as long as the address is, the same on every engine."""
+        return hashlib.sha256(self.authority.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Endpoints that are the same service. An endpoint of weight 0 gets no new connection."""
+
+    name: str
+    balance: Balance
+    endpoints: tuple[Endpoint, ...]
+    field: str
+    keepalive: int = 64  # idle connections kept per engine worker
+    hash_key: Key | None = None  # of Balance.HASH
+    active: ActiveHealth | None = None
+    passive: PassiveHealth | None = None
+    max_per_endpoint: int | None = None  # requests (TCP: connections) at a time; 503 when all endpoints have as many
+    queue: Queue | None = None
+    sticky: Sticky | None = None
+    tls: PoolTls | None = None
+    protocol: PoolProtocol = PoolProtocol.HTTP1
+    proxy_protocol: str | None = None  # v1 or v2, told to the endpoint
+    slow_start: int = 0  # milliseconds over which an endpoint that came back gets its full share
