@@ -15,9 +15,14 @@ if TYPE_CHECKING:
     from lbgen.conformance.scripts.stage import Stage
 
 
+def _tunnel(stage: Stage) -> Stream:
+    listener = stage.params.get("listener", "web")
+    return Stream(stage.at[listener], wire=stage.via(listener))
+
+
 def websocket_outlives_response_time(stage: Stage) -> Iterator[str]:
     """A quiet tunnel lives longer than the response time (500 ms) if the idle time (3 s) allows it."""
-    with Stream(stage.at["web"]) as stream:
+    with _tunnel(stage) as stream:
         stream.send(wire(get("/long", *HANDSHAKE)))
         if (status := stream.answer().status) != 101:
             yield f"status {status}, expected 101"
@@ -31,7 +36,7 @@ def websocket_outlives_response_time(stage: Stage) -> Iterator[str]:
 
 def websocket_idle(stage: Stage) -> Iterator[str]:
     """A tunnel without traffic for the idle time (700 ms) is closed; traffic keeps it open."""
-    with Stream(stage.at["web"]) as stream:
+    with _tunnel(stage) as stream:
         stream.send(wire(get("/short", *HANDSHAKE)))
         if (status := stream.answer().status) != 101:
             yield f"status {status}, expected 101"
