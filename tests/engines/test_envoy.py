@@ -17,25 +17,19 @@ from lbgen.plan.model import (
     Endpoint,
     Forward,
     HeaderEdits,
-    Listener,
-    Match,
-    Mode,
-    PathKind,
-    PathMatch,
     Plan,
     Pool,
-    Protocol,
     Respond,
     Route,
     Target,
     Timeouts,
 )
-from lbgen.plan.precedence import Entry, host_tables, ranked
 from lbgen.plan.simulate import Request
 from lbgen.runtime.endpoints import StandIn, endpoints
 from lbgen.runtime.local.binaries import find
 from lbgen.runtime.local.ports import free_port
 from lbgen.runtime.local.process import running
+from tests.plans import by_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,22 +46,10 @@ def forward(name: str, index: int, **edits: HeaderEdits) -> Route:
 
 
 def plan_of(*routes: Route, host: str = "127.0.0.1", trusted: tuple[str, ...] = ()) -> Plan:
-    entries = [
-        Entry(f"{r.name}.0", r.name, 0, None, Match(PathMatch(PathKind.PREFIX, f"/{r.name}")), r.field) for r in routes
-    ]
     port = free_port("127.0.0.1")
-    listener = Listener(
-        "web",
-        "127.0.0.1",
-        port,
-        Mode.L7,
-        Protocol.TCP,
-        "listeners.web",
-        hosts=host_tables(ranked(entries)),
-        trusted_proxies=trusted,
-    )
     away = Endpoint(host, free_port("127.0.0.1", taken=frozenset((port,))), 1, "e", is_ip=host[0].isdigit())
-    return Plan("t", (listener,), (Pool("p", Balance.ROUND_ROBIN, (away,), "pools.p"),), routes)
+    pool = Pool("p", Balance.ROUND_ROBIN, (away,), "pools.p")
+    return by_prefix(port, routes, (pool,), trusted_proxies=trusted)
 
 
 @contextmanager

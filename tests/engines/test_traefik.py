@@ -20,14 +20,11 @@ from lbgen.plan.model import (
     Endpoint,
     Forward,
     HeaderEdits,
-    Listener,
     Match,
-    Mode,
     PathKind,
     PathMatch,
     Plan,
     Pool,
-    Protocol,
     Respond,
     Route,
     Target,
@@ -41,6 +38,7 @@ from lbgen.runtime.local.binaries import candidates
 from lbgen.runtime.local.ports import free_port
 from lbgen.runtime.local.process import running
 from lbgen.runtime.standin import Behaviour
+from tests.plans import by_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,23 +60,9 @@ def plan(port: int, pools: tuple[Pool, ...]) -> Plan:
         pool.name: Forward((Target(pool.name, 1, HeaderEdits(), ""),), Timeouts(1000, 2000, IDLE)) for pool in pools
     }
     actions["own"] = Respond(200, "own\n", (("content-type", "text/plain"),))
-    entries = [
-        Entry(f"{name}.0", name, 0, None, Match(PathMatch(PathKind.PREFIX, f"/{name}")), f"routes[{i}]")
-        for i, name in enumerate(actions)
-    ]
-    listener = Listener(
-        "web",
-        "127.0.0.1",
-        port,
-        Mode.L7,
-        Protocol.TCP,
-        "listeners.web",
-        hosts=host_tables(ranked(entries)),
-        trusted_proxies=("127.0.0.2/32",),
-        timeouts=ClientTimeouts(1000, 1000, 5000),
-    )
-    routes = tuple(Route(name, i, action, f"routes[{i}]") for i, (name, action) in enumerate(actions.items()))
-    return Plan("t", (listener,), pools, routes)
+    routes = (Route(name, i, action, f"routes[{i}]") for i, (name, action) in enumerate(actions.items()))
+    times = ClientTimeouts(1000, 1000, 5000)
+    return by_prefix(port, routes, pools, trusted_proxies=("127.0.0.2/32",), timeouts=times)
 
 
 def pool(name: str, ports: dict[int, int], balance: Balance = Balance.ROUND_ROBIN, host: str = "127.0.0.1") -> Pool:

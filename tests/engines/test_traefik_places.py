@@ -20,26 +20,20 @@ from lbgen.plan.model import (
     Endpoint,
     Forward,
     HeaderEdits,
-    Listener,
-    Match,
-    Mode,
-    PathKind,
-    PathMatch,
     Plan,
     Pool,
-    Protocol,
     Route,
     Target,
     Timeouts,
 )
 from lbgen.plan.policy import Concurrency, Key, KeyKind, Queue, Retries, RetryCause
-from lbgen.plan.precedence import Entry, host_tables, ranked
 from lbgen.plan.simulate import Request
 from lbgen.runtime.endpoints import StandIn, endpoints
 from lbgen.runtime.local.binaries import candidates
 from lbgen.runtime.local.ports import free_port
 from lbgen.runtime.local.process import running
 from lbgen.runtime.standin import CONTROL
+from tests.plans import by_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -80,21 +74,7 @@ def _plan(port: int, backend: int) -> Plan:
         target = Target("route" if name == "total" else name, 1, HeaderEdits(), "")
         action = Forward((target,), times, retries=again)
         routes.append(Route(name, i, action, f"routes[{i}]", concurrency=concurrency))
-    entries = [
-        Entry(f"{name}.0", name, 0, None, Match(PathMatch(PathKind.PREFIX, f"/{name}")), f"routes[{i}]")
-        for i, name in enumerate(named)
-    ]
-    listener = Listener(
-        "web",
-        "127.0.0.1",
-        port,
-        Mode.L7,
-        Protocol.TCP,
-        "listeners.web",
-        hosts=host_tables(ranked(entries)),
-        timeouts=ClientTimeouts(1000, 5000, 5000),
-    )
-    return Plan("t", (listener,), pools, tuple(routes))
+    return by_prefix(port, routes, pools, timeouts=ClientTimeouts(1000, 5000, 5000))
 
 
 @pytest.fixture(scope="module")
