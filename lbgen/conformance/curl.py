@@ -35,9 +35,13 @@ def curl(address: Address, request: Request, via: Wire = PLAIN) -> str:
     if via.proxy:
         words += ["--haproxy-protocol", "--haproxy-clientip", request.client]
     if via.tls is not None:
-        words.append("--insecure")
+        words += ["--cacert", via.tls.ca] if via.tls.ca else ["--insecure"]
+        words += [f"--tlsv{via.tls.min}"] if via.tls.min != "1.2" else []
+        words += ["--tls-max", via.tls.max] if via.tls.max != "1.3" else []
+        if via.tls.certificate:
+            words += ["--cert", f"{via.tls.certificate}.crt", "--key", f"{via.tls.certificate}.key"]
         if via.tls.sni is not None:
-            words += ["--connect-to", f"::{place}"]
+            words += ["--resolve", f"{via.tls.sni}:{address[1]}:{address[0]}"]
             place = f"{via.tls.sni}:{address[1]}"
     scheme = "http" if via.tls is None else "https"
     if request.target.startswith("/"):

@@ -18,7 +18,7 @@ from lbgen.conformance.http2 import ask
 from lbgen.conformance.prepare import Prepared, plan_of, prepared
 from lbgen.conformance.scripts.stage import Stage
 from lbgen.conformance.trial import placed, tried
-from lbgen.conformance.wires import wire_for
+from lbgen.conformance.wires import ANYHOW, Asked, wire_for
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
 from lbgen.plan.model import Mode
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from lbgen.conformance.case import Case, CaseFile
     from lbgen.conformance.subject import Subject
-    from lbgen.plan.model import Plan
+    from lbgen.plan.model import Listener, Plan
     from lbgen.runtime.local.network import Network
     from lbgen.runtime.local.process import Handle
 
@@ -175,9 +175,14 @@ def bench(file: CaseFile, subject: Subject) -> Iterator[Bench]:
         yield Bench(subject, file, ready, group, handle)
 
 
-def settle(plan: Plan, handle: Handle, seconds: float = _READY_SECONDS) -> None:
+def settle(
+    plan: Plan,
+    handle: Handle,
+    seconds: float = _READY_SECONDS,
+    asked: Callable[[Listener], Asked] = lambda listener: ANYHOW,
+) -> None:
     """Wait until each L7 listener answers a request as the oracle says: some engines listen before they know their
-    routes. After `seconds` it is left to the cases to tell what is wrong."""
+    routes. After `seconds` it is left to the cases to tell what is wrong. `asked`: what clients say on a listener."""
     waiting = {x.name for x in plan.listeners if x.mode is Mode.L7}
     deadline = time.monotonic() + seconds
     for request in corpus(plan):
@@ -192,7 +197,8 @@ def settle(plan: Plan, handle: Handle, seconds: float = _READY_SECONDS) -> None:
             continue
         waiting.discard(request.listener)
         while time.monotonic() < deadline:
-            via = wire_for(plan.listener(request.listener), request)
+            listener = plan.listener(request.listener)
+            via = wire_for(listener, request, asked(listener))
             answer = ask(handle.address(request.listener), request, timeout=2, via=via)
             if answer.status == outcome.status or judge.account_of(answer) is not None:
                 break

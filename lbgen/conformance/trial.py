@@ -110,7 +110,8 @@ def _stuck(outcome: Outcome, answer: Answer, plan: Plan) -> Iterator[str]:
 def _tries(case: Case, tag: str, stage: Stage) -> Iterator[str]:
     """How the request came to the endpoints."""
     time.sleep(_SETTLED)
-    seen = stage.endpoints.tagged(tag)
+    copied = _mirrors(case, stage)
+    seen = [one for one in stage.endpoints.tagged(tag) if one.name.rpartition("-")[0] not in copied]
     names = [one.name for one in seen]
     expect = case.expect
     if expect.tries is not None and len(seen) != expect.tries:
@@ -119,6 +120,15 @@ def _tries(case: Case, tag: str, stage: Stage) -> Iterator[str]:
         yield f"tries went to {', '.join(names)}, expected {expect.visits} different endpoints"
     if len({(one.method, one.target, one.body_sha256) for one in seen}) > 1:
         yield "the tries differ in method, target or body"
+
+
+def _mirrors(case: Case, stage: Stage) -> set[str]:
+    """Pools that get copies of the request, and nothing else of it."""
+    if not case.oracle:
+        return set()
+    outcome = simulate(stage.plan, case.request)
+    mirrors = getattr(stage.plan.route(outcome.route).action, "mirrors", ()) if outcome.route is not None else ()
+    return {mirror.pool for mirror in mirrors} - {upstream.pool for upstream in outcome.upstreams}
 
 
 def _tcp(case: Case, address: Address, via: Wire) -> Iterator[str]:

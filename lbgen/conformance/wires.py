@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import ssl
 import struct
 from dataclasses import dataclass, fields, replace
@@ -32,12 +33,14 @@ class HandshakeError(ConnectionError):
 
 @dataclass(frozen=True, slots=True)
 class Shaken:
-    """What a handshake came to: `version` such as 1.3, `names` of the server's certificate (empty if not verified)."""
+    """What a handshake came to: `version` such as 1.3, `names` of the server's certificate (empty if not verified) and
+    `certificate`, its SHA-256."""
 
     version: str
     cipher: str
     alpn: str
     names: tuple[str, ...]
+    certificate: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,8 @@ def shaken(sock: ssl.SSLSocket) -> Shaken:
     shown: dict[str, Any] = sock.getpeercert() or {}
     names = tuple(str(value) for kind, value in shown.get("subjectAltName", ()) if kind == "DNS")
     version = (sock.version() or "").removeprefix("TLSv")
-    return Shaken(version, cipher[0] if cipher else "", sock.selected_alpn_protocol() or "", names)
+    certificate = hashlib.sha256(sock.getpeercert(binary_form=True) or b"").hexdigest()
+    return Shaken(version, cipher[0] if cipher else "", sock.selected_alpn_protocol() or "", names, certificate)
 
 
 @dataclass(frozen=True, slots=True)

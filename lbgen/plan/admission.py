@@ -7,6 +7,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from lbgen.plan.forwarding import trusted
+from lbgen.plan.model import Forward
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +75,10 @@ def route_refusals(
     if route.access is not None and not route.access.admits(client):
         yield Refusal((403,), f"the route's access does not admit {client}")
     lengths = parsed.lines("content-length")
-    size = int(lengths[0]) if lengths else len(request.body)
+    # Nobody reads the body of a request that the proxy answers by itself: only a length that is told counts.
+    unread = bool(parsed.lines("transfer-encoding")) and not isinstance(route.action, Forward)
+    read = 0 if unread else len(request.body)
+    size = int(lengths[0]) if lengths else read
     if route.max_body is not None and size > route.max_body and not preflight:
         yield Refusal((413,), f"the body has {size} bytes, more than the {route.max_body} of max_body")
 

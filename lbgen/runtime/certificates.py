@@ -59,10 +59,22 @@ SPECS = (
 )
 
 
-@cache
+_given: list[Path] = []
+
+
+def use(folder: Path) -> None:
+    """From now on `throw_away` is this folder, which holds what will be asked for."""
+    _given[:] = [folder]
+
+
 def throw_away() -> Path:
     """A folder with every certificate of `SPECS` and the three authorities' (`ca.crt` and so on), made once per process
-    and removed at its end."""
+    and removed at its end; or the one that `use` was told."""
+    return _given[0] if _given else _made()
+
+
+@cache
+def _made() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="lbgen-certificates-"))
     folder.chmod(0o755)  # engines run as another user
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

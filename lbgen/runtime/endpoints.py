@@ -90,7 +90,7 @@ class Endpoints:
     answered: Counter[str] = field(default_factory=Counter)
     seen: deque[Seen] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     _behaviours: dict[tuple[str, str], Behaviour] = field(default_factory=dict)
-    _tags: Counter[str] = field(default_factory=Counter)
+    _tags: Counter[tuple[str, str]] = field(default_factory=Counter)
     _servers: dict[str, Server | DatagramServer] = field(default_factory=dict)
     _held: dict[str, list[socket.socket]] = field(default_factory=dict)
     _tasks: dict[asyncio.Task[None], str] = field(default_factory=dict)
@@ -106,6 +106,11 @@ class Endpoints:
         assert self._loop is not None  # noqa: S101  # started
         asyncio.run_coroutine_threadsafe(self._switch(name, how), self._loop).result()
 
+    def show(self, name: str, tls: StandInTls) -> None:
+        """Make `name` listen with another certificate; `listen` undoes it."""
+        assert self._loop is not None  # noqa: S101  # started
+        asyncio.run_coroutine_threadsafe(self._switch(name, "yes", tls), self._loop).result()
+
     @property
     def listening(self) -> frozenset[str]:
         """The names that take connections."""
@@ -115,10 +120,10 @@ class Endpoints:
         """The arrivals of the request of that tag, in order."""
         return [seen for seen in tuple(self.seen) if seen.tag == tag]
 
-    async def _switch(self, name: str, how: str) -> None:
+    async def _switch(self, name: str, how: str, tls: StandInTls | None = None) -> None:
         stand_in = next(x for x in self.stand_ins if x.name == name)
         await self._close(name)
-        await self._listen(replace(stand_in, listen=how))
+        await self._listen(replace(stand_in, listen=how, tls=tls or stand_in.tls))
 
     async def _close(self, name: str) -> None:
         if name in self._servers:
@@ -263,8 +268,9 @@ class Endpoints:
         self.seen.append(Seen(name, tag, arrival.method, arrival.target, digest, now, arrival.headers))
         if asked is None or own.mode != "json":
             return own
-        before = self._tags[tag]
-        self._tags[tag] += bool(tag)
+        steps = tag, name.rpartition("-")[0]  # a mirror's copy is no try
+        before = self._tags[steps]
+        self._tags[steps] += bool(tag)
         return asked.step(before)
 
 

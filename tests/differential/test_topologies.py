@@ -1,11 +1,14 @@
 """Random topologies, faults and times included: every engine does what the oracle says, on 100 requests and all faults.
 
 `pytest tests/differential/test_topologies.py --topologies 500 [--topologies-seed N]` draws so many (default: 1).
-`--topologies-first K` goes on with the Kth, `--topologies-log FILE` gets a line of JSON for each as it ends.
+`--topologies-first K` goes on with the Kth, `--topologies-at-once M` has M side by side (most of the time is waiting),
+`--topologies-log FILE` gets a line of JSON for each as it ends.
 """
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,20 +31,27 @@ L7 = ("envoy", "haproxy", "nginx", "traefik")
 
 def test_engines_agree_on_random_topologies(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> None:
     option = request.config.getoption
-    count, seed, first, log = (option(f"--topologies{x}") for x in ("", "-seed", "-first", "-log"))
+    words = ("", "-seed", "-first", "-at-once", "-log")
+    count, seed, first, at_once, log = (option(f"--topologies{x}") for x in words)
     engines = tuple(name for name in L7 if subjects((name,))[0].binary is not None)
     assert engines, "no engine is here"
     red: list[Outcome] = []
-    for number in range(first, first + count):
+    lock = Lock()
+
+    def one(number: int) -> None:
+        if red and not log:
+            return  # one is enough to look at
         found = verified(drawn(seed, number, engines), engines, seed, number)
-        if log:
-            logged(found, log)
-        with capsys.disabled():
-            print(found.line(), flush=True)  # noqa: T201  # progress of a long run
-        if found.wrong:
-            red.append(found)
-            if not log:
-                break
+        with lock:
+            if log:
+                logged(found, log)
+            with capsys.disabled():
+                print(found.line(), flush=True)  # noqa: T201  # progress of a long run
+            if found.wrong:
+                red.append(found)
+
+    with ThreadPoolExecutor(at_once) as pool:
+        list(pool.map(one, range(first, first + count)))
     if red and red[0].differences:
         small, shown = smallest(red[0])
         text = f"{shown.subject}, {shown.case}:\n{shown.again}\n{shown.detail}\n{dump(small)}"

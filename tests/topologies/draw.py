@@ -7,45 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.api import Level, engine
 from lbgen.plan.features import Feature
+from tests.topologies.tables import LISTENER, POOL, ROUTE, SHOP, WILD
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
 
 Data = dict[str, Any]
-# What a route, pool or listener may say more: the feature that it asks for, and values that differ in their effect.
-ROUTE: dict[Feature, tuple[Data, ...]] = {
-    Feature.RETRIES: (
-        {"retries": {"max": 1, "on": ["connect_failure", "reset", "timeout", 502, 503, 504]}},
-        {"retries": {"max": 2, "on": ["connect_failure", "reset", "timeout", 502, 503, 504], "methods": "all"}},
-    ),
-    Feature.RATE_LIMIT: ({"rate_limit": {"rate": "30/m", "burst": 12, "key": "client_ip"}},),
-    Feature.CONCURRENCY: ({"concurrency": {"max": 4, "key": {"header": "x-key"}}},),
-    Feature.MAX_BODY: ({"max_body": "1KiB"}, {"max_body": "100KiB"}),
-    Feature.ROUTE_ACCESS: ({"access": {"allow": ["10.1.0.0/16"]}}, {"access": {"deny": ["10.2.0.0/16"]}}),
-    Feature.CORS: (
-        {"cors": {"origins": ["https://a.test", "https://*.a.test"], "methods": ["GET", "PUT"], "headers": ["x-c"]}},
-        {"cors": {"origins": ["*"], "max_age": "10m"}},
-    ),
-    Feature.COMPRESSION: ({"compression": {"types": ["application/json"], "min_size": "1KiB"}},),
-    Feature.BUFFERING: ({"buffering": {"request": True}}, {"buffering": {"response": True}}),
-    Feature.RESPONSE_HEADERS_SET: ({"response_headers": {"set": {"x-r": "1"}, "remove": ["x-gone"]}},),
-    Feature.REQUEST_HEADERS_SET: ({"request_headers": {"set": {"x-q": "1"}, "remove": ["x-b"]}},),
-}
-POOL: dict[Feature, tuple[Data, ...]] = {
-    Feature.LEAST_CONNECTIONS: ({"balance": "least_connections"},),
-    Feature.RANDOM: ({"balance": "random"},),
-    Feature.SOURCE_HASH: ({"balance": "source_hash"},),
-    Feature.HASH: ({"balance": {"hash": {"header": "x-user"}}}, {"balance": {"hash": {"query": "u"}}}),
-    Feature.STICKY: ({"sticky": {"cookie": "LB"}}, {"sticky": {"cookie": "s", "ttl": "1h"}}),
-    Feature.HEALTH_ACTIVE: ({"health": {"active": {"path": "/up", "interval": "600ms", "timeout": "500ms"}}},),
-    Feature.HEALTH_PASSIVE: ({"health": {"passive": {"failures": 3, "eject_for": "1s"}}},),
-}
-LISTENER: dict[Feature, tuple[Data, ...]] = {
-    Feature.LISTENER_LIMITS: ({"limits": {"headers": "16KiB", "target": "2KiB"}},),
-    Feature.LISTENER_ACCESS: ({"access": {"deny": ["192.0.2.0/24"]}},),
-    Feature.TRUSTED_PROXIES: ({"trusted_proxies": ["10.9.0.0/16"]},),
-}
+Table = dict[Feature, tuple[Data, ...]]
 MATCHES: tuple[Data, ...] = (
     {"path": {"prefix": "/a"}},
     {"path": {"prefix": "/a/b"}},
@@ -57,6 +26,18 @@ MATCHES: tuple[Data, ...] = (
     {"path": {"prefix": "/b"}, "cookies": {"c": "1"}},
     {"path": {"prefix": "/c"}},
 )
+REDIRECTS: tuple[Data, ...] = (
+    {"path": "/moved"},
+    {"scheme": "https", "status": 301},
+    {"host": "new.test", "port": 8443, "status": 307},
+    {"scheme": "http", "host": "new.test"},
+)
+ANSWERS = {
+    feature: ROUTE[feature] for feature in (Feature.RESPONSE_HEADERS_SET, Feature.ROUTE_ACCESS, Feature.MAX_BODY)
+}
+BYTES = {feature: LISTENER[feature] for feature in (Feature.LISTENER_ACCESS, Feature.PROXY_PROTOCOL_IN)}
+RARE = (Feature.PROXY_PROTOCOL_OUT,)  # nginx has it for bytes only, and is left out of what asks for it
+BYTES_POOL = {Feature.PROXY_PROTOCOL_OUT: POOL[Feature.PROXY_PROTOCOL_OUT]}
 HOSTS = (None, None, ["a.test"], ["*.a.test"], ["b.a.test", "a.test"])
 TIMES = {"connect": "300ms", "response": "600ms", "idle": "600ms"}
 CLIENT_TIMES = {"client_header": "900ms", "client_body": "900ms", "keepalive": "1200ms"}
@@ -70,48 +51,21 @@ def claimed(feature: Feature, engines: tuple[str, ...]) -> bool:
 
 def topology(rng: random.Random, engines: tuple[str, ...]) -> Data:
     """A topology of features that all of these engines claim."""
-
-    def more(of: dict[Feature, tuple[Data, ...]], chance: float) -> Data:
-        found: Data = {}
-        for feature, values in of.items():
-            if rng.random() >= chance:
-                continue
-            value = rng.choice(values)
-            if claimed(feature, engines) and not found.keys() & value.keys():
-                found |= value
-        return found
-
-    pools: Data = {}
-    for number in range(3):
-        endpoints = [
-            {"address": f"10.3.{number}.{n + 1}:8000", "weight": rng.choice((1, 1, 2))}
-            for n in range(rng.choice((1, 2, 3)))
-        ]
-        extra = more(POOL, 0.15)
-        if "source_hash" in extra.values() or extra.get("balance") == "least_connections":
-            endpoints = [{**endpoint, "weight": 1} for endpoint in endpoints]
-        pools[f"p{number}"] = {"endpoints": endpoints, **extra}
-    routes: list[Data] = []
-    for number, (match, host) in enumerate(
-        zip(rng.sample(MATCHES, rng.randint(2, 6)), rng.choices(HOSTS, k=6), strict=False)
-    ):
-        route: Data = {"name": f"r{number}", "match": [copy.deepcopy(match)]}
-        if host is not None:
-            route["hosts"] = host
-        kind = rng.choice(("forward", "forward", "forward", "split", "redirect", "respond"))
-        if kind == "redirect":
-            route |= {"redirect": {"path": "/moved"}}
-        elif kind == "respond":
-            route |= {"respond": {"status": 200, "body": "here\n"}}
-        else:
-            pool = rng.choice(list(pools))
-            both = rng.sample(list(pools), 2)
-            route["forward"] = (
-                pool if kind == "forward" else [{"pool": p, "weight": w} for p, w in zip(both, (3, 1), strict=True)]
-            )
-            route |= copy.deepcopy(more(ROUTE, 0.15))
-        routes.append(route)
+    pools = {f"p{number}": _pool(rng, engines, f"10.3.{number}") for number in range(3)}
+    routes = [
+        _route(rng, engines, f"r{number}", match, list(pools))
+        for number, match in enumerate(rng.sample(MATCHES, rng.randint(2, 6)))
+    ]
     routes.append({"name": "rest", "forward": "p0"})
+    listeners = {"web": {"port": 8080, **_more(rng, engines, LISTENER, 0.12)}}
+    if rng.random() < 0.15:
+        listeners["second"] = {"port": 8081, **_more(rng, engines, LISTENER, 0.12)}
+        rng.choice(routes)["listeners"] = ["second"]
+    if any("mirror" in route for route in routes):
+        pools["shadow"] = {"endpoints": [{"address": "10.4.0.1:8000"}]}
+    for kind in ("tcp", "names"):
+        if rng.random() < 0.15:
+            _layer4(rng, engines, kind, listeners, pools, routes)
     return {
         "version": 1,
         "name": "random",
@@ -119,28 +73,108 @@ def topology(rng: random.Random, engines: tuple[str, ...]) -> Data:
         "timeouts": TIMES,
         "client_timeouts": CLIENT_TIMES,
         "accept": ["all"],
-        "listeners": {"web": {"port": 8080, **more(LISTENER, 0.3)}},
+        "listeners": listeners,
         "pools": pools,
         "routes": routes,
     }
 
 
+def _more(rng: random.Random, engines: tuple[str, ...], of: Table, chance: float) -> Data:
+    found: Data = {}
+    for feature, values in of.items():
+        drawn = rng.random() < (chance / 4 if feature in RARE else chance)
+        value = copy.deepcopy(rng.choice(values))
+        if drawn and claimed(feature, engines) and not found.keys() & value.keys():
+            found |= value
+    return found
+
+
+def _pool(rng: random.Random, engines: tuple[str, ...], network: str) -> Data:
+    endpoints: list[Data] = [
+        {"address": f"{network}.{n + 1}:8000", "weight": rng.choice((1, 1, 2))} for n in range(rng.choice((1, 2, 3)))
+    ]
+    extra = _more(rng, engines, POOL, 0.1)
+    if extra.get("balance") in ("source_hash", "least_connections"):
+        endpoints = [{**endpoint, "weight": 1} for endpoint in endpoints]
+    if extra.pop("backup", False):
+        endpoints.append({"address": f"{network}.9:8000", "backup": True})
+    if extra.pop("drain", False):
+        endpoints.append({"address": f"{network}.8:8000", "weight": 0})
+    return {"endpoints": endpoints, **extra}
+
+
+def _route(rng: random.Random, engines: tuple[str, ...], name: str, match: Data, pools: list[str]) -> Data:
+    route: Data = {"name": name, "match": [copy.deepcopy(match)]}
+    host = rng.choice(HOSTS)
+    if host is not None:
+        route["hosts"] = host
+    kind = rng.choice(("forward", "forward", "forward", "split", "redirect", "respond"))
+    if kind == "redirect":
+        return route | {"redirect": copy.deepcopy(rng.choice(REDIRECTS))}
+    if kind == "respond":
+        return route | {"respond": {"status": 200, "body": "here\n"}, **_more(rng, engines, ANSWERS, 0.2)}
+    pool = rng.choice(pools)
+    both = zip(rng.sample(pools, 2), (3, 1), strict=True)
+    route["forward"] = pool if kind == "forward" else [{"pool": p, "weight": w} for p, w in both]
+    return route | _more(rng, engines, ROUTE, 0.12)
+
+
+def _layer4(
+    rng: random.Random, engines: tuple[str, ...], kind: str, listeners: Data, pools: Data, routes: list[Data]
+) -> None:
+    """A listener of bytes, with its pools and routes: by source, or by server name."""
+    listener: Data = {"port": 9000 if kind == "tcp" else 9443, "mode": "l4", **_more(rng, engines, BYTES, 0.15)}
+    extra = _more(rng, engines, BYTES_POOL, 0.3)
+    for number in range(2):
+        endpoints = [{"address": f"10.{5 if kind == 'tcp' else 6}.{number}.{n}:8000"} for n in (1, 2)]
+        pools[f"{kind}{number}"] = {"endpoints": endpoints, **extra}
+    ways: tuple[Data, ...] = ({}, {"sources": ["10.7.0.0/16"]})
+    if kind == "names":
+        listener["tls"] = {"mode": "passthrough"}
+        ways = ({"hosts": ["a.test"]}, {"hosts": ["*.a.test"]})
+        if rng.random() < 0.4:
+            listener["tls"] = {"certificates": copy.deepcopy([SHOP, WILD])}
+            ways = ({"hosts": ["shop.example"]}, {"hosts": ["*.wild.example"]})
+    asked = (Feature.L4_TCP, Feature.L4_SOURCES if kind == "tcp" else Feature.L4_SNI)
+    asked += (Feature.TLS_PASSTHROUGH if "mode" in listener.get("tls", {}) else Feature.TLS_TERMINATE,)
+    if not all(claimed(feature, engines) for feature in asked):
+        return
+    listeners[kind] = listener
+    routes += [
+        {"name": f"{kind}-{number}", "listeners": [kind], **way, "forward": f"{kind}{number}"}
+        for number, way in enumerate(ways)
+    ]
+
+
 def smaller(data: Data) -> Iterator[Data]:
-    """The topology without one route, or without one thing that a route, pool or listener says."""
+    """The topology without one listener, route, pool or endpoint, or without one thing that one of them says."""
+
+    def without(*path: str | int) -> Data:
+        less = copy.deepcopy(data)
+        place: Any = less
+        for step in path[:-1]:
+            place = place[step]
+        del place[path[-1]]
+        return less
+
     for index in range(len(data["routes"])):
         if len(data["routes"]) > 1:
-            less = copy.deepcopy(data)
-            del less["routes"][index]
-            yield less
+            yield without("routes", index)
+    for name in data["listeners"]:
+        less = without("listeners", name)
+        less["routes"] = [route for route in less["routes"] if route.get("listeners") != [name]]
+        yield less
+    for name in data["pools"]:
+        yield without("pools", name)
     for kind, keep in (
         ("routes", {"name", "forward", "redirect", "respond"}),
         ("pools", {"endpoints"}),
         ("listeners", {"port"}),
     ):
-        items = range(len(data[kind])) if kind == "routes" else list(data[kind])
-        for item in items:
+        for item in range(len(data[kind])) if kind == "routes" else list(data[kind]):
             for key in data[kind][item]:
                 if key not in keep:
-                    less = copy.deepcopy(data)
-                    del less[kind][item][key]
-                    yield less
+                    yield without(kind, item, key)
+    for name, pool in data["pools"].items():
+        for index in range(len(pool["endpoints"])):
+            yield without("pools", name, "endpoints", index)

@@ -7,16 +7,21 @@ import random
 import subprocess
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lbgen
 from lbgen.conformance.runner import State
+from lbgen.conformance.subject import subjects
+from lbgen.engines.api import engine
+from lbgen.engines.verdicts import judge
+from lbgen.runtime.certificates import throw_away
 from tests.topologies.draw import smaller, topology
 
 if TYPE_CHECKING:
     from lbgen.conformance.runner import Result
+    from lbgen.spec.load import Topology
 
     Data = dict[str, Any]
 
@@ -27,7 +32,8 @@ SHRINKS = 24  # verifications that a failure may cost
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """`tried`: cases judged, all engines together. `excused`: how often a clause was approximate or refused by verdict.
-    `drawn`: the features that the topology uses."""
+    `refused`: engines that refuse the topology, and why. `differences` showed twice, the second time with that engine
+    alone; what did not is `once`."""
 
     seed: int
     number: int
@@ -36,7 +42,9 @@ class Outcome:
     seconds: float
     tried: int
     excused: dict[str, int]
+    refused: dict[str, str]
     differences: tuple[Result, ...]
+    once: tuple[Result, ...]
     broken: tuple[str, ...]
 
     @property
@@ -47,6 +55,10 @@ class Outcome:
         """For people who wait."""
         left = sum(self.excused.values())
         text = f"seed {self.seed}, topology {self.number}: {self.tried} cases, {left} excused, {self.seconds:.0f} s"
+        if self.refused:
+            text += f", refused by {', '.join(self.refused)}"
+        if self.once:
+            text += f", {len(self.once)} seen once"
         if self.broken:
             return f"{text}, BROKEN: {self.broken[0]}"
         if self.differences:
@@ -55,21 +67,39 @@ class Outcome:
         return text
 
 
+def loaded(data: Data) -> Topology:
+    """With the throw-away certificates where it looks for files."""
+    return replace(lbgen.load(data), base=throw_away())
+
+
 def drawn(seed: int, number: int, engines: tuple[str, ...]) -> Data:
-    """The topology of that number: the same whenever it is drawn."""
+    """The topology of that number: the same whenever it is drawn, by engines of the same verdicts."""
     rng = random.Random(f"{seed}/{number}")
     while True:
         data = topology(rng, engines)
         try:
-            lbgen.plan(lbgen.load(data))
+            lbgen.plan(loaded(data))
         except lbgen.LbgenError:
             continue  # two routes of one match, say
         return data
 
 
 def verified(data: Data, engines: tuple[str, ...], seed: int, number: int) -> Outcome:
+    """An engine that refuses a combination of these features is left out, and named."""
     begun = time.monotonic()
-    report = lbgen.verify(lbgen.load(data), engines, requests=REQUESTS, seed=number)
+    plan = lbgen.plan(loaded(data))
+    refused: dict[str, str] = {}
+    for name in engines:
+        target = engine(name)
+        _, problems = judge(plan, target, subjects((name,))[0].version, ("all",))
+        if problems:
+            refused[name] = str(problems[0])
+    report = lbgen.verify(plan, [x for x in engines if x not in refused], requests=REQUESTS, seed=number)
+    again: set[tuple[str, str]] = set()
+    for name in {subject.split()[0].rstrip(",") for subject in (x.subject for x in report.differences)}:
+        found = lbgen.verify(plan, [name], requests=REQUESTS, seed=number).differences
+        again |= {(x.subject, x.clause) for x in found}
+    twice = tuple(x for x in report.differences if (x.subject, x.clause) in again or "," in x.subject)
     excused = Counter(
         f"{result.subject} {result.clause}: {result.state}"
         for result in report.results
@@ -83,7 +113,9 @@ def verified(data: Data, engines: tuple[str, ...], seed: int, number: int) -> Ou
         time.monotonic() - begun,
         len(report.results),
         dict(excused),
-        report.differences,
+        refused,
+        twice,
+        tuple(x for x in report.differences if x not in twice),
         tuple(str(reason) for left in report.broken for reason in left.reasons),
     )
 
@@ -113,7 +145,7 @@ def smallest(outcome: Outcome) -> tuple[Data, Result]:
             if left <= 0:
                 return data, first
             try:
-                lbgen.plan(lbgen.load(less))
+                lbgen.plan(loaded(less))
             except lbgen.LbgenError:
                 continue  # no topology any more
             left -= 1

@@ -75,7 +75,7 @@ def _ends(
     """In time, as counted from `begun`; what is too early is so from `earliest` (default: `begun`) on."""
     low, high = stage.params["within_ms"]
     low -= (begun - (earliest or begun)) * 1000
-    while stream.fill() and not or_answers:
+    while not (or_answers and stream.buffer) and stream.fill():
         pass
     took = (time.monotonic() - begun) * 1000
     if stream.end == "open" and not stream.buffer:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ssl
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.probe import Stream
-from lbgen.conformance.wires import unverified
+from lbgen.conformance.wires import Asked, HandshakeError, unverified
 from lbgen.plan.simulate import Request
 from lbgen.runtime.standin import Behaviour
 
@@ -17,19 +19,40 @@ if TYPE_CHECKING:
 
 
 def bytes_reach(stage: Stage) -> Iterator[str]:
-    """Bytes come back from an endpoint of the right pools, and half-close is kept; without one the connection ends."""
-    pools = stage.params["pools"]
-    with _stream(stage) as stream:
-        stream.send(b"hello")
-        stream.shut()
-        got = stream.rest()
-        if stream.end == "open":
-            yield "the connection stays open"
-    told = got.removeprefix(b"hello").decode("latin-1").strip()
+    """Bytes come back from an endpoint of the right pools, and half-close is kept; without one the connection ends.
+    Where TLS passes through, they are the hello of a client that says `sni`."""
+    pools, sent = stage.params["pools"], _first(stage)
+    try:
+        with _stream(stage) as stream:
+            stream.send(sent)
+            got = stream.exactly(len(sent)) or b"" if pools else b""  # a client of TLS waits for an answer
+            stream.shut()
+            got += stream.rest()
+            if stream.end == "open":
+                yield "the connection stays open"
+    except HandshakeError as error:
+        if pools:
+            yield f"no answer: {error}"
+        return
+    told = got.removeprefix(sent).decode("latin-1").strip()
     if not pools and got:
         yield f"{got!r} came back, expected a closed connection"
     elif pools and not any(told.startswith(f"end of {pool}-") for pool in pools):
-        yield f"{got!r} came back, expected an answer of {' or '.join(pools)}"
+        yield f"no answer: {got!r} came back, expected one of {' or '.join(pools)}"
+
+
+def _first(stage: Stage) -> bytes:
+    """What a client sends first."""
+    tls = stage.plan.listener(stage.params["listener"]).tls
+    if tls is None or not tls.passthrough:
+        return b"hello"
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    out = ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), out, server_hostname=stage.params["sni"]).do_handshake()
+    return out.read()
 
 
 def bytes_idle(stage: Stage) -> Iterator[str]:
@@ -42,10 +65,12 @@ def bytes_idle(stage: Stage) -> Iterator[str]:
             stage.endpoints.behave(name, Behaviour("mute"))
     try:
         with _stream(stage) as stream:
-            stream.send(b"x")
+            sent = _first(stage)
+            stream.send(sent)
             if stage.params["half"]:
+                time.sleep(0.04)  # by then it is with the endpoint
                 stream.shut()
-            elif not stage.params["mute"] and stream.exactly(1) != b"x":
+            elif not stage.params["mute"] and stream.exactly(len(sent)) != sent:
                 yield "no echo"
                 return
             begun = time.monotonic()
@@ -66,7 +91,7 @@ def bytes_connect(stage: Stage) -> Iterator[str]:
     begun = time.monotonic()
     try:
         with _stream(stage) as stream:
-            stream.send(b"x")
+            stream.send(_first(stage))
             stream.rest()
             end = stream.end
     except TimeoutError:
@@ -84,6 +109,9 @@ def bytes_connect(stage: Stage) -> Iterator[str]:
 def _stream(stage: Stage) -> Stream:
     listener = stage.plan.listener(stage.params["listener"])
     client = stage.params["client"]
-    via = stage.via(listener.name, Request(client=client), unverified(listener))
+    asked = unverified(listener)
+    if isinstance(asked.tls, dict):
+        asked = Asked(tls={**asked.tls, "sni": stage.params["sni"]})
+    via = stage.via(listener.name, Request(client=client), asked)
     seconds = stage.params.get("within_ms", (0, 2000))[1] / 1000 + 2
     return Stream(stage.at[listener.name], client=client, timeout=seconds, wire=via)

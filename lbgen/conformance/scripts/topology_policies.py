@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lbgen.conformance.scripts.stage import Stage
     from lbgen.plan.simulate import Request
 
-_HOLD_MS = 1500
+_QUIET = 0.2  # seconds in which a copy would have come
 
 
 def rate_holds(stage: Stage) -> Iterator[str]:
@@ -49,7 +49,8 @@ def at_a_time(stage: Stage) -> Iterator[str]:
 def _held(stage: Stage) -> Iterator[str]:
     request: Request = stage.params["request"]
     most, status = stage.params["most"], stage.params["status"]
-    held = replace(request, headers=(*request.headers, (CONTROL, json.dumps({"mode": "hang", "wait_ms": _HOLD_MS}))))
+    hold = stage.params["hold_ms"]
+    held = replace(request, headers=(*request.headers, (CONTROL, json.dumps({"mode": "hang", "wait_ms": hold}))))
     with ExitStack() as stack:
         begun = time.monotonic()
         streams = []
@@ -60,7 +61,7 @@ def _held(stage: Stage) -> Iterator[str]:
             time.sleep(0.01)
         time.sleep(0.15)
         over = _ask(stage, request)
-        if time.monotonic() - begun < _HOLD_MS / 1000 - 0.1 and over.status != status:  # else the host was too busy
+        if time.monotonic() - begun < hold / 1000 - 0.1 and over.status != status:  # else the host was too busy
             yield f"one more than {most} at a time: {over.status}, expected {status}"
         ended = Counter(stream.answer().status for stream in streams)
         if set(ended) != {200}:
@@ -137,12 +138,18 @@ def ejected(stage: Stage) -> Iterator[str]:
 def mirrored(stage: Stage) -> Iterator[str]:
     """Copies of so many requests reach the other pool; the client sees nothing of it."""
     names = [x.name for x in stage.endpoints.stand_ins if x.pool == stage.params["pool"]]
-    before = sum(stage.endpoints.requests[name] for name in names)
+
+    def arrived() -> int:
+        return sum(stage.endpoints.requests[name] for name in names)
+
+    before = -1
+    while before != (before := arrived()):  # copies of earlier requests may be on their way
+        time.sleep(_QUIET)
     answers = Counter(_ask(stage, stage.params["request"]).status for _ in range(stage.params["times"]))
     low, high = stage.params["copies"]
-    eventually(lambda: sum(stage.endpoints.requests[name] for name in names) - before >= low, 2)
-    time.sleep(0.2)
-    copies = sum(stage.endpoints.requests[name] for name in names) - before
+    eventually(lambda: arrived() - before >= low, 2)
+    time.sleep(_QUIET)
+    copies = arrived() - before
     if not low <= copies <= high:
         yield f"{copies} copies of {stage.params['times']} requests, expected {low} to {high}"
     if set(answers) != {200}:

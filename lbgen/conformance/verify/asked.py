@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import NOWHERE, Draft, hit_of, labelled, meeting
-from lbgen.conformance.verify.cases import own_client
+from lbgen.conformance.verify.cases import SERVER, hits, http2_asked, own_client
+from lbgen.conformance.verify.handshakes import handshakes
 from lbgen.conformance.verify.policed import guarded
 from lbgen.conformance.wires import unverified
 from lbgen.plan.features import Feature
@@ -69,17 +70,26 @@ def cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Case, ...]:
         drawn = random.Random(seed).sample(range(len(others)), max(0, most - len(first)))  # noqa: S311  # no secret
         found = [*first, *(others[i] for i in sorted(drawn))]
     limited = not local and any(_by_client(route) for route in plan.routes)
-    return tuple(
+    requests = tuple(
         Case(
             f"{ask.clause}/{n}",
             ask.clause,
             replace(ask.request, client=own_client(n)) if limited and ask.request.client == client else ask.request,
             Expect(refused=any(char in ask.request.target for char in _NO_URI)),
-            features=excuses(ask.request),
+            features=(*excuses(ask.request), *((SERVER,) if http2_asked(plan, ask.request) else ())),
             asked=unverified(plan.listener(ask.request.listener)),
         )
         for n, ask in enumerate(found, 1)
     )
+    return (*requests, *_handshakes(plan, client))
+
+
+def _handshakes(plan: Plan, client: str) -> Iterator[Case]:
+    for listener in plan.listeners:
+        hit = next((request for _, request in hits(plan, listener, client)), None)
+        if listener.mode is Mode.L7 and hit is not None:
+            for n, case in enumerate(handshakes(listener, hit), 1):
+                yield replace(case, id=f"{case.clause} {listener.name}/{n}")
 
 
 def _by_client(route: Route) -> bool:
@@ -152,8 +162,12 @@ def _around(plan: Plan, listener: Listener, hit: Request, route: Route) -> Itera
     yield Ask(
         "4.hop", replace(hit, headers=(*hit.headers, ("Keep-Alive", "5"), ("Proxy-Connection", "x"), ("TE", "gzip")))
     )
+    if listener.http2:
+        yield Ask("4.http2", replace(hit, version="2"))
     if not isinstance(route.action, Forward):
         return
+    if listener.http2:
+        yield Ask("4.http2", replace(hit, version="2", method="POST", body=b"some body, 24 bytes long"))
     for method in ("POST", "PUT"):
         body = replace(hit, method=method, body=b"some body, 24 bytes long")
         yield Ask("4.body", body)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import hit_of
+from lbgen.plan.features import Feature
+from lbgen.plan.model import PoolProtocol
 from lbgen.plan.simulate import Request, simulate
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Listener, Plan, Route
 
 
+SERVER = f"{Feature.STATUSES}.server"  # what some engines say of themselves in answers of HTTP/2 endpoints
 _DENIED = 403
 _LOOPBACK = ip_network("127.0.0.0/8")
 
@@ -29,6 +32,7 @@ class Phase(StrEnum):
     ALONE = "answer, one request at a time"
     REFUSED = "refuse connections"
     DROPPED = "drop connections"
+    FOREIGN = "show the certificate of another, where they have any"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,12 @@ def addresses(networks: tuple[str, ...]) -> Iterator[str]:
         network = ip_network(text)
         if network.version == 4 and not network.overlaps(_LOOPBACK):
             yield str(network[min(9, network.num_addresses - 1)])
+
+
+def http2_asked(plan: Plan, request: Request) -> bool:
+    """Whether endpoints that it may go to are asked over HTTP/2."""
+    pools = (plan.pool(upstream.pool) for upstream in simulate(plan, request).upstreams)
+    return any(pool.protocol is not PoolProtocol.HTTP1 for pool in pools)
 
 
 def own_client(number: int) -> str:

@@ -11,10 +11,20 @@ from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.probe import wire
 from lbgen.conformance.scripts.topology import LARGE
 from lbgen.conformance.verify import layer4, policies
-from lbgen.conformance.verify.cases import Phase, Planned, around, hits, own_client, scripted, with_headers
+from lbgen.conformance.verify.cases import (
+    SERVER,
+    Phase,
+    Planned,
+    around,
+    hits,
+    http2_asked,
+    own_client,
+    scripted,
+    with_headers,
+)
 from lbgen.conformance.wires import unverified
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Forward, Mode
+from lbgen.plan.model import Forward, Mode, PoolProtocol
 from lbgen.plan.policy import IDEMPOTENT, KeyKind, RetryCause
 from lbgen.plan.simulate import Request, simulate
 from lbgen.runtime.standin import CONTROL
@@ -65,6 +75,7 @@ def _apart(plan: Plan, route: Route, found: Iterator[Planned]) -> Iterator[Plann
     keys = [x.key.kind for x in (rate, most) if x is not None]
     pools = [plan.pool(target.pool) for target in getattr(route.action, "targets", ())]
     crowded = any(pool.max_per_endpoint is not None for pool in pools)
+    shared = any(pool.protocol is not PoolProtocol.HTTP1 for pool in pools)  # what ends a connection ends its streams
     for number, one in enumerate(found):
         case = one.case
         if KeyKind.CLIENT_IP in keys and not case.request.client.startswith("127."):
@@ -74,7 +85,12 @@ def _apart(plan: Plan, route: Route, found: Iterator[Planned]) -> Iterator[Plann
             one = replace(one, case=replace(case, request=asked, params=params))
         elif KeyKind.CLIENT_IP in keys:
             return
-        if KeyKind.ROUTE in keys or crowded:
+        if shared:
+            one = replace(one, case=replace(case, features=(*case.features, SERVER)))
+        if KeyKind.ROUTE in keys or crowded or shared:
+            if shared and one.phase in (Phase.REFUSED, Phase.DROPPED, Phase.FOREIGN):
+                yield one
+                continue
             if one.phase not in (Phase.CALM, Phase.HEAVY):
                 continue
             one = replace(one, phase=Phase.ALONE)
@@ -104,10 +120,11 @@ def _route(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterator[
         if simulate(plan, asked).route == route.name:
             yield from _failing(route, action, asked)
             yield from _unreachable(route, action, asked)
+            yield from _mistaken(plan, route, action, asked)
     if hit.method != "HEAD":
         yield from _slow(route, action, hit)
     times = action.timeouts
-    if hit.method == "GET" and times.idle:
+    if hit.method == "GET" and times.idle and not http2_asked(plan, hit):
         params = {"request": hit, "within_ms": around(times.idle)}
         yield scripted("6.idle.tunnel", "tunnel_idle", hit, params, (_TUNNEL,), route.name)
     if hit.method == "GET" and times.idle and not hit.client.startswith("127."):
@@ -122,6 +139,8 @@ def _stuck(plan: Plan, route: Route, idle: int, hit: Request) -> Iterator[Planne
     one = scripted("6.idle.download", "deaf_client", hit, params, features, route.name)
     yield replace(one, phase=Phase.HEAVY)
     deaf = with_headers(hit, (CONTROL, json.dumps({"mode": "deaf"})))
+    if http2_asked(plan, hit):
+        return  # streams stop, connections go on
     if simulate(plan, replace(deaf, method="POST")).route == route.name and route.max_body is None:
         params = {"request": deaf, "within_ms": around(idle)}
         one = scripted("6.idle.upload", "stuck_upload", hit, params, (_BODY, "timeouts.idle.upload"), route.name)
@@ -195,6 +214,15 @@ def _unreachable(route: Route, action: Forward, asked: Request) -> Iterator[Plan
     if times.connect and (not times.request or total < times.request):
         one = _case("6.connect", asked, route, fault=504, within_ms=around(total, count))
         yield replace(one, phase=Phase.DROPPED)
+
+
+def _mistaken(plan: Plan, route: Route, action: Forward, asked: Request) -> Iterator[Planned]:
+    """Endpoints that show the certificate of another name."""
+    tls = [plan.pool(target.pool).tls for target in action.targets if target.weight]
+    if all(x is not None and x.verify for x in tls):
+        yield replace(_case("5.tls.endpoint", asked, route, fault=502), phase=Phase.FOREIGN)
+    elif all(x is not None and not x.verify for x in tls):
+        yield replace(_case("5.tls.endpoint", asked, route), phase=Phase.FOREIGN)
 
 
 def _slow(route: Route, action: Forward, hit: Request) -> Iterator[Planned]:

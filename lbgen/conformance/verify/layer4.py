@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from ipaddress import ip_network
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from lbgen.conformance.corpus import NOWHERE
 from lbgen.conformance.verify.cases import Phase, Planned, around, scripted
+from lbgen.conformance.verify.handshakes import NO_NAME, names
 from lbgen.plan.model import Forward, Protocol
 from lbgen.plan.simulate import Request, simulate_l4
 
@@ -13,39 +15,71 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.plan.model import Listener, Plan
+    from lbgen.plan.tls import ListenerTls
 
 _IDLE, _CONNECT = ("timeouts.idle.l4",), ("timeouts.connect.l4",)
 
 
 def planned(plan: Plan, listener: Listener, client: str) -> Iterator[Planned]:
-    """Cases of one TCP listener; where server names decide, a connection without one is tried only."""
+    """Cases of one TCP listener: from every network that a rule names, with every server name, each on either side."""
     if listener.protocol is Protocol.UDP:
         return
+    timed: set[str] = set()
     for source in _clients(listener, client):
-        outcome = simulate_l4(plan, listener.name, None, source)
-        pools = [name for name, _ in outcome.pools]
-        request = Request(listener=listener.name, client=source)
-        told = {"listener": listener.name, "client": source, "pools": pools}
-        routes = () if outcome.route is None else (outcome.route,)
-        yield _alone(scripted("7.bytes", "bytes_reach", request, told, (), *routes))
-        if outcome.route is None:
-            continue
-        action = plan.route(outcome.route).action
-        if not isinstance(action, Forward):
-            continue
-        times = action.timeouts
-        if times.idle:
-            for clause, mute, half in (
-                ("7.idle", False, False),
-                ("7.idle.unanswered", True, False),
-                ("7.idle.half-closed", True, True),
+        for sni in _names(listener):
+            known = listener.tls is None or listener.tls.passthrough or _held(listener.tls, sni)
+            outcome = simulate_l4(plan, listener.name, sni, source)
+            pools = [name for name, _ in outcome.pools] if known else []
+            request = Request(listener=listener.name, client=source)
+            told = {"listener": listener.name, "client": source, "pools": pools, "sni": sni}
+            routes = () if outcome.route is None else (outcome.route,)
+            features = NO_NAME if sni is None and listener.tls is not None and not listener.tls.passthrough else ()
+            yield _alone(scripted("7.bytes", "bytes_reach", request, told, features, *routes))
+            if (
+                outcome.route is None
+                or not pools
+                or (sni is None and listener.tls is not None)
+                or outcome.route in timed
             ):
-                params = {**told, "within_ms": around(times.idle), "mute": mute, "half": half}
-                yield _alone(scripted(clause, "bytes_idle", request, params, _IDLE, *routes))
-        if times.connect:
-            params = {**told, "within_ms": around(times.connect)}
-            one = scripted("7.connect", "bytes_connect", request, params, _CONNECT, *routes)
-            yield Planned(one.case, Phase.DROPPED)
+                continue
+            timed.add(outcome.route)
+            action = plan.route(outcome.route).action
+            if isinstance(action, Forward):
+                yield from _times(action, request, told, outcome.route)
+
+
+def _times(action: Forward, request: Request, told: dict[str, Any], route: str) -> Iterator[Planned]:
+    times = action.timeouts
+    if times.idle:
+        for clause, mute, half in (
+            ("7.idle", False, False),
+            ("7.idle.unanswered", True, False),
+            ("7.idle.half-closed", True, True),
+        ):
+            params = {**told, "within_ms": around(times.idle), "mute": mute, "half": half}
+            yield _alone(scripted(clause, "bytes_idle", request, params, _IDLE, route))
+    if times.connect:
+        params = {**told, "within_ms": around(times.connect)}
+        one = scripted("7.connect", "bytes_connect", request, params, _CONNECT, route)
+        yield Planned(one.case, Phase.DROPPED)
+
+
+def _names(listener: Listener) -> Iterator[str | None]:
+    """A server name for each that a rule or a certificate has, one of neither, and none; without TLS there are none."""
+    if listener.tls is None:
+        yield None
+        return
+    ruled = (rule.sni for rule in listener.l4_rules if rule.sni is not None)
+    yield from dict.fromkeys((*(f"x.{x.name}" if x.wildcard else x.name for x in ruled), *names(listener.tls)))
+    yield NOWHERE
+    yield None
+
+
+def _held(tls: ListenerTls, sni: str | None) -> bool:
+    """Whether a certificate serves clients of that name; the first serves those without."""
+    above = "" if sni is None else sni.partition(".")[2]
+    held = (name for certificate in tls.certificates for name in certificate.names)
+    return sni is None or any(name.name == (above if name.wildcard else sni) for name in held)
 
 
 def _alone(one: Planned) -> Planned:

@@ -20,7 +20,8 @@ Print = tuple[int | None, str, str, str]  # status, location, pool, what the end
 class Order:
     """`plan` is the one to verify: scaled times, and without a network of its own other ports and endpoints.
 
-    `rendered` are files to serve as they stand. `isolated`: in a network where every address is here.
+    `rendered` are files to serve as they stand. `isolated`: in a network where every address is here. `folder` holds
+    the certificates of stand-ins and clients (trust.py).
     """
 
     engine: str
@@ -30,6 +31,7 @@ class Order:
     asked: tuple[Planned, ...]
     rendered: Rendered | None = None
     isolated: bool = True
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)

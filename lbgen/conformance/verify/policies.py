@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MOST = 300  # requests that one case may need
 _TIMES = 240  # requests whose shares are counted
 _KEYS = 24
+_LONG = 1_500  # milliseconds in which many requests have come together
 _DEVIATIONS = 5.0
 
 
@@ -50,8 +51,15 @@ def _limits(route: Route, hit: Request) -> Iterator[Planned]:
         yield scripted("5.rate", "rate_holds", hit, params, (str(Feature.RATE_LIMIT),), route.name)
     enough = rate is None or rate.burst > (most.max if most is not None else 0) + 2
     if most is not None and most.max <= MOST and isinstance(route.action, Forward) and enough:
-        params = {"request": _keyed(hit, most.key, 2), "most": most.max, "status": 429}
+        params = {"request": _keyed(hit, most.key, 2), "most": most.max, "status": 429, "hold_ms": _hold(route)}
         yield scripted("5.concurrency", "at_a_time", hit, params, (str(Feature.CONCURRENCY),), route.name)
+
+
+def _hold(route: Route) -> int:
+    """Milliseconds for which an answer may keep its client waiting."""
+    times = getattr(route.action, "timeouts", None)
+    limits = [] if times is None else [x for x in (times.response, times.request) if x]
+    return min([_LONG, *(int(limit) * 3 // 4 for limit in limits)])
 
 
 def _keyed(hit: Request, key: Key, number: int) -> Request:
@@ -84,7 +92,7 @@ def _pool(pool: Pool, hit: Request, route: Route) -> Iterator[Planned]:
     backups = [f"{pool.name}-{n}" for n, e in enumerate(pool.endpoints) if e.weight and e.backup]
     yield from _balance(pool, main, hit, route)
     if pool.max_per_endpoint is not None and pool.queue is None and pool.max_per_endpoint * len(main) <= MOST:
-        params = {"request": hit, "most": pool.max_per_endpoint * len(main), "status": 503}
+        params = {"request": hit, "most": pool.max_per_endpoint * len(main), "status": 503, "hold_ms": _hold(route)}
         if not backups:
             yield scripted("6.full", "at_a_time", hit, params, (str(Feature.MAX_PER_ENDPOINT),), route.name)
     name = f"{pool.name}-{main[0][0]}"

@@ -14,6 +14,7 @@ from lbgen.conformance.verify.order import Broken, Finished, Order, Told
 from lbgen.conformance.verify.processes import together
 from lbgen.conformance.verify.report import Left, Report, Served, pairwise
 from lbgen.conformance.verify.times import scale_for, scaled
+from lbgen.conformance.verify.trust import trusted
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.api import engine as engine_by_name
@@ -29,6 +30,7 @@ from lbgen.runtime.local.stack import choose
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from lbgen.conformance.verify.trust import Trusted
     from lbgen.engines.api import Engine
     from lbgen.runtime.local.order import Chosen
     from lbgen.spec.load import Topology
@@ -63,30 +65,43 @@ def verify(
 
     Raises LbgenError (findings, verdicts), UsageError LB305 and LB411 (no such folder), EngineError LB402 and LB407.
     """
-    begun = time.monotonic()
     if not isinstance(topology, Plan):
         from lbgen.plan.resolve import plan as resolve
 
         topology = resolve(topology)
-    folder = None if rendered is None else Path(rendered)
+    with trusted(topology) as given:
+        return _verified(given, engines, accept, requests, seed, None if rendered is None else Path(rendered), progress)
+
+
+def _verified(
+    given: Trusted,
+    engines: Sequence[str | Engine] | None,
+    accept: tuple[str, ...],
+    requests: int,
+    seed: int,
+    folder: Path | None,
+    progress: Callable[[Told], None],
+) -> Report:
+    begun = time.monotonic()
+    real = given.plan
     lacking = world.possible()
-    obstacle = lacking or world.out_of_reach(topology)
+    obstacle = lacking or world.out_of_reach(real)
     if folder is not None and obstacle:
         message = f"files as they stand need a network that has the topology's own addresses: {obstacle}"
         raise EngineError(Diagnostic("LB407", message, hint="run as root" if lacking else ""))
-    chosen, skipped = _chosen(topology, engines, accept, folder)
-    scale = scale_for(topology)
-    plan = scaled(topology, scale)
+    chosen, skipped = _chosen(real, engines, accept, folder)
+    scale = scale_for(real)
+    plan = scaled(real, scale)
     client = _LOOPBACK if obstacle else CLIENT
     wanted = asked.cases(plan, client, most=requests, seed=seed)
     cases = (*(Planned(case) for case in wanted), *faults.planned(plan, client))
-    prepared = [_prepared(topology, plan, each, cases, folder, isolated=not obstacle) for each in chosen]
+    prepared = [_prepared(given, plan, each, cases, folder, isolated=not obstacle) for each in chosen]
     orders = [order for order, _ in prepared]
     ended = together(orders if not obstacle else _on_loopback(orders), progress)
     done = [each for each in ended if isinstance(each, Finished)]
     broken = [Left(each.engine, each.diagnostics, broken=True) for each in ended if isinstance(each, Broken)]
     return Report(
-        name=topology.name,
+        name=real.name,
         results=(*(result for each in done for result in each.results), *pairwise(done, wanted)),
         left=(*(Left(name, reasons) for name, reasons in skipped), *broken),
         served=tuple(served for _, served in prepared),
@@ -113,31 +128,39 @@ def _chosen(
 
 
 def _prepared(
-    real: Plan, plan: Plan, chosen: Chosen, cases: tuple[Planned, ...], folder: Path | None, *, isolated: bool
+    given: Trusted, plan: Plan, chosen: Chosen, cases: tuple[Planned, ...], folder: Path | None, *, isolated: bool
 ) -> tuple[Order, Served]:
     """What one engine's process gets, and in what its files are not the topology's own."""
+    real = given.plan
     plan = for_version(replace(plan, resolvers=chosen.resolvers), chosen.name, chosen.version)
     real = for_version(replace(real, resolvers=chosen.resolvers), chosen.name, chosen.version)
     ours = render_with(chosen.engine, real, chosen.version, ("all",))
     copy = render_with(chosen.engine, plan, chosen.version, ("all",))
-    mine = ours if folder is None else _read(folder / chosen.name, ours)
+    mine = ours if folder is None else _read(folder / chosen.name, ours, given)
     try:
         changed = merge.changes(ours, copy)
         files = merge.merged(mine, ours, copy)
     except ValueError as error:  # then it is not the times alone that would differ, and nothing may be claimed
         message = f"its files with shorter times are other files: {error}"
         raise EngineError(Diagnostic("LB403", message)) from error
-    order = Order(chosen.name, chosen.version, chosen.binary, plan, cases, files if isolated else None, isolated)
+    served = files if isolated else None
+    certificates = str(given.folder)
+    order = Order(chosen.name, chosen.version, chosen.binary, plan, cases, served, isolated, certificates)
     return order, Served(chosen.name, chosen.binary.version, changed, merge.edits(mine, ours))
 
 
-def _read(folder: Path, like: Rendered) -> Rendered:
-    """The files of a folder as they stand; what the topology's own files are is read there too."""
-    files = [
-        RenderedFile(path.relative_to(folder).as_posix(), path.read_text(encoding="utf-8"))
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != MANIFEST
-    ]
+def _read(folder: Path, like: Rendered, given: Trusted) -> Rendered:
+    """The files of a folder as they stand, but for authorities; what the topology's own files are is read there too."""
+    instead = dict(given.instead)
+    absolute = {old: str(new) for old, new in given.instead if old.startswith("/")}
+    files = []
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.name != MANIFEST:
+            name = path.relative_to(folder).as_posix()
+            text = instead.get(name, path).read_text(encoding="utf-8")
+            for old, new in absolute.items():
+                text = text.replace(old, new)
+            files.append(RenderedFile(name, text))
     return replace(like, files=tuple(files), copies=())
 
 

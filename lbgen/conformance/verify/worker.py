@@ -9,13 +9,15 @@ import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from lbgen.conformance import judge
 from lbgen.conformance.case import CaseFile
+from lbgen.conformance.http2 import ask
 from lbgen.conformance.prepare import Prepared, judged
-from lbgen.conformance.probe import ask
 from lbgen.conformance.runner import Bench, Result, State, settle
 from lbgen.conformance.scripts import SCRIPTS
 from lbgen.conformance.scripts.stage import Stage
@@ -23,9 +25,11 @@ from lbgen.conformance.scripts.topology import NOTICED
 from lbgen.conformance.subject import Subject
 from lbgen.conformance.verify.cases import Phase
 from lbgen.conformance.verify.order import Broken, Finished, Order, Print, Told
-from lbgen.conformance.wires import wire_for
+from lbgen.conformance.verify.trust import WRONG, stand_in_tls
+from lbgen.conformance.wires import unverified, wire_for
 from lbgen.diagnostics import LbgenError
 from lbgen.plan.simulate import simulate
+from lbgen.runtime import certificates
 from lbgen.runtime.endpoints import Endpoints, StandIn, endpoints
 from lbgen.runtime.local import world
 from lbgen.runtime.local.process import running
@@ -52,13 +56,15 @@ def verified(order: Order, tell: Callable[[Told], None]) -> Finished:
         if order.isolated:
             world.enter()
             network = stack.enter_context(world.cable(order.plan))
-        group = stack.enter_context(endpoints(stand_ins(order.plan)))
+        folder = Path(order.folder)
+        certificates.use(folder)
+        group = stack.enter_context(endpoints(stand_ins(order.plan, folder)))
         serve = running(
             order.engine, order.plan, order.binary, accept=("all",), network=network, rendered=order.rendered
         )
         handle = stack.enter_context(serve)
         tell(Told(order.engine, "listening"))
-        settle(order.plan, handle)
+        settle(order.plan, handle, asked=unverified)
         _settle_bytes(order, handle)
         subject = Subject(order.engine, order.version, order.binary)
         file = CaseFile("topology", order.plan.name, {}, {}, ())
@@ -66,7 +72,7 @@ def verified(order: Order, tell: Callable[[Told], None]) -> Finished:
         return _Run(Bench(subject, file, ready, group, handle, strict=False), order, tell).every()
 
 
-def stand_ins(plan: Plan) -> tuple[StandIn, ...]:
+def stand_ins(plan: Plan, folder: Path) -> tuple[StandIn, ...]:
     """One for each endpoint that is an address, where the plan says it is; those of L4 routes send bytes back."""
     bytes_only = {
         target.pool
@@ -81,6 +87,7 @@ def stand_ins(plan: Plan) -> tuple[StandIn, ...]:
             endpoint.host,
             endpoint.port,
             behaviour=Behaviour("echo" if pool.name in bytes_only else "json"),
+            tls=stand_in_tls(pool, folder),
             proxied=pool.proxy_protocol is not None,
         )
         for pool in plan.pools
@@ -131,16 +138,28 @@ class _Run:
         alone = by_phase.get(Phase.ALONE, [])
         self._side_by_side(alone, 1)
         self._once_more(alone)
-        for phase, how in ((Phase.REFUSED, "refuse"), (Phase.DROPPED, "drop")):
+        for phase in (Phase.REFUSED, Phase.DROPPED, Phase.FOREIGN):
             cases = by_phase.get(phase, [])
             if cases:
-                _all_listen(self.bench.endpoints, how)
+                self._all_are(phase)
                 self._side_by_side(cases, WAITING)
                 self._once_more(cases)
-                _all_listen(self.bench.endpoints, "yes")
+                self._all_are(Phase.CALM)
         self._once_more(slow)
         results = tuple(self.done[one.case.id] for one in self.order.asked)
         return Finished(self.order.engine, results, prints)
+
+    def _all_are(self, phase: Phase) -> None:
+        """Have all endpoints do what that phase says."""
+        group = self.bench.endpoints
+        for stand_in in group.stand_ins:
+            if phase is not Phase.FOREIGN:
+                group.listen(stand_in.name, {Phase.REFUSED: "refuse", Phase.DROPPED: "drop"}.get(phase, "yes"))
+            elif stand_in.tls is not None:
+                folder = Path(self.order.folder)
+                certificate, key = (str(folder / f"{WRONG}.{kind}") for kind in ("crt", "key"))
+                group.show(stand_in.name, replace(stand_in.tls, certificate=certificate, key=key))
+        time.sleep(NOTICED)
 
     def _side_by_side(self, cases: list[Case], at_once: int) -> None:
         with ThreadPoolExecutor(at_once) as pool:
@@ -201,12 +220,6 @@ def _waits(case: Case) -> bool:
 def _only_late(result: Result) -> bool:
     """Whether nothing but the time was wrong."""
     return result.state is State.FAIL and all(part.startswith(_LATE) for part in result.detail.split("; "))
-
-
-def _all_listen(group: Endpoints, how: str) -> None:
-    for stand_in in group.stand_ins:
-        group.listen(stand_in.name, how)
-    time.sleep(NOTICED)
 
 
 def main(descriptors: list[int]) -> None:

@@ -19,7 +19,7 @@ from lbgen.engines.nginx.tree import Candidate
 from lbgen.engines.nginx.values import Values
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, PathKind, Protocol, Redirect, Respond, ValueKind
-from lbgen.plan.policy import KeyKind, PathsMode
+from lbgen.plan.policy import KeyKind, PathsMode, RetryCause
 from lbgen.plan.regex import full
 
 if TYPE_CHECKING:
@@ -216,6 +216,14 @@ def _retries(route: Route) -> Iterator[Objection]:
     if wanted.max > MOST:
         why = f"nginx follows ten hops of a request, which is enough for {MOST} extra tries"
         yield Objection(refused(why), f"{route.field}.retries.max", Feature.RETRIES)
+    whole = isinstance(route.action, Forward) and (route.action.buffering.request or route.action.mirrors)
+    if wanted.all_methods and whole and RetryCause.TIMEOUT in wanted.causes:
+        note = "an endpoint that stops reading a body that nginx has whole (request buffering, mirror) is a timeout too"
+        yield Objection(
+            approximate(note, {"timeouts.idle.upload": "text: the upload took"}),
+            f"{route.field}.retries",
+            Feature.TIMEOUT_IDLE,
+        )
     if wanted.statuses and not {502, 504} <= set(wanted.statuses):
         note = (
             "nginx puts its own body in the place of an endpoint's answer of 502 or 504 when other statuses are "

@@ -30,7 +30,7 @@ _HEADER = approximate(
 )
 _FIRST = approximate(
     "Traefik shows clients without a server name the first certificate of the first TLS listener, on this one too",
-    {"listener.tls.no_sni.other": "text: TLS: names"},
+    {"listener.tls.no_sni.other": "text: TLS: "},
 )
 _TWICE = refused("Traefik picks at will between two certificates that hold the same name; nginx, HAProxy and Envoy can")
 

@@ -1,0 +1,77 @@
+"""A listener's TLS -> handshakes that must come to a certificate, a version and a protocol, or to nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lbgen.conformance.case import Case, Expect
+from lbgen.conformance.corpus import NOWHERE
+from lbgen.conformance.verify.trust import FOREIGN
+from lbgen.conformance.wires import Asked
+from lbgen.plan.features import Feature
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.plan.model import Listener
+    from lbgen.plan.simulate import Request
+    from lbgen.plan.tls import Certificate, ListenerTls
+
+NO_NAME = (f"{Feature.TLS_NO_SNI}.first", f"{Feature.TLS_NO_SNI}.other")
+_NOTHING: dict[str, Any] = {"unanswered": True}
+
+
+def handshakes(listener: Listener, hit: Request) -> Iterator[Case]:
+    """Cases of a listener that ends TLS, with a request that is answered there; their ids are for the caller."""
+    tls = listener.tls
+    if tls is None or tls.passthrough:
+        return
+    for name in names(tls):
+        served = for_name(tls, name)
+        shown = {"certificate": fingerprint(served)} if served is not None else {}
+        yield _case("5.tls.sni", hit, {"sni": name}, {"tls": shown})
+    first = {"certificate": fingerprint(tls.certificates[0])}
+    yield replace(_case("5.tls.no-sni", hit, {"sni": None}, {"tls": first}), features=NO_NAME)
+    yield _case("5.tls.unknown", hit, {"sni": NOWHERE}, {**_NOTHING, "unshaken": True})
+    old = {"1.2": ("1.0", "1.1"), "1.3": ("1.2", "1.2")}.get(tls.min_version)
+    if old is not None:
+        yield _case("5.tls.version", hit, {"min": old[0], "max": old[1]}, _NOTHING)
+    yield _case("5.tls.version", hit, {"min": "1.3"}, {"tls": {"version": "1.3"}})
+    offers = ("h2", "http/1.1") if not listener.http2 else ("http/1.1",)
+    yield _case("5.tls.alpn", hit, {"alpn": offers}, {"tls": {"alpn": "http/1.1"}})
+    if tls.client_ca is not None:
+        yield _case("5.tls.client", hit, {"certificate": FOREIGN}, _NOTHING)
+        yield _case("5.tls.client", hit, {"certificate": "client"}, {})
+        yield _case("5.tls.client", hit, {"certificate": ""}, _NOTHING if tls.client_required else {})
+
+
+def _case(clause: str, hit: Request, asked: dict[str, Any], expect: dict[str, Any]) -> Case:
+    return Case("", clause, hit, Expect(**expect), asked=Asked(tls={"ca": "", **asked}))
+
+
+def names(tls: ListenerTls) -> Iterator[str]:
+    """A name of each kind that a certificate holds, once."""
+    found = (name for certificate in tls.certificates for name in certificate.names)
+    yield from dict.fromkeys(f"any.{name.name}" if name.wildcard else name.name for name in found)
+
+
+def for_name(tls: ListenerTls, name: str) -> Certificate | None:
+    """The certificate that a client who says `name` must get; None when several hold it alike."""
+    exact = [x for x in tls.certificates if any(n.name == name and not n.wildcard for n in x.names)]
+    above = name.partition(".")[2]
+    wild = [x for x in tls.certificates if any(n.name == above and n.wildcard for n in x.names)]
+    found = exact or wild
+    return found[0] if len(found) == 1 else None
+
+
+def fingerprint(certificate: Certificate) -> str:
+    """SHA-256 of its first certificate, as `Shaken` tells it."""
+    from cryptography.hazmat.primitives.serialization import Encoding
+    from cryptography.x509 import load_pem_x509_certificate
+
+    file = Path(certificate.cert.source or certificate.cert.path)
+    der = load_pem_x509_certificate(file.read_bytes()).public_bytes(Encoding.DER)
+    return hashlib.sha256(der).hexdigest()
