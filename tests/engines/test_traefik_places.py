@@ -153,6 +153,11 @@ def _deaf_endpoint_and_gone(connection: socket.socket, path: str) -> None:
     _gone(connection)
 
 
+def _deaf_client(connection: socket.socket, path: str) -> None:
+    connection.sendall(_asked(path, "fixed", body="x", size=LARGE // 4))
+    connection.recv(1)
+
+
 def _tunnel_left(connection: socket.socket, path: str) -> None:
     _shaken(connection, path)
     _gone(connection)
@@ -178,6 +183,7 @@ FAULTS = {
     "bad chunk": _bad_chunk,
     "endpoint that does not read": _deaf_endpoint,
     "endpoint that does not read, client gone": _deaf_endpoint_and_gone,
+    "client that does not read": _deaf_client,
     "tunnel that is silent": _shaken,
     "tunnel that is left": _tunnel_left,
 }

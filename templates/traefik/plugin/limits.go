@@ -131,7 +131,7 @@ func (c *counts) leave(key string) {
 // keyOf is the value that a key has in this request; false when its header is missing.
 func (s *state) keyOf(key *Key) (string, bool) {
 	if key.Kind == "client_ip" {
-		return s.client, true
+		return s.address, true
 	}
 	if key.Kind == "header" {
 		lines := s.q.lines(key.Name)

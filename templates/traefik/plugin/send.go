@@ -21,7 +21,8 @@ type state struct {
 	q         *request
 	peer      string // address of the connection's other end
 	from      string // the same with its port
-	client    string // address of the client, known when somebody asked for it
+	address   string // of the client, known when somebody asked for it
+	client    http.ResponseWriter
 	target    string // request target for the endpoint
 	host      string // as the client sent it
 	hash      string
@@ -60,12 +61,17 @@ var (
 // in a query into &, asks for gzip in the client's name, drops Proxy-Authorization and has no idle time.
 func (p *pool) serve(w http.ResponseWriter, r *http.Request, s *state) {
 	s.pool = p
+	s.client = w
 	s.length = r.ContentLength
 	ctx := context.WithValue(r.Context(), stateKey, s)
 	if s.route.Total > 0 && r.Header["Upgrade"] == nil {
-		limited, cancel := context.WithTimeout(ctx, time.Duration(s.route.Total)*time.Millisecond)
+		total := time.Duration(s.route.Total) * time.Millisecond
+		limited, cancel := context.WithTimeout(ctx, total)
 		defer cancel()
 		ctx = limited
+		client := http.NewResponseController(w) // for one that does not read; later than the answer that tells of the time
+		_ = client.SetWriteDeadline(time.Now().Add(total + time.Second))
+		defer client.SetWriteDeadline(time.Time{})
 	}
 	if r.ContentLength != 0 {
 		ended, cancel := context.WithCancel(ctx)
@@ -261,7 +267,11 @@ func modify(reply *http.Response) error {
 			reply.Body = tunnel(reply.Body, route.Idle)
 		} else if !empty {
 			body := reply.Body
-			s.watch = newWatch(route.Idle, func() { _ = body.Close() })
+			client := s.client
+			s.watch = newWatch(route.Idle, func() {
+				_ = body.Close()
+				_ = http.NewResponseController(client).SetWriteDeadline(time.Now()) // it may be the one that does not read
+			})
 			s.watch.start()
 			reply.Body = &watchedBody{body: body, watch: s.watch}
 		}
