@@ -118,6 +118,7 @@ CODES: dict[str, str] = {
     "LB277": "TLS to endpoints that is not verified",
     "LB278": "a response time beyond the whole request's",
     "LB279": "HSTS over plain HTTP",
+    "LB280": "text for one engine alone",
     "LB301": "refused by an engine",
     "LB302": "approximate on an engine and not accepted",
     "LB303": "an accepted feature that the topology does not use",

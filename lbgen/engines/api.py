@@ -51,6 +51,7 @@ class Verdict:
 
 
 NATIVE = Verdict(Level.NATIVE)
+UNPORTABLE = Verdict(Level.NATIVE, "text for this engine alone, as it stands: not portable, and proven by nothing")
 NOT_YET = Verdict(Level.REFUSED, "not yet in lbgen")
 
 
@@ -167,6 +168,7 @@ class Engine(Protocol):
     versions: tuple[str, ...]  # supported targets as major.minor, newest first
     binaries: tuple[BinaryHint, ...]
     images: Images
+    places: tuple[tuple[str, str], ...]  # where `engines.<name>.<place>` goes verbatim: place, and what is there
 
     def verdict(self, feature: Feature, version: str) -> Verdict:
         """How `version` (one of `versions`) honours the feature; every Feature has an answer."""

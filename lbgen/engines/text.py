@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from jinja2 import Environment, FileSystemBytecodeCache, StrictUndefined
 from markupsafe import Markup
 
+from lbgen.diagnostics import Diagnostic, LbgenError
 from lbgen.resources import cache
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from jinja2 import BaseLoader
     from jinja2.bccache import Bucket
 
+Own = Mapping[str, tuple[str, str]]  # place -> topology field and text
+NOTHING: Own = MappingProxyType({})
 _MARK_OPEN, _MARK_CLOSE = "\x02", "\x03"
 _MARK = re.compile(f"{_MARK_OPEN}([^{_MARK_CLOSE}]*){_MARK_CLOSE}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_PLACE = "!"  # begins no field
 _FIELD = re.compile(r"[A-Za-z0-9_.\[\]*-]*")
 ALLOWED_FILTERS = ("length",)
 
@@ -82,7 +88,7 @@ def environment(loader: BaseLoader, quotes: Mapping[str, Callable[[str], str]]) 
         keep_trailing_newline=True,
     )
     env.filters = {name: env.filters[name] for name in ALLOWED_FILTERS}
-    env.globals = {"at": _at}
+    env.globals = {"at": _at, "verbatim": _verbatim}
     return env
 
 
@@ -105,6 +111,11 @@ def _at(origin: Atom | None = None) -> Markup:
     if not _FIELD.fullmatch(text):
         raise ValueError(f"{text!r} is not a topology field")
     return Markup(f"{_MARK_OPEN}{text}{_MARK_CLOSE}")  # noqa: S704 - matched above
+
+
+def _verbatim(place: str, indent: int = 0) -> Markup:
+    """In a template, alone on a line: here goes the topology's own text for this place, if it has any."""
+    return Markup(f"{' ' * indent}{_MARK_OPEN}{_PLACE}{place}{_MARK_CLOSE}")  # noqa: S704 - the template's own word
 
 
 _LEAVES = frozenset({type(None), Atom, Literal, int, bool})
@@ -156,21 +167,34 @@ def _find(view: object, path: str) -> None:
         raise TypeError(f"{path}: {type(view).__name__} does not belong in a view")
 
 
-def render(env: Environment, template: str, view: object) -> tuple[str, tuple[str, ...]]:
-    """Template plus view -> (text, the topology field behind each line). The view is reachable as `v`."""
+def render(env: Environment, template: str, view: object, own: Own = NOTHING) -> tuple[str, tuple[str, ...]]:
+    """Template plus view -> (text, the topology field behind each line). The view is reachable as `v`. `own` is what
+    the topology has for places (`verbatim.texts`), put in where the template says so; LbgenError LB304 when a
+    place is not there this time."""
     guard(view)
-    return split_origins(env.get_template(template).render(v=view))
+    text, origins = split_origins(env.get_template(template).render(v=view), own)
+    if lost := [field for field, said in own.values() if said.strip() and field not in origins]:
+        why = "this configuration has no such place, as nothing of the topology needs it"
+        raise LbgenError(tuple(Diagnostic("LB304", why, field=field, hint="leave it out") for field in lost))
+    return text, origins
 
 
-def split_origins(marked: str) -> tuple[str, tuple[str, ...]]:
-    """Take the marks of `at()` out of a rendered text; a line that held only a mark goes away."""
+def split_origins(marked: str, own: Own = NOTHING) -> tuple[str, tuple[str, ...]]:
+    """Take the marks of `at()` and `verbatim()` out of a rendered text; a line that held only a mark goes away."""
     lines: list[str] = []
     origins: list[str] = []
     current = ""
     for line in marked.split("\n"):
         if _MARK_OPEN in line:
-            current = _MARK.findall(line)[-1]
+            mark = _MARK.findall(line)[-1]
             line = _MARK.sub("", line)
+            if mark.startswith(_PLACE):
+                origin, found = own.get(mark.removeprefix(_PLACE), ("", ""))
+                added = [f"{line}{each}".rstrip() for each in found.splitlines()]
+                lines += added
+                origins += [origin] * len(added)
+                continue
+            current = mark
             if not line.strip():
                 continue
         lines.append(line)

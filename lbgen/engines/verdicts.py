@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from lbgen.diagnostics import NOWHERE, Diagnostic
 from lbgen.engines.api import NOT_YET, Level, engines
+from lbgen.engines.verbatim import unplaced
 from lbgen.plan.features import needs
 
 if TYPE_CHECKING:
@@ -53,17 +54,25 @@ def answers(plan: Plan, engine: Engine, version: str, accept: Iterable[str] = ()
     accepted = {*plan.accept, *accept}
     unwritten = {(use.feature, use.field) for use in plan.uses if use.default}
     found = []
-    for feature, uses in needs(plan).items():
+    for feature, every in needs(plan).items():
+        uses = [use for use in every if _concerns(use.field, engine)]
+        if not uses:
+            continue
         verdict = engine.verdict(feature, version)
         fields = tuple(dict.fromkeys(use.field for use in uses))
         ok = bool(accepted & {feature.value, ACCEPT_ALL})
         found.append(Answer(feature, verdict, fields, ok, default=all(use.default for use in uses)))
-    for objection in engine.objections(plan, version):
+    for objection in (*unplaced(plan, engine), *engine.objections(plan, version)):
         named = objection.feature.value if objection.feature else ""
         ok = bool(accepted & {named, ACCEPT_ALL})
         default = (objection.feature, objection.field) in unwritten
         found.append(Answer(objection.feature, objection.verdict, (objection.field,), ok, place=True, default=default))
     return tuple(found)
+
+
+def _concerns(field: str, engine: Engine) -> bool:
+    """Whether it is said to `engine`: what stands under `engines.<name>` is said to that one alone."""
+    return not field.startswith("engines.") or field.startswith(f"engines.{engine.name}.")
 
 
 def judge(

@@ -258,9 +258,11 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """`engines.<name>`: version None = the newest supported."""
+    """`engines.<name>`: version None = the newest supported. `verbatim` are places of its configuration and the text
+    that goes there as it stands."""
 
     version: str | None = None
+    verbatim: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

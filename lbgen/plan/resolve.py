@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lbgen.spec import pool as written_pool
     from lbgen.spec import route as written_route
     from lbgen.spec.load import Topology
-    from lbgen.spec.model import TopologyModel
+    from lbgen.spec.model import EngineBlock, TopologyModel
 
 KEEPALIVE = 64
 HSTS = "strict-transport-security"
@@ -77,7 +77,7 @@ def _resolve(topology: Topology, expanded: Expanded) -> Plan:
             *(Use(f, field, topology.span(field), default=True) for f, field in defaults(expanded, topology.wrote)),
         ),
         accept=tuple(dict.fromkeys(model.accept)),
-        engines=tuple((name, EngineOptions(block.version)) for name, block in model.engines.items()),
+        engines=tuple((name, _options(block)) for name, block in model.engines.items()),
         resolvers=tuple(model.resolvers or ()),
         containers=_containers(model),
         spans=tuple(_spans(topology)),
@@ -125,6 +125,10 @@ def _listeners(model: TopologyModel, expanded: Expanded, files: Files) -> Iterat
             access_log=l7 and model.access_log == "json",
             address_written="address" in listener.model_fields_set,
         )
+
+
+def _options(block: EngineBlock) -> EngineOptions:
+    return EngineOptions(block.version, tuple(block.verbatim.items()))
 
 
 def _containers(model: TopologyModel) -> ContainerLimits:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Images
@@ -9,7 +10,7 @@ from lbgen.engines.envoy.run import BINARIES, check_spec, process_spec
 from lbgen.engines.envoy.support import verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from lbgen.engines.api import Binary, BinaryHint, CheckSpec, Engine, Objection, ProcessSpec, RenderedFile, Verdict
@@ -26,6 +27,13 @@ class Envoy:
     binaries: tuple[BinaryHint, ...] = BINARIES
     images = Images({"1.40": "envoyproxy/envoy:v1.40.0"}, "/usr/local/bin/envoy", ("/bin/sh",))
 
+    places: tuple[tuple[str, str], ...] = (
+        ("bootstrap", "top level of envoy.yaml, a YAML mapping"),
+        ("http_filters", "HTTP filters of each L7 listener before the router, a YAML list"),
+        ("clusters", "further clusters, a YAML list"),
+        ("listeners", "further listeners, a YAML list"),
+    )
+
     def verdict(self, feature: Feature, version: str) -> Verdict:
         """How `version` honours the feature."""
         del version  # there is one
@@ -36,7 +44,22 @@ class Envoy:
         from lbgen.engines.envoy.limits import objections
 
         del version
-        return objections(plan)
+        return (*objections(plan), *self._unreadable(plan))
+
+    def _unreadable(self, plan: Plan) -> Iterable[Objection]:
+        """Texts of the topology that are not what their places hold."""
+        if not plan.options(self.name).verbatim:
+            return ()
+        from lbgen.engines.envoy.build import own_keys
+        from lbgen.engines.verbatim import entries, nowhere, unreadable
+        from lbgen.plan.model import Mode
+
+        lists = ("http_filters", "clusters", "listeners")
+        readers: dict[str, Callable[[], object]] = {x: partial(entries, plan, self.name, x) for x in lists}
+        readers["bootstrap"] = partial(own_keys, plan)
+        if not any(listener.mode is Mode.L7 for listener in plan.listeners):
+            readers["http_filters"] = partial(nowhere, plan, self.name, "http_filters")
+        return unreadable(plan, self.name, readers)
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
         """envoy.yaml."""

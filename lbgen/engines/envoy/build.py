@@ -13,6 +13,7 @@ from lbgen.engines.envoy.clusters import build_clusters, clusters_of
 from lbgen.engines.envoy.listeners import build_listener
 from lbgen.engines.envoy.places import wait_cluster, wait_extension, wait_listener, waits
 from lbgen.engines.envoy.run import FILE
+from lbgen.engines.verbatim import entries, keys
 from lbgen.resources import folder
 
 if TYPE_CHECKING:
@@ -39,11 +40,23 @@ def build(plan: Plan) -> RenderedFile:
         "listeners": [
             *(build_listener(plan, listener, clusters) for listener in plan.listeners),
             *([wait_listener()] if queues else ()),
+            *entries(plan, "envoy", "listeners"),
         ],
-        "clusters": [*build_clusters(plan, clusters), *([wait_cluster()] if queues else ())],
+        "clusters": [
+            *build_clusters(plan, clusters),
+            *([wait_cluster()] if queues else ()),
+            *entries(plan, "envoy", "clusters"),
+        ],
     }
+    bootstrap |= own_keys(plan)
     text, origins = dump(bootstrap, header)
     return RenderedFile(FILE, text, origins)
+
+
+def own_keys(plan: Plan) -> dict[str, Data]:
+    """What the topology adds to the top of the configuration. Raises NotDataError."""
+    taken = ("admin", "bootstrap_extensions", "static_resources", *_templates()[1])
+    return keys(plan, "envoy", "bootstrap", taken)
 
 
 def _limited(static: dict[str, Data], plan: Plan) -> dict[str, Data]:

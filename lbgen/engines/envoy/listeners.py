@@ -25,6 +25,7 @@ from lbgen.engines.envoy.tcp import l4_chains
 from lbgen.engines.envoy.tls import inspector, listener_socket
 from lbgen.engines.envoy.udp import udp_proxy
 from lbgen.engines.envoy.values import regex
+from lbgen.engines.verbatim import entries
 from lbgen.plan.model import Forward, Mode, Protocol, Respond
 from lbgen.plan.policy import PathsMode
 
@@ -149,6 +150,7 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
         filters.append({**lua(REDIRECT_HOST, _REDIRECT_HOST % (NO_HOST, own)), "disabled": True})
     if any(edits_late(route) for _, route in rules):
         filters.append(content_type_filter())
+    filters += entries(plan, "envoy", "http_filters")
     filters.append(
         {
             "name": "router",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lbgen.engines.api import NATIVE, NOT_YET, Verdict, approximate, emulated, refused
+from lbgen.engines.api import NATIVE, UNPORTABLE, Verdict, approximate, emulated, refused
 from lbgen.plan.features import Feature
 
 _SECOND = "text: the second request reached an endpoint"  # where another reading would see none
@@ -132,7 +132,7 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.PROXY_PROTOCOL_OUT: NATIVE,
     Feature.L4_PROXY_PROTOCOL_OUT: NATIVE,
     Feature.ACCESS_LOG: NATIVE,
-    # Another engine's own words.
+    Feature.ESCAPE_HATCH: UNPORTABLE,
     Feature.NFT_DIRECT: refused("is a way of forwarding that only nftables has"),
 }
 
@@ -142,4 +142,4 @@ def verdict(feature: Feature) -> Verdict:
     return TABLE[feature]
 
 
-TABLE: dict[Feature, Verdict] = {feature: _V1_40.get(feature, NOT_YET) for feature in Feature}
+TABLE: dict[Feature, Verdict] = {feature: _V1_40[feature] for feature in Feature}

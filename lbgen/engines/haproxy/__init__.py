@@ -26,6 +26,13 @@ class HAProxy:
     binaries: tuple[BinaryHint, ...] = run.BINARIES
     images = Images({"2.8": "haproxy:2.8.25", "2.6": "haproxy:2.6.12"}, "/usr/local/sbin/haproxy")
 
+    places: tuple[tuple[str, str], ...] = (
+        ("global", "end of the global section"),
+        ("frontend", "end of the frontend of each L7 listener"),
+        ("backend", "end of each backend of an L7 pool"),
+        ("file", "end of haproxy.cfg"),
+    )
+
     def verdict(self, feature: Feature, version: str) -> Verdict:
         """How that version honours the feature."""
         return support(version)[feature]

@@ -12,6 +12,7 @@ from lbgen.engines.api import RenderedFile
 from lbgen.engines.haproxy.quote import QUOTES
 from lbgen.engines.haproxy.run import CONFIG
 from lbgen.engines.haproxy.view import view
+from lbgen.engines.verbatim import texts
 from lbgen.resources import folder
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _SHARED = "shared.lua"
 def render(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
     """All files of `plan`, names relative to the engine's folder."""
     shown, beside = view(plan, version)
-    config = RenderedFile(CONFIG, *text.render(_templates(), "haproxy.cfg.j2", shown))
+    config = RenderedFile(CONFIG, *text.render(_templates(), "haproxy.cfg.j2", shown, texts(plan, "haproxy")))
     lua = [_lua(_LUA)] if shown.frontends else []
     lua += [_lua(_SHARED)] if shown.shares else []
     return (config, *lua, *beside)

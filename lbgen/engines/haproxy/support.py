@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import NATIVE, NOT_YET, Objection, Verdict, approximate, emulated, refused
+from lbgen.engines.api import NATIVE, UNPORTABLE, Objection, Verdict, approximate, emulated, refused
 from lbgen.engines.haproxy.retrying import STATUSES, serving, waits
 from lbgen.engines.haproxy.servers import MAX_WEIGHT, weights
 from lbgen.engines.haproxy.times import alone, connect, falls_short
@@ -199,6 +199,7 @@ def support(version: str) -> Mapping[Feature, Verdict]:
         | {feature: emulated(how) for feature, how in _EMULATED.items()}
         | {feature: approximate(what, _DIFFERS.get(feature)) for feature, what in _APPROXIMATE.items()}
         | {feature: refused(why) for feature, why in _REFUSED.items()}
+        | {Feature.ESCAPE_HATCH: UNPORTABLE}
     )
     if version == "2.6":
         known[Feature.STATUSES] = approximate(
@@ -207,7 +208,7 @@ def support(version: str) -> Mapping[Feature, Verdict]:
         framing = {part: shown for part, shown in _DIFFERS[Feature.FRAMING].items() if part not in _NEW_PARSER}
         framing["framing.h2_frames"] = ("text: a length that", "text: two hosts", "text: 2 of these requests")
         known[Feature.FRAMING] = approximate(_APPROXIMATE[Feature.FRAMING] + _SHORT_BODY, framing)
-    return {feature: known.get(feature, NOT_YET) for feature in Feature}
+    return {feature: known[feature] for feature in Feature}
 
 
 def objections(plan: Plan, version: str) -> Iterable[Objection]:

@@ -38,6 +38,11 @@ class Nftables:
     binaries: tuple[BinaryHint, ...] = (BinaryHint("nft", version_argv=("--version",)),)
     images: Images = Images({}, "/usr/sbin/nft", ("/bin/sh", "/bin/sleep"))  # noqa: RUF009  # frozen
 
+    places: tuple[tuple[str, str], ...] = (
+        ("table", "end of each of its tables"),
+        ("file", "end of the rules"),
+    )
+
     def verdict(self, feature: Feature, version: str) -> Verdict:
         return support.SUPPORT[feature]
 
@@ -47,8 +52,10 @@ class Nftables:
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
         from lbgen.engines import text
         from lbgen.engines.nftables.view import build
+        from lbgen.engines.verbatim import texts
 
-        return (RenderedFile(run.FILE, *text.render(_environment(), "lbgen.nft.j2", build(plan))),)
+        rules = text.render(_environment(), "lbgen.nft.j2", build(plan), texts(plan, self.name))
+        return (RenderedFile(run.FILE, *rules),)
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         return run.process(plan, binary, directory)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import NATIVE, NOT_YET, Objection, approximate, emulated, refused
+from lbgen.engines.api import NATIVE, NOT_YET, UNPORTABLE, Objection, approximate, emulated, refused
 from lbgen.engines.nftables.names import family
 from lbgen.engines.nftables.slots import MOST_SLOTS, balance, forward_of, shares
 from lbgen.plan.features import Feature
@@ -129,7 +129,7 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.PROXY_PROTOCOL_OUT: _BYTES,
     Feature.L4_PROXY_PROTOCOL_OUT: _BYTES,
     Feature.ACCESS_LOG: NOT_YET,
-    Feature.ESCAPE_HATCH: NOT_YET,
+    Feature.ESCAPE_HATCH: UNPORTABLE,
     Feature.NFT_DIRECT: NOT_YET,
 }
 

@@ -34,6 +34,13 @@ class Nginx:
         modules={NEW: ("/usr/lib/nginx/modules/ngx_http_js_module.so",)},
     )
 
+    places: tuple[tuple[str, str], ...] = (
+        ("main", "top level of nginx.conf"),
+        ("http", "end of the http block"),
+        ("server", "each server of an L7 listener, before its locations"),
+        ("stream", "end of the stream block"),
+    )
+
     def verdict(self, feature: Feature, version: str) -> Verdict:
         """What the support table says."""
         return SUPPORT[version][feature]
@@ -49,9 +56,13 @@ class Nginx:
         from lbgen.engines import text
         from lbgen.engines.nginx import members, scripts
         from lbgen.engines.nginx.build import build
+        from lbgen.engines.verbatim import texts
 
         config = build(plan, version)
-        main = RenderedFile("nginx.conf", *text.render(_environment(), "nginx.conf.j2", config))
+        main = RenderedFile(
+            "nginx.conf",
+            *text.render(_environment(), "nginx.conf.j2", config, texts(plan, self.name)),
+        )
         found = (main, *scripts.files(config.http.scripts if config.http is not None else ()))
         if not config.steered:
             return found

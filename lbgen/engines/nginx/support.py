@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lbgen.engines.api import NATIVE, NOT_YET, Verdict, approximate, emulated, refused
+from lbgen.engines.api import NATIVE, UNPORTABLE, Verdict, approximate, emulated, refused
 from lbgen.plan.features import Feature
 
 NEW, OLD = "1.31", "1.22"
@@ -185,7 +185,7 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.PROXY_PROTOCOL_OUT: refused("nginx sends no PROXY header where it speaks HTTP"),
     Feature.L4_PROXY_PROTOCOL_OUT: NATIVE,
     Feature.ACCESS_LOG: emulated("nginx's own times and lists of tries, which `lbgen logs` brings into the schema"),
-    Feature.ESCAPE_HATCH: NOT_YET,
+    Feature.ESCAPE_HATCH: UNPORTABLE,
     Feature.NFT_DIRECT: refused("direct forwarding is nftables' alone"),
 }
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from typing import TYPE_CHECKING, Any
+=======
+from functools import partial
+from typing import TYPE_CHECKING
+>>>>>>> 70c0213 (Text for one engine alone goes to its place, is named as not portable, and concerns no other engine)
 
 from lbgen.engines.api import BinaryHint, Images
 from lbgen.engines.traefik import objections, run, support
@@ -27,11 +32,25 @@ class Traefik:
     )
     images = Images({"3.7": "traefik:v3.7.15"}, "/usr/local/bin/traefik", ("/bin/mv",))
 
+    places: tuple[tuple[str, str], ...] = (
+        ("static", "top level of traefik.yaml, a YAML mapping"),
+        ("dynamic", "file of its own beside the dynamic ones, a YAML mapping"),
+    )
+
     def verdict(self, feature: Feature, version: str) -> Verdict:
         return support.SUPPORT[version][feature]
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
-        return tuple(objections.objections(plan))
+        return (*objections.objections(plan), *self._unreadable(plan))
+
+    def _unreadable(self, plan: Plan) -> Iterable[Objection]:
+        """Texts of the topology that are not what their places hold."""
+        if not plan.options(self.name).verbatim:
+            return ()
+        from lbgen.engines.traefik.render import own_dynamic, own_static
+        from lbgen.engines.verbatim import unreadable
+
+        return unreadable(plan, self.name, {"static": partial(own_static, plan), "dynamic": partial(own_dynamic, plan)})
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
         from lbgen.engines.traefik.render import render

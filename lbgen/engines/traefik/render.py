@@ -13,6 +13,7 @@ from lbgen.engines.traefik.plugin import sources
 from lbgen.engines.traefik.quote import escaped
 from lbgen.engines.traefik.static import static
 from lbgen.engines.traefik.tls import closed_service, closing, tls_section
+from lbgen.engines.verbatim import keys
 from lbgen.plan.model import Mode
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _ANY = "Host(`*`)"  # with it come TLS options for every server name, and for no
 
 def render(plan: Plan) -> tuple[RenderedFile, ...]:
     """All files of `plan`, names relative to the engine's folder."""
-    files = [_file("traefik.yaml", static(plan), _STATIC)]
+    files = [_file("traefik.yaml", static(plan) | own_static(plan), _STATIC)]
     level7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
     for listener in level7:
         files.append(_file(f"dynamic/{names.edge(listener)}.yaml", _listener(plan, listener)))
@@ -43,7 +44,19 @@ def render(plan: Plan) -> tuple[RenderedFile, ...]:
     if plan.admin_port is not None:
         api: Data = {"entryPoints": [names.ADMIN], "rule": "PathPrefix(`/api`)", "service": "api@internal"}
         files.append(_file("dynamic/admin.yaml", {"http": {"routers": {names.ADMIN: api}}}))
+    if own := own_dynamic(plan):
+        files.append(RenderedFile("dynamic/verbatim.yaml", *dump(own, _DYNAMIC)))
     return tuple(files)
+
+
+def own_static(plan: Plan) -> dict[str, Data]:
+    """What the topology adds to traefik.yaml. Raises NotDataError."""
+    return keys(plan, "traefik", "static", ("api", "experimental", *static(plan)))
+
+
+def own_dynamic(plan: Plan) -> dict[str, Data]:
+    """The topology's own dynamic file. Raises NotDataError."""
+    return keys(plan, "traefik", "dynamic")
 
 
 def _file(name: str, data: Data, header: str = _DYNAMIC) -> RenderedFile:

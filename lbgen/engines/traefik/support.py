@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import NATIVE, NOT_YET, approximate, emulated, refused
+from lbgen.engines.api import NATIVE, UNPORTABLE, approximate, emulated, refused
 from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.ACCESS_LOG: emulated(
         "the lbgen plugin writes the lines; Traefik's own have other names and hold the query"
     ),
-    Feature.ESCAPE_HATCH: NOT_YET,
+    Feature.ESCAPE_HATCH: UNPORTABLE,
     Feature.NFT_DIRECT: refused("direct routing is nftables' own"),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.plan.checks.advice import listeners, pools, regexes, routes
+from lbgen.plan.checks.advice import engines, listeners, pools, regexes, routes
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
@@ -16,3 +16,4 @@ def check(context: Context) -> None:
     pools.check(context)
     routes.check(context)
     regexes.check(context)
+    engines.check(context)

@@ -1,0 +1,82 @@
+"""Text of the topology for one engine alone (`engines.<name>.<place>`): where it may go, and whether it got there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import yaml
+
+from lbgen.engines.api import Objection, refused
+from lbgen.engines.document import Tagged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from lbgen.engines.api import Engine
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import Plan
+
+
+def texts(plan: Plan, engine: str) -> dict[str, tuple[str, str]]:
+    """Place -> the topology field that says so, and its text."""
+    return {place: (f"engines.{engine}.{place}", text) for place, text in plan.options(engine).verbatim}
+
+
+def unplaced(plan: Plan, engine: Engine) -> Iterator[Objection]:
+    """Refusals of places that the engine has not."""
+    for place, _ in plan.options(engine.name).verbatim:
+        if place not in dict(engine.places):
+            there = "; ".join(f"{name} ({where})" for name, where in engine.places)
+            why = refused(f"its configuration has no place {place!r}; it has {there}")
+            yield Objection(why, f"engines.{engine.name}.{place}")
+
+
+class NotDataError(ValueError):
+    """The text for a place where data are needed is none; says why."""
+
+
+def entries(plan: Plan, engine: str, place: str) -> list[Data]:
+    """The YAML list that goes to this place; empty without. Raises NotDataError."""
+    field, found = _data(plan, engine, place)
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise NotDataError("has to be a YAML list of mappings")
+    return [Tagged(field, each) for each in found]
+
+
+def nowhere(plan: Plan, engine: str, place: str) -> None:
+    """NotDataError when there is something for a place that is not there this time."""
+    if place in dict(plan.options(engine).verbatim):
+        raise NotDataError("has no place, as nothing of the topology needs it")
+
+
+def keys(plan: Plan, engine: str, place: str, taken: Iterable[str] = ()) -> dict[str, Data]:
+    """The YAML mapping that goes to this place; empty without. Raises NotDataError, also for keys that are `taken`."""
+    field, found = _data(plan, engine, place)
+    if found is None:
+        return {}
+    if not isinstance(found, dict) or not all(isinstance(each, str) for each in found):
+        raise NotDataError("has to be a YAML mapping")
+    if both := sorted(set(found) & set(taken)):
+        raise NotDataError(f"has {', '.join(both)}, which lbgen writes itself")
+    return {key: Tagged(field, value) if isinstance(value, dict) else value for key, value in found.items()}
+
+
+def unreadable(plan: Plan, engine: str, readers: Mapping[str, Callable[[], object]]) -> Iterator[Objection]:
+    """Refusals of what the readers of places (`entries`, `keys`) raise on."""
+    for place, read in readers.items():
+        try:
+            read()
+        except NotDataError as why:
+            yield Objection(refused(f"the text {why}"), f"engines.{engine}.{place}")
+
+
+def _data(plan: Plan, engine: str, place: str) -> tuple[str, Data]:
+    text = dict(plan.options(engine).verbatim).get(place, "")
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
+            raise NotDataError("is YAML with an alias, which is not followed here; write it out")
+        return f"engines.{engine}.{place}", yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise NotDataError(f"is no YAML: {' '.join(str(error).split())}") from error

@@ -1,0 +1,130 @@
+"""Text for one engine alone: it takes effect where it was put, in that engine; places and data are checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+import lbgen
+from lbgen.diagnostics import LbgenError
+from lbgen.engines.api import engine, engine_names
+from lbgen.runtime.checker import check
+from lbgen.runtime.local.ports import free_port
+
+pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
+
+ENVOY_FILTER = """
+- name: own
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.header_mutation.v3.HeaderMutation
+    mutations:
+      response_mutations:
+        - append: { header: { key: x-own, value: "yes" } }
+"""
+ENVOY_CLUSTER = "- { name: own, type: STATIC, connect_timeout: 1s, load_assignment: { cluster_name: own } }"
+ENVOY_LISTENER = """
+- name: own
+  address: { socket_address: { address: 127.0.0.1, port_value: 29999 } }
+  filter_chains:
+    - filters:
+        - name: echo
+          typed_config: { "@type": type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo }
+"""
+# Per engine: texts that it takes, one of them such that each answer has the header x-own.
+SHOWN = {
+    "nginx": {
+        "main": "worker_shutdown_timeout 30s;",
+        "http": "log_format own $status;",
+        "server": "add_header x-own yes always;\nadd_header x-both lines always;",
+    },
+    "haproxy": {
+        "global": "tune.maxpollevents 100",
+        "frontend": "http-after-response set-header x-own yes",
+        "backend": "option abortonclose",
+        "file": "backend own from http",
+    },
+    "envoy": {
+        "bootstrap": "stats_flush_interval: 10s",
+        "http_filters": ENVOY_FILTER,
+        "clusters": ENVOY_CLUSTER,
+        "listeners": ENVOY_LISTENER,
+    },
+    "traefik": {
+        "static": "core: { defaultRuleSyntax: v3 }",
+        "dynamic": ("http: { middlewares: { own: { headers: { customResponseHeaders: { x-own: 'yes' } } } } }"),
+    },
+    "nftables": {
+        "table": "chain own {\n\ttype filter hook input priority 0; policy accept;\n}",
+        "file": "table ip own { }",
+    },
+}
+
+
+def topology(texts: dict[str, dict[str, str]], port: int = 8080, mode: str = "l7") -> lbgen.Topology:
+    data: dict[str, Any] = {
+        "version": 1,
+        "name": "verbatim",
+        "profile": "minimal",
+        "listeners": {"web": {"port": port, "mode": mode}},
+        "pools": {"app": {"endpoints": [{"address": "10.0.0.1:80"}]}},
+        "routes": [{"name": "all", "forward": "app"} | ({"listeners": ["web"]} if mode == "l4" else {})],
+        "engines": texts,
+    }
+    return lbgen.load(data)
+
+
+def test_all_places_are_tried() -> None:
+    assert {name: set(SHOWN[name]) for name in SHOWN} == {
+        name: {place for place, _ in engine(name).places} - {"stream"} for name in engine_names()
+    }
+
+
+@pytest.mark.parametrize("name", sorted(SHOWN))
+def test_the_engine_takes_them_and_explain_finds_them(name: str) -> None:
+    plan = lbgen.plan(topology(SHOWN, mode="l4" if name == "nftables" else "l7"))
+    assert check(plan, name) == ()
+    rendered = lbgen.render(plan, engine=name)
+    origins = {origin for file in rendered.files for origin in file.origins if origin.startswith("engines.")}
+    scalars = {"engines.envoy.bootstrap"}  # a line of data that is no mapping has no mark
+    assert origins | scalars == {f"engines.{name}.{place}" for place in SHOWN[name]} | scalars  # no other's
+    [answer] = [x for x in rendered.verdicts if x.feature == "engines.verbatim"]
+    assert "not portable" in answer.verdict.note
+
+
+@pytest.mark.parametrize("name", sorted(set(SHOWN) - {"nftables", "traefik"}))
+def test_what_they_say_happens(name: str) -> None:
+    port = free_port("127.0.0.1", 10_980)
+    with lbgen.up(topology({name: SHOWN[name]}, port), engine=name, runtime="local") as stack:
+        assert httpx.get(stack.url("web")).headers["x-own"] == "yes"
+    with lbgen.up(topology({}, port), engine=name, runtime="local") as stack:
+        assert "x-own" not in httpx.get(stack.url("web")).headers
+
+
+def test_other_engines_do_without() -> None:
+    rendered = lbgen.render(topology({"nginx": SHOWN["nginx"]}), engine="haproxy")
+    assert not any("x-own" in text for text in rendered.values())
+    assert all(answer.feature != "engines.verbatim" for answer in rendered.verdicts)
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "text", "said"),
+    [
+        ("nginx", "htp", "x;", r"no place 'htp'; it has main \(top level of nginx.conf\); http"),
+        ("nginx", "stream", "x;", "no such place"),
+        ("envoy", "clusters", "name: x", "has to be a YAML list of mappings"),
+        ("envoy", "bootstrap", "admin: {}", "has admin, which lbgen writes itself"),
+        ("envoy", "bootstrap", "a: &a [1]\nb: *a", "alias"),
+        ("traefik", "static", "entryPoints: {}", "has entryPoints, which lbgen writes itself"),
+        ("traefik", "dynamic", "a: [", "is no YAML"),
+    ],
+)
+def test_what_cannot_be_placed_is_refused(name: str, place: str, text: str, said: str) -> None:
+    with pytest.raises(LbgenError, match=said) as raised:
+        lbgen.render(topology({name: {place: text}}), engine=name)
+    assert [each.code for each in raised.value.diagnostics] == ["LB304"]
+
+
+def test_text_that_its_engine_does_not_take_is_told_by_check() -> None:
+    assert check(lbgen.plan(topology({"nginx": {"http": "no_such_directive on;"}})), "nginx")
