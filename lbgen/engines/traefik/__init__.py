@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from typing import TYPE_CHECKING, Any
-=======
 from functools import partial
-from typing import TYPE_CHECKING
->>>>>>> 70c0213 (Text for one engine alone goes to its place, is named as not portable, and concerns no other engine)
+from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.api import BinaryHint, Images
 from lbgen.engines.traefik import objections, run, support
