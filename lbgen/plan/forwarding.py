@@ -5,12 +5,11 @@ from __future__ import annotations
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
+from lbgen.plan.http import nominated
 from lbgen.plan.matching import wire
 from lbgen.plan.model import PathKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from lbgen.plan.http import Parsed
     from lbgen.plan.model import (
         Endpoint,
@@ -31,7 +30,6 @@ Lines = list[tuple[str, str | None]]
 _DROPPED = frozenset(
     {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "content-length"}
 )
-_NEVER_NOMINATED = frozenset({"host"})
 _FORWARDED = ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port")
 _REQUEST_ID = "x-request-id"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -82,19 +80,15 @@ def _made(name: str, listener: Listener) -> bool:
     return listener.request_id if name == _REQUEST_ID else listener.forwarded_headers
 
 
-def _tokens(lines: Iterable[str]) -> set[str]:
-    return {token.strip(" \t").lower() for line in lines for token in line.split(",")} - {""}
-
-
 def _nominated(request: Parsed) -> set[str]:
     """Headers that Connection names."""
-    return _tokens(request.lines("connection")) - _NEVER_NOMINATED - ({"upgrade"} if is_websocket(request) else set())
+    return nominated(request.lines("connection")) - ({"upgrade"} if is_websocket(request) else set())
 
 
 def is_websocket(request: Parsed) -> bool:
     """Whether the request asks for a WebSocket."""
     asked = [value.lower() for value in request.lines("upgrade")] == ["websocket"]
-    return request.method == "GET" and asked and "upgrade" in _tokens(request.lines("connection"))
+    return request.method == "GET" and asked and "upgrade" in nominated(request.lines("connection"))
 
 
 def edited(lines: Lines, edits: HeaderEdits) -> Lines:

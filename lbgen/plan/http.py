@@ -11,6 +11,8 @@ from lbgen.plan.paths import PathError, accepted, matched
 from lbgen.plan.policy import Paths
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lbgen.plan.simulate import Request
 
 _OWS = " \t"
@@ -19,6 +21,8 @@ _METHOD = re.compile(r"[A-Z][A-Z_-]*")
 _HOST = re.compile(r"[A-Za-z0-9._:\[\]-]+")
 # RFC 9113 8.2.2: they belong to one connection of HTTP/1.1.
 _HTTP1_ONLY = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
+# Who names one of these in Connection wants what proxies say of him or of his request to be lost.
+_NEVER_NOMINATED = frozenset({"host", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"})
 _ABSOLUTE = re.compile(r"(?i:https?)://([^/?#]*)([^#]*)", re.DOTALL)
 
 
@@ -100,6 +104,11 @@ def parse(request: Request, paths: Paths = _STRICT) -> Parsed:
     )
 
 
+def nominated(lines: Iterable[str]) -> set[str]:
+    """What Connection names, in lower case."""
+    return {token.strip(_OWS).lower() for line in lines for token in line.split(",")} - {""}
+
+
 def host_of(authority: str) -> str:
     """`authority` in lower case, without port and one trailing dot; an IPv6 literal keeps its brackets."""
     text = authority.lower()
@@ -127,6 +136,8 @@ def _check_head(request: Request, headers: tuple[tuple[str, str], ...]) -> None:
             raise RefusedError(400, f"{name!r} is not a header name")
         if any((char < " " and char != "\t") or char == "\x7f" for char in value):
             raise RefusedError(400, f"header {name} holds a control character")
+        if name == "connection" and (odd := [n for n in nominated([value]) if n in _NEVER_NOMINATED or n[0] == ":"]):
+            raise RefusedError(400, f"Connection names {odd[0]}")
     lengths = {value for name, value in headers if name == "content-length"}
     codings = [value.lower() for name, value in headers if name == "transfer-encoding"]
     if len(lengths) > 1 or not all(re.fullmatch("[0-9]+", length) for length in lengths):

@@ -199,7 +199,7 @@ def test_l4_splits_by_weight() -> None:
 
 def test_trust_is_asked_only_where_somebody_is_trusted() -> None:
     names = [f["name"] for f in http(plan_of(forward()))["http_filters"]]
-    assert names == ["untrusted-peer", "no-host", "strict", "router"]
+    assert names == ["untrusted-peer", "no-host", "strict", "handshake", "router"]
 
 
 def test_admin_is_on_loopback_and_only_when_asked() -> None:

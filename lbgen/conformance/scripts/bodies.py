@@ -118,7 +118,8 @@ def mirror_copies(stage: Stage) -> Iterator[str]:
     pools = sorted(f"{name}-0" for name in ["p", *stage.params["pools"]])
     for method, body in (("GET", b""), ("POST", b"hello"), ("PUT", filler(60_000)), ("DELETE", b"")):
         tag = uuid4().hex
-        headers = (("Host", "h"), ("X-B", "0"), ("X-Two", "1"), ("X-Two", "2"), (CONTROL, f'{{"tag": "{tag}"}}'))
+        more = [tuple(line.split(": ", 1)) for line in stage.params.get("headers", ())]
+        headers = (("Host", "h"), ("X-B", "0"), ("X-Two", "1"), ("X-Two", "2"), (CONTROL, f'{{"tag": "{tag}"}}'), *more)
         answer = ask(stage.at["web"], Request(method, stage.params["path"], headers, body=body))
         if told_of(answer, "pool") != "p":
             yield f"{method}: {told_of(answer, 'pool')}"
@@ -127,6 +128,8 @@ def mirror_copies(stage: Stage) -> Iterator[str]:
             yield f"{method} with {len(body)} bytes went to {sorted(one.name for one in seen)}, expected {pools}"
             continue
         first = next(one for one in seen if one.name == "p-0")
+        if kept := {name for name, _ in _plain(first)} & {name.lower() for name in stage.params.get("without", ())}:
+            yield f"{method}: the endpoint got {sorted(kept)}"
         for copy in seen:
             if (copy.method, copy.target, copy.body_sha256) != (first.method, first.target, first.body_sha256):
                 yield f"{method}: {copy.name} got {copy.method} {copy.target}, p-0 {first.method} {first.target}"

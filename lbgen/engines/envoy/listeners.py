@@ -14,6 +14,7 @@ from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.edits import content_type_filter, option
 from lbgen.engines.envoy.forwarded import NO_HOST, early_mutations, forwarded_filters, lua
 from lbgen.engines.envoy.limiting import access_filter, keeps_peer, needs_client
+from lbgen.engines.envoy.nominated import handshake_filter
 from lbgen.engines.envoy.normal import above_root_filter, normal_filter, odd_route
 from lbgen.engines.envoy.places import HELD
 from lbgen.engines.envoy.routes import REDIRECT_HOST, edits_late, needs_request_host
@@ -142,6 +143,8 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
     filters.append(strict_filter(listener.paths, listener.limits))
     if listener.paths.mode is PathsMode.VERBATIM:
         filters.append(above_root_filter())
+    if any(isinstance(route.action, Forward) for route in used):
+        filters.append(handshake_filter())
     if listener.access is not None:
         filters.append(access_filter("listener-access", listener.access))
     filters += policy_filters(plan, used, clusters)

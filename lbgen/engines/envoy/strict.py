@@ -26,6 +26,8 @@ _SLASH = "%2[Ff]"
 UNRESERVED = "2[Dd]|3[0-9]|4[1-9A-Fa-f]|5[0-9AFaf]|6[1-9A-Fa-f]|7[0-9AEae]"  # but the dot
 _QUERY = r"(?:\?[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*)?"
 _VERBATIM = rf"/(?:[A-Za-z0-9._~:/\[\]@!$&'()*+,;=-]|%(?:0[1-9A-Fa-f]|[1-9A-Fa-f][0-9A-Fa-f]))*{_QUERY}"
+# Envoy refuses it itself where no upgrade is asked for.
+_NEVER_NOMINATED = r"(?i)(?:.*,)?[ \t]*(?:host|x-forwarded-(?:for|host|proto)|:[^,]*)[ \t]*(?:,.*)?"
 
 
 def target_pattern(paths: Paths) -> str:
@@ -55,6 +57,7 @@ def strict_filter(paths: Paths, limits: Limits) -> dict[str, Data]:
             {"not_rule": _header(":method", METHOD)},
             {"not_rule": _header(":authority", HOST)},
             {"not_rule": _header(":path", target_pattern(paths))},
+            _header("connection", _NEVER_NOMINATED),
         ),
     }
     if limits.target is not None:

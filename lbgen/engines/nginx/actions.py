@@ -15,6 +15,7 @@ from lbgen.engines.nginx.headers import edited, printed, response_lines, shown
 from lbgen.engines.nginx.members import may_be_empty
 from lbgen.engines.nginx.mirrors import Mirrors
 from lbgen.engines.nginx.names import inline, named, reference
+from lbgen.engines.nginx.nominated import Sent
 from lbgen.engines.nginx.retries import Retries, separate_backups
 from lbgen.engines.nginx.splits import share_names
 from lbgen.engines.nginx.sticky import Stickies
@@ -60,7 +61,8 @@ class Actions:
         self.own_host: set[str] = set()
         self._headers: dict[tuple[str, str], tuple[Header, ...]] = {}
         self.gates = Gates(names, plan.routes)
-        self.retries = Retries(names, pools)
+        self.retries = Retries(names, pools, old=old)
+        self.sent = Sent(old=old)
         self.values = Values(names)
         self.stickies = Stickies(names, texts, self.values, self.retries, old=old)
         self.chooser = Chooser(names, pools, self.maps, self.stickies, old=old)
@@ -192,8 +194,8 @@ class Actions:
         key = (route.name, listener.name)
         if key not in self._headers:
             base = standard | {"host": (self.texts.of(host),)} if host else standard
-            base = edited(base, route.request_headers, self.texts)
-            each = [edited(base, t.request_headers, self.texts) for t in targets]
+            base = edited(base, route.request_headers, self.texts, self.sent)
+            each = [edited(base, t.request_headers, self.texts, self.sent) for t in targets]
             lines = self._by_target(route, targets, each) if len(each) > 1 else each[0]
             self._headers[key] = printed(lines, self.transport(action).kind)
         return self._headers[key]
@@ -202,8 +204,7 @@ class Actions:
         """One set of lines for all targets; where they differ a map on the split chooses."""
         out: Lines = {}
         for name in dict.fromkeys(name for lines in each for name in lines):
-            kept = (text(inline(f"http_{name.replace('-', '_')}")),)
-            found = [lines.get(name, kept) for lines in each]
+            found = [lines[name] if name in lines else (text(self.sent(name)),) for lines in each]
             if all(values == found[0] for values in found):
                 out[name] = found[0]
                 continue

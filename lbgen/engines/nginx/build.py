@@ -14,6 +14,7 @@ from lbgen.engines.nginx.listeners import blocks as faces
 from lbgen.engines.nginx.log import log_format
 from lbgen.engines.nginx.members import may_be_empty, steered
 from lbgen.engines.nginx.names import Names, reference
+from lbgen.engines.nginx.nominated import LEFT
 from lbgen.engines.nginx.scripts import modules
 from lbgen.engines.nginx.servers import Servers
 from lbgen.engines.nginx.stream import stream
@@ -42,8 +43,11 @@ _HASH_OWN = 48  # names or variables that fit nginx's own hash sizes without a w
 _HASH_LEAST = 2048
 _WORD_OWN = 40
 # Fields that a Connection header may name without consequence: they are dropped anyway, and Host never is.
-_HOP_BY_HOP = "close|keep-alive|upgrade|te|trailers?|transfer-encoding|proxy-connection|http2-settings|host"
-_MADE = "|x-forwarded-(?:for|proto|host|port)|x-request-id"
+_HOP_BY_HOP = (
+    "close|keep-alive|upgrade|te|trailers?|transfer-encoding|content-length|expect|proxy-connection|http2-settings"
+)
+_MADE = "|x-forwarded-port|x-request-id"
+_NEVER_NOMINATED = r"(?i)(?:^|,)[ \t]*(?:host|x-forwarded-(?:for|host|proto)|:[^,]*)[ \t]*(?:,|$)"
 
 
 def build(plan: Plan, version: str) -> Config:
@@ -102,7 +106,7 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
             own_times = None if wanted == client else wanted
             blocks.append(servers.of(listener, face, own, headers, printed(own, GRPC) if headers else (), own_times))
     geos = dict.fromkeys(trust.values())
-    made = [trust_maps(t) for t in geos]
+    made = [trust_maps(t, actions.sent) for t in geos]
     pools = _pools(plan, listeners)
     gates = actions.gates
     blocks_of = [
@@ -118,6 +122,7 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
     upstreams += tuple(u for pool in pools if pool.name in actions.retries.single for u in singles(pool))
     maps = (
         *servers.values.maps,
+        *actions.sent.maps,
         *servers.paths.maps,
         *servers.sizes.maps,
         *gates.maps,
@@ -130,7 +135,8 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
     )
     variables = len(maps) + len(actions.chooser.splits) + len(texts.constants) + len(gates.gatekeeper.geos)
     hosts = [str(table.host) for x in listeners for table in x.hosts]
-    scripts = (*servers.paths.scripts, *servers.sizes.scripts)
+    nominates = bool(pools) and not old
+    scripts = (*servers.paths.scripts, *servers.sizes.scripts, *((LEFT,) if nominates else ()))
     nominated = _HOP_BY_HOP + ("" if trust else _MADE)
     return Http(
         servers=tuple(blocks),
@@ -144,8 +150,10 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         client_times=client,
         times=usual,
         forwards=bool(pools),
+        never_nominated=Literal(_NEVER_NOMINATED, "regex"),
         nothing_nominated=Literal(rf"(?i)^[ \t,]*(?:(?:{nominated})(?:[ \t]*,[ \t,]*|[ \t]*$))*$", "regex"),
-        rewrites=actions.rewrites,
+        rewrites=actions.rewrites or nominates,
+        nominates=nominates,
         names=any(may_be_empty(pool) for pool in pools),
         dollar=texts.dollar,
         many=_hash_size(max(variables, len(hosts))),

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from lbgen.engines.nginx.conditions import variable
 from lbgen.engines.nginx.names import inline, reference
 from lbgen.engines.nginx.texts import EMPTY, text
 from lbgen.engines.nginx.transports import GRPC, PROXY
@@ -17,6 +16,7 @@ from lbgen.engines.text import Atom, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from lbgen.engines.nginx.nominated import Sent
     from lbgen.engines.nginx.texts import Texts
     from lbgen.engines.nginx.view import Text
     from lbgen.plan.model import HeaderEdits, Listener
@@ -78,7 +78,7 @@ def standard(listener: Listener, trust: Trust | None = None) -> Lines:
     return lines | {"proxy-connection": (), "trailer": ()}
 
 
-def trust_maps(trust: Trust) -> tuple[Geo, tuple[Map, ...]]:
+def trust_maps(trust: Trust, client: Sent) -> tuple[Geo, tuple[Map, ...]]:
     """What the headers of a listener with trusted proxies are made of."""
     listener = trust.listener
     origin = Atom(f"{listener.field}.trusted_proxies")
@@ -89,7 +89,7 @@ def trust_maps(trust: Trust) -> tuple[Geo, tuple[Map, ...]]:
 
     def kept(name: str, header: str, value: Text, default: Text) -> Map:
         """The client's value from a trusted peer that sent one, else the default."""
-        source = text(inline(trusted), ":", inline(variable(header)))
+        source = text(inline(trusted), ":", client(header))
         entry = Entry(Literal("^1:(?!(?:, )*$)", "regex"), value)
         return Map(origin, source, Atom(f"${trust.name(name)}"), default, (entry,))
 
@@ -97,22 +97,22 @@ def trust_maps(trust: Trust) -> tuple[Geo, tuple[Map, ...]]:
     ours = {"for": trust.peer, "proto": "scheme", "host": "http_host", "port": "server_port"}
     for what in _FORWARDED:
         header = f"x-forwarded-{what}"
-        sent = inline(variable(header))
+        sent = client(header)
         if not listener.forwarded_headers:
             maps.append(kept(f"passed_{what}", header, text(sent), EMPTY))
             continue
         value = text(sent)
         if what == "for":
-            value = text(sent, ", ", inline(trust.peer)) if changed else text(inline("proxy_add_x_forwarded_for"))
+            value = text(sent, ", ", inline(trust.peer))
         maps.append(kept(f"forwarded_{what}", header, value, text(inline(ours[what]))))
     name, default = (
         ("kept_request_id", text(inline("request_id"))) if listener.request_id else ("passed_request_id", EMPTY)
     )
-    maps.append(kept(name, "x-request-id", text(inline(variable("x-request-id"))), default))
+    maps.append(kept(name, "x-request-id", text(client("x-request-id")), default))
     return geo, tuple(maps)
 
 
-def edited(lines: Lines, edits: HeaderEdits, texts: Texts) -> Lines:
+def edited(lines: Lines, edits: HeaderEdits, texts: Texts, client: Sent) -> Lines:
     """`lines` after `edits`: remove, set, add. A header that is only added to keeps what the client sent."""
     out = dict(lines)
     for name in edits.remove:
@@ -120,7 +120,7 @@ def edited(lines: Lines, edits: HeaderEdits, texts: Texts) -> Lines:
     for name, value in edits.set:
         out[name] = (texts.of(value),)
     for name, value in edits.add:
-        before = out[name] if name in out else (text(inline(variable(name))),)
+        before = out[name] if name in out else (text(client(name)),)
         out[name] = (*before, texts.of(value))
     return out
 

@@ -13,12 +13,12 @@ from lbgen.engines.nginx.members import steered
 from lbgen.engines.nginx.names import Names
 from lbgen.engines.nginx.retries import MOST
 from lbgen.engines.nginx.stream import manners
-from lbgen.engines.nginx.support import OLD
+from lbgen.engines.nginx.support import NOMINATED, OLD
 from lbgen.engines.nginx.transports import GRPC, kind
 from lbgen.engines.nginx.tree import Candidate
 from lbgen.engines.nginx.values import Values
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Forward, Mode, PathKind, Protocol, Redirect, Respond, ValueKind
+from lbgen.plan.model import Forward, Mode, PathKind, PoolProtocol, Protocol, Redirect, Respond, ValueKind
 from lbgen.plan.policy import KeyKind, PathsMode, RetryCause
 from lbgen.plan.regex import full
 
@@ -41,6 +41,8 @@ def objections(plan: Plan, version: str) -> Iterator[Objection]:
     yield from _normalised(plan, version)
     yield from _l4(plan, version)
     yield from _proxy_headers(plan)
+    if version != OLD:
+        yield from _nominated(plan)
     for listener in plan.listeners:
         if version == OLD and listener.http2 and listener.tls is None:
             why = "nginx 1.22 cannot speak both HTTP/1.1 and HTTP/2 on a port without TLS (1.25 and newer can)"
@@ -92,6 +94,17 @@ def _l4(plan: Plan, version: str) -> Iterator[Objection]:
         if listener.protocol is Protocol.UDP and listener.proxy_protocol:
             why = "nginx reads no PROXY header from datagrams"
             yield Objection(refused(why), f"{listener.field}.proxy_protocol", Feature.PROXY_PROTOCOL_IN)
+
+
+def _nominated(plan: Plan) -> Iterator[Objection]:
+    """Lines for the fields that are left can only be written where endpoints get lines."""
+    for listener in plan.listeners:
+        routes = dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules)
+        pools = [plan.pool(target.pool) for name in routes for target in _targets(plan.route(name))]
+        if any(pool.protocol is not PoolProtocol.HTTP1 for pool in pools):
+            note = f"{NOMINATED}, where its endpoint speaks HTTP/2"
+            shows = {"headers.connection_nominated.http2": "status 400"}
+            yield Objection(approximate(note, shows), listener.field, Feature.CONNECTION_NOMINATED)
 
 
 def _proxy_headers(plan: Plan) -> Iterator[Objection]:

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lbgen.engines.nginx.names import Names
-    from lbgen.engines.nginx.view import Proxy
+    from lbgen.engines.nginx.view import Proxy, Text
     from lbgen.plan.model import Endpoint, Forward, Pool, Route
 
-MOST = 8
-"""Extra tries: nginx follows ten hops of a request, and two may be needed before the first try."""
+MOST = 7
+"""Extra tries: nginx follows ten hops of a request, and three may be needed before the first try."""
 
 _CAUSES = {RetryCause.CONNECT_FAILURE: "connect", RetryCause.RESET: "reset", RetryCause.TIMEOUT: "timeout"}
 _DETOUR = Wanted(1, frozenset(), ())
@@ -66,8 +66,9 @@ def separate_backups(pool: Pool) -> bool:
 class Retries:
     """Makes the chains; maps gather in `maps`, pools that need upstreams of single endpoints in `single`."""
 
-    def __init__(self, names: Names, pools: Mapping[str, Pool]) -> None:
+    def __init__(self, names: Names, pools: Mapping[str, Pool], *, old: bool) -> None:
         self.maps: list[Map] = []
+        self._old = old
         self.single: dict[str, None] = {}
         self._names = names
         self._pools = pools
@@ -119,7 +120,7 @@ class Retries:
                     flowing = replace(proxy, again=named(route.name, "final"), lines=(*proxy.lines, *_natively(wanted)))
                     found.append(Location(start.origin, name=name, proxy=flowing, gate=start.gate))
             else:
-                found.append(Location(start.origin, name=_name(route, "again", at, variant), proxy=made))
+                found.append(Location(start.origin, name=_name(route, "again", at, variant), proxy=made, retry=True))
         return first, tuple(found)
 
     def _goal(self, route: Route, wanted: Wanted, variant: int, detour: bool) -> Atom:
@@ -128,7 +129,7 @@ class Retries:
         if key not in self._again:
             name = self._names.variable("again", route.name)
             entries = tuple(
-                Entry(Literal(f"^(?:{'|'.join(ways)})$", "regex"), _name(route, "again", at, variant))
+                Entry(Literal(f"^(?:{'|'.join(ways)})$", "regex"), self._form(_name(route, "again", at, variant)))
                 for at in range(1, wanted.max + 1)
                 if (ways := _ways(wanted, at, detour))
             )
@@ -139,6 +140,10 @@ class Retries:
             self.maps.append(Map(origin, source, Atom(f"${name}"), final, entries, volatile=True))
             self._again[key] = reference(name)
         return self._again[key]
+
+    def _form(self, name: Atom) -> Text | Atom:
+        """A location's name, or that of its second form; see `nominated.py`."""
+        return name if self._old else text(name.text, inline("nominates"))
 
     def _following(self, route: Route, action: Forward, split: str | None) -> Atom | None:
         """The upstream of a further try; None = the same as of the first."""

@@ -10,8 +10,10 @@ from lbgen.engines.nginx import paths
 from lbgen.engines.nginx.access import seen_through
 from lbgen.engines.nginx.conditions import METHOD, inputs, pattern
 from lbgen.engines.nginx.gates import limited
+from lbgen.engines.nginx.headers import printed
 from lbgen.engines.nginx.listeners import lines, listen, unanswered
 from lbgen.engines.nginx.names import inline, named, reference
+from lbgen.engines.nginx.nominated import both_forms
 from lbgen.engines.nginx.sizes import Sizes
 from lbgen.engines.nginx.texts import text
 from lbgen.engines.nginx.times import times
@@ -68,6 +70,10 @@ class Servers:
         used = {rule.route: None for rule in block.used}
         every = (*(self._routes[name] for name in used), *block.parts.values())
         helpers = [x for route in every for x in self.actions.helpers(route)]
+        named = [*block.named, *helpers]
+        if not self.old:
+            every_one = both_forms([*locations, *named], printed(standard), Atom(listener.field), self.actions.texts)
+            locations, named = every_one[: len(locations)], every_one[len(locations) :]
         return Server(
             origin=Atom(listener.field),
             listen=listen(listener, old=self.old),
@@ -78,7 +84,7 @@ class Servers:
             grpc=grpc,
             times=times,
             locations=tuple(sorted(locations, key=_place_in_file)),
-            named=(*block.named, *helpers),
+            named=tuple(named),
             refused=self.paths.refused(listener),
             checks=self.checks(listener),
             lines=lines(listener, face, self._replaced, old=self.old),

@@ -23,7 +23,7 @@ _OLD_ADD = approximate(
     {"route.request_headers.add.lines": "header x-tag"},
 )
 
-_NOMINATED = (
+NOMINATED = (
     "a request whose Connection header names anything but the standard hop-by-hop fields is answered with 400 instead "
     "of being forwarded without the fields it names"
 )
@@ -94,12 +94,8 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.PATHS_VERBATIM: emulated("rules look at the path as it was sent"),
     Feature.FRAMING: approximate(_FRAMING, _BROKEN | {"framing.forwarded_brackets": "status 403"}),
     Feature.HOP_BY_HOP: NATIVE,
-    Feature.CONNECTION_NOMINATED: approximate(
-        _NOMINATED,
-        {
-            "headers.connection_nominated.names": "status 400",
-            "headers.connection_nominated.lines": "status 400",
-        },
+    Feature.CONNECTION_NOMINATED: emulated(
+        "a second form of each location that forwards, with the fields that a script (njs) leaves"
     ),
     Feature.FORWARDED_HEADERS: NATIVE,
     Feature.REQUEST_ID: NATIVE,
@@ -206,10 +202,21 @@ SUPPORT: dict[str, dict[Feature, Verdict]] = {
             {"paths.normalize.escapes": "status 400"},
         ),
         Feature.CONNECTION_NOMINATED: approximate(
-            _NOMINATED + "; nginx 1.22 reads the first Connection line only and forwards what further ones name",
+            NOMINATED + "; nginx 1.22 reads the first Connection line only and forwards what further ones name",
             {
                 "headers.connection_nominated.names": "status 400",
+                "headers.connection_nominated.otherwise": (
+                    "status 400",
+                    "text",
+                    "header x-a",
+                    "text: echoes",
+                    "text: location None",
+                    "text: : status 400",
+                    "text: went to []",
+                    "text: 0 tries reached",
+                ),
                 "headers.connection_nominated.lines": "header x-hop",
+                "headers.connection_nominated.second_line": "accepted",
             },
         ),
         Feature.HEALTH_ACTIVE: approximate(

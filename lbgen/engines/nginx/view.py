@@ -113,6 +113,14 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
+class Detour:
+    """Where requests go instead, and the upstream and target that are asked there."""
+
+    at: Atom
+    to: Text
+
+
+@dataclass(frozen=True, slots=True)
 class Proxy:
     """`upstream` is a name or a variable; `target` None = as the client sent it; `headers` empty = the server's."""
 
@@ -135,6 +143,8 @@ class Proxy:
     once: Atom | None = None  # where requests go whose statuses never do
     streamed: Atom | None = None  # where requests go whose bodies are too long to be kept
     buffered: bool = False  # the body is kept for further tries
+    nominated: Detour | None = None  # for requests whose Connection names fields
+    made: Text | None = None  # where those go: names of the headers that nginx writes, a comma before and behind each
 
 
 @record
@@ -176,6 +186,7 @@ class Location:
     hop: Hop | None = None
     gate: Gate | None = None
     logged: tuple[Line, ...] = ()  # what the access log is told
+    retry: bool = False  # a further try, named by a map
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +280,10 @@ class Http:
     client_times: ClientTimes
     times: Times
     forwards: bool
+    never_nominated: Literal  # the regex of Connection values that name what must not be lost
     nothing_nominated: Literal  # the regex of Connection values that name no header of their own
     rewrites: bool
+    nominates: bool  # requests whose Connection names fields go on without them
     names: bool
     dollar: bool
     many: int  # size of the hashes of names and variables; 0 = nginx's own

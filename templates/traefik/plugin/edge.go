@@ -79,6 +79,11 @@ func (e *edge) serve(w http.ResponseWriter, r *http.Request, noted *entry) {
 		plain(w, r, http.StatusBadRequest, nil)
 		return
 	}
+	if lines, named := r.Header["Connection"]; named && !mayNominate(lines) {
+		w.Header().Set("Connection", "close")
+		plain(w, r, http.StatusBadRequest, nil)
+		return
+	}
 	if !usualForm || r.Host == "" || !only(r.Host, hostChars) || r.ProtoMajor == 2 {
 		ok := false
 		if target, ok = e.accept(r, raw, head); !ok {

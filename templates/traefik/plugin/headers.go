@@ -26,6 +26,9 @@ func (e *edge) forwarded(r *http.Request, from *arrival) {
 	if _, asked := h["Upgrade"]; asked && !isWebSocket(r) {
 		delete(h, "Upgrade")
 	}
+	if lines, named := h["Connection"]; named {
+		nominate(r, lines)
+	}
 	for _, name := range dropped {
 		delete(h, name)
 	}
@@ -86,6 +89,45 @@ func join(h http.Header, name string) {
 		return
 	}
 	h[name] = []string{strings.Join(kept, ", ")}
+}
+
+// neverNominated hides, where it is lost, who asks for what.
+var neverNominated = map[string]bool{"host": true, "x-forwarded-for": true, "x-forwarded-host": true, "x-forwarded-proto": true}
+
+// mayNominate is whether Connection names only what may be lost.
+func mayNominate(lines []string) bool {
+	for _, line := range lines {
+		if line == "keep-alive" || line == "close" {
+			continue
+		}
+		for _, token := range strings.Split(line, ",") {
+			name := strings.ToLower(strings.Trim(token, " \t"))
+			if neverNominated[name] || strings.HasPrefix(name, ":") {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// nominate drops what Connection names, before anything is made in its place.
+func nominate(r *http.Request, lines []string) {
+	upgrade := isWebSocket(r)
+	for _, line := range lines {
+		if line == "keep-alive" || line == "close" {
+			continue
+		}
+		for _, token := range strings.Split(line, ",") {
+			name := strings.Trim(token, " \t")
+			if name != "" && !(upgrade && strings.EqualFold(name, "upgrade")) {
+				r.Header.Del(name)
+			}
+		}
+	}
+	delete(r.Header, "Connection")
+	if upgrade {
+		r.Header["Connection"] = []string{"Upgrade"}
+	}
 }
 
 func isWebSocket(r *http.Request) bool {
