@@ -37,8 +37,8 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.FRAMING: approximate(
         "ambiguous lengths and codings are refused, but bare LF, folded headers, HTTP/0.9 and odd versions are read "
         "leniently and passed on in clean form, as are a bare CR in a header and chunks in HTTP/1.0; a target in "
-        "absolute form, and :authority in HTTP/2, win over a Host that disagrees; a Connection header that names Host, "
-        "X-Forwarded-For, -Host or -Proto, or over ten headers, gets 400; over HTTP/2 a head above "
+        "absolute form, and :authority in HTTP/2, win over a Host that disagrees; a Connection header that names "
+        "over ten headers gets 400; over HTTP/2 a head above "
         "`limits.headers` gets a reset stream instead of 431",
         {
             "framing.bare_lf": "accepted",

@@ -205,6 +205,7 @@ SUPPORT: dict[str, dict[Feature, Verdict]] = {
             NOMINATED + "; nginx 1.22 reads the first Connection line only and forwards what further ones name",
             {
                 "headers.connection_nominated.names": "status 400",
+                "headers.connection_nominated.http2": "status 400",
                 "headers.connection_nominated.otherwise": (
                     "status 400",
                     "text",
