@@ -171,7 +171,7 @@ def _proxy_made(
         yield f"body {answer.body!r}, expected {b'' if bodiless else body.encode('latin-1')!r}"
     headers = edited(headers, outcome.cors_edits)
     expected = [h for h in edited(headers, outcome.response_edits) if h[0].lower() != "location"]
-    extra = {"location"} if outcome.location is not None else set()
+    extra = {*outcome.free, *(("location",) if outcome.location is not None else ())}
     if body is None:  # a redirect's body is its own affair
         extra |= {"content-type"}
     if not any(name == "server" for name, _ in expected):

@@ -7,7 +7,7 @@ from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from lbgen.plan.admission import Refusal, limited, listener_refusal, route_refusals, target_refusal
-from lbgen.plan.cors import is_preflight, preflight, shown, vary
+from lbgen.plan.cors import OWN, is_preflight, preflight, shown, vary
 from lbgen.plan.forwarding import edited, forwarded_headers, location, rewritten, sticky_cookies, sticky_target
 from lbgen.plan.http import RefusedError, parse
 from lbgen.plan.matching import covers_host, why_not, wire
@@ -72,7 +72,8 @@ class Outcome:
     `body` of a proxy-made answer is latin-1 text, None = not promised. `response_edits` apply to what the client sees
     in both cases, after `cors_edits`; `headers` (lower-case names) are a proxy-made answer's before them. `compression`
     is of an endpoint's answer. `others` are statuses of which each may come instead, with its reason phrase: the
-    request breaks several rules, or is counted with others (429)."""
+    request breaks several rules, or is counted with others (429). What a proxy-made answer's `free` headers (lower-case
+    names) say is not promised."""
 
     route: str | None
     rule: str | None
@@ -87,6 +88,7 @@ class Outcome:
     compression: Compression | None = None
     losers: tuple[Loser, ...] = ()
     others: tuple[int, ...] = ()
+    free: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +134,10 @@ def simulate(plan: Plan, request: Request) -> Outcome:
         outcome = replace(outcome, compression=route.compression)
     if not asks_cors:
         outcome = replace(outcome, others=(*outcome.others, *limited(route)))
-    if route.cors is not None and (refusals or not asks_cors):
+    if route.cors is not None and not asks_cors:
         cors = shown(route.cors, parsed)
+    elif asks_cors and refusals:  # a preflight that is refused fails, whatever its headers
+        outcome = replace(outcome, free=(*OWN, "vary"))
     outcome = replace(outcome, cors_edits=cors)
     return replace(outcome, route=route.name, rule=winner.id, response_edits=route.response_headers, losers=losers)
 

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from lbgen.conformance.probe import ask
 from lbgen.conformance.scripts.stage import answers, eventually, get, told_of
@@ -112,3 +113,32 @@ def queue_next_free(stage: Stage) -> Iterator[str]:
         yield f"two requests at a time went to {homes}, expected one to each endpoint"
     if told_of(found, "name") != homes[1] or not 0.2 <= found.elapsed <= 1.3:
         yield f"{told_of(found, 'name')} after {found.elapsed:.1f} s, expected {homes[1]}, free after 0.4 s"
+
+
+def full_endpoint_not_tried(stage: Stage) -> Iterator[str]:
+    """A further try does not go to an endpoint whose only place is taken; it may come back, or be 503."""
+    target, tag = stage.params["target"], uuid4().hex
+    steps = '"steps": [{"mode": "fixed", "status": 503}, {}]'
+    with ThreadPoolExecutor(2) as pool:
+        held = _hold(stage, pool, target, 1.2)
+        begun = time.monotonic()
+        ask(stage.at["web"], get(target, (CONTROL, f'{{"tag": "{tag}", {steps}}}')))
+        took = time.monotonic() - begun
+        busy = told_of(held.result(), "name")
+    names = [one.name for one in stage.endpoints.tagged(tag)]
+    if not names or names[0] == busy:
+        yield f"{busy} is full, the request went to {names}"
+    elif took < 1 and busy in names:
+        yield f"{busy} has one place and got two requests at a time"
+
+
+def full_of_copies(stage: Stage) -> Iterator[str]:
+    """Copies take places like other requests: while one is under way at a pool's only place no other one gets there."""
+    target = f"{stage.params['target']}/{uuid4().hex}"
+    for _ in range(3):
+        ask(stage.at["web"], get(target))
+    time.sleep(0.3)  # the pool's endpoint takes a second for each
+    names = [one.name for one in tuple(stage.endpoints.seen) if one.target == target]
+    copies = sum(name.startswith(stage.params["copies"]) for name in names)
+    if copies != 1:
+        yield f"{copies} copies at a time, expected 1"

@@ -26,6 +26,8 @@ DROPPED = (
     "access-control-expose-headers",
     "access-control-max-age",
 )
+# What an answer that is no preflight's may have of ours.
+ANSWERED = (f"{_ALLOW}origin", f"{_ALLOW}credentials", "access-control-expose-headers", "vary")
 _ORIGIN = "%REQ(ORIGIN)%"
 
 

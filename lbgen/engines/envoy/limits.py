@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, approximate, refused
 from lbgen.engines.envoy.clusters import clusters_of
+from lbgen.engines.envoy.cors import ANSWERED
 from lbgen.engines.envoy.retries import tries
 from lbgen.engines.envoy.tls import served
 from lbgen.engines.escapes import has_boundary, parse
@@ -70,7 +71,8 @@ def _of_route(plan: Plan, route: Route) -> Iterator[Objection]:
     for mirror in forward.mirrors:
         if plan.pool(mirror.pool).max_per_endpoint is not None:
             note = f"copies are not counted among the requests of {mirror.pool}"
-            yield Objection(approximate(note), mirror.field, Feature.MAX_PER_ENDPOINT)
+            shows = {"pool.connections.max_per_endpoint.copies": "text: at a time"}
+            yield Objection(approximate(note, shows), mirror.field, Feature.MAX_PER_ENDPOINT)
     if forward.retries is not None:
         yield from _of_retries(plan, route, forward, forward.retries)
 
@@ -87,10 +89,12 @@ def _of_retries(plan: Plan, route: Route, forward: Forward, retries: Retries) ->
     pools = [plan.pool(target.pool) for target in forward.targets if target.weight]
     if any(pool.balance is Balance.LEAST_CONNECTIONS and len(pool.endpoints) > 1 for pool in pools):
         note = "with least_connections a further try may go to the endpoint that failed while all others are busier"
-        yield Objection(approximate(note), place, Feature.RETRIES)
+        shows = {"route.retries.untried": ("text: came back", "text: answers")}
+        yield Objection(approximate(note, shows), place, Feature.RETRIES)
     if any(pool.max_per_endpoint is not None for pool in pools):
         note = "a further try may go to an endpoint that is full"
-        yield Objection(approximate(note), place, Feature.MAX_PER_ENDPOINT)
+        shows = {"pool.connections.max_per_endpoint.tries": "text: at a time"}
+        yield Objection(approximate(note, shows), place, Feature.MAX_PER_ENDPOINT)
     _, silence = tries(forward, pools, everything=True)
     if silence != forward.timeouts.idle:
         limit = f"{silence} ms" if silence else "no time at all"
@@ -111,6 +115,7 @@ def _of_listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
     if listener.access is not None and any(route.response_headers or route.cors is not None for route in routes):
         note = "a 403 of the listener has the response_headers of the route that the request would have taken"
         names = dict.fromkeys(n for r in routes for n, _ in (*r.response_headers.set, *r.response_headers.add))
+        names |= dict.fromkeys(ANSWERED if any(route.cors is not None for route in routes) else ())
         shows = {"listener.access.route_headers": tuple(f"header {name}" for name in names)}
         yield Objection(approximate(note, shows), f"{listener.field}.access", Feature.LISTENER_ACCESS)
     written = any(use.feature is Feature.CLIENT_TIMEOUTS and not use.default for use in plan.uses)

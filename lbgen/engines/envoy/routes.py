@@ -35,6 +35,7 @@ _OWN_HOST: dict[str, Data] = {
     "@type": "type.googleapis.com/envoy.extensions.filters.http.lua.v3.LuaPerRoute",
     "filter_context": {"redirect": True},
 }
+_PREFLIGHT = Respond(204, "", ())
 _ANY: tuple[list[dict[str, Data]], list[dict[str, Data]]] = ([], [])
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _REDIRECT_CODES = {
@@ -65,7 +66,7 @@ def build_routes(rule: Rule, route: Route, listener: Listener, clusters: Cluster
             {
                 "match": _narrowed(match, asked),
                 "direct_response": {"status": 204},
-                **_with_filters(_response(route, headers), admission(route)),
+                **_with_filters(_made(replace(route, action=_PREFLIGHT), headers), admission(route)),
             }
             for asked, headers in preflights(route.cors)
         ]
@@ -326,7 +327,7 @@ def _respond(respond: Respond) -> dict[str, Data]:
 
 def edits_late(route: Route) -> bool:
     """Whether the filter for late edits has to do with the route: for Content-Type, or for refusals."""
-    if guarded(route) and not isinstance(route.action, Forward):
+    if guarded(route) and (route.cors is not None or not isinstance(route.action, Forward)):
         return True
     own = route.action.headers if isinstance(route.action, Respond) else ()
     edits = route.response_headers
