@@ -76,7 +76,7 @@ def cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Case, ...]:
             ask.clause,
             replace(ask.request, client=own_client(n)) if limited and ask.request.client == client else ask.request,
             Expect(refused=any(char in ask.request.target for char in _NO_URI)),
-            features=(*excuses(ask.request), *((SERVER,) if http2_asked(plan, ask.request) else ())),
+            features=(*excuses(ask), *((SERVER,) if http2_asked(plan, ask.request) else ())),
             asked=unverified(plan.listener(ask.request.listener)),
         )
         for n, ask in enumerate(found, 1)
@@ -181,9 +181,10 @@ def _edited(route: Route) -> Iterator[str]:
         yield from edits.remove
 
 
-def excuses(request: Request) -> tuple[str, ...]:
+def excuses(ask: Ask) -> tuple[str, ...]:
     """Parts of clauses whose approximate verdict may excuse what an engine does with this request: no others do."""
-    found: list[str] = []
+    request = ask.request
+    found = ["listener.access.route_headers"] if ask.clause == "5.access" else []
     names = [name.lower() for name, _ in request.headers if name.lower() != "cookie"]
     if len(set(names)) < len(names):
         matched = (Feature.HEADER, Feature.HEADER_REGEX, Feature.HEADER_PRESENT, Feature.REQUEST_HEADERS_ADD)

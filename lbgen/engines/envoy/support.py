@@ -50,7 +50,7 @@ _V1_40: dict[Feature, Verdict] = {
             "framing.http09": "accepted",
             "framing.no_version": "accepted",
             "framing.version": "accepted",
-            "framing.absolute_host": "status 404",
+            "framing.absolute_host": ("status 404", "text: expected 400 (the target's host"),
             "framing.absolute_port": "accepted",
             "framing.nominated": "status 400",
         },

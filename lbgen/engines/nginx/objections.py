@@ -52,6 +52,7 @@ def objections(plan: Plan, version: str) -> Iterator[Objection]:
         yield from _route(route, l7=route.name not in l4)
         if route.name not in l4:
             yield from _one_way(plan, route, version)
+            yield from _tried_full(plan, route)
     rules = {rule.rank: rule for x in plan.listeners for table in x.hosts for rule in table.rules}
     for rank in sorted(rules):
         yield from _rule(rules[rank])
@@ -247,6 +248,15 @@ def _retries(route: Route) -> Iterator[Objection]:
             f"{route.field}.retries",
             Feature.RETRIES,
         )
+
+
+def _tried_full(plan: Plan, route: Route) -> Iterator[Objection]:
+    wanted = route.action.retries if isinstance(route.action, Forward) else None
+    pools = [plan.pool(target.pool) for target in _targets(route)]
+    if wanted is not None and any(pool.max_per_endpoint is not None and len(pool.endpoints) > 1 for pool in pools):
+        shows = {"pool.connections.max_per_endpoint.tries": "text: at a time"}
+        note = "a further try may go to an endpoint that is full"
+        yield Objection(approximate(note, shows), f"{route.field}.retries", Feature.MAX_PER_ENDPOINT)
 
 
 def _key(key: Key, field: str) -> Iterator[Objection]:
