@@ -1,4 +1,4 @@
-"""Random topologies, faults and times included: every engine does what the oracle says, on 100 requests and all faults.
+"""Random topologies, faults and times included: every engine does what the oracle says, on 60 requests and 40 faults.
 
 `pytest tests/differential/test_topologies.py --topologies 500 [--topologies-seed N]` draws so many (default: 1).
 `--topologies-first K` goes on with the Kth, `--topologies-at-once M` has M side by side (most of the time is waiting),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Data = dict[str, Any]
 
-REQUESTS = 100
+REQUESTS, FAULTS = 60, 40  # of each engine
 SHRINKS = 24  # verifications that a failure may cost
 
 
@@ -94,10 +94,12 @@ def verified(data: Data, engines: tuple[str, ...], seed: int, number: int) -> Ou
         _, problems = judge(plan, target, subjects((name,))[0].version, ("all",))
         if problems:
             refused[name] = str(problems[0])
-    report = lbgen.verify(plan, [x for x in engines if x not in refused], requests=REQUESTS, seed=number)
+    report = lbgen.verify(
+        plan, [x for x in engines if x not in refused], requests=REQUESTS, most_faults=FAULTS, seed=number
+    )
     again: set[tuple[str, str]] = set()
     for name in {subject.split()[0].rstrip(",") for subject in (x.subject for x in report.differences)}:
-        found = lbgen.verify(plan, [name], requests=REQUESTS, seed=number).differences
+        found = lbgen.verify(plan, [name], requests=REQUESTS, most_faults=FAULTS, seed=number).differences
         again |= {(x.subject, x.clause) for x in found}
     twice = tuple(x for x in report.differences if (x.subject, x.clause) in again or "," in x.subject)
     excused = Counter(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -51,6 +52,7 @@ def verify(
     *,
     accept: tuple[str, ...] = (),
     requests: int = REQUESTS,
+    most_faults: int | None = None,
     seed: int = 1,
     rendered: str | os.PathLike[str] | None = None,
     progress: Callable[[Told], None] = _ignore,
@@ -60,8 +62,9 @@ def verify(
     As root each engine runs in a network of its own, with the listeners and endpoints at the topology's own addresses;
     else, or when one of those is a loopback address, on loopback and other ports. Times too long to wait for are
     divided by a factor that the report states.
-    `requests` is how many a run may ask each engine, `seed` draws them when there are more. `rendered`: a folder as
-    `lbgen render -o` writes it, whose files are served as they stand (but for those times); that needs root.
+    `requests` is how many a run may ask each engine, and `most_faults` how many faults it may try (default: all);
+    `seed` draws them when there are more. `rendered`: a folder as `lbgen render -o` writes it, whose files are served
+    as they stand (but for those times); that needs root.
 
     Raises LbgenError (findings, verdicts), UsageError LB305 and LB411 (no such folder), EngineError LB402 and LB407.
     """
@@ -70,15 +73,15 @@ def verify(
 
         topology = resolve(topology)
     with trusted(topology) as given:
-        return _verified(given, engines, accept, requests, seed, None if rendered is None else Path(rendered), progress)
+        folder = None if rendered is None else Path(rendered)
+        return _verified(given, engines, accept, (requests, most_faults, seed), folder, progress)
 
 
 def _verified(
     given: Trusted,
     engines: Sequence[str | Engine] | None,
     accept: tuple[str, ...],
-    requests: int,
-    seed: int,
+    drawn: tuple[int, int | None, int],
     folder: Path | None,
     progress: Callable[[Told], None],
 ) -> Report:
@@ -93,8 +96,9 @@ def _verified(
     scale = scale_for(real)
     plan = scaled(real, scale)
     client = _LOOPBACK if obstacle else CLIENT
+    requests, most_faults, seed = drawn
     wanted = asked.cases(plan, client, most=requests, seed=seed)
-    cases = (*(Planned(case) for case in wanted), *faults.planned(plan, client))
+    cases = (*(Planned(case) for case in wanted), *_some(faults.planned(plan, client), most_faults, seed))
     prepared = [_prepared(given, plan, each, cases, folder, isolated=not obstacle) for each in chosen]
     orders = [order for order, _ in prepared]
     ended = together(orders if not obstacle else _on_loopback(orders), progress)
@@ -109,6 +113,13 @@ def _verified(
         isolated=not obstacle,
         seconds=time.monotonic() - begun,
     )
+
+
+def _some(every: tuple[Planned, ...], most: int | None, seed: int) -> tuple[Planned, ...]:
+    if most is None or len(every) <= most:
+        return every
+    drawn = random.Random(seed).sample(range(len(every)), most)  # noqa: S311  # no secret
+    return tuple(every[at] for at in sorted(drawn))
 
 
 def _chosen(

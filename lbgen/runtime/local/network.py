@@ -42,6 +42,10 @@ class Network:
         """Run a command inside to its end; EngineError LB403 with what it said when it fails."""
         finish(argv, directory, self.holder.pid)
 
+    def ip(self, *commands: str) -> None:
+        """Commands of `ip` inside, in this order; EngineError LB403 with what it said of the first that fails."""
+        self.visit(lambda: ip(*commands))
+
     def visit(self, errand: Callable[[], _R]) -> _R:
         """What `errand` returns when it runs in a thread whose sockets belong inside. Raises what it raises."""
 
@@ -89,17 +93,21 @@ def make_network() -> Network:
 
 def _cable(holder: subprocess.Popen[bytes]) -> Network:
     outside = f"lbg{holder.pid}"
-    root = Path("/")
     pid = holder.pid
-    finish(("ip", "link", "add", outside, "type", "veth", "peer", "name", _INSIDE, "netns", str(pid)), root)
     host, inside = _free_pair(pid)
-    finish(("ip", "address", "add", f"{host}/30", "dev", outside), root)
-    finish(("ip", "link", "set", outside, "up"), root)
-    finish(("ip", "address", "add", f"{inside}/30", "dev", _INSIDE), root, pid)
-    finish(("ip", "link", "set", "lo", "up"), root, pid)
-    finish(("ip", "link", "set", _INSIDE, "up"), root, pid)
-    finish(("ip", "route", "add", "default", "via", str(host)), root, pid)
-    return Network(str(host), str(inside), holder, outside)
+    ip(
+        f"link add {outside} type veth peer name {_INSIDE} netns {pid}",
+        f"address add {host}/30 dev {outside}",
+        f"link set {outside} up",
+    )
+    made = Network(str(host), str(inside), holder, outside)
+    made.ip(
+        f"address add {inside}/30 dev {_INSIDE}",
+        "link set lo up",
+        f"link set {_INSIDE} up",
+        f"route add default via {host}",
+    )
+    return made
 
 
 def _free_pair(seed: int) -> tuple[IPv4Address, IPv4Address]:
@@ -120,6 +128,16 @@ def _free_pair(seed: int) -> tuple[IPv4Address, IPv4Address]:
         if not any(block.overlaps(each) for each in used):
             return base + 1, base + 2
     raise EngineError(Diagnostic("LB403", f"all of {ADDRESSES} is in use on this host"))
+
+
+def ip(*commands: str) -> None:
+    """Commands of `ip` in one process, in this order; EngineError LB403 with what it said of the first that fails."""
+    words = ("ip", "-batch", "-")
+    asked = subprocess.run(  # noqa: S603 - from PATH, as `which` found it
+        words, input="\n".join(commands), capture_output=True, text=True, check=False, timeout=_COMMAND_SECONDS
+    )
+    if asked.returncode != 0:
+        raise EngineError(Diagnostic("LB403", f"`ip` failed at `{'; '.join(commands)}`: {asked.stderr.strip()}"))
 
 
 def finish(argv: Sequence[str], directory: Path, netns: int | None = None) -> None:

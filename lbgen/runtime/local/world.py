@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.runtime.local.network import finish, network
+from lbgen.runtime.local.network import ip, network
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,26 +63,32 @@ def cable(plan: Plan) -> Iterator[Network]:
     After `enter` only. Raises EngineError LB402 (no `ip`), LB403, LB407.
     """
     with network() as made:
-        root = Path("/")
         device = made.device
         addresses = [ip_address(x.address) for x in plan.listeners if x.address not in _ANY]
         addresses = [x for x in dict.fromkeys(addresses) if not x.is_loopback]
-        finish(("ip", "link", "set", "lo", "up"), root)
         _small_buffers()
         made.visit(_small_buffers)
         # What is more specific than "everything is here": the way to the engine.
-        finish(("ip", "route", "add", f"{made.inside}/32", "dev", device, "table", "local"), root)
-        finish(("ip", "route", "add", "local", "0.0.0.0/0", "dev", "lo", "table", "local"), root)
+        outside = [
+            "link set lo up",
+            f"route add {made.inside}/32 dev {device} table local",
+            "route add local 0.0.0.0/0 dev lo table local",
+        ]
+        inside = []
         if _wants_ipv6(plan):
-            finish(("ip", "address", "add", f"{_OUTSIDE6}/64", "dev", device, "nodad"), root)
-            made.run(("ip", "address", "add", f"{_INSIDE6}/64", "dev", "lb0", "nodad"))
-            made.run(("ip", "route", "add", "default", "via", _OUTSIDE6))
-            finish(("ip", "route", "add", f"{_INSIDE6}/128", "dev", device, "table", "local"), root)
-            finish(("ip", "route", "add", "local", "::/0", "dev", "lo", "table", "local"), root)
+            outside += [
+                f"address add {_OUTSIDE6}/64 dev {device} nodad",
+                f"route add {_INSIDE6}/128 dev {device} table local",
+                "route add local ::/0 dev lo table local",
+            ]
+            inside += [f"address add {_INSIDE6}/64 dev lb0 nodad", f"route add default via {_OUTSIDE6}"]
         for address in addresses:
-            made.run(("ip", "address", "add", f"{address}/{address.max_prefixlen}", "dev", "lo"))
             via = _INSIDE6 if address.version == 6 else made.inside
-            finish(("ip", "route", "add", str(address), "via", via, "dev", device, "table", "local"), root)
+            inside.append(f"address add {address}/{address.max_prefixlen} dev lo")
+            outside.append(f"route add {address} via {via} dev {device} table local")
+        ip(*outside)
+        if inside:
+            made.ip(*inside)
         yield made
 
 
