@@ -71,8 +71,8 @@ def _of_route(plan: Plan, route: Route) -> Iterator[Objection]:
     for mirror in forward.mirrors:
         if plan.pool(mirror.pool).max_per_endpoint is not None:
             note = f"copies are not counted among the requests of {mirror.pool}"
-            shows = {"pool.connections.max_per_endpoint.copies": "text: at a time"}
-            yield Objection(approximate(note, shows), mirror.field, Feature.MAX_PER_ENDPOINT)
+            copies = {"pool.connections.max_per_endpoint.copies": "text: at a time"}
+            yield Objection(approximate(note, copies), mirror.field, Feature.MAX_PER_ENDPOINT)
     if forward.retries is not None:
         yield from _of_retries(plan, route, forward, forward.retries)
 
@@ -89,12 +89,12 @@ def _of_retries(plan: Plan, route: Route, forward: Forward, retries: Retries) ->
     pools = [plan.pool(target.pool) for target in forward.targets if target.weight]
     if any(pool.balance is Balance.LEAST_CONNECTIONS and len(pool.endpoints) > 1 for pool in pools):
         note = "with least_connections a further try may go to the endpoint that failed while all others are busier"
-        shows = {"route.retries.untried": ("text: came back", "text: answers")}
-        yield Objection(approximate(note, shows), place, Feature.RETRIES)
+        back = {"route.retries.untried": ("text: came back", "text: answers")}
+        yield Objection(approximate(note, back), place, Feature.RETRIES)
     if any(pool.max_per_endpoint is not None for pool in pools):
         note = "a further try may go to an endpoint that is full"
-        shows = {"pool.connections.max_per_endpoint.tries": "text: at a time"}
-        yield Objection(approximate(note, shows), place, Feature.MAX_PER_ENDPOINT)
+        full = {"pool.connections.max_per_endpoint.tries": "text: at a time"}
+        yield Objection(approximate(note, full), place, Feature.MAX_PER_ENDPOINT)
     _, silence = tries(forward, pools, everything=True)
     if silence != forward.timeouts.idle:
         limit = f"{silence} ms" if silence else "no time at all"
