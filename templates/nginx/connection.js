@@ -15,26 +15,25 @@ function named(head) {
     return found;
 }
 
-/* The bytes of a value that is no UTF-8, all lines of that name together: strings hold a mark in their place. */
+/* The bytes of all lines of a name together, for values that are no UTF-8: in strings a mark stands in their place. */
 function bytes(r, head, name) {
-    const variable = 'http_' + name.replace(/-/g, '_');
+    const variable = name.replace(/-/g, '_');
     for (let at = 0; at < head.length; at++) {
         const other = head[at][0].toLowerCase();
-        if (other !== name && other.replace(/-/g, '_') === name.replace(/-/g, '_')) {
+        if (other !== name && other.replace(/-/g, '_') === variable) {
             throw new Error(`${name} and ${other} are one variable`);
         }
     }
-    return r.rawVariables[variable];
+    return r.rawVariables['http_' + variable];
 }
 
 /* Never empty: where this throws, the variable is, and the request is refused. */
 function left(r) {
+    const made = r.variables.fields_made;
     const head = r.rawHeadersIn;
     const gone = named(head);
-    const made = r.variables.fields_made;
-    const written = {};
-    const parts = [];
-    let odd = false;
+    const fields = [];
+    const odd = {};
     for (let at = 0; at < head.length; at++) {
         const name = head[at][0].toLowerCase();
         const value = head[at][1];
@@ -42,21 +41,31 @@ function left(r) {
             throw new Error('a field that cannot be written');
         }
         const key = ',' + name + ',';
-        if (OWN.indexOf(key) >= 0 || made.indexOf(key) >= 0 || gone[':' + name] || written[':' + name]) {
-            continue;
-        }
-        parts.push('\r\n' + head[at][0] + ': ');
-        if (value.indexOf('\ufffd') < 0) {
-            parts.push(value);
-        } else {
-            odd = written[':' + name] = true;
-            parts.push(bytes(r, head, name));
+        if (OWN.indexOf(key) < 0 && made.indexOf(key) < 0 && !gone[':' + name]) {
+            fields.push(head[at]);
+            if (value.indexOf('\ufffd') >= 0) {
+                odd[':' + name] = true;
+            }
         }
     }
-    if (odd) {
-        return Buffer.concat(parts.map(part => Buffer.from(part)));
+    if (fields.length === 0) {
+        return ' ';
     }
-    return parts.length ? parts.join('') : ' ';
+    if (Object.keys(odd).length === 0) {
+        return fields.map(field => '\r\n' + field[0] + ': ' + field[1]).join('');
+    }
+    const parts = [];
+    const written = {};
+    fields.forEach(field => {
+        const name = field[0].toLowerCase();
+        const key = ':' + name;
+        if (!written[key]) {
+            parts.push(Buffer.from('\r\n' + field[0] + ': '));
+            parts.push(odd[key] ? bytes(r, head, name) : Buffer.from(field[1]));
+            written[key] = odd[key];
+        }
+    });
+    return Buffer.concat(parts);
 }
 
 export default { left };

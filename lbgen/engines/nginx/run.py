@@ -51,7 +51,7 @@ def judge(code: int, output: str, _answers: Mapping[str, object]) -> tuple[str, 
     if code == 0:
         return ()
     found = tuple(_FINDING.findall(output))
-    if any("js_import" in line for line in found):
+    if any('"js_engine"' in line for line in found):
         found = (*found, "this nginx lacks njs: install its module (nginx-module-njs)")
     return found or (output.strip().splitlines()[-1] if output.strip() else f"nginx -t ended with {code}",)
 

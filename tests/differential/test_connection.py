@@ -1,0 +1,118 @@
+"""Random heads whose Connection names fields: each engine forwards what the oracle says, byte for byte.
+
+`LBGEN_CONNECTION=5000` sets how many are drawn for each engine (default 150) and takes new ones each time.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lbgen.conformance.case import Case, CaseFile, Expect
+from lbgen.conformance.judge import differences
+from lbgen.conformance.prepare import prepared
+from lbgen.conformance.probe import ask
+from lbgen.conformance.runner import settle
+from lbgen.conformance.subject import subjects
+from lbgen.engines.api import Level, engine
+from lbgen.plan.features import Feature
+from lbgen.plan.simulate import Request, simulate
+from lbgen.runtime.endpoints import endpoints
+from lbgen.runtime.local.process import running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.conformance.subject import Subject
+
+pytestmark = pytest.mark.engines
+WANTED = int(os.environ.get("LBGEN_CONNECTION", "150"))
+SEED = random.SystemRandom().randrange(1 << 32) if "LBGEN_CONNECTION" in os.environ else 1
+ABLE = tuple(
+    s
+    for s in subjects()
+    if s.binary is None
+    or engine(s.engine).verdict(Feature.CONNECTION_NOMINATED, s.version).level in (Level.NATIVE, Level.EMULATED)
+)
+NAMES = (
+    *("x-a", "X-A", "X-B", "x-c-d", "x.e", "x!f", "__proto__", "toString", "Cookie", "Authorization", "Accept"),
+    *("Content-Type", "X-Forwarded-Port", "X-Request-Id", "Forwarded", "Via", "TE", "Keep-Alive", "Proxy-Connection"),
+    *("X-Real-Ip", "Range", "Accept-Encoding", "Cache-Control", "Proxy-Authorization", "x-set", "x-add", "x-gone"),
+)
+VALUES = (
+    "",
+    "1",
+    "a, b",
+    "\xe9",
+    "\xff\xfe\xfd",
+    "\xc3\xa9",
+    "\xef\xbf\xbd",
+    "a\tb",
+    "$x ${y}",
+    "%[src]",
+    '"q"',
+    "y" * 900,
+)
+TOKENS = (*NAMES, "close", "keep-alive", "", " ", "x-none", "content-length", "transfer-encoding", "x-", "a b", '"x-a"')
+EDITS = {"set": {"x-set": "s"}, "add": {"x-add": "t"}, "remove": ["x-gone"]}
+TOPOLOGY = {
+    "version": 1,
+    "name": "connection",
+    "listeners": {"web": {"port": 8080}, "trusted": {"port": 8081, "trusted_proxies": ["127.0.0.0/8"]}},
+    "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}},
+    "routes": [
+        {"name": "edits", "match": [{"path": {"prefix": "/edits"}}], "forward": "p", "request_headers": EDITS},
+        {
+            "name": "again",
+            "match": [{"path": {"prefix": "/again"}}],
+            "forward": "p",
+            "retries": {"max": 1, "on": [503]},
+        },
+        {"name": "all", "forward": "p"},
+    ],
+}
+
+
+def requests(seed: int) -> Iterator[Request]:
+    chance = random.Random(seed)
+    for _ in range(WANTED):
+        sent = [(name, chance.choice(VALUES)) for name in chance.sample(NAMES, chance.randrange(8))]
+        if chance.random() < 0.3 and sent:
+            again = chance.choice(sent)[0]
+            if again not in ("Cookie", "Authorization", "Proxy-Authorization"):  # of which there is one line
+                sent.append((again, chance.choice(VALUES)))
+        for _ in range(chance.choice((1, 1, 2))):  # Envoy reads ten names at most
+            tokens = chance.choice((", ", ",", " ,\t")).join(chance.choices(TOKENS, k=chance.randrange(1, 5)))
+            sent.insert(chance.randrange(len(sent) + 1), ("Connection", tokens.strip()))
+        body = chance.choice((b"", b"", b"hello"))
+        method = chance.choice(("GET", "POST", "PUT")) if body else "GET"
+        target = chance.choice(("/", "/edits/x?y", "/again"))
+        listener = chance.choice(("web", "web", "trusted"))
+        yield Request(method, target, (("Host", "h"), *sent), listener, body=body)
+
+
+@pytest.mark.parametrize("subject", ABLE, ids=lambda s: s.label.replace(" ", "-"))
+def test_heads(subject: Subject) -> None:
+    if subject.binary is None:
+        pytest.skip(subject.gap)
+    ready = prepared(CaseFile("connection", "connection", TOPOLOGY, {}, ()), subject.engine, subject.version)
+    served = ready.served
+    assert served is not None
+    with ExitStack() as stack:
+        stack.enter_context(endpoints(ready.stand_ins))
+        handle = stack.enter_context(running(subject.engine, served, subject.binary, accept=("all",)))
+        settle(served, handle)
+
+        def wrong(request: Request) -> list[str]:
+            answer = ask(handle.address(request.listener or "web"), request)
+            found = differences(Case("random", "random", request, Expect()), simulate(ready.whole, request), answer)
+            return [f"{request.target} {request.listener} {request.headers[1:]}: {line}" for line in found]
+
+        with ThreadPoolExecutor(4) as pool:
+            every = [line for lines in pool.map(wrong, requests(SEED)) for line in lines]
+    assert not every, f"seed {SEED}: {len(every)} differences\n" + "\n".join(every[:20])
