@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,15 +13,21 @@ from rich.console import Console
 from lbgen.conformance import report
 from lbgen.conformance.case import case_files
 from lbgen.conformance.runner import Result, State, run
-from lbgen.conformance.subject import subjects
+from lbgen.conformance.subject import boxed, subjects
 from lbgen.diagnostics import LbgenError
+from lbgen.runtime.docker.alone import room
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lbgen.conformance.subject import Subject
+
 
 @click.command()
 @click.option("-e", "--engine", "engines", multiple=True, metavar="ENGINE[@VERSION]", help="Only these engines.")
+@click.option(
+    "--runtime", type=click.Choice(["local", "docker"]), default="local", help="Processes, or containers (root)."
+)
 @click.option("-k", "clause", default="", help="Only cases whose clause (or file) contains this.")
 @click.option("--by", type=click.Choice(["group", "clause"]), default="group", help="Rows of the matrix.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all results as JSON.")
@@ -33,6 +40,7 @@ if TYPE_CHECKING:
 @click.option("--markdown", "markdown_file", type=click.Path(path_type=Path), help="Write the matrix as Markdown.")
 def main(
     engines: tuple[str, ...],
+    runtime: str,
     clause: str,
     by: str,
     json_file: Path | None,
@@ -57,7 +65,9 @@ def main(
         if folder is not None:
             results = report.from_json(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.json")))
         else:
-            results = _run(engines, clause, done)
+            with ExitStack() as stack:
+                over = boxed(engines, stack.enter_context(room())) if runtime == "docker" else subjects(engines)
+                results = _run(over, clause, done)
     except LbgenError as error:
         click.echo(str(error), err=True)
         raise SystemExit(error.exit_code) from error
@@ -71,9 +81,8 @@ def main(
     raise SystemExit(4 if counts[State.FAIL] else 0)
 
 
-def _run(engines: tuple[str, ...], clause: str, done: Callable[[tuple[Result, ...]], None]) -> tuple[Result, ...]:
+def _run(over: tuple[Subject, ...], clause: str, done: Callable[[tuple[Result, ...]], None]) -> tuple[Result, ...]:
     files = case_files()
-    over = subjects(engines)
     results = run(files, over, wanted=lambda case: clause in case.clause, done=done)
     if clause and not results:
         named = [file for file in files if clause in file.name]

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from lbgen.conformance import judge
 from lbgen.conformance.corpus import corpus
@@ -20,9 +20,10 @@ from lbgen.conformance.scripts.stage import Stage
 from lbgen.conformance.trial import placed, tried
 from lbgen.conformance.wires import ANYHOW, Asked, wire_for
 from lbgen.diagnostics import EngineError
-from lbgen.engines.api import engine
+from lbgen.engines.api import Binary, engine
 from lbgen.plan.model import Mode
 from lbgen.plan.simulate import simulate
+from lbgen.runtime.docker.alone import serving
 from lbgen.runtime.endpoints import Endpoints, endpoints
 from lbgen.runtime.local.network import network
 from lbgen.runtime.local.process import running
@@ -31,10 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lbgen.conformance.case import Case, CaseFile
-    from lbgen.conformance.subject import Subject
+    from lbgen.conformance.subject import Boxed, Subject
     from lbgen.plan.model import Listener, Plan
     from lbgen.runtime.local.network import Network
-    from lbgen.runtime.local.process import Handle
 
 _PARALLEL = 6  # cases of one engine at a time, so that waiting for timeouts overlaps
 _READY_SECONDS = 8.0
@@ -67,6 +67,18 @@ class Result:
     seconds: float = 0.0
 
 
+class Served(Protocol):
+    """A running engine, as its clients see it."""
+
+    def address(self, listener: str) -> tuple[str, int]:
+        """Where a listener answers; KeyError when there is none of that name."""
+        ...
+
+    def access_lines(self) -> list[str]:
+        """The lines of its access log, others among them."""
+        ...
+
+
 @dataclass(slots=True)
 class Bench:
     """An engine that serves a file's topology, with its stand-ins. `strict`: what a verdict states must show."""
@@ -75,7 +87,7 @@ class Bench:
     file: CaseFile
     ready: Prepared
     endpoints: Endpoints
-    handle: Handle | None
+    handle: Served | None
     strict: bool = True
 
     def address(self, listener: str) -> tuple[str, int]:
@@ -147,20 +159,19 @@ class Bench:
 
     def _log(self) -> list[tuple[str, Mapping[str, object]]]:
         assert self.handle is not None  # noqa: S101  # nothing is asked of an engine that does not run
-        name = self.handle.spec.access_log
-        file = self.handle.directory / name if name else self.handle.log
-        if not file.exists():
-            return []
         target = engine(self.subject.engine)
-        read = ((line, target.access_record(line)) for line in file.read_text("utf-8", "replace").splitlines())
+        read = ((line, target.access_record(line)) for line in self.handle.access_lines())
         return [(line, record) for line, record in read if record is not None]
 
 
 @contextmanager
 def bench(file: CaseFile, subject: Subject) -> Iterator[Bench]:
     """Serve `file` with `subject`; EngineError when it cannot be started."""
-    assert subject.binary is not None  # noqa: S101  # a gap is never served
     with ExitStack() as stack:
+        if subject.boxed is not None:
+            yield stack.enter_context(_boxed(file, subject, subject.boxed))
+            return
+        assert subject.binary is not None  # noqa: S101  # a gap is never served
         cable: Network | None = None
         if engine(subject.engine).process(plan_of(file.topology), subject.binary, Path("/")).kernel:
             cable = stack.enter_context(network())
@@ -175,9 +186,28 @@ def bench(file: CaseFile, subject: Subject) -> Iterator[Bench]:
         yield Bench(subject, file, ready, group, handle)
 
 
+@contextmanager
+def _boxed(file: CaseFile, subject: Subject, boxed: Boxed) -> Iterator[Bench]:
+    """As `bench`, in a container; this thread and its stand-ins are in the container's network meanwhile."""
+    target = engine(subject.engine)
+    program = Binary(Path(boxed.image.program), boxed.image.version or subject.version)
+    kernel = target.process(plan_of(file.topology), program, Path("/")).kernel
+    with ExitStack() as stack:
+        if not kernel:
+            stack.enter_context(boxed.room.entered())
+        ready = prepared(file, subject.engine, subject.version, boxed.room.bridge if kernel else "127.0.0.1")
+        group = stack.enter_context(endpoints(ready.stand_ins))
+        handle = None
+        if ready.served is not None:
+            serve = serving(boxed.room, target, subject.version, boxed.image, ready.served, accept=("all",))
+            handle = stack.enter_context(serve)
+            settle(ready.served, handle)
+        yield Bench(subject, file, ready, group, handle)
+
+
 def settle(
     plan: Plan,
-    handle: Handle,
+    handle: Served,
     seconds: float = _READY_SECONDS,
     asked: Callable[[Listener], Asked] = lambda listener: ANYHOW,
 ) -> None:
@@ -216,7 +246,7 @@ def run_file(
     def every(state: State, detail: str) -> tuple[Result, ...]:
         return tuple(Result(subject.label, file.name, c.id, c.clause, state, detail) for c in cases)
 
-    if subject.binary is None:
+    if subject.binary is None and subject.boxed is None:
         return every(State.SKIPPED, subject.gap)
     try:
         with bench(file, subject) as found:

@@ -13,20 +13,34 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.engines.api import Binary
+    from lbgen.runtime.docker.alone import Room
+    from lbgen.runtime.docker.images import Image
+
+
+@dataclass(frozen=True, slots=True)
+class Boxed:
+    """The image of an engine and the room in which its container is served."""
+
+    room: Room
+    image: Image
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One engine executable. `version` is the supported target (major.minor); "" and no binary = `gap` says why."""
+    """One engine executable, on this host or `boxed` in an image. `version` is the supported target (major.minor); ""
+    and neither of them = `gap` says why."""
 
     engine: str
     version: str = ""
     binary: Binary | None = None
     gap: str = ""
+    boxed: Boxed | None = None
 
     @property
     def label(self) -> str:
         """`nginx 1.31.3`, or the engine's name alone where there is no executable."""
+        if self.boxed is not None:
+            return f"{self.engine} {self.boxed.image.version or self.version} in a container"
         return (
             f"{self.engine} {self.binary.version}"
             if self.binary is not None
@@ -61,6 +75,24 @@ def subjects(wanted: Iterable[str] = ()) -> tuple[Subject, ...]:
             binary = next((b for b in binaries if _is_of(b, supported)), None)
             gap = "" if binary is not None else f"no executable of {target.title} {supported} here"
             found.append(Subject(name, supported, binary, gap))
+    return tuple(found)
+
+
+def boxed(wanted: Iterable[str], room: Room) -> tuple[Subject, ...]:
+    """The same of the images that containers run from. UsageError LB305, EngineError LB421."""
+    from lbgen.runtime.docker.alone import found_images
+
+    found: list[Subject] = []
+    for name, version in [_split(w) for w in tuple(wanted)] or [(n, "") for n in engine_names()]:
+        target = engine(name)
+        only = target_version(target, version) if version else ""
+        every = found_images(room, target)
+        for supported in target.versions:
+            if only and supported != only:
+                continue
+            image = every.get(supported)
+            gap = "" if image is not None else f"no image of {target.title} {supported} can be had"
+            found.append(Subject(name, supported, gap=gap, boxed=Boxed(room, image) if image is not None else None))
     return tuple(found)
 
 

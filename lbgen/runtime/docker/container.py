@@ -49,7 +49,8 @@ class Wanted:
     """A container as it should be. `files` go to WORK, which alone (and /tmp) can be written. `address` is its own in
     the stack's network; `inside` names a container whose network and processes it shares instead. `published` are
     (host address, port, protocol); the port is the same inside. `capabilities` are kept of all that are dropped, and
-    need root inside. With `once` it runs to its end, in no network unless `inside` of one."""
+    need root inside. With `once` it runs to its end, in no network unless it is given one. `joins` names a container
+    whose network alone it shares."""
 
     name: str
     image: str
@@ -65,6 +66,7 @@ class Wanted:
     sysctls: tuple[tuple[str, str], ...] = ()
     limits: ContainerLimits = ContainerLimits()  # noqa: RUF009  # frozen
     once: bool = False
+    joins: str = ""
 
     def shape(self) -> str:
         """Changes when another container would have to be made."""
@@ -122,7 +124,10 @@ def create(client: DockerClient, wanted: Wanted, record: Record, network: str) -
         shared = f"container:{wanted.inside}"
         options |= {"network_mode": shared, "pid_mode": shared, "volumes_from": [wanted.inside]}
     elif wanted.once:
-        options |= {"network_mode": "none", "volumes": [WORK]}
+        options |= {
+            "network_mode": f"container:{wanted.joins}" if wanted.joins else network or "none",
+            "volumes": [WORK],
+        }
     else:
         options |= {
             "network": network,

@@ -49,7 +49,7 @@ def running() -> tuple[StackState, ...]:
     """Every stack of containers that this daemon has."""
     client = connect()
     every = found(client)
-    names = sorted({each.record.stack for each in every})
+    names = sorted({each.record.stack for each in every if each.record.role is not Role.CHECK})
     return tuple(state(name, [x for x in every if x.record.stack == name]) for name in names)
 
 

@@ -72,6 +72,11 @@ class Handle:
             return self.network.inside, found.port
         return ports.client_address(found.address), found.port
 
+    def access_lines(self) -> list[str]:
+        """What is in its access log, or, where that is its output, in its log."""
+        file = self.directory / (self.spec.access_log or LOG)
+        return file.read_text("utf-8", "replace").splitlines() if file.exists() else []
+
     def alive(self) -> bool:
         """Whether the process still runs."""
         return self.process.poll() is None
