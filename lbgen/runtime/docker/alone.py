@@ -18,17 +18,18 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.plan.overlay import with_admin
+from lbgen.runtime.answers import answers
 from lbgen.runtime.docker import container, images, network, own, wanted
 from lbgen.runtime.docker.client import connect, told
 from lbgen.runtime.docker.container import Wanted
 from lbgen.runtime.docker.converge import Found, sweep
 from lbgen.runtime.docker.labels import Record, Role
-from lbgen.runtime.docker.live import stays
+from lbgen.runtime.docker.live import agent_works, stays
 from lbgen.runtime.local import ports
 from lbgen.runtime.local.process import START_SECONDS, for_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from docker import DockerClient
     from docker.models.containers import Container
@@ -138,12 +139,13 @@ def serving(
             beside = replace(part.agent[0], once=True)
             made.append(container.create(place.client, beside, replace(part.agent[1], role=Role.CHECK), ""))
             container.start(made[1], beside)
+            agent_works(made[1], START_SECONDS)
         made[0].reload()
         networks = made[0].attrs["NetworkSettings"]["Networks"]
         host = str(networks[network.name(place.name)]["IPAddress"]) if part.spec.kernel else ""
         alone = Alone(Found(made[0], record), plan, host)
         if not part.spec.kernel:
-            _wait_listening(alone)
+            _wait_listening(alone, part.spec.ready)
         yield alone
     finally:
         for each in reversed(made):
@@ -151,15 +153,23 @@ def serving(
                 each.remove(force=True, v=True)
 
 
-def _wait_listening(alone: Alone) -> None:
-    end = time.monotonic() + START_SECONDS
-    waiting = [x for x in alone.plan.listeners if str(x.protocol) == "tcp"]
-    while waiting:
-        waiting = [x for x in waiting if not ports.accepts(x.address, x.port)]
+def _wait_listening(alone: Alone, ready: str) -> None:
+    """Until it accepts and, where it tells that at all, knows its routes."""
+
+    def listens() -> bool:
         stays(alone.made, 0, "while starting")
-        if waiting and time.monotonic() > end:
-            names = ", ".join(x.name for x in waiting)
-            raise EngineError(Diagnostic("LB403", f"{alone.made.record.title} does not accept on {names}"))
+        waiting = [x for x in alone.plan.listeners if str(x.protocol) == "tcp"]
+        accepts = all(ports.accepts(x.address, x.port) for x in waiting)
+        return accepts and (not ready or answers(_ADMIN_PORT, (ready,)) is not None)
+
+    _until(listens, f"{alone.made.record.title} does not accept on every listener")
+
+
+def _until(holds: Callable[[], bool], otherwise: str) -> None:
+    end = time.monotonic() + START_SECONDS
+    while not holds():
+        if time.monotonic() > end:
+            raise EngineError(Diagnostic("LB403", otherwise))
         time.sleep(0.02)
 
 

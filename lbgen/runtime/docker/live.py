@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ from lbgen.runtime.docker.labels import RECORD_FILE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from docker.models.containers import Container
+
     from lbgen.engines.api import ProcessSpec
     from lbgen.engines.rendered import Rendered
     from lbgen.plan.model import Plan
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
 _NEXT = ".next"  # where files wait that an engine watches
 _AGENT_SECONDS = 2
+_BEGUN = b" checks "  # in the agent's first line
 
 
 @dataclass(slots=True)
@@ -137,6 +141,19 @@ class InContainer:
 def _folder(name: str) -> str:
     parent = str(PurePosixPath(name).parent)
     return "" if parent == "." else parent
+
+
+def agent_works(made: Container, seconds: float) -> None:
+    """Wait until an agent has begun. EngineError LB403 with what it said when it does not."""
+    end = time.monotonic() + seconds
+    while True:
+        with told(f"reading what {made.name} said"):
+            if _BEGUN in made.logs(tail=50):
+                return
+        if time.monotonic() > end:
+            said = container.tail(made)
+            raise EngineError(Diagnostic("LB403", f"{made.name} does not check endpoints; it said:\n{said}"))
+        time.sleep(0.05)
 
 
 def restarts(each: Found) -> int:

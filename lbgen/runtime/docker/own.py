@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import marshal
 import re
 import sys
 import sysconfig
 from importlib import metadata
+from importlib.util import MAGIC_NUMBER, cache_from_source, source_hash
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,8 @@ SITE = "/opt/lbgen"
 _PACKAGE = Path(__file__).parents[2]
 PYTHON = "/usr/local/bin/python3"
 ENVIRONMENT = (("PYTHONPATH", SITE), ("PYTHONDONTWRITEBYTECODE", "1"), ("PYTHONUNBUFFERED", "1"))
+_HEADER = 16  # bytes of a file of byte code before the code
+_UNCHECKED = b"\x01\x00\x00\x00"  # its flags: there is a hash of the source, and it counts for nothing
 _UNNEEDED = (
     "__pycache__",
     "test",
@@ -50,6 +54,9 @@ def bundle() -> Bundle:
     for module in sorted((library / "lib-dynload").glob("*.so")):
         found.libraries(module)
     found.tree(_PACKAGE, f"{SITE}/lbgen", skip=("__pycache__",))
+    ours = metadata.distribution("lbgen")
+    for name in ("METADATA", "entry_points.txt"):  # by which engines are found
+        found.files[f"{SITE}/lbgen-{ours.version}.dist-info/{name}"] = (ours.read_text(name) or "").encode()
     for name in sorted(_requirements("lbgen")):
         for file in metadata.distribution(name).files or ():
             path = Path(str(file.locate()))
@@ -57,7 +64,27 @@ def bundle() -> Bundle:
                 found.files[f"{SITE}/{file.as_posix()}"] = path
                 if path.suffix == ".so":
                     found.libraries(path)
+    for place, origin in tuple(found.files.items()):
+        if isinstance(origin, Path) and origin.suffix == ".py":
+            compiled = _compiled(origin)
+            if compiled is not None:
+                folder, _, name = place.rpartition("/")
+                found.files[f"{folder}/__pycache__/{name[:-3]}.{sys.implementation.cache_tag}.pyc"] = compiled
     return found
+
+
+def _compiled(source: Path) -> bytes | None:
+    """The byte code of a module, which is not compared with its source: reading all sources anew at each start takes
+    seconds. None when it is none."""
+    try:
+        cached = Path(cache_from_source(str(source)))
+        if cached.is_file() and cached.stat().st_mtime >= source.stat().st_mtime:
+            code = cached.read_bytes()[_HEADER:]
+        else:
+            code = marshal.dumps(compile(source.read_bytes(), str(source), "exec", dont_inherit=True))
+    except (OSError, SyntaxError, ValueError):
+        return None
+    return MAGIC_NUMBER + _UNCHECKED + source_hash(source.read_bytes()) + code
 
 
 def _requirements(name: str, seen: frozenset[str] = frozenset()) -> set[str]:

@@ -16,7 +16,7 @@ from lbgen.runtime.docker.client import connect
 from lbgen.runtime.docker.converge import Converger, Found, found, remove
 from lbgen.runtime.docker.kept import Kept
 from lbgen.runtime.docker.labels import Role
-from lbgen.runtime.docker.live import restarts, stays
+from lbgen.runtime.docker.live import agent_works, restarts, stays
 from lbgen.runtime.docker.seen import lines, running, state
 from lbgen.runtime.docker.wanted import Chosen, Whole
 from lbgen.runtime.driver import RELOAD_SECONDS, Result
@@ -195,6 +195,8 @@ def _until_routes_answer(
         stays(each, before, "while starting")
         late = readiness.wait(plan, probes, where.__getitem__, backends=backends, seconds=seconds, answered=answered)
         stays(each, before, "while starting")
+        if part.agent is not None:
+            agent_works(there[part.agent[0].name].made, seconds)
         complaints += readiness.unasked(plan, probes, title)
         complaints += readiness.diagnostics(late, title, plan, backends=backends, seconds=seconds)
         if not late:
