@@ -176,7 +176,7 @@ class Agent:
             return True
         try:
             pid = int((self.folder / self.spec.pid_file).read_text(encoding="utf-8"))
-            if pid > 1 and Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == self.spec.program:
+            if pid > 0 and Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == self.spec.program:
                 os.kill(pid, signal.Signals[self.spec.reload])
                 return True
         except (OSError, ValueError):
