@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from lbgen.conformance.probe import ask
+from lbgen.conformance.probe import Stream, ask, wire
 from lbgen.conformance.scripts.stage import answers, eventually, get, told_of
+from lbgen.plan.simulate import Request
 from lbgen.runtime.standin import CONTROL
 
 if TYPE_CHECKING:
@@ -142,3 +143,31 @@ def full_of_copies(stage: Stage) -> Iterator[str]:
     copies = sum(name.startswith(stage.params["copies"]) for name in names)
     if copies != 1:
         yield f"{copies} copies at a time, expected 1"
+
+
+def queue_streams(stage: Stage) -> Iterator[str]:
+    """A request that finds a place at once reaches the endpoint before its body has ended."""
+    request = Request("POST", stage.params["target"], (("Host", "h"), ("Content-Length", "200000")))
+    asked = sum(stage.endpoints.heads.values())
+    with Stream(stage.at["web"]) as stream:
+        stream.send(wire(request) + b"x" * 100_000)
+        if not eventually(lambda: sum(stage.endpoints.heads.values()) > asked, 1):
+            yield "the endpoint is not asked before its end"
+        stream.send(b"x" * 100_000)
+        if (status := stream.answer().status) != 200:
+            yield f"status {status} in the end"
+
+
+def queue_is_fair(stage: Stage) -> Iterator[str]:
+    """Three clients that ask again and again for one place are all served; none waits until its time (500 ms) is over."""
+    target = stage.params["target"]
+    control = (CONTROL, '{"mode": "hang", "wait_ms": 10}')
+
+    def client(_number: int) -> list[Answer]:
+        return [ask(stage.at["web"], get(target, control)) for _ in range(25)]
+
+    with ThreadPoolExecutor(3) as pool:
+        found = [answer for answers_of in pool.map(client, range(3)) for answer in answers_of]
+    statuses = Counter(answer.status for answer in found)
+    if statuses != {200: len(found)}:
+        yield f"three clients, one place: {dict(statuses)}"

@@ -16,6 +16,7 @@ from lbgen.engines.nginx.members import may_be_empty
 from lbgen.engines.nginx.mirrors import Mirrors
 from lbgen.engines.nginx.names import inline, named, reference
 from lbgen.engines.nginx.nominated import Sent
+from lbgen.engines.nginx.queues import Queues, queued_pool, route_lines
 from lbgen.engines.nginx.retries import Retries, separate_backups
 from lbgen.engines.nginx.splits import share_names
 from lbgen.engines.nginx.sticky import Stickies
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from lbgen.engines.nginx.texts import Texts
     from lbgen.engines.nginx.transports import Transport
     from lbgen.engines.nginx.view import Gate, Text
-    from lbgen.plan.model import Listener, Plan, Route, Rule, Target
+    from lbgen.plan.model import Listener, Plan, Pool, Route, Rule, Target
     from lbgen.plan.policy import Compression
 
 _PORTS = {"http": 80, "https": 443}
@@ -63,6 +64,7 @@ class Actions:
         self.gates = Gates(names, plan.routes)
         self.retries = Retries(names, pools, old=old)
         self.sent = Sent(old=old)
+        self.queues = Queues(names)
         self.values = Values(names)
         self.stickies = Stickies(names, texts, self.values, self.retries, old=old)
         self.chooser = Chooser(names, pools, self.maps, self.stickies, old=old)
@@ -88,7 +90,9 @@ class Actions:
         action = route.action
         if self.failed(route) and (isinstance(action, Forward) or limited(route)):
             yield Location(origin, name=named(route.name, "failed"), answer=self._failure(route))
-        if isinstance(action, Forward) and (action.retries or self.chooser.detour(route, action)):
+        if isinstance(action, Forward) and (
+            action.retries or self.chooser.detour(route, action) or self.queued_pool(route)
+        ):
             yield Location(origin, name=named(route.name, "final"), answer=self._failure(route, final=True))
         if isinstance(action, Respond) and action.status in _ADDRESS_STATUSES:
             add, kind = self._lines(route, action.headers)
@@ -115,7 +119,11 @@ class Actions:
     def logged(self, route: Route, listener: Listener) -> tuple[Line, ...]:
         """What the access log is told about requests of the route."""
         pool = text(inlined(self.chooser.upstream(route, route.action))) if isinstance(route.action, Forward) else EMPTY
-        return log.route_lines(listener, route, pool)
+        return (*log.route_lines(listener, route, pool), *route_lines(self.queued_pool(route)))
+
+    def queued_pool(self, route: Route) -> Pool | None:
+        """The pool that requests of the route wait for, if they may."""
+        return None if self.old else queued_pool(self.pools, route)
 
     def gate(self, route: Route, listener: Listener) -> Gate | None:
         """What requests for this route must pass first."""
@@ -128,7 +136,7 @@ class Actions:
             return None
         if any(self.pools[t.pool].sticky or separate_backups(self.pools[t.pool]) for t in action.targets):
             return None
-        if route.compression or action.mirrors or gated(route) or action.retries:
+        if route.compression or action.mirrors or gated(route) or action.retries or self.queued_pool(route):
             return None
         way = self.transport(action)
         if way.kind != PROXY or way.scheme != "http" or way.lines or action.buffering != Buffering():

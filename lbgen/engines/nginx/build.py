@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from lbgen.engines.nginx import queues
 from lbgen.engines.nginx.access import seen_through
 from lbgen.engines.nginx.actions import Actions
 from lbgen.engines.nginx.conditions import variable
@@ -131,12 +132,19 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         *actions.cors.maps,
         *actions.compressions.maps,
         *actions.retries.maps,
+        *actions.queues.maps,
         *servers.maps,
     )
     variables = len(maps) + len(actions.chooser.splits) + len(texts.constants) + len(gates.gatekeeper.geos)
     hosts = [str(table.host) for x in listeners for table in x.hosts]
     nominates = bool(pools) and not old
-    scripts = (*servers.paths.scripts, *servers.sizes.scripts, *((LEFT,) if nominates else ()))
+    waiting = () if old else queues.zones(plan)
+    scripts = (
+        *servers.paths.scripts,
+        *servers.sizes.scripts,
+        *((LEFT,) if nominates else ()),
+        *(queues.SCRIPTS if waiting else ()),
+    )
     nominated = _HOP_BY_HOP + ("" if trust else _MADE)
     return Http(
         servers=tuple(blocks),
@@ -170,6 +178,7 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         limited=any(limited(route) for route in plan.routes),
         modules=modules(scripts),
         scripts=scripts,
+        queues=waiting,
         long=any(len(word) > _WORD_OWN for word in (*hosts, *_keys(maps))),
     )
 

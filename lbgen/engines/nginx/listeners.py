@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.nginx import log, tls
+from lbgen.engines.nginx import log, queues, tls
 from lbgen.engines.nginx.paths import keeps_slashes
 from lbgen.engines.nginx.sizes import buffers
 from lbgen.engines.nginx.view import Line
@@ -42,9 +42,12 @@ def blocks(listener: Listener) -> tuple[tls.Face, ...]:
     return tls.faces(listener, listener.tls)
 
 
-def lines(listener: Listener, face: tls.Face, replaced: frozenset[str], *, old: bool) -> tuple[Line, ...]:
+def lines(
+    listener: Listener, face: tls.Face, replaced: frozenset[str], *, old: bool, queued: bool = False
+) -> tuple[Line, ...]:
     """Directives of a server block beside its rules."""
-    return tuple(_lines(listener, face, replaced, old=old))
+    found = tuple(_lines(listener, face, replaced, old=old))
+    return (*found, *queues.server_lines()) if queued else found
 
 
 def _lines(listener: Listener, face: tls.Face, replaced: frozenset[str], *, old: bool) -> Iterator[Line]:

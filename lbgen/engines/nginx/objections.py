@@ -11,7 +11,8 @@ from lbgen.engines.nginx import conditions
 from lbgen.engines.nginx.gates import rate
 from lbgen.engines.nginx.members import steered
 from lbgen.engines.nginx.names import Names
-from lbgen.engines.nginx.retries import MOST
+from lbgen.engines.nginx.queues import queued
+from lbgen.engines.nginx.retries import MOST, separate_backups
 from lbgen.engines.nginx.stream import manners
 from lbgen.engines.nginx.support import NOMINATED, OLD
 from lbgen.engines.nginx.transports import GRPC, kind
@@ -53,6 +54,8 @@ def objections(plan: Plan, version: str) -> Iterator[Objection]:
         if route.name not in l4:
             yield from _one_way(plan, route, version)
             yield from _tried_full(plan, route)
+            if version != OLD:
+                yield from _queue(plan, route)
     rules = {rule.rank: rule for x in plan.listeners for table in x.hosts for rule in table.rules}
     for rank in sorted(rules):
         yield from _rule(rules[rank])
@@ -149,6 +152,25 @@ def _forgotten(pool: Pool, *, checked: bool) -> Iterator[Objection]:
         note = "an endpoint that was ejected for failing in traffic gets its full share at once when it is back"
         shows = {"pool.slow_start.after_ejection": "text: just back"}
         yield Objection(approximate(note, shows), f"{pool.field}.slow_start", Feature.SLOW_START)
+
+
+def _queue(plan: Plan, route: Route) -> Iterator[Objection]:
+    """What does not go with requests that wait."""
+    action = route.action
+    if not isinstance(action, Forward):
+        return
+    pools = [plan.pool(t.pool) for t in action.targets if t.weight]
+    clashes = (
+        (action.retries is not None, f"retries of {route.name}: it follows ten hops of a request"),
+        (len(pools) > 1, f"the split of {route.name}: a request waits for one pool"),
+        (any(separate_backups(pool) for pool in pools), "backups and this balance: they are a pool of their own"),
+    )
+    for pool in pools:
+        for clash, what in clashes:
+            if queued(pool) and clash:
+                why = f"on nginx a queue does not go with {what}"
+                yield Objection(refused(why), f"{pool.field}.connections.queue", Feature.QUEUE)
+                break
 
 
 def _sticky(pool: Pool, version: str) -> Iterator[Objection]:

@@ -91,7 +91,7 @@ class Retries:
         """`proxy` as the first try, and the locations of what may follow. `detour`: the upstream for a request whose
         own has no endpoint at all, None when there is no other."""
         wanted = action.retries or _DETOUR
-        self._common()
+        self.common()
         again = self._goal(route, wanted, variant, detour is not None)
         upstream = self._following(route, action, split) or detour or proxy.upstream
         careful = bool(wanted.statuses) and not wanted.all_methods
@@ -186,7 +186,7 @@ class Retries:
             )
         return "last_endpoint"
 
-    def _common(self) -> None:
+    def common(self) -> None:
         """What all chains share, once."""
         if self._shared:
             return

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lbgen.engines.nginx import paths
+from lbgen.engines.nginx import paths, queues
 from lbgen.engines.nginx.access import seen_through
 from lbgen.engines.nginx.conditions import METHOD, inputs, pattern
 from lbgen.engines.nginx.gates import limited
@@ -45,6 +45,7 @@ class Servers:
         self.values = actions.values
         self.sizes = Sizes(actions.names, old=old)
         self.paths = paths.PathPolicies(http2=any(listener.http2 for listener in plan.listeners), old=old)
+        self._plan = plan
         self._replaced = seen_through(plan)
         self._routes = {route.name: route for route in plan.routes}
         self._chosen: dict[tuple[str, tuple[tuple[str, bool, str], ...]], str] = {}
@@ -87,10 +88,13 @@ class Servers:
             named=tuple(named),
             refused=self.paths.refused(listener),
             checks=self.checks(listener),
-            lines=lines(listener, face, self._replaced, old=self.old),
+            lines=lines(listener, face, self._replaced, old=self.old, queued=self._queued(listener)),
             unanswered=unanswered(listener),
             limited=any(limited(self._routes[name]) for name in used),
         )
+
+    def _queued(self, listener: Listener) -> bool:
+        return queues.of_listener(self._plan, listener)
 
     def checks(self, listener: Listener) -> tuple[Check, ...]:
         """What every request to the listener must pass once it is well-formed."""
@@ -231,13 +235,19 @@ class _Block:
         if proxy is None or not isinstance(route.action, Forward):
             return location
         detour = self.servers.actions.chooser.detour(route, route.action)
-        if route.action.retries is None and detour is None:
+        waits = self.servers.actions.queued_pool(route)
+        if route.action.retries is None and detour is None and waits is None:
             return location
         key = (route.name, proxy)
         if key not in self._chains:
             self._variants[route.name, "again"] += 1
             actions = self.servers.actions
             variant = self._variants[route.name, "again"]
+            if waits is not None:
+                actions.retries.common()
+                self._chains[key], more = actions.queues.chain(location, route, proxy, variant)
+                self.named += more
+                return replace(location, proxy=self._chains[key])
             split = actions.chooser.split_of(route)
             started = replace(location, gate=gate)
             self._chains[key], more = actions.retries.chain(started, route, route.action, proxy, variant, split, detour)

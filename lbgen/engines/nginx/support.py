@@ -172,7 +172,10 @@ _COMMON: dict[Feature, Verdict] = {
     ),
     Feature.KEEPALIVE: NATIVE,
     Feature.MAX_PER_ENDPOINT: NATIVE,
-    Feature.QUEUE: refused("the free nginx does not let requests wait for an endpoint"),
+    Feature.QUEUE: approximate(
+        "a script (njs) lets a request wait that finds no endpoint; its body is read whole before it goes on",
+        {"pool.connections.queue.streamed": "text: before its end"},
+    ),
     Feature.SLOW_START: emulated("`lbgen agent` raises the weight of an endpoint that came back by tenths"),
     Feature.STICKY: emulated("the endpoints' ids as their routes, and a map that makes the cookie"),
     Feature.POOL_TLS: NATIVE,
@@ -197,6 +200,7 @@ SUPPORT: dict[str, dict[Feature, Verdict]] = {
         Feature.HEADER_REGEX: _ONE_LINE,
         Feature.HEADER_PRESENT: _ONE_LINE,
         Feature.REQUEST_HEADERS_ADD: _OLD_ADD,
+        Feature.QUEUE: refused("nginx 1.22 does not let requests wait for an endpoint"),
         Feature.PATHS_NORMALIZE: approximate(
             "a path that has something to normalise and an escape that has to stay as well is answered with 400",
             {"paths.normalize.escapes": "status 400"},
