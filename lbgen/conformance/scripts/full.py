@@ -159,7 +159,7 @@ def queue_streams(stage: Stage) -> Iterator[str]:
 
 
 def queue_is_fair(stage: Stage) -> Iterator[str]:
-    """Three clients that ask again and again for one place are all served; none waits until its time (500 ms) is over."""
+    """Three clients that ask again and again for one place are all served, before their time (500 ms) is over."""
     target = stage.params["target"]
     control = (CONTROL, '{"mode": "hang", "wait_ms": 10}')
 

@@ -100,20 +100,21 @@ class Queues:
         """`proxy` as the first try, and the location of those who wait for a further one."""
         what = "queue" if variant == 1 else f"queue:{variant}"
         goal = named(route.name, what)
+        to = text(goal.text, inline("nominates"))  # or its second form, see `nominated.py`
         key = (route.name, variant)
         if key not in self._next:
             name = self._names.variable("queue", route.name)
-            entry = Entry(Literal("none", "key"), goal)
+            entry = Entry(Literal("none", "key"), to)
             final = named(route.name, "final")
             source = text(inline("cause"))
             self.maps.append(Map(Atom(route.field), source, Atom(f"${name}"), final, (entry,), volatile=True))
             self._next[key] = reference(name)
         made = replace(proxy, again=self._next[key], buffered=True)
-        first = replace(made, waits=goal)
+        first = replace(made, waits=to)
         lines = (
             *made.lines,
             Line(Atom("js_access"), (Atom("queue.wait"),)),
             Line(Atom("error_page"), (Atom(_NO_PLACE), Atom("="), named(route.name, "final"))),
         )
         late = replace(made, lines=lines, tunnel=None, mirrors=())
-        return first, (Location(start.origin, name=goal, proxy=late),)
+        return first, (Location(start.origin, name=goal, proxy=late, retry=True),)

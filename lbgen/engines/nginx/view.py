@@ -145,7 +145,7 @@ class Proxy:
     buffered: bool = False  # the body is kept for further tries
     nominated: Detour | None = None  # for requests whose Connection names fields
     made: Text | None = None  # where those go: names of the headers that nginx writes, a comma before and behind each
-    waits: Atom | None = None  # where requests go that must not overtake those who wait
+    waits: Text | None = None  # where requests go that must not overtake those who wait
 
 
 @record
