@@ -139,7 +139,8 @@ def _of_listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
                 "for a target that is not in its normal form max_body, compression and buffering of other routes of "
                 "the listener count too"
             )
-            yield Objection(approximate(note), f"{listener.field}.paths", Feature.PATHS_NORMALIZE)
+            others = {"paths.normalize.policies": ("status 413", "header content-encoding", "header vary")}
+            yield Objection(approximate(note, others), f"{listener.field}.paths", Feature.PATHS_NORMALIZE)
     if listener.tls is not None and len(served(listener.tls.certificates)) > 1:
         note = "a server name with capital letters gets the first certificate"
         shows = {"listener.tls.capitals": ("text: TLS: names",)}
