@@ -51,15 +51,20 @@ def kept_connection_connect_time(stage: Stage) -> Iterator[str]:
     yield from _kept(stage, (("/dropped", "", 504),))
 
 
-def _kept(stage: Stage, faults: tuple[tuple[str, str, int], ...]) -> Iterator[str]:
+def kept_connection_posts(stage: Stage) -> Iterator[str]:
+    """So does a request that is not tried again on a route with retries."""
+    yield from _kept(stage, (("/reset", "close", 502), ("/reset", "reset", 502)), "POST")
+
+
+def _kept(stage: Stage, faults: tuple[tuple[str, str, int], ...], method: str = "GET") -> Iterator[str]:
     for target, mode, status in faults:
         control = ((CONTROL, f'{{"mode": "{mode}"}}'),) if mode else ()
         with Stream(stage.at["web"]) as stream:
-            stream.send(wire(get("/p")))
+            stream.send(wire(get(stage.params.get("first", "/p"))))
             if (first := stream.answer().status) != 200:
                 yield f"first request: {first}"
                 continue
-            stream.send(wire(get(target, *control)))
+            stream.send(wire(get(target, *control, method=method)))
             answer = stream.answer()
         if answer.status != status:
             yield f"second request, {target} {mode}: {answer.status} {answer.problem}, expected {status}"

@@ -9,7 +9,7 @@ from lbgen.engines.haproxy.edits import TAIL
 from lbgen.engines.haproxy.lines import Line, Word, line
 from lbgen.engines.haproxy.packing import marking_lines
 from lbgen.engines.haproxy.quote import Sample, argument, log_format, lua_argument
-from lbgen.engines.haproxy.retrying import retry_lines, waits
+from lbgen.engines.haproxy.retrying import retry_lines
 from lbgen.engines.haproxy.servers import NEVER, Role, check_lines, is_name, server_lines
 from lbgen.engines.haproxy.times import connect, filtered, silence
 from lbgen.engines.text import Atom, Literal
@@ -133,8 +133,6 @@ class Backends:
         pool, times, l7 = draft.pool, draft.own, draft.l7
         # The clock of the statements and the clock of the timer differ by some milliseconds, hence the margin.
         late = connect(times) * 950 if connect(times) else _LONG
-        if draft.retries is not None and waits(pool):
-            late *= 1 + draft.retries.max
         balance, hashed = _balance(pool)
         first = self._used[pool.name][0]
         tracked = first if first != draft.name else ""

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 MAX_WEIGHT = 256
 ALWAYS_UP = "unix@lbgen-up.sock"  # a listener of our own
 NEVER = "24d"  # the longest time HAProxy counts
+# The name for a server is made at each try to connect, with TLS or without: so the time of the last one is kept.
+_BEGUN = "date(0,us),set-var(txn.sent)"
+_NO_NAME = "field(2,:)"
 # Places on the ring of endpoints come with weight; a few of them would share it out unevenly.
 _RING = (Balance.RANDOM, Balance.HASH)
 
@@ -54,6 +57,10 @@ class Role:
     tracked: str
     retries: Retries | None
 
+    def clocked(self, pool: Pool) -> bool:
+        """Whether a connection may begin later than its request comes here: after another try, or after a wait."""
+        return self.l7 and (self.retries is not None or pool.max_per_endpoint is not None)
+
 
 def server_lines(pool: Pool, role: Role) -> list[Line]:
     """One line for each endpoint, two for one that has to stand there twice."""
@@ -85,7 +92,7 @@ def _more(pool: Pool, endpoint: Endpoint, role: Role, followed: str) -> list[str
         words.append(f"cookie {endpoint.id}")
     if pool.proxy_protocol is not None:
         words.append("send-proxy" if pool.proxy_protocol == "v1" else "send-proxy-v2")
-    words += _transport(pool, endpoint)
+    words += _transport(pool, endpoint, role)
     checks = _checks(pool, role)
     words += [f"track {followed}"] if checks and followed else checks
     if pool.slow_start:
@@ -93,20 +100,25 @@ def _more(pool: Pool, endpoint: Endpoint, role: Role, followed: str) -> list[str
     return words
 
 
-def _transport(pool: Pool, endpoint: Endpoint) -> list[str | Word]:
+def _transport(pool: Pool, endpoint: Endpoint, role: Role) -> list[str | Word]:
     """TLS and HTTP version. HAProxy looks for a key beside the certificate, as `<certificate>.key`."""
     http2 = pool.protocol is not PoolProtocol.HTTP1
     tls = pool.tls
+    words: list[str | Word] = []
     if tls is None:
-        return ["proto h2"] if http2 else []
-    words: list[str | Word] = ["ssl ssl-min-ver TLSv1.2"]
+        words += ["proto h2"] if http2 else []
+        words += [f"sni {_BEGUN},{_NO_NAME}"] if role.clocked(pool) else []
+        return words
+    words.append("ssl ssl-min-ver TLSv1.2")
     name = tls.server_name or (None if endpoint.is_ip else endpoint.host)
     if not tls.verify:
         words.append("verify none")
     else:
         words += ["verify required ca-file", Literal(tls.ca.path) if tls.ca is not None else "@system-ca"]
+    if name is None and role.clocked(pool):
+        words.append(f"sni {_BEGUN},{_NO_NAME}")
     if name is not None:
-        words.append(f"sni str({name})")
+        words.append(f"sni {_BEGUN},bool,iif({name},{name})" if role.clocked(pool) else f"sni str({name})")
         words.append(f"check-sni {name}" if pool.active else "")
         words.append(f"verifyhost {name}" if tls.verify else "")
     if tls.certificate is not None:

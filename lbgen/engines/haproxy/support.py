@@ -214,8 +214,11 @@ def support(version: str) -> Mapping[Feature, Verdict]:
 def objections(plan: Plan, version: str) -> Iterable[Objection]:
     """What single places of a plan ask for and HAProxy cannot hold, or serves a little differently."""
     l4 = {rule.route for listener in plan.listeners for rule in listener.l4_rules}
+    l4_pools: set[str] = set()
     for route in plan.routes:
         yield from _texts(route)
+        if route.name in l4 and isinstance(route.action, Forward):
+            l4_pools.update(target.pool for target in route.action.targets)
         action = route.action
         if isinstance(action, Forward) and route.name not in l4 and falls_short(action):
             note = (
@@ -264,6 +267,10 @@ def objections(plan: Plan, version: str) -> Iterable[Objection]:
         if not weights(pool)[1]:
             note = f"weights go up to {MAX_WEIGHT}; these are scaled down and rounded"
             yield Objection(approximate(note), f"{pool.field}.endpoints", Feature.WEIGHTS)
+        if pool.active and pool.passive and pool.name in l4_pools:
+            note = "an ejected endpoint of an L4 pool is back as soon as its active checks pass, not after eject_for"
+            verdict = approximate(note, {"pool.health.passive.checked": "text: came back after"})
+            yield Objection(verdict, f"{pool.field}.health.passive", Feature.HEALTH_PASSIVE)
     for listener in plan.listeners:
         for certificate in listener.tls.certificates if listener.tls is not None else ():
             yield from _key_beside(certificate, certificate.field, Feature.TLS_TERMINATE)
