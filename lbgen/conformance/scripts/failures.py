@@ -60,8 +60,10 @@ def _kept(stage: Stage, faults: tuple[tuple[str, str, int], ...], method: str = 
     for target, mode, status in faults:
         control = ((CONTROL, f'{{"mode": "{mode}"}}'),) if mode else ()
         with Stream(stage.at["web"]) as stream:
-            stream.send(wire(get(stage.params.get("first", "/p"))))
-            if (first := stream.answer().status) != 200:
+            for _ in range(stage.params.get("before", 1)):
+                stream.send(wire(get(stage.params.get("first", "/p"))))
+                first = stream.answer().status
+            if first != 200:
                 yield f"first request: {first}"
                 continue
             stream.send(wire(get(target, *control, method=method)))

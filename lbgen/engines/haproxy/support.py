@@ -133,8 +133,9 @@ _APPROXIMATE = {
     Feature.CLIENT_TIMEOUTS: "a body that stops is answered 400 by HAProxy 2.8 and ends with the response time in "
     "2.6, a head must come within the body's time too, and so long, whatever the route's idle time, a client may pause "
     "while it reads",
-    Feature.STATUSES: "when the connect time is over for a later request of a kept client connection, HAProxy closes "
-    "that connection (HTTP/2: resets the stream) instead of answering 504",
+    Feature.STATUSES: "when the connect time is over for a later request of a kept client connection, or its endpoint "
+    "closes and a route with retries does not try again, HAProxy closes that connection (HTTP/2: resets the stream) "
+    "instead of answering 504 or 502",
     Feature.FRAMING: "some ambiguous requests are not refused but passed on in one unambiguous reading: Content-Length "
     "beside Transfer-Encoding is dropped, equal lengths or Host lines become one, bare LF and folded lines are "
     "written anew; an unknown coding before chunked is answered 422, and what HAProxy's parser refuses gets its "
@@ -153,7 +154,7 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
         "listener.timeouts.head": "status 408",
         "listener.timeouts.reading": "text: the client took",
     },
-    Feature.STATUSES: {"statuses.kept_connect": "closed"},
+    Feature.STATUSES: {"statuses.kept_connect": "closed", "statuses.kept_no_retry": "closed"},
     Feature.ACCESS_LOG: {"access_log.client_left": "text: statuses [200]"},
     Feature.FRAMING: {
         "framing.length_with_coding": "accepted",
@@ -189,6 +190,7 @@ _CLOSED = (
     "when the connect time is over, or the endpoint closes without a response, for a later request of a kept client "
     "connection, HAProxy closes that connection (HTTP/2: resets the stream) instead of answering 504 or 502"
 )
+_CLOSED_WHERE = ("statuses.kept_connect", "statuses.kept_close", "statuses.kept_no_retry", "statuses.h2_close")
 
 
 @cache
@@ -202,9 +204,7 @@ def support(version: str) -> Mapping[Feature, Verdict]:
         | {Feature.ESCAPE_HATCH: UNPORTABLE}
     )
     if version == "2.6":
-        known[Feature.STATUSES] = approximate(
-            _CLOSED, dict.fromkeys(("statuses.kept_connect", "statuses.kept_close", "statuses.h2_close"), "closed")
-        )
+        known[Feature.STATUSES] = approximate(_CLOSED, dict.fromkeys(_CLOSED_WHERE, "closed"))
         framing = {part: shown for part, shown in _DIFFERS[Feature.FRAMING].items() if part not in _NEW_PARSER}
         framing["framing.h2_frames"] = ("text: a length that", "text: two hosts", "text: 2 of these requests")
         known[Feature.FRAMING] = approximate(_APPROXIMATE[Feature.FRAMING] + _SHORT_BODY, framing)
