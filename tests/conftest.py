@@ -31,6 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--topologies-first", type=int, default=1, help="number of the first one: goes on with a run")
     parser.addoption("--topologies-at-once", type=int, default=1, help="so many side by side")
     parser.addoption("--topologies-log", default="", help="file that gets a line of JSON for each")
+    parser.addoption("--container-cases", choices=["sample", "all"], default="sample", help="cases run in containers")
     parser.addoption("--reloads", type=int, default=3, help="of each engine in containers (a drill: 100)")
     parser.addoption("--update-golden", action="store_true", help="rewrite expected files, then read the diff")
 

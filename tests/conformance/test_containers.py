@@ -1,0 +1,55 @@
+"""Cases on engines in containers, the same as on processes: a sample, or all of them with `--container-cases all`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lbgen.conformance.case import case_files
+from lbgen.conformance.runner import State, run_file
+from lbgen.conformance.subject import boxed
+from lbgen.engines.api import engine_names
+from lbgen.runtime.docker import client
+from lbgen.runtime.docker.alone import room
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.conformance.case import CaseFile
+    from lbgen.runtime.docker.alone import Room
+
+pytestmark = [
+    pytest.mark.engines,
+    pytest.mark.xdist_group("runtime"),
+    pytest.mark.skipif(not client.answers(), reason="no docker daemon answers"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can enter the network of a container"),
+]
+SAMPLE = ("4-answers", "7-l4")
+OF_NGINX = ("6-health-active", "6.active.refused")  # file and case: its agent is in a container of its own
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    files = {file.name: file for file in case_files()}
+    every = metafunc.config.getoption("--container-cases") == "all"
+    rows = [(files[name], engine, "") for name in (files if every else SAMPLE) for engine in engine_names()]
+    if not every:
+        rows.append((files[OF_NGINX[0]], "nginx", OF_NGINX[1]))
+    metafunc.parametrize(("file", "name", "only"), rows, ids=[f"{file.name}-{name}" for file, name, _ in rows])
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Room]:
+    with room() as made:
+        yield made
+
+
+def test_cases(file: CaseFile, name: str, only: str, place: Room, request: pytest.FixtureRequest) -> None:
+    every = request.config.getoption("--container-cases") == "all"
+    for subject in boxed([name], place)[: None if every else 1]:
+        results = run_file(file, subject, wanted=lambda case: case.id.startswith(only))
+        failed = [f"{r.case}: {r.detail}\n    {r.again}" for r in results if r.state is State.FAIL]
+        assert not failed, f"{subject.label}: {len(failed)} of {len(results)} cases\n" + "\n".join(failed)
+        assert results
+        assert subject.gap or not all(r.state is State.SKIPPED for r in results), results[0].detail
