@@ -23,6 +23,8 @@ class Traffic:
     before the next request was sent, is opened anew: nothing was lost. Anything else that fails is."""
 
     port: int
+    pool: str = "app"
+    pause: float = 0.002  # seconds between the requests of a client
     good: int = 0
     lost: list[str] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -36,7 +38,7 @@ class Traffic:
                 connection.request("GET", "/steady")
                 answer = connection.getresponse()
                 pool = json.loads(answer.read()).get("pool") if answer.status == 200 else None
-                if pool == "app":
+                if pool == self.pool:
                     self.good += 1
                 else:
                     self.lost.append(f"status {answer.status}")
@@ -44,7 +46,7 @@ class Traffic:
                 self.lost.append(f"{type(error).__name__}: {error}")
                 connection.close()
                 connection = None
-            time.sleep(0.002)
+            time.sleep(self.pause)
         if connection is not None:
             connection.close()
 
@@ -66,9 +68,9 @@ def _closed(connection: http.client.HTTPConnection) -> bool:
 
 
 @contextmanager
-def traffic(port: int) -> Iterator[Traffic]:
+def traffic(port: int, pool: str = "app", pause: float = 0.002) -> Iterator[Traffic]:
     """Clients that ask without a pause for as long as the block lasts."""
-    seen = Traffic(port)
+    seen = Traffic(port, pool, pause)
     threads = [threading.Thread(target=seen.client) for _ in range(CLIENTS)]
     for each in threads:
         each.start()

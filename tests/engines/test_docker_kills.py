@@ -1,0 +1,125 @@
+"""What is killed comes back, and `lbgen up` puts the rest right; each test says what clients saw (-s)."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import lbgen
+from lbgen.engines.api import engine_names
+from lbgen.runtime import api
+from lbgen.runtime.docker import client
+from lbgen.runtime.docker.converge import found
+from lbgen.runtime.docker.labels import Role
+from lbgen.runtime.local.ports import free_port
+from tests.traffic import Traffic, traffic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [
+    pytest.mark.engines,
+    pytest.mark.skipif(not client.answers(), reason="no docker daemon answers"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can kill what runs in a container"),
+]
+NAME = f"killed-{os.getpid()}"
+PORTS = int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + 500
+BACK_SECONDS = 15.0
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    yield
+    for stack in api.ps():
+        if stack.name == NAME:
+            stack.down()
+
+
+def topology(port: int, mode: str = "l7", *, checked: bool = False) -> lbgen.Topology:
+    pool: dict[str, Any] = {"endpoints": [{"address": "10.0.0.1:80"}, {"address": "10.0.0.2:80"}]}
+    if checked:
+        pool["health"] = {"active": {"path": "/", "interval": "500ms", "timeout": "500ms", "fall": 2, "rise": 1}}
+    route = {"name": "all", "forward": "app"} | ({"listeners": ["web"]} if mode == "l4" else {})
+    return lbgen.load(
+        {
+            "version": 1,
+            "name": NAME,
+            "listeners": {"web": {"port": port, "mode": mode}},
+            "pools": {"app": pool},
+            "routes": [route],
+        }
+    )
+
+
+def kill(role: Role) -> None:
+    [each] = [each for each in found(client.connect(), NAME) if each.record.role is role]
+    os.kill(int(each.made.attrs["State"]["Pid"]), signal.SIGKILL)
+
+
+def answers(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+    try:
+        connection.request("GET", "/")
+        return "pool" in json.loads(connection.getresponse().read())
+    except (OSError, http.client.HTTPException, ValueError):
+        return False
+    finally:
+        connection.close()
+
+
+def back(port: int, what: str, seen: Traffic) -> None:
+    """Wait until requests are answered again, and say what was lost."""
+    begun = time.monotonic()
+    while not all(answers(port) for _ in range(4)):
+        assert time.monotonic() - begun < BACK_SECONDS, f"nothing answers {BACK_SECONDS:g} s after {what} was killed"
+        time.sleep(0.05)
+    took = time.monotonic() - begun
+    print(f"{what}: answers again after {took:.1f} s; {len(seen.lost)} of {seen.good + len(seen.lost)} lost")  # noqa: T201
+
+
+@pytest.mark.parametrize("name", engine_names())
+def test_an_engine_that_is_killed(name: str) -> None:
+    port = free_port("127.0.0.1", PORTS)
+    made = topology(port, "l4" if name == "nftables" else "l7")
+    lbgen.up(made, engine=name, runtime="docker", accept=("all",))
+    with traffic(port, pool="app", pause=0.02) as seen:
+        time.sleep(0.5)
+        kill(Role.ENGINE)
+        time.sleep(0.1)
+        back(port, name, seen)
+    assert lbgen.up(made, engine=name, runtime="docker", accept=("all",)).unchanged
+    assert answers(port)
+
+
+def test_endpoints_that_are_killed() -> None:
+    port = free_port("127.0.0.1", PORTS)
+    lbgen.up(topology(port), engine="haproxy", runtime="docker", accept=("all",))
+    with traffic(port, pool="app", pause=0.02) as seen:
+        time.sleep(0.5)
+        kill(Role.ENDPOINTS)
+        time.sleep(0.1)
+        back(port, "endpoints", seen)
+    assert lbgen.up(topology(port), engine="haproxy", runtime="docker", accept=("all",)).unchanged
+
+
+def test_an_engine_that_takes_its_agent_along() -> None:
+    port = free_port("127.0.0.1", PORTS)
+    made = topology(port, checked=True)
+    lbgen.up(made, engine="nginx", runtime="docker", accept=("all",))
+    kill(Role.ENGINE)
+    time.sleep(1)
+    lbgen.up(made, engine="nginx", runtime="docker", accept=("all",))
+    assert answers(port)
+    [agent] = [each for each in found(client.connect(), NAME) if each.record.role is Role.AGENT]
+    assert agent.running
+    kill(Role.ENDPOINTS)  # which the agent notices only when it shares the engine's network
+    end = time.monotonic() + BACK_SECONDS
+    while b" down after " not in agent.made.logs():
+        assert time.monotonic() < end
+        time.sleep(0.1)
