@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from lbgen.plan.model import HostPattern, Listener
     from lbgen.plan.simulate import Request
+    from lbgen.plan.tls import ListenerTls
 
 _VERSIONS = {
     "1.0": ssl.TLSVersion.TLSv1,
@@ -128,9 +129,26 @@ class Asked:
 ANYHOW = Asked()
 
 
-def unverified(listener: Listener) -> Asked:
-    """For a listener whose certificate is the user's own: whoever signed it is not ours to judge."""
-    return Asked(tls={"ca": ""}) if listener.tls is not None and not listener.tls.passthrough else ANYHOW
+def unverified(listener: Listener, request: Request | None = None) -> Asked:
+    """For a listener whose certificate is the user's own: whoever signed it is not ours to judge. The client says the
+    name of the host that it asks, where a certificate holds that."""
+    if listener.tls is None or listener.tls.passthrough:
+        return ANYHOW
+    name = None if request is None else host_of(request)
+    return Asked(tls={"ca": "", "sni": name} if name is not None and holds(listener.tls, name) else {"ca": ""})
+
+
+def host_of(request: Request) -> str | None:
+    """The host of the only Host line, as a server name."""
+    found = [value for name, value in request.headers if name.lower() == "host"]
+    return found[0].rpartition(":")[0] or found[0] if len(found) == 1 else None
+
+
+def holds(tls: ListenerTls, name: str) -> bool:
+    """Whether a certificate serves clients of that name."""
+    above = name.partition(".")[2]
+    held = (known for certificate in tls.certificates for known in certificate.names)
+    return any(known.name == (above if known.wildcard else name) for known in held)
 
 
 def wire_for(listener: Listener, request: Request, asked: Asked = ANYHOW) -> Wire:

@@ -38,7 +38,7 @@ ANSWERS = {
 BYTES = {feature: LISTENER[feature] for feature in (Feature.LISTENER_ACCESS, Feature.PROXY_PROTOCOL_IN)}
 RARE = (Feature.PROXY_PROTOCOL_OUT,)  # nginx has it for bytes only, and is left out of what asks for it
 BYTES_POOL = {Feature.PROXY_PROTOCOL_OUT: POOL[Feature.PROXY_PROTOCOL_OUT]}
-HOSTS = (None, None, ["a.test"], ["*.a.test"], ["b.a.test", "a.test"])
+HOSTS = (None, None, ["wild.example"], ["*.wild.example"], ["in.wild.example", "wild.example"])
 TIMES = {"connect": "300ms", "response": "600ms", "idle": "600ms"}
 CLIENT_TIMES = {"client_header": "900ms", "client_body": "900ms", "keepalive": "1200ms"}
 

@@ -81,8 +81,8 @@ LISTENER: dict[Feature, tuple[Data, ...]] = {
         {"tls": {"certificates": [RSA, SHOP], "policy": "modern"}, "http2": False},
     ),
     Feature.TLS_CLIENT_CERT: (
-        {"tls": {"certificates": [SHOP], "client": {"ca": "client-ca.crt"}}},
-        {"tls": {"certificates": [SHOP], "client": {"ca": "client-ca.crt", "verify": "optional"}}},
+        {"tls": {"certificates": [WILD], "client": {"ca": "client-ca.crt"}}},
+        {"tls": {"certificates": [WILD], "client": {"ca": "client-ca.crt", "verify": "optional"}}},
     ),
     Feature.HTTP2: ({"http2": True},),
     Feature.TRUSTED_PROXIES: ({"trusted_proxies": ["10.9.0.0/16"]},),

@@ -65,7 +65,7 @@ def slow_client(stage: Stage) -> Iterator[str]:
 
 def _stream(stage: Stage, request: Request) -> Stream:
     seconds = stage.params["within_ms"][1] / 1000 + 2
-    via = stage.via(request.listener, request, unverified(stage.plan.listener(request.listener)))
+    via = stage.via(request.listener, request, unverified(stage.plan.listener(request.listener), request))
     return Stream(stage.at[request.listener], client=request.client, timeout=seconds, wire=via)
 
 
@@ -137,7 +137,7 @@ def split_fails(stage: Stage) -> Iterator[str]:
     pool, how, status = stage.params["pool"], stage.params["how"], stage.params["status"]
     low, high = stage.params["within_ms"]
     names = [x.name for x in stage.endpoints.stand_ins if x.pool == pool]
-    via = stage.via(request.listener, request, unverified(stage.plan.listener(request.listener)))
+    via = stage.via(request.listener, request, unverified(stage.plan.listener(request.listener), request))
     found: list[float] = []
     try:
         for name in names:

@@ -157,7 +157,7 @@ def mirrored(stage: Stage) -> Iterator[str]:
 
 
 def _via(stage: Stage, request: Request) -> Wire:
-    return stage.via(request.listener, request, unverified(stage.plan.listener(request.listener)))
+    return stage.via(request.listener, request, unverified(stage.plan.listener(request.listener), request))
 
 
 def _at(stage: Stage) -> tuple[str, int]:

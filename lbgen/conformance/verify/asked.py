@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import NOWHERE, Draft, hit_of, labelled, meeting
-from lbgen.conformance.verify.cases import SERVER, hits, http2_asked, own_client
+from lbgen.conformance.verify.cases import SERVER, hits, http2_asked, named, own_client
 from lbgen.conformance.verify.handshakes import handshakes
 from lbgen.conformance.verify.policed import guarded
 from lbgen.conformance.wires import unverified
@@ -76,8 +76,8 @@ def cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Case, ...]:
             ask.clause,
             replace(ask.request, client=own_client(n)) if limited and ask.request.client == client else ask.request,
             Expect(refused=any(char in ask.request.target for char in _NO_URI)),
-            features=(*excuses(ask), *((SERVER,) if http2_asked(plan, ask.request) else ())),
-            asked=unverified(plan.listener(ask.request.listener)),
+            features=(*excuses(ask), *_also(plan, ask.request)),
+            asked=unverified(plan.listener(ask.request.listener), ask.request),
         )
         for n, ask in enumerate(found, 1)
     )
@@ -89,7 +89,15 @@ def _handshakes(plan: Plan, client: str) -> Iterator[Case]:
         hit = next((request for _, request in hits(plan, listener, client)), None)
         if listener.mode is Mode.L7 and hit is not None:
             for n, case in enumerate(handshakes(listener, hit), 1):
-                yield replace(case, id=f"{case.clause} {listener.name}/{n}")
+                features = (*case.features, *_also(plan, hit))
+                yield replace(case, id=f"{case.clause} {listener.name}/{n}", features=features)
+
+
+def _also(plan: Plan, request: Request) -> Iterator[str]:
+    """What excuses a difference because of where the request goes."""
+    yield from named(plan.listener(request.listener), request)
+    if http2_asked(plan, request):
+        yield SERVER
 
 
 def _by_client(route: Route) -> bool:

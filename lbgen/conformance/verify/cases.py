@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import hit_of
+from lbgen.conformance.wires import holds, host_of
 from lbgen.plan.features import Feature
 from lbgen.plan.model import PoolProtocol
 from lbgen.plan.simulate import Request, simulate
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 
 SERVER = f"{Feature.STATUSES}.server"  # what some engines say of themselves in answers of HTTP/2 endpoints
+OTHER_NAME = f"{Feature.TLS_CLIENT_CERT}.other_name"
 _DENIED = 403
 _LOOPBACK = ip_network("127.0.0.0/8")
 
@@ -101,6 +103,14 @@ def http2_asked(plan: Plan, request: Request) -> bool:
     """Whether endpoints that it may go to are asked over HTTP/2."""
     pools = (plan.pool(upstream.pool) for upstream in simulate(plan, request).upstreams)
     return any(pool.protocol is not PoolProtocol.HTTP1 for pool in pools)
+
+
+def named(listener: Listener, request: Request) -> tuple[str, ...]:
+    """What excuses a difference of a request for a host that is not the name the client has said in its handshake."""
+    if listener.tls is None or listener.tls.client_ca is None:
+        return ()
+    host = host_of(request)
+    return () if host is not None and holds(listener.tls, host) else (OTHER_NAME,)
 
 
 def own_client(number: int) -> str:

@@ -8,6 +8,7 @@ from math import ceil, log
 from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.case import Case, Expect
+from lbgen.conformance.corpus import NOWHERE
 from lbgen.conformance.probe import wire
 from lbgen.conformance.scripts.topology import LARGE
 from lbgen.conformance.verify import layer4, policies
@@ -18,11 +19,12 @@ from lbgen.conformance.verify.cases import (
     around,
     hits,
     http2_asked,
+    named,
     own_client,
     scripted,
     with_headers,
 )
-from lbgen.conformance.wires import unverified
+from lbgen.conformance.wires import host_of, unverified
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, PoolProtocol
 from lbgen.plan.policy import IDEMPOTENT, KeyKind, RetryCause
@@ -50,8 +52,10 @@ def planned(plan: Plan, client: str) -> tuple[Planned, ...]:
     for one in (*_every(plan, client), *policies.planned(plan, client)):
         name = " ".join((one.case.clause, *one.case.routes))
         counts[name] = number = counts.get(name, 0) + 1
-        via = unverified(plan.listener(one.case.request.listener))
-        found.append(replace(one, case=replace(one.case, id=f"{name}/{number}", asked=via)))
+        listener = plan.listener(one.case.request.listener)
+        via = unverified(listener, one.case.request)
+        features = (*one.case.features, *named(listener, one.case.request))
+        found.append(replace(one, case=replace(one.case, id=f"{name}/{number}", asked=via, features=features)))
     return tuple(found)
 
 
@@ -245,12 +249,13 @@ def _client_times(plan: Plan, listener: Listener, client: str) -> Iterator[Plann
     forwards = ((r.action, x) for r, x in hits(plan, listener, client) if isinstance(r.action, Forward))
     action, found = next(forwards, (None, None))
     idle = 0 if action is None else action.timeouts.idle
-    request = Request("GET", "/", (("Host", "lbgen-corpus.invalid"),), listener.name, client)
+    host = None if found is None else host_of(found)
+    request = Request("GET", "/", (("Host", host or NOWHERE),), listener.name, client)
     times = listener.timeouts
     if times.keepalive:
         params = {"request": request, "within_ms": around(times.keepalive)}
         yield scripted("6.client.keepalive", "kept_idle", request, params, ())
-    slow = [("header", times.header, request, b"GET / HTTP/1.1\r\nHost: slow.invalid\r\n")]
+    slow = [("header", times.header, request, f"GET / HTTP/1.1\r\nHost: {host or NOWHERE}\r\n".encode())]
     if found is not None:
         half = replace(found, headers=(*found.headers, ("Content-Length", "10")), body=b"abc")
         slow.append(("body", times.body, replace(request, client=found.client), wire(half)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import NOWHERE
 from lbgen.conformance.verify.trust import FOREIGN
-from lbgen.conformance.wires import Asked
+from lbgen.conformance.wires import Asked, unverified
 from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
@@ -29,27 +29,31 @@ def handshakes(listener: Listener, hit: Request) -> Iterator[Case]:
     tls = listener.tls
     if tls is None or tls.passthrough:
         return
+    usual = unverified(listener, hit).tls
+
+    def case(clause: str, asked: dict[str, Any], expect: dict[str, Any], request: Request = hit) -> Case:
+        tls = {**usual, **asked} if isinstance(usual, dict) else asked
+        return Case("", clause, request, Expect(**expect), asked=Asked(tls=tls))
+
     for name in names(tls):
         served = for_name(tls, name)
         shown = {"certificate": fingerprint(served)} if served is not None else {}
-        yield _case("5.tls.sni", hit, {"sni": name}, {"tls": shown})
+        # Where clients are known by certificates, the host that they ask for is of that name as well.
+        request = hit if tls.client_ca is None else replace(hit, headers=(("Host", name), *hit.headers[1:]))
+        yield case("5.tls.sni", {"sni": name}, {"tls": shown}, request)
     first = {"certificate": fingerprint(tls.certificates[0])}
-    yield replace(_case("5.tls.no-sni", hit, {"sni": None}, {"tls": first}), features=NO_NAME)
-    yield _case("5.tls.unknown", hit, {"sni": NOWHERE}, {**_NOTHING, "unshaken": True})
+    yield replace(case("5.tls.no-sni", {"sni": None}, {"tls": first}), features=NO_NAME)
+    yield case("5.tls.unknown", {"sni": NOWHERE}, {**_NOTHING, "unshaken": True})
     old = {"1.2": ("1.0", "1.1"), "1.3": ("1.2", "1.2")}.get(tls.min_version)
     if old is not None:
-        yield _case("5.tls.version", hit, {"min": old[0], "max": old[1]}, _NOTHING)
-    yield _case("5.tls.version", hit, {"min": "1.3"}, {"tls": {"version": "1.3"}})
+        yield case("5.tls.version", {"min": old[0], "max": old[1]}, _NOTHING)
+    yield case("5.tls.version", {"min": "1.3"}, {"tls": {"version": "1.3"}})
     offers = ("h2", "http/1.1") if not listener.http2 else ("http/1.1",)
-    yield _case("5.tls.alpn", hit, {"alpn": offers}, {"tls": {"alpn": "http/1.1"}})
+    yield case("5.tls.alpn", {"alpn": offers}, {"tls": {"alpn": "http/1.1"}})
     if tls.client_ca is not None:
-        yield _case("5.tls.client", hit, {"certificate": FOREIGN}, _NOTHING)
-        yield _case("5.tls.client", hit, {"certificate": "client"}, {})
-        yield _case("5.tls.client", hit, {"certificate": ""}, _NOTHING if tls.client_required else {})
-
-
-def _case(clause: str, hit: Request, asked: dict[str, Any], expect: dict[str, Any]) -> Case:
-    return Case("", clause, hit, Expect(**expect), asked=Asked(tls={"ca": "", **asked}))
+        yield case("5.tls.client", {"certificate": FOREIGN}, _NOTHING)
+        yield case("5.tls.client", {"certificate": "client"}, {})
+        yield case("5.tls.client", {"certificate": ""}, _NOTHING if tls.client_required else {})
 
 
 def names(tls: ListenerTls) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lbgen.conformance.corpus import NOWHERE
 from lbgen.conformance.verify.cases import Phase, Planned, around, scripted
 from lbgen.conformance.verify.handshakes import NO_NAME, names
+from lbgen.conformance.wires import holds
 from lbgen.plan.model import Forward, Protocol
 from lbgen.plan.simulate import Request, simulate_l4
 
@@ -77,9 +78,7 @@ def _names(listener: Listener) -> Iterator[str | None]:
 
 def _held(tls: ListenerTls, sni: str | None) -> bool:
     """Whether a certificate serves clients of that name; the first serves those without."""
-    above = "" if sni is None else sni.partition(".")[2]
-    held = (name for certificate in tls.certificates for name in certificate.names)
-    return sni is None or any(name.name == (above if name.wildcard else sni) for name in held)
+    return sni is None or holds(tls, sni)
 
 
 def _alone(one: Planned) -> Planned:

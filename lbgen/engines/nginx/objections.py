@@ -48,6 +48,18 @@ def objections(plan: Plan, version: str) -> Iterator[Objection]:
         if version == OLD and listener.http2 and listener.tls is None:
             why = "nginx 1.22 cannot speak both HTTP/1.1 and HTTP/2 on a port without TLS (1.25 and newer can)"
             yield Objection(refused(why), f"{listener.field}.http2", Feature.HTTP2)
+        if listener.tls is not None and listener.tls.client_ca is not None and listener.mode is Mode.L7:
+            why = "a request for another host than the server name of its handshake is answered 421"
+            shows = {
+                "listener.tls.client.other_name": (
+                    "status 421",
+                    "text: 421",
+                    "text: tries reached",
+                    "text: the body",
+                    "text: took",
+                )
+            }
+            yield Objection(approximate(why, shows), f"{listener.field}.tls.client", Feature.TLS_CLIENT_CERT)
     l4 = {rule.route for x in plan.listeners for rule in x.l4_rules}
     for route in plan.routes:
         yield from _route(route, l7=route.name not in l4)
