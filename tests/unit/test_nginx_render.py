@@ -216,7 +216,7 @@ def test_tunnels_have_their_own_time_where_it_differs():
     times = Timeouts(1_000, 5_000, 60_000)
     made = plan((ROOT, forward("p", times=times)))
     text = rendered(made)
-    assert "if ($upgrade) { return 418; }" in block(text, "location / {")
+    assert "if ($upgrade) { return 599; }" in block(text, "location / {")
     assert "error_page 502 503 504 @failed;" in block(text, "location / {")
     assert "proxy_read_timeout 60s;" in block(text, "location @r0:tunnel {")
     (objection,) = ENGINE.objections(made, "1.31")

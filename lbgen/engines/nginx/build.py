@@ -137,7 +137,7 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
     )
     variables = len(maps) + len(actions.chooser.splits) + len(texts.constants) + len(gates.gatekeeper.geos)
     hosts = [str(table.host) for x in listeners for table in x.hosts]
-    nominates = bool(pools) and not old
+    nominates = any(x.proxy is not None and x.proxy.made is not None for block in blocks for x in block.named)
     waiting = () if old else queues.zones(plan)
     scripts = (
         *servers.paths.scripts,
