@@ -22,23 +22,34 @@ def bytes_reach(stage: Stage) -> Iterator[str]:
     """Bytes come back from an endpoint of the right pools, and half-close is kept; without one the connection ends.
     Where TLS passes through, they are the hello of a client that says `sni`."""
     pools, sent = stage.params["pools"], _first(stage)
+    before = stage.endpoints.connections.copy()
     try:
         with _stream(stage) as stream:
             stream.send(sent)
             got = stream.exactly(len(sent)) or b"" if pools else b""  # a client of TLS waits for an answer
-            stream.shut()
-            got += stream.rest()
-            if stream.end == "open":
-                yield "the connection stays open"
+            if not stream.secure:  # a TLS connection has no half
+                stream.shut()
+            if not (stream.secure and got):
+                got += stream.rest()
+            end = stream.end
     except HandshakeError as error:
         if pools:
             yield f"no answer: {error}"
         return
+    if not got and end == "open":
+        yield "the connection stays open"
     told = got.removeprefix(sent).decode("latin-1").strip()
+    asked = {name.rpartition("-")[0] for name in stage.endpoints.connections - before}
     if not pools and got:
         yield f"{got!r} came back, expected a closed connection"
-    elif pools and not any(told.startswith(f"end of {pool}-") for pool in pools):
+    elif pools and not got.startswith(sent):
         yield f"no answer: {got!r} came back, expected one of {' or '.join(pools)}"
+    elif pools and not asked & set(pools):
+        yield f"went to {sorted(asked)}, expected {' or '.join(pools)}"
+    elif pools and not stream.secure and not any(told.startswith(f"end of {pool}-") for pool in pools):
+        yield f"half-close: {got!r} came back, expected the end of {' or '.join(pools)}"
+    elif pools and not stream.secure and end == "open":
+        yield "the connection stays open"
 
 
 def _first(stage: Stage) -> bytes:

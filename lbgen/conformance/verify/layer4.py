@@ -46,10 +46,12 @@ def planned(plan: Plan, listener: Listener, client: str) -> Iterator[Planned]:
             timed.add(outcome.route)
             action = plan.route(outcome.route).action
             if isinstance(action, Forward):
-                yield from _times(action, request, told, outcome.route)
+                secure = listener.tls is not None and not listener.tls.passthrough
+                yield from _times(action, request, told, outcome.route, secure=secure)
 
 
-def _times(action: Forward, request: Request, told: dict[str, Any], route: str) -> Iterator[Planned]:
+def _times(action: Forward, request: Request, told: dict[str, Any], route: str, *, secure: bool) -> Iterator[Planned]:
+    """`secure`: the listener ends TLS, which has no half-closed connections."""
     times = action.timeouts
     if times.idle:
         for clause, mute, half in (
@@ -58,6 +60,8 @@ def _times(action: Forward, request: Request, told: dict[str, Any], route: str) 
             ("7.idle.half-closed", True, True),
         ):
             params = {**told, "within_ms": around(times.idle), "mute": mute, "half": half}
+            if half and secure:
+                continue
             yield _alone(scripted(clause, "bytes_idle", request, params, _IDLE, route))
     if times.connect:
         params = {**told, "within_ms": around(times.connect)}
