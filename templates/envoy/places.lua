@@ -91,8 +91,8 @@ end
 function envoy_on_response(handle)
   local pool = pools[handle:filterContext():get("pool") or ""]
   local taken = handle:headers():get(header)
-  if pool == nil or taken == nil then return end
   handle:headers():remove(header)
+  if pool == nil or taken == nil then return end
   local known = handle:streamInfo():dynamicMetadata():get(held)
   local now, here = seconds(), nil
   C.pthread_mutex_lock(state.lock)

@@ -49,6 +49,7 @@ function envoy_on_request(handle)
   if dots and #found > 0 then table.insert(found, "") end
   headers:replace(":path", "/" .. table.concat(found, "/") .. query)
   handle:clearRouteCache()
+  handle:metadata()  -- looks the route up, which Envoy only does while there is an X-Forwarded-Proto
 end
 """
 _UP = r"[^?]*(?:/|%2[Ff])(?:\.|%2[Ee])(?:\.|%2[Ee])(?:(?:/|%2[Ff])[^?]*)?(?:\?.*)?"

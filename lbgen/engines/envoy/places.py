@@ -46,6 +46,11 @@ def places_switch(pool: Pool) -> dict[str, Data]:
     return {"@type": f"{_TYPE}.extensions.filters.http.lua.v3.LuaPerRoute", "filter_context": {"pool": pool.name}}
 
 
+def other_share() -> dict[str, Data]:
+    """What a route says to the filter for its shares to other pools: it takes off what the session filter says."""
+    return {"@type": f"{_TYPE}.extensions.filters.http.lua.v3.LuaPerRoute", "filter_context": {"pool": ""}}
+
+
 def waits(plan: Plan) -> bool:
     """Whether requests may wait for a place."""
     return any(pool.queue is not None for pool in plan.pools)

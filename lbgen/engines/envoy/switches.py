@@ -17,7 +17,7 @@ from lbgen.engines.envoy.limiting import (
     rate_filter,
     rate_metadata,
 )
-from lbgen.engines.envoy.places import bounded_pools, places_filter
+from lbgen.engines.envoy.places import PLACES, bounded_pools, other_share, places_filter
 from lbgen.engines.envoy.sticky import FILTER, SESSION, session_filter, sticky_filter, sticky_pools, sticky_switch
 from lbgen.plan.model import Forward
 
@@ -71,7 +71,10 @@ def switches(route: Route, clusters: Clusters, *, tunnel: bool) -> dict[str, Dat
         found[compression_name(route.compression)] = SWITCHED_ON
     if sticky := sticky_pools(route, clusters.pools):
         found[FILTER] = sticky_switch(sticky)
-    if sticky or bounded_pools(route, clusters.pools):
+    bounded = bounded_pools(route, clusters.pools)
+    if bounded and not sticky:
+        found[PLACES] = other_share()
+    if sticky or bounded:
         found[SESSION] = SWITCHED_ON
     return found
 
