@@ -25,7 +25,7 @@ CERT, KEY = "tls/shop.crt", "tls/shop.crt.key"
 
 def topology(*, endpoint: int, folder: Path, clear: int = 0, secure: int = 0, plain: int = 0) -> Plan:
     """The same for lbgen; `folder` holds shop.crt and shop.key. A port of 0 = no such listener; `plain` is HTTP/1.1."""
-    pair = {"cert": "shop.crt", "key": "shop.key"}
+    pair = {"cert": "shop.crt", "key": "shop.key", "names": ["shop.example", "localhost"]}
     listeners = {
         "clear": {"port": clear, "http2": True},
         "secure": {"port": secure, "tls": {"certificates": [pair]}},

@@ -60,7 +60,7 @@ def _told(request):
 
 def failures(port: int, tls: bool, report: Path, section: str = "") -> tuple[set[str], int]:
     """What failed of a section (default: of everything), by section and title, and how many were run."""
-    argv = [H2SPEC, *filter(None, [section]), "--host", "127.0.0.1", "--port", str(port), "--timeout", "1"]
+    argv = [H2SPEC, *filter(None, [section]), "--host", "localhost", "--port", str(port), "--timeout", "1"]
     argv += ["--junit-report", str(report), *(["--tls", "--insecure"] if tls else [])]
     for pause in (0, 1, 3):  # Traefik listens before it has read its certificates
         time.sleep(pause)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from ipaddress import ip_address, ip_network
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.case import Case, Expect
-from lbgen.conformance.corpus import hit_of
+from lbgen.conformance.corpus import drafts
 from lbgen.conformance.wires import holds, host_of
 from lbgen.plan.features import Feature
 from lbgen.plan.model import PoolProtocol
@@ -17,7 +18,7 @@ from lbgen.plan.simulate import Request, simulate
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.plan.model import Listener, Plan, Route
+    from lbgen.plan.model import HostTable, Listener, Plan, Route, Rule
 
 
 SERVER = f"{Feature.STATUSES}.server"  # what some engines say of themselves in answers of HTTP/2 endpoints
@@ -68,19 +69,27 @@ def hits(plan: Plan, listener: Listener, client: str) -> Iterator[tuple[Route, R
     for table in listener.hosts:
         seen = set()
         for rule in table.rules:
-            draft = hit_of(rule)
-            if draft is None or rule.route in seen:
+            if rule.route in seen:
                 continue
-            if table.host is not None:
-                draft = replace(draft, host=f"x.{table.host.name}" if table.host.wildcard else str(table.host))
-            route = plan.route(rule.route)
-            for source in _clients(listener, route, client):
-                request = replace(draft.request(listener.name), client=source)
-                outcome = simulate(plan, request)
-                if outcome.route == rule.route and outcome.status != _DENIED:
-                    seen.add(rule.route)
-                    yield route, request
-                    break
+            request = next(_served(plan, listener, table, rule, client), None)
+            if request is not None:
+                seen.add(rule.route)
+                yield plan.route(rule.route), request
+
+
+def _served(plan: Plan, listener: Listener, table: HostTable, rule: Rule, client: str) -> Iterator[Request]:
+    """Requests that the rule's route serves: what fulfils it and no earlier rule takes away, by its path or its method,
+    from an address that is let in."""
+    methods = (None,) if rule.match.methods else (None, "POST")
+    for draft, method in product(drafts(rule), methods):
+        if table.host is not None:
+            draft = replace(draft, host=f"x.{table.host.name}" if table.host.wildcard else str(table.host))
+        for source in _clients(listener, plan.route(rule.route), client):
+            request = replace(draft.request(listener.name), client=source)
+            request = request if method is None else replace(request, method=method)
+            outcome = simulate(plan, request)
+            if outcome.route == rule.route and outcome.status != _DENIED:
+                yield request
 
 
 def _clients(listener: Listener, route: Route, client: str) -> Iterator[str]:

@@ -138,7 +138,7 @@ def _route(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterator[
 def _stuck(plan: Plan, route: Route, idle: int, hit: Request) -> Iterator[Planned]:
     """Clients and endpoints that stop reading. Not on loopback, whose buffers take too much."""
     large = (CONTROL, json.dumps({"mode": "fixed", "body": "x", "size": LARGE}))
-    params = {"request": with_headers(hit, large), "within_ms": around(idle), "early_ms": idle / 2}
+    params = {"request": with_headers(hit, large), "within_ms": around(idle), "early_ms": idle * 0.65}
     features = (_BODY, "listener.timeouts.reading")
     one = scripted("6.idle.download", "deaf_client", hit, params, features, route.name)
     yield replace(one, phase=Phase.HEAVY)
