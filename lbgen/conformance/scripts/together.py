@@ -1,4 +1,4 @@
-"""What ejection, places and slow start are to each other and to active checks."""
+"""What ejection, places and slow start are to each other and to active checks, and how an ejection ends."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.probe import ask
-from lbgen.conformance.scripts.stage import CHECK, HANDOVER, OK, answers, eventually, get, ill, well
+from lbgen.conformance.scripts.stage import CHECK, HANDOVER, OK, TAKES_HOLD, answers, eventually, get, ill, well
 from lbgen.runtime.standin import CONTROL, Behaviour
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.conformance.scripts.stage import Stage
+
+_FAILING = (CONTROL, '{"mode": "close"}')
 
 
 @contextmanager
@@ -81,3 +83,34 @@ def slow_start_after_ejection(stage: Stage) -> Iterator[str]:
     early = answers(stage, target, 60)
     if time.monotonic() - begun < 1.0 and early[back] > 22:
         yield f"just back, {back} got {early[back]} of 60, expected well below 30"
+
+
+def _out(stage: Stage, target: str) -> float:
+    """Fail three times at the only endpoint of a pool, which ejects it; when that was."""
+    for _ in range(3):
+        ask(stage.at["web"], get(target, _FAILING))
+    begun = time.monotonic()
+    time.sleep(TAKES_HOLD)
+    return begun
+
+
+def ejection_ends_in_time(stage: Stage) -> Iterator[str]:
+    """The only endpoint of a pool is back after `eject_for` (1.5 s), neither before nor much later."""
+    target = f"/{stage.params['pool']}"
+    begun = _out(stage, target)
+    if not eventually(lambda: ask(stage.at["web"], get(target)).status == 200):
+        yield "it does not come back"
+    elif not 1.3 <= (took := time.monotonic() - begun) <= 1.9:
+        yield f"back after {took:.1f} s, expected 1.5 s"
+
+
+def ejection_begins_anew(stage: Stage) -> Iterator[str]:
+    """An endpoint that came back fails three times again before it is out again."""
+    target = f"/{stage.params['pool']}"
+    _out(stage, target)
+    if not eventually(lambda: ask(stage.at["web"], get(target, _FAILING)).status == 502):
+        yield "it does not come back"
+        return
+    time.sleep(TAKES_HOLD)
+    if (status := ask(stage.at["web"], get(target)).status) != 200:
+        yield f"one failure after it came back: {status}, expected 200"

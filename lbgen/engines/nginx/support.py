@@ -168,6 +168,8 @@ _COMMON: dict[Feature, Verdict] = {
             "pool.health.passive.5xx": "text: 500: ",
             "pool.health.passive.every_5xx": ("text: 501: ", "text: 505: "),
             "pool.health.passive.in_a_row": "text: two failures and a success",
+            "pool.health.passive.in_time": "text: back after",
+            "pool.health.passive.anew": "text: one failure after it came back",
         },
     ),
     Feature.KEEPALIVE: NATIVE,
