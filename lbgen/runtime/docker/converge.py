@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 STOP_SECONDS = 10
 _ASIDE = "-before"
+_TOGETHER = 4
+Exchange = tuple["Wanted", Record, "Found | None"]  # a container, what it is, the one that it replaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ class Converger:
     network: str
     progress: Callable[[Progress], None]
     changed: bool = False
-    _made: list[Container] = field(default_factory=list)
+    _new: dict[str, Container] = field(default_factory=dict)
     _aside: list[Found] = field(default_factory=list)
 
     def converge(self, wanted: Sequence[tuple[Wanted, Record]]) -> None:
@@ -77,7 +80,8 @@ class Converger:
         for name, each in there.items():
             if name not in names:
                 self._put_aside(each)
-        remade: set[str] = set()
+                self._stop(each)
+        remade: dict[str, tuple[Wanted, Record, Found | None]] = {}
         for spec, record in wanted:
             now = there.get(spec.name)
             right = now is not None and now.running and now.record.hash == record.hash and spec.inside not in remade
@@ -85,25 +89,45 @@ class Converger:
                 continue
             if now is not None:
                 self._put_aside(now)
-            self._make(spec, record)
-            remade.add(spec.name)
+            remade[spec.name] = (spec, record, now)
+        # What others share comes before them. All are made before the first one that is replaced stops.
+        first = [each for each in remade.values() if not each[0].inside]
+        then = [each for each in remade.values() if each[0].inside]
+        for group in (first, then):
+            self._side_by_side(self._make, group)
+        for group in (first, then):
+            self._side_by_side(self._exchange, group)
+
+    def _side_by_side(self, work: Callable[[Exchange], None], group: Sequence[Exchange]) -> None:
+        with ThreadPoolExecutor(_TOGETHER) as pool:
+            for done in [pool.submit(work, each) for each in group]:
+                done.result()
 
     def _put_aside(self, each: Found) -> None:
+        """It goes on under another name."""
         self.changed = True
-        with told(f"stopping the container {each.name}"):
-            if each.running:
-                each.made.stop(timeout=STOP_SECONDS)
+        with told(f"renaming the container {each.name}"):
             if each.name.endswith(_ASIDE):  # left by an `up` that was killed
                 each.made.remove(force=True, v=True)
                 return
             each.made.rename(each.name + _ASIDE)
         self._aside.append(each)
 
-    def _make(self, spec: Wanted, record: Record) -> None:
+    def _stop(self, each: Found) -> None:
+        if each.running and not each.name.endswith(_ASIDE):
+            with told(f"stopping the container {each.name}"):
+                each.made.stop(timeout=STOP_SECONDS)
+
+    def _make(self, step: Exchange) -> None:
         self.changed = True
-        made = container.create(self.client, spec, record, self.network)
-        self._made.append(made)
-        container.start(made, spec)
+        spec, record, _ = step
+        self._new[spec.name] = container.create(self.client, spec, record, self.network)
+
+    def _exchange(self, step: Exchange) -> None:
+        spec, record, now = step
+        if now is not None:
+            self._stop(now)
+        container.start(self._new[spec.name], spec)
         detail = f"{record.title} {record.program_version or record.version}".strip()
         self.progress(Progress(Step.STARTED, record.engine or str(record.role), detail))
 
@@ -113,20 +137,20 @@ class Converger:
             with told(f"removing the container {each.name}"):
                 each.made.remove(force=True, v=True)
         self._aside.clear()
-        self._made.clear()
+        self._new.clear()
         sweep(self.client, self.stack)
 
     def undo(self) -> None:
         """Remove what was made, and let what was put aside run again."""
-        for made in reversed(self._made):
+        for made in reversed(self._new.values()):
             with suppress(EngineError), told("removing a container"):
                 made.remove(force=True, v=True)
         for each in self._aside:
             with suppress(EngineError), told(f"bringing back the container {each.name}"):
                 each.made.rename(each.name)
                 if each.running:
-                    each.made.start()
-        self._made.clear()
+                    each.made.start()  # nothing happens where it was not stopped yet
+        self._new.clear()
         self._aside.clear()
         with suppress(EngineError):
             sweep(self.client, self.stack)
