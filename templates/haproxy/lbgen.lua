@@ -295,9 +295,10 @@ core.register_filter("measured", Measured, function(made, args) return made end)
 
 -- What became of a request that HAProxy itself answers 503: txn.late is the connect time in microseconds.
 core.register_fetches("failure", function(txn)
-  if txn.f:srv_id() == nil then return "Service Unavailable" end
+  local sent = txn:get_var("txn.sent")
+  if txn.f:srv_id() == nil or sent == nil then return "Service Unavailable" end
   local now = core.now()
-  local passed = now.sec * 1000000 + now.usec - txn:get_var("txn.sent")
+  local passed = now.sec * 1000000 + now.usec - sent
   return passed >= txn:get_var("txn.late") and "Gateway Timeout" or "Bad Gateway"
 end)
 

@@ -220,9 +220,12 @@ def _judged_lines(passive: PassiveHealth, origin: str) -> list[Line]:
 def _queue_lines(pool: Pool, l7: bool) -> list[Line]:
     """Without a queue a request waits for the shortest time there is."""
     origin = f"{pool.field}.connections"
+    clock = (
+        [line(origin, "http-request unset-var(txn.sent)")] if l7 else []
+    )  # set by the try to connect, after the wait
     if pool.queue is None:
-        return [line(origin, "timeout queue 1ms")]
-    lines = [line(origin, f"timeout queue {milliseconds(pool.queue.timeout)}")]
+        return [*clock, line(origin, "timeout queue 1ms")]
+    lines = [*clock, line(origin, f"timeout queue {milliseconds(pool.queue.timeout)}")]
     if l7:
         answer = ("http-request return status 503 content-type text/plain string", Literal("Service Unavailable\n"))
         lines.append(line(origin, *answer, f"if {{ queue ge {pool.queue.size} }}"))

@@ -26,18 +26,14 @@ _NO_NAME = "field(2,:)"
 _RING = (Balance.RANDOM, Balance.HASH)
 
 
-def weights(pool: Pool) -> tuple[list[int], bool]:
-    """The endpoints' weights as HAProxy takes them (0 to 256), and whether their ratios are the same as written."""
+def weights(pool: Pool) -> list[int]:
+    """The endpoints' weights as HAProxy takes them, 0 to 256 as a topology has them, too."""
     written = [endpoint.weight for endpoint in pool.endpoints]
+    if pool.balance not in _RING:
+        return written
     divisor = reduce(gcd, written) or 1
     reduced = [weight // divisor for weight in written]
-    most = max(reduced, default=0)
-    if most <= MAX_WEIGHT:
-        if pool.balance in _RING:
-            return [weight * (MAX_WEIGHT // max(most, 1)) for weight in reduced], True
-        kept = written if max(written, default=0) <= MAX_WEIGHT else reduced
-        return kept, True
-    return [max(1, round(weight * MAX_WEIGHT / most)) if weight else 0 for weight in reduced], False
+    return [weight * (MAX_WEIGHT // max([*reduced, 1])) for weight in reduced]
 
 
 def is_name(endpoint: Endpoint) -> bool:
@@ -65,7 +61,7 @@ class Role:
 def server_lines(pool: Pool, role: Role) -> list[Line]:
     """One line for each endpoint, two for one that has to stand there twice."""
     alone = lone(role.retries, pool)
-    numbered = list(enumerate(zip(pool.endpoints, weights(pool)[0], strict=True), 1))
+    numbered = list(enumerate(zip(pool.endpoints, weights(pool), strict=True), 1))
     named = [(f"s{n}", f"{role.tracked}/s{n}" if role.tracked else "", *each) for n, each in numbered]
     named += [(f"s{n}:again", f"{role.tracked or role.name}/s{n}", e, w) for n, (e, w) in numbered if e is alone]
     lines = []

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import NATIVE, UNPORTABLE, Objection, Verdict, approximate, emulated, refused
 from lbgen.engines.haproxy.retrying import STATUSES, serving, waits
-from lbgen.engines.haproxy.servers import MAX_WEIGHT, weights
 from lbgen.engines.haproxy.times import alone, connect, falls_short
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Forward, Respond
@@ -263,10 +262,8 @@ def objections(plan: Plan, version: str) -> Iterable[Objection]:
         if pool.max_per_endpoint is not None and len(ways) > 1:
             note = "routes that differ in connect time or retries are counted apart"
             where = f"{pool.field}.connections.max_per_endpoint"
-            yield Objection(approximate(note), where, Feature.MAX_PER_ENDPOINT)
-        if not weights(pool)[1]:
-            note = f"weights go up to {MAX_WEIGHT}; these are scaled down and rounded"
-            yield Objection(approximate(note), f"{pool.field}.endpoints", Feature.WEIGHTS)
+            verdict = approximate(note, {"pool.connections.max_per_endpoint.routes": "text: one more than"})
+            yield Objection(verdict, where, Feature.MAX_PER_ENDPOINT)
         if pool.active and pool.passive and pool.name in l4_pools:
             note = "an ejected endpoint of an L4 pool is back as soon as its active checks pass, not after eject_for"
             verdict = approximate(note, {"pool.health.passive.checked": "text: came back after"})
@@ -280,7 +277,8 @@ def _pool(pool: Pool) -> Iterable[Objection]:
     if pool.max_per_endpoint is not None and pool.balance in (Balance.HASH, Balance.SOURCE_HASH, Balance.RANDOM):
         note = "a request for an endpoint that is full does not go to another one"
         where = f"{pool.field}.connections.max_per_endpoint"
-        yield Objection(approximate(note), where, Feature.MAX_PER_ENDPOINT)
+        verdict = approximate(note, {"pool.connections.max_per_endpoint.chosen": "text: as many as there are places"})
+        yield Objection(verdict, where, Feature.MAX_PER_ENDPOINT)
     tls = pool.tls
     if tls is None:
         return
