@@ -102,6 +102,18 @@ def test_what_they_say_happens(name: str) -> None:
         assert "x-own" not in httpx.get(stack.url("web")).headers
 
 
+def test_a_router_of_ones_own_stands_beside_traefiks() -> None:
+    port = free_port("127.0.0.1", 10_980)
+    router = (
+        "own: { entryPoints: [listener-web], rule: 'Header(`x-own`, `1`)', service: noop@internal, middlewares: [own] }"
+    )
+    dynamic = SHOWN["traefik"]["dynamic"].replace("http: {", f"http: {{ routers: {{ {router} }},", 1)
+    with lbgen.up(topology({"traefik": {"dynamic": dynamic}}, port), engine="traefik", runtime="local") as stack:
+        for _ in range(2):
+            assert httpx.get(stack.url("web"), headers={"x-own": "1"}).headers["x-own"] == "yes"
+            assert httpx.get(stack.url("web")).status_code == 200
+
+
 def test_other_engines_do_without() -> None:
     rendered = lbgen.render(topology({"nginx": SHOWN["nginx"]}), engine="haproxy")
     assert not any("x-own" in text for text in rendered.values())

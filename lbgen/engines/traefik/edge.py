@@ -39,6 +39,8 @@ def edge(plan: Plan, listener: Listener) -> Tagged:
         "mode": str(listener.paths.mode),
         **_asked(listener),
     }
+    if plan.options("traefik").verbatim:
+        data["through"] = True
     if pools:
         data["pools"] = [pool_conf(plan, plan.pool(name)) for name in pools]
     data["routes"] = [route_conf(routes[name], pools) for name in used]

@@ -91,7 +91,10 @@ func (s *served) take(e *edge) {
 		counted := e.counted
 		s.server.ConnState = func(connection net.Conn, now http.ConnState) { counted.told(connection, now) }
 	}
-	s.server.Handler = http.HandlerFunc(e.serveDirect)
+	s.server.Handler = s.own
+	if !e.conf.Through {
+		s.server.Handler = http.HandlerFunc(e.serveDirect)
+	}
 }
 
 // knock asks the listener once by itself, so that clients find the server taken. Where it shows its certificate only to

@@ -12,20 +12,28 @@ import (
 func (p *pool) take(ctx context.Context, s *state) *endpoint {
 	p.lock.Lock()
 	chosen, full := p.choose(s)
-	if chosen == nil && full && p.conf.Queue != nil {
-		chosen = p.wait(ctx, s)
-	} else {
-		for i := 0; i < looks && chosen == nil && full; i++ {
-			p.lock.Unlock()
-			time.Sleep(apart)
-			p.lock.Lock()
-			chosen, full = p.choose(s)
-		}
+	if full {
+		chosen = p.free(ctx, s)
 	}
 	if chosen != nil {
 		chosen.at.active++
 	}
 	p.lock.Unlock()
+	return chosen
+}
+
+// free waits a moment, or in the queue, for an endpoint that is not full; the lock is held before and after.
+func (p *pool) free(ctx context.Context, s *state) *endpoint {
+	if p.conf.Queue != nil {
+		return p.wait(ctx, s)
+	}
+	chosen, full := p.choose(s)
+	for i := 0; i < looks && chosen == nil && full; i++ {
+		p.lock.Unlock()
+		time.Sleep(apart)
+		p.lock.Lock()
+		chosen, full = p.choose(s)
+	}
 	return chosen
 }
 
@@ -81,7 +89,9 @@ func (p *pool) forget(turn chan bool) bool {
 func (p *pool) leave(chosen *endpoint) {
 	p.lock.Lock()
 	chosen.at.active--
-	p.call(1)
+	if len(p.waiting) > 0 {
+		p.call(1)
+	}
 	p.lock.Unlock()
 }
 
@@ -97,10 +107,17 @@ func (p *pool) call(most int) {
 // choose picks an endpoint: the sticky one, else by balance among those that are up, first those that were not tried.
 // Also whether only full endpoints kept it from finding one.
 func (p *pool) choose(s *state) (*endpoint, bool) {
-	if p.plain && len(s.tried) == 0 && s.stuck == nil {
+	if p.plain && s.tried == nil && s.stuck == nil {
+		if len(p.endpoints) == 1 {
+			return p.endpoints[0], false
+		}
 		return p.balance(p.endpoints, s, time.Time{}), false
 	}
-	now := time.Now()
+	return p.sift(s, time.Now())
+}
+
+// sift leaves out who is out, full or tried.
+func (p *pool) sift(s *state, now time.Time) (*endpoint, bool) {
 	if s.stuck != nil && len(s.tried) == 0 {
 		stuck := s.stuck
 		if !stuck.at.out(now) && (p.conf.Max == 0 || stuck.at.active < p.conf.Max) {
@@ -164,6 +181,29 @@ func (s *state) fresh(group []*endpoint) []*endpoint {
 }
 
 func (p *pool) balance(group []*endpoint, s *state, now time.Time) *endpoint {
+	if p.conf.Balance == "round_robin" && len(group) > 1 {
+		return p.turns(group, now)
+	}
+	return p.other(group, s, now)
+}
+
+// turns is round robin, smooth by weight.
+func (p *pool) turns(group []*endpoint, now time.Time) *endpoint {
+	var best *endpoint
+	total := 0.0
+	for _, each := range group {
+		weight := p.weight(each, now)
+		total += weight
+		each.credit += weight
+		if best == nil || each.credit > best.credit {
+			best = each
+		}
+	}
+	best.credit -= total
+	return best
+}
+
+func (p *pool) other(group []*endpoint, s *state, now time.Time) *endpoint {
 	if len(group) == 1 {
 		return group[0]
 	}
@@ -189,29 +229,17 @@ func (p *pool) balance(group []*endpoint, s *state, now time.Time) *endpoint {
 		}
 		return best
 	}
-	total := 0.0
-	if kind == "random" {
-		for _, each := range group {
-			total += p.weight(each, now)
-		}
-		point := rand.Float64() * total
-		for _, each := range group {
-			best = each
-			if point -= p.weight(each, now); point < 0 {
-				break
-			}
-		}
-		return best
-	}
+	total := 0.0 // random
 	for _, each := range group {
-		weight := p.weight(each, now)
-		total += weight
-		each.credit += weight
-		if best == nil || each.credit > best.credit {
-			best = each
+		total += p.weight(each, now)
+	}
+	point := rand.Float64() * total
+	for _, each := range group {
+		best = each
+		if point -= p.weight(each, now); point < 0 {
+			break
 		}
 	}
-	best.credit -= total
 	return best
 }
 

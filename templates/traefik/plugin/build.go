@@ -70,6 +70,9 @@ func newEdge(ctx context.Context, conf *Config) (http.Handler, error) {
 			e.exact[each.Host] = one
 		}
 	}
+	e.scheme, e.port = []string{conf.Scheme}, []string{conf.Port}
+	e.careful = len(e.trusted) > 0 || e.gate != nil || conf.Headers > 0
+	e.named = len(e.exact)+len(e.wild) > 0
 	e.enter(ctx)
 	return e, nil
 }
@@ -79,7 +82,10 @@ func (r *Route) link(used []*pool) {
 	for _, target := range r.Targets {
 		target.pool = used[target.Pool]
 		r.sticky = r.sticky || target.pool.conf.Sticky != nil
+		r.chosen = r.chosen || r.sticky || len(r.Targets) > 1 || target.pool.conf.Hash != nil
+		r.changed = r.changed || r.Rewrite != nil || r.Request != nil || target.Request != nil || target.pool.conf.Protocol == "grpc"
 	}
+	r.answered = r.Cors != nil || r.Reply != nil || r.sticky || r.Compression != nil || r.Body != nil && r.Body.Reply
 	for _, mirror := range r.Mirrors {
 		mirror.pool = used[mirror.Pool]
 	}

@@ -18,6 +18,7 @@ type Config struct {
 	Port      string
 	Scheme    string
 	HTTP2     bool
+	Through   bool // requests come through Traefik's own handlers, since it has routers of others
 	Proxied   bool // every connection begins with a PROXY header
 	Trusted   []string
 	Forwarded bool
@@ -95,6 +96,9 @@ type Route struct {
 	times       string // which transport keeps the times
 	guarded     bool   // something is asked before the action
 	sticky      bool   // a pool of it has a sticky cookie
+	chosen      bool   // there is more than one way to choose the target
+	changed     bool   // it or a target changes requests
+	answered    bool   // it changes endpoints' answers
 }
 
 // Target is a pool and its share.

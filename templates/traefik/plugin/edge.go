@@ -17,6 +17,10 @@ type edge struct {
 	wild    map[string]*table
 	any     *table
 	gate    *gate
+	careful bool // the listener asks something of clients
+	named   bool // it has tables of hosts
+	scheme  []string
+	port    []string
 	guards  map[*Route]*guard
 	paths   *paths
 	log     *log
@@ -43,72 +47,38 @@ func (e *edge) serveDirect(w http.ResponseWriter, r *http.Request) {
 	e.serve(w, r, entry)
 }
 
-// A call costs about a microsecond in the interpreter, a map look-up or a comparison far less: hence the plain cases
-// in line, here and in forwarded.
+// In the interpreter a call costs about a microsecond, and a tenth of that each variable and each step of the function
+// that is called, done or not: hence small functions for what every request needs, and others for the rest.
 func (e *edge) serve(w http.ResponseWriter, r *http.Request, noted *entry) {
-	raw := r.RequestURI
+	target := r.RequestURI
 	if noted != nil {
-		noted.target = raw
+		noted.target = target
 	}
-	if e.conf.Proxied && !proxied(w) {
-		if r.ProtoMajor == 2 { // only Go can close it, and does so after an answer
-			w.Header().Set("Connection", "close")
-			plain(w, r, http.StatusBadRequest, nil)
-		} else {
-			e.cut(w)
-		}
+	if (e.conf.Proxied || !usual[r.Method]) && !e.allows(w, r) {
 		return
 	}
-	if !usual[r.Method] {
-		if r.Method == "" || !only(r.Method, upper+"_-") || !only(r.Method[:1], upper) {
-			plain(w, r, http.StatusBadRequest, nil)
+	if !ordinary(w, r) {
+		known := false
+		if target, known = e.accept(w, r); !known {
 			return
 		}
-		if r.Method == http.MethodTrace || r.Method == http.MethodConnect {
-			plain(w, r, http.StatusMethodNotAllowed, nil)
+	}
+	if r.Header["Connection"] != nil && !nominates(w, r) {
+		return
+	}
+	path, matched, query, ok := target, target, "", true
+	if e.conf.Target > 0 && len(r.RequestURI) > e.conf.Target {
+		plain(w, r, http.StatusRequestURITooLong, nil)
+		return
+	}
+	if !simple(target) {
+		if path, matched, query, ok = e.paths.split(target); !ok {
+			plain(w, r, http.StatusBadRequest, nil)
 			return
 		}
 	}
 	from := &arrival{peer: peerOf(r.RemoteAddr)}
-	from.trust = len(e.trusted) > 0 && e.trusts(from.peer)
-	target := raw
-	usualForm := raw != "" && raw[0] == '/' && (r.ProtoMinor == 1 || r.ProtoMajor == 2) && len(r.TransferEncoding) == 0
-	head := rawHead(w, r)
-	if head != nil && folded(head) {
-		w.Header().Set("Connection", "close") // what follows may be read in two ways as well
-		plain(w, r, http.StatusBadRequest, nil)
-		return
-	}
-	if lines, named := r.Header["Connection"]; named && !mayNominate(lines) {
-		w.Header().Set("Connection", "close")
-		plain(w, r, http.StatusBadRequest, nil)
-		return
-	}
-	if !usualForm || r.Host == "" || !only(r.Host, hostChars) || r.ProtoMajor == 2 {
-		ok := false
-		if target, ok = e.accept(r, raw, head); !ok {
-			if r.ProtoMajor == 1 {
-				w.Header().Set("Connection", "close")
-			}
-			plain(w, r, http.StatusBadRequest, nil)
-			return
-		}
-	}
-	if e.conf.Target > 0 && len(raw) > e.conf.Target {
-		plain(w, r, http.StatusRequestURITooLong, nil)
-		return
-	}
-	path, matched, query, ok := e.paths.split(target)
-	if !ok {
-		plain(w, r, http.StatusBadRequest, nil)
-		return
-	}
-	if e.conf.Headers > 0 && headerBytes(r) > e.conf.Headers {
-		plain(w, r, http.StatusRequestHeaderFieldsTooLarge, nil)
-		return
-	}
-	if e.gate != nil && !e.gate.admits(e.clientOf(from, r.Header)) {
-		plain(w, r, http.StatusForbidden, nil)
+	if e.careful && !e.admits(w, r, from) {
 		return
 	}
 	q := &request{method: r.Method, path: path, matched: matched, query: query, header: r.Header, host: r.Host}
@@ -122,13 +92,70 @@ func (e *edge) serve(w http.ResponseWriter, r *http.Request, noted *entry) {
 		noted.state = s
 	}
 	if found.route.guarded {
-		asked := e.guards[found.route]
-		if !asked.passes(w, r, s, from) {
-			return
+		e.guarded(w, r, s, found, from)
+		return
+	}
+	e.act(w, r, s, found, from)
+}
+
+// simple is whether every policy lets a target through as it is: no query, no escape, no empty or dot segment.
+func simple(target string) bool {
+	return strings.TrimLeft(target, alnum+"-_~./") == "" && !strings.Contains(target, "//") && !strings.Contains(target, "/.")
+}
+
+// ordinary is whether a request's head leaves nothing to ask but whether its target may pass.
+func ordinary(w http.ResponseWriter, r *http.Request) bool {
+	return r.ProtoMajor == 1 && r.ProtoMinor == 1 && r.TransferEncoding == nil && r.Host != "" &&
+		strings.TrimLeft(r.Host, hostChars) == "" && strings.HasPrefix(r.RequestURI, "/") && straight(w, r)
+}
+
+// allows is whether the connection and the method may be; if not it was answered.
+func (e *edge) allows(w http.ResponseWriter, r *http.Request) bool {
+	if e.conf.Proxied && !proxied(w) {
+		if r.ProtoMajor == 2 { // only Go can close it, and does so after an answer
+			w.Header().Set("Connection", "close")
+			plain(w, r, http.StatusBadRequest, nil)
+		} else {
+			e.cut(w)
 		}
-		if s.counted {
-			defer asked.counts.leave(s.countKey)
-		}
+		return false
+	}
+	if usual[r.Method] {
+		return true
+	}
+	if r.Method == "" || !only(r.Method, upper+"_-") || !only(r.Method[:1], upper) {
+		plain(w, r, http.StatusBadRequest, nil)
+		return false
+	}
+	if r.Method == http.MethodTrace || r.Method == http.MethodConnect {
+		plain(w, r, http.StatusMethodNotAllowed, nil)
+		return false
+	}
+	return true
+}
+
+// admits is whether the listener's trust, limits and access list let a request in; if not it was answered.
+func (e *edge) admits(w http.ResponseWriter, r *http.Request, from *arrival) bool {
+	from.trust = len(e.trusted) > 0 && e.trusts(from.peer)
+	if e.conf.Headers > 0 && headerBytes(r) > e.conf.Headers {
+		plain(w, r, http.StatusRequestHeaderFieldsTooLarge, nil)
+		return false
+	}
+	if e.gate != nil && !e.gate.admits(e.clientOf(from, r.Header)) {
+		plain(w, r, http.StatusForbidden, nil)
+		return false
+	}
+	return true
+}
+
+// guarded acts on a request once what its route asks before lets it pass.
+func (e *edge) guarded(w http.ResponseWriter, r *http.Request, s *state, found *rule, from *arrival) {
+	asked := e.guards[found.route]
+	if !asked.passes(w, r, s, from) {
+		return
+	}
+	if s.counted {
+		defer asked.counts.leave(s.countKey)
 	}
 	e.act(w, r, s, found, from)
 }
@@ -144,8 +171,25 @@ func headerBytes(r *http.Request) int {
 	return total
 }
 
-// accept checks what precedes the path policy and gives the target in origin-form.
-func (e *edge) accept(r *http.Request, raw string, head []byte) (string, bool) {
+// accept checks what is not ordinary before the path policy does, and gives the target in origin-form; false when it
+// was refused.
+func (e *edge) accept(w http.ResponseWriter, r *http.Request) (string, bool) {
+	head := rawHead(w, r)
+	target, ok := "", false
+	if head == nil || !folded(head) {
+		target, ok = e.readable(r, head)
+	}
+	if !ok {
+		if r.ProtoMajor == 1 {
+			w.Header().Set("Connection", "close") // what follows may be read in two ways as well
+		}
+		plain(w, r, http.StatusBadRequest, nil)
+	}
+	return target, ok
+}
+
+func (e *edge) readable(r *http.Request, head []byte) (string, bool) {
+	raw := r.RequestURI
 	if r.ProtoMajor == 2 {
 		hosts, lengths := r.Header["Host"], r.Header["Content-Length"]
 		if len(hosts) > 1 || len(hosts) == 1 && hosts[0] != r.Host || len(lengths) > 1 ||
@@ -192,13 +236,16 @@ func (e *edge) trusts(peer string) bool {
 
 // tableOf is the table of a Host line.
 func (e *edge) tableOf(authority string) *table {
-	if found, ok := e.exact[authority]; ok {
+	if found := e.exact[authority]; found != nil {
 		return found
 	}
-	if authority == "" || len(e.exact)+len(e.wild) == 0 {
+	if !e.named || authority == "" {
 		return e.any
 	}
-	host := hostOf(authority)
+	return e.tableFor(hostOf(authority))
+}
+
+func (e *edge) tableFor(host string) *table {
 	if found, ok := e.exact[host]; ok {
 		return found
 	}
@@ -214,32 +261,56 @@ func (e *edge) tableOf(authority string) *table {
 }
 
 func (e *edge) act(w http.ResponseWriter, r *http.Request, s *state, found *rule, from *arrival) {
-	route, q := found.route, s.q
-	if route.Redirect != nil {
-		w.Header().Set("Location", e.location(r, q, found))
-		s.finish(w, r, route.Redirect.Status, "")
-		return
-	}
-	if route.Respond != nil {
-		for _, pair := range route.Respond.Headers {
-			w.Header().Set(pair.Name, pair.Value)
-		}
-		s.finish(w, r, route.Respond.Status, route.Respond.Body)
+	route := found.route
+	if len(route.Targets) == 0 {
+		e.own(w, r, s, found)
 		return
 	}
 	target := route.Targets[0]
-	if route.sticky {
+	if route.chosen {
+		target = e.choice(s)
+	}
+	e.forwarded(r, from)
+	s.target = s.q.path + s.q.query
+	if route.changed {
+		change(r, s, found, target)
+	}
+	target.pool.serve(w, r, s)
+}
+
+// own answers what no endpoint is asked.
+func (e *edge) own(w http.ResponseWriter, r *http.Request, s *state, found *rule) {
+	route := found.route
+	if route.Redirect != nil {
+		w.Header().Set("Location", e.location(r, s.q, found))
+		s.finish(w, r, route.Redirect.Status, "")
+		return
+	}
+	for _, pair := range route.Respond.Headers {
+		w.Header().Set(pair.Name, pair.Value)
+	}
+	s.finish(w, r, route.Respond.Status, route.Respond.Body)
+}
+
+// choice is the target where there is more than one way to choose.
+func (e *edge) choice(s *state) *Target {
+	target := s.route.Targets[0]
+	if s.route.sticky {
 		target = e.stuck(s)
-	} else if len(route.Targets) > 1 {
-		target = e.share(route)
+	} else if len(s.route.Targets) > 1 {
+		target = e.share(s.route)
 	}
 	if hash := target.pool.conf.Hash; hash != nil {
 		s.hash, _ = s.keyOf(hash)
 	}
-	e.forwarded(r, from)
-	s.target = q.path + q.query
+	return target
+}
+
+// change is what the route and the target ask of the request.
+func change(r *http.Request, s *state, found *rule, target *Target) {
+	route := found.route
 	if route.Rewrite != nil {
-		s.target = rewritten(q, found)
+		s.target = rewritten(s.q, found)
 		if route.Rewrite.Host != "" {
 			r.Host = route.Rewrite.Host
 		}
@@ -247,13 +318,8 @@ func (e *edge) act(w http.ResponseWriter, r *http.Request, s *state, found *rule
 	if target.pool.conf.Protocol == "grpc" {
 		r.Header["Te"] = trailers
 	}
-	if route.Request != nil {
-		edit(r.Header, route.Request)
-	}
-	if target.Request != nil {
-		edit(r.Header, target.Request)
-	}
-	target.pool.serve(w, r, s)
+	edit(r.Header, route.Request)
+	edit(r.Header, target.Request)
 }
 
 // stuck picks the target whose endpoint the client's cookie names, else one by weight.

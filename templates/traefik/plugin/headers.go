@@ -13,63 +13,91 @@ type arrival struct {
 	trust bool
 }
 
-var (
-	trailers = []string{"trailers"}
-	dropped  = []string{"Keep-Alive", "Proxy-Connection", "Te", "Trailer"}
-)
+var trailers = []string{"trailers"}
 
 var forwardedNames = []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port"}
 
-// forwarded leaves the headers as they go on, before any edit.
+// forwarded leaves the headers as they go on, before any edit; Go's proxy drops those that end here.
 func (e *edge) forwarded(r *http.Request, from *arrival) {
 	h := r.Header
-	if _, asked := h["Upgrade"]; asked && !isWebSocket(r) {
+	delete(h, "Te") // of which Go's proxy would leave something
+	if h["Connection"] != nil || h["Upgrade"] != nil || h["Pragma"] != nil {
+		strip(r)
+	}
+	if from.trust {
+		e.appended(r, from)
+		return
+	}
+	if !e.conf.Forwarded || !e.conf.RequestID || r.Host == "" {
+		e.strange(h)
+	}
+	if e.conf.Forwarded {
+		h["X-Forwarded-For"] = []string{from.peer}
+		h["X-Forwarded-Proto"] = e.scheme
+		h["X-Forwarded-Port"] = e.port
+		if r.Host != "" {
+			h["X-Forwarded-Host"] = []string{r.Host}
+		}
+	}
+	if e.conf.RequestID {
+		h["X-Request-Id"] = []string{newID()}
+	}
+}
+
+// strip drops what the client names in Connection, since Go's proxy would drop that after ours was set, an upgrade that is
+// none, and what net/http made of a Pragma.
+func strip(r *http.Request) {
+	h := r.Header
+	if !isWebSocket(r) {
 		delete(h, "Upgrade")
 	}
-	if lines, named := h["Connection"]; named {
+	if lines := h["Connection"]; lines != nil {
 		nominate(r, lines)
-	}
-	for _, name := range dropped {
-		delete(h, name)
 	}
 	if _, asked := h["Pragma"]; asked && r.ProtoMajor == 1 {
 		uncached(h)
 	}
-	if !from.trust {
-		for _, name := range forwardedNames {
-			delete(h, name)
-		}
-		delete(h, "X-Request-Id")
+}
+
+// strange drops what somebody who is not trusted says and nobody says anew.
+func (e *edge) strange(h http.Header) {
+	for _, name := range forwardedNames {
+		delete(h, name)
 	}
+	delete(h, "X-Request-Id")
+}
+
+// appended goes on with what a trusted peer says.
+func (e *edge) appended(r *http.Request, from *arrival) {
+	h := r.Header
 	if e.conf.Forwarded {
+		for _, name := range forwardedNames {
+			join(h, name)
+		}
 		list := from.peer
-		if from.trust {
-			for _, name := range forwardedNames {
-				join(h, name)
-			}
-			if sent := h["X-Forwarded-For"]; len(sent) > 0 {
-				list = sent[0] + ", " + list
-			}
+		if sent := h["X-Forwarded-For"]; len(sent) > 0 {
+			list = sent[0] + ", " + list
 		}
 		h["X-Forwarded-For"] = []string{list}
 		if len(h["X-Forwarded-Proto"]) == 0 {
-			h["X-Forwarded-Proto"] = []string{e.conf.Scheme}
+			h["X-Forwarded-Proto"] = e.scheme
 		}
 		if len(h["X-Forwarded-Host"]) == 0 && r.Host != "" {
 			h["X-Forwarded-Host"] = []string{r.Host}
 		}
 		if len(h["X-Forwarded-Port"]) == 0 {
-			h["X-Forwarded-Port"] = []string{e.conf.Port}
+			h["X-Forwarded-Port"] = e.port
 		}
 	}
-	if e.conf.RequestID {
-		if _, sent := h["X-Request-Id"]; sent {
-			join(h, "X-Request-Id")
-		}
-		if len(h["X-Request-Id"]) == 0 {
-			h["X-Request-Id"] = []string{newID()}
-		}
+	if e.conf.RequestID && !kept(h) {
+		h["X-Request-Id"] = []string{newID()}
 	}
+}
+
+// kept is whether a trusted peer sent an id.
+func kept(h http.Header) bool {
+	join(h, "X-Request-Id")
+	return len(h["X-Request-Id"]) > 0
 }
 
 // join makes one line of several and drops empty ones.
@@ -93,6 +121,16 @@ func join(h http.Header, name string) {
 
 // neverNominated hides, where it is lost, who asks for what.
 var neverNominated = map[string]bool{"host": true, "x-forwarded-for": true, "x-forwarded-host": true, "x-forwarded-proto": true}
+
+// nominates is whether what Connection names may be; if not it was answered.
+func nominates(w http.ResponseWriter, r *http.Request) bool {
+	if mayNominate(r.Header["Connection"]) {
+		return true
+	}
+	w.Header().Set("Connection", "close")
+	plain(w, r, http.StatusBadRequest, nil)
+	return false
+}
 
 // mayNominate is whether Connection names only what may be lost.
 func mayNominate(lines []string) bool {

@@ -51,6 +51,7 @@ type pool struct {
 	waiting   []chan bool
 	retrying  int  // requests that are tried again
 	plain     bool // no endpoint can be out, full or a backup
+	simple    bool // and none has a name, or speaks HTTP/2
 }
 
 // usePool is the pool of that configuration for as long as the context lasts.
@@ -117,6 +118,10 @@ func newPool(conf *Pool, text string) (*pool, error) {
 			p.plain = false
 		}
 		p.endpoints = append(p.endpoints, one)
+	}
+	p.simple = p.plain && conf.Protocol == "http1"
+	for _, each := range p.endpoints {
+		p.simple = p.simple && each.names == nil
 	}
 	scheme := "http"
 	if conf.TLS != nil {

@@ -35,8 +35,10 @@ type state struct {
 	chosen    *endpoint
 	tried     map[*endpoint]bool
 	tries     int
-	retrying  bool   // it counts against the budget of retries
-	place     string // of the last try
+	retrying  bool                     // it counts against the budget of retries
+	place     string                   // of the last try
+	until     time.Time                // end of the time for all tries
+	due       *http.ResponseController // has that as the end of writing, nil for none
 	asked     time.Time
 	answered  time.Time
 	watch     *watch             // of the body on its way, nil for none
@@ -63,25 +65,37 @@ func (p *pool) serve(w http.ResponseWriter, r *http.Request, s *state) {
 	s.pool = p
 	s.client = w
 	s.length = r.ContentLength
+	w.Header()["Content-Type"] = nil // an answer without one stays so
+	s.out(r.Header)
 	ctx := context.WithValue(r.Context(), stateKey, s)
+	if s.route.Total > 0 || s.length != 0 {
+		p.serveWithin(ctx, w, r, s)
+		return
+	}
+	p.pass(w, r.WithContext(ctx), s)
+}
+
+// serveWithin serves a request that has a body or a time for all tries.
+func (p *pool) serveWithin(ctx context.Context, w http.ResponseWriter, r *http.Request, s *state) {
 	if s.route.Total > 0 && r.Header["Upgrade"] == nil {
-		total := time.Duration(s.route.Total) * time.Millisecond
-		limited, cancel := context.WithTimeout(ctx, total)
+		s.until = time.Now().Add(time.Duration(s.route.Total) * time.Millisecond)
+		limited, cancel := context.WithDeadline(ctx, s.until)
 		defer cancel()
 		ctx = limited
-		client := http.NewResponseController(w) // for one that does not read; later than the answer that tells of the time
-		_ = client.SetWriteDeadline(time.Now().Add(total + time.Second))
-		defer client.SetWriteDeadline(time.Time{})
 	}
-	if r.ContentLength != 0 {
+	if s.length != 0 {
 		ended, cancel := context.WithCancel(ctx)
 		defer cancel()
 		s.stop = cancel
 		ctx = ended
+		s.watchBody(w, r)
 	}
-	s.out(w, r)
-	r = r.WithContext(ctx)
-	// A body that broke off ends in a panic of Go's proxy. Over HTTP/2 that resets the stream; see cut for HTTP/1.
+	p.pass(w, r.WithContext(ctx), s)
+}
+
+// pass has Go's proxy do its work. A body that broke off ends in a panic of it. Over HTTP/2 that resets the stream; see cut
+// for HTTP/1.
+func (p *pool) pass(w http.ResponseWriter, r *http.Request, s *state) {
 	if r.ProtoMajor == 2 {
 		defer p.settle(s)
 		p.proxy.ServeHTTP(w, r)
@@ -105,6 +119,9 @@ func (p *pool) settle(s *state) {
 	if s.chosen != nil {
 		p.leave(s.chosen)
 	}
+	if s.due != nil {
+		_ = s.due.SetWriteDeadline(time.Time{})
+	}
 	if s.tunnelled && s.edge.counted != nil {
 		s.edge.counted.ended()
 	}
@@ -115,24 +132,21 @@ func (p *pool) settle(s *state) {
 	}
 }
 
-// out makes the request what the endpoint gets. Its header and body belong to it alone since the edge.
-func (s *state) out(w http.ResponseWriter, r *http.Request) {
-	header := r.Header
-	w.Header()["Content-Type"] = nil // an answer without one stays so
-	// Go's proxy knows these by their usual spelling only: it would add the client's address again, and drop the others.
-	if lines := header["X-Forwarded-For"]; lines != nil {
-		header["x-forwarded-for"] = lines
-	}
+// out makes the header what the endpoint gets: Go's proxy knows these by their usual spelling only. It would add the
+// client's address again, and drop the others.
+func (s *state) out(header http.Header) {
+	header["x-forwarded-for"] = header["X-Forwarded-For"]
 	header["X-Forwarded-For"] = nil
-	if lines, found := header["Proxy-Authorization"]; found {
+	if lines := header["Proxy-Authorization"]; lines != nil {
 		header["proxy-authorization"] = lines
 	}
-	if lines, found := header["Proxy-Authenticate"]; found {
+	if lines := header["Proxy-Authenticate"]; lines != nil {
 		header["proxy-authenticate"] = lines
 	}
-	if r.ContentLength == 0 {
-		return
-	}
+}
+
+// watchBody limits the size and the silences of the client's body.
+func (s *state) watchBody(w http.ResponseWriter, r *http.Request) {
 	if s.route.Body != nil && s.route.Body.Limited && r.ContentLength < 0 {
 		r.Body = http.MaxBytesReader(w, r.Body, int64(s.route.Body.Max))
 	}
@@ -160,7 +174,7 @@ func (s *state) out(w http.ResponseWriter, r *http.Request) {
 
 var again = map[string]bool{"GET": true, "HEAD": true, "OPTIONS": true}
 
-// RoundTrip is called by Go's proxy: it tries endpoints until one has answered or no further try is due.
+// RoundTrip is called by Go's proxy.
 func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 	s := r.Context().Value(stateKey).(*state)
 	if strings.HasPrefix(s.target, "//") {
@@ -170,6 +184,25 @@ func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.URL.RawQuery = ""
 		r.URL.ForceQuery = false
 	}
+	if !p.simple || s.route.Retries != nil || s.route.Mirrors != nil || r.Body != nil {
+		return p.try(r, s)
+	}
+	if s.edge.log != nil {
+		s.asked = time.Now()
+	}
+	s.chosen = p.take(nil, s)
+	s.tries = 1
+	s.place = s.chosen.address
+	r.URL.Host = s.place
+	if again[r.Method] {
+		r.Body = io.NopCloser(strings.NewReader("")) // see try
+		r.ContentLength = -1
+	}
+	return s.chosen.transports[s.route.times].RoundTrip(r)
+}
+
+// try tries endpoints until one has answered or no further try is due.
+func (p *pool) try(r *http.Request, s *state) (*http.Response, error) {
 	s.bodied = r.Body != nil
 	if s.bodied {
 		if err := s.hold(r); err != nil {
@@ -187,18 +220,12 @@ func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, errNone
 		}
 		s.chosen = chosen
-		host := chosen.place()
-		for host == "" { // a name without an address: another endpoint, if there is one
-			p.leave(chosen)
-			s.chosen = nil
-			if s.lost(chosen) {
+		host := chosen.address
+		if chosen.names != nil {
+			if host = p.named(r, s); host == "" {
 				return nil, errLost
 			}
-			if chosen = p.take(r.Context(), s); chosen == nil {
-				return nil, errLost
-			}
-			s.chosen = chosen
-			host = chosen.place()
+			chosen = s.chosen
 		}
 		s.tries++
 		s.place = host
@@ -226,6 +253,25 @@ func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
+// named is the address of the chosen endpoint, which has a name; if that has none, that of another endpoint, which is
+// then the chosen one; empty when all are without.
+func (p *pool) named(r *http.Request, s *state) string {
+	for {
+		if host := s.chosen.place(); host != "" {
+			return host
+		}
+		chosen := s.chosen
+		p.leave(chosen)
+		s.chosen = nil
+		if s.lost(chosen) {
+			return ""
+		}
+		if s.chosen = p.take(r.Context(), s); s.chosen == nil {
+			return ""
+		}
+	}
+}
+
 // lost notes that an endpoint has no address; true when that is so of all.
 func (s *state) lost(chosen *endpoint) bool {
 	if s.tried == nil {
@@ -250,33 +296,57 @@ func (e *edge) cut(w http.ResponseWriter) bool {
 // modify makes an endpoint's answer what the client gets.
 func modify(reply *http.Response) error {
 	s := reply.Request.Context().Value(stateKey).(*state)
-	s.answered = time.Now()
-	route := s.route
-	if route.Cors != nil {
-		route.Cors.strip(reply.Header)
+	if s.edge.log != nil {
+		s.answered = time.Now()
 	}
 	if s.watch != nil { // that of the request's body
 		s.watch.stop()
 		s.watch = nil
 	}
-	tunnelled := reply.StatusCode == http.StatusSwitchingProtocols
-	s.tunnelled = tunnelled
 	empty := reply.ContentLength == 0 || reply.Request.Method == http.MethodHead
-	if route.Idle > 0 {
-		if tunnelled {
-			reply.Body = tunnel(reply.Body, route.Idle)
-		} else if !empty {
-			body := reply.Body
-			client := s.client
-			s.watch = newWatch(route.Idle, func() {
-				_ = body.Close()
-				_ = http.NewResponseController(client).SetWriteDeadline(time.Now()) // it may be the one that does not read
-			})
-			s.watch.start()
-			reply.Body = &watchedBody{body: body, watch: s.watch}
+	if reply.StatusCode == http.StatusSwitchingProtocols {
+		s.tunnel(reply)
+	} else if !empty {
+		if s.route.Idle > 0 {
+			s.watched(reply)
+		}
+		if s.route.Total > 0 {
+			s.due = http.NewResponseController(s.client) // ends writing to a client that does not read
+			_ = s.due.SetWriteDeadline(s.until)
 		}
 	}
-	if !tunnelled && !empty {
+	if s.route.answered {
+		s.shape(reply, empty)
+	}
+	return nil
+}
+
+// tunnel is what an upgraded connection becomes.
+func (s *state) tunnel(reply *http.Response) {
+	s.tunnelled = true
+	if s.route.Idle > 0 {
+		reply.Body = tunnel(reply.Body, s.route.Idle)
+	}
+}
+
+// watched ends a body that is silent for too long.
+func (s *state) watched(reply *http.Response) {
+	body, client := reply.Body, s.client
+	s.watch = newWatch(s.route.Idle, func() {
+		_ = body.Close()
+		_ = http.NewResponseController(client).SetWriteDeadline(time.Now()) // it may be the one that does not read
+	})
+	s.watch.start()
+	reply.Body = &watchedBody{body: body, watch: s.watch}
+}
+
+// shape does to an answer what the route asks for.
+func (s *state) shape(reply *http.Response, empty bool) {
+	route := s.route
+	if route.Cors != nil {
+		route.Cors.strip(reply.Header)
+	}
+	if !s.tunnelled && !empty {
 		if route.Body != nil && route.Body.Reply {
 			reply.Body = buffered(reply.Body)
 		}
@@ -289,7 +359,6 @@ func modify(reply *http.Response) error {
 		reply.Header.Add("Set-Cookie", sticky.Cookie+"="+s.chosen.conf.ID+sticky.Line)
 	}
 	s.edits(reply.Header)
-	return nil
 }
 
 // edits are what the route asks of every answer to its requests.
