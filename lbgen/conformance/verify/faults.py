@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _WAITS, _BODY, _TUNNEL = "timeouts.idle.waits", "timeouts.idle.body", "timeouts.idle.tunnel"
 _ALIKE = "route.retries.alike"  # causes that an engine cannot tell apart
+_NO_RETRY = f"{Feature.STATUSES}.kept_no_retry"  # an endpoint that closes where others are tried again
 _OWN = 500  # a status that nobody retries unless asked
 _NEVER = 1e-7  # chance that so many requests do not meet a share
 _MOST_DRAWN = 1_600  # requests, enough for 1 %
@@ -193,7 +194,10 @@ def _failing(route: Route, action: Forward, asked: Request) -> Iterator[Planned]
     count = tries(retries, RetryCause.RESET, asked.method)
     clause = "5.{}" if count == 1 else "6.retries.{}"
     for mode in ("close", "reset"):
-        yield _case(clause.format(mode), asked, route, {"mode": mode}, fault=502, tries=count)
+        one = _case(clause.format(mode), asked, route, {"mode": mode}, fault=502, tries=count)
+        if retries is not None and count == 1:
+            one = replace(one, case=replace(one.case, features=(*one.case.features, _NO_RETRY)))
+        yield one
     if count > 1:
         yield _case("6.retries.recovers", asked, route, {"mode": "close"}, {"mode": "json"}, status=200, tries=2)
     count = tries(retries, RetryCause.TIMEOUT, asked.method)
