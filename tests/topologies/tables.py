@@ -32,9 +32,7 @@ ROUTE: dict[Feature, tuple[Data, ...]] = {
         {"mirror": {"pool": "shadow", "percent": 100}},
         {"mirror": {"pool": "shadow", "percent": 30}},
     ),
-    Feature.TIMEOUT_REQUEST: (
-        {"timeouts": {"connect": "300ms", "response": "600ms", "idle": "600ms", "request": "1s"}},
-    ),
+    Feature.TIMEOUT_REQUEST: ({"timeouts": {"connect": "500ms", "response": "1s", "idle": "1s", "request": "1600ms"}},),
     Feature.REQUEST_HEADERS_SET: ({"request_headers": {"set": {"x-q": "1"}, "remove": ["x-b"]}},),
 }
 POOL: dict[Feature, tuple[Data, ...]] = {
@@ -43,7 +41,7 @@ POOL: dict[Feature, tuple[Data, ...]] = {
     Feature.SOURCE_HASH: ({"balance": "source_hash"},),
     Feature.HASH: ({"balance": {"hash": {"header": "x-user"}}}, {"balance": {"hash": {"query": "u"}}}),
     Feature.STICKY: ({"sticky": {"cookie": "LB"}}, {"sticky": {"cookie": "s", "ttl": "1h"}}),
-    Feature.HEALTH_ACTIVE: ({"health": {"active": {"path": "/up", "interval": "600ms", "timeout": "500ms"}}},),
+    Feature.HEALTH_ACTIVE: ({"health": {"active": {"path": "/up", "interval": "800ms", "timeout": "700ms"}}},),
     Feature.BACKUP: ({"backup": True},),
     Feature.DRAIN: ({"drain": True},),
     Feature.MAX_PER_ENDPOINT: ({"connections": {"max_per_endpoint": 9}},),
