@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _READY_SECONDS = 10.0
 _LOOK_SECONDS = 0.05
+_TOGETHER = 4
 
 
 def reloaded(
@@ -44,11 +46,7 @@ def reloaded(
     _same_parts(made, names)
     parts = [part for part in made.parts if names[part.wanted.name].record.hash != part.record.hash]
     changes = [_change(made, part, names) for part in parts]
-    for part in parts:
-        found = check(client, part, made.helper)
-        if found:
-            raise EngineError(found)
-        progress(Progress(Step.CHECKED, part.record.engine))
+    _checked(client, parts, made.helper, progress)
     more_endpoints(made, there)
     try:
         warnings = reload_all(tuple(change for change, _ in changes), backends=made.kept.backends, seconds=seconds)
@@ -67,6 +65,24 @@ def reloaded(
     work.converge(made.containers)
     work.keep()
     return warnings
+
+
+def check_replaced(
+    client: DockerClient, made: Whole, there: Sequence[Found], progress: Callable[[Progress], None]
+) -> None:
+    """Nothing that runs stops for files that its engine refuses. EngineError LB401."""
+    now = {each.name: each.record.hash for each in there if each.running}
+    _checked(
+        client, [x for x in made.parts if now.get(x.wanted.name) not in (None, x.record.hash)], made.helper, progress
+    )
+
+
+def _checked(client: DockerClient, parts: Sequence[Part], helper: str, progress: Callable[[Progress], None]) -> None:
+    with ThreadPoolExecutor(_TOGETHER) as pool:
+        for part, problems in zip(parts, pool.map(lambda each: check(client, each, helper), parts), strict=True):
+            if problems:
+                raise EngineError(problems)
+            progress(Progress(Step.CHECKED, part.record.engine))
 
 
 def differs(made: Whole, there: Sequence[Found]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -125,10 +126,14 @@ class Converger:
 
     def _exchange(self, step: Exchange) -> None:
         spec, record, now = step
+        detail = f"{record.title} {record.program_version or record.version}".strip()
+        begun = time.monotonic()
         if now is not None:
             self._stop(now)
         container.start(self._new[spec.name], spec)
-        detail = f"{record.title} {record.program_version or record.version}".strip()
+        if now is not None and now.running and spec.published:
+            gap = (time.monotonic() - begun) * 1000
+            detail += f"; the one before was asked to stop {gap:.0f} ms before: new connections were refused meanwhile"
         self.progress(Progress(Step.STARTED, record.engine or str(record.role), detail))
 
     def keep(self) -> None:

@@ -68,6 +68,7 @@ def up(
         except EngineError as error:
             if any(each.code != "LB412" for each in error.diagnostics):
                 raise
+        change.check_replaced(client, made, before, progress)
         change.more_endpoints(made, before)
         work = Converger(client, plan.name, network.name(plan.name), progress)
         try:
