@@ -6,39 +6,24 @@ import socket
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.scripts.stage import eventually
+from lbgen.conformance.scripts.stage import datagram, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.conformance.probe import Address
     from lbgen.conformance.scripts.stage import Stage
 
 _WAIT = 1.0  # seconds for an answer
 
 
-def _told(address: Address, data: bytes, client: str = "127.0.0.1") -> bytes | None:
-    """What comes back for a datagram from a port of its own; None when nothing does."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        if address[0].startswith("127."):
-            sock.bind((client, 0))
-        sock.settimeout(_WAIT)
-        sock.connect(address)  # so that an answer from anywhere else is not taken
-        try:
-            sock.send(data)
-            return sock.recv(70_000)
-        except (TimeoutError, ConnectionRefusedError):
-            return None
-
-
 def udp_untouched(stage: Stage) -> Iterator[str]:
     """Datagrams of any bytes and sizes reach the endpoint whole, and its answers come from the listener's address."""
     address, name = stage.at[stage.params["listener"]], stage.params["name"].encode()
-    if not eventually(lambda: _told(address, b"x") is not None):
+    if not eventually(lambda: datagram(address, b"x") is not None):
         yield "no answer to a datagram"
         return
     for data in (b"hello", bytes(range(256)), b"GET / HTTP/1.1\r\n\r\n", 1_200 * b"y"):
-        if (got := _told(address, data)) != name + b": " + data:
+        if (got := datagram(address, data)) != name + b": " + data:
             yield f"{len(data)} bytes {data[:20]!r}: {None if got is None else got[:60]!r} came back"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.settimeout(_WAIT)
@@ -55,8 +40,8 @@ def udp_untouched(stage: Stage) -> Iterator[str]:
 def udp_balanced(stage: Stage) -> Iterator[str]:
     """Clients are spread over the endpoints."""
     address, names = stage.at[stage.params["listener"]], stage.params["names"]
-    eventually(lambda: _told(address, b"x") is not None)
-    found = Counter((_told(address, b"x") or b"none").partition(b":")[0].decode() for _ in range(40))
+    eventually(lambda: datagram(address, b"x") is not None)
+    found = Counter((datagram(address, b"x") or b"none").partition(b":")[0].decode() for _ in range(40))
     if set(found) != set(names) or min(found.values()) < 12:
         yield f"40 clients: {dict(found)}, expected about 20 for each of {names}"
 
@@ -64,9 +49,9 @@ def udp_balanced(stage: Stage) -> Iterator[str]:
 def udp_access(stage: Stage) -> Iterator[str]:
     """A client that is denied gets nothing, and nothing of it reaches an endpoint."""
     address = stage.at[stage.params["listener"]]
-    if not eventually(lambda: _told(address, b"x") is not None):
+    if not eventually(lambda: datagram(address, b"x") is not None):
         yield "no answer to a client that is not denied"
     before = stage.endpoints.requests[stage.params["name"]]
-    got = _told(address, b"x", "127.0.0.66")
+    got = datagram(address, b"x", "127.0.0.66")
     if got is not None or stage.endpoints.requests[stage.params["name"]] != before:
         yield f"a denied client got {got!r}"

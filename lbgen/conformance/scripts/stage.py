@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ OK = Behaviour()
 CHECK = "/healthz"  # the path of checks in the case files
 HANDOVER = 0.5  # seconds in which old and new workers may serve side by side after a change
 TAKES_HOLD = 0.05  # seconds until an ejection surely counts, on a busy machine too; promised are 10 ms
+_ANSWERED = 1.0  # seconds for the answer to a datagram
 PATIENCE = 4.0  # seconds that an engine has to notice something
 
 
@@ -111,3 +113,17 @@ def well(stage: Stage, name: str) -> None:
         stage.endpoints.listen(name, "yes")
     stage.endpoints.behave(name, OK)
     stage.endpoints.behave(name, OK, path=CHECK)
+
+
+def datagram(address: Address, data: bytes, client: str = "127.0.0.1") -> bytes | None:
+    """What comes back for a datagram of `client` from a port of its own; None when nothing does."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        if address[0].startswith("127.") == client.startswith("127."):
+            sock.bind((client, 0))
+        sock.settimeout(_ANSWERED)
+        sock.connect(address)  # so that an answer from anywhere else is not taken
+        try:
+            sock.send(data)
+            return sock.recv(70_000)
+        except (TimeoutError, ConnectionRefusedError):
+            return None

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.probe import Stream
+from lbgen.conformance.scripts.stage import datagram, eventually
 from lbgen.conformance.wires import Asked, HandshakeError, unverified
 from lbgen.plan.simulate import Request
 from lbgen.runtime.standin import Behaviour
@@ -38,7 +39,7 @@ def bytes_reach(stage: Stage) -> Iterator[str]:
         return
     if not got and end == "open":
         yield "the connection stays open"
-    told = got.removeprefix(sent).decode("latin-1").strip()
+    word = got.removeprefix(sent).decode("latin-1").strip()
     asked = {name.rpartition("-")[0] for name in stage.endpoints.connections - before}
     if not pools and got:
         yield f"{got!r} came back, expected a closed connection"
@@ -46,10 +47,28 @@ def bytes_reach(stage: Stage) -> Iterator[str]:
         yield f"no answer: {got!r} came back, expected one of {' or '.join(pools)}"
     elif pools and not asked & set(pools):
         yield f"went to {sorted(asked)}, expected {' or '.join(pools)}"
-    elif pools and not stream.secure and not any(told.startswith(f"end of {pool}-") for pool in pools):
+    elif pools and not stream.secure and not any(word.startswith(f"end of {pool}-") for pool in pools):
         yield f"half-close: {got!r} came back, expected the end of {' or '.join(pools)}"
     elif pools and not stream.secure and end == "open":
         yield "the connection stays open"
+
+
+def datagrams_reach(stage: Stage) -> Iterator[str]:
+    """Datagrams come back from an endpoint of the right pools, unchanged; else nothing comes."""
+    address, client, pools = stage.at[stage.params["listener"]], stage.params["client"], stage.params["pools"]
+    if pools and not eventually(lambda: datagram(address, b"x", client) is not None):
+        yield "no answer to a datagram"
+        return
+    before = stage.endpoints.requests.copy()
+    for data in (b"hello", bytes(range(256)), 1_200 * b"y"):
+        got = datagram(address, data, client)
+        name, _, rest = (got or b"").partition(b": ")
+        if not pools and got is not None:
+            yield f"{got[:60]!r} came back, expected nothing"
+        elif pools and (rest != data or name.decode().rpartition("-")[0] not in pools):
+            yield f"{None if got is None else got[:60]!r} came back, expected {len(data)} bytes of {' or '.join(pools)}"
+    if not pools and stage.endpoints.requests != before:
+        yield f"asked {dict(stage.endpoints.requests - before)}, expected none"
 
 
 def _first(stage: Stage) -> bytes:

@@ -22,11 +22,12 @@ _IDLE, _CONNECT = ("timeouts.idle.l4",), ("timeouts.connect.l4",)
 
 
 def planned(plan: Plan, listener: Listener, client: str) -> Iterator[Planned]:
-    """Cases of one TCP listener: from every network that a rule names, with every server name, each on either side."""
-    if listener.protocol is Protocol.UDP:
-        return
+    """Cases of one listener: from every network that a rule names, with every server name, each on either side."""
     timed: set[str] = set()
     for source in _clients(listener, client):
+        if listener.protocol is Protocol.UDP:
+            yield _datagrams(plan, listener, source)
+            continue
         for sni in _names(listener):
             known = listener.tls is None or listener.tls.passthrough or _held(listener.tls, sni)
             outcome = simulate_l4(plan, listener.name, sni, source)
@@ -48,6 +49,14 @@ def planned(plan: Plan, listener: Listener, client: str) -> Iterator[Planned]:
             if isinstance(action, Forward):
                 secure = listener.tls is not None and not listener.tls.passthrough
                 yield from _times(action, request, told, outcome.route, secure=secure)
+
+
+def _datagrams(plan: Plan, listener: Listener, source: str) -> Planned:
+    outcome = simulate_l4(plan, listener.name, None, source)
+    told = {"listener": listener.name, "client": source, "pools": [name for name, _ in outcome.pools]}
+    routes = () if outcome.route is None else (outcome.route,)
+    request = Request(listener=listener.name, client=source)
+    return _alone(scripted("7.datagrams", "datagrams_reach", request, told, (), *routes))
 
 
 def _times(action: Forward, request: Request, told: dict[str, Any], route: str, *, secure: bool) -> Iterator[Planned]:

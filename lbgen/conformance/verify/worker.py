@@ -28,6 +28,7 @@ from lbgen.conformance.verify.order import Broken, Finished, Order, Print, Told
 from lbgen.conformance.verify.trust import WRONG, stand_in_tls
 from lbgen.conformance.wires import unverified, wire_for
 from lbgen.diagnostics import LbgenError
+from lbgen.plan.model import Protocol
 from lbgen.plan.simulate import simulate
 from lbgen.runtime import certificates
 from lbgen.runtime.endpoints import Endpoints, StandIn, endpoints
@@ -82,8 +83,8 @@ def verified(order: Order, tell: Callable[[Told], None]) -> Finished:
 
 def stand_ins(plan: Plan, folder: Path) -> tuple[StandIn, ...]:
     """One for each endpoint that is an address, where the plan says it is; those of L4 routes send bytes back."""
-    bytes_only = {
-        target.pool
+    protocols = {
+        target.pool: listener.protocol
         for listener in plan.listeners
         for rule in listener.l4_rules
         for target in getattr(plan.route(rule.route).action, "targets", ())
@@ -94,9 +95,10 @@ def stand_ins(plan: Plan, folder: Path) -> tuple[StandIn, ...]:
             pool.name,
             endpoint.host,
             endpoint.port,
-            behaviour=Behaviour("echo" if pool.name in bytes_only else "json"),
+            behaviour=Behaviour("echo" if pool.name in protocols else "json"),
             tls=stand_in_tls(pool, folder),
             proxied=pool.proxy_protocol is not None,
+            datagrams=protocols.get(pool.name) is Protocol.UDP,
         )
         for pool in plan.pools
         for number, endpoint in enumerate(pool.endpoints)
@@ -160,7 +162,7 @@ class _Run:
     def _all_are(self, phase: Phase) -> None:
         """Have all endpoints do what that phase says."""
         group = self.bench.endpoints
-        for stand_in in group.stand_ins:
+        for stand_in in (x for x in group.stand_ins if not x.datagrams):
             if phase is not Phase.FOREIGN:
                 group.listen(stand_in.name, {Phase.REFUSED: "refuse", Phase.DROPPED: "drop"}.get(phase, "yes"))
             elif stand_in.tls is not None:
