@@ -27,6 +27,7 @@ _HOST = "x-forwarded-host"
 _PORT = "x-forwarded-port"
 _NAMES = (_FOR, PROTO, _HOST, _PORT, _ID)
 KEPT_PROTO = "x-lbgen-forwarded-proto"  # never leaves Envoy
+CODED = "x-lbgen-coded"  # the protocol of a request with a transfer coding; never leaves Envoy
 _TYPE = "type.googleapis.com/envoy.extensions"
 _HOP = ("te", "trailer")  # hop-by-hop headers that Envoy itself passes
 
@@ -61,15 +62,21 @@ def early_mutations(listener: Listener) -> list[dict[str, Data]]:
     """What must happen before Envoy itself reads a head.
 
     It finds no route for a request with an empty X-Forwarded-Proto and invents one where there is none, so what rules
-    ask of it, and a trusted peer's value, waits under another name.
+    ask of it, and a trusted peer's value, waits under another name. It drops Transfer-Encoding, of which it is kept
+    whether there was one: HTTP/1.0 has none.
     """
-    mutations: list[Data] = [{"remove": PROTO}]
+    coded: list[Data] = [
+        {"remove": CODED},
+        {"append": option(CODED, "%REQ(TRANSFER-ENCODING)%", SET)},  # nothing happens when there is none
+        {"append": option(CODED, "%PROTOCOL%", "OVERWRITE_IF_EXISTS")},
+    ]
+    mutations: list[Data] = [*coded, {"remove": PROTO}]
     if _keeps_proto(listener):
         kept: Data = {"append": option(KEPT_PROTO, "%REQ(X-FORWARDED-PROTO)%", SET)}
         mutations = [{"remove": KEPT_PROTO}, kept, *mutations]
     return [
         {
-            "name": "forwarded-proto",
+            "name": "kept",
             "typed_config": {
                 "@type": f"{_TYPE}.http.early_header_mutation.header_mutation.v3.HeaderMutation",
                 "mutations": mutations,

@@ -12,7 +12,7 @@ from lbgen.engines.envoy.chains import chain_matcher, known_name
 from lbgen.engines.envoy.counters import PLACE, given_back
 from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.edits import content_type_filter, option
-from lbgen.engines.envoy.forwarded import NO_HOST, early_mutations, forwarded_filters, lua
+from lbgen.engines.envoy.forwarded import CODED, NO_HOST, early_mutations, forwarded_filters, lua
 from lbgen.engines.envoy.limiting import access_filter, keeps_peer, needs_client
 from lbgen.engines.envoy.nominated import handshake_filter
 from lbgen.engines.envoy.normal import above_root_filter, normal_filter, odd_route
@@ -173,6 +173,7 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
         "name": listener.name,
         "ignore_port_in_host_matching": True,
         # Envoy drops the body of a 200 that refuses just `websocket`; the blank is for Envoy, endpoints see none.
+        "request_headers_to_remove": [CODED],
         "request_headers_to_add": [option("upgrade", f"{_WORD} ", "OVERWRITE_IF_EXISTS")],
         "virtual_hosts": hosts,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.envoy.forwarded import CODED
 from lbgen.engines.envoy.values import regex
 from lbgen.plan.policy import Paths, PathsMode
 
@@ -58,6 +59,7 @@ def strict_filter(paths: Paths, limits: Limits) -> dict[str, Data]:
             {"not_rule": _header(":authority", HOST)},
             {"not_rule": _header(":path", target_pattern(paths))},
             _header("connection", _NEVER_NOMINATED),
+            _header(CODED, "HTTP/1[.]0"),
         ),
     }
     if limits.target is not None:

@@ -36,16 +36,14 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.PATHS_STRICT: emulated("an RBAC filter with one regex for the target"),
     Feature.FRAMING: approximate(
         "ambiguous lengths and codings are refused, but bare LF, folded headers, HTTP/0.9 and odd versions are read "
-        "leniently and passed on in clean form, as are a bare CR in a header and chunks in HTTP/1.0; a target in "
-        "absolute form, and :authority in HTTP/2, win over a Host that disagrees; a Connection header that names "
-        "over ten headers gets 400; over HTTP/2 a head above "
-        "`limits.headers` gets a reset stream instead of 431",
+        "leniently and passed on in clean form, as is a bare CR in a header; a target in absolute form, and :authority "
+        "in HTTP/2, win over a Host that disagrees; a Connection header that names over ten headers gets 400; over "
+        "HTTP/2 a head above `limits.headers` gets a reset stream instead of 431",
         {
             "framing.bare_lf": "accepted",
             "framing.h2_limit": "text: None RST_STREAM",
             "framing.folded": "accepted",
             "framing.bare_cr": _SECOND,
-            "framing.http10_coding": _SECOND,
             "framing.h2_frames": ("text: two hosts", "text: 1 of these requests"),
             "framing.http09": "accepted",
             "framing.no_version": "accepted",
