@@ -73,6 +73,7 @@ def stream(plan: Plan, listeners: list[Listener], pools: Iterable[Pool]) -> Stre
         geos=tuple(made.geos),
         zones=tuple(made.zones),
         nobody=NOBODY if made.maps else None,
+        introduced=any(listener.proxy_protocol for listener in listeners),
     )
 
 
@@ -91,7 +92,7 @@ class _Streams:
 
     def servers(self, listener: Listener) -> Iterator[StreamServer]:
         """One server, or one for each certificate."""
-        upstream = self._upstream(listener)
+        upstream = self._introduced(listener, self._upstream(listener))
         manner = manners(self._plan, listener)[0]
         common = tuple(self._lines(listener, manner))
         tls = listener.tls
@@ -130,6 +131,15 @@ class _Streams:
             for line in tls_lines(pool, manner.tls, "proxy"):
                 if not (line.name.text == "proxy_ssl_name" and by_address(pool, manner.tls)):
                     yield line
+
+    def _introduced(self, listener: Listener, upstream: Atom) -> Atom:
+        """`upstream`, but nobody where the PROXY header names no addresses."""
+        if not listener.proxy_protocol:
+            return upstream
+        name = self._names.variable("introduced", listener.name)
+        entry = Entry(Atom("1"), NOBODY)
+        self.maps.append(Map(Atom(listener.field), text(inline("misintroduced")), Atom(f"${name}"), upstream, (entry,)))
+        return reference(name)
 
     def _upstream(self, listener: Listener) -> Atom:
         """Where connections go: a name, or the variable that holds it."""

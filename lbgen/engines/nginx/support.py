@@ -34,8 +34,8 @@ _FRAMING = (
     "lines that end with a bare LF and control characters in header values are accepted, HTTP/0.9 gets the text "
     "Bad Request without a head, and where a rule asks for a name with `-`, one with `_` counts too; "
     "frames of HTTP/2 for streams that nobody opened, or above the agreed size, are ignored; a PROXY header whose "
-    "addresses are of the other family than it says is believed, and at L4 one without a proper address is taken "
-    "for one that names none; of X-Forwarded-For, where it counts, an address with a port is read as that address; "
+    "addresses are of the other family than it says is believed; of X-Forwarded-For, where it counts, an "
+    "address with a port is read as that address; "
     "of a request whose target nginx cannot read the access log does not know the host"
 )
 _BROKEN = {
@@ -45,7 +45,6 @@ _BROKEN = {
     "framing.h2_frames": "open",
     "framing.proxy_family": "status 200",
     "framing.proxy_family_four": "status 200",
-    "framing.proxy_l4": "status 200",
     "framing.forwarded_port": "status 403",
     "framing.log_bad_escape": "text: host ''",
     "framing.log_unread": "text: host ''",

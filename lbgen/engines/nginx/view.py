@@ -314,6 +314,7 @@ class Stream:
     geos: tuple[Geo, ...] = ()
     zones: tuple[Line, ...] = ()
     nobody: Atom | None = None  # the name of an upstream without endpoints
+    introduced: bool = False  # on some listeners a PROXY header tells who the client is
 
 
 @record
