@@ -12,7 +12,7 @@ from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import drafts
 from lbgen.conformance.wires import holds, host_of
 from lbgen.plan.features import Feature
-from lbgen.plan.model import PoolProtocol
+from lbgen.plan.model import Forward, PoolProtocol
 from lbgen.plan.simulate import Request, simulate
 
 if TYPE_CHECKING:
@@ -125,3 +125,9 @@ def named(listener: Listener, request: Request) -> tuple[str, ...]:
 def own_client(number: int) -> str:
     """A client of its own for each request, so that limits by client do not add up: of the benchmark networks."""
     return str(ip_address("198.18.0.0") + 10 + number % 100_000)
+
+
+def watched(plan: Plan, action: Forward) -> bool:
+    """Whether failures take endpoints out: then one fault changes what the next request meets."""
+    pools = [plan.pool(target.pool) for target in action.targets]
+    return any(pool.active is not None or pool.passive is not None for pool in pools)

@@ -22,6 +22,7 @@ from lbgen.conformance.verify.cases import (
     named,
     own_client,
     scripted,
+    watched,
     with_headers,
 )
 from lbgen.conformance.wires import host_of, unverified
@@ -67,7 +68,7 @@ def _every(plan: Plan, client: str) -> Iterator[Planned]:
             continue
         yield from _client_times(plan, listener, client)
         for route, hit in hits(plan, listener, client):
-            if isinstance(route.action, Forward) and not _watched(plan, route.action):
+            if isinstance(route.action, Forward) and not watched(plan, route.action):
                 yield from _apart(plan, route, _route(plan, route, route.action, hit))
 
 
@@ -100,12 +101,6 @@ def _apart(plan: Plan, route: Route, found: Iterator[Planned]) -> Iterator[Plann
                 continue
             one = replace(one, phase=Phase.ALONE)
         yield one
-
-
-def _watched(plan: Plan, action: Forward) -> bool:
-    """Whether failures take endpoints out: then one fault changes what the next request meets."""
-    pools = [plan.pool(target.pool) for target in action.targets]
-    return any(pool.active is not None or pool.passive is not None for pool in pools)
 
 
 def tries(retries: Retries | None, cause: RetryCause | int, method: str) -> int:

@@ -44,7 +44,8 @@ class Served:
 @dataclass(frozen=True, slots=True)
 class Report:
     """`results` hold every case on every engine. `green`: no difference that no verdict names, and no engine broke.
-    `isolated`: listeners and endpoints had the topology's own addresses."""
+    `isolated`: listeners and endpoints had the topology's own addresses. `untried`: what of the topology no case is
+    about, in words."""
 
     name: str
     results: tuple[Result, ...]
@@ -53,6 +54,7 @@ class Report:
     scale: Scale
     isolated: bool
     seconds: float
+    untried: tuple[str, ...] = ()
 
     @property
     def differences(self) -> tuple[Result, ...]:
@@ -86,6 +88,7 @@ class Report:
             "time_factor": self.scale.factor,
             "times": [{"real_ms": real, "verified_ms": new} for real, new in self.scale.pairs],
             "totals": counts,
+            "not_tried": list(self.untried),
             "engines": [
                 {"name": x.engine, "version": x.version, "changed": [asdict(c) for c in x.changed], "edits": x.edits}
                 for x in self.served

@@ -16,6 +16,7 @@ from lbgen.conformance.verify.processes import together
 from lbgen.conformance.verify.report import Left, Report, Served, pairwise
 from lbgen.conformance.verify.times import scale_for, scaled
 from lbgen.conformance.verify.trust import trusted
+from lbgen.conformance.verify.untried import untried
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.api import engine as engine_by_name
@@ -112,6 +113,7 @@ def _verified(
         scale=scale,
         isolated=not obstacle,
         seconds=time.monotonic() - begun,
+        untried=untried(real),
     )
 
 

@@ -1,0 +1,51 @@
+"""A plan -> what of it no case tries, so that green is not taken for more than it says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.conformance.verify.cases import watched
+from lbgen.plan.features import Feature, needs
+from lbgen.plan.model import Forward, PoolProtocol
+from lbgen.plan.policy import KeyKind
+
+if TYPE_CHECKING:
+    from lbgen.plan.model import Plan
+
+_FEATURES = (
+    Feature.ENDPOINT_NAMES,
+    Feature.RETRY_BUDGET,
+    Feature.QUEUE,
+    Feature.SLOW_START,
+    Feature.MAX_CONNECTIONS,
+    Feature.L4_MAX_CONNECTIONS,
+    Feature.KEEPALIVE,
+    Feature.BUFFERING,
+    Feature.ACCESS_LOG,
+)
+
+
+def untried(plan: Plan) -> tuple[str, ...]:
+    """Features that the topology asks for, and routes whose faults are left out, each with the places."""
+    found = []
+    used = needs(plan)
+    for feature in _FEATURES:
+        fields = dict.fromkeys(use.field for use in used.get(feature, ()) if not use.default)
+        if fields:
+            found.append(f"{feature} ({', '.join(fields)})")
+    l4 = {rule.route for listener in plan.listeners for rule in listener.l4_rules}
+    forwards = [(x, x.action) for x in plan.routes if isinstance(x.action, Forward) and x.name not in l4]
+    checked = [route.name for route, action in forwards if watched(plan, action)]
+    if checked:
+        found.append(f"failing endpoints of routes with health checks ({', '.join(checked)}), but for the checks")
+    spent = [x.name for x, _ in forwards if x.rate_limit is not None and x.rate_limit.key.kind is KeyKind.ROUTE]
+    if spent:
+        found.append(f"failing endpoints of routes whose rate they would use up ({', '.join(spent)})")
+    streams = [
+        route.name
+        for route, action in forwards
+        if any(plan.pool(target.pool).protocol is not PoolProtocol.HTTP1 for target in action.targets)
+    ]
+    if streams:
+        found.append(f"WebSockets to HTTP/2 endpoints, and uploads that these stop reading ({', '.join(streams)})")
+    return tuple(found)
