@@ -21,17 +21,19 @@ _CLASSES = {
 def sample(pattern: str) -> str | None:
     """A text that all of `pattern` matches, None when none was found."""
     try:
-        text = _any_of(parser.parse(pattern))
-        return text if re.fullmatch(pattern, text) else None
+        parsed = parser.parse(pattern)
+        texts = (_any_of(parsed, once) for once in (1, 0))
+        return next((text for text in texts if re.fullmatch(pattern, text)), None)
     except (re.error, ValueError, RecursionError):
         return None
 
 
-def _any_of(items: Any) -> str:  # noqa: ANN401 - the parser's own untyped tree
-    return "".join(_one(code, argument) for code, argument in items)
+def _any_of(items: Any, once: int) -> str:  # noqa: ANN401 - the parser's own untyped tree
+    """`once` is how often that stands there which need not stand there."""
+    return "".join(_one(code, argument, once) for code, argument in items)
 
 
-def _one(code: object, argument: Any) -> str:  # noqa: ANN401
+def _one(code: object, argument: Any, once: int) -> str:  # noqa: ANN401
     if code is codes.LITERAL:
         return chr(argument)
     if code is codes.NOT_LITERAL:
@@ -42,11 +44,11 @@ def _one(code: object, argument: Any) -> str:  # noqa: ANN401
         return _member(argument)
     if code in (codes.MAX_REPEAT, codes.MIN_REPEAT):
         least, most, inner = argument
-        return _any_of(inner) * int(least or min(1, most))
+        return _any_of(inner, once) * int(least or min(once, most))
     if code is codes.SUBPATTERN:
-        return _any_of(argument[3])
+        return _any_of(argument[3], once)
     if code is codes.BRANCH:
-        return _any_of(argument[1][0])
+        return _any_of(argument[1][0], once)
     if code is codes.AT:
         return ""
     raise ValueError(f"{code} is not portable")
