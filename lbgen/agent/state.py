@@ -76,7 +76,19 @@ def _word(health: Health, weight: int, slow_start: int) -> str:
 
 def read(folder: Path) -> tuple[EndpointHealth, ...]:
     """What the file says, however old; empty when there is none or it cannot be read."""
-    return tuple(EndpointHealth(row.pool, row.endpoint, row.state, row.since, row.error) for row in _rows(folder))
+    return _shown(_rows(folder))
+
+
+def parse(content: bytes) -> tuple[EndpointHealth, ...]:
+    """What the file with that content says; empty when it says nothing that we understand."""
+    try:
+        return _shown(_File.model_validate_json(content).endpoints)
+    except ValueError:
+        return ()
+
+
+def _shown(rows: list[_Row]) -> tuple[EndpointHealth, ...]:
+    return tuple(EndpointHealth(row.pool, row.endpoint, row.state, row.since, row.error) for row in rows)
 
 
 def take_over(folder: Path) -> States:

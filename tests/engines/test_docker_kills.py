@@ -118,6 +118,8 @@ def test_an_engine_that_takes_its_agent_along() -> None:
     assert answers(port)
     [agent] = [each for each in found(client.connect(), NAME) if each.record.role is Role.AGENT]
     assert agent.running
+    [listed] = [each for each in api.ps() if each.name == NAME]
+    assert [each.state for each in listed.engines[0].health] == ["up", "up"]
     kill(Role.ENDPOINTS)  # which the agent notices only when it shares the engine's network
     end = time.monotonic() + BACK_SECONDS
     while b" down after " not in agent.made.logs():

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from lbgen.agent import state as health
+from lbgen.diagnostics import EngineError
+from lbgen.runtime.docker import container
 from lbgen.runtime.docker.client import connect, told
 from lbgen.runtime.docker.converge import Found, found
 from lbgen.runtime.docker.labels import Role
@@ -17,15 +21,22 @@ from lbgen.runtime.logs import Line, access_parser
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from lbgen.agent.state import EndpointHealth
+
 _LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerState(EngineState):
-    """An engine in a container; `status` is docker's word for it, `container` its name."""
+    """An engine in a container; `status` is docker's word for it, `container` its name, `found` what its agent saw."""
 
     status: str = ""
     container: str = ""
+    found: tuple[EndpointHealth, ...] = ()
+
+    @property
+    def health(self) -> tuple[EndpointHealth, ...]:
+        return self.found
 
     @property
     def running(self) -> bool:
@@ -55,6 +66,7 @@ def running() -> tuple[StackState, ...]:
 
 def state(name: str, parts: Sequence[Found]) -> ContainerStack:
     engines = []
+    checked = {each.record.engine for each in parts if each.record.role is Role.AGENT}
     for each in parts:
         if each.record.role is not Role.ENGINE:
             continue
@@ -76,9 +88,17 @@ def state(name: str, parts: Sequence[Found]) -> ContainerStack:
                 access_log=each.record.access_log,
                 status=each.made.status,
                 container=each.name,
+                found=_health(each) if each.record.engine in checked else (),
             )
         )
     return ContainerStack(name, "", 0, 0, True, tuple(engines), _endpoints(parts))
+
+
+def _health(each: Found) -> tuple[EndpointHealth, ...]:
+    """What the agent beside it has found."""
+    with suppress(EngineError):  # it went away meanwhile
+        return health.parse(container.read(each.made, health.FILE) or b"")
+    return ()
 
 
 def _endpoints(parts: Sequence[Found]) -> tuple[EndpointState, ...]:
