@@ -181,7 +181,10 @@ func (s *state) fresh(group []*endpoint) []*endpoint {
 }
 
 func (p *pool) balance(group []*endpoint, s *state, now time.Time) *endpoint {
-	if p.conf.Balance == "round_robin" && len(group) > 1 {
+	if len(group) == 1 {
+		return group[0]
+	}
+	if p.conf.Balance == "round_robin" {
 		return p.turns(group, now)
 	}
 	return p.other(group, s, now)
@@ -203,10 +206,8 @@ func (p *pool) turns(group []*endpoint, now time.Time) *endpoint {
 	return best
 }
 
+// other is every other way to balance.
 func (p *pool) other(group []*endpoint, s *state, now time.Time) *endpoint {
-	if len(group) == 1 {
-		return group[0]
-	}
 	kind := p.conf.Balance
 	if kind == "hash" {
 		if s.hash != "" {

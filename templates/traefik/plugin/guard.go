@@ -28,7 +28,10 @@ func newGuard(route *Route) (*guard, error) {
 // passes is whether the request goes on; if not it was answered. A request that counts leaves a key in the state.
 func (g *guard) passes(w http.ResponseWriter, r *http.Request, s *state, from *arrival) bool {
 	route := s.route
-	s.address = s.edge.clientOf(from, r.Header)
+	s.address = from.peer
+	if from.trust {
+		s.address = s.edge.clientOf(from, r.Header)
+	}
 	if route.Cors != nil {
 		s.origin = route.Cors.allowed(r.Header["Origin"])
 	}

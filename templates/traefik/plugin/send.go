@@ -241,6 +241,12 @@ func (p *pool) try(r *http.Request, s *state) (*http.Response, error) {
 		if p.plain && s.route.Retries == nil {
 			return reply, err
 		}
+		if err == nil && reply.StatusCode < http.StatusBadRequest { // nothing that is ever tried again
+			if p.conf.Passive != nil {
+				p.note(s.chosen, false)
+			}
+			return reply, err
+		}
 		next := p.judge(r, s, reply, err)
 		if next == nil {
 			return reply, err
