@@ -32,8 +32,8 @@ SHRINKS = 24  # verifications that a failure may cost
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """`tried`: cases judged, all engines together. `excused`: how often a clause was approximate or refused by verdict.
-    `refused`: engines that refuse the topology, and why. `differences` showed twice, the second time with that engine
-    alone; what did not is `once`."""
+    `refused`: engines that refuse the topology, and why. `differences` showed twice, the second time with those
+    engines alone; what did not is `once`."""
 
     seed: int
     number: int
@@ -97,11 +97,10 @@ def verified(data: Data, engines: tuple[str, ...], seed: int, number: int) -> Ou
     report = lbgen.verify(
         plan, [x for x in engines if x not in refused], requests=REQUESTS, most_faults=FAULTS, seed=number
     )
-    again: set[tuple[str, str]] = set()
-    for name in {subject.split()[0].rstrip(",") for subject in (x.subject for x in report.differences)}:
-        found = lbgen.verify(plan, [name], requests=REQUESTS, most_faults=FAULTS, seed=number).differences
-        again |= {(x.subject, x.clause) for x in found}
-    twice = tuple(x for x in report.differences if (x.subject, x.clause) in again or "," in x.subject)
+    names = [x for x in engines if any(x in result.subject for result in report.differences)]
+    found = lbgen.verify(plan, names, requests=REQUESTS, most_faults=FAULTS, seed=number).differences if names else ()
+    again = {(x.subject, x.clause) for x in found}
+    twice = tuple(x for x in report.differences if (x.subject, x.clause) in again)
     excused = Counter(
         f"{result.subject} {result.clause}: {result.state}"
         for result in report.results
