@@ -285,6 +285,9 @@ def _may_have_docker() -> bool:
 
 def _one(name: str | None) -> StackState:
     """The stack of that name; None = the only one. UsageError LB406 when there is none, or several."""
+    here = next((each for each in local.running() if each.name == name), None)
+    if here is not None:  # no daemon needs to be asked
+        return here
     every = _every()
     found = [each for each in every if name in (None, each.name)]
     if len(found) == 1:
