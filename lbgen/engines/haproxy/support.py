@@ -234,8 +234,11 @@ def objections(plan: Plan, version: str) -> Iterable[Objection]:
             yield from _retries(route, action.retries)
             pools = [pool for pool in plan.pools if any(target.pool == pool.name for target in action.targets)]
             if RetryCause.CONNECT_FAILURE in action.retries.causes and any(map(waits, pools)):
-                note = "before it connects again after a refusal HAProxy waits for the connect time, a second at most"
-                yield Objection(approximate(note), f"{route.field}.retries", Feature.RETRIES)
+                note = (
+                    "after a refusal that came over a network (the host itself refuses at once) HAProxy waits "
+                    "for the connect time, a second at most, before it connects again"
+                )
+                yield Objection(approximate(note), f"{route.field}.retries", Feature.RETRIES)  # no case: see the note
             if action.retries.max > 1 and any(len(serving(pool)) > 2 for pool in pools):
                 note = (
                     "a try avoids the endpoint of the last one only: a third may come back to the first's where other "
