@@ -302,6 +302,14 @@ core.register_fetches("failure", function(txn)
   return passed >= txn:get_var("txn.late") and "Gateway Timeout" or "Bad Gateway"
 end)
 
+-- Why HAProxy itself answers 400 to a request that was on its way to an endpoint.
+core.register_fetches("bad_body", function(txn)
+  if txn:get_var("txn.too_large") then return "Content Too Large" end
+  if txn.req:may_recv() then return "Bad Request" end
+  txn:set_var("txn.stopped", true) -- the client's time is over
+  return "Request Timeout"
+end)
+
 -- CORS: what a route's policy says to a request, left in variables for the statements that answer.
 local policies = {}
 

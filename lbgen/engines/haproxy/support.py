@@ -129,9 +129,8 @@ _APPROXIMATE = {
     "and names that no certificate holds together",
     Feature.ACCESS_LOG: "a client that leaves before a short answer is logged as answered; of a compressed answer "
     "the bytes before compression are counted",
-    Feature.CLIENT_TIMEOUTS: "a body that stops is answered 400 by HAProxy 2.8 and ends with the response time in "
-    "2.6, a head must come within the body's time too, and so long, whatever the route's idle time, a client may pause "
-    "while it reads",
+    Feature.CLIENT_TIMEOUTS: "a head must come within the body's time too, and so long, whatever the route's idle "
+    "time, a client may pause while it reads",
     Feature.STATUSES: "when the connect time is over for a later request of a kept client connection, or its endpoint "
     "closes and a route with retries does not try again, HAProxy closes that connection (HTTP/2: resets the stream) "
     "instead of answering 504 or 502",
@@ -149,7 +148,6 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
         "listener.tls.no_sni.other": "text: no answer",
     },
     Feature.CLIENT_TIMEOUTS: {
-        "listener.timeouts.body": ("status 400", "status 504", "time"),
         "listener.timeouts.head": "status 408",
         "listener.timeouts.reading": "text: the client took",
     },
@@ -203,6 +201,9 @@ def support(version: str) -> Mapping[Feature, Verdict]:
         | {Feature.ESCAPE_HATCH: UNPORTABLE}
     )
     if version == "2.6":
+        stops = {"listener.timeouts.body": ("status 504", "time")} | _DIFFERS[Feature.CLIENT_TIMEOUTS]
+        note = f"a body that stops ends with the response time, {_APPROXIMATE[Feature.CLIENT_TIMEOUTS]}"
+        known[Feature.CLIENT_TIMEOUTS] = approximate(note, stops)
         known[Feature.STATUSES] = approximate(_CLOSED, dict.fromkeys(_CLOSED_WHERE, "closed"))
         framing = {part: shown for part, shown in _DIFFERS[Feature.FRAMING].items() if part not in _NEW_PARSER}
         framing["framing.h2_frames"] = ("text: a length that", "text: two hosts", "text: 2 of these requests")
