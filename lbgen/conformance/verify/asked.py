@@ -193,6 +193,8 @@ def excuses(ask: Ask) -> tuple[str, ...]:
     """Parts of clauses whose approximate verdict may excuse what an engine does with this request: no others do."""
     request = ask.request
     found = ["listener.access.route_headers"] if ask.clause == "5.access" else []
+    if ask.clause.startswith(("3.", "5.limits")):
+        found.append("framing.route_headers")
     names = [name.lower() for name, _ in request.headers if name.lower() != "cookie"]
     if len(set(names)) < len(names):
         matched = (Feature.HEADER, Feature.HEADER_REGEX, Feature.HEADER_PRESENT, Feature.REQUEST_HEADERS_ADD)
