@@ -328,9 +328,9 @@ def test_the_kernel_needs_root_and_the_others_go_on(fake, monkeypatch):
 
 def test_an_address_of_another_host_is_named(fake, state_dir):
     (web,) = plan().listeners
-    elsewhere = replace(plan(), listeners=(replace(web, address="192.0.2.1"),))
+    elsewhere = replace(plan(), listeners=(replace(web, address="203.0.113.1"),))
     for engines in ([fake], [fake, replace(fake, name="other")]):
-        with pytest.raises(EngineError, match=r"LB404.*cannot listen on 192\.0\.2\.1 port"):
+        with pytest.raises(EngineError, match=r"LB404.*cannot listen on 203\.0\.113\.1 port"):
             api.up(elsewhere, engines, runtime="local")
     assert not list(state_dir.glob("*.lock"))
 
