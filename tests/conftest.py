@@ -43,14 +43,21 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Which phase of tests/phases.py a test belongs to; those that take longest come first."""
+    """Which phase of tests/phases.py a test belongs to; those that take longest come first, files mixed."""
     for item in items:
         fixed = item.get_closest_marker("xdist_group") or {"engines", "verify"} & set(item.path.parts)
         waits = "conformance" in item.path.parts or item.get_closest_marker("root")
-        if item.get_closest_marker("packaging") or item.path.name.startswith("test_docker_"):
+        if item.get_closest_marker("packaging") or item.path.name.startswith(("test_docker_", "test_containers")):
             item.add_marker(pytest.mark.alone)  # they need the network of the host
         elif fixed and not _NETWORKS:
             item.add_marker(pytest.mark.alone)
         elif fixed or waits:
             item.add_marker(pytest.mark.serves)
-    items.sort(key=lambda item: _ORDER.get(item.path.parent.name, len(_ORDER)))
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> tuple[int, str]:
+    """Cases by engine, so that those that run side by side are of different files: not all health checks at once."""
+    folder = item.path.parent.name
+    subject = item.callspec.params.get("subject") if folder == "conformance" and hasattr(item, "callspec") else None
+    return _ORDER.get(folder, len(_ORDER)), getattr(subject, "label", "")
