@@ -70,7 +70,14 @@ def run(phase: Phase, arguments: list[str]) -> Result:
             broken = "" if code == (FAILED if last else 0) else f"the second look ended with {code}"
         elif code == FAILED:
             broken = "pytest failed and names no test"
-    return Result(phase, time.monotonic() - begun, [x for x in first if x not in last], last, broken)
+    late = [] if broken else [x for x in first if x not in last]
+    return Result(
+        phase,
+        time.monotonic() - begun,
+        late,
+        [x for x in first if x not in late] + [x for x in last if x not in first],
+        broken,
+    )
 
 
 def main() -> int:
