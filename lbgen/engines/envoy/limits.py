@@ -145,6 +145,9 @@ def _of_listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
         note = "a server name with capital letters gets the first certificate"
         shows = {"listener.tls.capitals": ("text: TLS: names",)}
         yield Objection(approximate(note, shows), f"{listener.field}.tls.certificates", Feature.TLS_TERMINATE)
+        note = "a client without a server name gets the first ECDSA certificate that it can use, before any RSA one"
+        shows = {"listener.tls.no_sni.kinds": ("text: TLS: names",)}
+        yield Objection(approximate(note, shows), f"{listener.field}.tls", Feature.TLS_NO_SNI)
 
 
 def _silences(plan: Plan, routes: list[Route]) -> Iterator[int]:
