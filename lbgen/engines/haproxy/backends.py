@@ -200,6 +200,9 @@ def _pool_lines(pool: Pool, l7: bool) -> list[Line]:
         lines.append(line(f"{pool.field}.sticky", *words))
     if pool.max_per_endpoint is not None:
         lines += _queue_lines(pool, l7)
+    if pool.protocol is not PoolProtocol.HTTP1 and l7:
+        # HAProxy speaks no HTTP/2 without an authority, which HTTP/1.0 may leave out.
+        lines.append(line(pool.field, "http-request set-header Host no-host.invalid if !{ req.fhdr(host) -m found }"))
     if pool.protocol is PoolProtocol.GRPC:
         lines.append(line(pool.field, "http-request set-header TE trailers if { var(txn.trailers) -m bool }"))
     if pool.passive is not None and l7:
