@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import subprocess
+import tempfile
 
 import pytest
 
@@ -13,6 +15,9 @@ from lbgen.runtime.local import world
 # Where it can be, each worker is in a network of its own, so that fixed ports are free in each of them.
 _NETWORKS = not world.possible() and shutil.which("ip") is not None
 if _WORKER := os.environ.get("PYTEST_XDIST_WORKER"):
+    # Stacks of one name in two workers are two stacks.
+    os.environ["LBGEN_STATE_DIR"] = tempfile.mkdtemp(prefix=f"lbgen-{_WORKER}-")
+    atexit.register(shutil.rmtree, os.environ["LBGEN_STATE_DIR"], ignore_errors=True)
     if _NETWORKS:
         world.enter()
         for change in ("link set lo up", "address add 192.0.2.1/32 dev lo", "route add default dev lo src 192.0.2.1"):

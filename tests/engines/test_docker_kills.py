@@ -44,7 +44,7 @@ def nothing_left() -> Iterator[None]:
 def topology(port: int, mode: str = "l7", *, checked: bool = False) -> lbgen.Topology:
     pool: dict[str, Any] = {"endpoints": [{"address": "10.0.0.1:80"}, {"address": "10.0.0.2:80"}]}
     if checked:
-        pool["health"] = {"active": {"path": "/", "interval": "500ms", "timeout": "500ms", "fall": 2, "rise": 1}}
+        pool["health"] = {"active": {"path": "/", "interval": "200ms", "timeout": "200ms", "fall": 1, "rise": 1}}
     route = {"name": "all", "forward": "app"} | ({"listeners": ["web"]} if mode == "l4" else {})
     return lbgen.load(
         {

@@ -47,6 +47,18 @@ def test_the_engine_accepts_it(path: Path, name: str) -> None:
     assert problems == ()
 
 
+def expected(finding: dict[str, str]) -> bool:
+    """Whether it is one that is meant so. The lines of a request whose Connection names fields are put together by a
+    script, which refuses CR, LF and NUL in them (4-nominated.yaml tries); `set` in an `if` is safe, as all directives
+    of the rewrite module are."""
+    reason = finding.get("reason", "")
+    if finding["plugin"] == "http_splitting":
+        return reason.count('variable "') == 1 and 'variable "$fields_left"' in reason
+    if finding["plugin"] == "if_is_evil":
+        return 'Directive "set"' in reason and "if ($nominates)" in finding["config"]
+    return finding["plugin"] in EXPECTED
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.parent.name)
 def test_gixy_finds_nothing(path: Path, tmp_path: Path) -> None:
     pytest.importorskip("gixy")
@@ -59,5 +71,5 @@ def test_gixy_finds_nothing(path: Path, tmp_path: Path) -> None:
     )
     start = done.stdout.find("[")
     assert start >= 0, done.stderr
-    found = [x for x in json.loads(done.stdout[start:]) if x["severity"] in MEDIUM and x["plugin"] not in EXPECTED]
+    found = [x for x in json.loads(done.stdout[start:]) if x["severity"] in MEDIUM and not expected(x)]
     assert found == []

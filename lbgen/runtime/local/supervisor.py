@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -79,7 +79,9 @@ class Supervisor:
                 stack.callback(self._no_more_signals)
                 try:
                     self._bring_up(stack)
-                    self._keep(stack)
+                    control = stack.enter_context(closing(Control(Path(self.order.folder))))
+                    self._commit()
+                    self._keep(stack, control)
                 finally:
                     self._stopping = True
                     for handle in self.handles.values():
@@ -108,6 +110,9 @@ class Supervisor:
         self._tell(Up(self.record, warnings))
         while not self.committed.wait(_LOOK_SECONDS):
             pass
+
+    def _commit(self) -> None:
+        """Let the record say that it can be asked, which it can by now."""
         self.record = replace(self.record, committed=True)
         state.write(self.record)
 
@@ -201,11 +206,9 @@ class Supervisor:
             raise EngineError(found)
         return tuple(found)
 
-    def _keep(self, stack: ExitStack) -> None:
+    def _keep(self, stack: ExitStack, control: Control) -> None:
         """Stay until told to end; note what dies, and start it anew; reload when asked."""
         self._hang_up()
-        control = Control(Path(self.order.folder))
-        stack.callback(control.close)
         watches = [Watch(handle) for handle in self.handles.values()]
         while True:
             for watch in watches:
