@@ -144,13 +144,26 @@ def serving(
         networks = made[0].attrs["NetworkSettings"]["Networks"]
         host = str(networks[network.name(place.name)]["IPAddress"]) if part.spec.kernel else ""
         alone = Alone(Found(made[0], record), plan, host)
-        if not part.spec.kernel:
+        if part.spec.kernel:
+            _wait_loaded(alone)
+        else:
             _wait_listening(alone, part.spec.ready)
         yield alone
     finally:
         for each in reversed(made):
             with told(f"removing {each.name}"):
                 each.remove(force=True, v=True)
+
+
+def _wait_loaded(alone: Alone) -> None:
+    """Until the rules are in the kernel: the shell that loads them becomes one that sleeps."""
+    name = Path(f"/proc/{alone.made.made.attrs['State']['Pid']}/comm")
+
+    def loaded() -> bool:
+        stays(alone.made, 0, "while starting")
+        return name.read_text().strip() == "sleep"
+
+    _until(loaded, f"{alone.made.record.title} did not load its rules")
 
 
 def _wait_listening(alone: Alone, ready: str) -> None:
