@@ -97,14 +97,14 @@ def _watch(lines: Iterator[Line], counter: Counter, as_json: bool) -> None:
     from rich.text import Text
 
     lock, ended = threading.Lock(), threading.Event()
-    failed: list[BaseException] = []
+    failed: list[Exception] = []
 
     def read() -> None:
         try:
             for line in lines:
                 with lock:
                     _count(counter, line)
-        except BaseException as error:  # noqa: BLE001 - raised below, on the thread that shows
+        except Exception as error:  # noqa: BLE001 - raised below, on the thread that shows
             failed.append(error)
         finally:
             ended.set()

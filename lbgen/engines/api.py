@@ -141,6 +141,7 @@ class ProcessSpec:
     reload_note: str = ""  # what a reload costs, in a sentence a user understands; "" = nothing
     successive: tuple[str, ...] = ()  # argv of a process that takes over from the one before; "{epoch}" = its number
     leftovers: tuple[str, ...] = ()  # files of such processes elsewhere on the host, to be removed in the end
+    overlap: float = 0.0  # seconds for which what it served before takes connections too, after a reload
     fixed: tuple[str, ...] = ()  # rendered files that it reads at its start alone; "x/" = all in that folder
     ready: str = ""  # for an engine that listens before it knows its routes: path on the admin port, 200 once it does
 

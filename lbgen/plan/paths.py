@@ -26,7 +26,7 @@ def accepted(target: str, paths: Paths) -> str:
         case PathsMode.VERBATIM:
             if _BAD_ESCAPE.search(path):  # means nothing to anybody, and Go and nginx cannot be made to take it
                 raise PathError("the path holds a broken escape")
-            if "%00" in path:  # nginx lets neither this nor the next one in, whatever it is told
+            if "%00" in path:  # neither this nor the next one gets into every engine
                 raise PathError("the path holds %00")
             if _above_root(path):
                 raise PathError("the path leads above the root when all of it is decoded")

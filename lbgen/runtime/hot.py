@@ -3,6 +3,7 @@ and containers. What one could only take over by a new start is said before anyt
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
@@ -158,6 +159,7 @@ def _confirmed(live: Live, before: Plan, *, backends: bool, seconds: float) -> t
     plan = live.plan
     wanted = (*readiness.turned(before, plan), *readiness.probes(plan))
     late = readiness.wait(plan, wanted, live.address, backends=backends, seconds=seconds)
+    time.sleep(live.spec.overlap)
     live.stays()
     found = (
         *readiness.unasked(plan, wanted, live.title),

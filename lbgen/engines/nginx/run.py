@@ -34,6 +34,7 @@ def process(plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         argv,
         stop=Signals.SIGQUIT,
         reload=Signals.SIGHUP,
+        overlap=0.2,  # the master sleeps for 0.1 s before it tells the old workers
         reload_note="" if _waits(binary) else _CUTS,
         agent=steered(plan),
         access_log=log,
