@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.probe import ask
 from lbgen.conformance.scripts.stage import CHECK, HANDOVER, OK, TAKES_HOLD, answers, eventually, get, ill, well
+from lbgen.conformance.scripts.standby import eased_in
 from lbgen.runtime.standin import CONTROL, Behaviour
 
 if TYPE_CHECKING:
@@ -79,10 +80,7 @@ def slow_start_after_ejection(stage: Stage) -> Iterator[str]:
     if not eventually(lambda: answers(stage, target, 4)[back] > 0, 8):
         yield "it does not come back"
         return
-    begun = time.monotonic()
-    early = answers(stage, target, 60)
-    if time.monotonic() - begun < 1.0 and early[back] > 22:
-        yield f"just back, {back} got {early[back]} of 60, expected well below 30"
+    yield from eased_in(stage, back, target)
 
 
 def _out(stage: Stage, target: str) -> float:
