@@ -16,7 +16,7 @@ from lbgen.plan.simulate import Request
 from lbgen.runtime.standin import Behaviour
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from lbgen.conformance.probe import Address, Answer
     from lbgen.plan.model import Plan
@@ -127,3 +127,13 @@ def datagram(address: Address, data: bytes, client: str = "127.0.0.1") -> bytes 
             return sock.recv(70_000)
         except (TimeoutError, ConnectionRefusedError):
             return None
+
+
+def eased_in(stage: Stage, back: str, target: str) -> Iterator[str]:
+    """In its first second (of 3 s) an endpoint that came back, one of two, gets well below half of the requests."""
+    end = time.monotonic() + 1.0
+    early = answers(stage, target, 6)
+    while time.monotonic() < end and early.total() < 60:
+        early += answers(stage, target, 6)
+    if early[back] * 60 > 22 * early.total():
+        yield f"just back, {back} got {early[back]} of {early.total()}, expected well below half"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.scripts.stage import answers, eventually, ill, well
+from lbgen.conformance.scripts.stage import answers, eased_in, eventually, ill, well
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,16 +60,6 @@ def drained_serves_nobody_new(stage: Stage) -> Iterator[str]:
     finally:
         well(stage, f"{pool}-1")
     eventually(lambda: answers(stage, target, 2)["503"] == 0)
-
-
-def eased_in(stage: Stage, back: str, target: str) -> Iterator[str]:
-    """In its first second (of 3 s) an endpoint that came back, one of two, gets well below half of the requests."""
-    end = time.monotonic() + 1.0
-    early = answers(stage, target, 6)
-    while time.monotonic() < end and early.total() < 60:
-        early += answers(stage, target, 6)
-    if early[back] * 60 > 22 * early.total():
-        yield f"just back, {back} got {early[back]} of {early.total()}, expected well below half"
 
 
 def slow_start(stage: Stage) -> Iterator[str]:

@@ -8,8 +8,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.probe import ask
-from lbgen.conformance.scripts.stage import CHECK, HANDOVER, OK, TAKES_HOLD, answers, eventually, get, ill, well
-from lbgen.conformance.scripts.standby import eased_in
+from lbgen.conformance.scripts.stage import (
+    CHECK,
+    HANDOVER,
+    OK,
+    TAKES_HOLD,
+    answers,
+    eased_in,
+    eventually,
+    get,
+    ill,
+    well,
+)
 from lbgen.runtime.standin import CONTROL, Behaviour
 
 if TYPE_CHECKING:
