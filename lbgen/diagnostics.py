@@ -159,7 +159,8 @@ class Diagnostic:
             raise KeyError(f"diagnostic code {self.code} is not registered")
 
     def __str__(self) -> str:
-        place = f"{self.span}: " if self.span.file else ""
+        nowhere = self.span == NOWHERE and not self.field  # of an engine, a daemon, a command
+        place = f"{self.span}: " if self.span.file and not nowhere else ""
         field = f" {self.field}" if self.field else ""
         hint = f"; {self.hint}" if self.hint else ""
         return f"{place}{self.severity} {self.code}{field}: {self.message}{hint}"

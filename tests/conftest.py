@@ -38,6 +38,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--topologies-log", default="", help="file that gets a line of JSON for each")
     parser.addoption("--container-cases", choices=["sample", "all"], default="sample", help="cases run in containers")
     parser.addoption("--reloads", type=int, default=3, help="of each engine in containers (a drill: 100)")
+    parser.addoption(
+        "--interrupts", choices=["some", "all"], default="some", help="requests to docker that are cut short"
+    )
     parser.addoption("--update-golden", action="store_true", help="rewrite expected files, then read the diff")
 
 

@@ -6,7 +6,7 @@ import click
 
 from lbgen.cli import options
 from lbgen.cli.output import as_json as print_json
-from lbgen.cli.output import console
+from lbgen.cli.output import complain, console
 from lbgen.cli.stacks import stack_argument, stack_name
 
 
@@ -18,11 +18,13 @@ from lbgen.cli.stacks import stack_argument, stack_name
 @options.json_flag
 def command(stack: str | None, every: bool, as_json: bool) -> None:
     """Stop every process of a stack and remove its state."""
-    from lbgen.runtime.api import down, ps
+    from lbgen.runtime.api import down, ps, unseen
 
     if every and stack:
         raise click.UsageError("name a stack or use --all, not both")
     names = [each.name for each in ps()] if every else [stack_name(stack)]
+    if every:
+        complain(unseen())
     out = console(stderr=True)
     out.quiet = as_json
     stopped = []

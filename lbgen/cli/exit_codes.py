@@ -7,7 +7,7 @@ FINDINGS = 1
 USAGE = 2
 ENGINE = 3
 DIFFERS = 4
-INTERRUPTED = 130
+INTERRUPTED = 130  # 128 and the number of the signal
 
 MEANING = {
     OK: "fine",
@@ -15,4 +15,5 @@ MEANING = {
     USAGE: "usage: unknown flag, engine or stack",
     ENGINE: "docker or an engine failed",
     DIFFERS: "behaviour differs: engines (verify) or topologies (diff)",
+    INTERRUPTED: "interrupted by Ctrl-C (143: by SIGTERM); what up or reload had begun is taken back",
 }

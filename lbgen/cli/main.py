@@ -6,12 +6,14 @@ import atexit
 import gc
 import os
 import sys
+from errno import EDQUOT, ENOSPC
 from importlib import import_module
 
 import click
 
 from lbgen.cli import exit_codes
 from lbgen.diagnostics import LbgenError
+from lbgen.runtime import interrupts
 from lbgen.version import VERSION
 
 # verb -> what the group's help says; the command `verb` lives in lbgen.cli.<verb> under that name (with _cmd).
@@ -91,6 +93,7 @@ def main() -> None:
     """The console script: runs a verb and turns every expected error into one screen and an exit code."""
     gc.disable()  # a short run that builds one big tree: collecting costs more than half of it
     atexit.register(gc.freeze)  # nor does the interpreter's last collection find anything worth its time
+    interrupts.raised()
     try:
         code = group.main(standalone_mode=False)
     except click.exceptions.Exit as stop:
@@ -103,13 +106,14 @@ def main() -> None:
 
         complain(wrong.diagnostics)
         code = wrong.exit_code
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, click.Abort) as stop:
         click.echo("interrupted", err=True)
-        code = exit_codes.INTERRUPTED
+        code = getattr(stop, "exit_code", exit_codes.INTERRUPTED)
     except BrokenPipeError:  # the reader (head, less) went away
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = exit_codes.OK
     except OSError as wrong:
-        click.echo(f"lbgen: {wrong.strerror or wrong}: {wrong.filename or ''}".rstrip(": "), err=True)
+        remedy = "; free some disk space, or set LBGEN_STATE_DIR" if wrong.errno in (ENOSPC, EDQUOT) else ""
+        click.echo(f"lbgen: {wrong.strerror or wrong}: {wrong.filename or ''}".rstrip(": ") + remedy, err=True)
         code = exit_codes.ENGINE
     sys.exit(code if isinstance(code, int) else exit_codes.OK)

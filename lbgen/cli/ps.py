@@ -6,7 +6,7 @@ import click
 
 from lbgen.cli import options
 from lbgen.cli.output import as_json as print_json
-from lbgen.cli.output import console
+from lbgen.cli.output import complain, console
 from lbgen.cli.stacks import health, stack_argument, stack_name, table
 
 
@@ -15,9 +15,11 @@ from lbgen.cli.stacks import health, stack_argument, stack_name, table
 @options.json_flag
 def command(stack: str | None, as_json: bool) -> None:
     """Show what runs: every stack, or one."""
-    from lbgen.runtime.api import ps
+    from lbgen.runtime.api import ps, unseen
 
     found = ps(stack_name(stack))
+    if stack is None:
+        complain(unseen())
     if as_json:
         print_json([each.as_dict() for each in found])
         return

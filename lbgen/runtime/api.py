@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from ipaddress import ip_address
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from lbgen.diagnostics import Diagnostic, UsageError
+from lbgen.diagnostics import Diagnostic, EngineError, Severity, UsageError
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.api import engines as installed
 from lbgen.plan.model import Plan
@@ -180,8 +178,11 @@ def up(
     if name is not None:
         topology = replace(topology, name=name)
     other = next((each for each in _every() if each.name == topology.name), None)
-    if runtime is None:
-        runtime = other.runtime if other is not None else _default(topology, backends=backends)
+    fallen_back: tuple[Diagnostic, ...] = ()
+    if runtime is None and other is not None:
+        runtime = other.runtime
+    elif runtime is None:
+        runtime, fallen_back = _default(topology, backends=backends)
     if other is not None and other.runtime != runtime:
         message = f"{other.name} runs already, on the runtime {other.runtime}"
         raise UsageError(Diagnostic("LB406", message, hint=f"lbgen down {other.name}, or give this one another name"))
@@ -196,7 +197,8 @@ def up(
         progress=progress,
         seconds=seconds,
     )
-    return Stack(result.state, result.skipped, result.warnings, result.unchanged, result.replaced, result.reloaded)
+    warnings = (*fallen_back, *result.warnings)
+    return Stack(result.state, result.skipped, warnings, result.unchanged, result.replaced, result.reloaded)
 
 
 def reload(
@@ -262,25 +264,48 @@ def down(name: str | None = None, *, progress: Callable[[Progress], None] = _ign
 
 def _every() -> tuple[StackState, ...]:
     """The stacks of all runtimes."""
-    return (*local.running(), *(driver("docker").running() if _may_have_docker() else ()))
+    return (*local.running(), *_containers())
 
 
-def _default(plan: Plan, *, backends: bool) -> str:
-    """Docker when a daemon answers, but for endpoints on this host's loopback, which containers do not share."""
+def _containers() -> tuple[StackState, ...]:
+    """Stacks of containers; none where no daemon answers (see `unseen`)."""
+    if not _may_have_docker():
+        return ()
+    try:
+        return driver("docker").running()
+    except EngineError as error:
+        if any(each.code != "LB420" for each in error.diagnostics):
+            raise
+        return ()
+
+
+def unseen() -> tuple[Diagnostic, ...]:
+    """Why stacks of containers cannot be seen (LB420), where there is reason to think of a docker daemon."""
+    if not _may_have_docker():
+        return ()
+    from lbgen.runtime.docker.client import why_not
+
+    found = why_not()
+    return () if found is None else (replace(found, severity=Severity.WARNING),)
+
+
+def _default(plan: Plan, *, backends: bool) -> tuple[str, tuple[Diagnostic, ...]]:
+    """Docker when a daemon answers, but for endpoints on this host's loopback, which containers do not share; and a
+    warning where one was to be expected."""
     hosts = (endpoint.host for pool in plan.pools for endpoint in pool.endpoints if endpoint.is_ip)
     if not backends and any(ip_address(host).is_loopback for host in hosts):
-        return "local"
-    return "docker" if _may_have_docker() else "local"
+        return "local", ()
+    if not _may_have_docker():
+        return "local", ()
+    missing = unseen()
+    return ("local", missing) if missing else ("docker", ())
 
 
 def _may_have_docker() -> bool:
     """Whether it is worth asking a daemon; importing its SDK alone takes a fifth of a second."""
-    there = os.environ.get("DOCKER_HOST") or any(Path(x).exists() for x in ("/var/run/docker.sock", "/run/docker.sock"))
-    if not there or find_spec("docker") is None:
-        return False
-    from lbgen.runtime.docker.client import answers
+    from lbgen.runtime.docker.client import meant
 
-    return answers()
+    return find_spec("docker") is not None and meant()
 
 
 def _one(name: str | None) -> StackState:
@@ -293,6 +318,11 @@ def _one(name: str | None) -> StackState:
     if len(found) == 1:
         return found[0]
     there = ", ".join(each.name for each in every)
+    hidden = () if found else unseen()
+    if hidden:
+        what = "no stack" if name is None else f"no stack {name!r}"
+        message = f"{what} runs as processes of this host, and containers cannot be seen: {hidden[0].message}"
+        raise EngineError(Diagnostic("LB420", message, hint=hidden[0].hint))
     if name is not None:
         hint = f"there is {there}" if there else "nothing runs"
         raise UsageError(Diagnostic("LB406", f"no stack {name!r} runs", hint=hint))

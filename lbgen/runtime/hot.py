@@ -12,6 +12,7 @@ from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
 from lbgen.engines.api import target_version
 from lbgen.engines.checks import FILE as ORDER
 from lbgen.runtime import readiness
+from lbgen.runtime.interrupts import deferred
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from lbgen.engines.rendered import Rendered
     from lbgen.plan.model import Listener, Plan
 
+_HEARD_SECONDS = 3.0  # by then the files before serve again, if their engine was told
 REMEDY = "`lbgen up` replaces what runs; connections are cut then"
 
 
@@ -119,7 +121,11 @@ class Change:
         self.live.stop_agent()
         self.live.restore()
         self.live.reload(*self.before)
-        _confirmed(self.live, self.plan, backends=backends, seconds=seconds)
+        try:
+            _confirmed(self.live, self.plan, backends=backends, seconds=min(seconds, _HEARD_SECONDS))
+        except LbgenError:  # who was still loading the change may not have heard: HAProxy's master does not
+            self.live.reload(*self.before)
+            _confirmed(self.live, self.plan, backends=backends, seconds=seconds)
         self.outcome = Outcome.BEFORE
 
 
@@ -139,19 +145,27 @@ def reload_all(changes: tuple[Change, ...], *, backends: bool, seconds: float) -
                 said = f"{change.live.title}: {change.spec.reload_note}"
                 warnings.append(Diagnostic("LB412", said, severity=Severity.ADVICE))
     except (LbgenError, OSError, KeyboardInterrupt) as error:
-        reasons = error.diagnostics if isinstance(error, LbgenError) else (Diagnostic("LB408", str(error)),)
+        reasons = _reasons(error)
         outcome = "the files before are in place again and serve"
-        for change in reversed(loaded):
-            try:
-                change.revert(backends=backends, seconds=seconds)
-            except (LbgenError, OSError) as second:
-                outcome = f"the files before do not serve either: {second}; start it anew with `lbgen up`"
-        if isinstance(error, KeyboardInterrupt) and all(change.outcome is Outcome.BEFORE for change in loaded):
-            raise
+        with deferred():
+            for change in reversed(loaded):
+                try:
+                    change.revert(backends=backends, seconds=seconds)
+                except (LbgenError, OSError) as second:
+                    outcome = f"the files before do not serve either: {second}; start it anew with `lbgen up`"
+        back = all(change.outcome is Outcome.BEFORE for change in loaded)
+        if back if isinstance(error, KeyboardInterrupt) else not back and {x.code for x in reasons} == {"LB421"}:
+            raise  # nothing more can be said than that it was interrupted, or that nobody can be asked
         title = loaded[-1].live.title
         told = Diagnostic("LB413", f"{title} does not serve the change; {outcome}")
         raise EngineError((told, *reasons)) from None
     return tuple(warnings)
+
+
+def _reasons(error: BaseException) -> tuple[Diagnostic, ...]:
+    if isinstance(error, LbgenError):
+        return error.diagnostics
+    return (Diagnostic("LB408", str(error)),) if isinstance(error, OSError) else (Diagnostic("LB403", "interrupted"),)
 
 
 def _confirmed(live: Live, before: Plan, *, backends: bool, seconds: float) -> tuple[Diagnostic, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,10 +10,11 @@ from lbgen.diagnostics import EngineError
 from lbgen.runtime.docker import container, network, wanted
 from lbgen.runtime.docker.check import check
 from lbgen.runtime.docker.client import told
-from lbgen.runtime.docker.converge import Converger, Found
+from lbgen.runtime.docker.converge import Converger, Found, side_by_side
 from lbgen.runtime.docker.labels import RECORD_FILE, Role
 from lbgen.runtime.docker.live import InContainer
 from lbgen.runtime.hot import Change, Outcome, obstacles, published_elsewhere, refusal, reload_all
+from lbgen.runtime.interrupts import deferred
 from lbgen.runtime.local.order import Progress, Step
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _READY_SECONDS = 10.0
 _LOOK_SECONDS = 0.05
-_TOGETHER = 4
 
 
 def reloaded(
@@ -51,19 +50,25 @@ def reloaded(
     try:
         warnings = reload_all(tuple(change for change, _ in changes), backends=made.kept.backends, seconds=seconds)
     except BaseException:
-        for change, live in changes:
-            if change.outcome is Outcome.BEFORE:
-                live.note(live.there.record)
+        with deferred(forget=True):
+            for change, live in changes:
+                if change.outcome is Outcome.BEFORE:
+                    live.note(live.there.record)
         raise
-    for part, (_, live) in zip(parts, changes, strict=True):
-        live.taken_over()
-        live.note(part.record)
-        progress(Progress(Step.RELOADED, part.record.engine))
-    made.kept.write()
-    # Agents that are no longer, or newly, needed.
-    work = Converger(client, made.kept.plan.name, network.name(made.kept.plan.name), progress)
-    work.converge(made.containers)
-    work.keep()
+    with deferred():  # it serves: what is left to do is noted
+        for part, (_, live) in zip(parts, changes, strict=True):
+            live.taken_over()
+            live.note(part.record)
+            progress(Progress(Step.RELOADED, part.record.engine))
+        made.kept.write()
+        # Agents that are no longer, or newly, needed.
+        work = Converger(client, made.kept.plan.name, network.name(made.kept.plan.name), progress)
+        try:
+            work.converge(made.containers)
+        except BaseException:
+            work.undo()
+            raise
+        work.keep()
     return warnings
 
 
@@ -78,7 +83,7 @@ def check_replaced(
 
 
 def _checked(client: DockerClient, parts: Sequence[Part], helper: str, progress: Callable[[Progress], None]) -> None:
-    with ThreadPoolExecutor(_TOGETHER) as pool:
+    with side_by_side() as pool:
         for part, problems in zip(parts, pool.map(lambda each: check(client, each, helper), parts), strict=True):
             if problems:
                 raise EngineError(problems)

@@ -57,7 +57,8 @@ def check(client: DockerClient, part: Part, helper: str) -> tuple[Diagnostic, ..
                 ),
                 record,
             )
-            made.reload()
+            with told(f"looking at {name}"):
+                made.reload()
             code = 0 if made.status == "running" else int(made.attrs["State"]["ExitCode"])
         else:
             code = _ended(made)
@@ -86,7 +87,7 @@ def _ask(client: DockerClient, beside: Container, wanted: Wanted, record: Record
         code = _ended(made)
         with told(f"reading what {wanted.name} said"):
             said = made.logs(stderr=False)
-        beside.reload()
+            beside.reload()
         if not code:
             found = json.loads(said)
             return found if isinstance(found, dict) else {}

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import http.client
 import os
-from contextlib import contextmanager
+import socket
+import tarfile
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.runtime.interrupts import deferred
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,69 +20,181 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 OLDEST_API = (1, 41)  # Docker 20.10: what this is tested with
+_SOCKETS = ("/var/run/docker.sock", "/run/docker.sock")
+_HELLO_SECONDS = 15  # a daemon that lives says its version at once
 _SECONDS = 60
+_START = "start it (systemctl start docker), set DOCKER_HOST, or use --runtime local"
 
 
-def connect() -> DockerClient:
-    """A client of the daemon that DOCKER_HOST or the default socket names.
+def meant() -> bool:
+    """Whether there is reason to think of a daemon: one is named, or its socket is there."""
+    named = os.environ.get("DOCKER_HOST") or os.environ.get("DOCKER_CONTEXT")
+    return bool(named) or any(Path(each).exists() for each in _SOCKETS) or _context_chosen()
 
-    Raises EngineError LB420: the SDK is missing, no daemon answers, no right to ask it, or it is too old.
+
+def _context_chosen() -> bool:
+    folder = os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker"
+    try:
+        return "currentContext" in Path(folder, "config.json").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
+
+
+def connect(*, here: bool = False) -> DockerClient:
+    """A client of the daemon that DOCKER_HOST, the docker context or the default socket names. `here`: it must be on
+    this host, where what it publishes can be reached.
+
+    Raises EngineError LB420: the SDK is missing, no daemon answers, no right to ask it, it is too old or elsewhere.
     """
     try:
         import docker
-        from docker.errors import DockerException
+        from docker.errors import DockerException, InvalidVersion
     except ImportError as missing:
         hint = "pip install 'lbgen[docker]', or use --runtime local"
         raise EngineError(Diagnostic("LB420", "the docker SDK for Python is not installed", hint=hint)) from missing
+    where = _address()
+    if here and where and not on_this_host(where):
+        message = f"the docker daemon at {where} is on another host; what it publishes is not reached from here"
+        hint = "run lbgen there, unset DOCKER_HOST and DOCKER_CONTEXT, or use --runtime local"
+        raise EngineError(Diagnostic("LB420", message, hint=hint))
     try:
-        client: DockerClient = docker.from_env(version="auto", timeout=_SECONDS)
+        client: DockerClient = docker.from_env(version="auto", timeout=_HELLO_SECONDS)
         version = client.version()
+        spoken = tuple(int(part) for part in str(version["ApiVersion"]).split("."))
+    except InvalidVersion:
+        version, spoken = {}, (0,)
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, OSError):  # requests' error of what is no JSON is both
+            raise EngineError(_unreachable(where, error)) from error
+        message = f"what answers at {where or 'the default socket'} is no docker daemon"
+        raise EngineError(Diagnostic("LB420", message, hint=_START)) from error
     except (DockerException, OSError) as error:
-        raise EngineError(_unreachable(error)) from error
-    spoken = tuple(int(part) for part in str(version.get("ApiVersion", "0.0")).split("."))
+        raise EngineError(_unreachable(where, error)) from error
     if spoken < OLDEST_API:
-        message = f"the docker daemon is {version.get('Version')}; lbgen needs 20.10 or newer"
+        message = f"the docker daemon is {version.get('Version', 'too old')}; lbgen needs 20.10 or newer"
         raise EngineError(Diagnostic("LB420", message, hint="update docker, or use --runtime local"))
+    client.api.timeout = _SECONDS
     return client
+
+
+def why_not() -> Diagnostic | None:
+    """LB420 when there is no daemon to work with; None when one that is new enough answers."""
+    try:
+        connect().close()
+    except EngineError as error:
+        return error.diagnostics[0]
+    return None
 
 
 def answers() -> bool:
     """Whether a daemon that is new enough answers."""
+    return why_not() is None
+
+
+def _address() -> str:
+    """Where the daemon is that is meant; "" = the default socket. EngineError LB420 for a context that is none."""
+    from docker.context import ContextAPI
+
+    if host := os.environ.get("DOCKER_HOST"):
+        return host
+    name = os.environ.get("DOCKER_CONTEXT")
     try:
-        connect().close()
-    except EngineError:
-        return False
+        found = ContextAPI.get_context(name)
+    except Exception as error:  # the SDK raises what its parser of the file meets
+        raise EngineError(Diagnostic("LB420", f"the docker context cannot be read: {error}", hint=_CONTEXTS)) from error
+    if found is None:
+        message = f"there is no docker context {name!r}" if name else "the docker context in use does not exist"
+        raise EngineError(Diagnostic("LB420", message, hint=_CONTEXTS))
+    return str(found.Host or "")
+
+
+_CONTEXTS = "`docker context ls` shows which there are; unset DOCKER_CONTEXT, or use --runtime local"
+
+
+def on_this_host(address: str) -> bool:
+    """Whether a daemon's address is a socket of this host, or an address that this host has."""
+    parts = urlsplit(address if "://" in address else f"tcp://{address}")
+    if parts.scheme in ("unix", "http+unix", "npipe") or not parts.hostname:
+        return True
+    try:
+        found = socket.getaddrinfo(parts.hostname, 0, type=socket.SOCK_STREAM)
+    except OSError:
+        return True  # nothing will answer: that is said
+    return any(_ours(family, place[0]) for family, _, _, _, place in found)
+
+
+def _ours(family: int, host: object) -> bool:
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind((str(host), 0))
+        except OSError:
+            return False
     return True
 
 
-def _unreachable(error: Exception) -> Diagnostic:
-    where = os.environ.get("DOCKER_HOST") or "the default socket"
-    text = str(error)
+def _unreachable(where: str, error: Exception) -> Diagnostic:
+    place, text = where or "the default socket", str(error)
     if "Permission denied" in text:
         hint = "add yourself to the group docker (and log in again), run as root, or use --runtime local"
-        return Diagnostic("LB420", f"no right to talk to the docker daemon at {where}", hint=hint)
-    hint = "start it (systemctl start docker), set DOCKER_HOST, or use --runtime local"
-    return Diagnostic("LB420", f"no docker daemon answers at {where}", hint=hint)
+        return Diagnostic("LB420", f"no right to talk to the docker daemon at {place}", hint=hint)
+    if "Invalid bind address" in text or "Invalid path" in text or "Invalid port" in text or "Unsupported" in text:
+        hint = "write unix:///PATH, tcp://HOST:PORT or ssh://USER@HOST, unset it, or use --runtime local"
+        return Diagnostic("LB420", f"DOCKER_HOST={place} is no address of a docker daemon", hint=hint)
+    if "SSL" in text or "TLS" in text or "HTTPS" in text or "Client sent an HTTP request" in text:
+        hint = "set DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH for its certificates, or use --runtime local"
+        return Diagnostic("LB420", f"no TLS with the docker daemon at {place}: {_cause(error)}", hint=hint)
+    if "timed out" in text:
+        hint = "is it alive? restart it (systemctl restart docker), or use --runtime local"
+        return Diagnostic("LB420", f"the docker daemon at {place} does not answer in {_HELLO_SECONDS} s", hint=hint)
+    return Diagnostic("LB420", f"no docker daemon answers at {place}: {_cause(error)}", hint=_START)
+
+
+def _cause(error: BaseException) -> str:
+    """The innermost reason, in a few words."""
+    at, said = error, ""
+    while True:
+        said = (at.strerror if isinstance(at, OSError) else "") or said
+        further = at.__cause__ or at.__context__
+        if further is None:
+            return (said or str(at) or type(at).__name__).splitlines()[0][:200]
+        at = further
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
-    """Errors of the daemon inside become EngineError LB421, `what` being what was tried."""
+def told(what: str, *, whole: bool = True) -> Iterator[None]:
+    """Errors of the daemon inside become EngineError LB421, `what` being what was tried. `whole`: a Ctrl-C waits for
+    its end, so that what the daemon makes is known."""
     from docker.errors import APIError, DockerException
-    from requests.exceptions import RequestException
+    from requests.exceptions import RequestException, Timeout
+    from urllib3.exceptions import HTTPError
 
     try:
-        yield
+        with deferred() if whole else nullcontext():
+            yield
     except APIError as error:
         raise EngineError(Diagnostic("LB421", f"{what}: {error.explanation or error}", hint=_remedy(error))) from error
-    except (DockerException, RequestException) as error:
-        raise EngineError(Diagnostic("LB421", f"{what}: the docker daemon went away ({error})")) from error
+    except Timeout as error:
+        message = f"{what}: the docker daemon did not answer in {_SECONDS} s"
+        raise EngineError(Diagnostic("LB421", message, hint=_AGAIN)) from error
+    except (
+        DockerException,
+        RequestException,
+        HTTPError,
+        http.client.HTTPException,
+        OSError,
+        tarfile.TarError,
+    ) as error:
+        message = f"{what}: the docker daemon went away ({_cause(error)})"
+        raise EngineError(Diagnostic("LB421", message, hint=_AGAIN)) from error
+
+
+_AGAIN = "once it answers, `lbgen up` puts right what is left, and `lbgen down` removes it"
 
 
 def _remedy(error: Exception) -> str:
     text = str(error)
     if "no space left" in text:
-        return "free some disk space: docker system df, docker system prune"
+        return "free some space on the daemon's disk; `docker system df` shows what takes it"
     if "port is already allocated" in text or "address already in use" in text:
         return "something else listens there: change the listener's port, or stop it"
     return ""

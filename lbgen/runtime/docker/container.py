@@ -8,6 +8,7 @@ import json
 import secrets
 import shlex
 import tarfile
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -138,12 +139,18 @@ def create(client: DockerClient, wanted: Wanted, record: Record, network: str) -
         if not wanted.inside and not wanted.once:
             client.volumes.create(volume, labels=record.labels())
         made = client.containers.create(wanted.image, **options)
-        if not wanted.inside and (wanted.address or wanted.aliases):
-            joined = client.networks.get(network)
-            joined.disconnect(made)
-            joined.connect(made, ipv4_address=wanted.address or None, aliases=list(wanted.aliases) or None)
-        if wanted.files:
-            made.put_archive(WORK, archive(wanted.files, root=bool(wanted.capabilities)))
+    try:
+        with told(f"making the container {wanted.name}"):
+            if not wanted.inside and (wanted.address or wanted.aliases):
+                joined = client.networks.get(network)
+                joined.disconnect(made)
+                joined.connect(made, ipv4_address=wanted.address or None, aliases=list(wanted.aliases) or None)
+            if wanted.files:
+                made.put_archive(WORK, archive(wanted.files, root=bool(wanted.capabilities)))
+    except BaseException:
+        with suppress(EngineError), told(f"removing the container {wanted.name}"):
+            made.remove(force=True, v=True)
+        raise
     return made
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,10 +12,11 @@ from lbgen.diagnostics import EngineError
 from lbgen.runtime.docker import container
 from lbgen.runtime.docker.client import told
 from lbgen.runtime.docker.labels import RECORD_FILE, STACK, Record, Role
+from lbgen.runtime.interrupts import deferred
 from lbgen.runtime.local.order import Progress, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from docker import DockerClient
     from docker.models.containers import Container
@@ -62,6 +63,17 @@ def _now(made: Container, record: Record) -> Record:
     return record
 
 
+@contextmanager
+def side_by_side() -> Iterator[ThreadPoolExecutor]:
+    """Threads for work on several containers; at the end none of them works any more, also after a Ctrl-C."""
+    pool = ThreadPoolExecutor(_TOGETHER)
+    try:
+        yield pool
+    finally:
+        with deferred():
+            pool.shutdown(cancel_futures=True)
+
+
 @dataclass(slots=True)
 class Converger:
     """Makes a stack as it should be, one container after the other. Until `keep`, `undo` brings back what was."""
@@ -100,7 +112,7 @@ class Converger:
             self._side_by_side(self._exchange, group)
 
     def _side_by_side(self, work: Callable[[Exchange], None], group: Sequence[Exchange]) -> None:
-        with ThreadPoolExecutor(_TOGETHER) as pool:
+        with side_by_side() as pool:
             for done in [pool.submit(work, each) for each in group]:
                 done.result()
 
@@ -111,8 +123,8 @@ class Converger:
             if each.name.endswith(_ASIDE):  # left by an `up` that was killed
                 each.made.remove(force=True, v=True)
                 return
+            self._aside.append(each)
             each.made.rename(each.name + _ASIDE)
-        self._aside.append(each)
 
     def _stop(self, each: Found) -> None:
         if each.running and not each.name.endswith(_ASIDE):
@@ -146,19 +158,21 @@ class Converger:
         sweep(self.client, self.stack)
 
     def undo(self) -> None:
-        """Remove what was made, and let what was put aside run again."""
-        for made in reversed(self._new.values()):
-            with suppress(EngineError), told("removing a container"):
-                made.remove(force=True, v=True)
-        for each in self._aside:
-            with suppress(EngineError), told(f"bringing back the container {each.name}"):
-                each.made.rename(each.name)
-                if each.running:
-                    each.made.start()  # nothing happens where it was not stopped yet
-        self._new.clear()
-        self._aside.clear()
-        with suppress(EngineError):
-            sweep(self.client, self.stack)
+        """Remove what was made, and let what was put aside run again; a Ctrl-C changes nothing about that."""
+        with deferred(forget=True):
+            for made in reversed(self._new.values()):
+                with suppress(EngineError), told("removing a container"):
+                    made.remove(force=True, v=True)
+            for each in self._aside:
+                with suppress(EngineError), told(f"bringing back the container {each.name}"):
+                    each.made.rename(each.name)
+                with suppress(EngineError), told(f"starting the container {each.name} again"):
+                    if each.running:
+                        each.made.start()  # nothing happens where it was not stopped yet
+            self._new.clear()
+            self._aside.clear()
+            with suppress(EngineError):
+                sweep(self.client, self.stack)
 
 
 def _outlived(there: dict[str, Found], spec: Wanted) -> bool:
@@ -186,13 +200,27 @@ def sweep(client: DockerClient, stack: str) -> None:
 
 
 def remove(client: DockerClient, stack: str, progress: Callable[[Progress], None]) -> None:
-    """Stop and remove every container and volume of the stack; agents first, stand-ins last."""
+    """Stop and remove every container and volume of the stack; agents first, stand-ins last. After a Ctrl-C nothing is
+    given time to end, but all goes."""
     order = [Role.CHECK, Role.AGENT, Role.ENGINE, Role.ENDPOINTS]
-    for each in sorted(found(client, stack), key=lambda x: order.index(x.record.role)):
-        with told(f"removing the container {each.name}"):
-            if each.running:
-                each.made.stop(timeout=STOP_SECONDS)
-            each.made.remove(force=True, v=True)
-        if each.record.role is Role.ENGINE:
-            progress(Progress(Step.STOPPED, each.record.engine))
+    every = sorted(found(client, stack), key=lambda x: order.index(x.record.role))
+    try:
+        for each in every:
+            with told(f"stopping the container {each.name}"):
+                if each.running:
+                    each.made.stop(timeout=STOP_SECONDS)
+            _removed(each, progress)
+    except KeyboardInterrupt:
+        with deferred(forget=True):
+            for each in found(client, stack):
+                _removed(each, progress)
+            sweep(client, stack)
+        raise
     sweep(client, stack)
+
+
+def _removed(each: Found, progress: Callable[[Progress], None]) -> None:
+    with told(f"removing the container {each.name}"):
+        each.made.remove(force=True, v=True)
+    if each.record.role is Role.ENGINE:
+        progress(Progress(Step.STOPPED, each.record.engine))

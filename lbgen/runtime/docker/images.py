@@ -213,18 +213,21 @@ def _present(client: DockerClient, reference: str) -> bool:
 def _pull(client: DockerClient, engine: Engine, reference: str, pulling: Callable[[str], None]) -> None:
     from docker.errors import APIError
 
-    try:
-        for event in client.api.pull(reference, stream=True, decode=True):
-            if "error" in event:
-                raise _unpullable(engine, reference, event["error"])
-            pulling(" ".join(str(event[key]) for key in ("id", "status", "progress") if event.get(key)))
-    except APIError as error:
-        raise _unpullable(engine, reference, error.explanation or str(error)) from error
+    with told(f"pulling the image {reference}", whole=False):
+        try:
+            for event in client.api.pull(reference, stream=True, decode=True):
+                if "error" in event:
+                    raise _unpullable(engine, reference, event["error"])
+                pulling(" ".join(str(event[key]) for key in ("id", "status", "progress") if event.get(key)))
+        except APIError as error:
+            raise _unpullable(engine, reference, error.explanation or str(error)) from error
 
 
 def _unpullable(engine: Engine, reference: str, why: str) -> EngineError:
-    hint = (
-        f"without a registry: lbgen images build -e {engine.name}; or name an image: "
-        f"{environment_variable(engine.name)}=..."
-    )
+    variable = environment_variable(engine.name)
+    build = f"without a registry: lbgen images build -e {engine.name}"
+    if os.environ.get(variable) == reference:
+        hint = f"{variable} names it: docker load it, name another one, or unset {variable} ({build})"
+    else:
+        hint = f"{build}; or name an image: {variable}=..."
     return EngineError(Diagnostic("LB422", f"the image {reference} cannot be pulled: {why.strip()}", hint=hint))

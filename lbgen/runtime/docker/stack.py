@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,13 +22,14 @@ from lbgen.runtime.docker.seen import lines, running, state
 from lbgen.runtime.docker.wanted import Chosen, Whole
 from lbgen.runtime.driver import RELOAD_SECONDS, Result
 from lbgen.runtime.hot import other_version, refusal
+from lbgen.runtime.interrupts import deferred
 from lbgen.runtime.local.order import Progress, Step
 from lbgen.runtime.local.process import START_SECONDS, for_version
 from lbgen.runtime.local.state import StackState, locked
 from lbgen.runtime.standins import Cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from docker import DockerClient
@@ -54,8 +56,8 @@ def up(
 
     Raises LbgenError (verdicts), EngineError LB403 to LB405, LB413, LB420 to LB422.
     """
-    client = connect()
-    with locked(f"docker-{plan.name}"):
+    client = connect(here=True)
+    with locked(f"docker-{plan.name}"), _nothing_left(client, plan.name):
         before = found(client, plan.name)
         chosen, skipped = selection.choose(
             engines, lambda target: _decide(client, plan, target, accept, progress), insist=insist
@@ -74,15 +76,25 @@ def up(
         try:
             work.converge(made.containers)
             warnings = _until_routes_answer(client, made, progress, seconds)
+            made.kept.write()
         except BaseException:  # also Ctrl-C: nothing half done keeps running
             work.undo()
-            if not found(client, plan.name):
-                network.remove(client, plan.name)
             raise
-        made.kept.write()
-        work.keep()
+        with deferred():  # it serves: what was before goes
+            work.keep()
         now = state(plan.name, found(client, plan.name))
         return Result(now, skipped, warnings, not work.changed, bool(before) and work.changed)
+
+
+@contextmanager
+def _nothing_left(client: DockerClient, name: str) -> Iterator[None]:
+    """What ends badly leaves no network, and nothing in the state directory, where the stack has no container."""
+    try:
+        yield
+    except BaseException:
+        with deferred(forget=True), suppress(EngineError):
+            _forget(client, name)
+        raise
 
 
 def reload(
@@ -94,7 +106,7 @@ def reload(
     seconds: float,
 ) -> Result:
     """Have the stack's containers serve `plan` instead. See `lbgen.runtime.api.reload`."""
-    client = connect()
+    client = connect(here=True)
     with locked(f"docker-{stack.name}"):
         there = found(client, stack.name)
         last = kept.read(stack.name)
@@ -208,9 +220,20 @@ def _until_routes_answer(
 
 
 def end(stack: StackState, progress: Callable[[Progress], None]) -> None:
-    """Stop and remove all that belongs to a stack."""
+    """Stop and remove all that belongs to a stack; a Ctrl-C makes that quicker."""
     client = connect()
     with locked(f"docker-{stack.name}"):
-        remove(client, stack.name, progress)
-        network.remove(client, stack.name)
-        shutil.rmtree(kept.folder(stack.name), ignore_errors=True)
+        try:
+            remove(client, stack.name, progress)
+        except BaseException:
+            with deferred(forget=True), suppress(EngineError):
+                _forget(client, stack.name)
+            raise
+        _forget(client, stack.name)
+
+
+def _forget(client: DockerClient, name: str) -> None:
+    """Its network, and what is kept of it, where the stack has no container."""
+    if not found(client, name):
+        network.remove(client, name)
+        shutil.rmtree(kept.folder(name), ignore_errors=True)

@@ -1,0 +1,54 @@
+"""Ctrl-C and SIGTERM while something must not stop half way: noted there, and raised as soon as it may."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal asks this process to end; `exit_code` is what shells say of it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.exit_code = 128 + number
+
+
+def _raise(number: int, frame: FrameType | None) -> NoReturn:
+    del frame
+    raise Interrupted(number)
+
+
+def raised() -> None:
+    """From now on all of them end the main thread by an exception, so that it can clear up; ignored ones stay so."""
+    for number in _SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
+            signal.signal(number, _raise)
+
+
+@contextmanager
+def deferred(*, forget: bool = False) -> Iterator[None]:
+    """What comes inside acts at the end of the block, or with `forget` never: the caller ends anyway."""
+    if threading.current_thread() is not threading.main_thread():  # which alone gets signals
+        yield
+        return
+    came: list[int] = []
+    before: dict[signal.Signals, Any] = {}
+    try:
+        for number in _SIGNALS:
+            before[number] = signal.getsignal(number)
+            signal.signal(number, lambda number, frame: came.append(number))
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came and not forget:
+        signal.raise_signal(came[0])

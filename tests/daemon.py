@@ -1,0 +1,140 @@
+"""The docker daemon for tests: its images made, nothing of a test left on it; and a door before it that lets fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import threading
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lbgen.engines.api import engines
+from lbgen.runtime import api
+from lbgen.runtime.docker import client, images
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from docker import DockerClient
+
+REAL = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
+KINDS = ("containers", "volumes", "networks")
+
+
+def with_images() -> DockerClient:
+    """A client of the daemon, which has an image of every engine."""
+    made = client.connect()
+    wanted = tuple(engines().values())
+    if not all(row.present for row in images.table(made, wanted)):
+        images.build(made, wanted, lambda text: None)
+    return made
+
+
+def left(daemon: DockerClient, stack: str) -> list[str]:
+    """What there is of a stack."""
+    label = {"label": f"io.lbgen.stack={stack}"}
+    found = {
+        "containers": daemon.containers.list(all=True, filters=label, ignore_removed=True),
+        "volumes": daemon.volumes.list(filters=label),
+        "networks": daemon.networks.list(filters=label),
+    }
+    return [f"{kind}: {each.name}" for kind in KINDS for each in found[kind]]
+
+
+@contextmanager
+def nothing_left(daemon: DockerClient, stack: str) -> Iterator[None]:
+    """At the end the stack is taken down, and gone."""
+    yield
+    for each in api.ps():
+        if each.name == stack:
+            each.down()
+    assert not left(daemon, stack)
+
+
+@dataclass(slots=True)
+class Door:
+    """A socket before the daemon's. `said` are the requests that came; `meet` sees each one with its number (from 1)
+    and may answer it itself (status and message), or raise ConnectionError: the daemon is gone, for good."""
+
+    path: str
+    meet: Callable[[int, str], tuple[int, str] | None] = lambda number, request: None
+    said: list[str] = field(default_factory=list)
+    gone: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def host(self) -> str:
+        return f"unix://{self.path}"
+
+    def serve(self, client: socket.socket) -> None:
+        """One request; the connection ends with its answer."""
+        with client, suppress(OSError), client.makefile("rb") as reader:
+            head = b""
+            while not head.endswith(b"\r\n\r\n"):
+                line = reader.readline()
+                if not line:
+                    return
+                head += line
+            first = head.decode().splitlines()[0].removesuffix(" HTTP/1.1")
+            with self._lock:
+                if self.gone:
+                    return
+                self.said.append(first)
+                try:
+                    answer = self.meet(len(self.said), first)
+                except ConnectionError:
+                    self.gone = True
+                    return
+            if answer is not None:
+                status, message = answer
+                body = json.dumps({"message": message}).encode()
+                client.sendall(b"HTTP/1.1 %d No\r\nConnection: close\r\n" % status)
+                client.sendall(b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+                return
+            self._pass_on(client, reader, head)
+
+    def _pass_on(self, client: socket.socket, reader: object, head: bytes) -> None:
+        with socket.socket(socket.AF_UNIX) as daemon:
+            daemon.connect(REAL)
+            if not re.search(rb"(?i)\r\nupgrade:", head):
+                head = re.sub(rb"(?i)\r\nconnection:[^\r]*", b"", head)
+                head = head.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
+            daemon.sendall(head)
+            up = threading.Thread(target=_copy, args=(reader, daemon), daemon=True)
+            up.start()
+            while piece := daemon.recv(1 << 16):
+                client.sendall(piece)
+
+
+def _copy(reader: object, to: socket.socket) -> None:
+    with suppress(OSError, ValueError):
+        while piece := reader.read1(1 << 16):  # type: ignore[attr-defined]
+            to.sendall(piece)
+
+
+@contextmanager
+def door(folder: Path, meet: Callable[[int, str], tuple[int, str] | None] | None = None) -> Iterator[Door]:
+    """A door that is open for as long as the block lasts."""
+    made = Door(str(folder / "d.sock"))
+    if meet is not None:
+        made.meet = meet
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(made.path)
+        listener.listen(64)
+
+        def accept() -> None:
+            with suppress(OSError):
+                while True:
+                    client, _ = listener.accept()
+                    threading.Thread(target=made.serve, args=(client,), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        try:
+            yield made
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            Path(made.path).unlink()
