@@ -72,7 +72,9 @@ def notes(plan: Plan, feature: Feature) -> list[str]:
 def test_idempotent_methods_have_a_policy_of_their_own() -> None:
     plan = plan_of({"retries": {"max": 2, "on": ["connect_failure", "reset", "timeout", 503]}})
     found = [r for r in routes(plan) if all(h["name"] != "upgrade" for h in r["match"].get("headers", []))]
-    every, rest = (r["route"]["retry_policy"] for r in found)
+    long, every, rest = (r["route"]["retry_policy"] for r in found)
+    assert found[0]["match"]["headers"][-1]["range_match"]["start"] == 16 * 1024 + 1
+    assert long == rest
     assert every["retry_on"] == "connect-failure,reset,refused-stream,retriable-status-codes"
     assert every["retriable_status_codes"] == [503]
     assert rest["retry_on"] == "connect-failure"
@@ -93,7 +95,8 @@ def test_causes_that_envoy_cannot_tell_apart_are_said() -> None:
 def test_silence_of_the_client_outlasts_all_tries_but_not_a_tunnel() -> None:
     retries = {"max": 2, "on": ["connect_failure", "reset", "timeout"], "methods": "all"}
     plan = plan_of({"retries": retries, "timeouts": {"connect": "1s", "response": "5s", "idle": "5s"}})
-    tunnel, other = routes(plan)
+    long, tunnel, other = routes(plan)
+    assert long["match"]["headers"][-1]["name"] == "content-length"
     assert tunnel["match"]["headers"][-1]["name"] == "upgrade"
     assert tunnel["route"]["idle_timeout"] == "5s"
     assert other["route"]["idle_timeout"] == "18.500s"  # (1 + 2) * (1 + 5) s and some slack

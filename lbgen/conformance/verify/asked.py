@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import NOWHERE, Draft, hit_of, labelled, meeting
-from lbgen.conformance.verify.cases import SERVER, hits, http2_asked, named, own_client
+from lbgen.conformance.verify.cases import SERVER, counts_clients, hits, http2_asked, named, own_client
 from lbgen.conformance.verify.handshakes import handshakes
 from lbgen.conformance.verify.policed import guarded
 from lbgen.conformance.wires import unverified
@@ -17,7 +17,6 @@ from lbgen.plan.features import Feature
 from lbgen.plan.http import RefusedError, parse
 from lbgen.plan.matching import why_not
 from lbgen.plan.model import Forward, Listener, Mode
-from lbgen.plan.policy import KeyKind
 from lbgen.plan.simulate import Request, simulate
 
 if TYPE_CHECKING:
@@ -69,12 +68,14 @@ def cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Case, ...]:
         others = [ask for ask in found if ask.clause not in ("2.rule", "2.order")]
         drawn = random.Random(seed).sample(range(len(others)), max(0, most - len(first)))  # noqa: S311  # no secret
         found = [*first, *(others[i] for i in sorted(drawn))]
-    limited = not local and any(_by_client(route) for route in plan.routes)
+    limited = not local and any(counts_clients(route) for route in plan.routes)
     requests = tuple(
         Case(
             f"{ask.clause}/{n}",
             ask.clause,
-            replace(ask.request, client=own_client(n)) if limited and ask.request.client == client else ask.request,
+            replace(ask.request, client=own_client(n) or client)
+            if limited and ask.request.client == client
+            else ask.request,
             Expect(refused=any(char in ask.request.target for char in _NO_URI)),
             features=(*excuses(ask), *_also(plan, ask.request)),
             asked=unverified(plan.listener(ask.request.listener), ask.request),
@@ -98,11 +99,6 @@ def _also(plan: Plan, request: Request) -> Iterator[str]:
     yield from named(plan.listener(request.listener), request)
     if http2_asked(plan, request):
         yield SERVER
-
-
-def _by_client(route: Route) -> bool:
-    """Whether requests of one client are counted together."""
-    return any(x is not None and x.key.kind is KeyKind.CLIENT_IP for x in (route.rate_limit, route.concurrency))
 
 
 def asks(plan: Plan) -> Iterator[Ask]:

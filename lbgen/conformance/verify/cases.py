@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -13,18 +13,23 @@ from lbgen.conformance.corpus import drafts
 from lbgen.conformance.wires import holds, host_of
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, PoolProtocol
+from lbgen.plan.policy import KeyKind
 from lbgen.plan.simulate import Request, simulate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lbgen.conformance.corpus import Draft
     from lbgen.plan.model import HostTable, Listener, Plan, Route, Rule
+    from lbgen.plan.policy import Access
 
 
 SERVER = f"{Feature.STATUSES}.server"  # what some engines say of themselves in answers of HTTP/2 endpoints
 OTHER_NAME = f"{Feature.TLS_CLIENT_CERT}.other_name"
 _DENIED = 403
 _LOOPBACK = ip_network("127.0.0.0/8")
+_BENCHMARK = "198.18.0.0/15"
+_ENOUGH = 16_384  # addresses, so that cases rarely share one
 
 
 class Phase(StrEnum):
@@ -82,14 +87,23 @@ def _served(plan: Plan, listener: Listener, table: HostTable, rule: Rule, client
     from an address that is let in."""
     methods = (None,) if rule.match.methods else (None, "POST")
     for draft, method in product(drafts(rule), methods):
-        if table.host is not None:
-            draft = replace(draft, host=f"x.{table.host.name}" if table.host.wildcard else str(table.host))
-        for source in _clients(listener, plan.route(rule.route), client):
-            request = replace(draft.request(listener.name), client=source)
+        hosts = _hosts(listener, table, draft)
+        for host, source in product(hosts, _clients(listener, plan.route(rule.route), client)):
+            request = replace(replace(draft, host=host).request(listener.name), client=source)
             request = request if method is None else replace(request, method=method)
             outcome = simulate(plan, request)
             if outcome.route == rule.route and outcome.status != _DENIED:
                 yield request
+
+
+def _hosts(listener: Listener, table: HostTable, draft: Draft) -> tuple[str, ...]:
+    """The host to ask for. Where clients show certificates it is one that its certificates name, if any: some
+    engines answer others 421."""
+    if table.host is not None:
+        return (f"x.{table.host.name}" if table.host.wildcard else str(table.host),)
+    certificates = () if listener.tls is None or listener.tls.client_ca is None else listener.tls.certificates
+    names = dict.fromkeys(name for each in certificates for name in each.names)
+    return (*(f"x.{name.name}" if name.wildcard else name.name for name in names), draft.host)
 
 
 def _clients(listener: Listener, route: Route, client: str) -> Iterator[str]:
@@ -122,9 +136,22 @@ def named(listener: Listener, request: Request) -> tuple[str, ...]:
     return () if host is not None and holds(listener.tls, host) else (OTHER_NAME,)
 
 
-def own_client(number: int) -> str:
-    """A client of its own for each request, so that limits by client do not add up: of the benchmark networks."""
-    return str(ip_address("198.18.0.0") + 10 + number % 100_000)
+def own_client(number: int, *access: Access | None) -> str | None:
+    """A client of its own for each request, so that limits by client do not add up: of the benchmark networks, or of
+    those that `access` lets in. None when none of it is let in, or too few for that."""
+    rules = [rule for rule in access if rule is not None]
+    for text in (_BENCHMARK, *(text for rule in rules for text in rule.allow or ())):
+        network = ip_network(text)
+        if network.version == 4 and network.num_addresses >= _ENOUGH and not network.overlaps(_LOOPBACK):
+            client = str(network[10 + number % min(100_000, network.num_addresses - _ENOUGH // 2)])
+            if all(rule.admits(client) for rule in rules):
+                return client
+    return None
+
+
+def counts_clients(route: Route) -> bool:
+    """Whether requests of one client are counted together."""
+    return any(x is not None and x.key.kind is KeyKind.CLIENT_IP for x in (route.rate_limit, route.concurrency))
 
 
 def watched(plan: Plan, action: Forward) -> bool:

@@ -85,7 +85,10 @@ def _apart(plan: Plan, route: Route, found: Iterator[Planned]) -> Iterator[Plann
     for number, one in enumerate(found):
         case = one.case
         if KeyKind.CLIENT_IP in keys and not case.request.client.startswith("127."):
-            client = own_client(50_000 + 1_000 * route.index + number)
+            listener = plan.listener(case.request.listener)
+            client = own_client(50_000 + 1_000 * route.index + number, listener.access, route.access)
+            if client is None:
+                continue
             asked = replace(case.request, client=client)
             params = {**case.params, "request": replace(case.params["request"], client=client)} if case.params else {}
             one = replace(one, case=replace(case, request=asked, params=params))

@@ -16,6 +16,8 @@ from lbgen.plan.features import Feature
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cryptography import x509
+
     from lbgen.plan.model import Listener
     from lbgen.plan.simulate import Request
     from lbgen.plan.tls import Certificate, ListenerTls
@@ -42,7 +44,8 @@ def handshakes(listener: Listener, hit: Request) -> Iterator[Case]:
         request = hit if tls.client_ca is None else replace(hit, headers=(("Host", name), *hit.headers[1:]))
         yield case("5.tls.sni", {"sni": name}, {"tls": shown}, request)
     first = {"certificate": fingerprint(tls.certificates[0])}
-    yield replace(case("5.tls.no-sni", {"sni": None}, {"tls": first}), features=NO_NAME)
+    features = (*NO_NAME, *((f"{Feature.TLS_NO_SNI}.kinds",) if _kinds_differ(tls) else ()))
+    yield replace(case("5.tls.no-sni", {"sni": None}, {"tls": first}), features=features)
     yield case("5.tls.unknown", {"sni": NOWHERE}, {**_NOTHING, "unshaken": True})
     old = {"1.2": ("1.0", "1.1"), "1.3": ("1.2", "1.2")}.get(tls.min_version)
     if old is not None:
@@ -71,11 +74,22 @@ def for_name(tls: ListenerTls, name: str) -> Certificate | None:
     return found[0] if len(found) == 1 else None
 
 
+def _kinds_differ(tls: ListenerTls) -> bool:
+    """Whether the first certificate has an RSA key and another one an ECDSA key."""
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+    first, *others = [isinstance(_read(each).public_key(), RSAPublicKey) for each in tls.certificates]
+    return first and not all(others)
+
+
 def fingerprint(certificate: Certificate) -> str:
     """SHA-256 of its first certificate, as `Shaken` tells it."""
     from cryptography.hazmat.primitives.serialization import Encoding
+
+    return hashlib.sha256(_read(certificate).public_bytes(Encoding.DER)).hexdigest()
+
+
+def _read(certificate: Certificate) -> x509.Certificate:
     from cryptography.x509 import load_pem_x509_certificate
 
-    file = Path(certificate.cert.source or certificate.cert.path)
-    der = load_pem_x509_certificate(file.read_bytes()).public_bytes(Encoding.DER)
-    return hashlib.sha256(der).hexdigest()
+    return load_pem_x509_certificate(Path(certificate.cert.source or certificate.cert.path).read_bytes())

@@ -14,8 +14,8 @@ from lbgen.plan.policy import KeyKind
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.plan.model import Endpoint, Plan, Pool, Route
-    from lbgen.plan.policy import Key
+    from lbgen.plan.model import Endpoint, Listener, Plan, Pool, Route
+    from lbgen.plan.policy import Access, Key
     from lbgen.plan.simulate import Request
 
 MOST = 300  # requests that one case may need
@@ -35,7 +35,7 @@ def planned(plan: Plan, client: str) -> Iterator[Planned]:
             if route.name in seen:
                 continue
             seen.add(route.name)
-            yield from map(_alone, _limits(route, hit))
+            yield from map(_alone, _limits(plan.listener(hit.listener), route, hit))
             if isinstance(route.action, Forward) and route.rate_limit is None and route.concurrency is None:
                 yield from map(_alone, _forwarded(plan, route, route.action, hit, seen))
 
@@ -44,14 +44,17 @@ def _alone(one: Planned) -> Planned:
     return replace(one, phase=Phase.ALONE)
 
 
-def _limits(route: Route, hit: Request) -> Iterator[Planned]:
+def _limits(listener: Listener, route: Route, hit: Request) -> Iterator[Planned]:
     rate, most = route.rate_limit, route.concurrency
-    if rate is not None and rate.burst <= MOST:
-        params = {"request": _keyed(hit, rate.key, 1), "burst": rate.burst, "per_second": rate.amount / rate.seconds}
+    access = (listener.access, route.access)
+    if rate is not None and rate.burst <= MOST and (asked := _keyed(hit, rate.key, 1, access)) is not None:
+        params = {"request": asked, "burst": rate.burst, "per_second": rate.amount / rate.seconds}
         yield scripted("5.rate", "rate_holds", hit, params, (str(Feature.RATE_LIMIT),), route.name)
     enough = rate is None or rate.burst > (most.max if most is not None else 0) + 2
-    if most is not None and most.max <= MOST and isinstance(route.action, Forward) and enough:
-        params = {"request": _keyed(hit, most.key, 2), "most": most.max, "status": 429, "hold_ms": _hold(route)}
+    if most is None or most.max > MOST or not isinstance(route.action, Forward) or not enough:
+        return
+    if (asked := _keyed(hit, most.key, 2, access)) is not None:
+        params = {"request": asked, "most": most.max, "status": 429, "hold_ms": _hold(route)}
         yield scripted("5.concurrency", "at_a_time", hit, params, (str(Feature.CONCURRENCY),), route.name)
 
 
@@ -62,12 +65,14 @@ def _hold(route: Route) -> int:
     return min([_LONG, *(int(limit) * 3 // 4 for limit in limits)])
 
 
-def _keyed(hit: Request, key: Key, number: int) -> Request:
-    """`hit` with a value of the key that no other case uses."""
+def _keyed(hit: Request, key: Key, number: int, access: tuple[Access | None, ...]) -> Request | None:
+    """`hit` with a value of the key that no other case uses; None when there is none."""
     if key.kind is KeyKind.HEADER:
         return with_headers(hit, (key.name, f"verify-{number}"))
-    local = hit.client.startswith("127.")
-    return replace(hit, client=own_client(90_000 + number)) if key.kind is KeyKind.CLIENT_IP and not local else hit
+    if key.kind is not KeyKind.CLIENT_IP or hit.client.startswith("127."):
+        return hit
+    client = own_client(90_000 + number, *access)
+    return None if client is None else replace(hit, client=client)
 
 
 def _forwarded(plan: Plan, route: Route, action: Forward, hit: Request, seen: set[str]) -> Iterator[Planned]:
@@ -84,13 +89,13 @@ def _forwarded(plan: Plan, route: Route, action: Forward, hit: Request, seen: se
     if len(targets) == 1 and f"pool {targets[0].pool}" not in seen:
         seen.add(f"pool {targets[0].pool}")
         pool = plan.pool(targets[0].pool)
-        yield from _pool(pool, hit, route)
+        yield from _pool(plan.listener(hit.listener), pool, hit, route)
 
 
-def _pool(pool: Pool, hit: Request, route: Route) -> Iterator[Planned]:
+def _pool(listener: Listener, pool: Pool, hit: Request, route: Route) -> Iterator[Planned]:
     main = [(n, e) for n, e in enumerate(pool.endpoints) if e.weight and not e.backup]
     backups = [f"{pool.name}-{n}" for n, e in enumerate(pool.endpoints) if e.weight and e.backup]
-    yield from _balance(pool, main, hit, route)
+    yield from _balance(listener, pool, main, hit, route)
     if pool.max_per_endpoint is not None and pool.queue is None and pool.max_per_endpoint * len(main) <= MOST:
         params = {"request": hit, "most": pool.max_per_endpoint * len(main), "status": 503, "hold_ms": _hold(route)}
         if not backups:
@@ -111,7 +116,9 @@ def _pool(pool: Pool, hit: Request, route: Route) -> Iterator[Planned]:
         yield scripted("6.passive", "ejected", hit, params, (str(Feature.HEALTH_PASSIVE),), route.name)
 
 
-def _balance(pool: Pool, main: list[tuple[int, Endpoint]], hit: Request, route: Route) -> Iterator[Planned]:
+def _balance(
+    listener: Listener, pool: Pool, main: list[tuple[int, Endpoint]], hit: Request, route: Route
+) -> Iterator[Planned]:
     if len(main) < 2:
         return
     if pool.balance in (Balance.ROUND_ROBIN, Balance.RANDOM, Balance.LEAST_CONNECTIONS):
@@ -121,9 +128,11 @@ def _balance(pool: Pool, main: list[tuple[int, Endpoint]], hit: Request, route: 
         if even:
             yield _counted("6.balance", hit, "name", share, (), route)
     elif pool.balance is Balance.SOURCE_HASH and not hit.client.startswith("127."):
-        requests = [replace(hit, client=own_client(80_000 + 251 * n)) for n in range(_KEYS)]
+        clients = [own_client(80_000 + 251 * n, listener.access, route.access) for n in range(_KEYS)]
+        requests = [replace(hit, client=each) for each in clients if each is not None]
         params = {"requests": requests, "several": True}
-        yield scripted("6.balance", "stays", hit, params, (str(Feature.SOURCE_HASH),), route.name)
+        if requests:
+            yield scripted("6.balance", "stays", hit, params, (str(Feature.SOURCE_HASH),), route.name)
     elif pool.balance is Balance.HASH and pool.hash_key is not None:
         requests = [_hashed(hit, pool.hash_key, n) for n in range(_KEYS)]
         params = {"requests": requests, "several": True}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.verify.cases import watched
+from lbgen.conformance.verify.cases import counts_clients, own_client, watched
 from lbgen.plan.features import Feature, needs
 from lbgen.plan.model import Forward, PoolProtocol
 from lbgen.plan.policy import KeyKind
@@ -41,6 +41,9 @@ def untried(plan: Plan) -> tuple[str, ...]:
     spent = [x.name for x, _ in forwards if x.rate_limit is not None and x.rate_limit.key.kind is KeyKind.ROUTE]
     if spent:
         found.append(f"failing endpoints of routes whose rate they would use up ({', '.join(spent)})")
+    few = [x.name for x in plan.routes if x.name not in l4 and counts_clients(x) and own_client(0, x.access) is None]
+    if few:
+        found.append(f"limits by client, and failing endpoints, of routes that let in few clients ({', '.join(few)})")
     streams = [
         route.name
         for route, action in forwards

@@ -146,7 +146,7 @@ def _of_listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
         shows = {"listener.tls.capitals": ("text: TLS: names",)}
         yield Objection(approximate(note, shows), f"{listener.field}.tls.certificates", Feature.TLS_TERMINATE)
         note = "a client without a server name gets the first ECDSA certificate that it can use, before any RSA one"
-        shows = {"listener.tls.no_sni.kinds": ("text: TLS: names",)}
+        shows = {"listener.tls.no_sni.kinds": ("text: TLS: names", "text: TLS: certificate")}
         yield Objection(approximate(note, shows), f"{listener.field}.tls", Feature.TLS_NO_SNI)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.durations import duration
+from lbgen.engines.envoy.values import regex
 from lbgen.plan.policy import IDEMPOTENT, RetryCause
 
 if TYPE_CHECKING:
@@ -16,28 +17,34 @@ if TYPE_CHECKING:
 
 _LOOKS = 1000  # how often the balancer is asked for an endpoint that was not tried, at most
 _ALWAYS = {RetryCause.CONNECT_FAILURE}
+_KEPT = 16 * 1024  # bytes of a body that are sent again
+LONG: dict[str, Data] = {"name": "content-length", "range_match": {"start": _KEPT + 1, "end": 2**63 - 1}}
+"""What the headers of a request are whose body is not sent again."""
 _SLACK = 500  # ms, for the time between tries
 _EXTENSION = "type.googleapis.com/envoy.extensions.retry"
 
 
-def method_groups(forward: Forward, methods: tuple[str, ...]) -> Iterator[tuple[bool, str | None]]:
-    """(whether everything may be retried, a regex for the methods or None) for each policy that a route needs.
+def retry_groups(forward: Forward, methods: tuple[str, ...]) -> Iterator[tuple[bool, list[dict[str, Data]]]]:
+    """(whether everything may be retried, what a request's headers must be) for each policy that a route needs, in the
+    order in which they are tried.
 
-    A connect failure is retried for any method, the rest for idempotent ones.
+    A connect failure is retried for any request, the rest for idempotent methods and bodies that are short or held.
     """
     retries = forward.retries
-    if retries is None or retries.all_methods or not (retries.statuses or retries.causes - _ALWAYS):
-        yield True, None
+    if retries is None or not (retries.statuses or retries.causes - _ALWAYS):
+        yield True, []
         return
     safe = [method for method in methods if method in IDEMPOTENT]
-    if not methods:
-        yield True, "|".join(IDEMPOTENT)
-        yield False, None
-    elif len(safe) in (0, len(methods)):
-        yield bool(safe), None
+    if methods and not safe and not retries.all_methods:
+        yield False, []
+        return
+    if not forward.buffering.request:
+        yield False, [LONG]
+    if retries.all_methods or (methods and len(safe) == len(methods)):
+        yield True, []
     else:
-        yield True, "|".join(safe)
-        yield False, None
+        yield True, [{"name": ":method", "string_match": regex("|".join(safe or IDEMPOTENT))}]
+        yield False, []
 
 
 def tries(forward: Forward, pools: list[Pool], *, everything: bool) -> tuple[dict[str, Data], int]:

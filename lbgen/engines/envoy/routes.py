@@ -14,7 +14,7 @@ from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.edits import CONTENT_TYPE, late_edits, merged, request_edits, response_edits, switched_edits
 from lbgen.engines.envoy.forwarded import KEPT_PROTO, PROTO
 from lbgen.engines.envoy.places import PLACES, bounded_pools, places_switch
-from lbgen.engines.envoy.retries import method_groups, tries
+from lbgen.engines.envoy.retries import LONG, retry_groups, tries
 from lbgen.engines.envoy.sticky import REMOVED, owners, sticky_pools
 from lbgen.engines.envoy.switches import admission, metadata, switches
 from lbgen.engines.envoy.values import cookie_value, header_value, path_literal, path_match, query_value, regex
@@ -101,17 +101,14 @@ def _actions(
 def _forwards(
     forward: Forward, rule: Rule, route: Route, clusters: Clusters
 ) -> Iterator[tuple[_Condition, dict[str, Data]]]:
-    for everything, methods in method_groups(forward, rule.match.methods):
-        headers: list[dict[str, Data]] = (
-            [] if methods is None else [{"name": ":method", "string_match": regex(methods)}]
-        )
+    for everything, headers in retry_groups(forward, rule.match.methods):
         for target, cookie in (*owners(forward, clusters.pools), (None, None)):
             to = forward if target is None else replace(forward, targets=(replace(target, weight=1),))
             action, edits = _forward(to, rule, route, clusters)
             cookies = [] if cookie is None else [cookie]
             pools = [clusters.pools[each.pool] for each in to.targets if each.weight]
             policy, silence = tries(forward, pools, everything=everything)
-            if silence != forward.timeouts.idle or forward.buffering.request:
+            if LONG not in headers and (silence != forward.timeouts.idle or forward.buffering.request):
                 tunnel = {**action, **policy, "idle_timeout": duration(forward.timeouts.idle)}
                 yield _Condition([*headers, _TUNNEL], cookies, tunnel=True), {"route": tunnel, **edits}
             yield (

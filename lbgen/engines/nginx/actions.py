@@ -170,6 +170,7 @@ class Actions:
             add=add if route.compression is None else (*add, self._compressed(route, route.compression)),
             on_failure=self.failed(route),
             names=self._has_names(action),
+            buffered=action.buffering.request,
         )
 
     def _compressed(self, route: Route, wanted: Compression) -> Header:
@@ -177,8 +178,6 @@ class Actions:
 
     def _handling(self, route: Route, action: Forward) -> Iterator[Line]:
         """How bodies are handled on their way."""
-        if action.buffering.request and not action.retries:
-            yield Line(Atom("proxy_request_buffering"), (Atom("on"),))
         if action.buffering.response:
             yield Line(Atom("proxy_buffering"), (Atom("on"),))
         if route.compression is not None:

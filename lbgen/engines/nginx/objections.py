@@ -57,6 +57,8 @@ def objections(plan: Plan, version: str) -> Iterator[Objection]:
                     "text: tries reached",
                     "text: the body",
                     "text: took",
+                    "text: no endpoint",
+                    "text: requests passed",
                 )
             }
             yield Objection(approximate(why, shows), f"{listener.field}.tls.client", Feature.TLS_CLIENT_CERT)

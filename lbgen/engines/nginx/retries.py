@@ -77,6 +77,7 @@ class Retries:
         self._shared = False
         self._last = False
         self._again: dict[tuple[str, int], Atom] = {}
+        self._short: set[str] = set()
 
     def chain(
         self,
@@ -92,9 +93,11 @@ class Retries:
         own has no endpoint at all, None when there is no other."""
         wanted = action.retries or _DETOUR
         self.common()
-        again = self._goal(route, wanted, variant, detour is not None)
+        copied = bool(proxy.mirrors) and not action.buffering.request  # for the copy nginx has read a long body, too
+        repeatable = self._repeatable(short=copied, every=wanted.all_methods)
+        again = self._goal(route, wanted, variant, detour is not None, repeatable)
         upstream = self._following(route, action, split) or detour or proxy.upstream
-        careful = bool(wanted.statuses) and not wanted.all_methods
+        careful = bool(wanted.statuses) and repeatable is not None
         tries = [proxy, *(replace(proxy, upstream=upstream, tunnel=None, mirrors=()) for _ in range(wanted.max))]
         found: list[Location] = []
         first = proxy
@@ -108,13 +111,13 @@ class Retries:
                 made = replace(made, retried=wanted.statuses)
                 if careful:
                     name = _name(route, "once", at, variant)
-                    made = replace(made, once=name)
+                    made = replace(made, once=name, repeatable=repeatable)
                     # Limits have not been asked before the first try.
                     gate = start.gate if at == 0 else None
                     found.append(Location(start.origin, name=name, proxy=replace(once, tunnel=None), gate=gate))
             if at == 0:
                 first = made
-                if action.retries is not None and not action.buffering.request:
+                if action.retries is not None and not copied and not action.buffering.request:
                     name = _name(route, "long", at, variant)
                     first = replace(made, streamed=name)
                     flowing = replace(proxy, again=named(route.name, "final"), lines=(*proxy.lines, *_natively(wanted)))
@@ -123,7 +126,20 @@ class Retries:
                 found.append(Location(start.origin, name=_name(route, "again", at, variant), proxy=made, retry=True))
         return first, tuple(found)
 
-    def _goal(self, route: Route, wanted: Wanted, variant: int, detour: bool) -> Atom:
+    def _repeatable(self, *, short: bool, every: bool) -> Atom | None:
+        """The variable that is 1 where more than a failed connection is tried again: its method, unless `every` one is,
+        and, where it has to be `short`, the length of its body let that be. None = always."""
+        if not short:
+            return None if every else Atom("$repeatable")
+        variable = Atom("$short_body" if every else "$repeatable_short")
+        if variable.text not in self._short:
+            self._short.add(variable.text)
+            source = text(inline("long_body")) if every else text(inline("repeatable"), " ", inline("long_body"))
+            entry = Entry(Literal("0" if every else "1 0", "key"), Atom("1"))
+            self.maps.append(Map(NONE, source, variable, Atom("0"), (entry,)))
+        return variable
+
+    def _goal(self, route: Route, wanted: Wanted, variant: int, detour: bool, repeatable: Atom | None) -> Atom:
         """The variable that names the location where a request that failed goes on."""
         key = (route.name, variant)
         if key not in self._again:
@@ -131,10 +147,10 @@ class Retries:
             entries = tuple(
                 Entry(Literal(f"^(?:{'|'.join(ways)})$", "regex"), self._form(_name(route, "again", at, variant)))
                 for at in range(1, wanted.max + 1)
-                if (ways := _ways(wanted, at, detour))
+                if (ways := _ways(wanted, at, detour, always=repeatable is None))
             )
-            keys = ("cause", "repeatable", "tries", "upstream_status")
-            source = text(*(part for key in keys for part in (inline(key), " ")))
+            may = "repeatable" if repeatable is None else repeatable.text.removeprefix("$")
+            source = text(*(part for key in ("cause", may, "tries", "upstream_status") for part in (inline(key), " ")))
             final = named(route.name, "final")
             origin = Atom(f"{route.field}.retries")
             self.maps.append(Map(origin, source, Atom(f"${name}"), final, entries, volatile=True))
@@ -220,9 +236,9 @@ class Retries:
         self.maps.append(Map(NONE, source, Atom("$failed_with"), Atom("502"), statuses, volatile=True))
 
 
-def _ways(wanted: Wanted, at: int, detour: bool) -> list[str]:
-    """What leads from try `at` to the next: cause, whether the method is repeatable, tries and their statuses."""
-    method = "[01]" if wanted.all_methods else "1"
+def _ways(wanted: Wanted, at: int, detour: bool, *, always: bool) -> list[str]:
+    """What leads from try `at` to the next: cause, whether the request is repeatable, tries and their statuses."""
+    method = "[01]" if always else "1"
     words = sorted(_CAUSES[c] for c in wanted.causes if c is not RetryCause.CONNECT_FAILURE)
     ways = [f"{word} {method} {at} .*" for word in words]
     if wanted.statuses:

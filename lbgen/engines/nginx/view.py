@@ -141,8 +141,9 @@ class Proxy:
     again: Atom | None = None  # where a request goes on when the endpoint failed, itself or by a variable
     retried: tuple[int, ...] = ()  # the endpoint's own statuses that go there too
     once: Atom | None = None  # where requests go whose statuses never do
+    repeatable: Atom | None = None  # 0 for those
     streamed: Atom | None = None  # where requests go whose bodies are too long to be kept
-    buffered: bool = False  # the body is kept for further tries
+    buffered: bool = False  # the body is read whole first, as it is asked or kept for further tries
     nominated: Detour | None = None  # for requests whose Connection names fields
     made: Text | None = None  # where those go: names of the headers that nginx writes, a comma before and behind each
     waits: Text | None = None  # where requests go that must not overtake those who wait
