@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lbgen.engines.api import engines
 from lbgen.runtime.docker import client, images, own
+from lbgen.runtime.docker.bundle import Bundle
 from lbgen.runtime.local.binaries import candidates
 
 if TYPE_CHECKING:
@@ -63,3 +65,27 @@ def test_our_own_image_runs_lbgen(daemon: DockerClient) -> None:
     assert "fine" in run(daemon, image, own.PYTHON, "-I", "-c", code)
     assert images.helper(daemon, said.append) == image
     assert len(said) <= 1
+
+
+def test_old_images_of_ours_go(daemon: DockerClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those that a container was made of, and never what lacks our label."""
+    repository = f"lbgen-test-{os.getpid()}"
+    monkeypatch.setattr(images, "REPOSITORY", repository)
+    monkeypatch.setattr(own, "bundle", Bundle.empty)
+    used = None
+    try:
+        daemon.api.import_image_from_data(Bundle.empty().tar(), repository=f"{repository}/helper", tag="theirs")
+        for number in range(7):
+            monkeypatch.setattr(own, "tag", lambda number=number: f"t{number}")
+            reference = images.helper(daemon, lambda text: None)
+            used = used or daemon.containers.create(reference, ["x"])
+        tags = {tag.rpartition(":")[2] for image in daemon.images.list(f"{repository}/helper") for tag in image.tags}
+        assert tags == {"theirs", "t0", "t3", "t4", "t5", "t6"}
+        before = daemon.images.get(f"{repository}/helper:t6").id
+        images._load(daemon, f"{repository}/helper", "t6", Bundle.empty().tar(), "again")  # its tag moves on
+        assert before not in {image.id for image in daemon.images.list(all=True)}
+    finally:
+        if used is not None:
+            used.remove()
+        for image in daemon.images.list(f"{repository}/helper"):
+            daemon.images.remove(image.id, force=True)

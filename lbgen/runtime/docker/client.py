@@ -23,6 +23,7 @@ OLDEST_API = (1, 41)  # Docker 20.10: what this is tested with
 _SOCKETS = ("/var/run/docker.sock", "/run/docker.sock")
 _HELLO_SECONDS = 15  # a daemon that lives says its version at once
 _SECONDS = 60
+_NO_ADDRESS = ("Invalid bind address", "Invalid path", "Invalid port", "Port out of range", "Unsupported")  # the SDK's
 _START = "start it (systemctl start docker), set DOCKER_HOST, or use --runtime local"
 
 
@@ -63,12 +64,7 @@ def connect(*, here: bool = False) -> DockerClient:
         spoken = tuple(int(part) for part in str(version["ApiVersion"]).split("."))
     except InvalidVersion:
         version, spoken = {}, (0,)
-    except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, OSError):  # requests' error of what is no JSON is both
-            raise EngineError(_unreachable(where, error)) from error
-        message = f"what answers at {where or 'the default socket'} is no docker daemon"
-        raise EngineError(Diagnostic("LB420", message, hint=_START)) from error
-    except (DockerException, OSError) as error:
+    except (DockerException, OSError, KeyError, TypeError, ValueError) as error:
         raise EngineError(_unreachable(where, error)) from error
     if spoken < OLDEST_API:
         message = f"the docker daemon is {version.get('Version', 'too old')}; lbgen needs 20.10 or newer"
@@ -137,7 +133,7 @@ def _unreachable(where: str, error: Exception) -> Diagnostic:
     if "Permission denied" in text:
         hint = "add yourself to the group docker (and log in again), run as root, or use --runtime local"
         return Diagnostic("LB420", f"no right to talk to the docker daemon at {place}", hint=hint)
-    if "Invalid bind address" in text or "Invalid path" in text or "Invalid port" in text or "Unsupported" in text:
+    if any(each in text for each in _NO_ADDRESS):
         hint = "write unix:///PATH, tcp://HOST:PORT or ssh://USER@HOST, unset it, or use --runtime local"
         return Diagnostic("LB420", f"DOCKER_HOST={place} is no address of a docker daemon", hint=hint)
     if "SSL" in text or "TLS" in text or "HTTPS" in text or "Client sent an HTTP request" in text:
@@ -146,18 +142,24 @@ def _unreachable(where: str, error: Exception) -> Diagnostic:
     if "timed out" in text:
         hint = "is it alive? restart it (systemctl restart docker), or use --runtime local"
         return Diagnostic("LB420", f"the docker daemon at {place} does not answer in {_HELLO_SECONDS} s", hint=hint)
+    if any(isinstance(each, KeyError | TypeError | ValueError) for each in _chain(error)):
+        return Diagnostic("LB420", f"what answers at {place} is no docker daemon", hint=_START)
     return Diagnostic("LB420", f"no docker daemon answers at {place}: {_cause(error)}", hint=_START)
 
 
 def _cause(error: BaseException) -> str:
     """The innermost reason, in a few words."""
-    at, said = error, ""
-    while True:
-        said = (at.strerror if isinstance(at, OSError) else "") or said
-        further = at.__cause__ or at.__context__
-        if further is None:
-            return (said or str(at) or type(at).__name__).splitlines()[0][:200]
-        at = further
+    chain = _chain(error)
+    said = [each.strerror for each in chain if isinstance(each, OSError) and each.strerror]
+    return str((said or [str(chain[-1])])[-1] or type(chain[-1]).__name__).splitlines()[0][:200]
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """The error, what led to it, what led to that."""
+    found = [error]
+    while (further := found[-1].__cause__ or found[-1].__context__) is not None:
+        found.append(further)
+    return found
 
 
 @contextmanager

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from lbgen.engines.rendered import Rendered
     from lbgen.runtime.docker.labels import Record
 
+OTHER_PROCESSOR = "exec format error"  # as the kernel says it
+_OTHER_PORT = "stop what listens there, or change the listener's port"
 _KEY, _PLAIN = 0o400, 0o444
 _LOG = {"max-size": "20m", "max-file": "3"}
 _RUN_TMPFS = "rw,noexec,nosuid,nodev,mode=1777,size=64m"
@@ -155,18 +157,34 @@ def create(client: DockerClient, wanted: Wanted, record: Record, network: str) -
 
 
 def start(made: Container, wanted: Wanted) -> None:
-    """Start it. Raises EngineError LB404 when a port is taken, LB421."""
+    """Start it. Raises EngineError LB404 when a port is taken, LB422 when its image is none of its program, LB421."""
     try:
         with told(f"starting the container {wanted.name}"):
             made.start()
     except EngineError as error:
         text = str(error)
         if "already allocated" in text or "already in use" in text:
-            ports = ", ".join(f"{host}:{port}" for host, port, _ in wanted.published)
-            message = f"{wanted.name} cannot publish {ports}: a port is taken"
-            hint = "stop what listens there, or change the listener's port"
-            raise EngineError(Diagnostic("LB404", message, hint=hint)) from error
+            ports = [f"{host}:{port}" for host, port, _ in wanted.published]
+            taken = next((each for each in ports if each in text), "a port of " + ", ".join(ports))
+            message = f"{wanted.name} cannot publish {taken}: {_holder(made, wanted)}"
+            raise EngineError(Diagnostic("LB404", message, hint=_OTHER_PORT)) from error
+        absent = "executable file not found" in text or "no such file or directory" in text
+        if absent or OTHER_PROCESSOR in text:
+            why = "made for another processor" if OTHER_PROCESSOR in text else f"without {wanted.argv[0]}"
+            hint = "is it of this engine? `lbgen images` shows where it comes from"
+            raise EngineError(Diagnostic("LB422", f"the image {wanted.image} is {why}", hint=hint)) from error
         raise
+
+
+def _holder(made: Container, wanted: Wanted) -> str:
+    """Who has one of the ports that are to be published."""
+    asked = {(str(port), protocol) for _, port, protocol in wanted.published}
+    with suppress(EngineError), told("listing containers"):
+        for each in made.client.containers.list(ignore_removed=True):
+            for inside, outside in (each.ports or {}).items():
+                if any((x["HostPort"], inside.partition("/")[2]) in asked for x in outside or ()):
+                    return f"the container {each.name} has it"
+    return "another process has it"
 
 
 def tail(made: Container, lines: int = 15) -> str:

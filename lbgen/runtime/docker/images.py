@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 REPOSITORY = "lbgen"  # of images built here: lbgen/nginx:1.31.3
 LABEL = "io.lbgen.image"  # its value is the lbgen that built it, with the tools that it put in
 PROGRAMS = "/usr/local/sbin"
+_HELPERS = 4  # of as many lbgens as take turns here
 HELPER = "helper"  # our own image: stand-ins and the agent
 
 
@@ -116,7 +118,7 @@ def choose(client: DockerClient, engine: Engine, version: str, progress: Callabl
             if not made:
                 raise error from None
             row = replace(row, reference=made[0].reference, origin="built", present=True)
-    if row.origin == "built":
+    if row.origin == "built" or (row.origin == "named" and _made_here(client, row.reference)):
         full = row.reference.rpartition(":")[2]
         source = next((each for each in candidates(engine) if each.version == full), None)
         modules = tuple(map(str, source.modules)) if source is not None else ()
@@ -187,7 +189,23 @@ def _load(client: DockerClient, repository: str, tag: str, archive: bytes, label
         client.api.import_image_from_data(
             archive, repository=repository, tag=tag, changes=[f"LABEL {LABEL}={json.dumps(label)}"]
         )
+    _forget(client)
     return f"{repository}:{tag}"
+
+
+def _forget(client: DockerClient) -> None:
+    """Remove images made here that have lost their tag to a newer one, and those of earlier lbgens. Docker keeps what a
+    container was made of, and nobody else's image has our label."""
+    from docker.errors import APIError
+
+    with told("removing old images of lbgen"):
+        lost = client.images.list(filters={"label": LABEL, "dangling": True})
+        helpers = client.images.list(f"{REPOSITORY}/{HELPER}", filters={"label": LABEL})
+        helpers.sort(key=lambda image: str(image.attrs["Created"]), reverse=True)
+        for image in (*lost, *helpers[_HELPERS:]):
+            for name in image.tags or (image.id,):
+                with suppress(APIError):  # in use, or another lbgen was quicker
+                    client.images.remove(name)
 
 
 def _built(client: DockerClient, engine: Engine, version: str) -> str:
@@ -208,6 +226,11 @@ def _present(client: DockerClient, reference: str) -> bool:
         except ImageNotFound:
             return False
     return True
+
+
+def _made_here(client: DockerClient, reference: str) -> bool:
+    with told(f"looking at the image {reference}"):
+        return LABEL in client.images.get(reference).labels
 
 
 def _pull(client: DockerClient, engine: Engine, reference: str, pulling: Callable[[str], None]) -> None:

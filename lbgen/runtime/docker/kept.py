@@ -1,13 +1,21 @@
-"""What only the lbgen that made a stack of containers knows of it: kept in the state directory, for the next change."""
+"""What only the lbgen that made a stack of containers knows of it: kept in the state directory, for the next change.
+
+A pickle, since a plan is a tree of a hundred kinds of frozen data; only such data are read back, never a function.
+"""
 
 from __future__ import annotations
 
+import io
+import os
 import pickle
-from dataclasses import dataclass
+import stat
+from dataclasses import dataclass, is_dataclass
+from enum import Enum
+from pathlib import PosixPath
 from typing import TYPE_CHECKING
 
 from lbgen.runtime.docker import own
-from lbgen.runtime.local.state import root
+from lbgen.runtime.local.state import root, store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,6 +24,7 @@ if TYPE_CHECKING:
     from lbgen.runtime.standins import Cast
 
 _FILE = "kept"
+_PLAIN = (frozenset, set, PosixPath)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +38,24 @@ class Kept:
     backends: bool
 
     def write(self) -> None:
-        """Keep it, whole at any moment. Raises OSError."""
-        place = folder(self.plan.name)
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        staged = place / f".{_FILE}.new"
-        staged.write_bytes(pickle.dumps((own.tag(), self)))
-        staged.replace(place / _FILE)
+        """Keep it, whole at any moment. Raises EngineError LB408."""
+        store(folder(self.plan.name) / _FILE, _version() + pickle.dumps(self))
+
+
+class _Data(pickle.Unpickler):
+    """Makes frozen data and enums of lbgen, and nothing else."""
+
+    def find_class(self, module: str, name: str) -> type:
+        found = super().find_class(module, name)
+        ours = module.startswith("lbgen.") and isinstance(found, type)
+        if found in _PLAIN or (ours and (is_dataclass(found) or issubclass(found, Enum))):
+            return found  # type: ignore[no-any-return]
+        raise pickle.UnpicklingError(f"{module}.{name} is no data")
+
+
+def _version() -> bytes:
+    """What the file begins with: the code that alone understands the rest."""
+    return f"lbgen {own.tag()}\n".encode()
 
 
 def folder(stack: str) -> Path:
@@ -45,7 +66,15 @@ def folder(stack: str) -> Path:
 def read(stack: str) -> Kept | None:
     """None where another user, or another lbgen, made the stack: it can be replaced then, and not be changed."""
     try:
-        tag, found = pickle.loads((folder(stack) / _FILE).read_bytes())  # noqa: S301  # nobody else can write there
-    except (OSError, pickle.PickleError, EOFError, AttributeError, ImportError, TypeError, ValueError, IndexError):
+        descriptor = os.open(folder(stack) / _FILE, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
         return None
-    return found if tag == own.tag() and isinstance(found, Kept) else None
+    with os.fdopen(descriptor, "rb") as file:
+        about, version = os.fstat(descriptor), _version()
+        if about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o022 or file.read(len(version)) != version:
+            return None
+        try:
+            found = _Data(io.BytesIO(file.read())).load()
+        except (pickle.PickleError, EOFError, AttributeError, ImportError, TypeError, ValueError, IndexError, KeyError):
+            return None
+    return found if isinstance(found, Kept) else None

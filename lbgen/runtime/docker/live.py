@@ -170,5 +170,18 @@ def stays(each: Found, before: int, when: str) -> None:
         return
     said = container.tail(each.made)
     title = each.record.title or each.name
-    message = f"{title} ended with exit status {state['ExitCode']} {when}; it said:\n{said or '  nothing'}"
+    ended = f"ended with exit status {state['ExitCode']} {when}"
+    if state["Status"] == "running":
+        ended = f"ended {when}, again and again" if restarts(each) > before + 1 else f"ended {when}"
+    message = f"{title} {ended}{_why(each, said)}; it said:\n{said or '  nothing'}"
     raise EngineError(Diagnostic("LB403", message))
+
+
+def _why(each: Found, said: str) -> str:
+    """What the last lines cannot tell, or only to those who know."""
+    if each.made.attrs["State"].get("OOMKilled"):
+        most = int(each.made.attrs["HostConfig"].get("Memory") or 0) >> 20
+        return f", as it needs more memory than the {most} MiB that containers.memory gives it"
+    if container.OTHER_PROCESSOR in said:
+        return f", as the image {each.made.attrs['Config']['Image']} is made for another processor (see `lbgen images`)"
+    return ""

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import stat
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -187,13 +187,24 @@ def read(name: str) -> StackState | None:
 
 
 def write(state: StackState) -> None:
-    """Keep the record, whole at any moment."""
-    place = folder(state.name)
-    place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    """Keep the record, whole at any moment. Raises EngineError LB408."""
     text = json.dumps({"format": _FORMAT, **asdict(state)}, indent=1)
-    staged = place / f".{_RECORD}.new"
-    staged.write_text(text, encoding="utf-8")
-    staged.replace(place / _RECORD)
+    store(folder(state.name) / _RECORD, text.encode())
+
+
+def store(path: Path, content: bytes) -> None:
+    """Write a file of ours (0600, its folder 0700), whole at any moment. Raises EngineError LB408."""
+    staged = path.with_name(f".{path.name}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        staged.touch(mode=0o600)
+        staged.write_bytes(content)
+        staged.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            staged.unlink()
+        hint = "free some space there, or set LBGEN_STATE_DIR"
+        raise EngineError(Diagnostic("LB408", f"{path}: {error.strerror}", hint=hint)) from None
 
 
 def names() -> tuple[str, ...]:

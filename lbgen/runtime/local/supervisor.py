@@ -11,11 +11,12 @@ import threading
 import time
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
+from errno import EDQUOT, ENOSPC
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import EngineError, LbgenError, Severity
+from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
 from lbgen.plan.overlay import with_ports
 from lbgen.runtime import readiness
 from lbgen.runtime.endpoints import endpoints
@@ -35,7 +36,6 @@ from lbgen.runtime.standins import Cast, cast
 if TYPE_CHECKING:
     from types import FrameType
 
-    from lbgen.diagnostics import Diagnostic
     from lbgen.plan.model import Plan
     from lbgen.runtime.local.network import Network
     from lbgen.runtime.local.order import Chosen, Order
@@ -88,6 +88,12 @@ class Supervisor:
                         handle.ask_to_stop()
         except LbgenError as error:
             failed = Failed(error.diagnostics, error.exit_code)
+        except OSError as error:
+            if error.errno not in (ENOSPC, EDQUOT):
+                raise
+            hint = "free some space there, or set TMPDIR or LBGEN_STATE_DIR"
+            full = Diagnostic("LB408", f"{error.filename or self.order.folder}: {error.strerror}", hint=hint)
+            failed = Failed((full,), EngineError.exit_code)
         except _StopError:
             pass
         state.forget(self.record)
@@ -302,7 +308,12 @@ class Supervisor:
 
     def _note(self, entry: state.EngineState) -> None:
         self.record = self.record.with_engine(entry)
-        state.write(self.record)
+        try:
+            state.write(self.record)
+        except EngineError:
+            if not self.committed.is_set():
+                raise
+            # A disk that is full ends nothing that serves; the next change is written with this one.
 
     def _tell(self, what: Progress | Up | Failed) -> None:
         with contextlib.suppress(OSError, ValueError):  # gone: the watcher acts on it

@@ -1,0 +1,152 @@
+"""What can be wrong with images, ports, memory and disks: one message with the remedy, and nothing left behind."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import socket
+import struct
+import subprocess
+import tarfile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import lbgen
+from lbgen.diagnostics import EngineError
+from lbgen.runtime.docker import client, images, kept
+from lbgen.runtime.local.ports import free_port
+from tests.daemon import left, nothing_left, with_images
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from docker import DockerClient
+
+pytestmark = [pytest.mark.engines, pytest.mark.skipif(not client.answers(), reason="no docker daemon answers")]
+NAME = f"failing-{os.getpid()}"
+ODD = f"lbgen-odd-{os.getpid()}"
+PORTS = int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + 700
+ARM = (
+    b"\x7fELF\x02\x01\x01"
+    + bytes(9)
+    + struct.pack("<HHIQQQIHHHHHH", 2, 183, 1, 0x400000, 64, 0, 0, 64, 56, 1, 64, 0, 0)
+    + struct.pack("<IIQQQQQQ", 1, 5, 0, 0x400000, 0x400000, 4096, 4096, 4096)
+    + bytes(4096)
+)
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[DockerClient]:
+    made = with_images()
+    with nothing_left(made, NAME):
+        yield made
+    for image in made.images.list(ODD):
+        made.images.remove(image.tags[0])
+    made.close()
+
+
+def failed(daemon: DockerClient, name: str, port: int, **given: Any) -> EngineError:
+    """What `up` says; it leaves nothing."""
+    data = {
+        "version": 1,
+        "name": NAME,
+        "listeners": {"web": {"port": port}},
+        "pools": {"app": {"endpoints": [{"address": "10.9.0.1:80"}]}},
+        "routes": [{"name": "all", "forward": "app"}],
+        **given,
+    }
+    with pytest.raises(EngineError) as raised:
+        lbgen.up(lbgen.load(data), [name], runtime="docker", accept=("all",))
+    assert not left(daemon, NAME)
+    assert not kept.folder(NAME).exists()
+    assert len(raised.value.diagnostics) == 1
+    assert raised.value.exit_code == 3
+    return raised.value
+
+
+def odd(daemon: DockerClient, tag: str, program: bytes, base: str = "") -> str:
+    """An image with `program` in the place of HAProxy."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        folder = tarfile.TarInfo("etc/lbgen")
+        folder.type, folder.mode, folder.uid = tarfile.DIRTYPE, 0o755, 65534
+        entry = tarfile.TarInfo("usr/local/sbin/haproxy")
+        entry.size, entry.mode = len(program), 0o755
+        archive.addfile(folder)
+        archive.addfile(entry, io.BytesIO(program))
+    if not base:
+        daemon.api.import_image_from_data(buffer.getvalue(), repository=ODD, tag=tag)
+        return f"{ODD}:{tag}"
+    made = daemon.containers.create(base, ["x"])
+    made.put_archive("/", buffer.getvalue())
+    made.commit(ODD, tag)
+    made.remove()
+    return f"{ODD}:{tag}"
+
+
+def test_a_port_that_another_process_has(daemon: DockerClient) -> None:
+    port = free_port("127.0.0.1", PORTS)
+    with socket.create_server(("127.0.0.1", port)):
+        said = str(failed(daemon, "haproxy", port))
+    assert f"LB404: lbgen-{NAME}-haproxy cannot publish 127.0.0.1:{port}: another process has it; stop what" in said
+
+
+def test_a_port_that_another_container_has(daemon: DockerClient) -> None:
+    port = free_port("127.0.0.1", PORTS)
+    [row] = [x for x in images.table(daemon) if x.engine == "nftables"]
+    other = daemon.containers.run(
+        row.reference, ["sleep", "60"], detach=True, name=f"{ODD}-holder", ports={"80/tcp": ("127.0.0.1", port)}
+    )
+    try:
+        said = str(failed(daemon, "haproxy", port))
+    finally:
+        other.remove(force=True)
+    assert f"cannot publish 127.0.0.1:{port}: the container {ODD}-holder has it" in said
+
+
+def test_an_image_that_is_nowhere(daemon: DockerClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LBGEN_HAPROXY_IMAGE", "127.0.0.1:9/nobody/haproxy:2.8.1")
+    said = str(failed(daemon, "haproxy", PORTS))
+    assert "LB422: the image 127.0.0.1:9/nobody/haproxy:2.8.1 cannot be pulled: " in said
+    assert "; LBGEN_HAPROXY_IMAGE names it: docker load it, name another one, or unset LBGEN_HAPROXY_IMAGE" in said
+
+
+def test_an_image_of_another_engine(daemon: DockerClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    [image] = {x.reference for x in images.table(daemon) if x.engine == "nftables"}
+    monkeypatch.setenv("LBGEN_HAPROXY_IMAGE", image)
+    said = str(failed(daemon, "haproxy", free_port("127.0.0.1", PORTS)))
+    assert f"LB422: the image {image} is without /usr/local/sbin/haproxy; is it of this engine?" in said
+
+
+def test_an_image_for_another_processor(daemon: DockerClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = odd(daemon, "arm", ARM)
+    monkeypatch.setenv("LBGEN_HAPROXY_IMAGE", image)
+    said = str(failed(daemon, "haproxy", free_port("127.0.0.1", PORTS)))
+    assert f"the image {image} is made for another processor" in said
+
+
+def test_one_that_dies_at_its_start_says_its_last_lines(daemon: DockerClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    [base] = {x.reference for x in images.table(daemon) if x.engine == "nftables"}
+    monkeypatch.setenv("LBGEN_HAPROXY_IMAGE", odd(daemon, "dies", b"#!/bin/sh\necho the last line; exit 7\n", base))
+    said = str(failed(daemon, "haproxy", free_port("127.0.0.1", PORTS)))
+    assert re.search(r"LB403: HAProxy ended .*while starting.*; it said:\n  the last line", said), said
+
+
+def test_too_little_memory(daemon: DockerClient) -> None:
+    said = str(failed(daemon, "traefik", free_port("127.0.0.1", PORTS), containers={"memory": "16MiB"}))
+    assert "it needs more memory than the 16 MiB that containers.memory gives it" in said
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+def test_our_own_disk_is_full(daemon: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "lbgen-test", str(tmp_path)], check=True)
+    try:
+        (tmp_path / "fill").write_bytes(bytes(16384))
+        monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path))
+        said = str(failed(daemon, "haproxy", free_port("127.0.0.1", PORTS)))
+    finally:
+        subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+    assert f"LB408: {tmp_path}/docker/{NAME}/kept: No space left on device; free some space there" in said
