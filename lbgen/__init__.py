@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan
     from lbgen.plan.resolve import plan
     from lbgen.plan.simulate import Outcome, Request, simulate
+    from lbgen.plan.tiers import Tier, tiers
     from lbgen.runtime.api import Stack, reload, up
     from lbgen.spec.load import Topology
     from lbgen.spec.load import load_topology as load
@@ -45,12 +46,14 @@ _HOMES = {
     "Severity": "lbgen.diagnostics",
     "Span": "lbgen.diagnostics",
     "Stack": "lbgen.runtime.api",
+    "Tier": "lbgen.plan.tiers",
     "Topology": "lbgen.spec.load",
     "UsageError": "lbgen.diagnostics",
     "load": "lbgen.spec.load:load_topology",
     "reload": "lbgen.runtime.api",
     "render": "lbgen.engines.rendered",
     "simulate": "lbgen.plan.simulate",
+    "tiers": "lbgen.plan.tiers",
     "up": "lbgen.runtime.api",
     "verify": "lbgen.conformance.verify.run",
 }
@@ -67,6 +70,7 @@ __all__ = [
     "Severity",
     "Span",
     "Stack",
+    "Tier",
     "Topology",
     "UsageError",
     "load",
@@ -74,6 +78,7 @@ __all__ = [
     "reload",
     "render",
     "simulate",
+    "tiers",
     "up",
     "verify",
 ]

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import lbgen
 from lbgen.plan.model import Listener, Match, Mode, PathKind, PathMatch, Plan, Protocol
 from lbgen.plan.precedence import Entry, host_tables, ranked
+from lbgen.plan.tiers import parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.plan.model import Pool, Route
+
+
+def examples() -> dict[str, Plan]:
+    """The plan of each example by its folder's name; where it has tiers, of each tier: `hybrid-edge/web`."""
+    found = {}
+    for path in sorted((Path(__file__).parents[1] / "examples").glob("*/topology.yaml")):
+        for tier in parts(lbgen.load(path)):
+            name = path.parent.name
+            found[f"{name}/{tier.name}" if tier.name else name] = tier.plan
+    return found
 
 
 def by_prefix(port: int, routes: Iterable[Route], pools: Iterable[Pool], **listener: Any) -> Plan:

@@ -41,6 +41,7 @@ def command(
     """
     import lbgen
     from lbgen.plan.resolve import findings
+    from lbgen.plan.tiers import parts
 
     notes: list[tuple[str, str]] = []
     try:
@@ -50,7 +51,9 @@ def command(
     else:
         found = list(findings(loaded, files=True, ignore=ignore))
         if not no_engines and not any(d.severity == "error" for d in found):
-            found += _engines(lbgen.plan(loaded), chosen, accept, notes, quiet=as_json)
+            for tier in parts(loaded):
+                names = (tier.engine,) if tier.engine else chosen
+                found += _engines(tier.plan, names, accept, notes, quiet=as_json)
     if as_json:
         print_json([d.as_dict() for d in found])
     else:
@@ -75,8 +78,9 @@ def _engines(
     found: list[Diagnostic] = []
     out = console(stderr=True)
     out.quiet = quiet
+    tier = f"{plan.tier.tier}: " if plan.tier is not None else ""
     for name in chosen or engine_names():
-        title = engine(name).title
+        title = f"{tier}{engine(name).title}"
         try:
             with out.status(f"{title} checks its configuration"):
                 problems = check(plan, name, accept=accept)

@@ -11,11 +11,13 @@ from lbgen.cli.output import as_json as print_json
 from lbgen.cli.output import console
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from lbgen.engines.rendered import Rendered
     from lbgen.engines.verdicts import Answer
     from lbgen.plan.model import Plan
+
+    Parts = Sequence[tuple[Plan, tuple[str, ...]]]
 
 _MARKS = {
     "native": "[green]native[/]",
@@ -38,20 +40,31 @@ def command(topology: str, chosen: tuple[str, ...], line: str | None, field: str
     """Show features x engines with verdicts; or follow a line to its origin, or a field to its lines."""
     import lbgen
     from lbgen.engines.api import engine_names
+    from lbgen.plan.tiers import parts
 
     if line and field:
         raise click.UsageError("--line and --field exclude each other")
-    plan = lbgen.plan(lbgen.load(topology))
-    names = chosen or engine_names()
+    found = [
+        (tier.plan, (tier.engine,) if tier.engine else chosen or engine_names()) for tier in parts(lbgen.load(topology))
+    ]
     if line:
-        _origin(plan, names, line, as_json)
+        _origin(found, line, as_json)
     elif field:
-        _lines(plan, names, field, as_json)
+        _lines(found, field, as_json)
+    elif as_json:
+        records = {_tier(plan): _verdicts(plan, names, quiet=True) for plan, names in found}
+        print_json(records.get("", records))
     else:
-        _verdicts(plan, names, as_json)
+        for plan, names in found:
+            _verdicts(plan, names)
 
 
-def _verdicts(plan: Plan, names: tuple[str, ...], as_json: bool) -> None:
+def _tier(plan: Plan) -> str:
+    return "" if plan.tier is None else plan.tier.tier
+
+
+def _verdicts(plan: Plan, names: tuple[str, ...], *, quiet: bool = False) -> dict[str, object]:
+    """The table, unless `quiet`; returned is the JSON record."""
     from lbgen.engines.api import engine, target_version
     from lbgen.engines.verdicts import answers
 
@@ -62,17 +75,16 @@ def _verdicts(plan: Plan, names: tuple[str, ...], as_json: bool) -> None:
         version = target_version(target, plan.options(name).version)
         columns[name] = answers(plan, target, version)
         titles[name] = f"{target.title} {version}"
-    if as_json:
-        print_json({name: [a.as_dict() for a in found] for name, found in columns.items()})
-        return
-    _table(columns, titles)
+    if not quiet:
+        _table(columns, titles, f"verdicts for tier {_tier(plan)}" if plan.tier is not None else "verdicts")
+    return {name: [a.as_dict() for a in found] for name, found in columns.items()}
 
 
-def _table(columns: dict[str, tuple[Answer, ...]], titles: dict[str, str]) -> None:
+def _table(columns: dict[str, tuple[Answer, ...]], titles: dict[str, str], title: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title="verdicts", title_justify="left")
+    table = Table(title=title, title_justify="left")
     table.add_column("feature")
     for name in columns:
         table.add_column(titles[name])
@@ -105,24 +117,27 @@ def _cell(answer: Answer, title: str, notes: list[str]) -> str:
     return mark
 
 
-def _rendered(plan: Plan, names: tuple[str, ...]) -> Iterator[Rendered]:
+def _rendered(found: Parts) -> Iterator[tuple[str, Plan, Rendered]]:
+    """Folder (`edge/haproxy`, without tiers `haproxy`), plan and files."""
     import lbgen
 
-    for name in names:
-        try:
-            yield lbgen.render(plan, engine=name, accept=("all",))
-        except lbgen.LbgenError as stop:
-            click.echo(f"left out {name}: {stop.diagnostics[0].message}", err=True)
+    for plan, names in found:
+        tier = f"{_tier(plan)}/" if plan.tier is not None else ""
+        for name in names:
+            try:
+                yield f"{tier}{name}", plan, lbgen.render(plan, engine=name, accept=("all",))
+            except lbgen.LbgenError as stop:
+                click.echo(f"left out {tier}{name}: {stop.diagnostics[0].message}", err=True)
 
 
-def _origin(plan: Plan, names: tuple[str, ...], line: str, as_json: bool) -> None:
+def _origin(found: Parts, line: str, as_json: bool) -> None:
     file, _, number = line.rpartition(":")
     if not file or not number.isdigit():
         raise click.UsageError(f"--line wants FILE:N, such as nginx.conf:42, not {line!r}")
     seen = []
-    for rendered in _rendered(plan, names):
+    for folder, plan, rendered in _rendered(found):
         for each in rendered.files:
-            seen.append(f"{rendered.engine}/{each.name}")
+            seen.append(f"{folder}/{each.name}")
             if file not in (each.name, seen[-1]):
                 continue
             lines = each.text.splitlines()
@@ -135,21 +150,21 @@ def _origin(plan: Plan, names: tuple[str, ...], line: str, as_json: bool) -> Non
                 place = {"file": span.file, "line": span.line, "column": span.column} if span else None
                 print_json({"engine": rendered.engine, "text": text, "field": field or None, "place": place})
             elif field:
-                click.echo(f"{span or ''}: {field}\n  {rendered.engine}/{each.name}:{number}: {text}")
+                click.echo(f"{span or ''}: {field}\n  {folder}/{each.name}:{number}: {text}")
             else:
-                click.echo(f"{rendered.engine}/{each.name}:{number}: {text}\n  comes from no single field")
+                click.echo(f"{folder}/{each.name}:{number}: {text}\n  comes from no single field")
             return
     raise click.UsageError(f"no rendered file {file!r}; there are: {', '.join(seen)}")
 
 
-def _lines(plan: Plan, names: tuple[str, ...], field: str, as_json: bool) -> None:
+def _lines(asked: Parts, field: str, as_json: bool) -> None:
     found = []
-    for rendered in _rendered(plan, names):
+    for folder, _, rendered in _rendered(asked):
         for each in rendered.files:
             owner = _owner(field, set(each.origins))
             for number, (origin, text) in enumerate(zip(each.origins, each.text.splitlines(), strict=False), 1):
                 if origin and (origin == owner or origin.startswith((f"{field}.", f"{field}["))):
-                    place = f"{rendered.engine}/{each.name}"
+                    place = f"{folder}/{each.name}"
                     found.append({"file": place, "line": number, "field": origin, "text": text.strip()})
     if as_json:
         print_json(found)

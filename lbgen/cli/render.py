@@ -14,6 +14,7 @@ from lbgen.cli.output import complain, line_of
 if TYPE_CHECKING:
     from lbgen.diagnostics import LbgenError
     from lbgen.engines.rendered import Rendered
+    from lbgen.plan.tiers import Tier
 
 
 @click.command(
@@ -31,32 +32,52 @@ def command(
 ) -> None:
     """Write native configurations: every engine that can, the others named with the reason.
 
+    With tiers there is a folder for each, which all of its replicas share; -e is for tiers that name no engine.
     Exit 0 when at least one engine rendered and none named by -e was refused.
     """
     import lbgen
+    from lbgen.plan.tiers import parts
+
+    records: dict[str, object] = {}
+    failed = False
+    for tier in parts(lbgen.load(topology)):
+        done, refused = _rendered(tier, chosen, accept)
+        folder = output / tier.name if output is not None else None
+        if folder is not None:
+            for name, rendered in done.items():
+                rendered.write(folder / name)
+        if as_json:
+            found = _records(done, refused)
+            records |= {tier.name: {"replicas": tier.names, "engines": found}} if tier.name else found
+        elif folder is not None:
+            _summary(done, folder, tier)
+        else:
+            _texts(done, tier.name)
+        named = bool(chosen) or tier.engine is not None
+        if not as_json:
+            _reasons(refused, all_of_them=named or not done)
+        failed = failed or not done or (named and bool(refused))
+    if as_json:
+        print_json(records)
+    if failed:
+        raise click.exceptions.Exit(exit_codes.FINDINGS)
+
+
+def _rendered(
+    tier: Tier, chosen: tuple[str, ...], accept: tuple[str, ...]
+) -> tuple[dict[str, Rendered], dict[str, LbgenError]]:
+    """By engine, and the engines that refuse it with the reasons."""
+    import lbgen
     from lbgen.engines.api import engine_names
 
-    plan = lbgen.plan(lbgen.load(topology))
     done: dict[str, Rendered] = {}
     refused: dict[str, LbgenError] = {}
-    for name in chosen or engine_names():
+    for name in (tier.engine,) if tier.engine else chosen or engine_names():
         try:
-            done[name] = lbgen.render(plan, engine=name, accept=accept)
+            done[name] = lbgen.render(tier.plan, engine=name, accept=accept)
         except lbgen.LbgenError as stop:
             refused[name] = stop
-    if output is not None:
-        for name, rendered in done.items():
-            rendered.write(output / name)
-    if as_json:
-        print_json(_records(done, refused))
-    elif output is not None:
-        _summary(done, output)
-    else:
-        _texts(done)
-    if not as_json:
-        _reasons(refused, all_of_them=bool(chosen) or not done)
-    if not done or (chosen and refused):
-        raise click.exceptions.Exit(exit_codes.FINDINGS)
+    return done, refused
 
 
 def _records(done: dict[str, Rendered], refused: dict[str, LbgenError]) -> dict[str, object]:
@@ -73,7 +94,9 @@ def _records(done: dict[str, Rendered], refused: dict[str, LbgenError]) -> dict[
     return records
 
 
-def _summary(done: dict[str, Rendered], output: Path) -> None:
+def _summary(done: dict[str, Rendered], output: Path, tier: Tier) -> None:
+    if tier.name:
+        click.echo(f"tier {tier.name}, for {', '.join(tier.names)}:")
     for name, rendered in done.items():
         click.echo(f"{output / name}/  {name} {rendered.version}: {', '.join(rendered)}")
         differs = dict.fromkeys(str(a.feature) for a in rendered.verdicts if a.verdict.level == "approximate")
@@ -81,12 +104,13 @@ def _summary(done: dict[str, Rendered], output: Path) -> None:
             click.echo(f"  approximate on {name}: {', '.join(differs)} (lbgen explain says how)", err=True)
 
 
-def _texts(done: dict[str, Rendered]) -> None:
-    several = sum(len(rendered) for rendered in done.values()) > 1
+def _texts(done: dict[str, Rendered], tier: str) -> None:
+    several = bool(tier) or sum(len(rendered) for rendered in done.values()) > 1
+    folder = f"{tier}/" if tier else ""
     for name, rendered in done.items():
         for file, text in rendered.items():
             if several:
-                click.echo(click.style(f"==> {name}/{file} <==", bold=True))
+                click.echo(click.style(f"==> {folder}{name}/{file} <==", bold=True))
             click.echo(text, nl=not text.endswith("\n"))
 
 

@@ -11,7 +11,9 @@ from lbgen.cli import options
 from lbgen.cli.output import as_json as print_json
 
 if TYPE_CHECKING:
-    from lbgen.plan.model import Plan
+    from collections.abc import Sequence
+
+    from lbgen.plan.model import Listener, Plan
     from lbgen.plan.simulate import Outcome, Request
 
 _URL = re.compile(r"(?:(?P<scheme>https?)://(?P<authority>[^/?#]*))?(?P<target>.*)", re.DOTALL)
@@ -38,26 +40,31 @@ def command(
 ) -> None:
     """Say which rule serves METHOD URL, what reaches the endpoint, and why the other rules do not serve it.
 
-    The URL's port picks the listener; its path is taken as it stands. `-H "x:"` sends an empty value.
+    The URL's port picks the listener; its path is taken as it stands. `-H "x:"` sends an empty value. With tiers each
+    that the request passes is asked.
     """
     import lbgen
 
-    plan = lbgen.plan(lbgen.load(topology))
+    loaded = lbgen.load(topology)
+    if loaded.model.tiers is not None:
+        from lbgen.cli.hops import print_hops
+
+        print_hops(lbgen.tiers(loaded), method, url, headers, client, listener, as_json=as_json)
+        return
+    plan = lbgen.plan(loaded)
     request = build(plan, method, url, headers, client, listener)
     outcome = lbgen.simulate(plan, request)
     if as_json:
         print_json(record(outcome))
     else:
-        _show(outcome)
+        show(outcome)
 
 
 def build(plan: Plan, method: str, url: str, headers: tuple[str, ...], client: str, listener: str) -> Request:
     """The request that the command line describes; click.UsageError when it describes none."""
     from lbgen.plan.simulate import Request
 
-    parts = _URL.fullmatch(url)
-    authority = parts["authority"] if parts else None
-    target = (parts["target"] if parts else url) or "/"
+    scheme, authority, target = parsed(url)
     lines = [_header(text) for text in headers]
     if authority and not any(name.lower() == "host" for name, _ in lines):
         lines.insert(0, ("Host", authority))
@@ -67,9 +74,17 @@ def build(plan: Plan, method: str, url: str, headers: tuple[str, ...], client: s
         method=method,
         target=target.encode().decode("latin-1"),
         headers=tuple(lines),
-        listener=listener or _listener(plan, parts["scheme"] if parts else None, authority),
+        listener=listener or chosen([x for x in plan.listeners if x.mode == "l7"], scheme, authority),
         client=client,
     )
+
+
+def parsed(url: str) -> tuple[str | None, str | None, str]:
+    """Scheme, authority and target of a URL, of which there may be the target alone."""
+    found = _URL.fullmatch(url)
+    if found is None:
+        return None, None, url or "/"
+    return found["scheme"], found["authority"], found["target"] or "/"
 
 
 def _header(text: str) -> tuple[str, str]:
@@ -79,21 +94,21 @@ def _header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip().encode().decode("latin-1")
 
 
-def _listener(plan: Plan, scheme: str | None, authority: str | None) -> str:
-    l7 = [x for x in plan.listeners if x.mode == "l7"]
-    if not l7:
+def chosen(listeners: Sequence[Listener], scheme: str | None, authority: str | None) -> str:
+    """The name of the listener that a URL means, by its port; the first one when it names no port."""
+    if not listeners:
         raise click.UsageError("the topology has no L7 listener")
     if not scheme:
-        return l7[0].name
+        return listeners[0].name
     written = _PORT.search(authority or "")
     port = int(written[1]) if written else {"http": 80, "https": 443}[scheme]
-    for each in l7:
+    for each in listeners:
         if each.port == port:
             return each.name
     if written:
-        known = ", ".join(f"{x.name} {x.port}" for x in l7)
-        raise click.UsageError(f"no L7 listener on port {port}; there are: {known}")
-    return l7[0].name
+        known = ", ".join(f"{x.name} {x.port}" for x in listeners)
+        raise click.UsageError(f"no listener on port {port}; there are: {known}")
+    return listeners[0].name
 
 
 def record(outcome: Outcome) -> dict[str, object]:
@@ -127,7 +142,8 @@ def record(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def _show(outcome: Outcome) -> None:
+def show(outcome: Outcome) -> None:
+    """For people."""
     if outcome.status is not None:
         click.echo(f"{click.style(str(outcome.status), bold=True)}  {outcome.reason}")
     if outcome.others:

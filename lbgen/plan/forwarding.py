@@ -49,7 +49,7 @@ def forwarded_headers(request: Parsed, listener: Listener, client: str) -> Lines
         "x-forwarded-for": client,
         "x-forwarded-proto": listener.scheme,
         "x-forwarded-host": request.authority,
-        "x-forwarded-port": str(listener.port),
+        "x-forwarded-port": str(listener.client_port),
     }
     dropped = _DROPPED | _nominated(request)
     lines: Lines = [("host", request.authority)] if request.authority is not None else []
@@ -117,7 +117,7 @@ def location(request: Parsed, matched: PathMatch, redirect: Redirect, listener: 
     """The absolute URL that a redirect leads to."""
     scheme = redirect.scheme or listener.scheme
     default = _DEFAULT_PORTS[scheme]
-    port = redirect.port or (default if redirect.scheme else listener.port)
+    port = redirect.port or (default if redirect.scheme else listener.client_port)
     own = f"[{listener.address}]" if ":" in listener.address else listener.address
     host = redirect.host or request.host or own
     path = request.path

@@ -57,6 +57,7 @@ __all__ = [
     "Route",
     "Rule",
     "Target",
+    "TierOf",
     "Timeouts",
     "Use",
     "ValueKind",
@@ -145,6 +146,12 @@ class Listener:
     limits: Limits = Limits()  # noqa: RUF009  # frozen
     access_log: bool = False  # one JSON line per request
     address_written: bool = False  # all addresses may be what the user wants, or what nobody said
+    public_port: int | None = None  # where clients come in, when another tier stands in front
+
+    @property
+    def client_port(self) -> int:
+        """The port that clients know: of X-Forwarded-Port and redirects."""
+        return self.public_port or self.port
 
     @property
     def scheme(self) -> str:
@@ -274,9 +281,29 @@ class ContainerLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class TierOf:
+    """Which part of which topology a plan is. `replica` counts from 1; 0 = of all replicas alike."""
+
+    topology: str
+    tier: str
+    replica: int = 0
+
+    @property
+    def part(self) -> str:
+        """What commands call it: `web-1`."""
+        return f"{self.tier}-{self.replica}" if self.replica else self.tier
+
+    @property
+    def name(self) -> str:
+        """The name of its own stack, and of its plan."""
+        return f"{self.topology}-{self.part}"
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """See the module. `resolvers` are DNS servers for endpoint names, for engines that must be told (IP or IP:port).
-    `admin_port` is set by the runtime only: a loopback port for the engine's own status interface."""
+    `admin_port` is set by the runtime only: a loopback port for the engine's own status interface. `tier`: it is one of
+    a topology that has tiers."""
 
     name: str
     listeners: tuple[Listener, ...]
@@ -289,6 +316,7 @@ class Plan:
     containers: ContainerLimits = ContainerLimits()  # frozen
     spans: tuple[tuple[str, Span], ...] = field(default=(), compare=False, repr=False)
     admin_port: int | None = None
+    tier: TierOf | None = None
     _routes: dict[str, Route] = field(default_factory=dict, init=False, repr=False, compare=False)
     _pools: dict[str, Pool] = field(default_factory=dict, init=False, repr=False, compare=False)
     _listeners: dict[str, Listener] = field(default_factory=dict, init=False, repr=False, compare=False)

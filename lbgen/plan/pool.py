@@ -68,3 +68,4 @@ class Pool:
     protocol: PoolProtocol = PoolProtocol.HTTP1
     proxy_protocol: str | None = None  # v1 or v2, told to the endpoint
     slow_start: int = 0  # milliseconds over which an endpoint that came back gets its full share
+    leads_to: tuple[str, str] | None = None  # tier and listener, when the endpoints are the replicas of a tier

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import LbgenError, Severity
+from lbgen.diagnostics import Diagnostic, LbgenError, Severity, UsageError
 from lbgen.plan import policies
+from lbgen.plan.chain import with_replicas
 from lbgen.plan.checks import problems
 from lbgen.plan.expand import expand, path_prefix
 from lbgen.plan.files import Files
@@ -34,7 +35,7 @@ from lbgen.plan.uses import defaults, used_pools, uses
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.diagnostics import Diagnostic, Span
+    from lbgen.diagnostics import Span
     from lbgen.plan.expand import Expanded
     from lbgen.spec import pool as written_pool
     from lbgen.spec import route as written_route
@@ -47,11 +48,22 @@ HSTS = "strict-transport-security"
 
 def plan(topology: Topology) -> Plan:
     """What every engine has to achieve for `topology`. Raises LbgenError with all cross-object errors (LB2xx)."""
+    expanded = checked(with_replicas(topology))
+    if topology.model.tiers is not None:
+        message = "a topology of tiers has a plan for each of them, and this asks for one plan"
+        raise UsageError(
+            Diagnostic("LB306", message, topology.span("tiers"), "tiers", "lbgen.tiers(topology) has them")
+        )
+    return resolved(topology, expanded)
+
+
+def checked(topology: Topology) -> Expanded:
+    """Its routes expanded. Raises LbgenError with all cross-object errors."""
     expanded = expand(topology.model)
     errors = [d for d in problems(topology, expanded) if d.severity is Severity.ERROR]
     if errors:
         raise LbgenError(errors)
-    return _resolve(topology, expanded)
+    return expanded
 
 
 def findings(topology: Topology, *, files: bool = False, ignore: tuple[str, ...] = ()) -> tuple[Diagnostic, ...]:
@@ -59,11 +71,13 @@ def findings(topology: Topology, *, files: bool = False, ignore: tuple[str, ...]
 
     With `files` the files it names must exist: LB211. `ignore` are codes of warnings and advice to leave out.
     """
+    topology = with_replicas(topology)
     found = problems(topology, expand(topology.model), files=files, ignore=ignore)
     return tuple(sorted(found, key=lambda d: (d.span, d.code, d.field)))
 
 
-def _resolve(topology: Topology, expanded: Expanded) -> Plan:
+def resolved(topology: Topology, expanded: Expanded) -> Plan:
+    """The plan of what is on the topology's listeners; routes that are on none of them are another tier's."""
     model = topology.model
     used = used_pools(model)
     files = Files(topology)
@@ -71,7 +85,7 @@ def _resolve(topology: Topology, expanded: Expanded) -> Plan:
         name=model.name,
         listeners=tuple(_listeners(model, expanded, files)),
         pools=tuple(_pool(name, pool, files) for name, pool in model.pools.items() if name in used),
-        routes=tuple(_route(model, expanded, index, route) for index, route in enumerate(model.routes)),
+        routes=tuple(_route(model, expanded, index, route) for index, route in _here(expanded)),
         uses=(
             *(Use(f, field, topology.span(field)) for f, field in dict.fromkeys(uses(expanded, topology.wrote))),
             *(Use(f, field, topology.span(field), default=True) for f, field in defaults(expanded, topology.wrote)),
@@ -82,6 +96,10 @@ def _resolve(topology: Topology, expanded: Expanded) -> Plan:
         containers=_containers(model),
         spans=tuple(_spans(topology)),
     )
+
+
+def _here(expanded: Expanded) -> Iterator[tuple[int, written_route.Route]]:
+    return ((index, route) for index, route in enumerate(expanded.model.routes) if expanded.listeners[index])
 
 
 def _spans(topology: Topology) -> Iterator[tuple[str, Span]]:
@@ -158,6 +176,7 @@ def _pool(name: str, pool: written_pool.Pool, files: Files) -> Pool:
         protocol=PoolProtocol(pool.protocol or "http1"),
         proxy_protocol=pool.proxy_protocol,
         slow_start=pool.slow_start or 0,
+        leads_to=None if pool.tier is None else (pool.tier, pool.listener or ""),
     )
 
 

@@ -91,14 +91,13 @@ def uses(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Asked]:
     `written` tells whether a field stands in the user's own file. Times of an L4 route count only then, see `defaults`.
     """
     model = expanded.model
-    forwarding = {
-        name for i, route in enumerate(model.routes) if route.forward is not None for name in expanded.listeners[i]
-    }
+    routes = [(i, route) for i, route in enumerate(model.routes) if expanded.listeners[i]]  # the rest: other tiers'
+    forwarding = {name for i, route in routes if route.forward is not None for name in expanded.listeners[i]}
     for name, listener in model.listeners.items():
         yield from _listener(model, f"listeners.{name}", listener, name in forwarding)
     used = used_pools(model)
-    l4 = _forwarded(route for index, route in enumerate(model.routes) if expanded.is_l4(index))
-    l7 = _forwarded(route for index, route in enumerate(model.routes) if not expanded.is_l4(index))
+    l4 = _forwarded(route for index, route in routes if expanded.is_l4(index))
+    l7 = _forwarded(route for index, route in routes if not expanded.is_l4(index))
     for name, pool in model.pools.items():
         if name in used:
             yield from _pool(f"pools.{name}", pool)
@@ -106,7 +105,7 @@ def uses(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Asked]:
                 for feature, users in ((Feature.PROXY_PROTOCOL_OUT, l7), (Feature.L4_PROXY_PROTOCOL_OUT, l4)):
                     if name in users:
                         yield feature, f"pools.{name}.proxy_protocol"
-    for index, route in enumerate(model.routes):
+    for index, route in routes:
         yield from _route(model, f"routes[{index}]", route, expanded.is_l4(index), written)
     if model.access_log == "json" and written("access_log"):
         yield Feature.ACCESS_LOG, "access_log"

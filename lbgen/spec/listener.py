@@ -8,7 +8,7 @@ from pydantic import Field, ModelWrapValidatorHandler, SerializerFunctionWrapHan
 
 from lbgen.spec.base import Strict, either_schema, needs_one_of
 from lbgen.spec.problem import shortened, wrong_type
-from lbgen.spec.values import ByteSize, Cidr, Count, Duration, FilePath, HostName, IpAddress, Port
+from lbgen.spec.values import ByteSize, Cidr, Count, Duration, FilePath, HostName, IpAddress, Name, Port
 
 if TYPE_CHECKING:
     from typing import Self
@@ -112,6 +112,7 @@ class Listener(Strict):
 
     port: Port
     address: IpAddress = Field(default="0.0.0.0", description='"::" is IPv4 and IPv6')  # noqa: S104  # the contract's
+    tier: Name | None = Field(default=None, description="the tier that serves it, in a topology that has tiers")
     mode: Literal["l7", "l4"] = "l7"
     protocol: Literal["tcp", "udp"] | None = Field(default=None, description="of an l4 listener; tcp unless said")
     tls: ListenerTls | None = None

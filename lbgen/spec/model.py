@@ -11,6 +11,7 @@ from lbgen.spec.listener import ClientTimeouts, Limits, Listener, Paths, TlsDefa
 from lbgen.spec.pool import Pool
 from lbgen.spec.problem import bad, wrong_type
 from lbgen.spec.route import Buffering, HeaderEdits, Route, Timeouts
+from lbgen.spec.tier import Tier
 from lbgen.spec.values import BodyText, ByteSize, Name, Resolver
 
 SUPPORTED_VERSION = 1
@@ -65,6 +66,9 @@ class TopologyModel(Strict):
     version: Version
     name: Name
     profile: str | None = Field(default=None, description="a built-in profile or ./file.yaml; production when left out")
+    tiers: dict[Name, Tier] | None = Field(
+        default=None, min_length=1, description="layers of proxies, one before the other; listeners name theirs"
+    )
     listeners: dict[Name, Listener] = Field(default_factory=dict)
     pools: dict[Name, Pool] = Field(default_factory=dict)
     routes: list[Route] = Field(default_factory=list)

@@ -8,7 +8,7 @@ from pydantic import Field, ModelWrapValidatorHandler, SerializerFunctionWrapHan
 
 from lbgen.spec.base import Strict, either_schema, needs_one_of
 from lbgen.spec.listener import Certificate
-from lbgen.spec.problem import shortened, wrong_type
+from lbgen.spec.problem import bad, shortened, wrong_type
 from lbgen.spec.quantities import StatusRange
 from lbgen.spec.values import (
     AddressValue,
@@ -17,6 +17,7 @@ from lbgen.spec.values import (
     Duration,
     FilePath,
     HeaderName,
+    Name,
     PlainHost,
     Port,
     QueryName,
@@ -147,7 +148,9 @@ class PoolTls(Strict):
 class Pool(Strict):
     """Endpoints and how they are used."""
 
-    endpoints: list[Endpoint] = Field(min_length=1)
+    endpoints: list[Endpoint] = Field(default_factory=list, min_length=1)
+    tier: Name | None = Field(default=None, description="instead of endpoints: the replicas of that tier")
+    listener: Name | None = Field(default=None, description="where they are asked; needed if the tier has several")
     balance: Balance | None = Field(default=None, description="round_robin unless said")
     health: Health | None = None
     connections: Connections | None = None
@@ -156,3 +159,10 @@ class Pool(Strict):
     protocol: Literal["http1", "http2", "grpc"] | None = None
     proxy_protocol: Literal["v1", "v2"] | None = None
     slow_start: Duration | None = Field(default=None, description="time over which a new endpoint gets its full share")
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _one(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(data, dict) and "listener" in data and "tier" not in data:
+            raise bad("LB103", "listener is that of a tier", "add tier:", key="listener")
+        return needs_one_of(data, handler, "endpoints", "tier", what="a pool")

@@ -15,21 +15,21 @@ import lbgen
 from lbgen import resources
 from lbgen.engines.api import engine, engine_names
 from lbgen.plan.model import EngineOptions
+from tests.plans import examples
 
 HERE = Path(__file__).parent
-EXAMPLES = HERE.parents[1] / "examples"
 
 # Files that go out as they stand in templates/ are not kept a second time.
 STATIC = {p.read_text(encoding="utf-8") for p in resources.folder("templates").rglob("*") if p.is_file()}
-CASES = {path.parent.name: path for path in sorted(EXAMPLES.glob("*/topology.yaml"))}
-CASES |= {path.stem: path for path in sorted((HERE / "topologies").glob("*.yaml"))}
+CASES = examples()
+CASES |= {path.stem: lbgen.plan(lbgen.load(path)) for path in sorted((HERE / "topologies").glob("*.yaml"))}
 # Old targets are pinned on one case, the rest on the newest version.
 TARGETS = [(case, name, None) for case in CASES for name in engine_names()]
 TARGETS += [("shop", name, version) for name in engine_names() for version in engine(name).versions[1:]]
 
 
 def rendered(case: str, name: str, version: str | None) -> dict[str, str]:
-    plan = lbgen.plan(lbgen.load(CASES[case]))
+    plan = CASES[case]
     if version is not None:
         plan = replace(plan, engines=((name, EngineOptions(version=version)),))
     try:
@@ -61,4 +61,4 @@ def test_rendering_twice_gives_the_same_bytes() -> None:
 
 def test_no_folder_is_left_of_a_case_that_is_gone() -> None:
     folders = {p.name for p in HERE.iterdir() if p.is_dir() and p.name not in {"topologies", "__pycache__"}}
-    assert folders <= set(CASES)
+    assert folders <= {case.partition("/")[0] for case in CASES}

@@ -27,6 +27,7 @@ PUBLIC = [
     "Severity",
     "Span",
     "Stack",
+    "Tier",
     "Topology",
     "UsageError",
     "load",
@@ -34,6 +35,7 @@ PUBLIC = [
     "reload",
     "render",
     "simulate",
+    "tiers",
     "up",
     "verify",
 ]

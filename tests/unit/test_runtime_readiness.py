@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -12,8 +11,9 @@ from lbgen.plan.model import Mode
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.readiness import probes
 from lbgen.runtime.sample import sample
+from tests.plans import examples
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*/topology.yaml"))
+EXAMPLES = examples()
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,8 @@ def test_no_sample_is_none(pattern):
     assert sample(pattern) is None
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=[x.parent.name for x in EXAMPLES])
-def test_every_route_of_the_examples_gets_a_probe(path):
-    plan = lbgen.plan(lbgen.load(path))
+@pytest.mark.parametrize("plan", EXAMPLES.values(), ids=EXAMPLES)
+def test_every_route_of_the_examples_gets_a_probe(plan):
     found = probes(plan)
     assert {probe.route for probe in found} == {route.name for route in plan.routes}
     assert len({(probe.listener, probe.route) for probe in found}) == len(found)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,11 +18,12 @@ from lbgen.diagnostics import Diagnostic
 from lbgen.engines.api import RenderedFile, engine_names
 from lbgen.engines.rendered import Rendered
 from lbgen.plan.simulate import simulate
+from tests.plans import examples
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*/topology.yaml"))
+EXAMPLES = examples()
 CLIENT = "198.51.100.7"
 L7 = ("envoy", "haproxy", "nginx", "traefik")
 
@@ -38,9 +38,8 @@ def plan_of(*routes: dict[str, Any], **more: Any) -> Plan:
     return lbgen.plan(lbgen.load({**data, "routes": list(routes), **more}))
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.parent.name)
-def test_short_times_keep_their_order_and_nothing_but_numbers_changes(path: Path) -> None:
-    plan = lbgen.plan(lbgen.load(path))
+@pytest.mark.parametrize("plan", EXAMPLES.values(), ids=EXAMPLES)
+def test_short_times_keep_their_order_and_nothing_but_numbers_changes(plan: Plan) -> None:
     scale = scale_for(plan)
     real = times_of(plan)
     short = [scale(time) for time in real]

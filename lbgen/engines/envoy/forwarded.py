@@ -133,7 +133,12 @@ def _ours(listener: Listener) -> dict[str, str]:
     """The headers that the listener makes, with their values in Envoy's format syntax."""
     ours: dict[str, str] = {}
     if listener.forwarded_headers:
-        ours = {_FOR: peer_of(listener), PROTO: listener.scheme, _HOST: "%REQ(:AUTHORITY)%", _PORT: str(listener.port)}
+        ours = {
+            _FOR: peer_of(listener),
+            PROTO: listener.scheme,
+            _HOST: "%REQ(:AUTHORITY)%",
+            _PORT: str(listener.client_port),
+        }
     if listener.request_id:
         ours[_ID] = "%UNIQUE_ID%"
     return ours

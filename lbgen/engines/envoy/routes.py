@@ -292,7 +292,7 @@ def _replacement(text_: str) -> str:
 
 def _redirect(redirect: Redirect, rule: Rule, listener: Listener) -> dict[str, Data]:
     scheme = redirect.scheme or listener.scheme
-    port = redirect.port or (_DEFAULT_PORTS[scheme] if redirect.scheme else listener.port)
+    port = redirect.port or (_DEFAULT_PORTS[scheme] if redirect.scheme else listener.client_port)
     action: dict[str, Data] = {"scheme_redirect": scheme, "response_code": _REDIRECT_CODES[redirect.status]}
     host = redirect.host or _only_host(rule.host)
     if host is not None:

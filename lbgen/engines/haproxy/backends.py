@@ -284,7 +284,7 @@ def answer(way: Way, index: Index, listener: Listener) -> tuple[str, Answer]:
 
 def _redirect(redirect: Redirect, way: Way, listener: Listener) -> list[Line]:
     scheme = redirect.scheme or listener.scheme
-    port = redirect.port or (_PORTS[scheme] if redirect.scheme else listener.port)
+    port = redirect.port or (_PORTS[scheme] if redirect.scheme else listener.client_port)
     shown = "" if port == _PORTS[scheme] else f":{port}"
     lines = [line(way.origin, "http-request set-var(txn.query) url,regsub('^[^?]*',)")]
     if redirect.host is None:  # only HTTP/1.0 has requests without a host

@@ -53,6 +53,7 @@ class Frontend:
     origin: Atom
     address: Atom
     port: int
+    client_port: int
     bind: tuple[Word, ...]
     scheme: Atom
     http2: bool
@@ -216,6 +217,7 @@ def _frontend(
             origin=Atom(listener.field),
             address=_address(listener),
             port=listener.port,
+            client_port=listener.client_port,
             bind=bind_words(listener),
             scheme=Atom(listener.scheme),
             http2=listener.http2,

@@ -251,7 +251,7 @@ class Actions:
     def _redirect(self, rule: Rule, route: Route, action: Redirect, listener: Listener) -> Answer:
         scheme = action.scheme or listener.scheme
         default = _PORTS[scheme]
-        port = action.port or (default if action.scheme else listener.port)
+        port = action.port or (default if action.scheme else listener.client_port)
         host: str | Atom = action.host or inline(self._own_host(listener))
         authority: list[str | Atom] = [f"{scheme}://", host, "" if port == default else f":{port}"]
         target = sent = paths.target(listener)

@@ -53,20 +53,38 @@ def trusts(listeners: Iterable[Listener], replaced: frozenset[str] = frozenset()
     found: dict[str, Trust] = {}
     for listener in listeners:
         address = peer(listener, replaced)
-        key = (listener.trusted_proxies, listener.forwarded_headers, listener.request_id, address)
+        key = (
+            *(listener.trusted_proxies, listener.forwarded_headers, listener.request_id, address),
+            listener.public_port,
+        )
         if listener.trusted_proxies:
             suffix = f"_{len(shared) + 1}" if shared else ""
             found[listener.name] = shared.setdefault(key, Trust(listener, suffix, address))
     return found
 
 
+def _ours(listener: Listener, address: str) -> dict[str, str | Atom]:
+    """What the X-Forwarded headers say of a request that came from nobody who is believed; `address` is a variable."""
+    ours: dict[str, str | Atom] = {
+        "for": inline(address),
+        "proto": inline("scheme"),
+        "host": inline("http_host"),
+        "port": inline("server_port"),
+    }
+    if listener.public_port is not None:  # $server_port is where nginx listens
+        ours["port"] = str(listener.public_port)
+    return ours
+
+
 def standard(listener: Listener, trust: Trust | None = None) -> Lines:
     """The header lines of every request that this listener passes on."""
     lines: Lines = {"host": (text(inline("endpoint_host")),)}
-    ours = {"for": "remote_addr", "proto": "scheme", "host": "http_host", "port": "server_port"}
+    ours = _ours(listener, "remote_addr")
     for what in _FORWARDED:
-        known = trust.name(f"{'forwarded' if listener.forwarded_headers else 'passed'}_{what}") if trust else ours[what]
-        lines[f"x-forwarded-{what}"] = (text(inline(known)),) if trust or listener.forwarded_headers else ()
+        known = ours[what]
+        if trust:
+            known = inline(trust.name(f"{'forwarded' if listener.forwarded_headers else 'passed'}_{what}"))
+        lines[f"x-forwarded-{what}"] = (text(known),) if trust or listener.forwarded_headers else ()
     if trust:
         request_id = trust.name("kept_request_id" if listener.request_id else "passed_request_id")
         lines["x-request-id"] = (text(inline(request_id)),)
@@ -94,7 +112,7 @@ def trust_maps(trust: Trust, client: Sent) -> tuple[Geo, tuple[Map, ...]]:
         return Map(origin, source, Atom(f"${trust.name(name)}"), default, (entry,))
 
     maps: list[Map] = []
-    ours = {"for": trust.peer, "proto": "scheme", "host": "http_host", "port": "server_port"}
+    ours = _ours(listener, trust.peer)
     for what in _FORWARDED:
         header = f"x-forwarded-{what}"
         sent = client(header)
@@ -104,7 +122,7 @@ def trust_maps(trust: Trust, client: Sent) -> tuple[Geo, tuple[Map, ...]]:
         value = text(sent)
         if what == "for":
             value = text(sent, ", ", inline(trust.peer))
-        maps.append(kept(f"forwarded_{what}", header, value, text(inline(ours[what]))))
+        maps.append(kept(f"forwarded_{what}", header, value, text(ours[what])))
     name, default = (
         ("kept_request_id", text(inline("request_id"))) if listener.request_id else ("passed_request_id", EMPTY)
     )

@@ -30,7 +30,7 @@ def edge(plan: Plan, listener: Listener) -> Tagged:
     data: dict[str, Data] = {
         "listener": listener.name,
         "address": f"[{listener.address}]" if ":" in listener.address else listener.address,
-        "port": str(listener.port),
+        "port": str(listener.client_port),
         "scheme": listener.scheme,
         "forwarded": listener.forwarded_headers,
         "requestID": listener.request_id,
@@ -54,6 +54,7 @@ def _asked(listener: Listener) -> dict[str, Data]:
     paths, limits = listener.paths, listener.limits
     asked: dict[str, Data] = {
         "http2": listener.http2,
+        "bound": str(listener.port) if listener.client_port != listener.port else None,
         "proxied": listener.proxy_protocol,
         "trusted": list(listener.trusted_proxies),
         "empty": paths.empty_segments,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Severity
-from lbgen.plan.checks import advice, certificates, ignored, layers, listeners, pools, reach, references, routes
+from lbgen.plan.checks import advice, certificates, ignored, layers, listeners, pools, reach, references, routes, tiers
 from lbgen.plan.checks import files as file_checks
 from lbgen.plan.checks.context import Context
 
@@ -31,6 +31,7 @@ def problems(
     routes.check(context)
     reach.check(context)
     certificates.check(context)
+    tiers.check(context)
     if files:
         file_checks.check(context)
     if all(finding.severity is not Severity.ERROR for finding in context.found):

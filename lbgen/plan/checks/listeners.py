@@ -15,7 +15,7 @@ def check(context: Context) -> None:
     """LB103 TLS without certificates, LB205 no routes, LB208 port clash."""
     served = {name for names in context.expanded.listeners for name in names}
     homeless = any(finding.code == "LB209" for finding in context.found)  # a route that may be meant for an l4 listener
-    taken: dict[tuple[int, str], list[str]] = {}
+    taken: dict[tuple[int, str, str | None], list[str]] = {}
     for name, listener in context.model.listeners.items():
         place = f"listeners.{name}"
         if name not in served and context.model.routes and not (homeless and listener.mode == "l4"):
@@ -29,7 +29,7 @@ def check(context: Context) -> None:
             message = "with passthrough the endpoints do the TLS: no certificate, version or policy applies here"
             context.add("LB207", f"{place}.tls", message, "keep mode: passthrough alone")
         transport = "udp" if listener.protocol == "udp" else "tcp"
-        others = taken.setdefault((listener.port, transport), [])
+        others = taken.setdefault((listener.port, transport, listener.tier), [])  # tiers are other nodes
         for other in others:
             if _overlap(listener.address, context.model.listeners[other].address):
                 where = f"{transport} port {listener.port}"

@@ -104,6 +104,10 @@ func (e *edge) knock() {
 	if host == "0.0.0.0" || host == "[::]" {
 		host = "127.0.0.1"
 	}
+	port := e.conf.Bound
+	if port == "" {
+		port = e.conf.Port
+	}
 	for i := 0; i < 250; i++ {
 		time.Sleep(20 * time.Millisecond)
 		serversLock.Lock()
@@ -112,7 +116,7 @@ func (e *edge) knock() {
 		if known != nil {
 			return
 		}
-		connection, err := net.DialTimeout("tcp", host+":"+e.conf.Port, time.Second)
+		connection, err := net.DialTimeout("tcp", host+":"+port, time.Second)
 		if err != nil {
 			continue
 		}

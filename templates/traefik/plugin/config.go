@@ -15,7 +15,8 @@ import (
 type Config struct {
 	Listener  string
 	Address   string
-	Port      string
+	Port      string // that clients know
+	Bound     string // where it listens, empty = there
 	Scheme    string
 	HTTP2     bool
 	Through   bool // requests come through Traefik's own handlers, since it has routers of others

@@ -1,0 +1,140 @@
+"""Pools that lead to a tier -> pools with the replicas of that tier as endpoints, and how tiers follow each other."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import Diagnostic, UsageError
+from lbgen.spec.network import Address
+from lbgen.spec.pool import Endpoint
+from lbgen.spec.tier import MOST_REPLICAS
+
+if TYPE_CHECKING:
+    from lbgen.plan.expand import Expanded
+    from lbgen.spec.load import Topology
+    from lbgen.spec.model import TopologyModel
+    from lbgen.spec.pool import Pool
+
+# Of each replica of a tier, where each of its listeners is reached: name -> IP address and port.
+Places = Mapping[str, Sequence[Mapping[str, tuple[str, int]]]]
+
+
+def counted(topology: Topology, replicas: Mapping[str, int]) -> Topology:
+    """`topology` with other numbers of replicas. UsageError LB225 where that cannot be."""
+    model = topology.model
+    there = dict(model.tiers or {})
+    for name, count in replicas.items():
+        if name not in there:
+            known = f"there is {', '.join(there)}" if there else "the topology has no tiers"
+            raise UsageError(Diagnostic("LB225", f"there is no tier {name!r} to have replicas", hint=known))
+        if not 1 <= count <= MOST_REPLICAS:
+            raise UsageError(Diagnostic("LB225", f"{count} replicas of {name}", hint=f"1 to {MOST_REPLICAS}"))
+        there[name] = there[name].model_copy(update={"replicas": count, "hosts": None})
+    if not replicas:
+        return topology
+    return replace(topology, model=model.model_copy(update={"tiers": there}))
+
+
+def with_replicas(topology: Topology, places: Places | None = None) -> Topology:
+    """`topology` with endpoints for pools that lead to tiers. What leads nowhere gets one, for checks to go on."""
+    model = topology.model
+    if not any(pool.tier for pool in model.pools.values()):
+        return topology
+    pools = {
+        name: pool if pool.tier is None else _filled(model, pool, (places or {}).get(pool.tier))
+        for name, pool in model.pools.items()
+    }
+    return replace(topology, model=model.model_copy(update={"pools": pools}))
+
+
+def listener_of(model: TopologyModel, pool: Pool) -> str | None:
+    """The listener that a pool leads to; None when that is not said."""
+    if pool.listener is not None:
+        return pool.listener
+    names = [name for name, listener in model.listeners.items() if listener.tier == pool.tier]
+    return names[0] if len(names) == 1 else None
+
+
+def _filled(model: TopologyModel, pool: Pool, places: Sequence[Mapping[str, tuple[str, int]]] | None) -> Pool:
+    tier = (model.tiers or {}).get(pool.tier or "")
+    name = listener_of(model, pool)
+    listener = model.listeners.get(name or "")
+    if tier is None or listener is None:
+        found = [Address("nowhere.invalid", 1, is_ip=False)]
+    elif places is not None:
+        found = [Address(*each[name or ""], is_ip=True) for each in places]
+    else:
+        hosts = tier.hosts or [f"{model.name}-{pool.tier}-{n + 1}" for n in range(tier.count)]
+        found = [_address(host, listener.port) for host in hosts]
+    endpoints = [Endpoint.model_construct(address=each, weight=1, backup=False) for each in found]
+    return pool.model_copy(update={"endpoints": endpoints, "listener": name})
+
+
+def _address(host: str, port: int) -> Address:
+    """Hosts are written as in a Host header, IPv6 in brackets."""
+    literal = host.startswith("[") or host.replace(".", "").isdecimal()
+    return Address(host.strip("[]"), port, literal)
+
+
+def leads(model: TopologyModel, expanded: Expanded) -> tuple[tuple[str, str], ...]:
+    """From which tier to which traffic goes, by pools that a route uses."""
+    found: dict[tuple[str, str], None] = {}
+    for index, route in enumerate(model.routes):
+        for name in expanded.listeners[index]:
+            tier = model.listeners[name].tier
+            for target in (*(route.forward or ()), *(route.mirror or ())):
+                pool = model.pools.get(target.pool)
+                if tier is not None and pool is not None and pool.tier in (model.tiers or {}):
+                    found[tier, pool.tier or ""] = None
+    return tuple(found)
+
+
+def in_order(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """Those in front first, else in the order of the file; what is in a circle is left out."""
+    waits = {name: {one for one, other in edges if other == name} for name in names}
+    ready, done = deque(name for name in names if not waits[name]), []
+    while ready:
+        name = ready.popleft()
+        done.append(name)
+        for other in names:
+            if name in waits[other]:
+                waits[other].discard(name)
+                if not waits[other]:
+                    ready.append(other)
+    return tuple(done)
+
+
+def doors(model: TopologyModel, expanded: Expanded, listener: str) -> tuple[str, ...]:
+    """The listeners at which clients come in who end at this one; empty when it is one itself."""
+    found: dict[str, None] = {}
+    asked, seen = deque([listener]), {listener}
+    while asked:
+        here = asked.popleft()
+        before = _in_front(model, expanded, here)
+        if not before and here != listener:
+            found[here] = None
+        asked += [name for name in before if name not in seen]
+        seen.update(before)
+    return tuple(found)
+
+
+def _in_front(model: TopologyModel, expanded: Expanded, listener: str) -> tuple[str, ...]:
+    """The listeners whose routes lead to this one."""
+    pools = {
+        name
+        for name, pool in model.pools.items()
+        if pool.tier is not None
+        and pool.tier == model.listeners[listener].tier
+        and listener_of(model, pool) == listener
+    }
+    return tuple(
+        dict.fromkeys(
+            name
+            for index, route in enumerate(model.routes)
+            if any(to.pool in pools for to in route.forward or ())
+            for name in expanded.listeners[index]
+        )
+    )

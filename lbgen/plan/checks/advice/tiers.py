@@ -1,0 +1,63 @@
+"""Tiers behind which less is known of clients than the topology's author may think."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.plan.checks.context import Context
+    from lbgen.spec.listener import Listener
+
+_NFTABLES = "nftables"
+
+
+def check(context: Context) -> None:
+    """LB281 clients' addresses end at the tier in front, LB282 so does TLS, LB283 bytes behind requests."""
+    model = context.model
+    for name, pool in model.pools.items():
+        if pool.tier is None:
+            continue
+        place, listener = f"pools.{name}", model.listeners[pool.listener or ""]
+        users = [model.listeners[user] for user in _users(context, name)]
+        if listener.mode == "l4":
+            if any(user.mode == "l7" for user in users):
+                message = f'tier "{pool.tier}" only passes on what an L7 tier has already balanced'
+                context.advise("LB283", f"{place}.tier", message, "drop that tier, or put it in front")
+            continue
+        _addresses(context, place, users, listener, pool.listener or "")
+        if listener.tls is None and any(_ends(user) and user.mode == "l4" for user in users):
+            message = "TLS ends in front, so X-Forwarded-Proto and redirects say http"
+            hint = f'let it pass (tls: {{ mode: passthrough }}) and end it on listener "{pool.listener}"'
+            context.advise("LB282", place, message, hint)
+
+
+def _users(context: Context, pool: str) -> Iterator[str]:
+    for index, route in enumerate(context.model.routes):
+        if any(to.pool == pool for to in route.forward or ()):
+            yield from context.expanded.listeners[index]
+
+
+def _ends(listener: Listener) -> bool:
+    return listener.tls is not None and listener.tls.mode == "terminate"
+
+
+def _addresses(context: Context, place: str, users: list[Listener], listener: Listener, name: str) -> None:
+    """The peer of the inner tier is the tier in front, unless a PROXY header or X-Forwarded-For is believed."""
+    model = context.model
+    if listener.proxy_protocol is not None:
+        return
+    message = (
+        f'to listener "{name}" every client has the address of the tier in front (X-Forwarded-For, access, limits)'
+    )
+    kernel = any((model.tiers or {})[user.tier or ""].engine == _NFTABLES for user in users)
+    if kernel:
+        hint = "nftables sends packets on under its own address and cannot add a PROXY header; the other engines can"
+        context.advise("LB281", place, message, hint)
+    elif any(user.mode == "l4" for user in users):
+        hint = f"write proxy_protocol: v2 here and proxy_protocol: accept on listeners.{name}"
+        context.advise("LB281", place, message, hint)
+    elif not listener.trusted_proxies:
+        hint = f"name the tier in front in trusted_proxies of listeners.{name}, so that its X-Forwarded-For is believed"
+        context.advise("LB281", place, message, hint)

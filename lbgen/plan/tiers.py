@@ -1,0 +1,103 @@
+"""A topology of tiers -> a plan for each tier, in the order in which traffic passes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lbgen.plan.chain import counted, doors, in_order, leads, with_replicas
+from lbgen.plan.expand import Expanded
+from lbgen.plan.model import TierOf
+from lbgen.plan.resolve import checked, resolved
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lbgen.plan.chain import Places
+    from lbgen.plan.model import Listener, Plan
+    from lbgen.spec.load import Topology
+    from lbgen.spec.model import TopologyModel
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """`plan` is what each of the `replicas` serves; `engine` the topology's choice, if it makes one. `entry`: clients
+    come here first."""
+
+    name: str
+    plan: Plan
+    engine: str | None
+    replicas: int
+    entry: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What its replicas are called."""
+        return tuple(self.replica(n + 1).name for n in range(self.replicas))
+
+    def replica(self, number: int) -> Plan:
+        """The plan of one of them, counted from 1."""
+        of = TierOf(self.plan.tier.topology if self.plan.tier else "", self.name, number)
+        return replace(self.plan, name=of.name, tier=of)
+
+
+def tiers(
+    topology: Topology, replicas: Mapping[str, int] | None = None, places: Places | None = None
+) -> tuple[Tier, ...]:
+    """The tiers of `topology`, those in front first; none when it has none.
+
+    `replicas` is said by tier instead of what the topology says, `places` where the replicas of a tier are.
+    Raises LbgenError with all cross-object errors (LB2xx), UsageError LB225 (replicas of no tier of it, or too many).
+    """
+    topology = with_replicas(counted(topology, replicas or {}), places)
+    model = topology.model
+    if not model.tiers:
+        return ()
+    expanded = checked(topology)
+    edges = leads(model, expanded)
+    behind = {to for _, to in edges}
+    return tuple(
+        Tier(
+            name, _plan(topology, expanded, name), model.tiers[name].engine, model.tiers[name].count, name not in behind
+        )
+        for name in in_order(tuple(model.tiers), edges)
+    )
+
+
+def _plan(topology: Topology, expanded: Expanded, tier: str) -> Plan:
+    """The part of the topology that is this tier's. Routes keep their number in the file."""
+    model = topology.model
+    listeners = {name: each for name, each in model.listeners.items() if each.tier == tier}
+    on = tuple(tuple(name for name in names if name in listeners) for names in expanded.listeners)
+    used = {
+        to.pool
+        for route, names in zip(model.routes, on, strict=True)
+        for to in (*(route.forward or ()), *(route.mirror or ()))
+        if names
+    }
+    l7 = any(each.mode == "l7" for each in listeners.values())
+    part = model.model_copy(
+        update={
+            "listeners": listeners,
+            "pools": {name: pool for name, pool in model.pools.items() if name in used},
+            "access_log": model.access_log if l7 else None,  # nobody's when there are no requests
+        }
+    )
+    plan = resolved(replace(topology, model=part), Expanded(part, on))
+    of = TierOf(model.name, tier)
+    found = tuple(_public(model, expanded, each) for each in plan.listeners)
+    return replace(plan, name=of.name, tier=of, listeners=found)
+
+
+def _public(model: TopologyModel, expanded: Expanded, listener: Listener) -> Listener:
+    """`listener` with the port that clients know, when all of them come in by the same."""
+    found = {model.listeners[name].port for name in doors(model, expanded, listener.name)}
+    return replace(listener, public_port=found.pop()) if len(found) == 1 else listener
+
+
+def parts(topology: Topology, replicas: Mapping[str, int] | None = None) -> tuple[Tier, ...]:
+    """As `tiers`; a topology without tiers is a single one, whose name is empty. Raises as it does."""
+    if topology.model.tiers is not None:
+        return tiers(topology, replicas)
+    topology = counted(topology, replicas or {})
+    return (Tier("", resolved(topology, checked(with_replicas(topology))), None, 1, entry=True),)

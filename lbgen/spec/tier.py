@@ -1,0 +1,40 @@
+"""One layer of proxies in a chain: which engine serves it, how often, and where its replicas are."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from lbgen.spec.base import Strict
+from lbgen.spec.problem import wrong_type
+from lbgen.spec.values import Name, PlainHost
+
+MOST_REPLICAS = 64
+
+Replicas = Annotated[int, Field(strict=True, ge=1, le=MOST_REPLICAS)]
+
+
+class Tier(Strict):
+    """Proxies that all serve the same listeners. What serves them is said by pools with `tier`."""
+
+    engine: Name | None = Field(default=None, description="what serves it; that of the command line when left out")
+    replicas: Replicas | None = Field(default=None, description="how many; 1, or as many as hosts, when left out")
+    hosts: list[PlainHost] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MOST_REPLICAS,
+        description="where they are when lbgen does not start them; <topology>-<tier>-1 and so on when left out",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _mapping(cls, data: object) -> object:
+        if isinstance(data, str):
+            raise wrong_type("a mapping", data, f"write {{ engine: {data} }}")
+        return data
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self.replicas or len(self.hosts or ()) or 1
