@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from lbgen.runtime.api import Progress, Stack
+    from lbgen.spec.load import Topology
 
 
 @click.command(
     epilog="\b\nExamples:\n  lbgen up shop.yaml               # every engine that can, each on ports of its own\n"
     "  lbgen up shop.yaml -e nginx      # one engine, on the topology's own ports\n"
     "  lbgen up shop.yaml -e envoy --no-backends   # with the real endpoints\n"
-    "  lbgen up shop.yaml --runtime local   # no containers"
+    "  lbgen up shop.yaml --runtime local   # no containers\n"
+    "  lbgen up hybrid.yaml --replicas web=5   # a topology with tiers"
 )
 @options.topology
 @options.engines
@@ -32,6 +34,12 @@ if TYPE_CHECKING:
     "local: unprivileged processes from PATH or lbgen[engines].",
 )
 @click.option("--no-backends", is_flag=True, help="Use the pools' real endpoints instead of stand-ins.")
+@click.option(
+    "--replicas",
+    multiple=True,
+    metavar="[TIER=]N",
+    help="So many of that tier, instead of what the topology says (repeatable). On a running stack no request is lost.",
+)
 @options.accept
 @options.json_flag
 def command(
@@ -39,6 +47,7 @@ def command(
     chosen: tuple[str, ...],
     runtime: str | None,
     no_backends: bool,
+    replicas: tuple[str, ...],
     accept: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -58,12 +67,32 @@ def command(
             runtime=runtime,
             backends=not no_backends,
             accept=accept,
+            replicas=counts(loaded, replicas),
             progress=lambda step: tell(status, step),
         )
     if as_json:
         print_json(stack.as_dict())
         return
     _report(stack, topology)
+
+
+def counts(topology: Topology, written: tuple[str, ...]) -> dict[str, int]:
+    """Tier -> replicas; the tier may be left out where only one can have several. click.UsageError otherwise."""
+    import lbgen
+
+    found: dict[str, int] = {}
+    for text in written:
+        tier, _, number = text.rpartition("=")
+        if not number.isascii() or not number.isdigit():
+            raise click.UsageError(f"--replicas wants TIER=N or N, not {text!r}")
+        if not tier:
+            inner = [each.name for each in lbgen.tiers(topology) if not each.entry]
+            if len(inner) != 1:
+                there = f"one of {', '.join(inner)}" if inner else "no tier of this topology can have several"
+                raise click.UsageError(f"--replicas {text}: of which tier? {there}")
+            tier = inner[0]
+        found[tier] = int(number)
+    return found
 
 
 def tell(status: Status, step: Progress) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lbgen.plan.model import Mode
+from lbgen.plan.model import Forward, Mode
 from lbgen.plan.simulate import L4Outcome, Outcome, simulate, simulate_l4
 
 if TYPE_CHECKING:
@@ -79,3 +79,65 @@ def _passed(request: Request, upstream: Upstream) -> Request:
     """What the next tier gets."""
     headers = tuple((name, value if value is not None else "-") for name, value in upstream.headers)
     return replace(request, method=upstream.method, target=upstream.target, headers=headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """What clients meet at `door`, a listener of `tier`: the listener behind it, with the routes that it has there, as
+    `plan`. `known`: the client's address gets there."""
+
+    tier: str
+    door: Listener
+    behind: str
+    plan: Plan
+    known: bool
+
+
+def fronts(tiers: Sequence[Tier]) -> tuple[Front, ...]:
+    """Each L4 listener of an entry that leads to one L7 listener whatever the connection is."""
+    plans = {tier.name: tier.plan for tier in tiers}
+    found = []
+    for tier in tiers:
+        for door in tier.plan.listeners if tier.entry else ():
+            if door.mode is not Mode.L4:
+                continue
+            at, known = _behind(plans, (tier.name, door.name))
+            if at is None:
+                continue
+            plan = plans[at[0]]
+            inner = plan.listener(at[1])
+            ends = door.tls is not None and not door.tls.passthrough
+            seen = replace(
+                inner,
+                address=door.address,
+                port=door.port,
+                public_port=None if inner.client_port == door.port else inner.client_port,
+                proxy_protocol=door.proxy_protocol,
+                tls=door.tls if ends else inner.tls,
+            )
+            found.append(Front(tier.name, door, at[0], replace(plan, listeners=(seen,)), known))
+    return tuple(found)
+
+
+def _behind(plans: dict[str, Plan], at: tuple[str, str]) -> tuple[tuple[str, str] | None, bool]:
+    """The L7 listener that all connections reach, None when they part or end before; and whether it knows clients."""
+    known = True
+    while True:
+        plan, name = plans[at[0]], at[1]
+        listener = plan.listener(name)
+        if listener.mode is Mode.L7:
+            return at, known
+        to = {
+            plan.pool(target.pool).leads_to
+            for rule in listener.l4_rules
+            if isinstance(action := plan.route(rule.route).action, Forward)
+            for target in action.targets
+            if target.weight
+        }
+        if len(to) != 1 or any(rule.sni or rule.sources for rule in listener.l4_rules):
+            return None, False
+        after = to.pop()
+        if after is None:
+            return None, False
+        at = after
+        known = known and plans[at[0]].listener(at[1]).proxy_protocol

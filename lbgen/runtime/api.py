@@ -11,14 +11,18 @@ from lbgen.diagnostics import Diagnostic, EngineError, Severity, UsageError
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.api import engines as installed
 from lbgen.plan.model import Plan
+from lbgen.runtime import group
 from lbgen.runtime import logs as log_files
 from lbgen.runtime.driver import RELOAD_SECONDS
+from lbgen.runtime.group import GroupState
 from lbgen.runtime.local import stack as local
 from lbgen.runtime.local.order import Progress, Step
 from lbgen.runtime.local.process import START_SECONDS
+from lbgen.runtime.tiers import Wanted, named
+from lbgen.runtime.tiers import up as tiers_up
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from lbgen.engines.api import Engine
@@ -97,7 +101,7 @@ class Stack:
 
     def down(self) -> None:
         """Stop everything of this stack; nothing happens when it is already down."""
-        driver(self.state.runtime).end(self.state, _ignore)
+        _end(self.state, _ignore)
 
     def as_dict(self) -> dict[str, object]:
         """The JSON record: name, alive, engines, endpoints, skipped, warnings."""
@@ -124,10 +128,19 @@ class Stack:
                 }
                 for x in self.engines
             ],
+            **({"tiers": self._tiers()} if isinstance(self.state, GroupState) else {}),
             "endpoints": [{"name": x.name, "pool": x.pool, "host": x.host, "port": x.port} for x in self.endpoints],
             "skipped": {name: [each.as_dict() for each in reasons] for name, reasons in self.skipped},
             "warnings": [each.as_dict() for each in self.warnings],
         }
+
+    def _tiers(self) -> list[dict[str, object]]:
+        """The members of a stack that has tiers."""
+        found = self.state.group.members if isinstance(self.state, GroupState) and self.state.group is not None else ()
+        return [
+            {"name": x.of.part, "tier": x.tier, "replica": x.replica, "engine": x.engine, "stack": x.of.name}
+            for x in found
+        ]
 
     def __enter__(self) -> Self:
         return self
@@ -151,6 +164,7 @@ def up(
     backends: bool = True,
     accept: tuple[str, ...] = (),
     name: str | None = None,
+    replicas: Mapping[str, int] | None = None,
     progress: Callable[[Progress], None] = _ignore,
     seconds: float = START_SECONDS,
 ) -> Stack:
@@ -161,6 +175,8 @@ def up(
     gets the topology's own ports, several an offset each. `backends` replaces the pools' endpoints by stand-ins that
     answer JSON. `name` (default: the topology's) tells stacks apart: one of that name that runs the same is left alone,
     one that differs takes over the change as by `reload` where it can, or is replaced.
+    A topology of tiers becomes a stack that has a part for each replica, one engine each (see `lbgen.runtime.tiers`);
+    `replicas` says how many, by tier, instead of the topology.
     `progress` is called with every step. `seconds` is how long to wait for listeners, and again for routes. If this
     process ends before `up` returns, nothing new keeps running.
 
@@ -171,7 +187,12 @@ def up(
     if runtime is not None and runtime not in RUNTIMES:
         hint = f"one of: {', '.join(RUNTIMES)}"
         raise UsageError(Diagnostic("LB409", f"unknown runtime {runtime!r}", hint=hint))
+    asked = [engine] if engine is not None else engines
     if not isinstance(topology, Plan):
+        if topology.model.tiers is not None or replicas:
+            targets = [_engine(each) for each in dict.fromkeys(asked or ())]
+            wanted = Wanted(named(topology, name), replicas or {}, tuple(targets), backends, accept, seconds)
+            return _tiers_up(wanted, runtime, progress)
         from lbgen.plan.resolve import plan
 
         topology = plan(topology)
@@ -186,7 +207,6 @@ def up(
     if other is not None and other.runtime != runtime:
         message = f"{other.name} runs already, on the runtime {other.runtime}"
         raise UsageError(Diagnostic("LB406", message, hint=f"lbgen down {other.name}, or give this one another name"))
-    asked = [engine] if engine is not None else engines
     targets = list(installed().values()) if asked is None else [_engine(each) for each in dict.fromkeys(asked)]
     result = driver(runtime).up(
         topology,
@@ -197,6 +217,27 @@ def up(
         progress=progress,
         seconds=seconds,
     )
+    warnings = (*fallen_back, *result.warnings)
+    return Stack(result.state, result.skipped, warnings, result.unchanged, result.replaced, result.reloaded)
+
+
+def _tiers_up(wanted: Wanted, runtime: str | None, progress: Callable[[Progress], None]) -> Stack:
+    from lbgen.plan.tiers import tiers
+
+    name = wanted.topology.name
+    found = tiers(wanted.topology, wanted.replicas)
+    other = next((each for each in _every() if each.name == name), None)
+    fallen_back: tuple[Diagnostic, ...] = ()
+    if runtime is None and other is not None:
+        runtime = other.runtime
+    elif runtime is None:
+        best = [_default(tier.plan, backends=wanted.backends) for tier in found]
+        runtime, fallen_back = next((each for each in best if each[0] == "local"), best[0])
+    if other is not None and (other.runtime != runtime or not isinstance(other, GroupState)):
+        what = f"on the runtime {other.runtime}" if other.runtime != runtime else "without tiers"
+        message = f"{other.name} runs already, {what}"
+        raise UsageError(Diagnostic("LB406", message, hint=f"lbgen down {other.name}, or give this one another name"))
+    result = tiers_up(wanted, driver(runtime), runtime, progress)
     warnings = (*fallen_back, *result.warnings)
     return Stack(result.state, result.skipped, warnings, result.unchanged, result.replaced, result.reloaded)
 
@@ -218,6 +259,11 @@ def reload(
     new start), LB413 (taken back, and why).
     """
     if not isinstance(topology, Plan):
+        if topology.model.tiers is not None:
+            topology = named(topology, name)
+            here = _one(topology.name)
+            backends = isinstance(here, GroupState) and here.group is not None and here.group.backends
+            return _tiers_up(Wanted(topology, {}, (), backends, accept, seconds), here.runtime, progress)
         from lbgen.plan.resolve import plan
 
         topology = plan(topology)
@@ -243,6 +289,8 @@ def logs(name: str | None = None, engine: str | None = None, *, follow: bool = F
     if engine is not None and engine not in {each.name for each in found.engines}:
         hint = f"one of: {', '.join(each.name for each in found.engines)}"
         raise UsageError(Diagnostic("LB406", f"{engine} is not part of {found.name}", hint=hint))
+    if isinstance(found, GroupState):
+        return group.lines(found, driver(found.runtime), engine, follow=follow)
     return driver(found.runtime).lines(found, engine, follow=follow)
 
 
@@ -258,13 +306,23 @@ def requests(
 def down(name: str | None = None, *, progress: Callable[[Progress], None] = _ignore) -> Stack:
     """Stop a stack (None = the only one) and remove all that was its own; returns what it was. UsageError LB406."""
     found = _one(name)
-    driver(found.runtime).end(found, progress)
+    _end(found, progress)
     return Stack(found)
 
 
+def _end(state: StackState, progress: Callable[[Progress], None]) -> None:
+    if isinstance(state, GroupState):
+        group.end(state, driver(state.runtime), progress)
+    else:
+        driver(state.runtime).end(state, progress)
+
+
 def _every() -> tuple[StackState, ...]:
-    """The stacks of all runtimes."""
-    return (*local.running(), *_containers())
+    """The stacks of all runtimes, those of a topology of tiers as one."""
+    found = (*local.running(), *_containers())
+    groups = group.every()
+    parts = frozenset(name for each in groups for name in each.names)
+    return (*(x for x in found if x.name not in parts), *(group.joined(each, found) for each in groups))
 
 
 def _containers() -> tuple[StackState, ...]:
@@ -315,6 +373,8 @@ def _one(name: str | None) -> StackState:
         return here
     every = _every()
     found = [each for each in every if name in (None, each.name)]
+    if not found and name is not None:  # a part of one
+        found = [x for each in every if isinstance(each, GroupState) for _, x in each.parts if x.name == name]
     if len(found) == 1:
         return found[0]
     there = ", ".join(each.name for each in every)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -46,6 +46,7 @@ class Probe:
     pools: frozenset[str]
     others: tuple[int, ...] = ()
     door: Door = Door()  # noqa: RUF009  # frozen
+    behind: bool = False  # another tier answers, and no stand-in of ours
 
 
 def probes(plan: Plan) -> tuple[Probe, ...]:
@@ -69,6 +70,10 @@ def probes(plan: Plan) -> tuple[Probe, ...]:
                 if probe is not None:
                     found[listener.name, rule.route] = probe
     order = {route.name: route.index for route in plan.routes}
+    tiers = {pool.name for pool in plan.pools if pool.leads_to is not None}
+    for key, probe in found.items():
+        if probe.pools & tiers:
+            found[key] = replace(probe, behind=True)
     return tuple(sorted(found.values(), key=lambda each: (order[each.route], each.listener)))
 
 
@@ -248,6 +253,7 @@ def _until_loaded(plan: Plan, wanted: tuple[Probe, ...], address: Callable[[str]
 
 def ask(probe: Probe, host: str, port: int, *, backends: bool) -> str:
     """Send the probe once: empty when the answer is right, else what came instead."""
+    backends = backends and not probe.behind
     connection = http.client.HTTPConnection(host, port, timeout=_ANSWER_SECONDS)
     request = probe.request or Request(headers=(("Host", _ELSEWHERE),))
     try:
@@ -295,7 +301,7 @@ def diagnostics(
         asked = each.probe.request
         what = f"{asked.method} {asked.target}" if asked else "a connection"
         message = f"{title}: route {each.probe.route} on {each.probe.listener} gave {what} {each.got}"
-        soft = not backends and each.got.startswith("no endpoint")
+        soft = (not backends or each.probe.behind) and each.got.startswith("no endpoint")
         severity = Severity.WARNING if soft else Severity.ERROR
         hint = "start its endpoints" if soft else f"waited {seconds:g} s"
         span = spans.get(each.probe.field, NOWHERE)

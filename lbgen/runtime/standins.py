@@ -43,7 +43,9 @@ class Cast:
         if pool.tls is not None and self.folder is not None:
             ours = File("tls/lbgen-stand-ins.crt", str(self.folder / f"{CA}.crt"))
             pool = replace(pool, tls=replace(pool.tls, ca=ours))
-        if pool.active is not None:  # nothing listens on another port, and a stand-in answers 200
+        if (
+            pool.active is not None and pool.leads_to is None
+        ):  # nothing listens on another port, and a stand-in answers 200
             pool = replace(pool, active=replace(pool.active, port=None, statuses=_ANY_STATUS))
         return pool
 
@@ -68,6 +70,8 @@ def cast(
     if before is not None and before.folder is not None and before.certificates == tuple(secured.values()):
         folder = before.folder
     for pool in plan.pools:
+        if pool.leads_to is not None:  # the tier itself is there
+            continue
         tls = None
         if pool.name in secured:
             path = folder / secured[pool.name].name

@@ -67,4 +67,7 @@ def remove(client: DockerClient, stack: str) -> None:
     """Remove it; containers are gone by then."""
     with told(f"removing the network {name(stack)}"):
         for each in client.networks.list(filters={"label": f"{STACK}={stack}"}):
+            each.reload()
+            for guest in each.attrs["Containers"]:  # a tier in front of this one
+                each.disconnect(guest, force=True)
             each.remove()

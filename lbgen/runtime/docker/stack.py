@@ -13,6 +13,7 @@ from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.verdicts import judge
 from lbgen.runtime import readiness, selection
 from lbgen.runtime.docker import change, images, kept, network, wanted
+from lbgen.runtime.docker.behind import behind, connections, join, places
 from lbgen.runtime.docker.client import connect
 from lbgen.runtime.docker.converge import Converger, Found, found, remove
 from lbgen.runtime.docker.kept import Kept
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Engine
     from lbgen.plan.model import Plan
 
-__all__ = ["end", "lines", "reload", "running", "up"]
+__all__ = ["behind", "connections", "end", "join", "lines", "places", "reload", "running", "up"]
 
 
 def up(

@@ -21,6 +21,7 @@ from lbgen.runtime.driver import RELOAD_SECONDS, Result
 from lbgen.runtime.host import judged
 from lbgen.runtime.hot import refusal
 from lbgen.runtime.local import order, state
+from lbgen.runtime.local.behind import behind, connections, join, places
 from lbgen.runtime.local.binaries import find
 from lbgen.runtime.local.control import reach
 from lbgen.runtime.local.order import Chosen, Commit, Failed, Order, Progress, Reload, Step, Up
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from lbgen.runtime.local.state import StackState
     from lbgen.runtime.logs import Line
     from lbgen.runtime.selection import Skipped
+
+__all__ = ["behind", "choose", "connections", "end", "join", "lines", "place", "places", "reload", "running", "up"]
 
 _STOP_SECONDS = 30.0
 _CHILDREN: dict[int, subprocess.Popen[bytes]] = {}  # supervisors that this process started
@@ -152,7 +155,7 @@ def _decide(plan: Plan, target: Engine, *, backends: bool, accept: tuple[str, ..
     if kernel and os.geteuid() != 0:
         hint = "run as root, or leave it out"
         raise EngineError(Diagnostic("LB407", f"{target.title} needs root to load rules into the kernel", hint=hint))
-    if kernel and not backends:
+    if kernel and (not backends or any(pool.leads_to is not None for pool in plan.pools)):
         message = f"{target.title} runs in a network namespace from which only stand-ins can be reached"
         raise EngineError(Diagnostic("LB403", message, hint="load the rendered file on the balancer itself"))
     supplied = None if _installed(target) else target

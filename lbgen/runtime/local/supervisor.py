@@ -136,6 +136,7 @@ class Supervisor:
         listed = tuple(
             state.EndpointState(endpoint.field, pool.name, hosts[0], made.ports[endpoint.field])
             for pool in plan.pools
+            if pool.leads_to is None
             for endpoint in pool.endpoints
         )
         self.record = replace(self.record, endpoints=listed)

@@ -1,0 +1,75 @@
+"""Stacks of containers behind others: where they are reached, by whom, and whether they still have something to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lbgen.plan.overlay import with_ports
+from lbgen.runtime.docker import network
+from lbgen.runtime.docker.client import connect, told
+from lbgen.runtime.docker.seen import ContainerState
+from lbgen.runtime.local import ports
+from lbgen.runtime.local.behind import open_connections
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from docker import DockerClient
+    from docker.models.containers import Container
+
+    from lbgen.plan.model import Plan
+    from lbgen.runtime.local.state import StackState
+
+_SHARED = "container:"
+
+
+def behind(plan: Plan, before: StackState | None) -> Plan:
+    """`plan` on free ports, or on those that it has already: they are published on this host's loopback too."""
+    had = {} if before is None else {a.listener: a.port for x in before.engines for a in x.addresses}
+    found: dict[str, int] = {}
+    for listener in plan.listeners:
+        taken = frozenset((*found.values(), *had.values()))
+        found[listener.name] = had[listener.name] if listener.name in had else ports.free_port(taken=taken)
+    moved = with_ports(plan, found)
+    return replace(moved, listeners=tuple(replace(x, address_written=False) for x in moved.listeners))
+
+
+def places(state: StackState) -> dict[str, tuple[str, int]]:
+    """Address in the stack's own network and port of each listener."""
+    client = connect()
+    found = {}
+    for engine in state.engines:
+        if isinstance(engine, ContainerState):
+            there = _networked(client, engine.container)
+            host = there.attrs["NetworkSettings"]["Networks"][network.name(state.name)]["IPAddress"]
+            found.update({each.listener: (str(host), each.port) for each in engine.addresses})
+    return found
+
+
+def join(front: StackState, behind: Sequence[StackState]) -> None:
+    """Let the engines of `front` into the networks of the stacks behind it, where they are not yet."""
+    client = connect()
+    for engine in front.engines:
+        if not isinstance(engine, ContainerState):
+            continue
+        there = _networked(client, engine.container)
+        for stack in behind:
+            name = network.name(stack.name)
+            if name not in there.attrs["NetworkSettings"]["Networks"]:
+                with told(f"letting {there.name} into the network {name}"):
+                    client.networks.get(name).connect(there)
+
+
+def connections(state: StackState) -> int:
+    """How many connections its listeners have."""
+    wanted = {each.port for engine in state.engines for each in engine.addresses}
+    return sum(open_connections(engine.pid, wanted) for engine in state.engines)
+
+
+def _networked(client: DockerClient, name: str) -> Container:
+    """The container itself, or the one whose network it shares."""
+    with told(f"looking at the container {name}"):
+        found = client.containers.get(name)
+        mode = str(found.attrs["HostConfig"]["NetworkMode"])
+        return client.containers.get(mode.removeprefix(_SHARED)) if mode.startswith(_SHARED) else found

@@ -1,0 +1,180 @@
+"""The stacks of a topology of tiers, seen as one: which they are, on disk, and what they are and print together."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.plan.model import TierOf
+from lbgen.runtime.local.order import Progress, Step
+from lbgen.runtime.local.state import StackState, root
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from lbgen.runtime.driver import Driver
+    from lbgen.runtime.logs import Line
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A replica of a tier, on `engine`."""
+
+    tier: str
+    replica: int
+    topology: str
+    engine: str
+
+    @property
+    def of(self) -> TierOf:
+        return TierOf(self.topology, self.tier, self.replica)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A topology of tiers that runs; `members` in the order of traffic."""
+
+    name: str
+    runtime: str
+    backends: bool
+    members: tuple[Member, ...]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Of the stacks."""
+        return frozenset(each.of.name for each in self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState(StackState):
+    """Its stacks as one: `engines` are called by their part (`web-1`). `parts` are (part, stack) of those that run."""
+
+    on: str = ""
+    parts: tuple[tuple[str, StackState], ...] = ()
+    group: Group | None = None
+
+    @property
+    def runtime(self) -> str:
+        return self.on
+
+    @property
+    def alive(self) -> bool:
+        """Whether all of them are."""
+        there = self.group is not None and len(self.parts) == len(self.group.members)
+        return there and all(each.alive for _, each in self.parts)
+
+
+def _path(name: str) -> Path:
+    return root() / "tiers" / f"{name}.json"
+
+
+def read(name: str) -> Group | None:
+    """The group of that name; None when there is none. Raises EngineError LB408."""
+    try:
+        data = json.loads(_path(name).read_text(encoding="utf-8"))
+        if data.pop("format") != _FORMAT:
+            return None
+        return Group(**{**data, "members": tuple(Member(**each) for each in data["members"])})
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise EngineError(Diagnostic("LB408", f"{_path(name)} cannot be read: {error}", hint="remove it")) from None
+
+
+def write(group: Group) -> None:
+    """Keep the record, whole at any moment."""
+    path = _path(group.name)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    staged = path.with_name(f".{path.name}.new")
+    staged.write_text(json.dumps({"format": _FORMAT, **asdict(group)}, indent=1), encoding="utf-8")
+    staged.replace(path)
+
+
+def forget(name: str) -> None:
+    """Remove the record."""
+    _path(name).unlink(missing_ok=True)
+
+
+def every() -> tuple[Group, ...]:
+    """All groups that have a record."""
+    found = (read(path.stem) for path in sorted((root() / "tiers").glob("*.json")) if not path.name.startswith("."))
+    return tuple(each for each in found if each is not None)
+
+
+def state(group: Group, driver: Driver) -> GroupState:
+    """What runs of it now."""
+    return joined(group, driver.running())
+
+
+def joined(group: Group, running: tuple[StackState, ...]) -> GroupState:
+    """The stacks of `group` among `running`."""
+    by_name = {each.name: each for each in running}
+    parts = tuple((each.of.part, by_name[each.of.name]) for each in group.members if each.of.name in by_name)
+    engines = tuple(
+        replace(engine, name=part, version=f"{engine.title} {engine.version}")
+        for part, stack in parts
+        for engine in stack.engines
+    )
+    endpoints = tuple(endpoint for _, stack in parts for endpoint in stack.endpoints)
+    committed = all(stack.committed for _, stack in parts)
+    first = parts[0][1] if parts else None
+    pid, started = (first.pid, first.started) if first is not None else (0, 0)
+    return GroupState(
+        group.name, "", pid, started, committed, engines, endpoints, on=group.runtime, parts=parts, group=group
+    )
+
+
+def end(state: GroupState, driver: Driver, progress: Callable[[Progress], None]) -> None:
+    """Stop all of them, those in front first, and forget the group."""
+    now = state if state.group is None else joined(state.group, driver.running())  # raises where they cannot be seen
+    for part, stack in now.parts:
+        driver.end(stack, lambda step: None)
+        progress(Progress(Step.STOPPED, part))
+    forget(state.name)
+
+
+def lines(state: GroupState, driver: Driver, part: str | None, *, follow: bool) -> Iterator[Line]:
+    """What they print; the source is the part, with `-agent` or the like for what runs beside its engine."""
+    chosen = [(name, stack) for name, stack in state.parts if part in (None, name)]
+
+    def labelled(name: str, stack: StackState) -> Iterator[Line]:
+        engines = {engine.name for engine in stack.engines}
+        for line in driver.lines(stack, None, follow=follow):
+            engine = next((each for each in engines if line.source.startswith(each)), None)
+            rest = line.source if engine is None else line.source.removeprefix(engine).removeprefix("-")
+            yield replace(line, source=f"{name}-{rest}" if rest else name)
+
+    if not follow:
+        for name, stack in chosen:
+            yield from labelled(name, stack)
+        return
+    yield from _together([labelled(name, stack) for name, stack in chosen])
+
+
+def _together(sources: list[Iterator[Line]]) -> Iterator[Line]:
+    """The lines of all as they come, until all have ended."""
+    arrived: queue.SimpleQueue[Line | None] = queue.SimpleQueue()
+
+    def pump(source: Iterator[Line]) -> None:
+        try:
+            for line in source:
+                arrived.put(line)
+        finally:
+            arrived.put(None)
+
+    for source in sources:
+        threading.Thread(target=pump, args=(source,), daemon=True).start()
+    left = len(sources)
+    while left:
+        line = arrived.get()
+        if line is None:
+            left -= 1
+        else:
+            yield line

@@ -1,0 +1,59 @@
+"""Stacks of local processes behind others: where they are reached, and whether they still have something to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lbgen.plan.overlay import with_ports
+from lbgen.runtime.local import ports
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lbgen.plan.model import Plan
+    from lbgen.runtime.local.state import StackState
+
+_LOOPBACK = "127.0.0.1"
+_ESTABLISHED = "01"
+
+
+def behind(plan: Plan, before: StackState | None) -> Plan:
+    """`plan` on loopback and on free ports, or on those that it has already."""
+    had = {} if before is None else places(before)
+    found: dict[str, int] = {}
+    for listener in plan.listeners:
+        taken = frozenset((*found.values(), *(port for _, port in had.values())))
+        found[listener.name] = had[listener.name][1] if listener.name in had else ports.free_port(taken=taken)
+    moved = with_ports(plan, found)
+    return replace(moved, listeners=tuple(replace(x, address=_LOOPBACK) for x in moved.listeners))
+
+
+def places(state: StackState) -> dict[str, tuple[str, int]]:
+    """Address and port of each listener, for this host and for the tier in front."""
+    return {each.listener: (each.host, each.port) for engine in state.engines for each in engine.addresses}
+
+
+def join(front: StackState, behind: Sequence[StackState]) -> None:
+    """All of them share this host's loopback."""
+
+
+def connections(state: StackState) -> int:
+    """How many connections its listeners have."""
+    wanted = {port for _, port in places(state).values()}
+    return sum(open_connections(engine.pid, wanted) for engine in state.engines)
+
+
+def open_connections(pid: int, wanted: set[int]) -> int:
+    """Established TCP connections to those ports in the network of a process; none where it cannot be seen."""
+    count = 0
+    for table in ("tcp", "tcp6"):
+        try:
+            lines = Path(f"/proc/{pid}/net/{table}").read_text(encoding="ascii").splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            words = line.split()
+            count += words[3] == _ESTABLISHED and int(words[1].rsplit(":", 1)[1], 16) in wanted
+    return count

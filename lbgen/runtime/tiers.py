@@ -1,0 +1,247 @@
+"""A topology of tiers -> a stack for each replica of each tier, the tiers behind first; their change, and their end.
+
+Replicas come before the tier in front learns of them, and go after it has forgotten them, so that no request is lost.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
+from lbgen.engines.api import engine as engine_by_name
+from lbgen.engines.api import engines as installed
+from lbgen.engines.api import target_version
+from lbgen.engines.verdicts import judge
+from lbgen.plan import tiers as planned
+from lbgen.plan.through import fronts
+from lbgen.runtime import group, readiness
+from lbgen.runtime.driver import RELOAD_SECONDS, Result
+from lbgen.runtime.group import Group, Member
+from lbgen.runtime.local.order import Progress, Step
+from lbgen.runtime.local.process import for_version
+from lbgen.runtime.local.state import locked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lbgen.engines.api import Engine
+    from lbgen.plan.model import Plan
+    from lbgen.plan.tiers import Tier
+    from lbgen.runtime.driver import Driver
+    from lbgen.runtime.local.state import StackState
+    from lbgen.spec.load import Topology
+
+DRAIN_SECONDS = 10.0  # that a replica which goes has for the connections it still has
+_LOOK_SECONDS = 0.1
+_AT_ONCE = 4  # replicas that go
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What `up` was asked for. `engines` serve tiers that name none: for each the first that can."""
+
+    topology: Topology
+    replicas: Mapping[str, int]
+    engines: tuple[Engine, ...]
+    backends: bool
+    accept: tuple[str, ...]
+    seconds: float
+
+
+def named(topology: Topology, name: str | None) -> Topology:
+    """`topology` by another name, None = its own."""
+    return topology if name is None else replace(topology, model=topology.model.model_copy(update={"name": name}))
+
+
+def up(wanted: Wanted, driver: Driver, runtime: str, progress: Callable[[Progress], None]) -> Result:
+    """Bring all tiers up, or to what they shall be now. Raises as the drivers do; what is new then goes again."""
+    name = wanted.topology.name
+    with locked(f"tiers-{name}"):
+        before = group.read(name)
+        there = {} if before is None else {x.name: x for x in driver.running() if x.name in before.names}
+        tiers = planned.tiers(wanted.topology, wanted.replicas, _somewhere(wanted))
+        engines = {tier.name: _engine(tier, wanted) for tier in tiers}
+        now = Group(
+            name,
+            runtime,
+            wanted.backends,
+            tuple(
+                Member(tier.name, n + 1, name, engines[tier.name].name) for tier in tiers for n in range(tier.replicas)
+            ),
+        )
+        group.write(
+            now if before is None else replace(now, members=tuple(dict.fromkeys((*before.members, *now.members))))
+        )
+        work = _Work(wanted, driver, engines, there, progress)
+        try:
+            work.bring_up(tiers)
+        except BaseException:
+            work.undo()
+            if before is None:
+                group.forget(name)
+            else:
+                group.write(before)
+            raise
+        gone = [x for key, x in there.items() if key not in now.names]
+        work.let_go(gone, {x.name: x for x in tiers}, before)
+        group.write(now)
+        return Result(
+            group.state(now, driver),
+            (),
+            tuple(work.warnings),
+            unchanged=not work.changed and not gone,
+            reloaded=bool(there) and (work.changed or bool(gone)),
+        )
+
+
+def _somewhere(wanted: Wanted) -> dict[str, list[dict[str, tuple[str, int]]]]:
+    """Places before there are any, for verdicts: replicas have addresses when they run, whatever the topology says."""
+    model = wanted.topology.model
+    counts = {name: wanted.replicas.get(name) or tier.count for name, tier in (model.tiers or {}).items()}
+    return {
+        tier: [
+            {name: (f"127.0.0.{n + 2}", x.port) for name, x in model.listeners.items() if x.tier == tier}
+            for n in range(count)
+        ]
+        for tier, count in counts.items()
+    }
+
+
+def _engine(tier: Tier, wanted: Wanted) -> Engine:
+    """The engine of a tier. LbgenError with the verdicts when none can."""
+    if tier.engine is not None:
+        return engine_by_name(tier.engine)
+    found: list[Diagnostic] = []
+    for target in wanted.engines or tuple(installed().values()):
+        version = target_version(target, tier.plan.options(target.name).version)
+        _, problems = judge(for_version(tier.plan, target.name, version), target, version, wanted.accept)
+        if not problems:
+            return target
+        found += problems
+    raise LbgenError(found)
+
+
+class _Work:
+    """One change of a group; `there` is what ran before, by name."""
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        driver: Driver,
+        engines: Mapping[str, Engine],
+        there: Mapping[str, StackState],
+        progress: Callable[[Progress], None],
+    ) -> None:
+        self.wanted = wanted
+        self.driver = driver
+        self.engines = engines
+        self.there = there
+        self.progress = progress
+        self.warnings: list[Diagnostic] = []
+        self.changed = False
+        self._new: list[StackState] = []
+        self._now: dict[str, list[StackState]] = {}
+
+    def bring_up(self, tiers: Sequence[Tier]) -> None:
+        """Tiers behind come first: those in front are told where they are."""
+        places: dict[str, list[dict[str, tuple[str, int]]]] = {}
+        entered: dict[str, tuple[str, int]] = {}
+        for name in [tier.name for tier in reversed(tiers)]:
+            known = {**_somewhere(self.wanted), **places}
+            tier = next(x for x in planned.tiers(self.wanted.topology, self.wanted.replicas, known) if x.name == name)
+            places[name] = []
+            for number in range(1, tier.replicas + 1):
+                state = self._replica(tier, number, tier.replica(number))
+                places[name].append(self.driver.places(state))
+                if tier.entry:
+                    entered |= {x.listener: (x.host, x.port) for each in state.engines for x in each.addresses}
+        self._through(tiers, entered)
+
+    def _replica(self, tier: Tier, number: int, plan: Plan) -> StackState:
+        before = self.there.get(plan.name)
+        if not tier.entry:
+            plan = self.driver.behind(plan, before)
+        part = f"{tier.name}-{number}"
+
+        def told(step: Progress) -> None:
+            detail = step.detail or ("" if step.engine else part)
+            self.progress(replace(step, engine=part if step.engine else "", detail=detail))
+
+        own = any(pool.leads_to is None for pool in plan.pools)
+        behind = [x for tier in {pool.leads_to[0] for pool in plan.pools if pool.leads_to} for x in self._now[tier]]
+        if before is not None:  # before it is told of them
+            self.driver.join(before, behind)
+        result = self.driver.up(
+            plan,
+            [self.engines[tier.name]],
+            insist=True,
+            backends=self.wanted.backends and own,
+            accept=self.wanted.accept,
+            progress=told,
+            seconds=self.wanted.seconds,
+        )
+        if before is None:
+            self._new.append(result.state)
+        self.driver.join(result.state, behind)
+        self._now.setdefault(tier.name, []).append(result.state)
+        self.changed = self.changed or not result.unchanged
+        self.warnings += result.warnings
+        return result.state
+
+    def _through(self, tiers: Sequence[Tier], entered: Mapping[str, tuple[str, int]]) -> None:
+        """Every route behind answers through the tier in front. EngineError LB405."""
+        for front in fronts(tiers):
+            probes = readiness.probes(front.plan)
+            late = readiness.wait(
+                front.plan,
+                probes,
+                lambda _, at=front.door.name: entered[at],  # type: ignore[misc]  # bound early
+                backends=self.wanted.backends,
+                seconds=self.wanted.seconds,
+            )
+            title = f"through {front.tier}"
+            found = readiness.diagnostics(late, title, front.plan, backends=self.wanted.backends)
+            if any(each.severity is Severity.ERROR for each in found):
+                raise EngineError(found)
+            self.warnings += [x for x in found if x not in self.warnings]
+
+    def let_go(self, gone: Sequence[StackState], tiers: Mapping[str, Tier], before: Group | None) -> None:
+        """End what nothing leads to any more, once it has nothing more to do."""
+        if not gone:
+            return
+        members = {} if before is None else {each.of.name: each for each in before.members}
+        inner = {name: tier for name, tier in tiers.items() if not tier.entry}
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            leaving = [
+                pool.submit(self._shed, state, inner[member.tier].replica(member.replica))
+                for state in gone
+                if (member := members[state.name]).tier in inner
+            ]
+            for each in leaving:
+                each.result()
+        limit = time.monotonic() + DRAIN_SECONDS
+        left = list(gone)
+        while left and time.monotonic() < limit:
+            time.sleep(_LOOK_SECONDS)
+            left = [state for state in left if self.driver.connections(state)]
+        for state in gone:
+            self.driver.end(state, lambda step: None)
+            detail = "its connections were cut" if state in left else "nothing was left to do"
+            self.progress(Progress(Step.STOPPED, members[state.name].of.part, detail))
+
+    def _shed(self, state: StackState, plan: Plan) -> None:
+        """A reload: kept connections end with their next answer, and their clients come in anew by what is left."""
+        if state.alive:
+            plan = self.driver.behind(plan, state)
+            try:
+                self.driver.reload(state, plan, accept=("all",), progress=lambda step: None, seconds=RELOAD_SECONDS)
+            except LbgenError as error:
+                self.warnings += [replace(each, severity=Severity.WARNING) for each in error.diagnostics]
+
+    def undo(self) -> None:
+        """What this change has started goes again."""
+        for state in reversed(self._new):
+            self.driver.end(state, lambda step: None)
