@@ -281,7 +281,8 @@ def _pool(pool: Pool) -> Iterable[Objection]:
     if pool.max_per_endpoint is not None and pool.balance in (Balance.HASH, Balance.SOURCE_HASH, Balance.RANDOM):
         note = "a request for an endpoint that is full does not go to another one"
         where = f"{pool.field}.connections.max_per_endpoint"
-        verdict = approximate(note, {"pool.connections.max_per_endpoint.chosen": "text: as many as there are places"})
+        shows = {"pool.connections.max_per_endpoint.chosen": ("text: as many as there are places", "text: at a time")}
+        verdict = approximate(note, shows)
         yield Objection(verdict, where, Feature.MAX_PER_ENDPOINT)
     tls = pool.tls
     if tls is None:
