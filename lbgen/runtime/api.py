@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from ipaddress import ip_address
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.api import Engine
     from lbgen.runtime.driver import Driver
+    from lbgen.runtime.health import EndpointHealth
     from lbgen.runtime.local.state import Address, EndpointState, EngineState, StackState
     from lbgen.runtime.logs import Line, Requests
     from lbgen.spec.load import Topology
@@ -99,12 +101,19 @@ class Stack:
         """The URL of `listener` on `engine` (default: the first). KeyError when there is no such one."""
         return self.address(listener, engine).url
 
+    def health(self) -> dict[str, tuple[EndpointHealth, ...]]:
+        """How each engine finds the endpoints of its pools, by its name; they are asked now, side by side."""
+        with ThreadPoolExecutor(max(len(self.engines), 1)) as side_by_side:
+            found = side_by_side.map(lambda engine: engine.health, self.engines)
+            return {engine.name: told for engine, told in zip(self.engines, found, strict=True)}
+
     def down(self) -> None:
         """Stop everything of this stack; nothing happens when it is already down."""
         _end(self.state, _ignore)
 
     def as_dict(self) -> dict[str, object]:
         """The JSON record: name, alive, engines, endpoints, skipped, warnings."""
+        health = self.health()
         return {
             "name": self.name,
             "runtime": self.state.runtime,
@@ -124,7 +133,7 @@ class Stack:
                     "died": x.died,
                     "log": str(x.log),
                     "urls": {a.listener: a.url for a in x.addresses},
-                    "health": [asdict(each) for each in x.health],
+                    "health": [asdict(each) for each in health[x.name]],
                 }
                 for x in self.engines
             ],

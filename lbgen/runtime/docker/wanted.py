@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Binary
+from lbgen.engines.health import Watched
 from lbgen.engines.rendered import render_with
 from lbgen.plan.overlay import with_admin, with_ports
 from lbgen.runtime.docker import network, own, successive
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 ENDPOINTS_FILE = "endpoints.json"
 FOLDER = Path(WORK)
-_ADMIN_PORT = 9901  # on the container's own loopback, never published
+ADMIN_PORT = 9901  # on the container's own loopback, never published
 _LOCAL = "127.0.0.1"
 RESOLVER = "127.0.0.11"  # docker's own, which knows containers by name
 
@@ -133,8 +134,8 @@ def plan_for(plan: Plan, chosen: Chosen, cast: Cast, subnet: IPv4Network) -> Pla
     plan = cast.play(plan, network.stand_ins(subnet))
     plan = for_version(plan, chosen.engine.name, chosen.version)
     binary = Binary(Path(chosen.image.program), chosen.image.version or chosen.version)
-    if chosen.engine.process(plan, binary, FOLDER).ready:
-        plan = with_admin(plan, _ADMIN_PORT)
+    if isinstance(chosen.engine, Watched) or chosen.engine.process(plan, binary, FOLDER).ready:
+        plan = with_admin(plan, ADMIN_PORT)
     return plan
 
 

@@ -17,16 +17,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
+from lbgen.engines.health import Watched
 from lbgen.plan.overlay import with_ports
 from lbgen.runtime import readiness
 from lbgen.runtime.endpoints import endpoints
+from lbgen.runtime.health import members
 from lbgen.runtime.host import judged
 from lbgen.runtime.hot import other_version, refusal, reload_all
 from lbgen.runtime.local import state
 from lbgen.runtime.local.control import Control
 from lbgen.runtime.local.network import network
 from lbgen.runtime.local.order import Commit, Failed, Progress, Reload, Step, Up, digest
-from lbgen.runtime.local.process import Handle, for_version, start, wait_listening
+from lbgen.runtime.local.process import Handle, administered, for_version, start, wait_listening
 from lbgen.runtime.local.reload import prepare
 from lbgen.runtime.local.spawn import ProcessId
 from lbgen.runtime.local.user import engine_user, make_directory
@@ -156,6 +158,10 @@ class Supervisor:
             leftovers=chosen.engine.process(plan, chosen.binary, directory).leftovers,
         )
         self._note(entry)  # before it starts: were we killed now, `down` would still find what lies in the folder
+        if isinstance(chosen.engine, Watched):
+            admins = {x.plan.admin_port or 0 for x in self.handles.values()}
+            ports = {x.port + each.offset for x in self.order.plan.listeners for each in self.order.engines}
+            plan = administered(plan, frozenset(admins | ports))
         handle = start(chosen.engine, plan, chosen.binary, chosen.version, directory, self.order.accept, net)
         stack.callback(handle.stop)
         self.handles[chosen.name] = handle
@@ -169,6 +175,8 @@ class Supervisor:
                 started=started,
                 access_log=handle.spec.access_log,
                 agent=handle.agent.pid if handle.agent is not None else 0,
+                admin=handle.plan.admin_port or 0,
+                members=members(self.order.plan, handle.plan),
             )
         )
         self._tell(Progress(Step.STARTED, chosen.name, f"{chosen.title} {chosen.binary.version}"))
@@ -254,6 +262,7 @@ class Supervisor:
         accept = tuple(dict.fromkeys((*before, *asked.accept)))
         chosen = tuple(_again(x, order.plan, asked.plan, accept) for x in order.engines)
         listed = self.record.endpoints
+        serves = order.plan
         try:
             with state.locked("ports"):
                 stand_ins = self._stand_ins(stack, asked.plan)
@@ -263,12 +272,13 @@ class Supervisor:
                 changes.append(prepare(self.handles[each.name], each.engine, plan, accept))
                 self._tell(Progress(Step.CHECKED, each.name))
             warnings = reload_all(tuple(changes), backends=order.backends, seconds=asked.seconds)
+            serves = asked.plan
         except LbgenError:
             self.record = replace(self.record, endpoints=listed)
             raise
         finally:
             for handle in self.handles.values():
-                self._follow(handle)
+                self._follow(handle, serves)
         for each in chosen:
             self._tell(Progress(Step.RELOADED, each.name))
         self.order = replace(order, plan=asked.plan, engines=chosen, accept=accept)
@@ -276,13 +286,15 @@ class Supervisor:
         state.write(self.record)
         return warnings
 
-    def _follow(self, handle: Handle) -> None:
-        """The record of an engine, after it loaded something else."""
+    def _follow(self, handle: Handle, plan: Plan) -> None:
+        """The record of an engine, after it loaded what serves `plan`."""
         entry = next(x for x in self.record.engines if x.name == handle.engine)
         agent = handle.agent.pid if handle.agent is not None else 0
         identity = ProcessId.of(handle.pid)
         entry = replace(entry, pid=handle.pid, started=identity.started if identity is not None else entry.started)
-        self._note(replace(entry, addresses=_addresses(handle), access_log=handle.spec.access_log, agent=agent))
+        there = members(plan, handle.plan)
+        log = handle.spec.access_log
+        self._note(replace(entry, addresses=_addresses(handle), access_log=log, agent=agent, members=there))
 
     def _hang_up(self) -> None:
         with contextlib.suppress(OSError):
