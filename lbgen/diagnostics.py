@@ -149,6 +149,7 @@ CODES: dict[str, str] = {
     "LB420": "no docker daemon to work with",
     "LB421": "the docker daemon could not do something",
     "LB422": "no image",
+    "LB423": "a docker network that containers shall join does not exist, or has no names",
 }
 
 

@@ -79,11 +79,12 @@ _NATIVE = (
     Feature.PROXY_PROTOCOL_OUT,
     Feature.L4_PROXY_PROTOCOL_OUT,
     Feature.DRAIN,
-    Feature.ENDPOINT_NAMES,
     Feature.ENDPOINT_IPV6,
 )
 
 _EMULATED = {
+    Feature.ENDPOINT_NAMES: "by its own resolvers; of several addresses behind a name it uses one, for as "
+    "long as that is among them",
     Feature.TRUSTED_PROXIES: "ACL on the peer's address before each forwarded header is set",
     Feature.HOST_WILDCARD: "the host's last labels are looked up in a map, most labels first",
     Feature.PATH_PREFIX: "the path with a slash behind it is looked up in a prefix map",

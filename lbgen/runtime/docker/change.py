@@ -48,7 +48,7 @@ def reloaded(
     _checked(client, parts, made.helper, progress)
     more_endpoints(made, there)
     try:
-        warnings = reload_all(tuple(change for change, _ in changes), backends=made.kept.backends, seconds=seconds)
+        warnings = reload_all(tuple(change for change, _ in changes), seconds=seconds)
     except BaseException:
         with deferred(forget=True):
             for change, live in changes:

@@ -53,7 +53,7 @@ class Wanted:
     the stack's network; `inside` names a container whose network and processes it shares instead. `published` are
     (host address, port, protocol); the port is the same inside. `capabilities` are kept of all that are dropped, and
     need root inside. With `once` it runs to its end, in no network unless it is given one. `joins` names a container
-    whose network alone it shares."""
+    whose network alone it shares. `networks` are joined beside the stack's own."""
 
     name: str
     image: str
@@ -70,6 +70,7 @@ class Wanted:
     limits: ContainerLimits = ContainerLimits()  # noqa: RUF009  # frozen
     once: bool = False
     joins: str = ""
+    networks: tuple[str, ...] = ()
 
     def shape(self) -> str:
         """Changes when another container would have to be made."""
@@ -147,6 +148,8 @@ def create(client: DockerClient, wanted: Wanted, record: Record, network: str) -
                 joined = client.networks.get(network)
                 joined.disconnect(made)
                 joined.connect(made, ipv4_address=wanted.address or None, aliases=list(wanted.aliases) or None)
+            for each in () if wanted.once else wanted.networks:
+                client.networks.get(each).connect(made)
             if wanted.files:
                 made.put_archive(WORK, archive(wanted.files, root=bool(wanted.capabilities)))
     except BaseException:

@@ -12,7 +12,7 @@ from lbgen.diagnostics import EngineError, LbgenError, Severity
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.verdicts import judge
 from lbgen.runtime import readiness, selection
-from lbgen.runtime.docker import change, images, kept, network, wanted
+from lbgen.runtime.docker import change, images, joined, kept, network, wanted
 from lbgen.runtime.docker.behind import behind, connections, join, places
 from lbgen.runtime.docker.client import connect
 from lbgen.runtime.docker.converge import Converger, Found, found, remove
@@ -27,7 +27,7 @@ from lbgen.runtime.interrupts import deferred
 from lbgen.runtime.local.order import Progress, Step
 from lbgen.runtime.local.process import START_SECONDS, for_version
 from lbgen.runtime.local.state import StackState, locked
-from lbgen.runtime.standins import Cast
+from lbgen.runtime.standins import Cast, played, whose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -55,10 +55,11 @@ def up(
     """Bring `plan` up on `engines` in containers: what is right stays, what runs takes over the change where it can,
     else its container is replaced. What goes wrong leaves all as it was.
 
-    Raises LbgenError (verdicts), EngineError LB403 to LB405, LB413, LB420 to LB422.
+    Raises LbgenError (verdicts), EngineError LB403 to LB405, LB413, LB420 to LB423.
     """
     client = connect(here=True)
     with locked(f"docker-{plan.name}"), _nothing_left(client, plan.name):
+        plan = joined.decided(client, plan, backends=backends)
         before = found(client, plan.name)
         chosen, skipped = selection.choose(
             engines, lambda target: _decide(client, plan, target, accept, progress), insist=insist
@@ -76,7 +77,10 @@ def up(
         work = Converger(client, plan.name, network.name(plan.name), progress)
         try:
             work.converge(made.containers)
-            warnings = _until_routes_answer(client, made, progress, seconds)
+            warnings = (
+                *_until_routes_answer(client, made, progress, seconds),
+                *(joined.overlooked(client, plan) if backends else ()),
+            )
             made.kept.write()
         except BaseException:  # also Ctrl-C: nothing half done keeps running
             work.undo()
@@ -113,6 +117,7 @@ def reload(
         last = kept.read(stack.name)
         if last is None:
             raise EngineError(refusal(f"another user, or another lbgen, made the containers of {stack.name}"))
+        plan = joined.decided(client, plan, backends=last.backends)
         accept = tuple(dict.fromkeys((*last.accept, *accept)))
         chosen = tuple(
             _again(client, each, last.plan, plan, accept, progress) for each in there if each.record.role is Role.ENGINE
@@ -148,16 +153,18 @@ def _made(
     progress: Callable[[Progress], None],
 ) -> Whole:
     """What the stack shall be. The network is made."""
+    if plan.pools:
+        progress(Progress(Step.POOLS, detail=whose(plan)))
     helper = images.helper(client, lambda text: progress(Progress(Step.BUILDING, "helper", text)))
     subnet = network.ensure(client, plan.name)
     last = kept.read(plan.name)
-    before = last.cast if last is not None and last.backends else None
-    cast = wanted.stand_ins(plan, subnet, _folder(plan), before) if backends else Cast()
+    before = last.cast if last is not None and last.cast.stand_ins else None
+    cast = wanted.stand_ins(plan, subnet, _folder(plan), before) if played(plan) else Cast()
     parts = []
     for each in chosen:
         inside = wanted.plan_for(plan, each, cast, subnet)
         parts.append(wanted.engine_part(plan, each, inside, helper, accept))
-    endpoints = wanted.endpoints_container(plan, cast, helper, subnet) if backends else None
+    endpoints = wanted.endpoints_container(plan, cast, helper, subnet) if cast.stand_ins else None
     return Whole(Kept(plan, cast, accept, backends), tuple(parts), endpoints, helper, subnet, last)
 
 
@@ -195,7 +202,6 @@ def _until_routes_answer(
 ) -> tuple[Diagnostic, ...]:
     """Wait for every route of every engine; EngineError LB403 when its container ends, LB405 when a route fails."""
     complaints: list[Diagnostic] = []
-    backends = made.kept.backends
     there = {x.name: x for x in found(client, made.kept.plan.name)}
     for part in made.parts:
         each, plan, name = there[part.wanted.name], part.plan, part.record.engine
@@ -207,12 +213,12 @@ def _until_routes_answer(
             progress(Progress(Step.ANSWERED, name, probe.route, total - left, total))
 
         stays(each, before, "while starting")
-        late = readiness.wait(plan, probes, where.__getitem__, backends=backends, seconds=seconds, answered=answered)
+        late = readiness.wait(plan, probes, where.__getitem__, seconds=seconds, answered=answered)
         stays(each, before, "while starting")
         if part.agent is not None:
             agent_works(there[part.agent[0].name].made, seconds)
         complaints += readiness.unasked(plan, probes, title)
-        complaints += readiness.diagnostics(late, title, plan, backends=backends, seconds=seconds)
+        complaints += readiness.diagnostics(late, title, plan, seconds=seconds)
         if not late:
             progress(Progress(Step.READY, name))
     if any(each.severity is Severity.ERROR for each in complaints):

@@ -158,6 +158,7 @@ def engine_part(plan: Plan, chosen: Chosen, inside: Plan, helper: str, accept: t
         stop=spec.stop.name,
         published=tuple((outside(x), x.port + chosen.offset, str(x.protocol)) for x in plan.listeners),
         aliases=(engine.name,),
+        networks=plan.networks,
         limits=plan.containers,
     )
     if spec.kernel:

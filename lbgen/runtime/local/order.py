@@ -21,6 +21,7 @@ class Step(StrEnum):
 
     PULLING = "pulling its image"
     BUILDING = "building an image"
+    POOLS = "endpoints"
     BACKENDS = "stand-ins answer"
     STARTED = "started"
     LISTENING = "listening"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
 from lbgen.engines.health import Watched
-from lbgen.plan.overlay import with_ports
+from lbgen.plan.overlay import with_ports, with_real_endpoints
 from lbgen.runtime import readiness
 from lbgen.runtime.endpoints import endpoints
 from lbgen.runtime.health import members
@@ -33,7 +33,7 @@ from lbgen.runtime.local.reload import prepare
 from lbgen.runtime.local.spawn import ProcessId
 from lbgen.runtime.local.user import engine_user, make_directory
 from lbgen.runtime.local.watch import Watch
-from lbgen.runtime.standins import Cast, cast
+from lbgen.runtime.standins import Cast, cast, played
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -126,7 +126,7 @@ class Supervisor:
 
     def _stand_ins(self, stack: ExitStack, plan: Plan) -> Cast:
         """Start one stand-in per endpoint, on loopback and on each namespace's cable, unless it is there already."""
-        if not self.order.backends:
+        if not played(plan):
             return Cast()
         taken = frozenset(x.port + engine.offset for x in plan.listeners for engine in self.order.engines)
         hosts = ("127.0.0.1", *(net.host for net in self.networks.values()))
@@ -137,8 +137,7 @@ class Supervisor:
         self.cast = replace(made, stand_ins=(*there, *new))
         listed = tuple(
             state.EndpointState(endpoint.field, pool.name, hosts[0], made.ports[endpoint.field])
-            for pool in plan.pools
-            if pool.leads_to is None
+            for pool in played(plan)
             for endpoint in pool.endpoints
         )
         self.record = replace(self.record, endpoints=listed)
@@ -201,7 +200,7 @@ class Supervisor:
 
     def _until_routes_answer(self) -> tuple[Diagnostic, ...]:
         """Wait for every route of every engine; EngineError LB405 for those that fail, warnings returned."""
-        backends, seconds = self.order.backends, self.order.seconds
+        seconds = self.order.seconds
         found: list[Diagnostic] = []
         for handle in self.handles.values():
             wanted = readiness.probes(handle.plan)
@@ -210,11 +209,9 @@ class Supervisor:
             def answered(probe: readiness.Probe, left: int, name: str = name, total: int = total) -> None:
                 self._tell(Progress(Step.ANSWERED, name, probe.route, total - left, total))
 
-            late = readiness.wait(
-                handle.plan, wanted, handle.address, backends=backends, seconds=seconds, answered=answered
-            )
+            late = readiness.wait(handle.plan, wanted, handle.address, seconds=seconds, answered=answered)
             found += readiness.unasked(handle.plan, wanted, handle.title)
-            found += readiness.diagnostics(late, handle.title, handle.plan, backends=backends, seconds=seconds)
+            found += readiness.diagnostics(late, handle.title, handle.plan, seconds=seconds)
             if not late:
                 self._tell(Progress(Step.READY, name))
         if any(each.severity is Severity.ERROR for each in found):
@@ -255,6 +252,8 @@ class Supervisor:
     def _reload(self, stack: ExitStack, asked: Reload) -> tuple[Diagnostic, ...]:
         """All engines serve the plan that was asked for, or go on as they were. Raises LbgenError."""
         order = self.order
+        if not order.backends:
+            asked = replace(asked, plan=with_real_endpoints(asked.plan))
         engines = tuple((x.name, x.version, x.binary) for x in order.engines)
         if asked.engines not in (None, engines) or asked.backends not in (None, order.backends):
             raise EngineError(refusal("other engines, or other backends, run"))
@@ -271,7 +270,7 @@ class Supervisor:
                 plan = self._plan_for(asked.plan, each, stand_ins, self.networks.get(each.name))
                 changes.append(prepare(self.handles[each.name], each.engine, plan, accept))
                 self._tell(Progress(Step.CHECKED, each.name))
-            warnings = reload_all(tuple(changes), backends=order.backends, seconds=asked.seconds)
+            warnings = reload_all(tuple(changes), seconds=asked.seconds)
             serves = asked.plan
         except LbgenError:
             self.record = replace(self.record, endpoints=listed)
