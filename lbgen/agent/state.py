@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
 from lbgen.agent.health import FULL, Health, share
-from lbgen.engines.health import Condition, State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,13 +21,23 @@ FILE = "agent.state.json"
 BEAT_SECONDS = 10  # how often the file is touched, so that readers can tell that the agent lives
 _FRESH_SECONDS = 60
 States = dict[tuple[str, str], Health]  # by pool and name of the endpoint
-Conditions = dict[tuple[str, str], Condition]  # for people, by the same
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointHealth:
+    """One endpoint for people: `state` is up, down, starting (slowly) or drained; `since` seconds of the epoch."""
+
+    pool: str
+    endpoint: str
+    state: str
+    since: float
+    error: str
 
 
 class _Row(BaseModel):
     pool: str
     endpoint: str
-    state: State
+    state: str
     since: float
     up: bool
     streak: int
@@ -57,29 +66,29 @@ def text(spec: AgentSpec, states: Mapping[tuple[str, str], Health]) -> str:
     return _File(pid=os.getpid(), endpoints=rows).model_dump_json(indent=1) + "\n"
 
 
-def _word(health: Health, weight: int, slow_start: int) -> State:
+def _word(health: Health, weight: int, slow_start: int) -> str:
     if not health.up:
-        return State.DOWN
+        return "down"
     if not weight:
-        return State.DRAINING
-    return State.UP if share(health, time.time(), slow_start) == FULL else State.STARTING
+        return "drained"
+    return "up" if share(health, time.time(), slow_start) == FULL else "starting"
 
 
-def read(folder: Path) -> Conditions:
+def read(folder: Path) -> tuple[EndpointHealth, ...]:
     """What the file says, however old; empty when there is none or it cannot be read."""
     return _shown(_rows(folder))
 
 
-def parse(content: bytes) -> Conditions:
+def parse(content: bytes) -> tuple[EndpointHealth, ...]:
     """What the file with that content says; empty when it says nothing that we understand."""
     try:
         return _shown(_File.model_validate_json(content).endpoints)
     except ValueError:
-        return {}
+        return ()
 
 
-def _shown(rows: list[_Row]) -> Conditions:
-    return {(row.pool, row.endpoint): Condition(row.state, row.since, row.error) for row in rows}
+def _shown(rows: list[_Row]) -> tuple[EndpointHealth, ...]:
+    return tuple(EndpointHealth(row.pool, row.endpoint, row.state, row.since, row.error) for row in rows)
 
 
 def take_over(folder: Path) -> States:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"strconv"
 	"time"
 )
 
@@ -47,7 +46,7 @@ func (p *pool) check(ctx context.Context, each *endpoint) {
 	timer := time.NewTicker(time.Duration(conf.Interval) * time.Millisecond)
 	defer timer.Stop()
 	for {
-		p.told(each, p.ill(ctx, each, client, timeout))
+		p.told(each, p.well(ctx, each, client, timeout))
 		select {
 		case <-ctx.Done():
 			return
@@ -59,12 +58,12 @@ func (p *pool) check(ctx context.Context, each *endpoint) {
 	}
 }
 
-// ill is why a check fails, empty when it succeeds.
-func (p *pool) ill(ctx context.Context, each *endpoint, client *http.Client, timeout time.Duration) string {
+// well is whether a check succeeds.
+func (p *pool) well(ctx context.Context, each *endpoint, client *http.Client, timeout time.Duration) bool {
 	conf := p.conf.Active
 	place := each.place()
 	if place == "" {
-		return "its name has no address"
+		return false
 	}
 	if conf.Port != "" {
 		host, _, _ := net.SplitHostPort(place)
@@ -74,10 +73,10 @@ func (p *pool) ill(ctx context.Context, each *endpoint, client *http.Client, tim
 		dialer := &net.Dialer{Timeout: timeout}
 		connection, err := dialer.DialContext(ctx, "tcp", place)
 		if err != nil {
-			return err.Error()
+			return false
 		}
 		_ = connection.Close()
-		return ""
+		return true
 	}
 	scheme := "http://"
 	if p.conf.TLS != nil {
@@ -85,37 +84,30 @@ func (p *pool) ill(ctx context.Context, each *endpoint, client *http.Client, tim
 	}
 	question, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+place+conf.Path, nil)
 	if err != nil {
-		return err.Error()
+		return false
 	}
 	question.Host = net.JoinHostPort(each.conf.Host, each.conf.Port)
 	question.Header.Set("User-Agent", "")
 	reply, err := client.Do(question)
 	if err != nil {
-		return err.Error()
+		return false
 	}
 	_ = reply.Body.Close()
 	for _, wanted := range conf.Statuses {
 		if reply.StatusCode >= wanted.First && reply.StatusCode <= wanted.Last {
-			return ""
+			return true
 		}
 	}
-	return "status " + strconv.Itoa(reply.StatusCode)
+	return false
 }
 
 // told notes a check: so many in a row take the endpoint out or bring it back, and the first of all decides alone.
-func (p *pool) told(each *endpoint, ill string) {
+func (p *pool) told(each *endpoint, well bool) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	at := each.at
-	well := ill == ""
-	if !well {
-		at.reason = ill
-	}
 	first := !at.checked
 	at.checked = true
-	if first {
-		at.since = time.Now()
-	}
 	if well != at.down {
 		at.bad = 0
 		return
@@ -126,11 +118,9 @@ func (p *pool) told(each *endpoint, ill string) {
 		at.bad = 0
 		at.failures = 0
 		at.back = time.Now()
-		at.since = at.back
 		p.call(len(p.waiting))
 	} else if !well && (first || at.bad >= p.conf.Active.Fall) {
 		at.down = true
 		at.bad = 0
-		at.since = time.Now()
 	}
 }
