@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:
-    from lbgen.conformance.swap import up
     from lbgen.conformance.verify.report import Report
     from lbgen.conformance.verify.run import verify
     from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, Span, UsageError
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from lbgen.plan.resolve import plan
     from lbgen.plan.simulate import Outcome, Request, simulate
     from lbgen.plan.tiers import Tier, tiers
-    from lbgen.runtime.api import Stack, reload
+    from lbgen.runtime.api import Stack, reload, up
     from lbgen.spec.load import Topology
     from lbgen.spec.load import load_topology as load
 
@@ -55,7 +54,7 @@ _HOMES = {
     "render": "lbgen.engines.rendered",
     "simulate": "lbgen.plan.simulate",
     "tiers": "lbgen.plan.tiers",
-    "up": "lbgen.conformance.swap",
+    "up": "lbgen.runtime.api",
     "verify": "lbgen.conformance.verify.run",
 }
 

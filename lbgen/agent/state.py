@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
 from lbgen.agent.health import FULL, Health, share
+from lbgen.engines.health import Condition, State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,23 +22,13 @@ FILE = "agent.state.json"
 BEAT_SECONDS = 10  # how often the file is touched, so that readers can tell that the agent lives
 _FRESH_SECONDS = 60
 States = dict[tuple[str, str], Health]  # by pool and name of the endpoint
-
-
-@dataclass(frozen=True, slots=True)
-class EndpointHealth:
-    """One endpoint for people: `state` is up, down, starting (slowly) or drained; `since` seconds of the epoch."""
-
-    pool: str
-    endpoint: str
-    state: str
-    since: float
-    error: str
+Conditions = dict[tuple[str, str], Condition]  # for people, by the same
 
 
 class _Row(BaseModel):
     pool: str
     endpoint: str
-    state: str
+    state: State
     since: float
     up: bool
     streak: int
@@ -66,29 +57,29 @@ def text(spec: AgentSpec, states: Mapping[tuple[str, str], Health]) -> str:
     return _File(pid=os.getpid(), endpoints=rows).model_dump_json(indent=1) + "\n"
 
 
-def _word(health: Health, weight: int, slow_start: int) -> str:
+def _word(health: Health, weight: int, slow_start: int) -> State:
     if not health.up:
-        return "down"
+        return State.DOWN
     if not weight:
-        return "drained"
-    return "up" if share(health, time.time(), slow_start) == FULL else "starting"
+        return State.DRAINING
+    return State.UP if share(health, time.time(), slow_start) == FULL else State.STARTING
 
 
-def read(folder: Path) -> tuple[EndpointHealth, ...]:
+def read(folder: Path) -> Conditions:
     """What the file says, however old; empty when there is none or it cannot be read."""
     return _shown(_rows(folder))
 
 
-def parse(content: bytes) -> tuple[EndpointHealth, ...]:
+def parse(content: bytes) -> Conditions:
     """What the file with that content says; empty when it says nothing that we understand."""
     try:
         return _shown(_File.model_validate_json(content).endpoints)
     except ValueError:
-        return ()
+        return {}
 
 
-def _shown(rows: list[_Row]) -> tuple[EndpointHealth, ...]:
-    return tuple(EndpointHealth(row.pool, row.endpoint, row.state, row.since, row.error) for row in rows)
+def _shown(rows: list[_Row]) -> Conditions:
+    return {(row.pool, row.endpoint): Condition(row.state, row.since, row.error) for row in rows}
 
 
 def take_over(folder: Path) -> States:

@@ -46,18 +46,38 @@ def table(stacks: Sequence[Stack]) -> Table:
 
 
 def health(stacks: Sequence[Stack]) -> Table | None:
-    """One row per endpoint that an agent checks; None without."""
-    from datetime import datetime
-
+    """One row per engine and endpoint, as the engine finds it; None without."""
+    from rich import box
     from rich.markup import escape
     from rich.table import Column, Table
 
-    colours = {"up": "green", "down": "red"}
-    made = Table("stack", "engine", "pool", Column("endpoint", no_wrap=True), "state", "since", "last error")
-    for stack in stacks:
-        for engine in stack.engines:
-            for each in engine.health:
-                state = f"[{colours.get(each.state, 'yellow')}]{each.state}[/]"
-                since = f"{datetime.fromtimestamp(each.since).astimezone():%F %T}"
-                made.add_row(stack.name, engine.name, each.pool, each.endpoint, state, since, escape(each.error))
-    return made if made.row_count else None
+    colours = {"up": "green", "down": "red", "ejected": "red", "unknown": "dim"}
+    rows = [
+        (f"{stack.name} {engine}" if len(stacks) > 1 else engine, each)
+        for stack in stacks
+        for engine, found in stack.health().items()
+        for each in found
+    ]
+    if not rows:
+        return None
+    played = any(each.address != each.endpoint for _, each in rows)
+    endpoint = (Column("endpoint", no_wrap=True), *([Column("stand-in", no_wrap=True)] if played else ()))
+    made = Table("engine", "pool", *endpoint, "state", "since", Column("reason", overflow="fold"), box=box.SIMPLE_HEAD)
+    for engine, each in rows:
+        address = () if not played else ("" if each.address == each.endpoint else each.address,)
+        state = f"[{colours.get(each.state, 'yellow')}]{each.state}[/]"
+        made.add_row(engine, each.pool, each.endpoint, *address, state, _ago(each.since), escape(each.reason))
+    return made
+
+
+def _ago(since: float | None) -> str:
+    """How long ago, in the largest unit that counts."""
+    from time import time
+
+    if since is None:
+        return ""
+    seconds = max(time() - since, 0)
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

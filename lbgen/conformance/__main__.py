@@ -1,4 +1,5 @@
-"""`python -m lbgen.conformance`: run the cases on this host's engines, print the matrix. Exit 4 on a failure."""
+"""`python -m lbgen.conformance`: run the cases on this host's engines, print the matrix. Exit 4 on a failure, 2 when
+there was nothing to run."""
 
 from __future__ import annotations
 
@@ -76,6 +77,9 @@ def main(
         json_file.write_text(report.as_json(results), encoding="utf-8")
     if markdown_file is not None:
         report.insert(markdown_file, report.markdown(results))
+    if not results:
+        click.echo(f"no case was run: no clause or file contains {clause!r}" if clause else "no case was run", err=True)
+        raise SystemExit(2)
     counts = Counter(r.state for r in results)
     console.print(", ".join(f"{counts[s]} {s}" for s in State))
     raise SystemExit(4 if counts[State.FAIL] else 0)

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from lbgen.conformance.wires import Wire
     from lbgen.plan.simulate import Request
 
+_SHORT = 2000  # bytes of a body that a line holds
+
 
 def curl(address: Address, request: Request, via: Wire = PLAIN) -> str:
     """A command line that sends the same request (as nearly as curl can)."""
@@ -28,7 +30,7 @@ def curl(address: Address, request: Request, via: Wire = PLAIN) -> str:
     for name, value in request.headers:
         words += ["-H", f"{name}: {value}" if value else f"{name};"]
     if request.body:
-        words += ["--data-binary", request.body.decode("latin-1")]
+        words += ["--data-binary", _body(request.body)]
     place = f"{address[0]}:{address[1]}"
     if via.http2:
         words.append("--http2" if via.tls is not None else "--http2-prior-knowledge")
@@ -49,6 +51,13 @@ def curl(address: Address, request: Request, via: Wire = PLAIN) -> str:
     else:
         words += ["--request-target", request.target, f"{scheme}://{place}/"]
     return " ".join(_word(word) for word in words)
+
+
+def _body(body: bytes) -> str:
+    """The body, or where to find one that is as long."""
+    if len(body) <= _SHORT:
+        return body.decode("latin-1")
+    return f"@FILE-OF-{len(body)}-BYTES"
 
 
 def _word(word: str) -> str:

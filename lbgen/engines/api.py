@@ -131,7 +131,6 @@ class ProcessSpec:
 
     argv: tuple[str, ...]
     stop: Signals = Signals.SIGTERM  # graceful stop
-    drain: str = ""  # path on the admin port, POST to which it ends its connections in good order; "" = `stop` does
     reload: Signals | None = None  # None: the engine watches its files
     env: tuple[tuple[str, str], ...] = ()
     setup: tuple[tuple[str, ...], ...] = ()  # commands to run before, such as `nft -f` (in the namespace)

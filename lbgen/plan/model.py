@@ -314,6 +314,7 @@ class Plan:
     engines: tuple[tuple[str, EngineOptions], ...] = ()
     resolvers: tuple[str, ...] = ()
     containers: ContainerLimits = ContainerLimits()  # frozen
+    networks: tuple[str, ...] = ()  # of docker, which containers join
     spans: tuple[tuple[str, Span], ...] = field(default=(), compare=False, repr=False)
     admin_port: int | None = None
     tier: TierOf | None = None

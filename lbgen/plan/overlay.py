@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from lbgen.plan.model import Plan
 
@@ -28,6 +28,12 @@ def with_endpoints(plan: Plan, addresses: Mapping[str, tuple[str, int]]) -> Plan
             endpoints.append(endpoint)
         pools.append(replace(pool, endpoints=tuple(endpoints)))
     return replace(plan, pools=tuple(pools))
+
+
+def with_real_endpoints(plan: Plan, pools: Collection[str] | None = None) -> Plan:
+    """`plan` without stand-ins for `pools` (None = for any pool)."""
+    real = [replace(x, stand_ins=False) if pools is None or x.name in pools else x for x in plan.pools]
+    return replace(plan, pools=tuple(real))
 
 
 def with_admin(plan: Plan, port: int) -> Plan:

@@ -67,5 +67,11 @@ class Pool:
     tls: PoolTls | None = None
     protocol: PoolProtocol = PoolProtocol.HTTP1
     proxy_protocol: str | None = None  # v1 or v2, told to the endpoint
+    stand_ins: bool | None = None  # whether `up` plays the endpoints; None = it decides
     slow_start: int = 0  # milliseconds over which an endpoint that came back gets its full share
     leads_to: tuple[str, str] | None = None  # tier and listener, when the endpoints are the replicas of a tier
+
+    @property
+    def real(self) -> bool:
+        """Whether nobody plays its endpoints."""
+        return self.stand_ins is False or self.leads_to is not None

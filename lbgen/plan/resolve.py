@@ -94,6 +94,7 @@ def resolved(topology: Topology, expanded: Expanded) -> Plan:
         engines=tuple((name, _options(block)) for name, block in model.engines.items()),
         resolvers=tuple(model.resolvers or ()),
         containers=_containers(model),
+        networks=() if model.containers is None else tuple(dict.fromkeys(model.containers.networks)),
         spans=tuple(_spans(topology)),
     )
 
@@ -177,6 +178,7 @@ def _pool(name: str, pool: written_pool.Pool, files: Files) -> Pool:
         proxy_protocol=pool.proxy_protocol,
         slow_start=pool.slow_start or 0,
         leads_to=None if pool.tier is None else (pool.tier, pool.listener or ""),
+        stand_ins=pool.stand_ins,
     )
 
 

@@ -1,14 +1,15 @@
-"""An admin port that speaks JSON -> what it says to each path, once two rounds agree.
+"""An admin port -> what it says to each path: as text, or as JSON once two rounds agree.
 
-`python -m lbgen.runtime.answers PORT SECONDS PATH...` prints it, for an engine whose port only its own network reaches.
+`python -m lbgen.runtime.answers PORT SECONDS PATH...` prints it, for an engine whose port only its own network reaches;
+0 seconds: the texts that it gives now.
 """
 
 from __future__ import annotations
 
+import http.client
 import json
 import sys
 import time
-import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING
 
@@ -18,21 +19,34 @@ if TYPE_CHECKING:
 SETTLE = 0.2  # an engine that loads its files while it runs has done so when two answers in a row agree
 
 
-def answers(port: int | None, paths: Sequence[str]) -> dict[str, object] | None:
+def texts(port: int | None, paths: Sequence[str]) -> dict[str, str] | None:
     """What it says now; None while it does not answer one of them."""
-    found: dict[str, object] = {}
+    found: dict[str, str] = {}
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     for path in paths:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=2) as answer:
-                found[path] = json.load(answer)
-        except (OSError, urllib.error.URLError, ValueError):
+            with direct.open(f"http://127.0.0.1:{port}{path}", timeout=2) as answer:
+                found[path] = answer.read().decode("utf-8", "replace")
+        except (OSError, http.client.HTTPException):
             return None
     return found
+
+
+def answers(port: int | None, paths: Sequence[str]) -> dict[str, object] | None:
+    """The same as JSON; None also when one of them is none."""
+    try:
+        return {path: json.loads(text) for path, text in (texts(port, paths) or {}).items()} or None
+    except ValueError:
+        return None
 
 
 def main() -> int:
     """Exit 3 when it does not answer in time."""
     port, seconds, *paths = sys.argv[1:]
+    if not float(seconds):
+        said = texts(int(port), paths)
+        sys.stdout.write(json.dumps(said))
+        return 0 if said is not None else 3
     end = time.monotonic() + float(seconds)
     before: dict[str, object] | None = None
     while time.monotonic() < end:

@@ -107,29 +107,29 @@ class Change:
         self.live.put(rendered)
         self.live.reload(self.plan, self.spec)
 
-    def confirm(self, *, backends: bool, seconds: float) -> tuple[Diagnostic, ...]:
+    def confirm(self, *, seconds: float) -> tuple[Diagnostic, ...]:
         """Wait until every route answers as the plan says, also those that are gone or new; warnings are returned.
 
         EngineError LB403, LB405 when they do not.
         """
-        warnings = _confirmed(self.live, self.before[0], backends=backends, seconds=seconds)
+        warnings = _confirmed(self.live, self.before[0], seconds=seconds)
         self.outcome = Outcome.AFTER
         return warnings
 
-    def revert(self, *, backends: bool, seconds: float) -> None:
+    def revert(self, *, seconds: float) -> None:
         """Back to the files before. EngineError LB403, LB405 when they do not serve any more."""
         self.live.stop_agent()
         self.live.restore()
         self.live.reload(*self.before)
         try:
-            _confirmed(self.live, self.plan, backends=backends, seconds=min(seconds, _HEARD_SECONDS))
+            _confirmed(self.live, self.plan, seconds=min(seconds, _HEARD_SECONDS))
         except LbgenError:  # who was still loading the change may not have heard: HAProxy's master does not
             self.live.reload(*self.before)
-            _confirmed(self.live, self.plan, backends=backends, seconds=seconds)
+            _confirmed(self.live, self.plan, seconds=seconds)
         self.outcome = Outcome.BEFORE
 
 
-def reload_all(changes: tuple[Change, ...], *, backends: bool, seconds: float) -> tuple[Diagnostic, ...]:
+def reload_all(changes: tuple[Change, ...], *, seconds: float) -> tuple[Diagnostic, ...]:
     """Load all changes, or none: when one does not serve, each engine goes back. Returns warnings.
 
     Raises EngineError LB413, which says why and whether the files before serve again.
@@ -140,7 +140,7 @@ def reload_all(changes: tuple[Change, ...], *, backends: bool, seconds: float) -
         for change in changes:
             loaded.append(change)
             change.load()
-            warnings += change.confirm(backends=backends, seconds=seconds)
+            warnings += change.confirm(seconds=seconds)
             if change.spec.reload_note:
                 said = f"{change.live.title}: {change.spec.reload_note}"
                 warnings.append(Diagnostic("LB412", said, severity=Severity.ADVICE))
@@ -150,7 +150,7 @@ def reload_all(changes: tuple[Change, ...], *, backends: bool, seconds: float) -
         with deferred():
             for change in reversed(loaded):
                 try:
-                    change.revert(backends=backends, seconds=seconds)
+                    change.revert(seconds=seconds)
                 except (LbgenError, OSError) as second:
                     outcome = f"the files before do not serve either: {second}; start it anew with `lbgen up`"
         back = all(change.outcome is Outcome.BEFORE for change in loaded)
@@ -168,16 +168,16 @@ def _reasons(error: BaseException) -> tuple[Diagnostic, ...]:
     return (Diagnostic("LB408", str(error)),) if isinstance(error, OSError) else (Diagnostic("LB403", "interrupted"),)
 
 
-def _confirmed(live: Live, before: Plan, *, backends: bool, seconds: float) -> tuple[Diagnostic, ...]:
+def _confirmed(live: Live, before: Plan, *, seconds: float) -> tuple[Diagnostic, ...]:
     live.wait_listening(seconds)
     plan = live.plan
     wanted = (*readiness.turned(before, plan), *readiness.probes(plan))
-    late = readiness.wait(plan, wanted, live.address, backends=backends, seconds=seconds)
+    late = readiness.wait(plan, wanted, live.address, seconds=seconds)
     time.sleep(live.spec.overlap)
     live.stays()
     found = (
         *readiness.unasked(plan, wanted, live.title),
-        *readiness.diagnostics(late, live.title, plan, backends=backends, seconds=seconds),
+        *readiness.diagnostics(late, live.title, plan, seconds=seconds),
     )
     if any(each.severity is Severity.ERROR for each in found):
         raise EngineError(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -29,6 +29,7 @@ _METHODS = ("GET", "POST", "PUT", "DELETE")
 _REFUSED_TARGET = (
     "/lbgen%2Fprobe"  # 400 by the contract, whatever the routes; 404 from an engine without its routes yet
 )
+_NAME_SECONDS = 3.0
 _NO_ENDPOINT = frozenset({502, 503, 504})
 
 
@@ -36,7 +37,8 @@ _NO_ENDPOINT = frozenset({502, 503, 504})
 class Probe:
     """A request that belongs to `route` on `listener`, which it enters by `door`. `status` is the proxy's own answer;
     None: one of `pools` answers. `others` are right as well, since limits count what came before. `request` None: an
-    L4 route, asked in HTTP as that is what stand-ins speak."""
+    L4 route, asked in HTTP as that is what stand-ins speak. `real`: some endpoint may be no stand-in: any answer that
+    came through is right."""
 
     route: str
     listener: str
@@ -46,7 +48,7 @@ class Probe:
     pools: frozenset[str]
     others: tuple[int, ...] = ()
     door: Door = Door()  # noqa: RUF009  # frozen
-    behind: bool = False  # another tier answers, and no stand-in of ours
+    real: bool = False
 
 
 def probes(plan: Plan) -> tuple[Probe, ...]:
@@ -70,10 +72,6 @@ def probes(plan: Plan) -> tuple[Probe, ...]:
                 if probe is not None:
                     found[listener.name, rule.route] = probe
     order = {route.name: route.index for route in plan.routes}
-    tiers = {pool.name for pool in plan.pools if pool.leads_to is not None}
-    for key, probe in found.items():
-        if probe.pools & tiers:
-            found[key] = replace(probe, behind=True)
     return tuple(sorted(found.values(), key=lambda each: (order[each.route], each.listener)))
 
 
@@ -92,7 +90,17 @@ def turned(before: Plan, after: Plan) -> tuple[Probe, ...]:
         field = after.route(name).field if name else ""
         pools = frozenset(upstream.pool for upstream in outcome.upstreams)
         found.append(
-            Probe(name, probe.listener, field, probe.request, outcome.status, pools, outcome.others, probe.door)
+            Probe(
+                name,
+                probe.listener,
+                field,
+                probe.request,
+                outcome.status,
+                pools,
+                outcome.others,
+                probe.door,
+                _real(after, pools),
+            )
         )
     return tuple(found)
 
@@ -105,7 +113,7 @@ def _l4(plan: Plan, listener: Listener, found: dict[tuple[str, str], Probe]) -> 
             pools = frozenset(name for name, weight in outcome.pools if weight)
             route = plan.route(rule.route)
             found[listener.name, route.name] = Probe(
-                route.name, listener.name, route.field, None, None, pools, door=way
+                route.name, listener.name, route.field, None, None, pools, door=way, real=_real(plan, pools)
             )
 
 
@@ -116,8 +124,13 @@ def _l7(plan: Plan, listener: Listener, rule: Rule, way: Door) -> Probe | None:
         if outcome is not None and outcome.route == rule.route:
             pools = frozenset(upstream.pool for upstream in outcome.upstreams)
             field = plan.route(rule.route).field
-            return Probe(rule.route, listener.name, field, request, outcome.status, pools, outcome.others, way)
+            real = _real(plan, pools)
+            return Probe(rule.route, listener.name, field, request, outcome.status, pools, outcome.others, way, real)
     return None
+
+
+def _real(plan: Plan, pools: frozenset[str]) -> bool:
+    return any(plan.pool(name).real for name in pools)
 
 
 def _paths(rule: Rule) -> tuple[str, ...]:
@@ -179,24 +192,26 @@ def wait(
     wanted: tuple[Probe, ...],
     address: Callable[[str], tuple[str, int]],
     *,
-    backends: bool,
     seconds: float = SECONDS,
     answered: Callable[[Probe, int], None] | None = None,
 ) -> tuple[Late, ...]:
     """Ask each probe at `address(listener)` until it is right; returns those that were not when `seconds` had gone by
     without another one becoming right, so that thousands of routes have their time.
 
-    Without `backends` a forward is right with any answer that came through, and late with 502, 503 or 504.
+    Where endpoints are real a forward is right with any answer that came through, and late with 502, 503 or 504.
     `answered` is told each probe that became right and how many are left.
     """
     end = time.monotonic() + seconds
-    if not backends:
+    # A name takes a moment to be looked up.
+    named = any(not e.is_ip for pool in plan.pools if pool.real for e in pool.endpoints)
+    patience = time.monotonic() + min(_NAME_SECONDS if named else 0, seconds)
+    if any(probe.real for probe in wanted):
         _until_loaded(plan, wanted, address, end)
     left: dict[int, Late] = {i: Late(probe, "nothing") for i, probe in enumerate(wanted)}
     pause = 0.02
     while True:
         for index, late in tuple(left.items()):
-            got = ask(late.probe, *address(late.probe.listener), backends=backends)
+            got = ask(late.probe, *address(late.probe.listener))
             if not got:
                 del left[index]
                 end = time.monotonic() + seconds
@@ -207,8 +222,9 @@ def wait(
             if time.monotonic() > end:
                 break
         # Real endpoints that do not answer are a warning, not worth the whole wait.
-        unreachable = not backends and all(late.got.startswith("no endpoint") for late in left.values())
-        if not left or time.monotonic() > end or unreachable:
+        now = time.monotonic()
+        unreachable = now > patience and all(late.got.startswith("no endpoint") for late in left.values())
+        if not left or now > end or unreachable:
             return tuple(left.values())
         time.sleep(pause)
         pause = min(pause * 1.5, 0.25)
@@ -247,43 +263,37 @@ def _until_loaded(plan: Plan, wanted: tuple[Probe, ...], address: Callable[[str]
         if status in (None, 404):  # its `paths` let that target in
             continue
         probe = Probe("", name, "", request, status, frozenset(), door=way)
-        while ask(probe, *address(name), backends=False) and time.monotonic() < end - 1:
+        while ask(probe, *address(name)) and time.monotonic() < end - 1:
             time.sleep(0.02)
 
 
-def ask(probe: Probe, host: str, port: int, *, backends: bool) -> str:
+def ask(probe: Probe, host: str, port: int) -> str:
     """Send the probe once: empty when the answer is right, else what came instead."""
-    backends = backends and not probe.behind
     connection = http.client.HTTPConnection(host, port, timeout=_ANSWER_SECONDS)
+    request = probe.request or Request(headers=(("Host", _ELSEWHERE),))
     try:
         connection.sock = probe.door.enter(host, port, _ANSWER_SECONDS)
-        if probe.request is None and not backends:
+        if probe.request is None and probe.real:
             return ""
-        send(connection, probe)
-        return differs(probe, connection.getresponse(), backends=backends)
+        connection.putrequest(request.method, request.target, skip_host=True, skip_accept_encoding=True)
+        for name, value in request.headers:
+            connection.putheader(name, value.encode("latin-1", "replace"))
+        connection.putheader("Content-Length", "0")
+        connection.endheaders()
+        answer = connection.getresponse()
+        return _differs(probe, answer)
     except (OSError, http.client.HTTPException) as error:
         return f"{type(error).__name__}: {error}"
     finally:
         connection.close()
 
 
-def send(connection: http.client.HTTPConnection, probe: Probe) -> None:
-    """Send the probe's request. Raises OSError, http.client.HTTPException."""
-    request = probe.request or Request(headers=(("Host", _ELSEWHERE),))
-    connection.putrequest(request.method, request.target, skip_host=True, skip_accept_encoding=True)
-    for name, value in request.headers:
-        connection.putheader(name, value.encode("latin-1", "replace"))
-    connection.putheader("Content-Length", "0")
-    connection.endheaders()
-
-
-def differs(probe: Probe, answer: http.client.HTTPResponse, *, backends: bool) -> str:
-    """In what the answer is not right; empty when it is."""
+def _differs(probe: Probe, answer: http.client.HTTPResponse) -> str:
     if answer.status in probe.others:
         return ""
     if probe.status is not None:
         return "" if answer.status == probe.status else f"status {answer.status} and not {probe.status}"
-    if not backends:
+    if probe.real:
         return f"no endpoint answers ({answer.status})" if answer.status in _NO_ENDPOINT else ""
     if answer.status != 200:
         return f"status {answer.status}"
@@ -296,17 +306,15 @@ def differs(probe: Probe, answer: http.client.HTTPResponse, *, backends: bool) -
     return "" if pool in probe.pools else f"pool {pool} and not {' or '.join(sorted(probe.pools))}"
 
 
-def diagnostics(
-    late: tuple[Late, ...], title: str, plan: Plan, *, backends: bool, seconds: float = SECONDS
-) -> tuple[Diagnostic, ...]:
-    """LB405 for each late route: an error with stand-ins, a warning where only real endpoints are missing."""
+def diagnostics(late: tuple[Late, ...], title: str, plan: Plan, *, seconds: float = SECONDS) -> tuple[Diagnostic, ...]:
+    """LB405 for each late route: an error with stand-ins, a warning where real endpoints do not answer."""
     spans = dict(plan.spans)
     found = []
     for each in late:
         asked = each.probe.request
         what = f"{asked.method} {asked.target}" if asked else "a connection"
         message = f"{title}: route {each.probe.route} on {each.probe.listener} gave {what} {each.got}"
-        soft = (not backends or each.probe.behind) and each.got.startswith("no endpoint")
+        soft = each.probe.real and each.got.startswith("no endpoint")
         severity = Severity.WARNING if soft else Severity.ERROR
         hint = "start its endpoints" if soft else f"waited {seconds:g} s"
         span = spans.get(each.probe.field, NOWHERE)

@@ -37,15 +37,13 @@ class Cast:
         if not self.ports:
             return plan
         plan = with_endpoints(plan, {name: (host, port) for name, port in self.ports.items()})
-        return replace(plan, pools=tuple(self._pool(pool) for pool in plan.pools))
+        return replace(plan, pools=tuple(x if x.real else self._pool(x) for x in plan.pools))
 
     def _pool(self, pool: Pool) -> Pool:
         if pool.tls is not None and self.folder is not None:
             ours = File("tls/lbgen-stand-ins.crt", str(self.folder / f"{CA}.crt"))
             pool = replace(pool, tls=replace(pool.tls, ca=ours))
-        if (
-            pool.active is not None and pool.leads_to is None
-        ):  # nothing listens on another port, and a stand-in answers 200
+        if pool.active is not None:  # nothing listens on another port, and a stand-in answers 200
             pool = replace(pool, active=replace(pool.active, port=None, statuses=_ANY_STATUS))
         return pool
 
@@ -58,7 +56,7 @@ def cast(
     port_from: Callable[[str, int, frozenset[int]], int] = ports.free_port,
     before: Cast | None = None,
 ) -> Cast:
-    """One stand-in per endpoint on free ports of each of `hosts`, the first of which is the one that is listed.
+    """One stand-in per endpoint of a played pool on free ports of each of `hosts`, the first of which is listed.
 
     Certificates for those that speak TLS are made in `folder` unless they are there. With `before` those that would be
     the same stay: a stand-in on its port, all certificates in their folder. Raises EngineError LB404.
@@ -69,9 +67,7 @@ def cast(
     there = {} if before is None else {replace(each, port=0): each.port for each in before.stand_ins}
     if before is not None and before.folder is not None and before.certificates == tuple(secured.values()):
         folder = before.folder
-    for pool in plan.pools:
-        if pool.leads_to is not None:  # the tier itself is there
-            continue
+    for pool in played(plan):
         tls = None
         if pool.name in secured:
             path = folder / secured[pool.name].name
@@ -92,11 +88,24 @@ def cast(
     return Cast(tuple(stand_ins), chosen, folder if secured else None, tuple(secured.values()))
 
 
+def played(plan: Plan) -> tuple[Pool, ...]:
+    """The pools whose endpoints are played; the others have their own."""
+    return tuple(pool for pool in plan.pools if not pool.real)
+
+
+def whose(plan: Plan) -> str:
+    """Which pools have endpoints of their own, and which are played, in words."""
+    own = [pool.name for pool in plan.pools if pool.real]
+    others = [pool.name for pool in played(plan)]
+    words = (f"their own: {', '.join(own)}" if own else "", f"stand-ins: {', '.join(others)}" if others else "")
+    return "; ".join(word for word in words if word)
+
+
 def _certificates(plan: Plan, hosts: tuple[str, ...]) -> dict[str, Spec]:
     """Pool -> the certificate of its stand-ins, for those that speak TLS."""
     behind = _behind_passthrough(plan)
     found = {}
-    for pool in plan.pools:
+    for pool in played(plan):
         if pool.tls is not None or pool.name in behind:
             names = (*hosts, *((pool.tls.server_name,) if pool.tls is not None and pool.tls.server_name else ()))
             found[pool.name] = Spec(f"pool-{pool.name}", names)

@@ -16,6 +16,7 @@ from lbgen.engines.api import engines as installed
 from lbgen.engines.api import target_version
 from lbgen.engines.verdicts import judge
 from lbgen.plan import tiers as planned
+from lbgen.plan.overlay import with_real_endpoints
 from lbgen.plan.through import fronts
 from lbgen.runtime import group, readiness
 from lbgen.runtime.driver import RELOAD_SECONDS, Result
@@ -170,7 +171,6 @@ class _Work:
             detail = step.detail or ("" if step.engine else part)
             self.progress(replace(step, engine=part if step.engine else "", detail=detail))
 
-        own = any(pool.leads_to is None for pool in plan.pools)
         behind = [x for tier in {pool.leads_to[0] for pool in plan.pools if pool.leads_to} for x in self._now[tier]]
         if before is not None:  # before it is told of them
             self.driver.join(before, behind)
@@ -178,11 +178,10 @@ class _Work:
             plan,
             [self.engines[tier.name]],
             insist=True,
-            backends=self.wanted.backends and own,
+            backends=self.wanted.backends,
             accept=self.wanted.accept,
             progress=told,
             seconds=self.wanted.seconds,
-            drain=DRAIN_SECONDS,
         )
         if before is None:
             self._new.append(result.state)
@@ -195,16 +194,18 @@ class _Work:
     def _through(self, tiers: Sequence[Tier], entered: Mapping[str, tuple[str, int]]) -> None:
         """Every route behind answers through the tier in front. EngineError LB405."""
         for front in fronts(tiers):
-            probes = readiness.probes(front.plan)
+            played = {x.pool for state in self._now[front.behind] for x in state.endpoints}
+            own = {pool.name for pool in front.plan.pools} - played
+            plan = with_real_endpoints(front.plan, own)
+            probes = readiness.probes(plan)
             late = readiness.wait(
-                front.plan,
+                plan,
                 probes,
                 lambda _, at=front.door.name: entered[at],  # type: ignore[misc]  # bound early
-                backends=self.wanted.backends,
                 seconds=self.wanted.seconds,
             )
             title = f"through {front.tier}"
-            found = readiness.diagnostics(late, title, front.plan, backends=self.wanted.backends)
+            found = readiness.diagnostics(late, title, plan)
             if any(each.severity is Severity.ERROR for each in found):
                 raise EngineError(found)
             self.warnings += [x for x in found if x not in self.warnings]

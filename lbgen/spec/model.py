@@ -12,7 +12,7 @@ from lbgen.spec.pool import Pool
 from lbgen.spec.problem import bad, wrong_type
 from lbgen.spec.route import Buffering, HeaderEdits, Route, Timeouts
 from lbgen.spec.tier import Tier
-from lbgen.spec.values import BodyText, ByteSize, Name, Resolver
+from lbgen.spec.values import BodyText, ByteSize, Name, NetworkName, Resolver
 
 SUPPORTED_VERSION = 1
 
@@ -54,10 +54,13 @@ class EngineBlock(Strict, extra="allow"):
 
 
 class Containers(Strict):
-    """What each container may use at most, where the topology runs in containers."""
+    """What each container may use at most, where the topology runs in containers, and what else they can reach."""
 
     memory: ByteSize | None = Field(default=None, ge=16 << 20, description="2GiB when left out here and in the profile")
     pids: int | None = Field(default=None, strict=True, ge=16, le=1_000_000, description="threads count; 1024")
+    networks: list[NetworkName] = Field(
+        default_factory=list, max_length=32, description="docker networks to join, where endpoints are known by name"
+    )
 
 
 class TopologyModel(Strict):
@@ -88,7 +91,7 @@ class TopologyModel(Strict):
     forwarded_headers: bool | None = Field(default=None, description="send X-Forwarded-For, -Proto, -Host and -Port")
     request_id: bool | None = Field(default=None, description="send X-Request-Id")
     access_log: Literal["json", "none"] | None = None
-    containers: Containers | None = Field(default=None, description="limits of each container of the docker runtime")
+    containers: Containers | None = Field(default=None, description="of the docker runtime: limits of each, networks")
     resolvers: list[Resolver] | None = Field(
         default=None, min_length=1, description="DNS servers for the names of endpoints; the system's when left out"
     )

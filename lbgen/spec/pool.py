@@ -159,6 +159,9 @@ class Pool(Strict):
     protocol: Literal["http1", "http2", "grpc"] | None = None
     proxy_protocol: Literal["v1", "v2"] | None = None
     slow_start: Duration | None = Field(default=None, description="time over which a new endpoint gets its full share")
+    stand_ins: bool | None = Field(
+        default=None, description="whether `up` plays its endpoints; as long as they are no containers when left out"
+    )
 
     @model_validator(mode="wrap")
     @classmethod

@@ -53,6 +53,7 @@ from lbgen.spec.quantities import (
 from lbgen.spec.regex import parse_regex
 
 NAME_PATTERN = r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?"
+NETWORK_PATTERN = r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}"
 
 
 def parse_name(value: object) -> str:
@@ -61,6 +62,15 @@ def parse_name(value: object) -> str:
     if not re.fullmatch(NAME_PATTERN, name):
         hint = "lower-case letters, digits and . _ - between them, at most 63"
         raise bad("LB112", f'"{shortened(name)}" is not a name', hint)
+    return name
+
+
+def parse_network_name(value: object) -> str:
+    """A name as docker takes it for networks; LB112 otherwise."""
+    name = text("a network's name", value)
+    if not re.fullmatch(NETWORK_PATTERN, name):
+        hint = "letters, digits and . _ - after the first, at most 128"
+        raise bad("LB112", f'"{shortened(name)}" is not a name of a docker network', hint)
     return name
 
 
@@ -82,6 +92,7 @@ def _text(pattern: str = "", *examples: str, **more: Any) -> WithJsonSchema:  # 
 
 
 Name = Annotated[str, PlainValidator(parse_name), _text(NAME_PATTERN)]
+NetworkName = Annotated[str, PlainValidator(parse_network_name), _text(NETWORK_PATTERN)]
 
 # Quantities. A duration is whole milliseconds (0 = no limit), a size bytes, a percentage 0 to 100.
 Duration = Annotated[

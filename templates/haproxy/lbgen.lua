@@ -297,8 +297,7 @@ core.register_filter("measured", Measured, function(made, args) return made end)
 core.register_fetches("failure", function(txn)
   local sent = txn:get_var("txn.sent")
   if txn.f:srv_id() == nil or sent == nil then return "Service Unavailable" end
-  local now = core.now()
-  local passed = now.sec * 1000000 + now.usec - sent
+  local passed = txn.f:date(0, "us") - sent -- the clock of `sent`: that of core.now may fall behind on a busy machine
   return passed >= txn:get_var("txn.late") and "Gateway Timeout" or "Bad Gateway"
 end)
 

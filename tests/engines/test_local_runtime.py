@@ -253,8 +253,7 @@ def test_a_stack_with_tls_checks_and_limits_answers(name, tmp_path):
         for path, pool in (("/tls", "tls"), ("/h2", "h2")):
             assert get(stack.url("web") + path)["pool"] == pool
         (found,) = api.ps()[0].engines
-        assert {each.state for each in found.health} <= {"up"}
-        assert bool(found.health) == (name == "nginx")
+        assert {each.state for each in found.health if each.pool != "app"} == {"up"}
 
 
 @pytest.mark.parametrize("name", L7)

@@ -82,7 +82,7 @@ def known(handle, seconds: float = 10) -> dict[str, str]:
     end = time.monotonic() + seconds
     while not (found := state.read(handle.directory)) and time.monotonic() < end:
         time.sleep(0.05)
-    return [each.state for each in found if each.pool == "app"]
+    return [each.state for (pool, _), each in found.items() if pool == "app"]
 
 
 def becomes(handle, wanted: list[str], seconds: float) -> bool:
@@ -101,7 +101,7 @@ def test_dead_endpoints_get_nothing_and_come_back(version):
         time.sleep(INTERVAL * (FALL + 1) + 1)
         assert many(handle, 20).keys() == {(200, "app-1"), (200, "app-2")}
         assert many(handle, 10, "db").keys() == {(200, "app-1"), (200, "app-2")}
-        assert "refused" in state.read(handle.directory)[0].error
+        assert "refused" in next(iter(state.read(handle.directory).values())).reason
         group.listen("app-1", "drop")
         group.listen("app-2", "refuse")
         assert becomes(handle, ["down"] * 3, 5)
@@ -123,18 +123,18 @@ def test_dead_endpoints_get_nothing_and_come_back(version):
 def test_a_slow_start_and_a_drained_endpoint():
     weights = [{"address": "10.9.0.1:80"}, {"address": "10.9.0.2:80"}, {"address": "10.9.0.3:80", "weight": 0}]
     with served("1.31", slow_start="8s", endpoints=weights) as (group, handle):
-        assert becomes(handle, ["up", "up", "drained"], 10)
+        assert becomes(handle, ["up", "up", "draining"], 10)
         assert 8 <= many(handle, 20)[200, "app-0"] <= 12
         group.listen("app-0", "refuse")
-        assert becomes(handle, ["down", "up", "drained"], 5)
+        assert becomes(handle, ["down", "up", "draining"], 5)
         group.listen("app-0", "yes")
-        assert becomes(handle, ["starting", "up", "drained"], 5)
+        assert becomes(handle, ["starting", "up", "draining"], 5)
         time.sleep(0.6)
         early = many(handle, 40)[200, "app-0"]
         assert 1 <= early <= 12
         time.sleep(4)
         assert early < many(handle, 40)[200, "app-0"] <= 18
-        assert becomes(handle, ["up", "up", "drained"], 8)
+        assert becomes(handle, ["up", "up", "draining"], 8)
         time.sleep(1)
         assert 8 <= many(handle, 20)[200, "app-0"] <= 12
 

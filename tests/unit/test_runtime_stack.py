@@ -72,7 +72,6 @@ def test_up_ps_logs_down(fake, state_dir):
     assert stack.url("web") == f"http://127.0.0.1:{PORT}"
     assert status(stack.url("web")) == 200
     assert [x.step for x in steps] == [
-        api.Step.BACKENDS,
         api.Step.STARTED,
         api.Step.LISTENING,
         api.Step.ANSWERED,
@@ -315,7 +314,7 @@ def test_the_kernel_needs_root_and_the_others_go_on(fake, monkeypatch):
             return ProcessSpec((), kernel=True)
 
     kernel = Kernel(fake.program, name="kernel", title="Kernel")
-    ask = {"insist": True, "backends": True, "accept": ()}
+    ask = {"insist": True, "accept": ()}
     with monkeypatch.context() as patch:
         patch.setattr("os.geteuid", lambda: 1000)
         chosen, ((name, (reason,)),) = choose(plan(), [kernel, fake], **ask)

@@ -13,12 +13,14 @@ import lbgen
 from lbgen.agent import probe
 from lbgen.engines.checks import checked_pools
 from lbgen.plan.model import Mode
+from lbgen.plan.overlay import with_real_endpoints
 from lbgen.runtime import readiness
 from lbgen.runtime.certificates import throw_away
 from lbgen.runtime.door import Door, door
 from lbgen.runtime.endpoints import endpoints
+from lbgen.runtime.health import members
 from lbgen.runtime.local.world import out_of_reach
-from lbgen.runtime.standins import cast
+from lbgen.runtime.standins import cast, whose
 
 pytestmark = pytest.mark.xdist_group("runtime")
 CHECK = {"active": {"path": "/health", "port": 9999, "expect": [204]}}
@@ -88,6 +90,24 @@ def test_without_stand_ins_nothing_changes(plan, tmp_path):
     from lbgen.runtime.standins import Cast
 
     assert Cast().play(plan, "127.0.0.1") is plan
+
+
+def test_pools_with_endpoints_of_their_own_are_not_played(plan, tmp_path):
+    real = with_real_endpoints(plan, {"ca"})
+    made = cast(real, ("127.0.0.1",), frozenset(), tmp_path / "made")
+    inside = made.play(real, "127.0.0.1")
+    assert {each.pool for each in made.stand_ins} == {"told", "behind"}
+    assert inside.pool("ca") == real.pool("ca")
+    assert inside.pool("told").endpoints[0].host == "127.0.0.1"
+    assert whose(inside) == "their own: ca; stand-ins: told, behind"
+    assert {x.route: x.real for x in readiness.probes(inside)} == {
+        "ca": True,
+        "limited": False,
+        "told": False,
+        "edge": False,
+    }
+    named = {x.name: (x.address == x.name) for x in members(real, inside)}
+    assert named == {"10.0.0.1:443": True, "10.0.0.2:80": False, "10.0.0.3:443": False}
 
 
 def test_a_probe_knows_the_door(plan):

@@ -48,6 +48,7 @@ pools:
     protocol: http1
     proxy_protocol: v2
     slow_start: 30s
+    stand_ins: false
   hashed: { balance: { hash: { cookie: user } }, endpoints: [{ address: "10.0.2.10:8080" }] }
 routes:
   - name: canary
@@ -99,7 +100,7 @@ tls: { policy: intermediate }
 max_body: 1MiB
 buffering: { response: true }
 response_headers: { set: { x-frame-options: DENY } }
-containers: { memory: 512MiB, pids: 100 }
+containers: { memory: 512MiB, pids: 100, networks: [shop_default] }
 resolvers: [10.0.0.2, "10.0.0.3:53"]
 """
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MOST = 300  # requests that one case may need
 _TIMES = 240  # requests whose shares are counted
 _KEYS = 24
+_CHOSEN = (Balance.HASH, Balance.SOURCE_HASH, Balance.RANDOM)  # who serves does not depend on who has places
 _LONG = 1_500  # milliseconds in which many requests have come together
 _DEVIATIONS = 5.0
 
@@ -99,7 +100,9 @@ def _pool(listener: Listener, pool: Pool, hit: Request, route: Route) -> Iterato
     if pool.max_per_endpoint is not None and pool.queue is None and pool.max_per_endpoint * len(main) <= MOST:
         params = {"request": hit, "most": pool.max_per_endpoint * len(main), "status": 503, "hold_ms": _hold(route)}
         if not backups:
-            yield scripted("6.full", "at_a_time", hit, params, (str(Feature.MAX_PER_ENDPOINT),), route.name)
+            chosen = pool.balance in _CHOSEN and len(main) > 1
+            features = (str(Feature.MAX_PER_ENDPOINT), *((f"{Feature.MAX_PER_ENDPOINT}.chosen",) if chosen else ()))
+            yield scripted("6.full", "at_a_time", hit, params, features, route.name)
     name = f"{pool.name}-{main[0][0]}"
     others = [f"{pool.name}-{n}" for n, _ in main[1:]] or backups
     if pool.balance in (Balance.SOURCE_HASH, Balance.HASH) and len(main) > 1:

@@ -137,7 +137,7 @@ def _chosen(
         where = folder / missing[0] if folder is not None and missing else folder
         hint = f"lbgen render TOPOLOGY -o {folder} writes them"
         raise UsageError(Diagnostic("LB411", f"there are no rendered files in {where}", hint=hint))
-    return choose(plan, targets, insist=engines is not None, backends=True, accept=accept)
+    return choose(plan, targets, insist=engines is not None, accept=accept)
 
 
 def _prepared(

@@ -6,14 +6,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Images
-from lbgen.engines.envoy.run import BINARIES, check_spec, process_spec
+from lbgen.engines.envoy.run import BINARIES, TELLS, check_spec, process_spec
 from lbgen.engines.envoy.support import verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from lbgen.engines.api import Binary, BinaryHint, CheckSpec, Engine, Objection, ProcessSpec, RenderedFile, Verdict
+    from lbgen.engines.health import Condition
     from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan
 
@@ -27,6 +28,7 @@ class Envoy:
     binaries: tuple[BinaryHint, ...] = BINARIES
     images = Images({"1.40": "envoyproxy/envoy:v1.40.0"}, "/usr/local/bin/envoy", ("/bin/sh",))
 
+    tells: tuple[str, ...] = (TELLS,)
     places: tuple[tuple[str, str], ...] = (
         ("bootstrap", "top level of envoy.yaml, a YAML mapping"),
         ("http_filters", "HTTP filters of each L7 listener before the router, a YAML list"),
@@ -73,7 +75,7 @@ class Envoy:
         from lbgen.engines.envoy.accesslog import FILE
 
         logged = any(listener.access_log for listener in plan.listeners)
-        return process_spec(binary, directory, FILE if logged else "", plan.admin_port)
+        return process_spec(binary, directory, FILE if logged else "")
 
     def access_record(self, line: str) -> Mapping[str, object] | None:
         """A line of the access log in lbgen's schema."""
@@ -85,6 +87,14 @@ class Envoy:
         """How to have it checked."""
         del plan
         return check_spec(binary, directory)
+
+    def health(
+        self, pools: Mapping[str, Sequence[str]], answers: Mapping[str, str]
+    ) -> Mapping[tuple[str, int], Condition]:
+        """What its list of clusters says; see `lbgen.engines.health.Watched`."""
+        from lbgen.engines.envoy.endpoints import health
+
+        return health(pools, answers[TELLS])
 
 
 ENGINE: Engine = Envoy()

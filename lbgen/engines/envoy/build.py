@@ -12,7 +12,7 @@ from lbgen.engines.document import dump
 from lbgen.engines.envoy.clusters import build_clusters, clusters_of
 from lbgen.engines.envoy.listeners import build_listener
 from lbgen.engines.envoy.places import wait_cluster, wait_extension, wait_listener, waits
-from lbgen.engines.envoy.run import FILE
+from lbgen.engines.envoy.run import FILE, TELLS
 from lbgen.engines.verbatim import entries, keys
 from lbgen.resources import folder
 
@@ -31,7 +31,9 @@ def build(plan: Plan) -> RenderedFile:
     bootstrap: dict[str, Data] = {}
     if plan.admin_port is not None:
         address: dict[str, Data] = {"address": "127.0.0.1", "port_value": plan.admin_port}
-        bootstrap["admin"] = {"address": {"socket_address": address}}
+        # Nothing that changes or ends it can be asked for.
+        shown: Data = [{"exact": TELLS}]
+        bootstrap["admin"] = {"address": {"socket_address": address}, "allow_paths": shown}
     bootstrap |= _limited(static, plan)
     queues = waits(plan)
     if queues:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Images
-from lbgen.engines.haproxy import run
+from lbgen.engines.haproxy import health, run
 from lbgen.engines.haproxy.support import VERSIONS, objections, support
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from lbgen.engines.api import Binary, BinaryHint, CheckSpec, Objection, ProcessSpec, RenderedFile, Verdict
+    from lbgen.engines.health import Condition
     from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan
 
@@ -26,6 +27,7 @@ class HAProxy:
     binaries: tuple[BinaryHint, ...] = run.BINARIES
     images = Images({"2.8": "haproxy:2.8.25", "2.6": "haproxy:2.6.12"}, "/usr/local/sbin/haproxy")
 
+    tells: tuple[str, ...] = (health.TELLS,)
     places: tuple[tuple[str, str], ...] = (
         ("global", "end of the global section"),
         ("frontend", "end of the frontend of each L7 listener"),
@@ -60,6 +62,12 @@ class HAProxy:
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
         """How to have them checked."""
         return run.check(binary)
+
+    def health(
+        self, pools: Mapping[str, Sequence[str]], answers: Mapping[str, str]
+    ) -> Mapping[tuple[str, int], Condition]:
+        """What its statistics say; see `lbgen.engines.health.Watched`."""
+        return health.health(pools, answers[health.TELLS])
 
 
 ENGINE = HAProxy()

@@ -79,11 +79,12 @@ _NATIVE = (
     Feature.PROXY_PROTOCOL_OUT,
     Feature.L4_PROXY_PROTOCOL_OUT,
     Feature.DRAIN,
-    Feature.ENDPOINT_NAMES,
     Feature.ENDPOINT_IPV6,
 )
 
 _EMULATED = {
+    Feature.ENDPOINT_NAMES: "by its own resolvers; of several addresses behind a name it uses one, for as "
+    "long as that is among them",
     Feature.TRUSTED_PROXIES: "ACL on the peer's address before each forwarded header is set",
     Feature.HOST_WILDCARD: "the host's last labels are looked up in a map, most labels first",
     Feature.PATH_PREFIX: "the path with a slash behind it is looked up in a prefix map",
@@ -281,7 +282,8 @@ def _pool(pool: Pool) -> Iterable[Objection]:
     if pool.max_per_endpoint is not None and pool.balance in (Balance.HASH, Balance.SOURCE_HASH, Balance.RANDOM):
         note = "a request for an endpoint that is full does not go to another one"
         where = f"{pool.field}.connections.max_per_endpoint"
-        verdict = approximate(note, {"pool.connections.max_per_endpoint.chosen": "text: as many as there are places"})
+        shows = {"pool.connections.max_per_endpoint.chosen": ("text: as many as there are places", "text: at a time")}
+        verdict = approximate(note, shows)
         yield Objection(verdict, where, Feature.MAX_PER_ENDPOINT)
     tls = pool.tls
     if tls is None:

@@ -6,13 +6,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.api import BinaryHint, Images
-from lbgen.engines.traefik import objections, run, support
+from lbgen.engines.traefik import health, objections, run, support
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from lbgen.engines.api import Binary, CheckSpec, Engine, Objection, ProcessSpec, RenderedFile, Verdict
+    from lbgen.engines.health import Condition
     from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan
 
@@ -28,6 +29,7 @@ class Traefik:
     )
     images = Images({"3.7": "traefik:v3.7.15"}, "/usr/local/bin/traefik", ("/bin/mv",))
 
+    tells: tuple[str, ...] = (health.TELLS,)
     places: tuple[tuple[str, str], ...] = (
         ("static", "top level of traefik.yaml, a YAML mapping"),
         ("dynamic", "file of its own beside the dynamic ones, a YAML mapping"),
@@ -67,6 +69,12 @@ class Traefik:
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
         return run.check(plan, binary)
+
+    def health(
+        self, pools: Mapping[str, Sequence[str]], answers: Mapping[str, str]
+    ) -> Mapping[tuple[str, int], Condition]:
+        """What the plugin says; see `lbgen.engines.health.Watched`."""
+        return health.health(pools, answers[health.TELLS])
 
 
 ENGINE: Engine = Traefik()

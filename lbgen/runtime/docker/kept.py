@@ -15,12 +15,14 @@ from pathlib import PosixPath
 from typing import TYPE_CHECKING
 
 from lbgen.runtime.docker import own
+from lbgen.runtime.health import members
 from lbgen.runtime.local.state import root, store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from lbgen.plan.model import Plan
+    from lbgen.runtime.health import Member
     from lbgen.runtime.standins import Cast
 
 _FILE = "kept"
@@ -36,6 +38,11 @@ class Kept:
     cast: Cast
     accept: tuple[str, ...]
     backends: bool
+
+    def members(self) -> tuple[Member, ...]:
+        """The endpoints under their names, at the addresses that the engines have."""
+        host = self.cast.stand_ins[0].host if self.cast.stand_ins else ""
+        return members(self.plan, self.cast.play(self.plan, host))
 
     def write(self) -> None:
         """Keep it, whole at any moment. Raises EngineError LB408."""

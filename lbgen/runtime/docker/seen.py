@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
-from lbgen.agent import state as health
-from lbgen.diagnostics import EngineError
-from lbgen.runtime.docker import container
+from lbgen.runtime.docker import health, kept
 from lbgen.runtime.docker.client import connect, told
 from lbgen.runtime.docker.converge import Found, found
 from lbgen.runtime.docker.labels import Role
@@ -19,24 +17,24 @@ from lbgen.runtime.local.state import EndpointState, EngineState, StackState
 from lbgen.runtime.logs import Line, access_parser
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from lbgen.agent.state import EndpointHealth
+    from lbgen.runtime.health import EndpointHealth
 
 _LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerState(EngineState):
-    """An engine in a container; `status` is docker's word for it, `container` its name, `found` what its agent saw."""
+    """An engine in a container; `status` is docker's word for it, `container` its name, `told` asks it for `health`."""
 
     status: str = ""
     container: str = ""
-    found: tuple[EndpointHealth, ...] = ()
+    told: Callable[[], tuple[EndpointHealth, ...]] = tuple
 
     @property
     def health(self) -> tuple[EndpointHealth, ...]:
-        return self.found
+        return self.told()
 
     @property
     def running(self) -> bool:
@@ -66,7 +64,8 @@ def running() -> tuple[StackState, ...]:
 
 def state(name: str, parts: Sequence[Found]) -> ContainerStack:
     engines = []
-    checked = {each.record.engine for each in parts if each.record.role is Role.AGENT}
+    last = kept.read(name)
+    there = () if last is None else last.members()
     for each in parts:
         if each.record.role is not Role.ENGINE:
             continue
@@ -88,17 +87,10 @@ def state(name: str, parts: Sequence[Found]) -> ContainerStack:
                 access_log=each.record.access_log,
                 status=each.made.status,
                 container=each.name,
-                found=_health(each) if each.record.engine in checked else (),
+                told=partial(health.found, each, there, parts),
             )
         )
     return ContainerStack(name, "", 0, 0, True, tuple(engines), _endpoints(parts))
-
-
-def _health(each: Found) -> tuple[EndpointHealth, ...]:
-    """What the agent beside it has found."""
-    with suppress(EngineError):  # it went away meanwhile
-        return health.parse(container.read(each.made, health.FILE) or b"")
-    return ()
 
 
 def _endpoints(parts: Sequence[Found]) -> tuple[EndpointState, ...]:

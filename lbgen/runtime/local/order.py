@@ -21,6 +21,7 @@ class Step(StrEnum):
 
     PULLING = "pulling its image"
     BUILDING = "building an image"
+    POOLS = "endpoints"
     BACKENDS = "stand-ins answer"
     STARTED = "started"
     LISTENING = "listening"
@@ -29,10 +30,6 @@ class Step(StrEnum):
     REPLACING = "replacing"
     CHECKED = "the change is sound"
     RELOADED = "loaded the change"
-    VERIFYING = "compared"
-    VERIFIED = "behaves the same"
-    DRAINING = "serves in place of the one before"
-    DRAINED = "drained"
     STOPPED = "stopped"
 
 

@@ -194,8 +194,7 @@ def start(
     if rendered is not None:
         spec = replace(spec, ready="")  # the files tell no admin port
     if spec.ready and plan.admin_port is None:
-        taken = frozenset(listener.port for listener in plan.listeners)
-        plan = with_admin(plan, ports.free_port("127.0.0.1", 20_000 + os.getpid() % 4_000, taken))
+        plan = administered(plan)
     rendered = rendered or render_with(target, plan, version, accept)
     if spec.kernel and network is None:
         raise TypeError("a kernel engine needs a network")
@@ -219,6 +218,12 @@ def start(
     if spec.agent and ORDER in rendered:  # files that were given may be without
         handle.restart_agent()
     return handle
+
+
+def administered(plan: Plan, taken: frozenset[int] = frozenset()) -> Plan:
+    """`plan` with a free loopback port for the engine's status, none of `taken`. Raises EngineError LB404."""
+    taken |= {listener.port for listener in plan.listeners}
+    return with_admin(plan, ports.free_port("127.0.0.1", 20_000 + os.getpid() % 4_000, taken))
 
 
 def _spawned(

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, UsageError
+from lbgen.plan.overlay import with_real_endpoints
 from lbgen.runtime import logs, selection
-from lbgen.runtime.driver import DRAIN_SECONDS, RELOAD_SECONDS, Result
+from lbgen.runtime.driver import RELOAD_SECONDS, Result
 from lbgen.runtime.host import judged
 from lbgen.runtime.hot import refusal
 from lbgen.runtime.local import order, state
@@ -27,6 +28,7 @@ from lbgen.runtime.local.control import reach
 from lbgen.runtime.local.order import Chosen, Commit, Failed, Order, Progress, Reload, Step, Up
 from lbgen.runtime.local.process import START_SECONDS, for_version, tail
 from lbgen.runtime.local.spawn import ProcessId
+from lbgen.runtime.standins import played, whose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -56,15 +58,16 @@ def up(
     accept: tuple[str, ...],
     progress: Callable[[Progress], None],
     seconds: float = START_SECONDS,
-    drain: float = DRAIN_SECONDS,
 ) -> Result:
     """Bring `plan` up on `engines`. `insist`: they were named, so that a refusal or a missing executable is an error;
     else such engines are skipped. An engine that needs root is skipped either way while another can go on.
 
     Raises LbgenError (verdicts), EngineError LB402 to LB405, LB407, LB408.
     """
-    del drain  # processes of one host cannot listen beside each other
-    chosen, skipped = choose(plan, engines, insist=insist, backends=backends, accept=accept)
+    plan = plan if backends else with_real_endpoints(plan)
+    chosen, skipped = choose(plan, engines, insist=insist, accept=accept)
+    if plan.pools:
+        progress(Progress(Step.POOLS, detail=whose(plan)))
     digest = order.digest(plan, chosen, accept, backends=backends)
     with state.locked(f"stack-{plan.name}"):
         replaced = False
@@ -131,15 +134,13 @@ def _reloaded(name: str, asked: Reload, progress: Callable[[Progress], None]) ->
 
 
 def choose(
-    plan: Plan, engines: Sequence[Engine], *, insist: bool, backends: bool, accept: tuple[str, ...]
+    plan: Plan, engines: Sequence[Engine], *, insist: bool, accept: tuple[str, ...]
 ) -> tuple[tuple[Chosen, ...], Skipped]:
     """The engines that will run, and those that will not with the reasons."""
-    return selection.choose(
-        engines, lambda target: _decide(plan, target, backends=backends, accept=accept), insist=insist
-    )
+    return selection.choose(engines, lambda target: _decide(plan, target, accept=accept), insist=insist)
 
 
-def _decide(plan: Plan, target: Engine, *, backends: bool, accept: tuple[str, ...]) -> Chosen:
+def _decide(plan: Plan, target: Engine, *, accept: tuple[str, ...]) -> Chosen:
     asked = plan.options(target.name).version
     binary, version = None, asked
     try:
@@ -157,7 +158,7 @@ def _decide(plan: Plan, target: Engine, *, backends: bool, accept: tuple[str, ..
     if kernel and os.geteuid() != 0:
         hint = "run as root, or leave it out"
         raise EngineError(Diagnostic("LB407", f"{target.title} needs root to load rules into the kernel", hint=hint))
-    if kernel and (not backends or any(pool.leads_to is not None for pool in plan.pools)):
+    if kernel and len(played(plan)) < len(plan.pools):
         message = f"{target.title} runs in a network namespace from which only stand-ins can be reached"
         raise EngineError(Diagnostic("LB403", message, hint="load the rendered file on the balancer itself"))
     supplied = None if _installed(target) else target

@@ -12,15 +12,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbgen.agent import state as health
+from lbgen.agent import state as agent_state
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import Mode
+from lbgen.runtime.answers import texts
+from lbgen.runtime.health import EndpointHealth, Member, healths, watched
 from lbgen.runtime.local.spawn import ProcessId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.agent.state import EndpointHealth
     from lbgen.plan.model import Listener
 
 _RECORD = "stack.json"
@@ -54,7 +55,8 @@ def scheme(listener: Listener) -> str:
 class EngineState:
     """One engine of a stack. `ended` says how it died, empty while it runs; `pid` 0 until it was started. `restarts`:
     how often it was started anew after it had died, the last time as `died` says. `access_log` is relative to
-    `directory`, "" = its output. `agent`: pid of its `lbgen agent`, 0 without."""
+    `directory`, "" = its output. `agent`: pid of its `lbgen agent`, 0 without. `admin`: the loopback port where it
+    tells how `members`, its endpoints, are; 0 without."""
 
     name: str
     title: str
@@ -70,6 +72,8 @@ class EngineState:
     access_log: str = ""
     agent: int = 0
     leftovers: tuple[str, ...] = ()  # files outside `directory` that go with it
+    admin: int = 0
+    members: tuple[Member, ...] = ()
 
     @property
     def log(self) -> Path:
@@ -81,8 +85,11 @@ class EngineState:
 
     @property
     def health(self) -> tuple[EndpointHealth, ...]:
-        """What the agent found of each endpoint; empty where none works."""
-        return health.read(Path(self.directory)) if self.agent else ()
+        """How it finds its endpoints, asked now."""
+        teller = watched(self.name)
+        said = texts(self.admin, teller.tells) if teller is not None and self.admin and self.running else None
+        agent = agent_state.read(Path(self.directory)) if self.agent else {}
+        return healths(self.title, teller, self.members, said, agent)
 
     @property
     def running(self) -> bool:
@@ -173,6 +180,7 @@ def read(name: str) -> StackState | None:
                     **each,
                     "addresses": tuple(Address(**address) for address in each["addresses"]),
                     "leftovers": tuple(each.get("leftovers", ())),
+                    "members": tuple(Member(**member) for member in each.get("members", ())),
                 }
             )
             for each in data.pop("engines")

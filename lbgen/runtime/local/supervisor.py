@@ -17,21 +17,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
-from lbgen.plan.overlay import with_ports
+from lbgen.engines.health import Watched
+from lbgen.plan.overlay import with_ports, with_real_endpoints
 from lbgen.runtime import readiness
 from lbgen.runtime.endpoints import endpoints
+from lbgen.runtime.health import members
 from lbgen.runtime.host import judged
 from lbgen.runtime.hot import other_version, refusal, reload_all
 from lbgen.runtime.local import state
 from lbgen.runtime.local.control import Control
 from lbgen.runtime.local.network import network
 from lbgen.runtime.local.order import Commit, Failed, Progress, Reload, Step, Up, digest
-from lbgen.runtime.local.process import Handle, for_version, start, wait_listening
+from lbgen.runtime.local.process import Handle, administered, for_version, start, wait_listening
 from lbgen.runtime.local.reload import prepare
 from lbgen.runtime.local.spawn import ProcessId
 from lbgen.runtime.local.user import engine_user, make_directory
 from lbgen.runtime.local.watch import Watch
-from lbgen.runtime.standins import Cast, cast
+from lbgen.runtime.standins import Cast, cast, played
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -124,7 +126,7 @@ class Supervisor:
 
     def _stand_ins(self, stack: ExitStack, plan: Plan) -> Cast:
         """Start one stand-in per endpoint, on loopback and on each namespace's cable, unless it is there already."""
-        if not self.order.backends:
+        if not played(plan):
             return Cast()
         taken = frozenset(x.port + engine.offset for x in plan.listeners for engine in self.order.engines)
         hosts = ("127.0.0.1", *(net.host for net in self.networks.values()))
@@ -135,8 +137,7 @@ class Supervisor:
         self.cast = replace(made, stand_ins=(*there, *new))
         listed = tuple(
             state.EndpointState(endpoint.field, pool.name, hosts[0], made.ports[endpoint.field])
-            for pool in plan.pools
-            if pool.leads_to is None
+            for pool in played(plan)
             for endpoint in pool.endpoints
         )
         self.record = replace(self.record, endpoints=listed)
@@ -156,6 +157,10 @@ class Supervisor:
             leftovers=chosen.engine.process(plan, chosen.binary, directory).leftovers,
         )
         self._note(entry)  # before it starts: were we killed now, `down` would still find what lies in the folder
+        if isinstance(chosen.engine, Watched):
+            admins = {x.plan.admin_port or 0 for x in self.handles.values()}
+            ports = {x.port + each.offset for x in self.order.plan.listeners for each in self.order.engines}
+            plan = administered(plan, frozenset(admins | ports))
         handle = start(chosen.engine, plan, chosen.binary, chosen.version, directory, self.order.accept, net)
         stack.callback(handle.stop)
         self.handles[chosen.name] = handle
@@ -169,6 +174,8 @@ class Supervisor:
                 started=started,
                 access_log=handle.spec.access_log,
                 agent=handle.agent.pid if handle.agent is not None else 0,
+                admin=handle.plan.admin_port or 0,
+                members=members(self.order.plan, handle.plan),
             )
         )
         self._tell(Progress(Step.STARTED, chosen.name, f"{chosen.title} {chosen.binary.version}"))
@@ -193,7 +200,7 @@ class Supervisor:
 
     def _until_routes_answer(self) -> tuple[Diagnostic, ...]:
         """Wait for every route of every engine; EngineError LB405 for those that fail, warnings returned."""
-        backends, seconds = self.order.backends, self.order.seconds
+        seconds = self.order.seconds
         found: list[Diagnostic] = []
         for handle in self.handles.values():
             wanted = readiness.probes(handle.plan)
@@ -202,11 +209,9 @@ class Supervisor:
             def answered(probe: readiness.Probe, left: int, name: str = name, total: int = total) -> None:
                 self._tell(Progress(Step.ANSWERED, name, probe.route, total - left, total))
 
-            late = readiness.wait(
-                handle.plan, wanted, handle.address, backends=backends, seconds=seconds, answered=answered
-            )
+            late = readiness.wait(handle.plan, wanted, handle.address, seconds=seconds, answered=answered)
             found += readiness.unasked(handle.plan, wanted, handle.title)
-            found += readiness.diagnostics(late, handle.title, handle.plan, backends=backends, seconds=seconds)
+            found += readiness.diagnostics(late, handle.title, handle.plan, seconds=seconds)
             if not late:
                 self._tell(Progress(Step.READY, name))
         if any(each.severity is Severity.ERROR for each in found):
@@ -247,6 +252,8 @@ class Supervisor:
     def _reload(self, stack: ExitStack, asked: Reload) -> tuple[Diagnostic, ...]:
         """All engines serve the plan that was asked for, or go on as they were. Raises LbgenError."""
         order = self.order
+        if not order.backends:
+            asked = replace(asked, plan=with_real_endpoints(asked.plan))
         engines = tuple((x.name, x.version, x.binary) for x in order.engines)
         if asked.engines not in (None, engines) or asked.backends not in (None, order.backends):
             raise EngineError(refusal("other engines, or other backends, run"))
@@ -254,6 +261,7 @@ class Supervisor:
         accept = tuple(dict.fromkeys((*before, *asked.accept)))
         chosen = tuple(_again(x, order.plan, asked.plan, accept) for x in order.engines)
         listed = self.record.endpoints
+        serves = order.plan
         try:
             with state.locked("ports"):
                 stand_ins = self._stand_ins(stack, asked.plan)
@@ -262,13 +270,14 @@ class Supervisor:
                 plan = self._plan_for(asked.plan, each, stand_ins, self.networks.get(each.name))
                 changes.append(prepare(self.handles[each.name], each.engine, plan, accept))
                 self._tell(Progress(Step.CHECKED, each.name))
-            warnings = reload_all(tuple(changes), backends=order.backends, seconds=asked.seconds)
+            warnings = reload_all(tuple(changes), seconds=asked.seconds)
+            serves = asked.plan
         except LbgenError:
             self.record = replace(self.record, endpoints=listed)
             raise
         finally:
             for handle in self.handles.values():
-                self._follow(handle)
+                self._follow(handle, serves)
         for each in chosen:
             self._tell(Progress(Step.RELOADED, each.name))
         self.order = replace(order, plan=asked.plan, engines=chosen, accept=accept)
@@ -276,13 +285,15 @@ class Supervisor:
         state.write(self.record)
         return warnings
 
-    def _follow(self, handle: Handle) -> None:
-        """The record of an engine, after it loaded something else."""
+    def _follow(self, handle: Handle, plan: Plan) -> None:
+        """The record of an engine, after it loaded what serves `plan`."""
         entry = next(x for x in self.record.engines if x.name == handle.engine)
         agent = handle.agent.pid if handle.agent is not None else 0
         identity = ProcessId.of(handle.pid)
         entry = replace(entry, pid=handle.pid, started=identity.started if identity is not None else entry.started)
-        self._note(replace(entry, addresses=_addresses(handle), access_log=handle.spec.access_log, agent=agent))
+        there = members(plan, handle.plan)
+        log = handle.spec.access_log
+        self._note(replace(entry, addresses=_addresses(handle), access_log=log, agent=agent, members=there))
 
     def _hang_up(self) -> None:
         with contextlib.suppress(OSError):

@@ -39,6 +39,7 @@ type Config struct {
 	Routes    []*Route
 	Rules     []*Rule
 	Tables    []*Table
+	Tells     bool // no edge: it tells how the endpoints of all edges are
 }
 
 // Table is one host: a name, *.name, or empty for any host.
@@ -306,5 +307,8 @@ func CreateConfig() *Config {
 
 // New is called by Traefik for each use of the middleware; the context ends when another configuration comes.
 func New(ctx context.Context, _ http.Handler, config *Config, _ string) (http.Handler, error) {
+	if config.Tells {
+		return http.HandlerFunc(tell), nil
+	}
 	return newEdge(ctx, config)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -46,7 +47,7 @@ func (p *pool) check(ctx context.Context, each *endpoint) {
 	timer := time.NewTicker(time.Duration(conf.Interval) * time.Millisecond)
 	defer timer.Stop()
 	for {
-		p.told(each, p.well(ctx, each, client, timeout))
+		p.told(each, p.ill(ctx, each, client, timeout))
 		select {
 		case <-ctx.Done():
 			return
@@ -58,12 +59,12 @@ func (p *pool) check(ctx context.Context, each *endpoint) {
 	}
 }
 
-// well is whether a check succeeds.
-func (p *pool) well(ctx context.Context, each *endpoint, client *http.Client, timeout time.Duration) bool {
+// ill is why a check fails, empty when it succeeds.
+func (p *pool) ill(ctx context.Context, each *endpoint, client *http.Client, timeout time.Duration) string {
 	conf := p.conf.Active
 	place := each.place()
 	if place == "" {
-		return false
+		return "its name has no address"
 	}
 	if conf.Port != "" {
 		host, _, _ := net.SplitHostPort(place)
@@ -73,10 +74,10 @@ func (p *pool) well(ctx context.Context, each *endpoint, client *http.Client, ti
 		dialer := &net.Dialer{Timeout: timeout}
 		connection, err := dialer.DialContext(ctx, "tcp", place)
 		if err != nil {
-			return false
+			return err.Error()
 		}
 		_ = connection.Close()
-		return true
+		return ""
 	}
 	scheme := "http://"
 	if p.conf.TLS != nil {
@@ -84,30 +85,37 @@ func (p *pool) well(ctx context.Context, each *endpoint, client *http.Client, ti
 	}
 	question, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+place+conf.Path, nil)
 	if err != nil {
-		return false
+		return err.Error()
 	}
 	question.Host = net.JoinHostPort(each.conf.Host, each.conf.Port)
 	question.Header.Set("User-Agent", "")
 	reply, err := client.Do(question)
 	if err != nil {
-		return false
+		return err.Error()
 	}
 	_ = reply.Body.Close()
 	for _, wanted := range conf.Statuses {
 		if reply.StatusCode >= wanted.First && reply.StatusCode <= wanted.Last {
-			return true
+			return ""
 		}
 	}
-	return false
+	return "status " + strconv.Itoa(reply.StatusCode)
 }
 
 // told notes a check: so many in a row take the endpoint out or bring it back, and the first of all decides alone.
-func (p *pool) told(each *endpoint, well bool) {
+func (p *pool) told(each *endpoint, ill string) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	at := each.at
+	well := ill == ""
+	if !well {
+		at.reason = ill
+	}
 	first := !at.checked
 	at.checked = true
+	if first {
+		at.since = time.Now()
+	}
 	if well != at.down {
 		at.bad = 0
 		return
@@ -118,9 +126,11 @@ func (p *pool) told(each *endpoint, well bool) {
 		at.bad = 0
 		at.failures = 0
 		at.back = time.Now()
+		at.since = at.back
 		p.call(len(p.waiting))
 	} else if !well && (first || at.bad >= p.conf.Active.Fall) {
 		at.down = true
 		at.bad = 0
+		at.since = time.Now()
 	}
 }

@@ -30,6 +30,13 @@ func newNames(host string, servers []string) *names {
 	return n
 }
 
+// lost is whether the name was asked for in vain.
+func (n *names) lost() bool {
+	n.lock.Lock()
+	defer n.lock.Unlock()
+	return len(n.found) == 0 && !n.asked.IsZero()
+}
+
 // address is one of the name's addresses, or empty when it has none.
 func (n *names) address() string {
 	n.lock.Lock()

@@ -28,6 +28,8 @@ type condition struct {
 	failures int // requests in a row that failed
 	ejected  time.Time
 	back     time.Time // when it came back up, for the slow start
+	since    time.Time // when checks last changed their mind
+	reason   string    // of the last check that failed
 }
 
 type endpoint struct {

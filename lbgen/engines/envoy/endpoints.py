@@ -1,0 +1,61 @@
+"""Envoy's list of clusters -> how its endpoints are."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from lbgen.engines.envoy.clusters import pool_of
+from lbgen.engines.health import NO_ADDRESS, Condition, State
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_WORST = (State.UP, State.DRAINING, State.EJECTED, State.DOWN)
+
+
+def health(pools: Mapping[str, Sequence[str]], answer: str) -> dict[tuple[str, int], Condition]:
+    """By pool and place of the endpoint. A pool's clusters each judge for themselves: the worst is told."""
+    try:
+        clusters = json.loads(answer).get("cluster_statuses", ())
+    except (ValueError, AttributeError):
+        return {}
+    found: dict[tuple[str, int], Condition] = {}
+    for cluster in clusters:
+        pool = pool_of(cluster["name"])
+        hosts: dict[str, list[Any]] = {}
+        for host in cluster.get("host_statuses", ()):
+            for name in _names(host):
+                hosts.setdefault(name, []).append(host)
+        for place, address in enumerate(pools.get(pool, ())):
+            told = _together([_condition(host) for host in hosts.get(address, ())])
+            before = found.get((pool, place))
+            if before is None or _WORST.index(told.state) > _WORST.index(before.state):
+                found[pool, place] = told
+    return found
+
+
+def _names(host: Mapping[str, Any]) -> set[str]:
+    """What a topology may call it: by its address, or by the name that has the address."""
+    at = host["address"]["socket_address"]
+    address = f"[{at['address']}]" if ":" in at["address"] else at["address"]
+    named = host.get("hostname") or address
+    return {f"{address}:{at['port_value']}", f"{named}:{at['port_value']}"}
+
+
+def _condition(host: Mapping[str, Any]) -> Condition:
+    health = host.get("health_status", {})
+    if health.get("failed_active_health_check"):
+        return Condition(State.DOWN, reason="its checks fail")
+    if health.get("failed_outlier_check"):
+        return Condition(State.EJECTED)
+    return Condition(State.DRAINING if health.get("eds_health_status") == "DRAINING" else State.UP)
+
+
+def _together(every: Sequence[Condition]) -> Condition:
+    """Of the addresses behind one name: it serves while one of them does."""
+    if not every:
+        return NO_ADDRESS
+    best = min(every, key=lambda each: _WORST.index(each.state))
+    out = sum(each.state is not best.state for each in every)
+    return Condition(best.state, reason=f"{out} of its {len(every)} addresses are not") if out else best

@@ -1,0 +1,46 @@
+"""How the endpoints of L7 pools are: the plugin tells it on the admin entry point."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from lbgen.engines.health import Condition, State
+from lbgen.engines.traefik import names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lbgen.engines.document import Data
+
+TELLS = "/lbgen/endpoints"
+_NAME = "lbgen-endpoints"
+
+
+def routers() -> dict[str, Data]:
+    """The router that leads to the plugin."""
+    rule: Data = {
+        "entryPoints": [names.ADMIN],
+        "rule": f"Path(`{TELLS}`)",
+        "middlewares": [_NAME],
+        "service": "noop@internal",
+    }
+    return {_NAME: rule}
+
+
+def middlewares() -> dict[str, Data]:
+    """The plugin as one that tells."""
+    return {_NAME: {"plugin": {names.PLUGIN: {"tells": True}}}}
+
+
+def health(pools: Mapping[str, Sequence[str]], answer: str) -> dict[tuple[str, int], Condition]:
+    """By pool and place of the endpoint, which is the plugin's as well."""
+    try:
+        told = json.loads(answer)
+    except ValueError:
+        return {}
+    return {
+        (pool, place): Condition(State(each["state"]), each.get("since"), each.get("reason", ""))
+        for pool in pools
+        for place, each in enumerate(told.get(pool, ()))
+    }

@@ -1,0 +1,157 @@
+"""Endpoints that are containers of others: joined by name, followed when they move, never played."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+import lbgen
+from lbgen.diagnostics import EngineError
+from lbgen.engines.api import engine
+from lbgen.runtime import api
+from lbgen.runtime.docker import client, images, joined, own
+from lbgen.runtime.local.ports import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from docker import DockerClient
+
+pytestmark = [pytest.mark.engines, pytest.mark.skipif(not client.answers(), reason="no docker daemon answers")]
+NAME = f"test-joined-{os.getpid()}"
+PORTS = int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + 1_000
+L7 = ("nginx", "haproxy", "envoy", "traefik")
+MOVED = 10.0  # seconds within which an engine has followed
+SERVER = """
+import http.server, sys
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(404)
+        self.send_header("Content-Length", str(len(sys.argv[1])))
+        self.end_headers()
+        self.wfile.write(sys.argv[1].encode())
+http.server.ThreadingHTTPServer(("", 8080), Answer).serve_forever()
+"""
+
+
+class Room:
+    """A network that is not lbgen's, with containers in it."""
+
+    def __init__(self, daemon: DockerClient) -> None:
+        self.daemon = daemon
+        self.helper = images.helper(daemon, lambda text: None)
+        self.network = daemon.networks.create(f"{NAME}-net")
+        self.made = []
+        self.addresses: list[str] = []
+
+    def start(self, name: str) -> None:
+        """A container with that alias that tells its own `said`, at an address that no other had."""
+        said = f"{name}-{len(self.made)}"
+        made = self.daemon.containers.create(
+            self.helper, [own.PYTHON, "-c", SERVER, said], name=f"{NAME}-{said}", stop_signal="SIGKILL"
+        )
+        self.made.append(made)
+        self.network.connect(made, aliases=[name])
+        made.start()
+        made.reload()
+        self.addresses.append(made.attrs["NetworkSettings"]["Networks"][self.network.name]["IPAddress"])
+
+    def remove(self) -> None:
+        for made in self.made:
+            made.remove(force=True)
+        self.network.reload()
+        assert self.network.attrs["Containers"] == {}
+        self.network.remove()
+
+
+@pytest.fixture
+def room() -> Iterator[Room]:
+    daemon = client.connect()
+    wanted = [engine(name) for name in L7]
+    if any(not row.present for row in images.table(daemon, wanted)):
+        images.build(daemon, wanted, lambda text: None)
+    made = Room(daemon)
+    yield made
+    for stack in api.ps():
+        if stack.name == NAME:
+            stack.down()
+    made.remove()
+
+
+def topology(port: int, network: str) -> lbgen.Topology:
+    prefix = {name: [{"path": {"prefix": f"/{name}"}}] for name in ("late", "played")}
+    return lbgen.load(
+        {
+            "version": 1,
+            "name": NAME,
+            "profile": "minimal",
+            "containers": {"networks": [network]},
+            "listeners": {"web": {"port": port}},
+            "pools": {
+                "app": {"endpoints": [{"address": "app:8080"}]},
+                "late": {"endpoints": [{"address": "late:8080"}], "stand_ins": False},
+                "played": {"endpoints": [{"address": "nobody:80"}]},
+            },
+            "routes": [
+                {"name": "late", "match": prefix["late"], "forward": "late"},
+                {"name": "played", "match": prefix["played"], "forward": "played"},
+                {"name": "app", "forward": "app"},
+            ],
+        }
+    )
+
+
+def within(seconds: float, asked: Callable[[], dict[str, str]], wanted: str) -> None:
+    end = time.monotonic() + seconds
+    while set((found := asked()).values()) != {wanted}:
+        assert time.monotonic() < end, found
+        time.sleep(0.1)
+
+
+def test_containers_are_joined_by_name_and_followed(room: Room) -> None:
+    room.start("app")
+    port = free_port("127.0.0.1", PORTS)
+    stack = lbgen.up(topology(port, room.network.name), L7, runtime="docker", accept=("all",))
+
+    def said(path: str) -> dict[str, str]:
+        return {name: httpx.get(f"{stack.url('web', name)}{path}", timeout=10).text for name in L7}
+
+    assert {each.pool for each in stack.endpoints} == {"played"}
+    assert {each.message.split("route ")[1].split()[0] for each in stack.warnings} == {"late"}
+    assert set(said("/").values()) == {"app-0"}  # and its 404 is no failure
+    room.made[0].stop(timeout=0)
+    room.start("held")  # gets the address that was left
+    room.start("app")
+    assert room.addresses[0] != room.addresses[2]
+    within(MOVED, lambda: said("/"), "app-2")
+    room.start("late")
+    within(MOVED, lambda: said("/late"), "late-3")
+    assert all('"played"' in text for text in said("/played").values())
+    assert lbgen.up(topology(port, room.network.name), L7, runtime="docker", accept=("all",)).unchanged
+    found = {(x.pool, x.endpoint == x.address) for told in stack.health().values() for x in told}
+    assert found == {("app", True), ("late", True), ("played", False)}
+
+
+def test_who_is_played_though_a_container_has_that_name_is_told(room: Room) -> None:
+    room.start("app")
+    name = f"{NAME}-app-0"
+    pools = {"app": {"endpoints": [{"address": f"{name}:8080"}]}}
+    routes = [{"name": "app", "forward": "app"}]
+    plan = lbgen.plan(
+        lbgen.load({"version": 1, "name": "x", "listeners": {"web": {"port": 80}}, "pools": pools, "routes": routes})
+    )
+    [found] = joined.overlooked(room.daemon, plan)
+    assert (found.code, found.severity, room.network.name in str(found.hint)) == ("LB423", "advice", True)
+    assert joined.decided(room.daemon, plan, backends=True) == plan
+
+
+def test_a_network_that_is_not_there_is_said_before_anything_is_made(room: Room) -> None:
+    with pytest.raises(EngineError, match="there is no docker network nowhere-at-all") as caught:
+        lbgen.up(topology(free_port("127.0.0.1", PORTS), "nowhere-at-all"), ["haproxy"], runtime="docker")
+    [found] = caught.value.diagnostics
+    assert (found.code, found.field) == ("LB423", "containers.networks[0]")
+    assert not [each for each in api.ps() if each.name == NAME]
