@@ -34,7 +34,7 @@ def feature_of(aspect: str) -> str:
 
 def known(word: str) -> bool:
     """Whether `Verdict.differs` may say it."""
-    return word in _WORDS or re.fullmatch(r"status \d{3}|header [a-z0-9-]+|text: .+", word) is not None
+    return word in _WORDS or re.fullmatch(r"status \d{3}|header [a-z0-9-]+(: .+)?|text: .+", word) is not None
 
 
 def shown(word: str, found: str) -> bool:
@@ -43,7 +43,9 @@ def shown(word: str, found: str) -> bool:
     if word.startswith("status "):
         return re.match(rf"({word}\b|a .*: {word[7:]}\b)", found) is not None
     if word.startswith("header "):
-        return re.match(rf"(answer|to the endpoint): {re.escape(word[7:])}( is missing|: )", found) is not None
+        name, told, value = word[7:].partition(": ")
+        what = re.escape(f": {value!r}") if told else "( is missing|: )"
+        return re.match(rf"(answer|to the endpoint): {re.escape(name)}{what}", found) is not None
     if word.startswith("text: "):
         return word[6:] in found
     return re.match(_WORDS[word], found) is not None

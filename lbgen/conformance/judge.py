@@ -78,8 +78,9 @@ def contradictions(expect: Expect, outcome: Outcome) -> Iterator[str]:
             yield from literal_differences("oracle: to the endpoint", expect.sends, arrived)
 
 
-def differences(case: Case, outcome: Outcome, answer: Answer) -> Iterator[str]:
-    """What is not as the oracle and the case say; nothing = pass."""
+def differences(case: Case, outcome: Outcome, answer: Answer, own: Iterable[tuple[str, str]] = ()) -> Iterator[str]:
+    """What is not as the oracle and the case say; nothing = pass. `own`: headers that the engine's own answers have by
+    its verdict, see `prepare.own_headers`."""
     expect = case.expect
     if expect.refused or expect.unanswered:
         yield from refused(answer) if expect.refused else unanswered(answer, expect)
@@ -93,11 +94,11 @@ def differences(case: Case, outcome: Outcome, answer: Answer) -> Iterator[str]:
     if expect.cut and answer.complete:
         yield "the body is complete, it should be cut"
     if answer.status in outcome.others and account_of(answer) is None:
-        yield from _proxy_made(case, answer, answer.status, reason_body(answer.status), _PLAIN, outcome)
+        yield from _proxy_made(case, answer, answer.status, reason_body(answer.status), _PLAIN, outcome, own)
     elif expect.fault is not None:
-        yield from _proxy_made(case, answer, expect.fault, reason_body(expect.fault), _PLAIN, outcome)
+        yield from _proxy_made(case, answer, expect.fault, reason_body(expect.fault), _PLAIN, outcome, own)
     elif outcome.status is not None:
-        yield from _proxy_made(case, answer, outcome.status, outcome.body, outcome.headers, outcome)
+        yield from _proxy_made(case, answer, outcome.status, outcome.body, outcome.headers, outcome, own)
     else:
         yield from _forwarded(case, outcome, answer)
     yield from _literals(expect, answer)
@@ -158,7 +159,13 @@ def edited(headers: Iterable[tuple[str, str]], edits: HeaderEdits) -> Headers:
 
 
 def _proxy_made(
-    case: Case, answer: Answer, status: int, body: str | None, headers: Headers, outcome: Outcome
+    case: Case,
+    answer: Answer,
+    status: int,
+    body: str | None,
+    headers: Headers,
+    outcome: Outcome,
+    own: Iterable[tuple[str, str]],
 ) -> Iterator[str]:
     if account_of(answer) is not None:
         yield f"status {status} by the proxy expected, an endpoint answered: {answer.body[:200]!r}"
@@ -174,8 +181,8 @@ def _proxy_made(
     extra = {*outcome.free, *(("location",) if outcome.location is not None else ())}
     if body is None:  # a redirect's body is its own affair
         extra |= {"content-type"}
-    if answer.header("server") == "nginx" and not any(name == "server" for name, _ in expected):
-        extra |= {"server"}  # which its verdict says and a case of its own shows, 5.made.no-server
+    asked = {name.lower() for name, _ in expected}
+    extra |= {name for name, value in own if answer.header(name) == value and name not in asked}
     yield from header_differences("answer", expected, answer.headers, _HOP | extra)
     if outcome.location is not None and answer.lines("location") != (outcome.location,):
         yield f"location {answer.header('location')!r}, expected {outcome.location!r}"

@@ -21,13 +21,14 @@ from lbgen.runtime.local.ports import free_port
 from lbgen.spec.load import load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from lbgen.conformance.case import CaseFile
     from lbgen.plan.model import Plan, Pool, Route
 
 _AS_EXPECTED = StandInSpec()
 _ROUTE = re.compile(r"routes\[(\d+)\]")
+OWN_HEADERS = f"{features.Feature.STATUSES}.server"  # the part of a verdict; a case of its own shows it
 PORTS = "LBGEN_CONFORMANCE_PORTS"  # environment: first port to try
 
 
@@ -113,6 +114,12 @@ def judged(plan: Plan, engine_name: str, version: str) -> Verdicts:
         elif objection.verdict.level is Level.REFUSED:
             refuse(objection.field, f"{objection.field}: {objection.verdict.note}")
     return Verdicts(routes, listeners, tuple(near))
+
+
+def own_headers(near: Iterable[Near]) -> frozenset[tuple[str, str]]:
+    """Headers that all answers of the engine's own have, by its verdict on statuses."""
+    words = [word for n in near for part, given in n.differs if part == OWN_HEADERS for word in given]
+    return frozenset((name, value) for name, _, value in (w.removeprefix("header ").partition(": ") for w in words))
 
 
 def _routes_of(plan: Plan, field: str) -> list[str]:

@@ -15,7 +15,7 @@ from lbgen.conformance.corpus import corpus
 from lbgen.conformance.curl import curl
 from lbgen.conformance.excuse import NotShownError, excused
 from lbgen.conformance.http2 import ask
-from lbgen.conformance.prepare import Prepared, plan_of, prepared
+from lbgen.conformance.prepare import Prepared, own_headers, plan_of, prepared
 from lbgen.conformance.scripts.stage import Stage
 from lbgen.conformance.trial import placed, tried
 from lbgen.conformance.wires import ANYHOW, Asked, wire_for
@@ -155,7 +155,8 @@ class Bench:
     def _stage(self, case: Case) -> Stage:
         served = self.ready.served
         at = {x.name: self.address(x.name) for x in served.listeners} if served is not None else {}
-        return Stage(at, self.endpoints, self.ready.whole, self._log, case.params)
+        own = own_headers(self.ready.verdicts.near)
+        return Stage(at, self.endpoints, self.ready.whole, self._log, case.params, own)
 
     def _log(self) -> list[tuple[str, Mapping[str, object]]]:
         assert self.handle is not None  # noqa: S101  # nothing is asked of an engine that does not run

@@ -84,12 +84,12 @@ def _once(case: Case, address: Address, stage: Stage) -> tuple[Answer, list[str]
     outcome = simulate(stage.plan, case.request)
     if case.websocket is not None:
         answer, echoes = shake(address, case.request, case.websocket, via=via)
-        found = list(judge.differences(case, outcome, answer))
+        found = list(judge.differences(case, outcome, answer, stage.own))
         if echoes != case.websocket:
             found.append(f"echoes {echoes}, expected {case.websocket}")
         return answer, found
     answer = ask(address, case.request, timeout=timeout, via=via)
-    found = list(judge.differences(case, outcome, answer))
+    found = list(judge.differences(case, outcome, answer, stage.own))
     found += _stuck(outcome, answer, stage.plan)
     if tag:
         found += _tries(case, tag, stage)

@@ -33,12 +33,13 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`note`: empty for native; else how it is emulated, what differs, or why it is refused, in a user's words.
+    """`note`: how it is emulated, what differs, or why it is refused, in a user's words; native needs none.
 
     `differs` is the same for the conformance suite: parts of the clause (`framing.bare_lf`) and what each shows
     instead. A case about such a part must show just that. The words are: `accepted` (an endpoint gets it), `closed`
     (the connection ends without an answer), `open` (nothing happens), `cut` (the body ends early), `no http`, `text`
-    (body and media type are the engine's own), `time`, `status N`, `header NAME`, `text: WORDS` (of a script).
+    (body and media type are the engine's own), `time`, `status N`, `header NAME`, `header NAME: VALUE`, `text: WORDS` (of a
+    script).
     """
 
     level: Level
@@ -111,6 +112,7 @@ class BinaryHint:
     path: str = ""  # inside the package, "{machine}" stands for platform.machine(); "" = the command in the venv's bin
     version_argv: tuple[str, ...] = ("-v",)
     version_pattern: str = r"(\d+\.\d+\.\d+)"
+    modules_pattern: str = ""  # the folder of its modules in what version_argv prints; "" = it has none
 
 
 @dataclass(frozen=True, slots=True)

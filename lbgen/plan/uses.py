@@ -126,6 +126,8 @@ def defaults(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Ask
         if listener.mode == "l7":
             for feature in _ALWAYS:
                 yield feature, f"listeners.{name}"
+            if listener.timeouts is None and not _other_client_times(expanded.model):
+                yield Feature.CLIENT_TIMEOUTS, f"listeners.{name}.timeouts"
         if listener.tls is not None and listener.tls.mode == "terminate":
             yield Feature.TLS_NO_SNI, f"listeners.{name}.tls"
     l7 = any(listener.mode == "l7" for listener in expanded.model.listeners.values())
@@ -140,6 +142,11 @@ def defaults(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Ask
             above = times is not None and getattr(times, key) is not None and written(f"timeouts.{key}")
             if not own and not above:
                 yield _TIMES[key], f"routes[{index}].timeouts.{key}"
+
+
+def _other_client_times(model: TopologyModel) -> bool:
+    """What is the same as lbgen's own asks for nothing."""
+    return model.client_timeouts is not None and client_timeouts(model.client_timeouts) != CLIENT
 
 
 def _listener(model: TopologyModel, field: str, listener: Listener, forwards: bool) -> Iterator[Asked]:
@@ -177,8 +184,8 @@ def _l7_listener(model: TopologyModel, field: str, listener: Listener, forwards:
         yield Feature.HTTP2, f"{field}.tls" if listener.http2 is None else f"{field}.http2"
     if listener.timeouts is not None:
         yield Feature.CLIENT_TIMEOUTS, f"{field}.timeouts"
-    if model.client_timeouts is not None and client_timeouts(model.client_timeouts) != CLIENT:
-        yield Feature.CLIENT_TIMEOUTS, "client_timeouts"  # what is the same as lbgen's own asks for nothing
+    if _other_client_times(model):
+        yield Feature.CLIENT_TIMEOUTS, "client_timeouts"
     paths, place = listener.paths, f"{field}.paths"
     if paths is None:
         paths, place = model.paths, "paths"

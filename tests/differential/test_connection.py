@@ -15,7 +15,7 @@ import pytest
 
 from lbgen.conformance.case import Case, CaseFile, Expect
 from lbgen.conformance.judge import differences
-from lbgen.conformance.prepare import prepared
+from lbgen.conformance.prepare import own_headers, prepared
 from lbgen.conformance.probe import ask
 from lbgen.conformance.runner import settle
 from lbgen.conformance.subject import subjects
@@ -110,7 +110,8 @@ def test_heads(subject: Subject) -> None:
 
         def wrong(request: Request) -> list[str]:
             answer = ask(handle.address(request.listener or "web"), request)
-            found = differences(Case("random", "random", request, Expect()), simulate(ready.whole, request), answer)
+            case = Case("random", "random", request, Expect())
+            found = differences(case, simulate(ready.whole, request), answer, own_headers(ready.verdicts.near))
             return [f"{request.target} {request.listener} {request.headers[1:]}: {line}" for line in found]
 
         with ThreadPoolExecutor(4) as pool:

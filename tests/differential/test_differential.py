@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.curl import curl
 from lbgen.conformance.judge import differences
+from lbgen.conformance.prepare import judged, own_headers
 from lbgen.conformance.probe import ask
 from lbgen.conformance.runner import settle
 from lbgen.conformance.subject import Subject, subjects
@@ -151,12 +152,13 @@ def wrong(plan: Plan, asked: list[Request], subject: Subject) -> list[tuple[Requ
         handle = stack.enter_context(running(subject.engine, plan, subject.binary, accept=("all",)))
         settle(plan, handle)
         address = handle.address("web")
+        own = own_headers(judged(plan, subject.engine, subject.version).near)
 
         def one(request: Request) -> list[str]:
             outcome, answer = simulate(plan, request), ask(address, request)
             if outcome.route is None:  # the texts of such answers are the cases' business
                 return [] if answer.status == outcome.status else [f"status {answer.status}, not {outcome.status}"]
-            return list(differences(Case("random", "random", request, Expect()), outcome, answer))
+            return list(differences(Case("random", "random", request, Expect()), outcome, answer, own))
 
         with ThreadPoolExecutor(4) as pool:
             return [(r, found) for r, found in zip(asked, pool.map(one, asked), strict=True) if found]

@@ -133,7 +133,7 @@ def test_actions() -> None:
 def test_baseline_features_of_l7_listeners() -> None:
     redirect = {"name": "r", "redirect": {"host": "b.test"}}
     always = {Feature.FRAMING, Feature.STATUSES, Feature.HOP_BY_HOP, Feature.CONNECTION_NOMINATED, Feature.WEBSOCKET}
-    always |= {Feature.ACCESS_LOG}  # the profile's
+    always |= {Feature.ACCESS_LOG, Feature.CLIENT_TIMEOUTS}  # the profile's
     base = {Feature.L7, Feature.PATHS_STRICT, *always}
     assert all(use.default for feature in always for use in needs(plan_of(redirect))[feature])
     written = needs(plan_of(redirect, access_log="json"))[Feature.ACCESS_LOG]

@@ -86,3 +86,32 @@ def keepalive_within(stage: Stage) -> Iterator[str]:
                 yield f"request {number + 1}, 300 ms after the one before: {status} ({stream.end})"
                 return
             time.sleep(0.3)
+
+
+def keepalive_longer_than_the_body(stage: Stage) -> Iterator[str]:
+    """A kept connection is idle by its own time (5 s), not by that of a body that stops (600 ms)."""
+    with Stream(stage.at["body"]) as stream:
+        for number in range(2):
+            stream.send(wire(get("/")))
+            if (status := stream.answer().status) != 200:
+                yield f"request {number + 1}, 1.5 s after the one before: {status} ({stream.end})"
+                return
+            time.sleep(1.5)
+
+
+def half_a_line_on_a_kept_connection(stage: Stage) -> Iterator[str]:
+    """A later request that stops within its first line: 408 or closed, in its own time (800 ms)."""
+    with Stream(stage.at["head"]) as stream:
+        stream.send(wire(get("/")))
+        if stream.answer().status != 200:
+            yield "no answer to the first request"
+            return
+        time.sleep(1.0)
+        begun = time.monotonic()
+        stream.send(b"GET /")
+        answer = stream.answer()
+        took = time.monotonic() - begun
+        if answer.status not in (None, 408):
+            yield f"status {answer.status}, expected 408 or a closed connection"
+        elif (answer.status is None and stream.end == "open") or not 0.6 <= took <= 3:
+            yield f"after {took:.1f} s the connection is {stream.end}, expected 408 or closed after 0.8 s"

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from lbgen.conformance.judge import account_of
 from lbgen.conformance.probe import Stream, ask, wire
 from lbgen.conformance.scripts.stage import answers, eventually, get, told_of
 from lbgen.plan.simulate import Request
@@ -156,6 +157,21 @@ def queue_streams(stage: Stage) -> Iterator[str]:
         stream.send(b"x" * 100_000)
         if (status := stream.answer().status) != 200:
             yield f"status {status} in the end"
+
+
+def queue_holds_bodies(stage: Stage) -> Iterator[str]:
+    """Of a route that buffers, one that waits comes with its whole body once there is a place, and not before."""
+    target = stage.params["target"]
+    body = b"x" * 200_000
+    with ThreadPoolExecutor(4) as pool:
+        first = _hold(stage, pool, target, 0.6)
+        found = ask(stage.at["web"], Request("POST", target, (("Host", "h"),), body=body))
+        status = first.result().status
+    told = account_of(found)
+    if status != 200 or told is None or told["body_length"] != len(body):
+        yield f"{status}, then {told_of(found, 'body_length')} bytes of a body, expected {len(body)}"
+    elif not 0.3 <= found.elapsed <= 2.5:
+        yield f"the second took {found.elapsed:.1f} s, expected to wait 0.5 s for the first"
 
 
 def queue_is_fair(stage: Stage) -> Iterator[str]:

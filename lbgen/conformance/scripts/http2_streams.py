@@ -44,6 +44,17 @@ def http2_streams(stage: Stage) -> Iterator[str]:
                 yield f"stream {number} of 30: {told_of(answer, 'target')}"
 
 
+def http2_pause(stage: Stage) -> Iterator[str]:
+    """The time for heads (800 ms) says nothing about a pause between streams."""
+    with _open(stage) as stream:
+        client = Http2(stream)
+        for number in range(2):
+            if (told := told_of(client.answer(client.send(get(f"/{number}"))), "target")) != f"/{number}":
+                yield f"stream {number + 1}: {told}"
+                return
+            time.sleep(1.2)
+
+
 def http2_slow_stream(stage: Stage) -> Iterator[str]:
     """A stream whose endpoint is slow holds up no other."""
     with _open(stage) as stream:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.scripts.stage import get
-from lbgen.conformance.scripts.topology import deaf_client
+from lbgen.conformance.scripts.topology import away, deaf_client
 from lbgen.runtime.standin import CONTROL
 
 if TYPE_CHECKING:
@@ -19,8 +19,17 @@ _SIZE = 24 << 20  # bytes, more than the buffers of this host's kernel hold
 
 
 def client_stops_reading(stage: Stage) -> Iterator[str]:
-    """A client that reads nothing for the idle time (700 ms) is given up; one that goes on before is not."""
+    """A client that reads nothing for the idle time (`idle_ms`) is given up; one that goes on before is not."""
+    idle = stage.params["idle_ms"]
+    yield from deaf_client(_asking(stage, "/short", within_ms=(0, idle + 1300), early_ms=idle * 0.36))
+
+
+def client_pauses(stage: Stage) -> Iterator[str]:
+    """A client that reads nothing for less than the idle time (5 s) gets all, whatever the time of its own body."""
+    yield from away(_asking(stage, "/", within_ms=(0, 5000)), 1500, whole=True)
+
+
+def _asking(stage: Stage, target: str, **params: object) -> Stage:
     control = (CONTROL, json.dumps({"mode": "fixed", "body": "x", "size": _SIZE}))
-    request = replace(get("/short", control), listener="web")
-    params = {"request": request, "size": _SIZE, "within_ms": (0, 2000), "early_ms": 250}
-    yield from deaf_client(replace(stage, params=params))
+    request = replace(get(target, control), listener=stage.params.get("listener", "web"))
+    return replace(stage, params={"request": request, "size": _SIZE, **params})

@@ -37,13 +37,14 @@ PATIENCE = 4.0  # seconds that an engine has to notice something
 @dataclass(frozen=True, slots=True)
 class Stage:
     """`at` is the address of each listener by name. `params` is the case's `with`. `log` reads the lines of
-    the engine's access log, each with what it says in lbgen's own schema."""
+    the engine's access log, each with what it says in lbgen's own schema. `own`: see `judge.differences`."""
 
     at: Mapping[str, Address]
     endpoints: Endpoints
     plan: Plan
     log: Callable[[], list[tuple[str, Mapping[str, object]]]]
     params: Mapping[str, Any] = field(default_factory=dict)
+    own: frozenset[tuple[str, str]] = frozenset()
 
     def via(self, listener: str, request: Request = _ANY, asked: Asked = ANYHOW) -> Wire:
         """What comes before HTTP on that listener."""

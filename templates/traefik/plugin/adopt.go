@@ -17,6 +17,8 @@ type served struct {
 	server *http.Server
 	own    http.Handler // Traefik's
 	by     *edge
+
+	context func(context.Context, net.Conn) context.Context // Traefik's, or nil
 }
 
 // servers are the process's, by listener.
@@ -65,7 +67,7 @@ func (e *edge) adopt(w http.ResponseWriter, r *http.Request) bool {
 	serversLock.Lock()
 	known := servers[e.conf.Listener]
 	if known == nil {
-		known = &served{server: server, own: server.Handler}
+		known = &served{server: server, own: server.Handler, context: server.ConnContext}
 		servers[e.conf.Listener] = known
 	}
 	if known.by == nil {
@@ -87,6 +89,15 @@ func (s *served) take(e *edge) {
 	s.server.ReadHeaderTimeout = time.Duration(e.conf.HeadTime) * time.Millisecond
 	s.server.DisableGeneralOptionsHandler = true
 	s.server.ConnState = nil
+	s.server.ConnContext = s.context
+	if e.conf.HeadTime > 0 {
+		s.server.ConnContext = func(ctx context.Context, connection net.Conn) context.Context {
+			if s.context != nil {
+				ctx = s.context(ctx, connection)
+			}
+			return withHeadTime(ctx, connection, s.server.ReadHeaderTimeout)
+		}
+	}
 	if e.counted != nil {
 		counted := e.counted
 		s.server.ConnState = func(connection net.Conn, now http.ConnState) { counted.told(connection, now) }

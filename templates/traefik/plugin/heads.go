@@ -1,0 +1,72 @@
+package lbgen
+
+import (
+	"context"
+	"net"
+	"reflect"
+	"time"
+)
+
+// headTime is the context of a client's connection whose heads have a time. Go's server answers 400 where a line breaks
+// off because that time is over; but first it ends the connection's own context, whose parent is asked for Done then.
+type headTime struct {
+	context.Context
+	connection net.Conn
+	since      time.Time
+	most       time.Duration
+}
+
+func withHeadTime(ctx context.Context, connection net.Conn, most time.Duration) context.Context {
+	if ctx.Done() != nil { // which Traefik's is not
+		return ctx
+	}
+	return &headTime{Context: ctx, connection: connection, since: time.Now(), most: most}
+}
+
+// Done is nil, since nothing ends this context. A connection whose time is over is closed, so that no answer goes out.
+func (h *headTime) Done() <-chan struct{} {
+	if time.Since(h.since) >= h.most && overdue(h.connection) {
+		_ = h.connection.Close()
+	}
+	return nil
+}
+
+// overdue is whether the time for reading from a connection is over; nothing is read.
+func overdue(connection net.Conn) bool {
+	found := reflect.ValueOf(connection)
+	for depth := 0; depth < 16 && found.IsValid(); depth++ {
+		if found.Type().String() == "*net.TCPConn" {
+			socket := found.MethodByName("SyscallConn").Call(nil)[0]
+			return !socket.MethodByName("Read").Call([]reflect.Value{reflect.ValueOf(readable)})[0].IsNil()
+		}
+		found = below(found)
+	}
+	return false
+}
+
+// readable says that there is nothing to wait for.
+func readable(_ uintptr) bool { return true }
+
+// below is what a connection of TLS or of Traefik's is made of, or nothing.
+func below(found reflect.Value) reflect.Value {
+	if found.Kind() == reflect.Ptr {
+		found = found.Elem()
+	}
+	if found.Kind() != reflect.Struct {
+		return reflect.Value{}
+	}
+	for i := 0; i < found.NumField(); i++ {
+		kind := found.Field(i).Type().String()
+		if kind == "net.Conn" || kind == "tcp.WriteCloser" || kind == "*net.TCPConn" {
+			next := found.Field(i)
+			if next.CanAddr() { // may have no name for others
+				next = reflect.NewAt(next.Type(), next.Addr().UnsafePointer()).Elem()
+			}
+			if next.Kind() == reflect.Interface {
+				next = next.Elem()
+			}
+			return next
+		}
+	}
+	return reflect.Value{}
+}
