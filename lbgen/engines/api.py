@@ -38,8 +38,8 @@ class Verdict:
     `differs` is the same for the conformance suite: parts of the clause (`framing.bare_lf`) and what each shows
     instead. A case about such a part must show just that. The words are: `accepted` (an endpoint gets it), `closed`
     (the connection ends without an answer), `open` (nothing happens), `cut` (the body ends early), `no http`, `text`
-    (body and media type are the engine's own), `time`, `status N`, `header NAME`, `header NAME: VALUE`, `text: WORDS` (of a
-    script).
+    (body and media type are the engine's own), `time`, `status N`, `header NAME`, `header NAME: VALUE`,
+    `text: WORDS` (of a script).
     """
 
     level: Level

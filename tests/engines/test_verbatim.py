@@ -120,6 +120,13 @@ def test_other_engines_do_without() -> None:
     assert all(answer.feature != "engines.verbatim" for answer in rendered.verdicts)
 
 
+def test_filters_of_http_have_no_place_beside_l4_alone() -> None:
+    with pytest.raises(LbgenError, match="has no place, as nothing of the topology needs it") as raised:
+        lbgen.render(topology({"envoy": {"http_filters": ENVOY_FILTER}}, mode="l4"), engine="envoy")
+    assert [each.code for each in raised.value.diagnostics] == ["LB304"]
+    lbgen.render(topology({"envoy": {"clusters": ENVOY_CLUSTER}}, mode="l4"), engine="envoy")
+
+
 @pytest.mark.parametrize(
     ("name", "place", "text", "said"),
     [

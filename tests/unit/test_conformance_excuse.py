@@ -32,6 +32,10 @@ def test_what_is_stated_is_excused_and_nothing_else() -> None:
     assert excused(["framing.version"], [NEAR], ["status 501, expected 400"]) == ()
 
 
+def test_a_stated_value_is_that_value() -> None:
+    assert not shown("header server: x", "answer: server: 'x/1' is there, expected none")
+
+
 def test_a_stated_difference_must_show() -> None:
     with pytest.raises(NotShownError, match="accepted"):
         excused(["framing.bare_lf"], [NEAR], [])
@@ -49,6 +53,7 @@ def test_a_stated_difference_must_show() -> None:
         ("time", "took 3002 ms, expected 350 to 2200"),
         ("header x-hop", "to the endpoint: x-hop: '1' is there, expected none"),
         ("header x-hop", "answer: x-hop is missing, expected '1'"),
+        ("header server: x", "answer: server: 'x' is there, expected none"),
         ("status 404", "status 404, expected 400 (no rule takes it)"),
     ],
 )

@@ -11,6 +11,8 @@ from lbgen.conformance import judge
 from lbgen.conformance.case import Case, Expect, case_files
 from lbgen.conformance.curl import curl
 from lbgen.conformance.judge import differences, refused
+from lbgen.conformance.prepare import Near, own_headers, plan_of
+from lbgen.conformance.prepare import judged as near_of
 from lbgen.conformance.probe import Answer, ProbeError, exchange, parse_head, wire
 from lbgen.plan.model import HeaderEdits
 from lbgen.plan.simulate import Outcome, Request, Upstream
@@ -166,3 +168,19 @@ def test_a_slow_client_gets_408_or_is_cut_off(answer, problems) -> None:
     file = next(f for f in case_files() if f.name == "6-client-times")
     case = next(c for c in file.cases if c.id == "6.client-header.silent")
     assert len(list(judge.dropped(case, answer))) == problems
+
+
+def test_headers_of_the_engines_own_are_those_of_its_verdict() -> None:
+    outcome = Outcome(None, None, 404, "", "Not Found\n", headers=(("content-type", "text/plain"),))
+    got = Answer(404, "", "1.1", (("content-type", "text/plain"), ("server", "nginx")), b"Not Found\n", complete=True)
+    case = Case("x", "x", REQUEST, Expect())
+    assert list(differences(case, outcome, got)) == ["answer: server: 'nginx' is there, expected none"]
+    assert list(differences(case, outcome, got, own_headers(judged_by("nginx")))) == []
+    other = dataclasses.replace(got, headers=(("content-type", "text/plain"), ("server", "nginx/1.31.3")))
+    assert list(differences(case, outcome, other, own_headers(judged_by("nginx"))))
+    assert own_headers(judged_by("haproxy")) == frozenset()
+
+
+def judged_by(engine: str) -> tuple[Near, ...]:
+    file = next(each for each in case_files() if each.name == "5-statuses")
+    return near_of(plan_of(file.topology), engine, {"nginx": "1.31", "haproxy": "2.8"}[engine]).near
