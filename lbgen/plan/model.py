@@ -302,8 +302,8 @@ class TierOf:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """See the module. `resolvers` are DNS servers for endpoint names, for engines that must be told (IP or IP:port).
-    `admin_port` is set by the runtime only: a loopback port for the engine's own status interface. `tier`: it is one of
-    a topology that has tiers."""
+    `admin_port` is set by the runtime only: a loopback port for the engine's own status interface, `admin_shared`:
+    others use that loopback too. `tier`: it is one of a topology that has tiers."""
 
     name: str
     listeners: tuple[Listener, ...]
@@ -317,6 +317,7 @@ class Plan:
     networks: tuple[str, ...] = ()  # of docker, which containers join
     spans: tuple[tuple[str, Span], ...] = field(default=(), compare=False, repr=False)
     admin_port: int | None = None
+    admin_shared: bool = False
     tier: TierOf | None = None
     _routes: dict[str, Route] = field(default_factory=dict, init=False, repr=False, compare=False)
     _pools: dict[str, Pool] = field(default_factory=dict, init=False, repr=False, compare=False)

@@ -36,6 +36,7 @@ def with_real_endpoints(plan: Plan, pools: Collection[str] | None = None) -> Pla
     return replace(plan, pools=tuple(real))
 
 
-def with_admin(plan: Plan, port: int) -> Plan:
-    """`plan` with the engine's status interface on that loopback port."""
-    return replace(plan, admin_port=port)
+def with_admin(plan: Plan, port: int, *, shared: bool = False) -> Plan:
+    """`plan` with the engine's status interface on that loopback port. `shared`: others use that loopback too, so that
+    it only tells how endpoints are."""
+    return replace(plan, admin_port=port, admin_shared=shared)

@@ -359,8 +359,9 @@ def unseen() -> tuple[Diagnostic, ...]:
 def _default(plan: Plan, *, backends: bool) -> tuple[str, tuple[Diagnostic, ...]]:
     """Docker when a daemon answers, but for endpoints on this host's loopback, which containers do not share; and a
     warning where one was to be expected."""
-    hosts = (endpoint.host for pool in plan.pools for endpoint in pool.endpoints if endpoint.is_ip)
-    if not backends and any(ip_address(host).is_loopback for host in hosts):
+    real = (pool for pool in plan.pools if not backends or pool.stand_ins is False)
+    hosts = (endpoint.host for pool in real for endpoint in pool.endpoints if endpoint.is_ip)
+    if any(ip_address(host).is_loopback for host in hosts):
         return "local", ()
     if not _may_have_docker():
         return "local", ()

@@ -31,9 +31,9 @@ def build(plan: Plan) -> RenderedFile:
     bootstrap: dict[str, Data] = {}
     if plan.admin_port is not None:
         address: dict[str, Data] = {"address": "127.0.0.1", "port_value": plan.admin_port}
-        # Nothing that changes or ends it can be asked for.
-        shown: Data = [{"exact": TELLS}]
-        bootstrap["admin"] = {"address": {"socket_address": address}, "allow_paths": shown}
+        # Where others could ask, nothing that changes or ends it can be asked for.
+        only: dict[str, Data] = {"allow_paths": [{"exact": TELLS}]} if plan.admin_shared else {}
+        bootstrap["admin"] = {"address": {"socket_address": address}, **only}
     bootstrap |= _limited(static, plan)
     queues = waits(plan)
     if queues:

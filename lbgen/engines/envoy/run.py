@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Binary
 
 FILE = "envoy.yaml"
-TELLS = "/clusters?format=json"  # all that its admin interface answers
+TELLS = "/clusters?format=json"
 # The old process closes connections after their next answer, and what is left of them (tunnels) after a minute.
 _HANDOVER = (
     *("--restart-epoch", "{epoch}", "--drain-strategy", "immediate"),

@@ -37,18 +37,14 @@ def found(each: Found, there: tuple[Member, ...], parts: Sequence[Found]) -> tup
 def asked(each: Found, parts: Sequence[Found], paths: Sequence[str]) -> Mapping[str, str] | None:
     """What an engine's admin port says now, asked by a container of ours that shares its network; None when nobody is
     there to ask, or it does not answer. Raises EngineError LB421."""
-    beside = next((x for x in parts if x.running and _asks(x) and _network(x) == _network(each)), None)
+    ours = (x for x in parts if x.running and x.record.role is not Role.ENGINE)  # there is a Python in those
+    beside = next((x for x in ours if _network(x) == _network(each)), None)
     if beside is None:
         return None
     command = [own.PYTHON, "-m", "lbgen.runtime.answers", str(wanted.ADMIN_PORT), "0", *paths]
     with told(f"asking {each.name} from {beside.name}"):
-        done = beside.made.exec_run(command, stderr=False)
+        done = beside.made.exec_run(command, stderr=False, environment=dict(own.ENVIRONMENT))
     return None if done.exit_code else json.loads(done.output)
-
-
-def _asks(each: Found) -> bool:
-    """Whether there is a Python in it."""
-    return each.record.role is Role.AGENT
 
 
 def _network(each: Found) -> str:

@@ -223,7 +223,7 @@ def start(
 def administered(plan: Plan, taken: frozenset[int] = frozenset()) -> Plan:
     """`plan` with a free loopback port for the engine's status, none of `taken`. Raises EngineError LB404."""
     taken |= {listener.port for listener in plan.listeners}
-    return with_admin(plan, ports.free_port("127.0.0.1", 20_000 + os.getpid() % 4_000, taken))
+    return with_admin(plan, ports.free_port("127.0.0.1", 20_000 + os.getpid() % 4_000, taken), shared=True)
 
 
 def _spawned(

@@ -84,7 +84,7 @@ def prepare(handle: Handle, target: Engine, plan: Plan, accept: tuple[str, ...])
     """
     plan = for_version(plan, target.name, handle.version)
     if handle.plan.admin_port is not None:
-        plan = with_admin(plan, handle.plan.admin_port)
+        plan = with_admin(plan, handle.plan.admin_port, shared=handle.plan.admin_shared)
     rendered = render_with(target, plan, handle.version, accept)
     spec = replace(target.process(plan, handle.binary, handle.directory), ready=handle.spec.ready)
     found = obstacles(handle.title, (handle.plan, handle.spec, _texts(handle, rendered)), (plan, spec, dict(rendered)))
