@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import engines
-from lbgen.runtime import api
 from lbgen.runtime.docker import client, images
 
 if TYPE_CHECKING:
@@ -26,11 +25,12 @@ KINDS = ("containers", "volumes", "networks")
 
 
 def with_images() -> DockerClient:
-    """A client of the daemon, which has an image of every engine."""
+    """A client of the daemon, which has all images that it needs."""
     made = client.connect()
     wanted = tuple(engines().values())
     if not all(row.present for row in images.table(made, wanted)):
         images.build(made, wanted, lambda text: None)
+    images.helper(made, lambda text: None)
     return made
 
 
@@ -43,16 +43,6 @@ def left(daemon: DockerClient, stack: str) -> list[str]:
         "networks": daemon.networks.list(filters=label),
     }
     return [f"{kind}: {each.name}" for kind in KINDS for each in found[kind]]
-
-
-@contextmanager
-def nothing_left(daemon: DockerClient, stack: str) -> Iterator[None]:
-    """At the end the stack is taken down, and gone."""
-    yield
-    for each in api.ps():
-        if each.name == stack:
-            each.down()
-    assert not left(daemon, stack)
 
 
 @dataclass(slots=True)

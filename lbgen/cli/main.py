@@ -108,7 +108,7 @@ def main() -> None:
         code = wrong.exit_code
     except (KeyboardInterrupt, click.Abort) as stop:
         click.echo("interrupted", err=True)
-        code = getattr(stop, "exit_code", exit_codes.INTERRUPTED)
+        code = getattr(stop.__cause__ or stop, "exit_code", exit_codes.INTERRUPTED)  # click raises its own from ours
     except BrokenPipeError:  # the reader (head, less) went away
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = exit_codes.OK

@@ -17,7 +17,7 @@ import lbgen
 from lbgen.diagnostics import EngineError
 from lbgen.runtime.docker import client, images, kept
 from lbgen.runtime.local.ports import free_port
-from tests.daemon import left, nothing_left, with_images
+from tests.daemon import left
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
     from docker import DockerClient
 
-pytestmark = [pytest.mark.engines, pytest.mark.skipif(not client.answers(), reason="no docker daemon answers")]
+pytestmark = [
+    pytest.mark.engines,
+    pytest.mark.skipif(not client.answers(), reason="no docker daemon answers"),
+    pytest.mark.usefixtures("nothing_left"),
+]
 NAME = f"failing-{os.getpid()}"
 ODD = f"lbgen-odd-{os.getpid()}"
 PORTS = int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + 700
@@ -38,14 +42,11 @@ ARM = (
 )
 
 
-@pytest.fixture(scope="module")
-def daemon() -> Iterator[DockerClient]:
-    made = with_images()
-    with nothing_left(made, NAME):
-        yield made
-    for image in made.images.list(ODD):
-        made.images.remove(image.tags[0])
-    made.close()
+@pytest.fixture(scope="module", autouse=True)
+def odd_images(daemon: DockerClient) -> Iterator[None]:
+    yield
+    for image in daemon.images.list(ODD):
+        daemon.images.remove(image.tags[0])
 
 
 def failed(daemon: DockerClient, name: str, port: int, **given: Any) -> EngineError:

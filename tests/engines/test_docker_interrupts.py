@@ -9,6 +9,8 @@ import http.client
 import json
 import os
 import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,28 +21,27 @@ from lbgen.runtime import api
 from lbgen.runtime.docker import client, kept, own
 from lbgen.runtime.docker.converge import found
 from lbgen.runtime.local.ports import free_port
-from tests.daemon import Door, door, left, nothing_left, with_images
+from tests.daemon import Door, door, left
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from docker import DockerClient
 
-pytestmark = [pytest.mark.engines, pytest.mark.skipif(not client.answers(), reason="no docker daemon answers")]
+pytestmark = [
+    pytest.mark.engines,
+    pytest.mark.skipif(not client.answers(), reason="no docker daemon answers"),
+    pytest.mark.usefixtures("nothing_left"),
+]
 NAME = f"interrupted-{os.getpid()}"
 PORTS = int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + 600
 ENGINE = "haproxy"
 ACTS = ("up", "replace", "reload", "down")
-WAYS = {"up": 3, "replace": 3, "reload": 2, "down": 1}  # how many requests are taken of each act
-
-
-@pytest.fixture(scope="module")
-def daemon() -> Iterator[DockerClient]:
-    made = with_images()
-    with nothing_left(made, NAME):
-        yield made
-    made.close()
+# Which of the requests that change something are cut short.
+SOME = {"up": (3, 9), "replace": (9, 13), "reload": (3,), "down": (2,)}
+# Requests that fill a disk.
+FILLS = ("archive?path", "images/create", "volumes/create", "containers/create", "/start")
 
 
 def topology(port: int, path: str = "/one") -> lbgen.Topology:
@@ -111,24 +112,34 @@ def up(wanted: lbgen.Topology) -> api.Stack:
     return lbgen.up(wanted, [ENGINE], runtime="docker", accept=("all",))
 
 
-def requests(act: Act, place: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the act asks the daemon."""
+def requests(act: Act, place: Path, monkeypatch: pytest.MonkeyPatch) -> range:
+    """Numbers of all that the act asks the daemon."""
     act.prepare()
     with door(place) as there, monkeypatch.context() as patch:
         patch.setenv("DOCKER_HOST", there.host)
         act.run()
     if act.name != "down":
         api.down(NAME)
-    return there.said
+    return range(1, len(there.said) + 1)
 
 
-def taken(said: list[str], act: str, every: bool) -> list[int]:
-    """Numbers of requests: all, or some of those that change something."""
-    numbers = [n for n, each in enumerate(said, 1) if every or not each.startswith("GET")]
-    if every:
-        return numbers
-    step = len(numbers) / WAYS[act]
-    return [numbers[int((i + 0.5) * step)] for i in range(WAYS[act])]
+class At:
+    """Says whether it is that request: with `every` counted from the first, else among those that change something."""
+
+    def __init__(self, number: int, *, every: bool) -> None:
+        self.number, self.every = number, every
+        self.seen, self.what = 0, ""
+
+    def __call__(self, request: str) -> bool:
+        if self.every or not request.startswith("GET"):
+            self.seen += 1
+        if self.seen == self.number and not self.what:
+            self.what = request
+            return True
+        return False
+
+    def __str__(self) -> str:
+        return f"{self.number} ({self.what[:70]})"
 
 
 @pytest.mark.parametrize("name", ACTS)
@@ -136,18 +147,20 @@ def test_ctrl_c(
     name: str, daemon: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     act = Act(name)
-    said = requests(act, tmp_path, monkeypatch)
-    for number in taken(said, name, request.config.getoption("--interrupts") == "all"):
+    every = request.config.getoption("--interrupts") == "all"
+    for number in requests(act, tmp_path, monkeypatch) if every else SOME[name]:
+        at = At(number, every=every)
 
-        def pressed(now: int, what: str, number: int = number) -> None:
-            if now == number:
+        def pressed(now: int, what: str, at: At = at) -> None:
+            if at(what):
                 os.kill(os.getpid(), signal.SIGINT)
 
         state = cut_short(act, tmp_path, monkeypatch, pressed, KeyboardInterrupt, daemon)
-        print(f"{name}, Ctrl-C at {number} ({said[number - 1][:70]}): as {state}")  # noqa: T201
-        api.down(NAME) if left(daemon, NAME) else None
-        assert state in ("before", "after"), said[number - 1]
-        assert not left(daemon, NAME)
+        print(f"{name}, Ctrl-C at {at}: as {state}")  # noqa: T201
+        assert state in ("before", "after"), str(at)
+        if state == "after" and left(daemon, NAME):
+            api.down(NAME)
+            assert not left(daemon, NAME)
 
 
 def cut_short(
@@ -183,12 +196,12 @@ def test_a_daemon_that_goes_away(
 ) -> None:
     """Once it is back, the same again does it all."""
     act = Act(name)
-    said = requests(act, tmp_path, monkeypatch)
     every = request.config.getoption("--interrupts") == "all"
-    for number in taken(said, name, every)[None if every else -1 :]:
+    for number in requests(act, tmp_path, monkeypatch) if every else SOME[name][-1:]:
+        at = At(number, every=every)
 
-        def gone(now: int, what: str, number: int = number) -> None:
-            if now >= number:
+        def gone(now: int, what: str, at: At = at) -> None:
+            if at(what):
                 raise ConnectionError
 
         act.prepare()
@@ -196,26 +209,54 @@ def test_a_daemon_that_goes_away(
             patch.setenv("DOCKER_HOST", there.host)
             with pytest.raises(EngineError) as raised:
                 act.run()
+        print(f"{name}, gone at {at}: {raised.value}")  # noqa: T201
         check(raised.value, there)
-        print(f"{name}, gone at {number} ({said[number - 1][:70]}): {raised.value}")  # noqa: T201
         if act.after is not None:
             up(act.after)
-            assert act.whole(daemon) == "after"
-        elif left(daemon, NAME):
-            act.run()
-        api.down(NAME) if left(daemon, NAME) else None
-        assert not left(daemon, NAME)
+            assert act.whole(daemon) == "after", str(at)
+        if left(daemon, NAME):
+            api.down(NAME)
+        assert not left(daemon, NAME), str(at)
 
 
-@pytest.mark.parametrize("what", ["images/create", "volumes/create", "containers/create", "archive?path", "/start"])
-def test_a_disk_that_is_full(what: str, daemon: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full(
+    daemon: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     """As a daemon says it."""
-    text = "write /var/lib/docker/tmp/x: no space left on device"
-    if what.startswith("images"):
-        monkeypatch.setattr(own, "tag", lambda: f"full-{os.getpid()}")
+    every = request.config.getoption("--interrupts") == "all"
+    for what in FILLS if every else FILLS[:1]:
 
-    def full(now: int, request: str) -> tuple[int, str] | None:
-        return (500, text) if what in request and not request.startswith("GET") else None
+        def full(now: int, request: str, what: str = what) -> tuple[int, str] | None:
+            text = "write /var/lib/docker/tmp/x: no space left on device"
+            return (500, text) if what in request and not request.startswith("GET") else None
 
-    state = cut_short(Act("up"), tmp_path, monkeypatch, full, EngineError, daemon)
-    assert state == "before"
+        with monkeypatch.context() as patch:
+            if what.startswith("images"):
+                patch.setattr(own, "tag", lambda: f"full-{os.getpid()}")
+            assert cut_short(Act("up"), tmp_path, patch, full, EngineError, daemon) == "before"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda x: x.name)
+def test_the_command_ends_with_one_word(number: signal.Signals, daemon: DockerClient, tmp_path: Path) -> None:
+    """Also when it is asked again while it clears up."""
+    file = tmp_path / "t.yaml"
+    port = free_port("127.0.0.1", PORTS)
+    file.write_text(json.dumps(topology(port).model.model_dump(exclude_unset=True, mode="json")))
+    pids: list[int] = []
+
+    def again(now: int, what: str) -> None:
+        if (what.startswith("POST") and what.endswith("/start")) or what.startswith("DELETE"):
+            os.kill(pids[0], number)
+
+    with door(tmp_path, again) as there:
+        argv = [sys.executable, "-m", "lbgen", "up", str(file), "-e", ENGINE, "--accept", "all"]
+        env = {**os.environ, "DOCKER_HOST": there.host}
+        with subprocess.Popen(argv, env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+            pids.append(child.pid)
+            said, complained = child.communicate(timeout=120)
+    assert child.returncode == 128 + number, complained
+    assert complained.splitlines()[-1] == "interrupted"
+    assert "Traceback" not in complained
+    assert not said
+    assert not left(daemon, NAME)
+    assert not kept.folder(NAME).exists()

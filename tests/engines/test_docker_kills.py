@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,25 +20,15 @@ from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.local.ports import free_port
 from tests.traffic import Traffic, traffic
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 pytestmark = [
     pytest.mark.engines,
     pytest.mark.skipif(not client.answers(), reason="no docker daemon answers"),
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can kill what runs in a container"),
+    pytest.mark.usefixtures("nothing_left"),
 ]
 NAME = f"killed-{os.getpid()}"
 PORTS = int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + 500
 BACK_SECONDS = 15.0
-
-
-@pytest.fixture(autouse=True)
-def nothing_left() -> Iterator[None]:
-    yield
-    for stack in api.ps():
-        if stack.name == NAME:
-            stack.down()
 
 
 def topology(port: int, mode: str = "l7", *, checked: bool = False) -> lbgen.Topology:

@@ -16,49 +16,28 @@ import pytest
 
 import lbgen
 from lbgen.diagnostics import EngineError
-from lbgen.engines.api import engine, engine_names
+from lbgen.engines.api import engine_names
 from lbgen.engines.rendered import render_with
-from lbgen.runtime import api
 from lbgen.runtime.certificates import Spec, make
-from lbgen.runtime.docker import change, client, images
+from lbgen.runtime.docker import change, client
 from lbgen.runtime.docker.converge import found
 from lbgen.runtime.local.ports import free_port
 from tests.traffic import traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-    from docker import DockerClient
 
     from lbgen.runtime.docker.wanted import Part
 
-pytestmark = [pytest.mark.engines, pytest.mark.skipif(not client.answers(), reason="no docker daemon answers")]
+pytestmark = [
+    pytest.mark.engines,
+    pytest.mark.skipif(not client.answers(), reason="no docker daemon answers"),
+    pytest.mark.usefixtures("nothing_left"),
+]
 NAME = f"changing-{os.getpid()}"
 PORTS = int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + 400
 ENGINES = tuple(engine_names())
 L7_ENGINES = tuple(name for name in ENGINES if name != "nftables")
-
-
-@pytest.fixture(scope="module")
-def daemon() -> Iterator[DockerClient]:
-    made = client.connect()
-    wanted = [engine(name) for name in ENGINES]
-    if not all(row.present for row in images.table(made, wanted)):
-        images.build(made, wanted, lambda text: None)
-    yield made
-    made.close()
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(daemon: DockerClient) -> Iterator[None]:
-    yield
-    for stack in api.ps():
-        if stack.name == NAME:
-            stack.down()
-    label = {"label": f"io.lbgen.stack={NAME}"}
-    assert not daemon.containers.list(all=True, filters=label)
-    assert not daemon.volumes.list(filters=label)
 
 
 def data(port: int, *routes: str) -> dict[str, Any]:

@@ -14,45 +14,24 @@ import lbgen
 from lbgen.diagnostics import EngineError, UsageError
 from lbgen.engines.api import engine, engine_names
 from lbgen.runtime import api
-from lbgen.runtime.docker import client, images
+from lbgen.runtime.docker import client
 from lbgen.runtime.docker.converge import found
 from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.local.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from docker import DockerClient
 
-pytestmark = [pytest.mark.engines, pytest.mark.skipif(not client.answers(), reason="no docker daemon answers")]
+pytestmark = [
+    pytest.mark.engines,
+    pytest.mark.skipif(not client.answers(), reason="no docker daemon answers"),
+    pytest.mark.usefixtures("nothing_left"),
+]
 EVERYWHERE = "0.0.0.0"  # noqa: S104  # published, to a container
 NAME = f"test-{os.getpid()}"  # so that two runs of the tests may go on at once
 PORTS = int(os.environ.get("LBGEN_DOCKER_PORTS", "10600"))  # and below the ephemeral ones
 L4_ENGINES = tuple(engine_names())
 L7_ENGINES = tuple(name for name in L4_ENGINES if name != "nftables")
-
-
-@pytest.fixture(scope="module")
-def daemon() -> Iterator[DockerClient]:
-    made = client.connect()
-    wanted = [engine(name) for name in L4_ENGINES]
-    missing = [row for row in images.table(made, wanted) if not row.present]
-    if missing:
-        images.build(made, wanted, lambda text: None)
-    yield made
-    made.close()
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(daemon: DockerClient) -> Iterator[None]:
-    yield
-    for stack in api.ps():
-        if stack.name == NAME:
-            stack.down()
-    label = {"label": f"io.lbgen.stack={NAME}"}
-    assert not daemon.containers.list(all=True, filters=label)
-    assert not daemon.volumes.list(filters=label)
-    assert not daemon.networks.list(filters=label)
 
 
 def topology(port: int, prefix: str = "/api", mode: str = "l7") -> lbgen.Topology:
