@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.scripts.stage import get
-from lbgen.conformance.scripts.topology import away, deaf_client
+from lbgen.conformance.scripts.topology import away, deaf_client, stuck_upload
 from lbgen.runtime.standin import CONTROL
 
 if TYPE_CHECKING:
@@ -27,6 +27,13 @@ def client_stops_reading(stage: Stage) -> Iterator[str]:
 def client_pauses(stage: Stage) -> Iterator[str]:
     """A client that reads nothing for less than the idle time (5 s) gets all, whatever the time of its own body."""
     yield from away(_asking(stage, "/", within_ms=(0, 5000)), 1500, whole=True)
+
+
+def endpoint_stops_reading(stage: Stage) -> Iterator[str]:
+    """An upload that its endpoint reads nothing of is given up after the idle time (700 ms)."""
+    request = replace(get(stage.params["target"], (CONTROL, json.dumps({"mode": "deaf"}))), listener="web")
+    params = {"request": request, "size": _SIZE, "within_ms": (300, 2000), "patience": 8}
+    yield from stuck_upload(replace(stage, params=params))
 
 
 def _asking(stage: Stage, target: str, **params: object) -> Stage:

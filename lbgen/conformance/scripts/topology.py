@@ -64,7 +64,7 @@ def slow_client(stage: Stage) -> Iterator[str]:
 
 
 def _stream(stage: Stage, request: Request) -> Stream:
-    seconds = stage.params["within_ms"][1] / 1000 + 2
+    seconds = stage.params["within_ms"][1] / 1000 + stage.params.get("patience", 2)
     via = stage.via(request.listener, request, unverified(stage.plan.listener(request.listener), request))
     return Stream(stage.at[request.listener], client=request.client, timeout=seconds, wire=via)
 
@@ -87,7 +87,7 @@ def _ends(
 def stuck_upload(stage: Stage) -> Iterator[str]:
     """An endpoint that stops reading a body is given up in time."""
     request: Request = stage.params["request"]
-    size = LARGE
+    size = stage.params.get("size", LARGE)
     head = replace(request, method="POST", headers=(*request.headers, ("Content-Length", str(size))))
     chunk = b"x" * 65_536
     with _stream(stage, request) as stream:

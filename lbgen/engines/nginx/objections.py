@@ -276,11 +276,8 @@ def _retries(route: Route) -> Iterator[Objection]:
     whole = isinstance(route.action, Forward) and (route.action.buffering.request or route.action.mirrors)
     if wanted.all_methods and whole and RetryCause.TIMEOUT in wanted.causes:
         note = "an endpoint that stops reading a body that nginx has whole (request buffering, mirror) is a timeout too"
-        yield Objection(
-            approximate(note, {"timeouts.idle.upload": "text: the upload took"}),
-            f"{route.field}.retries",
-            Feature.TIMEOUT_IDLE,
-        )
+        shows = dict.fromkeys(("timeouts.idle.upload", "timeouts.idle.upload_again"), "text: the upload took")
+        yield Objection(approximate(note, shows), f"{route.field}.retries", Feature.TIMEOUT_IDLE)
     if wanted.statuses and not {502, 504} <= set(wanted.statuses):
         note = (
             "nginx puts its own body in the place of an endpoint's answer of 502 or 504 when other statuses are "
