@@ -97,6 +97,9 @@ def _handshakes(plan: Plan, client: str) -> Iterator[Case]:
 def _also(plan: Plan, request: Request) -> Iterator[str]:
     """What excuses a difference because of where the request goes."""
     yield from named(plan.listener(request.listener), request)
+    for upstream in simulate(plan, request).upstreams:
+        if any(e.backup and e.authority == upstream.endpoint for e in plan.pool(upstream.pool).endpoints):
+            yield f"{Feature.STICKY}.backup"
     if http2_asked(plan, request):
         yield SERVER
 

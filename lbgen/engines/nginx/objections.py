@@ -200,6 +200,10 @@ def _sticky(pool: Pool, version: str) -> Iterator[Objection]:
             "nginx knows which address answered, not which name, so it cannot set the cookie of an endpoint with a name"
         )
         yield Objection(refused(why), f"{pool.field}.sticky", Feature.STICKY)
+    if version != OLD and any(e.backup for e in pool.endpoints):
+        note = "a cookie that names a backup does not count while another endpoint is up"
+        named = {"pool.sticky.backup": ("text: the cookie names", "header set-cookie")}
+        yield Objection(approximate(note, named), f"{pool.field}.sticky", Feature.STICKY)
     if version == OLD and (pool.passive is not None or pool.max_per_endpoint is not None):
         note = (
             "nginx 1.22 counts failures and requests of clients with a cookie apart from those of clients without: an "
