@@ -8,12 +8,13 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
+from lbgen.engines.api import Binary, target_version
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.api import engines as installed
-from lbgen.engines.api import target_version
 from lbgen.engines.verdicts import judge
 from lbgen.plan import tiers as planned
 from lbgen.plan.overlay import with_real_endpoints
@@ -64,7 +65,7 @@ def up(wanted: Wanted, driver: Driver, runtime: str, progress: Callable[[Progres
         before = group.read(name)
         there = {} if before is None else {x.name: x for x in driver.running() if x.name in before.names}
         tiers = planned.tiers(wanted.topology, wanted.replicas, _somewhere(wanted))
-        engines = {tier.name: _engine(tier, wanted) for tier in tiers}
+        engines = {tier.name: _engine(tier, wanted, runtime) for tier in tiers}
         now = Group(
             name,
             runtime,
@@ -104,25 +105,32 @@ def _somewhere(wanted: Wanted) -> dict[str, list[dict[str, tuple[str, int]]]]:
     counts = {name: wanted.replicas.get(name) or tier.count for name, tier in (model.tiers or {}).items()}
     return {
         tier: [
-            {name: (f"127.0.0.{n + 2}", x.port) for name, x in model.listeners.items() if x.tier == tier}
+            {name: (f"192.0.2.{n + 1}", x.port) for name, x in model.listeners.items() if x.tier == tier}
             for n in range(count)
         ]
         for tier, count in counts.items()
     }
 
 
-def _engine(tier: Tier, wanted: Wanted) -> Engine:
-    """The engine of a tier. LbgenError with the verdicts when none can."""
-    if tier.engine is not None:
-        return engine_by_name(tier.engine)
+def _engine(tier: Tier, wanted: Wanted, runtime: str) -> Engine:
+    """The engine of a tier, before anything starts. LbgenError with the verdicts when none can, EngineError LB403."""
     found: list[Diagnostic] = []
-    for target in wanted.engines or tuple(installed().values()):
+    targets = (engine_by_name(tier.engine),) if tier.engine is not None else wanted.engines
+    for target in targets or tuple(installed().values()):
         version = target_version(target, tier.plan.options(target.name).version)
         _, problems = judge(for_version(tier.plan, target.name, version), target, version, wanted.accept)
+        if not problems and runtime == "local" and _in_kernel(target, version, tier.plan):
+            message = f"{target.title} runs in a network namespace, from which no local tier can be reached"
+            hint = "take containers (--runtime docker), or another engine"
+            raise EngineError(Diagnostic("LB403", message, field=f"tiers.{tier.name}", hint=hint))
         if not problems:
             return target
         found += problems
     raise LbgenError(found)
+
+
+def _in_kernel(target: Engine, version: str, plan: Plan) -> bool:
+    return target.process(plan, Binary(Path(target.name), version), Path("/")).kernel
 
 
 class _Work:

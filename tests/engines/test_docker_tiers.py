@@ -1,0 +1,99 @@
+"""Tiers as containers: nodes whose addresses the edge knows, and numbers that change. Needs a docker daemon."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+import lbgen
+from lbgen.engines.api import engine
+from lbgen.runtime import api, group
+from lbgen.runtime.docker import behind, client, images
+from lbgen.runtime.local.ports import free_port
+from tests.hybrid import hybrid
+from tests.traffic import traffic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from docker import DockerClient
+
+pytestmark = [pytest.mark.engines, pytest.mark.skipif(not client.answers(), reason="no docker daemon answers")]
+NAME = f"tiers-{os.getpid()}"  # so that two runs of the tests may go on at once
+PORTS = int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + 300
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[DockerClient]:
+    made = client.connect()
+    wanted = [engine(name) for name in ("haproxy", "nginx", "nftables")]
+    if any(not row.present for row in images.table(made, wanted)):
+        images.build(made, wanted, lambda text: None)
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(daemon: DockerClient) -> Iterator[None]:
+    yield
+    for stack in api.ps():
+        if stack.name == NAME:
+            stack.down()
+    assert not [x.name for x in daemon.containers.list(all=True) if NAME in x.name]
+    assert not [x.name for x in daemon.networks.list() if NAME in x.name]
+    assert not [x.name for x in daemon.volumes.list() if NAME in x.name]
+    assert group.read(NAME) is None
+
+
+def forwarded_for(port: int) -> str:
+    headers = {name.lower(): value for name, value in httpx.get(f"http://127.0.0.1:{port}/x").json()["headers"]}
+    assert headers["x-forwarded-port"] == str(port)
+    return str(headers["x-forwarded-for"])
+
+
+def test_nodes_come_and_go_behind_an_edge_and_no_request_is_lost(daemon: DockerClient) -> None:
+    port = free_port("127.0.0.1", PORTS)
+    topology = hybrid(NAME, port)
+    stack = lbgen.up(topology, runtime="docker")
+    names = {each.name for each in daemon.containers.list() if NAME in each.name}
+    assert {f"lbgen-{NAME}-edge-1-haproxy", f"lbgen-{NAME}-web-1-nginx", f"lbgen-{NAME}-web-2-nginx"} <= names
+    found = group.read(NAME)
+    assert found is not None
+    edge, *nodes = (part for _, part in group.state(found, api.driver("docker")).parts)
+    clients = forwarded_for(port)
+    assert clients not in {host for node in nodes for host, _ in behind.places(node).values()}
+    assert clients.rpartition(".")[0] == behind.places(edge)["public"][0].rpartition(".")[0], "who came to the edge"
+    assert clients != behind.places(edge)["public"][0], "and not the edge itself"
+    assert lbgen.up(topology, runtime="docker").unchanged
+    with traffic(port, pause=0.01) as seen:
+        assert len(lbgen.up(topology, runtime="docker", replicas={"web": 3}).engines) == 4
+        assert len(lbgen.up(topology, runtime="docker", replicas={"web": 1}).engines) == 2
+        time.sleep(0.5)
+    assert seen.lost == []
+    assert seen.good > 100
+    assert len(stack.engines) == 3
+
+
+def test_the_kernel_in_front_of_two_nodes() -> None:
+    port = free_port("127.0.0.1", PORTS + 20)
+    stack = lbgen.up(hybrid(NAME, port, edge="nftables"), runtime="docker")
+    assert [x.name for x in stack.engines] == ["edge-1", "web-1", "web-2"]
+    found = group.read(NAME)
+    assert found is not None
+    edge, *nodes = (part for _, part in group.state(found, api.driver("docker")).parts)
+    seen = set()
+    for _ in range(6):
+        seen.add(forwarded_for(port))
+    networks = {host.rpartition(".")[0] for node in nodes for host, _ in behind.places(node).values()}
+    assert {host.rpartition(".")[0] for host in seen} <= networks, "the edge's own addresses, as LB281 says"
+    answered = {line.source for line in api.requests(NAME)}
+    end = time.monotonic() + 10
+    while len(answered) < 2 and time.monotonic() < end:
+        answered = {line.source for line in api.requests(NAME)}
+        time.sleep(0.2)
+    assert answered == {"web-1", "web-2"}
+    assert edge.alive
