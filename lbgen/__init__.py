@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:
+    from lbgen.conformance.swap import up
     from lbgen.conformance.verify.report import Report
     from lbgen.conformance.verify.run import verify
     from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, Span, UsageError
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from lbgen.plan.resolve import plan
     from lbgen.plan.simulate import Outcome, Request, simulate
     from lbgen.plan.tiers import Tier, tiers
-    from lbgen.runtime.api import Stack, reload, up
+    from lbgen.runtime.api import Stack, reload
     from lbgen.spec.load import Topology
     from lbgen.spec.load import load_topology as load
 
@@ -54,7 +55,7 @@ _HOMES = {
     "render": "lbgen.engines.rendered",
     "simulate": "lbgen.plan.simulate",
     "tiers": "lbgen.plan.tiers",
-    "up": "lbgen.runtime.api",
+    "up": "lbgen.conformance.swap",
     "verify": "lbgen.conformance.verify.run",
 }
 

@@ -146,6 +146,8 @@ CODES: dict[str, str] = {
     "LB411": "no rendered files where some were named",
     "LB412": "a change that a running stack cannot take over",
     "LB413": "a change that was taken back, as it does not serve",
+    "LB414": "two engines that do not behave the same",
+    "LB415": "a swap that cannot be done",
     "LB420": "no docker daemon to work with",
     "LB421": "the docker daemon could not do something",
     "LB422": "no image",
@@ -192,7 +194,7 @@ class Diagnostic:
 class LbgenError(Exception):
     """Base of every error lbgen raises on purpose; carries one or more diagnostics, sorted by place.
 
-    Tree: LbgenError (exit 1: findings) > UsageError (exit 2), EngineError (exit 3).
+    Tree: LbgenError (exit 1: findings) > UsageError (exit 2), EngineError (exit 3), DifferenceError (exit 4).
     """
 
     exit_code = 1
@@ -213,6 +215,12 @@ class EngineError(LbgenError):
     """An engine or its runtime failed: binary missing, port taken, process died, root needed."""
 
     exit_code = 3
+
+
+class DifferenceError(LbgenError):
+    """Two engines behave differently where nothing says so."""
+
+    exit_code = 4
 
 
 def worst(found: Iterable[Diagnostic]) -> Severity | None:

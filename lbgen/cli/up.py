@@ -14,7 +14,7 @@ from lbgen.cli.stacks import table
 if TYPE_CHECKING:
     from rich.status import Status
 
-    from lbgen.runtime.api import Progress, Stack
+    from lbgen.runtime.api import Progress, Stack, Swapped
     from lbgen.spec.load import Topology
 
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     "  lbgen up shop.yaml -e nginx      # one engine, on the topology's own ports\n"
     "  lbgen up shop.yaml -e envoy --no-backends   # with the real endpoints\n"
     "  lbgen up shop.yaml --runtime local   # no containers\n"
-    "  lbgen up hybrid.yaml --replicas web=5   # a topology with tiers"
+    "  lbgen up hybrid.yaml --replicas web=5   # a topology with tiers\n"
+    "  lbgen up shop.yaml --swap haproxy    # in place of the engine that runs, nothing lost"
 )
 @options.topology
 @options.engines
@@ -40,6 +41,21 @@ if TYPE_CHECKING:
     metavar="[TIER=]N",
     help="So many of that tier, instead of what the topology says (repeatable). On a running stack no request is lost.",
 )
+@click.option(
+    "--swap",
+    type=options.EngineName(),
+    metavar="ENGINE",
+    help="Exchange the engine that runs (-e: which one) for this one behind its published ports, once both have been "
+    "found to behave the same; containers only.",
+)
+@click.option(
+    "--drain",
+    type=click.FloatRange(0),
+    default=10,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long open connections of a replaced container may live on.",
+)
 @options.accept
 @options.json_flag
 def command(
@@ -48,6 +64,8 @@ def command(
     runtime: str | None,
     no_backends: bool,
     replicas: tuple[str, ...],
+    swap: str | None,
+    drain: float,
     accept: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -64,10 +82,12 @@ def command(
         stack = lbgen.up(
             loaded,
             chosen or None,
+            swap=swap,
             runtime=runtime,
             backends=not no_backends,
             accept=accept,
             replicas=counts(loaded, replicas),
+            drain=drain,
             progress=lambda step: tell(status, step),
         )
     if as_json:
@@ -118,5 +138,19 @@ def _report(stack: Stack, topology: str) -> None:
         click.echo(f"{stack.name} already runs just so; nothing was changed", err=True)
     if stack.reloaded:
         click.echo(f"{stack.name} took over the change while it runs", err=True)
+    if stack.swapped is not None:
+        for line in swapped(stack.swapped):
+            click.echo(line)
     console().print(table([stack]))
     click.echo(f"stop it with: lbgen down {stack.name}", err=True)
+
+
+def swapped(cost: Swapped) -> list[str]:
+    """What an exchange of engines cost, in lines."""
+    first = f" (the first: {cost.first})" if cost.first else ""
+    return [
+        f"{cost.after} took the place of {cost.before}; verified before: {cost.verified}",
+        f"requests failed: {cost.failed} of {cost.requests}{first}; gap: {cost.gap_ms} ms",
+        f"sockets dropped: {cost.dropped} of {cost.sockets} held open; "
+        f"connections of {cost.before} cut when its time was over: {cost.cut}",
+    ]

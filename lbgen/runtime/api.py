@@ -14,7 +14,7 @@ from lbgen.engines.api import engines as installed
 from lbgen.plan.model import Plan
 from lbgen.runtime import group
 from lbgen.runtime import logs as log_files
-from lbgen.runtime.driver import RELOAD_SECONDS
+from lbgen.runtime.driver import DRAIN_SECONDS, RELOAD_SECONDS
 from lbgen.runtime.group import GroupState
 from lbgen.runtime.local import stack as local
 from lbgen.runtime.local.order import Progress, Step
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from lbgen.engines.api import Engine
-    from lbgen.runtime.driver import Driver
+    from lbgen.runtime.driver import Driver, Result
     from lbgen.runtime.health import EndpointHealth
     from lbgen.runtime.local.state import Address, EndpointState, EngineState, StackState
     from lbgen.runtime.logs import Line, Requests
@@ -49,12 +49,31 @@ def driver(runtime: str) -> Driver:
 
 
 @dataclass(frozen=True, slots=True)
+class Swapped:
+    """What clients of our own saw while engine `after` took the place of `before`: `requests` of them that `failed`
+    (`first` says how), the longest time in which new connections failed, and `dropped` of `sockets` (WebSockets, TCP
+    streams) that they held open. `cut`: connections of `before` that were still open when its time was over.
+    `verified` says what was compared first."""
+
+    before: str
+    after: str
+    requests: int
+    failed: int
+    first: str
+    gap_ms: int
+    sockets: int
+    dropped: int
+    cut: int
+    verified: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Stack:
     """What `up` brought up, or `ps` found. It lives on after `up` returned; a `with` block takes it down at its end.
 
     `skipped` names engines that were left out with the findings that say why, `warnings` are routes whose own endpoints
     do not answer or that could not be asked, `unchanged` says that it already ran just so, `replaced` that another
-    version of it was stopped, `reloaded` that what ran took over the change.
+    version of it was stopped, `reloaded` that what ran took over the change, `swapped` what a swap cost.
     """
 
     state: StackState
@@ -63,6 +82,12 @@ class Stack:
     unchanged: bool = False
     replaced: bool = False
     reloaded: bool = False
+    swapped: Swapped | None = None
+
+    @classmethod
+    def of(cls, result: Result) -> Self:
+        """What a driver's `up` made."""
+        return cls(result.state, result.skipped, result.warnings, result.unchanged, result.replaced, result.reloaded)
 
     @property
     def name(self) -> str:
@@ -121,6 +146,7 @@ class Stack:
             "unchanged": self.unchanged,
             "replaced": self.replaced,
             "reloaded": self.reloaded,
+            "swapped": None if self.swapped is None else asdict(self.swapped),
             "engines": [
                 {
                     "name": x.name,
@@ -176,6 +202,7 @@ def up(
     replicas: Mapping[str, int] | None = None,
     progress: Callable[[Progress], None] = _ignore,
     seconds: float = START_SECONDS,
+    drain: float = DRAIN_SECONDS,
 ) -> Stack:
     """Start `topology` on `engine` (or several `engines`; default: all that can) and return when every route answers.
 
@@ -183,7 +210,8 @@ def up(
     processes of this host; None is that on which the stack runs already, else docker when a daemon answers. One engine
     gets the topology's own ports, several an offset each. `backends` replaces the pools' endpoints by stand-ins that
     answer JSON. `name` (default: the topology's) tells stacks apart: one of that name that runs the same is left alone,
-    one that differs takes over the change as by `reload` where it can, or is replaced.
+    one that differs takes over the change as by `reload` where it can, or is replaced: containers without a gap, unless
+    their published ports are others; their open connections live on for `drain` seconds at most.
     A topology of tiers becomes a stack that has a part for each replica, one engine each (see `lbgen.runtime.tiers`);
     `replicas` says how many, by tier, instead of the topology.
     `progress` is called with every step. `seconds` is how long to wait for listeners, and again for routes. If this
@@ -225,9 +253,10 @@ def up(
         accept=accept,
         progress=progress,
         seconds=seconds,
+        drain=drain,
     )
-    warnings = (*fallen_back, *result.warnings)
-    return Stack(result.state, result.skipped, warnings, result.unchanged, result.replaced, result.reloaded)
+    stack = Stack.of(result)
+    return replace(stack, warnings=(*fallen_back, *stack.warnings))
 
 
 def _tiers_up(wanted: Wanted, runtime: str | None, progress: Callable[[Progress], None]) -> Stack:
@@ -270,7 +299,7 @@ def reload(
     if not isinstance(topology, Plan):
         if topology.model.tiers is not None:
             topology = named(topology, name)
-            here = _one(topology.name)
+            here = running(topology.name)
             backends = isinstance(here, GroupState) and here.group is not None and here.group.backends
             return _tiers_up(Wanted(topology, {}, (), backends, accept, seconds), here.runtime, progress)
         from lbgen.plan.resolve import plan
@@ -278,14 +307,14 @@ def reload(
         topology = plan(topology)
     if name is not None:
         topology = replace(topology, name=name)
-    found = _one(topology.name)
+    found = running(topology.name)
     result = driver(found.runtime).reload(found, topology, accept=accept, progress=progress, seconds=seconds)
     return Stack(result.state, result.skipped, result.warnings, reloaded=True)
 
 
 def ps(name: str | None = None) -> tuple[Stack, ...]:
     """Every stack of this user, or the one of that name (UsageError LB406 when there is none)."""
-    return tuple(Stack(each) for each in (_every() if name is None else (_one(name),)))
+    return tuple(Stack(each) for each in (_every() if name is None else (running(name),)))
 
 
 def logs(name: str | None = None, engine: str | None = None, *, follow: bool = False) -> Iterator[Line]:
@@ -294,7 +323,7 @@ def logs(name: str | None = None, engine: str | None = None, *, follow: bool = F
     `name` None = the only stack, `engine` one of it, `follow` until it ends. Raises UsageError LB406 when there is no
     such stack or engine.
     """
-    found = _one(name)
+    found = running(name)
     if engine is not None and engine not in {each.name for each in found.engines}:
         hint = f"one of: {', '.join(each.name for each in found.engines)}"
         raise UsageError(Diagnostic("LB406", f"{engine} is not part of {found.name}", hint=hint))
@@ -308,13 +337,13 @@ def requests(
 ) -> Iterator[Line]:
     """The access log of a stack: those of `logs` that are requests. Of several engines they are in the order of time,
     unless they come with `follow`."""
-    several = engine is None and len(_one(name).engines) > 1
+    several = engine is None and len(running(name).engines) > 1
     return log_files.requests(logs(name, engine, follow=follow), wanted, sort=several and not follow)
 
 
 def down(name: str | None = None, *, progress: Callable[[Progress], None] = _ignore) -> Stack:
     """Stop a stack (None = the only one) and remove all that was its own; returns what it was. UsageError LB406."""
-    found = _one(name)
+    found = running(name)
     _end(found, progress)
     return Stack(found)
 
@@ -376,7 +405,7 @@ def _may_have_docker() -> bool:
     return find_spec("docker") is not None and meant()
 
 
-def _one(name: str | None) -> StackState:
+def running(name: str | None) -> StackState:
     """The stack of that name; None = the only one. UsageError LB406 when there is none, or several."""
     here = next((each for each in local.running() if each.name == name), None)
     if here is not None:  # no daemon needs to be asked

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
 
 RELOAD_SECONDS = 10.0  # for the routes to answer after a change
+DRAIN_SECONDS = 10.0  # how long open connections of an engine that was replaced may live on
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What `up` did. `skipped`: engines that were left out and why. `unchanged`: it already ran just so."""
+    """What `up` did. `skipped`: engines that were left out and why. `unchanged`: it already ran just so. `cut`:
+    connections of engines that were replaced which were still open when their time was over."""
 
     state: StackState
     skipped: tuple[tuple[str, tuple[Diagnostic, ...]], ...] = ()
@@ -29,6 +31,7 @@ class Result:
     unchanged: bool = False
     replaced: bool = False
     reloaded: bool = False
+    cut: int = 0
 
 
 class Driver(Protocol):
@@ -44,8 +47,10 @@ class Driver(Protocol):
         accept: tuple[str, ...],
         progress: Callable[[Progress], None],
         seconds: float,
+        drain: float,
     ) -> Result:
         """Bring `plan` up on `engines`. `insist`: they were named, so one that cannot is an error; else it is skipped.
+        Connections of an engine that is replaced without a gap live on for `drain` seconds at most.
 
         Raises LbgenError (verdicts), EngineError.
         """

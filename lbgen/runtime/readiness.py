@@ -270,25 +270,30 @@ def _until_loaded(plan: Plan, wanted: tuple[Probe, ...], address: Callable[[str]
 def ask(probe: Probe, host: str, port: int) -> str:
     """Send the probe once: empty when the answer is right, else what came instead."""
     connection = http.client.HTTPConnection(host, port, timeout=_ANSWER_SECONDS)
-    request = probe.request or Request(headers=(("Host", _ELSEWHERE),))
     try:
         connection.sock = probe.door.enter(host, port, _ANSWER_SECONDS)
         if probe.request is None and probe.real:
             return ""
-        connection.putrequest(request.method, request.target, skip_host=True, skip_accept_encoding=True)
-        for name, value in request.headers:
-            connection.putheader(name, value.encode("latin-1", "replace"))
-        connection.putheader("Content-Length", "0")
-        connection.endheaders()
-        answer = connection.getresponse()
-        return _differs(probe, answer)
+        send(connection, probe)
+        return differs(probe, connection.getresponse())
     except (OSError, http.client.HTTPException) as error:
         return f"{type(error).__name__}: {error}"
     finally:
         connection.close()
 
 
-def _differs(probe: Probe, answer: http.client.HTTPResponse) -> str:
+def send(connection: http.client.HTTPConnection, probe: Probe) -> None:
+    """Send the probe's request. Raises OSError, http.client.HTTPException."""
+    request = probe.request or Request(headers=(("Host", _ELSEWHERE),))
+    connection.putrequest(request.method, request.target, skip_host=True, skip_accept_encoding=True)
+    for name, value in request.headers:
+        connection.putheader(name, value.encode("latin-1", "replace"))
+    connection.putheader("Content-Length", "0")
+    connection.endheaders()
+
+
+def differs(probe: Probe, answer: http.client.HTTPResponse) -> str:
+    """In what the answer is not right; empty when it is."""
     if answer.status in probe.others:
         return ""
     if probe.status is not None:

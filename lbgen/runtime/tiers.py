@@ -190,6 +190,7 @@ class _Work:
             accept=self.wanted.accept,
             progress=told,
             seconds=self.wanted.seconds,
+            drain=DRAIN_SECONDS,
         )
         if before is None:
             self._new.append(result.state)

@@ -75,7 +75,7 @@ class Envoy:
         from lbgen.engines.envoy.accesslog import FILE
 
         logged = any(listener.access_log for listener in plan.listeners)
-        return process_spec(binary, directory, FILE if logged else "")
+        return process_spec(binary, directory, FILE if logged else "", plan.admin_port)
 
     def access_record(self, line: str) -> Mapping[str, object] | None:
         """A line of the access log in lbgen's schema."""

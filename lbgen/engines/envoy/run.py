@@ -24,13 +24,14 @@ _BASES = 400_000_000  # Envoy has it ten times in 32 bits
 BINARIES: tuple[BinaryHint, ...] = (BinaryHint("envoy", "envoy", "_bin/envoy", ("--version",), r"/(\d+\.\d+\.\d+)/"),)
 
 
-def process_spec(binary: Binary, directory: Path, access_log: str) -> ProcessSpec:
+def process_spec(binary: Binary, directory: Path, access_log: str, admin: int | None) -> ProcessSpec:
     """Envoy in the foreground; the shared memory of hot restarts only where another process can take over."""
     # `misc` would warn at each start that allow_custom_methods is work in progress.
     argv: tuple[str, ...] = (str(binary.path), "-c", FILE, "-l", "warn", "--component-log-level", "misc:error")
     if access_log:
         argv += ("--file-flush-interval-msec", "500")  # ms; the default holds lines back for 10 s
-    shared = zlib.crc32(str(directory).encode()) % _BASES  # tells its shared memory from that of others
+    # Tells its shared memory and sockets from those of others, in another folder or beside it in one network.
+    shared = zlib.crc32(f"{directory}{admin or ''}".encode()) % _BASES
     return ProcessSpec(
         (*argv, "--disable-hot-restart"),
         successive=(*argv, *_HANDOVER, "--base-id", str(shared)),

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 _CLONE_NEWNET = 0x40000000
 _ADMIN_PORT = 9901
-_HOLD = "import signal; signal.pause()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +49,7 @@ class Room:
     client: DockerClient
     helper: str
     name: str  # of everything that is ours
+    ports: tuple[Wanted, Record]
     holder: Container
     bridge: str
 
@@ -77,17 +77,18 @@ def room() -> Iterator[Room]:
     hold = Wanted(
         name=wanted.container_name(name, "room"),
         image=helper,
-        argv=(own.PYTHON, "-c", _HOLD),
+        argv=own.WAIT,
         files={},
         stop="SIGKILL",
         sysctls=(("net.ipv6.conf.all.disable_ipv6", "0"),),
         once=True,
     )
-    made = container.create(client, hold, Record(name, Role.CHECK, ""), "")
+    record = Record(name, Role.CHECK, "")
+    made = container.create(client, hold, record, "")
     try:
         container.start(made, hold)
         made.reload()
-        yield Room(client, helper, name, made, str(network.ensure(client, name)[1]))
+        yield Room(client, helper, name, (hold, record), made, str(network.ensure(client, name)[1]))
     finally:
         made.remove(force=True, v=True)
         network.remove(client, name)
@@ -123,20 +124,20 @@ def serving(
     """
     chosen = wanted.Chosen(target, version, image)
     plan = replace(for_version(plan, target.name, version), name=place.name)
-    part = wanted.engine_part(plan, chosen, plan, place.helper, accept)
+    part = wanted.engine_part(plan, chosen, plan, place.helper, accept, place.ports)
     if part.spec.ready:
         plan = with_admin(plan, _ADMIN_PORT)
-        part = wanted.engine_part(plan, chosen, plan, place.helper, accept)
-    spec = replace(part.wanted, published=(), aliases=(), once=True)
-    if not part.spec.kernel:
-        spec = replace(spec, joins=str(place.holder.name))
+        part = wanted.engine_part(plan, chosen, plan, place.helper, accept, place.ports)
+    spec = replace(part.wanted, joins=str(place.holder.name), once=True)
+    if part.spec.kernel:
+        spec = replace(spec, joins="", sysctls=wanted.SYSCTLS)
     made: list[Container] = []
     record = replace(part.record, role=Role.CHECK)
     try:
         made.append(container.create(place.client, spec, record, network.name(place.name)))
         container.start(made[0], spec)
         if part.agent is not None:
-            beside = replace(part.agent[0], once=True)
+            beside = replace(part.agent[0], joins="", once=True)
             made.append(container.create(place.client, beside, replace(part.agent[1], role=Role.CHECK), ""))
             container.start(made[1], beside)
             agent_works(made[1], START_SECONDS)

@@ -10,7 +10,7 @@ from lbgen.diagnostics import EngineError
 from lbgen.runtime.docker import container, network, wanted
 from lbgen.runtime.docker.check import check
 from lbgen.runtime.docker.client import told
-from lbgen.runtime.docker.converge import Converger, Found, side_by_side
+from lbgen.runtime.docker.converge import Converger, Found, outlived, side_by_side
 from lbgen.runtime.docker.labels import RECORD_FILE, Role
 from lbgen.runtime.docker.live import InContainer
 from lbgen.runtime.hot import Change, Outcome, obstacles, published_elsewhere, refusal, reload_all
@@ -98,8 +98,9 @@ def differs(made: Whole, there: Sequence[Found]) -> bool:
 
 def _same_parts(made: Whole, there: dict[str, Found]) -> None:
     """EngineError LB412 when other parts run than those that shall."""
-    wanted_names = {each.name for each, record in made.containers if record.role is not Role.AGENT}
-    if wanted_names != {name for name, each in there.items() if each.record.role in (Role.ENGINE, Role.ENDPOINTS)}:
+    fixed = (Role.ENGINE, Role.ENDPOINTS, Role.PORTS)
+    wanted_names = {each.name for each, record in made.containers if record.role in fixed}
+    if wanted_names != {name for name, each in there.items() if each.record.role in fixed}:
         raise EngineError(refusal("other engines, or other backends, run"))
     if made.endpoints is not None:
         spec, _ = made.endpoints
@@ -120,7 +121,9 @@ def _change(made: Whole, part: Part, there: dict[str, Found]) -> tuple[Change, I
     live = InContainer(each, before, spec, where, _running(there.get(f"{part.wanted.name}-{Role.AGENT}")))
     now = part.wanted.digests()
     found = obstacles(title, (before, spec, live.digests(now)), (part.plan, part.spec, now))
-    if not found and each.record.shape != part.wanted.shape():
+    ports = there[part.ports[0].name]
+    outlives = outlived(each, ports) or not ports.running
+    if not found and ((each.record.shape, ports.record.hash) != (part.wanted.shape(), part.ports[1].hash) or outlives):
         found = (published_elsewhere(title, before, part.plan),)
     if found:
         raise EngineError(found)

@@ -50,10 +50,10 @@ class File:
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """A container as it should be. `files` go to WORK, which alone (and /tmp) can be written. `address` is its own in
-    the stack's network; `inside` names a container whose network and processes it shares instead. `published` are
-    (host address, port, protocol); the port is the same inside. `capabilities` are kept of all that are dropped, and
-    need root inside. With `once` it runs to its end, in no network unless it is given one. `joins` names a container
-    whose network alone it shares. `networks` are joined beside the stack's own."""
+    the stack's network; `joins` names a container whose network it shares instead, `inside` one whose processes and
+    files it shares, and its network unless it `joins` another. `networks` are joined beside the stack's own.
+    `published` are (host address, port, protocol); the port is the same inside. `capabilities` are kept of all that are
+    dropped, and need root inside. With `once` it runs to its end, in no network unless it is given one."""
 
     name: str
     image: str
@@ -125,16 +125,19 @@ def create(client: DockerClient, wanted: Wanted, record: Record, network: str) -
         "sysctls": dict(wanted.sysctls),
     }
     if wanted.inside:
-        shared = f"container:{wanted.inside}"
-        options |= {"network_mode": shared, "pid_mode": shared, "volumes_from": [wanted.inside]}
+        options |= {
+            "network_mode": f"container:{wanted.joins or wanted.inside}",
+            "pid_mode": f"container:{wanted.inside}",
+            "volumes_from": [wanted.inside],
+        }
     elif wanted.once:
         options |= {
             "network_mode": f"container:{wanted.joins}" if wanted.joins else network or "none",
             "volumes": [WORK],
         }
     else:
-        options |= {
-            "network": network,
+        joined = {"network_mode": f"container:{wanted.joins}"} if wanted.joins else {"network": network}
+        options |= joined | {
             "ports": {f"{port}/{protocol}": (host, port) for host, port, protocol in wanted.published},
             "volumes": {volume: {"bind": WORK, "mode": "rw"}},
         }
@@ -251,13 +254,14 @@ def put(made: Container, files: Mapping[str, File], *, root: bool, folders: Iter
         made.put_archive(WORK, archive(files, root=root, folders=folders))
 
 
-def execute(made: Container, argv: Sequence[str]) -> None:
-    """Run a command in it. Raises EngineError LB403 with what it said when it fails, LB421."""
+def execute(made: Container, argv: Sequence[str]) -> str:
+    """What a command in it prints. Raises EngineError LB403 with that when it fails, LB421."""
     with told(f"running {argv[0]} in {made.name}"):
         done = made.exec_run(list(argv), workdir=WORK)
+    said = str(done.output.decode("utf-8", "replace"))
     if done.exit_code:
-        said = done.output.decode("utf-8", "replace").strip()
-        raise EngineError(Diagnostic("LB403", f"`{shlex.join(argv)}` in {made.name}: {said}"))
+        raise EngineError(Diagnostic("LB403", f"`{shlex.join(argv)}` in {made.name}: {said.strip()}"))
+    return said
 
 
 def signal(made: Container, number: str) -> None:

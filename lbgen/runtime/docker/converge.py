@@ -16,7 +16,7 @@ from lbgen.runtime.interrupts import deferred
 from lbgen.runtime.local.order import Progress, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from docker import DockerClient
     from docker.models.containers import Container
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from lbgen.runtime.docker.container import Wanted
 
 STOP_SECONDS = 10
-_ASIDE = "-before"
+ASIDE = "-before"
 _TOGETHER = 4
+_AGAIN_SECONDS = 0.1
+_ORDER = (Role.CHECK, Role.AGENT, Role.ENGINE, Role.PORTS, Role.ENDPOINTS)  # in which a stack ends
 Exchange = tuple["Wanted", Record, "Found | None"]  # a container, what it is, the one that it replaces
 
 
@@ -56,7 +58,7 @@ def found(client: DockerClient, stack: str | None = None) -> tuple[Found, ...]:
 
 
 def _now(made: Container, record: Record) -> Record:
-    if record.role not in (Role.ENGINE, Role.ENDPOINTS):
+    if record.role not in (Role.ENGINE, Role.ENDPOINTS, Role.PORTS):
         return record
     with suppress(EngineError):  # it went away meanwhile
         return record.now(container.read(made, RECORD_FILE))
@@ -82,33 +84,37 @@ class Converger:
     stack: str
     network: str
     progress: Callable[[Progress], None]
+    beside: Mapping[str, Found] = field(default_factory=dict)  # name of a new container -> who serves on meanwhile
+    tools: Collection[str] = ()  # ids of containers that are not the stack's, though labelled so
     changed: bool = False
     _new: dict[str, Container] = field(default_factory=dict)
     _aside: list[Found] = field(default_factory=list)
+    _cut: dict[str, float] = field(default_factory=dict)  # who has ports -> when they came free for it
 
     def converge(self, wanted: Sequence[tuple[Wanted, Record]]) -> None:
         """Keep what is right, put aside what is not, make what is missing. Raises EngineError LB404, LB421."""
-        there = {each.name: each for each in found(self.client, self.stack)}
+        there = {each.name: each for each in found(self.client, self.stack) if each.made.id not in self.tools}
         names = {each.name for each, _ in wanted}
         for name, each in there.items():
             if name not in names:
                 self._put_aside(each)
-                self._stop(each)
+                if each not in self.beside.values():
+                    self._stop(each)
         remade: dict[str, tuple[Wanted, Record, Found | None]] = {}
         for spec, record in wanted:
             now = there.get(spec.name)
-            right = now is not None and now.running and now.record.hash == record.hash and spec.inside not in remade
-            if right and not _outlived(there, spec):
+            right = now is not None and now.running and now.record.hash == record.hash
+            if right and not {spec.inside, spec.joins} & remade.keys() and not _outlived(there, spec):
                 continue
             if now is not None:
                 self._put_aside(now)
             remade[spec.name] = (spec, record, now)
         # What others share comes before them. All are made before the first one that is replaced stops.
-        first = [each for each in remade.values() if not each[0].inside]
-        then = [each for each in remade.values() if each[0].inside]
-        for group in (first, then):
+        steps = remade.values()
+        groups = [[x for x in steps if bool(x[0].joins) + bool(x[0].inside) == shared] for shared in range(3)]
+        for group in groups:
             self._side_by_side(self._make, group)
-        for group in (first, then):
+        for group in groups:
             self._side_by_side(self._exchange, group)
 
     def _side_by_side(self, work: Callable[[Exchange], None], group: Sequence[Exchange]) -> None:
@@ -120,14 +126,14 @@ class Converger:
         """It goes on under another name."""
         self.changed = True
         with told(f"renaming the container {each.name}"):
-            if each.name.endswith(_ASIDE):  # left by an `up` that was killed
+            if each.name.endswith(ASIDE):  # left by an `up` that was killed
                 each.made.remove(force=True, v=True)
                 return
             self._aside.append(each)
-            each.made.rename(each.name + _ASIDE)
+            each.made.rename(each.name + ASIDE)
 
     def _stop(self, each: Found) -> None:
-        if each.running and not each.name.endswith(_ASIDE):
+        if each.running and not each.name.endswith(ASIDE):
             with told(f"stopping the container {each.name}"):
                 each.made.stop(timeout=STOP_SECONDS)
 
@@ -139,13 +145,19 @@ class Converger:
     def _exchange(self, step: Exchange) -> None:
         spec, record, now = step
         detail = f"{record.title} {record.program_version or record.version}".strip()
-        begun = time.monotonic()
-        if now is not None:
+        begun = self._cut.get(spec.joins, time.monotonic())
+        moved = spec.joins in self._new
+        if now is not None and spec.name not in self.beside and not moved:
             self._stop(now)
         container.start(self._new[spec.name], spec)
-        if now is not None and now.running and spec.published:
+        if record.role is Role.PORTS:
+            self._cut[spec.name] = begun
+            return
+        if now is not None and now.running and record.role is Role.ENGINE and spec.name not in self.beside:
             gap = (time.monotonic() - begun) * 1000
             detail += f"; the one before was asked to stop {gap:.0f} ms before: new connections were refused meanwhile"
+        if now is not None and moved:  # nobody reaches it any more
+            self._stop(now)
         self.progress(Progress(Step.STARTED, record.engine or str(record.role), detail))
 
     def keep(self) -> None:
@@ -159,15 +171,18 @@ class Converger:
 
     def undo(self) -> None:
         """Remove what was made, and let what was put aside run again; a Ctrl-C changes nothing about that."""
+        networks = {f"container:{each.made.id}" for each in self._aside if each.record.role is Role.PORTS}
         with deferred(forget=True):
             for made in reversed(self._new.values()):
                 with suppress(EngineError), told("removing a container"):
                     made.remove(force=True, v=True)
-            for each in self._aside:
+            for each in sorted(self._aside, key=lambda x: -_ORDER.index(x.record.role)):
                 with suppress(EngineError), told(f"bringing back the container {each.name}"):
                     each.made.rename(each.name)
                 with suppress(EngineError), told(f"starting the container {each.name} again"):
-                    if each.running:
+                    if each.running and str(each.made.attrs["HostConfig"]["NetworkMode"]) in networks:
+                        each.made.restart(timeout=0)  # into the network that is there again
+                    elif each.running:
                         each.made.start()  # nothing happens where it was not stopped yet
             self._new.clear()
             self._aside.clear()
@@ -176,11 +191,17 @@ class Converger:
 
 
 def _outlived(there: dict[str, Found], spec: Wanted) -> bool:
-    """Whether the container whose network `spec` shares is another one now, or was started again after it."""
-    if not spec.inside or spec.inside not in there or spec.name not in there:
-        return False
-    inner, outer = there[spec.name].made.attrs, there[spec.inside].made.attrs
-    if inner["HostConfig"]["NetworkMode"] != f"container:{outer['Id']}":
+    """Whether a container whose network or processes `spec` shares is another one now, or was started after it."""
+    for shared, mode in ((spec.joins, "NetworkMode"), (spec.inside, "PidMode")):
+        if shared in there and spec.name in there and outlived(there[spec.name], there[shared], mode):
+            return True
+    return False
+
+
+def outlived(each: Found, shared: Found, mode: str = "NetworkMode") -> bool:
+    """Whether `each` shares what `shared` has no more."""
+    inner, outer = each.made.attrs, shared.made.attrs
+    if inner["HostConfig"][mode] != f"container:{outer['Id']}":
         return True
     return bool(outer["State"]["StartedAt"] > inner["State"]["StartedAt"])
 
@@ -202,8 +223,7 @@ def sweep(client: DockerClient, stack: str) -> None:
 def remove(client: DockerClient, stack: str, progress: Callable[[Progress], None]) -> None:
     """Stop and remove every container and volume of the stack; agents first, stand-ins last. After a Ctrl-C nothing is
     given time to end, but all goes."""
-    order = [Role.CHECK, Role.AGENT, Role.ENGINE, Role.ENDPOINTS]
-    every = sorted(found(client, stack), key=lambda x: order.index(x.record.role))
+    every = sorted(found(client, stack), key=lambda x: _ORDER.index(x.record.role))
     try:
         for each in every:
             with told(f"stopping the container {each.name}"):
@@ -212,8 +232,12 @@ def remove(client: DockerClient, stack: str, progress: Callable[[Progress], None
             _removed(each, progress)
     except KeyboardInterrupt:
         with deferred(forget=True):
-            for each in found(client, stack):
-                _removed(each, progress)
+            end = time.monotonic() + STOP_SECONDS
+            while (rest := found(client, stack)) and time.monotonic() < end:
+                for each in rest:
+                    with suppress(EngineError):  # that docker removes already
+                        _removed(each, progress)
+                time.sleep(_AGAIN_SECONDS)
             sweep(client, stack)
         raise
     sweep(client, stack)

@@ -41,7 +41,7 @@ def asked(each: Found, parts: Sequence[Found], paths: Sequence[str]) -> Mapping[
     beside = next((x for x in ours if _network(x) == _network(each)), None)
     if beside is None:
         return None
-    command = [own.PYTHON, "-m", "lbgen.runtime.answers", str(wanted.ADMIN_PORT), "0", *paths]
+    command = [own.PYTHON, "-m", "lbgen.runtime.answers", str(wanted.ADMIN_PORT + each.record.side), "0", *paths]
     with told(f"asking {each.name} from {beside.name}"):
         done = beside.made.exec_run(command, stderr=False, environment=dict(own.ENVIRONMENT))
     return None if done.exit_code else json.loads(done.output)

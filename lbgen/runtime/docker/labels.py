@@ -24,6 +24,7 @@ _RECORD = "io.lbgen.record"
 class Role(StrEnum):
     ENGINE = "engine"
     ENDPOINTS = "endpoints"
+    PORTS = "ports"  # has the network of an engine, so that the next engine finds it as it was
     AGENT = "agent"
     CHECK = "check"  # thrown away once the engine has said what it thinks of its files
 
@@ -42,9 +43,10 @@ class Record:
     version: str = ""  # that its files were rendered for
     program_version: str = ""  # as far as the image tells
     offset: int = 0  # of its listeners' ports
+    side: int = 0  # which of the two addresses its listeners have; of PORTS: which one is served
     addresses: tuple[Address, ...] = ()
     access_log: str = ""
-    detail: str = ""  # JSON: of stand-ins, whom they stand for
+    detail: str = ""  # JSON: of stand-ins, whom they stand for; of engines, how they leave
     files: Mapping[str, str] = field(default_factory=dict)  # name -> digest, as they were put there
 
     def text(self) -> bytes:

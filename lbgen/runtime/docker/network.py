@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 ADDRESSES = IPv4Network("10.214.0.0/16")
 _OVERLAPS = ("overlap", "Pool")
 _STAND_INS = 250  # last byte of the address of the stand-ins
+_PORTS = 200  # the same of who has the ports of an engine
+_BESIDE = "127.0.0.2"  # in there: who is to replace that engine cannot have the same address
 
 
 def name(stack: str) -> str:
@@ -61,6 +63,16 @@ def find(client: DockerClient, stack: str) -> IPv4Network | None:
 def stand_ins(subnet: IPv4Network) -> str:
     """The address of the stand-ins."""
     return str(subnet[_STAND_INS])
+
+
+def side(subnet: IPv4Network, offset: int, side: int) -> str:
+    """The address of an engine's listeners: 0 is where published ports lead, 1 is beside that."""
+    return beside(str(subnet[_PORTS + offset // 1_000]), side)
+
+
+def beside(address: str, side: int) -> str:
+    """The same, of an entry at `address`."""
+    return _BESIDE if side else address
 
 
 def remove(client: DockerClient, stack: str) -> None:

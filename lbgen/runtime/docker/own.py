@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import marshal
+import os
 import re
+import shutil
 import sys
 import sysconfig
 from importlib import metadata
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 SITE = "/opt/lbgen"
 _PACKAGE = Path(__file__).parents[2]
 PYTHON = "/usr/local/bin/python3"
+NFT = "/usr/local/sbin/nft"
+WAIT = (PYTHON, "-I", "-S", "-c", "import signal; signal.pause()")  # until it is killed
 ENVIRONMENT = (("PYTHONPATH", SITE), ("PYTHONDONTWRITEBYTECODE", "1"), ("PYTHONUNBUFFERED", "1"))
 _HEADER = 16  # bytes of a file of byte code before the code
 _UNCHECKED = b"\x01\x00\x00\x00"  # its flags: there is a hash of the source, and it counts for nothing
@@ -38,7 +42,7 @@ _UNNEEDED = (
 
 def tag() -> str:
     """Changes with the code of lbgen, so that an image is never older than the lbgen that uses it."""
-    digest = hashlib.sha256(sys.version.encode())
+    digest = hashlib.sha256(f"{sys.version}{_rules()}".encode())
     for path in sorted(_PACKAGE.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
@@ -53,6 +57,8 @@ def bundle() -> Bundle:
     found.tree(library, f"/usr/local/lib/{library.name}", skip=_UNNEEDED)
     for module in sorted((library / "lib-dynload").glob("*.so")):
         found.libraries(module)
+    if (rules := _rules()) is not None:
+        found.program(rules, NFT)
     found.tree(_PACKAGE, f"{SITE}/lbgen", skip=("__pycache__",))
     ours = metadata.distribution("lbgen")
     for name in ("METADATA", "entry_points.txt"):  # by which engines are found
@@ -71,6 +77,12 @@ def bundle() -> Bundle:
                 folder, _, name = place.rpartition("/")
                 found.files[f"{folder}/__pycache__/{name[:-3]}.{sys.implementation.cache_tag}.pyc"] = compiled
     return found
+
+
+def _rules() -> Path | None:
+    """The program that turns connections from one engine to another; None: not on this host."""
+    there = shutil.which("nft", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    return Path(there).resolve() if there is not None else None
 
 
 def _compiled(source: Path) -> bytes | None:

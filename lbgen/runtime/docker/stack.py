@@ -6,6 +6,7 @@ import hashlib
 import shutil
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import EngineError, LbgenError, Severity
@@ -20,8 +21,9 @@ from lbgen.runtime.docker.kept import Kept
 from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.docker.live import agent_works, restarts, stays
 from lbgen.runtime.docker.seen import lines, running, state
+from lbgen.runtime.docker.succession import Succession, recover, succession
 from lbgen.runtime.docker.wanted import Chosen, Whole
-from lbgen.runtime.driver import RELOAD_SECONDS, Result
+from lbgen.runtime.driver import DRAIN_SECONDS, RELOAD_SECONDS, Result
 from lbgen.runtime.hot import other_version, refusal
 from lbgen.runtime.interrupts import deferred
 from lbgen.runtime.local.order import Progress, Step
@@ -30,7 +32,7 @@ from lbgen.runtime.local.state import StackState, locked
 from lbgen.runtime.standins import Cast, played, whose
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from docker import DockerClient
@@ -51,20 +53,32 @@ def up(
     accept: tuple[str, ...],
     progress: Callable[[Progress], None],
     seconds: float = START_SECONDS,
+    drain: float = DRAIN_SECONDS,
+    instead: Mapping[str, str] | None = None,
 ) -> Result:
     """Bring `plan` up on `engines` in containers: what is right stays, what runs takes over the change where it can,
-    else its container is replaced. What goes wrong leaves all as it was.
+    else its container is replaced, without a gap unless its published ports are others: connections that are open live
+    on for `drain` seconds at most. `instead`: engines that get the ports of another one. What goes wrong leaves all as
+    it was.
 
     Raises LbgenError (verdicts), EngineError LB403 to LB405, LB413, LB420 to LB423.
     """
     client = connect(here=True)
     with locked(f"docker-{plan.name}"), _nothing_left(client, plan.name):
         plan = joined.decided(client, plan, backends=backends)
-        before = found(client, plan.name)
+        helper = partial(_helper, client, progress)
+        before = recover(client, plan.name, found(client, plan.name), helper)
         chosen, skipped = selection.choose(
             engines, lambda target: _decide(client, plan, target, accept, progress), insist=insist
         )
-        made = _made(client, plan, _place(plan, chosen, before), accept, backends, progress)
+        chosen = _place(plan, chosen, before, instead or {})
+
+        def make(chosen: Sequence[Chosen]) -> Whole:
+            return _made(client, plan, chosen, accept, backends, progress)
+
+        if plan.pools:
+            progress(Progress(Step.POOLS, detail=whose(plan)))
+        made = make(chosen)
         try:
             if change.differs(made, before):
                 warnings = change.reloaded(client, made, before, progress, RELOAD_SECONDS)
@@ -74,21 +88,30 @@ def up(
                 raise
         change.check_replaced(client, made, before, progress)
         change.more_endpoints(made, before)
-        work = Converger(client, plan.name, network.name(plan.name), progress)
-        try:
-            work.converge(made.containers)
-            warnings = (
-                *_until_routes_answer(client, made, progress, seconds),
-                *(joined.overlooked(client, plan) if backends else ()),
-            )
-            made.kept.write()
-        except BaseException:  # also Ctrl-C: nothing half done keeps running
-            work.undo()
-            raise
-        with deferred():  # it serves: what was before goes
-            work.keep()
+        with succession(client, chosen, before, make, progress) as next_ones:
+            made = next_ones.made
+            work = Converger(client, plan.name, network.name(plan.name), progress, next_ones.beside, next_ones.tools)
+            try:
+                work.converge(made.containers)
+                warnings = (
+                    *_until_routes_answer(client, next_ones, progress, seconds),
+                    *(joined.overlooked(client, plan) if backends else ()),
+                )
+                for each in next_ones.turns.values():
+                    each.turn()
+                made.kept.write()
+            except BaseException:  # also Ctrl-C: nothing half done keeps running
+                with deferred(forget=True):
+                    next_ones.back(client, plan.name)
+                    work.undo()
+                raise
+            try:
+                cut = next_ones.drain(drain, progress)
+            finally:
+                with deferred():  # it serves: what was before goes
+                    work.keep()
         now = state(plan.name, found(client, plan.name))
-        return Result(now, skipped, warnings, not work.changed, bool(before) and work.changed)
+        return Result(now, skipped, warnings, not work.changed, bool(before) and work.changed, cut=cut)
 
 
 @contextmanager
@@ -141,7 +164,7 @@ def _again(
     if other:
         raise EngineError(other)
     after = for_version(after, target.name, there.record.version)
-    return replace(_decide(client, after, target, accept, progress), offset=there.record.offset)
+    return replace(_decide(client, after, target, accept, progress), offset=there.record.offset, side=there.record.side)
 
 
 def _made(
@@ -153,9 +176,7 @@ def _made(
     progress: Callable[[Progress], None],
 ) -> Whole:
     """What the stack shall be. The network is made."""
-    if plan.pools:
-        progress(Progress(Step.POOLS, detail=whose(plan)))
-    helper = images.helper(client, lambda text: progress(Progress(Step.BUILDING, "helper", text)))
+    helper = _helper(client, progress)
     subnet = network.ensure(client, plan.name)
     last = kept.read(plan.name)
     before = last.cast if last is not None and last.cast.stand_ins else None
@@ -163,9 +184,13 @@ def _made(
     parts = []
     for each in chosen:
         inside = wanted.plan_for(plan, each, cast, subnet)
-        parts.append(wanted.engine_part(plan, each, inside, helper, accept))
+        parts.append(wanted.engine_part(plan, each, inside, helper, accept, wanted.holder(plan, each, helper, subnet)))
     endpoints = wanted.endpoints_container(plan, cast, helper, subnet) if cast.stand_ins else None
     return Whole(Kept(plan, cast, accept, backends), tuple(parts), endpoints, helper, subnet, last)
+
+
+def _helper(client: DockerClient, progress: Callable[[Progress], None]) -> str:
+    return images.helper(client, lambda text: progress(Progress(Step.BUILDING, "helper", text)))
 
 
 def _folder(plan: Plan) -> Path:
@@ -188,24 +213,35 @@ def _decide(
     return Chosen(target, version, image)
 
 
-def _place(plan: Plan, chosen: tuple[Chosen, ...], before: tuple[Found, ...]) -> tuple[Chosen, ...]:
+def _place(
+    plan: Plan, chosen: tuple[Chosen, ...], before: tuple[Found, ...], instead: Mapping[str, str]
+) -> tuple[Chosen, ...]:
     """Port offsets: what an engine has already it keeps."""
     had = {x.record.engine: x.record.offset for x in before if x.record.role is Role.ENGINE}
+    had |= {new: had[old] for new, old in instead.items() if old in had}
     ours = {a.port for x in before if x.running for a in x.record.addresses}
     names = [(each.engine.name, each.engine.title) for each in chosen]
     found = selection.offsets(plan, names, had, ours, wanted.outside)
-    return tuple(replace(each, offset=found[each.engine.name]) for each in chosen)
+    sides = {x.record.offset: x.record.side for x in before if x.record.role is Role.PORTS and x.running}
+    placed = (replace(each, offset=found[each.engine.name]) for each in chosen)
+    return tuple(replace(each, side=sides.get(each.offset, 0)) for each in placed)
 
 
 def _until_routes_answer(
-    client: DockerClient, made: Whole, progress: Callable[[Progress], None], seconds: float
+    client: DockerClient, next_ones: Succession, progress: Callable[[Progress], None], seconds: float
 ) -> tuple[Diagnostic, ...]:
-    """Wait for every route of every engine; EngineError LB403 when its container ends, LB405 when a route fails."""
+    """Wait for every route of every engine, of one that is to be turned to where no client asks it yet; EngineError
+    LB403 when its container ends, LB405 when a route fails."""
     complaints: list[Diagnostic] = []
+    made = next_ones.made
     there = {x.name: x for x in found(client, made.kept.plan.name)}
     for part in made.parts:
         each, plan, name = there[part.wanted.name], part.plan, part.record.engine
         where = {address.listener: (address.host, address.port) for address in part.record.addresses}
+        turned = next_ones.turns.get(part.wanted.name)
+        if turned is not None:
+            turned.wait_listening(seconds)
+            where = turned.where()
         probes = readiness.probes(plan)
         title, before = part.record.title, restarts(each)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import Binary
 from lbgen.engines.health import Watched
 from lbgen.engines.rendered import render_with
+from lbgen.plan.model import ContainerLimits
 from lbgen.plan.overlay import with_admin, with_ports
 from lbgen.runtime.docker import network, own, successive
 from lbgen.runtime.docker.bundle import WORK
@@ -34,23 +35,28 @@ ENDPOINTS_FILE = "endpoints.json"
 FOLDER = Path(WORK)
 ADMIN_PORT = 9901  # on the container's own loopback, never published
 _LOCAL = "127.0.0.1"
+_EVERY = "0.0.0.0"  # noqa: S104  # inside a container
 RESOLVER = "127.0.0.11"  # docker's own, which knows containers by name
+# A kernel engine forwards, and connections can be turned to an address of loopback.
+SYSCTLS = (("net.ipv4.ip_forward", "1"), ("net.ipv4.conf.all.route_localnet", "1"))
+_HOLDER = ContainerLimits(memory=64 << 20, pids=32)
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """An engine of the stack with its image. `offset` is added to every listener's port."""
+    """An engine of the stack with its image. `offset` is added to every listener's port; `side`: see `network.side`."""
 
     engine: Engine
     version: str
     image: Image
     offset: int = 0
+    side: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """An engine's container: `plan` is what it serves inside, `spec` how its program is run on `rendered`. `agent` is
-    the container beside it, where it needs one."""
+    """An engine's container: `plan` is what it serves inside, `spec` how its program is run on `rendered`. `ports` is
+    the container that has its network and published ports, `agent` the one beside it, where it needs one."""
 
     chosen: Chosen
     plan: Plan
@@ -59,11 +65,12 @@ class Part:
     rendered: Rendered
     wanted: Wanted
     record: Record
+    ports: tuple[Wanted, Record]
     agent: tuple[Wanted, Record] | None = None
 
     @property
     def containers(self) -> tuple[tuple[Wanted, Record], ...]:
-        return ((self.wanted, self.record), *((self.agent,) if self.agent is not None else ()))
+        return (self.ports, (self.wanted, self.record), *((self.agent,) if self.agent is not None else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +127,6 @@ def endpoints_container(plan: Plan, cast: Cast, helper: str, subnet: IPv4Network
         address=network.stand_ins(subnet),
         aliases=("endpoints",),
         stop="SIGINT",
-        limits=plan.containers,
     )
     listed = [{"name": x.name, "pool": x.pool, "host": x.host, "port": x.port} for x in played]
     return wanted, Record(plan.name, Role.ENDPOINTS, wanted.digest(), wanted.shape(), detail=json.dumps(listed))
@@ -130,17 +136,40 @@ def plan_for(plan: Plan, chosen: Chosen, cast: Cast, subnet: IPv4Network) -> Pla
     """What the engine serves inside its container: moved ports, all addresses, stand-ins in place of endpoints."""
     plan = replace(plan, resolvers=plan.resolvers or (RESOLVER,))
     plan = with_ports(plan, {x.name: x.port + chosen.offset for x in plan.listeners})
-    plan = replace(plan, listeners=tuple(replace(x, address=_inside(x.address)) for x in plan.listeners))
     plan = cast.play(plan, network.stand_ins(subnet))
     plan = for_version(plan, chosen.engine.name, chosen.version)
     binary = Binary(Path(chosen.image.program), chosen.image.version or chosen.version)
-    if isinstance(chosen.engine, Watched) or chosen.engine.process(plan, binary, FOLDER).ready:
-        plan = with_admin(plan, ADMIN_PORT)
+    spec = chosen.engine.process(plan, binary, FOLDER)
+    # Never all addresses, as the next engine has to have one that is free.
+    address = _EVERY if spec.kernel else network.side(subnet, chosen.offset, chosen.side)
+    plan = replace(plan, listeners=tuple(replace(x, address=address) for x in plan.listeners))
+    if isinstance(chosen.engine, Watched) or spec.ready:
+        plan = with_admin(plan, ADMIN_PORT + chosen.side)
     return plan
 
 
-def engine_part(plan: Plan, chosen: Chosen, inside: Plan, helper: str, accept: tuple[str, ...]) -> Part:
-    """The engine that serves `inside`, and the agent beside it where it needs one.
+def holder(plan: Plan, chosen: Chosen, helper: str, subnet: IPv4Network) -> tuple[Wanted, Record]:
+    """Who has the network of an engine, which may become another container, or another engine."""
+    made = Wanted(
+        name=container_name(plan.name, f"{Role.PORTS}-{chosen.offset}" if chosen.offset else Role.PORTS),
+        image=helper,
+        argv=own.WAIT,
+        files={},
+        stop="SIGKILL",  # nothing runs that could end gracefully
+        address=network.side(subnet, chosen.offset, 0),
+        published=tuple((outside(x), x.port + chosen.offset, str(x.protocol)) for x in plan.listeners),
+        networks=plan.networks,
+        sysctls=SYSCTLS,
+        limits=_HOLDER,
+    )
+    same = replace(made, image="").digest()  # another lbgen would do no better
+    return made, Record(plan.name, Role.PORTS, same, offset=chosen.offset, side=chosen.side)
+
+
+def engine_part(
+    plan: Plan, chosen: Chosen, inside: Plan, helper: str, accept: tuple[str, ...], ports: tuple[Wanted, Record]
+) -> Part:
+    """The engine that serves `inside` in the network of `ports`, and the agent beside it where it needs one.
 
     Raises LbgenError (verdicts), OSError (a file of the topology cannot be read).
     """
@@ -156,9 +185,7 @@ def engine_part(plan: Plan, chosen: Chosen, inside: Plan, helper: str, accept: t
         files=rendered_files(rendered) | _log(spec.access_log),
         env=spec.env,
         stop=spec.stop.name,
-        published=tuple((outside(x), x.port + chosen.offset, str(x.protocol)) for x in plan.listeners),
-        aliases=(engine.name,),
-        networks=plan.networks,
+        joins=ports[0].name,
         limits=plan.containers,
     )
     if spec.kernel:
@@ -168,7 +195,6 @@ def engine_part(plan: Plan, chosen: Chosen, inside: Plan, helper: str, accept: t
             argv=("/bin/sh", "-c", f"{load} && exec sleep infinity"),
             stop="SIGKILL",  # nothing runs that could end gracefully
             capabilities=("NET_ADMIN",),
-            sysctls=(("net.ipv4.ip_forward", "1"),),
         )
     elif spec.successive:
         wanted = replace(wanted, argv=("/bin/sh", "-c", successive.script(spec.successive)))
@@ -186,8 +212,10 @@ def engine_part(plan: Plan, chosen: Chosen, inside: Plan, helper: str, accept: t
         chosen.version,
         image.version or "",
         chosen.offset,
+        chosen.side,
         addresses,
         spec.access_log,
+        json.dumps({"drain": successive.NEXT if spec.successive else spec.stop.name, "teardown": spec.teardown}),
         files=wanted.digests(),
     )
     agent = None
@@ -199,19 +227,16 @@ def engine_part(plan: Plan, chosen: Chosen, inside: Plan, helper: str, accept: t
             files={},
             env=own.ENVIRONMENT,
             inside=name,
+            joins=ports[0].name,
             limits=plan.containers,
         )
         agent = (beside, Record(plan.name, Role.AGENT, beside.digest(), engine=engine.name))
-    return Part(chosen, inside, binary, spec, rendered, wanted, record, agent)
+    return Part(chosen, inside, binary, spec, rendered, wanted, record, ports, agent)
 
 
 def _log(name: str) -> dict[str, File]:
     """Where an engine writes a log of its own, docker shall keep it with the rest."""
     return {name: File(link="/dev/stdout")} if name else {}
-
-
-def _inside(address: str) -> str:
-    return "::" if ":" in address else "0.0.0.0"  # noqa: S104  # inside a container
 
 
 def outside(listener: Listener) -> str:

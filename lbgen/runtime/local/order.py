@@ -30,6 +30,10 @@ class Step(StrEnum):
     REPLACING = "replacing"
     CHECKED = "the change is sound"
     RELOADED = "loaded the change"
+    VERIFYING = "compared"
+    VERIFIED = "behaves the same"
+    DRAINING = "serves in place of the one before"
+    DRAINED = "drained"
     STOPPED = "stopped"
 
 

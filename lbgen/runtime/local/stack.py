@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, UsageError
 from lbgen.plan.overlay import with_real_endpoints
 from lbgen.runtime import logs, selection
-from lbgen.runtime.driver import RELOAD_SECONDS, Result
+from lbgen.runtime.driver import DRAIN_SECONDS, RELOAD_SECONDS, Result
 from lbgen.runtime.host import judged
 from lbgen.runtime.hot import refusal
 from lbgen.runtime.local import order, state
@@ -58,12 +58,14 @@ def up(
     accept: tuple[str, ...],
     progress: Callable[[Progress], None],
     seconds: float = START_SECONDS,
+    drain: float = DRAIN_SECONDS,
 ) -> Result:
     """Bring `plan` up on `engines`. `insist`: they were named, so that a refusal or a missing executable is an error;
     else such engines are skipped. An engine that needs root is skipped either way while another can go on.
 
     Raises LbgenError (verdicts), EngineError LB402 to LB405, LB407, LB408.
     """
+    del drain  # processes of one host cannot listen beside each other
     plan = plan if backends else with_real_endpoints(plan)
     chosen, skipped = choose(plan, engines, insist=insist, accept=accept)
     if plan.pools:

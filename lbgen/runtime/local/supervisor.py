@@ -146,6 +146,10 @@ class Supervisor:
 
     def _start(self, stack: ExitStack, chosen: Chosen, stand_ins: Cast, net: Network | None) -> None:
         plan = self._plan_for(self.order.plan, chosen, stand_ins, net)
+        if isinstance(chosen.engine, Watched):
+            admins = {x.plan.admin_port or 0 for x in self.handles.values()}
+            ports = {x.port + each.offset for x in self.order.plan.listeners for each in self.order.engines}
+            plan = administered(plan, frozenset(admins | ports))
         directory = self._directory(chosen)
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
         entry = state.EngineState(
@@ -157,10 +161,6 @@ class Supervisor:
             leftovers=chosen.engine.process(plan, chosen.binary, directory).leftovers,
         )
         self._note(entry)  # before it starts: were we killed now, `down` would still find what lies in the folder
-        if isinstance(chosen.engine, Watched):
-            admins = {x.plan.admin_port or 0 for x in self.handles.values()}
-            ports = {x.port + each.offset for x in self.order.plan.listeners for each in self.order.engines}
-            plan = administered(plan, frozenset(admins | ports))
         handle = start(chosen.engine, plan, chosen.binary, chosen.version, directory, self.order.accept, net)
         stack.callback(handle.stop)
         self.handles[chosen.name] = handle

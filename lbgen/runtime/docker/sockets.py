@@ -1,0 +1,58 @@
+"""The sockets in the network of a container, as the kernel lists them."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from lbgen.runtime.docker import container, own
+from lbgen.runtime.docker.client import told
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from lbgen.runtime.docker.converge import Found
+
+_LISTEN, _OPEN = "0A", ("01", "08")  # 08: the client has said that it sends no more
+_UNBOUND = "07"  # so a datagram socket that waits for anybody
+_PRINT = "for each in ('tcp', 'udp'): print(each + '\\n' + open('/proc/net/' + each).read())"
+
+
+class Socket(NamedTuple):
+    """One socket: `protocol` is tcp or udp, `state` the kernel's number for it."""
+
+    protocol: str
+    address: str
+    port: int
+    state: str
+
+
+def sockets(holder: Found) -> tuple[Socket, ...]:
+    """All IPv4 sockets in the network of `holder`, one of our own images. Raises EngineError LB403, LB421."""
+    with told(f"listing the sockets of {holder.name}"):
+        said = container.execute(holder.made, (*own.WAIT[:-1], _PRINT))
+    return tuple(parse(said))
+
+
+def parse(text: str) -> Iterator[Socket]:
+    """/proc/net/tcp and udp, each after a line with its name."""
+    protocol = ""
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 1:
+            protocol = words[0]
+        elif len(words) > 3 and words[0].endswith(":"):
+            address, _, port = words[1].partition(":")
+            yield Socket(protocol, socket.inet_ntoa(struct.pack("<I", int(address, 16))), int(port, 16), words[3])
+
+
+def listening(every: Collection[Socket], address: str) -> set[tuple[int, str]]:
+    """(port, protocol) where somebody waits at `address`."""
+    waits = {("tcp", _LISTEN), ("udp", _UNBOUND)}
+    return {(x.port, x.protocol) for x in every if x.address == address and (x.protocol, x.state) in waits}
+
+
+def connected(every: Collection[Socket], address: str, ports: Collection[int]) -> int:
+    """How many connections of clients are open there."""
+    return sum(x.protocol == "tcp" and x.state in _OPEN and x.address == address and x.port in ports for x in every)

@@ -1,0 +1,101 @@
+"""A running stack -> the same with another engine at the ports of one, while clients of ours watch what they lose."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import Diagnostic, EngineError, UsageError
+from lbgen.engines.api import engine as engine_by_name
+from lbgen.plan.overlay import with_real_endpoints
+from lbgen.runtime import api
+from lbgen.runtime.local.order import Progress, Step
+from lbgen.runtime.watcher import Seen, watching
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lbgen.plan.model import Plan
+    from lbgen.runtime.local.state import EngineState, StackState
+
+
+def replaced(plan: Plan, new: str, old: str | None, runtime: str | None) -> tuple[StackState, EngineState]:
+    """The stack of that plan and the engine of it that `new` shall replace: `old`, or the only one.
+
+    Raises UsageError LB406 (no such stack), LB415 (it cannot be done there).
+    """
+    stack = api.running(plan.name)
+    if runtime not in (None, stack.runtime):
+        raise UsageError(Diagnostic("LB406", f"{stack.name} runs already, on the runtime {stack.runtime}"))
+    if stack.runtime != "docker":
+        message = "processes of this host have no network of their own in which connections could be turned"
+        hint = "swap in containers (--runtime docker), or stop one engine and start the other: lbgen down, lbgen up -e"
+        raise UsageError(Diagnostic("LB415", message, hint=hint))
+    names = [each.name for each in stack.engines]
+    if new in names:
+        raise UsageError(Diagnostic("LB415", f"{new} runs in {stack.name} already", hint=f"lbgen ps {stack.name}"))
+    if old is None and len(names) != 1:
+        hint = f"say which one: -e {' or -e '.join(names)}"
+        raise UsageError(Diagnostic("LB415", f"{len(names)} engines run in {stack.name}", hint=hint))
+    if old is not None and old not in names:
+        hint = f"one of: {', '.join(names)}"
+        raise UsageError(Diagnostic("LB415", f"{old} does not run in {stack.name}", hint=hint))
+    return stack, next(each for each in stack.engines if old in (None, each.name))
+
+
+def swap(
+    plan: Plan,
+    stack: StackState,
+    old: EngineState,
+    new: str,
+    *,
+    backends: bool,
+    accept: tuple[str, ...],
+    progress: Callable[[Progress], None],
+    seconds: float,
+    drain: float,
+) -> api.Stack:
+    """Let `new` serve `plan` at the ports of `old`. EngineError LB413 when it does not, and `old` serves on."""
+    from lbgen.runtime.docker import stack as containers
+
+    names = [new if each.name == old.name else each.name for each in stack.engines]
+    where = {each.listener: (each.host, each.port) for each in old.addresses}
+    with watching(plan if backends else with_real_endpoints(plan), where.__getitem__) as seen:
+
+        def told(step: Progress) -> None:
+            if step.step is Step.DRAINING:
+                seen.leave_soon()
+            progress(step)
+
+        try:
+            result = containers.up(
+                plan,
+                [engine_by_name(name) for name in names],
+                insist=True,
+                backends=backends,
+                accept=accept,
+                progress=told,
+                seconds=seconds,
+                drain=drain,
+                instead={new: old.name},
+            )
+        except EngineError as error:
+            first = Diagnostic("LB413", f"{new} does not serve in place of {old.name}, which serves on; {lost(seen)}")
+            raise EngineError((first, *error.diagnostics)) from error
+    swapped = api.Swapped(
+        before=old.name,
+        after=new,
+        requests=seen.requests,
+        failed=seen.failed,
+        first=seen.first,
+        gap_ms=seen.gap_ms,
+        sockets=seen.sockets,
+        dropped=seen.dropped,
+        cut=result.cut,
+    )
+    return replace(api.Stack.of(result), swapped=swapped)
+
+
+def lost(seen: Seen) -> str:
+    """In words."""
+    return f"{seen.failed} of {seen.requests} requests failed meanwhile"
