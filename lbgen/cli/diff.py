@@ -30,9 +30,10 @@ def command(before: str, after: str, as_json: bool) -> None:
     shown. Exit 0 when nothing changes, 4 when something does.
     """
     import lbgen
-    from lbgen.conformance.difference import compare
+    from lbgen.conformance.difference import compare_tiers
+    from lbgen.plan.tiers import parts
 
-    found = compare(*(lbgen.plan(lbgen.load(each)) for each in (before, after)))
+    found = compare_tiers(*(parts(lbgen.load(each)) for each in (before, after)))
     if as_json:
         record = {
             "same": found.same,

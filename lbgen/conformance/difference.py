@@ -11,10 +11,11 @@ from lbgen.plan.model import Forward, Mode
 from lbgen.plan.simulate import simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from lbgen.plan.model import Plan
     from lbgen.plan.simulate import Outcome, Request
+    from lbgen.plan.tiers import Tier
 
 CLIENT = "198.51.100.7"
 # What a change of such a field means to those who use the topology; the nearest field around it counts.
@@ -56,6 +57,7 @@ _SHOWN = frozenset({
     *("hosts", "l4_rules", "field", "index", "request_headers", "response_headers", "rewrite", "access", "max_body"),
     *("cors", "compression", "paths", "limits", "trusted_proxies", "forwarded_headers", "request_id", "targets"),
 })  # fmt: skip
+_TIERS = {"engine": "what serves the tier", "replicas": "how many serve it"}
 _WALKED = ("timeouts", "active", "retries", "queue")  # told field by field
 
 
@@ -132,6 +134,27 @@ def compare(before: Plan, after: Plan) -> Comparison:
     found = [_changed(before, after, kind, group) for kind, group in groups.items()]
     found.sort(key=lambda x: (x.listener, x.routes))
     return Comparison(tuple(found), tuple(_fields(before, after)), len(requests))
+
+
+def compare_tiers(before: Sequence[Tier], after: Sequence[Tier]) -> Comparison:
+    """As `compare`, tier by tier; a topology without tiers is one whose name is empty."""
+    old, new = ({tier.name: tier for tier in tiers} for tiers in (before, after))
+    found = [compare(old[name].plan, new[name].plan) for name in old if name in new]
+    fields = [each for one in found for each in one.fields]
+    for name in dict.fromkeys((*old, *new)):
+        one, other = (None if tiers.get(name) is None else tiers[name] for tiers in (old, new))
+        place = f"tiers.{name}" if name else "tiers"
+        if one is None or other is None:
+            was, now = ("" if x is None else ", ".join(y.name for y in x.plan.listeners) for x in (one, other))
+            fields.append(FieldChange(place, was, now, "which proxies traffic passes, and where clients connect"))
+            continue
+        for key, meaning in _TIERS.items():
+            was, now = (str(getattr(each, key) or "") for each in (one, other))
+            if was != now:
+                fields.append(FieldChange(f"{place}.{key}", was, now, meaning))
+    return Comparison(
+        tuple(each for one in found for each in one.requests), tuple(fields), sum(one.asked for one in found)
+    )
 
 
 def _difference(before: Plan, after: Plan, request: Request) -> tuple[str, str, str] | None:

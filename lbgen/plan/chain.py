@@ -50,6 +50,19 @@ def with_replicas(topology: Topology, places: Places | None = None) -> Topology:
     return replace(topology, model=model.model_copy(update={"pools": pools}))
 
 
+def somewhere(topology: Topology, replicas: Mapping[str, int]) -> dict[str, list[dict[str, tuple[str, int]]]]:
+    """Places before there are any (192.0.2.0/24, RFC 5737): replicas that run have addresses, whatever is written."""
+    model = topology.model
+    counts = {name: replicas.get(name) or tier.count for name, tier in (model.tiers or {}).items()}
+    return {
+        tier: [
+            {name: (f"192.0.2.{n + 1}", x.port) for name, x in model.listeners.items() if x.tier == tier}
+            for n in range(count)
+        ]
+        for tier, count in counts.items()
+    }
+
+
 def listener_of(model: TopologyModel, pool: Pool) -> str | None:
     """The listener that a pool leads to; None when that is not said."""
     if pool.listener is not None:

@@ -91,6 +91,7 @@ class Front:
     behind: str
     plan: Plan
     known: bool
+    proxied: bool  # a PROXY header comes before what clients say
 
 
 def fronts(tiers: Sequence[Tier]) -> tuple[Front, ...]:
@@ -115,7 +116,7 @@ def fronts(tiers: Sequence[Tier]) -> tuple[Front, ...]:
                 proxy_protocol=door.proxy_protocol,
                 tls=door.tls if ends else inner.tls,
             )
-            found.append(Front(tier.name, door, at[0], replace(plan, listeners=(seen,)), known))
+            found.append(Front(tier.name, door, at[0], replace(plan, listeners=(seen,)), known, inner.proxy_protocol))
     return tuple(found)
 
 

@@ -17,6 +17,7 @@ from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.api import engines as installed
 from lbgen.engines.verdicts import judge
 from lbgen.plan import tiers as planned
+from lbgen.plan.chain import somewhere
 from lbgen.plan.overlay import with_real_endpoints
 from lbgen.plan.through import fronts
 from lbgen.runtime import group, readiness
@@ -64,7 +65,7 @@ def up(wanted: Wanted, driver: Driver, runtime: str, progress: Callable[[Progres
     with locked(f"tiers-{name}"):
         before = group.read(name)
         there = {} if before is None else {x.name: x for x in driver.running() if x.name in before.names}
-        tiers = planned.tiers(wanted.topology, wanted.replicas, _somewhere(wanted))
+        tiers = planned.tiers(wanted.topology, wanted.replicas, somewhere(wanted.topology, wanted.replicas))
         engines = {tier.name: _engine(tier, wanted, runtime) for tier in tiers}
         now = Group(
             name,
@@ -97,19 +98,6 @@ def up(wanted: Wanted, driver: Driver, runtime: str, progress: Callable[[Progres
             unchanged=not work.changed and not gone,
             reloaded=bool(there) and (work.changed or bool(gone)),
         )
-
-
-def _somewhere(wanted: Wanted) -> dict[str, list[dict[str, tuple[str, int]]]]:
-    """Places before there are any, for verdicts: replicas have addresses when they run, whatever the topology says."""
-    model = wanted.topology.model
-    counts = {name: wanted.replicas.get(name) or tier.count for name, tier in (model.tiers or {}).items()}
-    return {
-        tier: [
-            {name: (f"192.0.2.{n + 1}", x.port) for name, x in model.listeners.items() if x.tier == tier}
-            for n in range(count)
-        ]
-        for tier, count in counts.items()
-    }
 
 
 def _engine(tier: Tier, wanted: Wanted, runtime: str) -> Engine:
@@ -159,7 +147,7 @@ class _Work:
         places: dict[str, list[dict[str, tuple[str, int]]]] = {}
         entered: dict[str, tuple[str, int]] = {}
         for name in [tier.name for tier in reversed(tiers)]:
-            known = {**_somewhere(self.wanted), **places}
+            known = {**somewhere(self.wanted.topology, self.wanted.replicas), **places}
             tier = next(x for x in planned.tiers(self.wanted.topology, self.wanted.replicas, known) if x.name == name)
             places[name] = []
             for number in range(1, tier.replicas + 1):

@@ -14,8 +14,9 @@ from lbgen.runtime.docker import kept
 from lbgen.runtime.docker.kept import Kept
 from lbgen.runtime.endpoints import StandIn
 from lbgen.runtime.standins import Cast
+from tests.plans import examples
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*/topology.yaml"))
+EXAMPLES = examples()
 
 
 @pytest.fixture(autouse=True)
@@ -23,14 +24,14 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
 
 
-def made(path: Path = EXAMPLES[0]) -> Kept:
+def made(example: str = "shop") -> Kept:
     cast = Cast((StandIn("pools.a.endpoints[0]", "a", "10.0.0.1", 80),), {"pools.a.endpoints[0]": 80}, Path("/x"))
-    return Kept(lbgen.plan(lbgen.load(str(path))), cast, ("all",), backends=True)
+    return Kept(EXAMPLES[example], cast, ("all",), backends=True)
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)
-def test_it_comes_back(path: Path) -> None:
-    wanted = made(path)
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_it_comes_back(example: str) -> None:
+    wanted = made(example)
     wanted.write()
     assert kept.read(wanted.plan.name) == wanted
     assert (kept.folder(wanted.plan.name) / "kept").stat().st_mode & 0o777 == 0o600

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import lbgen
+from lbgen.conformance.difference import compare_tiers
 from lbgen.diagnostics import UsageError
 from lbgen.plan.simulate import L4Outcome, Outcome
-from lbgen.plan.through import follow
+from lbgen.plan.through import follow, fronts
 from lbgen.plan.tiers import parts
 
 HYBRID: dict[str, Any] = {
@@ -140,3 +141,29 @@ def test_engines_tell_endpoints_the_port_that_clients_know(name: str) -> None:
     texts = "\n".join(lbgen.render(web.plan, engine=name, accept=("all",)).values())
     assert "8080" in texts
     assert "8081" in texts
+
+
+def test_what_changes_between_topologies_of_tiers() -> None:
+    routes = [*HYBRID["routes"][:1], {**HYBRID["routes"][1], "redirect": {"path": "/newer"}}, HYBRID["routes"][2]]
+    other = hybrid(tiers={"edge": {"engine": "envoy"}, "web": {"replicas": 5}}, routes=routes)
+    found = compare_tiers(parts(hybrid()), parts(other))
+    assert [(x.listener, x.routes) for x in found.requests] == [("http", ("moved", "moved"))]
+    assert {(x.field, x.before, x.after) for x in found.fields} >= {
+        ("tiers.edge.engine", "haproxy", "envoy"),
+        ("tiers.web.replicas", "3", "5"),
+    }
+    assert compare_tiers(parts(hybrid()), parts(hybrid())).same
+
+
+def test_what_clients_meet_at_the_edge_is_the_listener_behind() -> None:
+    (front,) = fronts(lbgen.tiers(hybrid()))
+    (seen,) = front.plan.listeners
+    assert (front.tier, front.door.name, front.behind, front.known, front.proxied) == (
+        *("edge", "public", "web"),
+        *(True, True),
+    )
+    assert (seen.name, seen.port, seen.client_port, seen.proxy_protocol) == ("http", 8080, 8080, False)
+    by_name = {"name": "in", "listeners": ["public"], "hosts": ["a.example"], "forward": "nodes"}
+    public = {**HYBRID["listeners"]["public"], "tls": {"mode": "passthrough"}}
+    listeners = {**HYBRID["listeners"], "public": public}
+    assert fronts(lbgen.tiers(hybrid(routes=[by_name, *HYBRID["routes"][1:]], listeners=listeners))) == ()

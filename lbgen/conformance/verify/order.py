@@ -17,11 +17,24 @@ Print = tuple[int | None, str, str, str]  # status, location, pool, what the end
 
 
 @dataclass(frozen=True, slots=True)
+class Before:
+    """A tier in front of the one to verify: `engine` serves `plan`, whose listener `door` leads to the `replicas`."""
+
+    engine: str
+    version: str
+    binary: Binary
+    plan: Plan
+    door: str
+    replicas: tuple[Plan, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Order:
     """`plan` is the one to verify: scaled times, and without a network of its own other ports and endpoints.
 
     `rendered` are files to serve as they stand. `isolated`: in a network where every address is here. `folder` holds
-    the certificates of stand-ins and clients (trust.py).
+    the certificates of stand-ins and clients (trust.py). `before`: requests go through another tier, and `plan` is what
+    clients meet there.
     """
 
     engine: str
@@ -32,6 +45,7 @@ class Order:
     rendered: Rendered | None = None
     isolated: bool = True
     folder: str = ""
+    before: Before | None = None
 
 
 @dataclass(frozen=True, slots=True)

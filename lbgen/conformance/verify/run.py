@@ -14,6 +14,7 @@ from lbgen.conformance.verify.cases import Planned
 from lbgen.conformance.verify.order import Broken, Finished, Order, Told
 from lbgen.conformance.verify.processes import together
 from lbgen.conformance.verify.report import Left, Report, Served, pairwise
+from lbgen.conformance.verify.tiers import merged, through
 from lbgen.conformance.verify.times import scale_for, scaled
 from lbgen.conformance.verify.trust import trusted
 from lbgen.conformance.verify.untried import untried
@@ -22,8 +23,10 @@ from lbgen.engines.api import RenderedFile
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.api import engines as installed
 from lbgen.engines.rendered import MANIFEST, Rendered, render_with
+from lbgen.plan.chain import somewhere
 from lbgen.plan.model import Plan
 from lbgen.plan.overlay import with_endpoints, with_ports
+from lbgen.plan.tiers import tiers
 from lbgen.runtime.local import world
 from lbgen.runtime.local.ports import free_port
 from lbgen.runtime.local.process import for_version
@@ -70,12 +73,38 @@ def verify(
     Raises LbgenError (findings, verdicts), UsageError LB305 and LB411 (no such folder), EngineError LB402 and LB407.
     """
     if not isinstance(topology, Plan):
+        if topology.model.tiers is not None:
+            drawn = (requests, most_faults, seed)
+            return _tiers(topology, engines, accept, drawn, None if rendered is None else Path(rendered), progress)
         from lbgen.plan.resolve import plan as resolve
 
         topology = resolve(topology)
     with trusted(topology) as given:
         folder = None if rendered is None else Path(rendered)
         return _verified(given, engines, accept, (requests, most_faults, seed), folder, progress)
+
+
+def _tiers(
+    topology: Topology,
+    engines: Sequence[str | Engine] | None,
+    accept: tuple[str, ...],
+    drawn: tuple[int, int | None, int],
+    folder: Path | None,
+    progress: Callable[[Told], None],
+) -> Report:
+    """Each tier by itself, and what is behind through what is in front. `engines` are for tiers that name none."""
+    reports = []
+    targets: dict[str, list[Engine]] = {}
+    for tier in tiers(topology, None, somewhere(topology, {})):
+        asked_for = [tier.engine] if tier.engine is not None else engines
+        place = None if folder is None else folder / tier.name
+        with trusted(tier.plan) as given:
+            reports.append((tier.name, _verified(given, asked_for, accept, drawn, place, progress)))
+        names = installed() if asked_for is None else [x if isinstance(x, str) else x.name for x in asked_for]
+        targets[tier.name] = [engine_by_name(name) for name in names]
+    if folder is None:
+        reports += through(topology, targets, (drawn[0], drawn[2]), accept, progress)
+    return merged(topology.name, reports)
 
 
 def _verified(

@@ -9,7 +9,7 @@ import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -18,13 +18,13 @@ from lbgen.conformance import judge
 from lbgen.conformance.case import CaseFile
 from lbgen.conformance.http2 import ask
 from lbgen.conformance.prepare import Prepared, judged
-from lbgen.conformance.runner import Bench, Result, State, settle
+from lbgen.conformance.runner import Bench, Result, Served, State, settle
 from lbgen.conformance.scripts import SCRIPTS
 from lbgen.conformance.scripts.stage import Stage
 from lbgen.conformance.scripts.topology import NOTICED
 from lbgen.conformance.subject import Subject
 from lbgen.conformance.verify.cases import Phase
-from lbgen.conformance.verify.order import Broken, Finished, Order, Print, Told
+from lbgen.conformance.verify.order import Before, Broken, Finished, Order, Print, Told
 from lbgen.conformance.verify.trust import WRONG, stand_in_tls
 from lbgen.conformance.wires import unverified, wire_for
 from lbgen.diagnostics import LbgenError
@@ -68,10 +68,14 @@ def verified(order: Order, tell: Callable[[Told], None]) -> Finished:
         folder = Path(order.folder)
         certificates.use(folder)
         group = stack.enter_context(endpoints(stand_ins(order.plan, folder)))
-        serve = running(
-            order.engine, order.plan, order.binary, accept=("all",), network=network, rendered=order.rendered
-        )
-        handle = stack.enter_context(serve)
+        handle: Served
+        if order.before is not None:
+            handle = _through(stack, order, order.before)
+        else:
+            serve = running(
+                order.engine, order.plan, order.binary, accept=("all",), network=network, rendered=order.rendered
+            )
+            handle = stack.enter_context(serve)
         tell(Told(order.engine, "listening"))
         settle(order.plan, handle, asked=unverified)
         _settle_bytes(order, handle)
@@ -79,6 +83,28 @@ def verified(order: Order, tell: Callable[[Told], None]) -> Finished:
         file = CaseFile("topology", order.plan.name, {}, {}, ())
         ready = Prepared(order.plan, order.plan, group.stand_ins, judged(order.plan, order.engine, order.version))
         return _Run(Bench(subject, file, ready, group, handle, strict=False), order, tell).every()
+
+
+@dataclass(frozen=True, slots=True)
+class _Through:
+    """Nodes that clients reach by the `door` of another engine."""
+
+    edge: Handle
+    door: str
+    nodes: tuple[Handle, ...]
+
+    def address(self, listener: str) -> tuple[str, int]:
+        return self.edge.address(self.door)
+
+    def access_lines(self) -> list[str]:
+        return [line for node in self.nodes for line in node.access_lines()]
+
+
+def _through(stack: ExitStack, order: Order, before: Before) -> _Through:
+    nodes = [running(order.engine, plan, order.binary, accept=("all",)) for plan in before.replicas]
+    handles = tuple(stack.enter_context(node) for node in nodes)
+    edge = stack.enter_context(running(before.engine, before.plan, before.binary, accept=("all",)))
+    return _Through(edge, before.door, handles)
 
 
 def stand_ins(plan: Plan, folder: Path) -> tuple[StandIn, ...]:
@@ -106,7 +132,7 @@ def stand_ins(plan: Plan, folder: Path) -> tuple[StandIn, ...]:
     )
 
 
-def _settle_bytes(order: Order, handle: Handle) -> None:
+def _settle_bytes(order: Order, handle: Served) -> None:
     """As `settle`, for L4 listeners: until bytes come back, or it is left to the cases to tell."""
     end = time.monotonic() + _READY_SECONDS
     for case in (one.case for one in order.asked if one.case.script == "bytes_reach" and one.case.params["pools"]):

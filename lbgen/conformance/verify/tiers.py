@@ -1,0 +1,189 @@
+"""A topology of tiers -> requests of a tier behind, asked through the one in front; and one report for all tiers."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lbgen.conformance.verify import asked
+from lbgen.conformance.verify.cases import Planned
+from lbgen.conformance.verify.order import Before, Broken, Finished, Order
+from lbgen.conformance.verify.processes import together
+from lbgen.conformance.verify.report import Left, Report
+from lbgen.conformance.verify.times import Scale, scale_for, scaled
+from lbgen.conformance.verify.trust import trusted
+from lbgen.plan.chain import somewhere
+from lbgen.plan.overlay import with_endpoints, with_ports
+from lbgen.plan.through import fronts
+from lbgen.plan.tiers import tiers
+from lbgen.runtime.local.ports import free_port
+from lbgen.runtime.local.stack import choose
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lbgen.conformance.verify.order import Told
+    from lbgen.engines.api import Engine
+    from lbgen.plan.model import Plan
+    from lbgen.plan.through import Front
+    from lbgen.plan.tiers import Tier
+    from lbgen.runtime.local.order import Chosen
+    from lbgen.spec.load import Topology
+
+LOOPBACK = "127.0.0.1"
+PORTS = "LBGEN_CONFORMANCE_PORTS"  # environment: first port to try
+_NODES = 2  # replicas that stand behind the edge, which is enough to tell them apart
+
+
+def merged(name: str, reports: Sequence[tuple[str, Report]]) -> Report:
+    """The reports of all tiers as one; `(label, report)`, and the label comes before the names of engines."""
+    every = [
+        replace(
+            each,
+            results=tuple(replace(x, subject=f"{label}: {x.subject}") for x in each.results),
+            left=tuple(replace(x, engine=f"{label}: {x.engine}") for x in each.left),
+            served=tuple(replace(x, engine=f"{label}: {x.engine}") for x in each.served),
+            untried=tuple(f"{label}: {x}" for x in each.untried),
+        )
+        for label, each in reports
+    ]
+    pairs = sorted({pair for each in every for pair in each.scale.pairs})
+    return Report(
+        name=name,
+        results=tuple(x for each in every for x in each.results),
+        left=tuple(x for each in every for x in each.left),
+        served=tuple(x for each in every for x in each.served),
+        scale=Scale(max(each.scale.factor for each in every), tuple(pairs)),
+        isolated=all(each.isolated for each in every),
+        seconds=sum(each.seconds for each in every),
+        untried=tuple(x for each in every for x in each.untried),
+    )
+
+
+def through(
+    topology: Topology,
+    engines: Mapping[str, Sequence[Engine]],
+    drawn: tuple[int, int],
+    accept: tuple[str, ...],
+    progress: Callable[[Told], None],
+) -> list[tuple[str, Report]]:
+    """What clients meet at each entry, on loopback: a report for each, and for those that cannot be tried a reason.
+
+    `engines` are those to try, by tier, of which the first that can serves; `drawn` how many requests, and their seed.
+    """
+    places = somewhere(topology, {})
+    every = tiers(topology, None, places)
+    by_name = {tier.name: tier for tier in every}
+    found = []
+    known = {(front.tier, front.door.name) for front in fronts(every)}
+    for front in fronts(every):
+        label = f"{front.behind} through {front.tier}"
+        edge, inner = by_name[front.tier], by_name[front.behind]
+        why = _obstacle(edge, front, engines)
+        if why:
+            found.append((label, _nothing(topology.name, f"requests through {front.door.name}: {why}")))
+            continue
+        one, other = (_first(tier, engines[tier.name], accept) for tier in (edge, inner))
+        found.append((label, _asked(topology, front, one, other, drawn, progress)))
+    for tier in every:
+        for door in tier.plan.listeners if tier.entry else ():
+            leads = any(pool.leads_to is not None for pool in tier.plan.pools)
+            if leads and (tier.name, door.name) not in known:
+                why = f"requests through {door.name}, which does not lead to one L7 listener by bytes alone"
+                found.append((tier.name, _nothing(topology.name, why)))
+    return found
+
+
+def _nothing(name: str, why: str) -> Report:
+    return Report(name, (), (), (), Scale(), isolated=True, seconds=0.0, untried=(why,))
+
+
+def _obstacle(edge: Tier, front: Front, engines: Mapping[str, Sequence[Engine]]) -> str:
+    """Why this entry cannot be tried here, "" when it can."""
+    ends = front.door.tls is not None and not front.door.tls.passthrough
+    direct = any(pool.leads_to is not None and pool.leads_to[0] == front.behind for pool in edge.plan.pools)
+    if ends:
+        return "TLS ends there"
+    if not direct:
+        return "more than one tier stands in front"
+    if all(target.name == "nftables" for target in engines[edge.name]):
+        return "the kernel does not forward to loopback; `lbgen up --runtime docker` asks every route"
+    return ""
+
+
+def _first(tier: Tier, targets: Sequence[Engine], accept: tuple[str, ...]) -> Chosen:
+    chosen, _ = choose(
+        tier.plan, [x for x in targets if x.name != "nftables"], insist=tier.engine is not None, accept=accept
+    )
+    return chosen[0]
+
+
+def _asked(
+    topology: Topology,
+    front: Front,
+    edge: Chosen,
+    inner: Chosen,
+    drawn: tuple[int, int],
+    progress: Callable[[Told], None],
+) -> Report:
+    begun = time.monotonic()
+    taken: set[int] = set()
+
+    def fresh() -> int:
+        start = max(taken) + 1 if taken else int(os.environ.get(PORTS, "0"))
+        taken.add(found := free_port("0.0.0.0", start, frozenset(taken)))  # noqa: S104  # as engines listen
+        return found
+
+    with trusted(front.plan) as given:
+        scale = scale_for(given.plan)
+        plan = scaled(given.plan, scale)
+        door = fresh()
+        (seen,) = plan.listeners
+        plan = with_ports(plan, {seen.name: door})
+        endpoints = [endpoint for pool in plan.pools for endpoint in pool.endpoints]
+        plan = with_endpoints(plan, {x.field: (LOOPBACK, fresh()) for x in endpoints})
+        replicas = tuple(_node(plan, front, fresh(), door) for _ in range(_NODES))
+        at = [{x.listeners[0].name: (LOOPBACK, x.listeners[0].port)} for x in replicas]
+        counts = {front.behind: _NODES}
+        before = next(
+            x
+            for x in tiers(topology, counts, {**somewhere(topology, counts), front.behind: at})
+            if x.name == front.tier
+        )
+        only = next(x for x in before.plan.listeners if x.name == front.door.name)
+        ahead = with_ports(replace(before.plan, listeners=(only,)), {only.name: door})
+        cases = asked.cases(plan, LOOPBACK, most=drawn[0], seed=drawn[1])
+        if not front.known:  # all clients are the edge to it, which is on loopback as they are
+            cases = tuple(case for case in cases if case.request.client == LOOPBACK)
+        order = Order(
+            inner.name,
+            inner.version,
+            inner.binary,
+            plan,
+            tuple(Planned(case) for case in cases),
+            isolated=False,
+            folder=str(given.folder),
+            before=Before(edge.name, edge.version, edge.binary, ahead, only.name, replicas),
+        )
+        (ended,) = together([order], progress)
+    broken = (Left(inner.name, ended.diagnostics, broken=True),) if isinstance(ended, Broken) else ()
+    results = ended.results if isinstance(ended, Finished) else ()
+    return Report(
+        topology.name,
+        results,
+        broken,
+        (),
+        scale,
+        isolated=True,  # its own addresses are tried tier by tier
+        seconds=time.monotonic() - begun,
+        untried=("faults and times, which are tried behind the tier in front",),
+    )
+
+
+def _node(plan: Plan, front: Front, port: int, door: int) -> Plan:
+    """One of the replicas: what clients meet, as it is behind the edge."""
+    (seen,) = plan.listeners
+    inner = replace(seen, address=LOOPBACK, port=port, public_port=door, proxy_protocol=front.proxied, tls=seen.tls)
+    return replace(plan, listeners=(inner,))
