@@ -1,9 +1,10 @@
-"""Clients on kept connections, and what they lost."""
+"""Clients on kept connections and with open sockets, and what they lost."""
 
 from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import threading
 import time
@@ -80,3 +81,92 @@ def traffic(port: int, pool: str = "app", pause: float = 0.002) -> Iterator[Traf
         seen._stop.set()
         for each in threads:
             each.join()
+
+
+@dataclass(slots=True)
+class Open:
+    """A WebSocket, or a TCP stream to an endpoint that speaks HTTP: does what is sent come back?"""
+
+    kind: str  # ws or tcp
+    port: int
+    reloads: int = 0  # that it has lived through
+    since: float = 0.0  # the first of them, on the monotonic clock
+    _socket: socket.socket = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", self.port), timeout=5)
+        if self.kind == "ws":
+            self._socket.sendall(
+                b"GET /open HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+                b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+            )
+            assert b" 101 " in self._until(b"\r\n\r\n")
+        assert self.echoes()
+
+    def echoes(self) -> bool:
+        """One message there and back."""
+        try:
+            if self.kind == "ws":  # one masked frame of text
+                self._socket.sendall(b"\x81\x85\0\0\0\0hello")
+                return b"hello" in self._until(b"hello")
+            self._socket.sendall(b"GET /open HTTP/1.1\r\nHost: h\r\n\r\n")
+            head = self._until(b"\r\n\r\n")
+            [length] = re.findall(rb"(?i)content-length: (\d+)", head) or [b"0"]
+            rest = int(length) - len(head.partition(b"\r\n\r\n")[2])
+            while rest > 0:
+                rest -= len(self._some())
+            return b" 200 " in head
+        except OSError:
+            return False
+
+    def _some(self) -> bytes:
+        some = self._socket.recv(65536)
+        if not some:
+            raise ConnectionResetError
+        return some
+
+    def _until(self, end: bytes) -> bytes:
+        got = b""
+        while end not in got:
+            got += self._some()
+        return got
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@dataclass(slots=True)
+class Sockets:
+    """Open sockets that are looked at after each reload; one that was cut is opened anew. `cut`: (kind, reloads that
+    it outlived, seconds from the first of them to its end at the latest)."""
+
+    ports: dict[str, int]
+    each: int = 4
+    cut: list[tuple[str, int, float]] = field(default_factory=list)
+    open: list[Open] = field(default_factory=list)
+
+    def __enter__(self) -> Sockets:
+        self.open = [Open(kind, port) for kind, port in self.ports.items() for _ in range(self.each)]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for each in self.open:
+            each.close()
+
+    def reloading(self) -> None:
+        for each in self.open:
+            each.since = each.since or time.monotonic()
+
+    def reloaded(self) -> None:
+        """Look at all of them."""
+        for place, each in enumerate(self.open):
+            if each.echoes():
+                each.reloads += 1
+                continue
+            self.cut.append((each.kind, each.reloads, time.monotonic() - each.since))
+            each.close()
+            self.open[place] = Open(each.kind, each.port)
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{kind} in reload {n + 1} after {seconds:.0f} s" for kind, n, seconds in self.cut[:3])
+        return f"{len(self.cut)} sockets cut" + (f" ({shown}{' ...' if len(self.cut) > 3 else ''})" if shown else "")

@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,7 +23,7 @@ from lbgen.runtime.certificates import Spec, make
 from lbgen.runtime.docker import change, client
 from lbgen.runtime.docker.converge import found
 from lbgen.runtime.local.ports import free_port
-from tests.traffic import traffic
+from tests.traffic import Sockets, traffic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,10 +39,13 @@ NAME = f"changing-{os.getpid()}"
 PORTS = int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + 400
 ENGINES = tuple(engine_names())
 L7_ENGINES = tuple(name for name in ENGINES if name != "nftables")
+ALWAYS = 1 << 30
+# What README promises to open sockets: so many reloads, or so many seconds.
+LIVE_ON = {"nginx": (ALWAYS, ALWAYS), "haproxy": (ALWAYS, 600), "envoy": (1, 600), "traefik": (ALWAYS, ALWAYS)}
 
 
-def data(port: int, *routes: str) -> dict[str, Any]:
-    """A path prefix for each of `routes`, answered by a pool of its own; the rest by `app`."""
+def data(port: int, *routes: str, tcp: int = 0) -> dict[str, Any]:
+    """A path prefix for each of `routes`, answered by a pool of its own; the rest by `app`. `tcp` passes streams."""
     made: dict[str, Any] = {
         "version": 1,
         "name": NAME,
@@ -52,11 +56,18 @@ def data(port: int, *routes: str) -> dict[str, Any]:
     for each in routes:
         made["pools"][each] = {"endpoints": [{"address": "10.9.1.1:80"}]}
         made["routes"].insert(0, {"name": each, "match": [{"path": {"prefix": f"/{each}"}}], "forward": each})
+    if tcp:
+        made["listeners"]["tcp"] = {"port": tcp, "mode": "l4"}
+        made["pools"]["streams"] = {"endpoints": [{"address": "10.9.2.1:80"}]}
+        made["routes"].append({"name": "streams", "listeners": ["tcp"], "forward": "streams"})
+        made["routes"][-2]["listeners"] = ["web"]
+        for route in made["routes"][:-2]:
+            route["listeners"] = ["web"]
     return made
 
 
-def topology(port: int, *routes: str) -> lbgen.Topology:
-    return lbgen.load(data(port, *routes))
+def topology(port: int, *routes: str, tcp: int = 0) -> lbgen.Topology:
+    return lbgen.load(data(port, *routes, tcp=tcp))
 
 
 def pool_of(port: int, path: str) -> str:
@@ -72,24 +83,58 @@ def pool_of(port: int, path: str) -> str:
 def test_no_request_is_lost(name: str, request: pytest.FixtureRequest) -> None:
     reloads = request.config.getoption("--reloads")
     port = free_port("127.0.0.1", PORTS)
-    lbgen.up(topology(port, "one"), engine=name, runtime="docker", accept=("all",))
+    tcp = free_port("127.0.0.1", port + 1)
+    lbgen.up(topology(port, "one", tcp=tcp), engine=name, runtime="docker", accept=("all",))
     [before] = [x.made.id for x in found(client.connect(), NAME) if x.record.engine == name]
     took = []
-    with traffic(port) as seen:
+    with traffic(port) as seen, Sockets({"ws": port, "tcp": tcp}) as sockets:
         for number in range(reloads):
             routes = (("two",), ("one", "two"), ("one",))[number % 3]
+            sockets.reloading()
             begun = time.monotonic()
-            lbgen.reload(topology(port, *routes), accept=("all",))
+            lbgen.reload(topology(port, *routes, tcp=tcp), accept=("all",))
             took.append(time.monotonic() - begun)
+            sockets.reloaded()
             assert [pool_of(port, f"/{x}") for x in ("one", "two")] == [
                 x if x in routes else "app" for x in ("one", "two")
             ]
     [after] = [x.made.id for x in found(client.connect(), NAME) if x.record.engine == name]
     assert before == after
     median = statistics.median(took)
-    print(f"{name}: {reloads} reloads, {len(seen.lost)} of {seen.good} lost, live after {median:.1f} s (median)")  # noqa: T201
+    lost = f"{len(seen.lost)} of {seen.good} requests lost"
+    print(f"{name}: {reloads} reloads, {lost}, {sockets}, live after {median:.1f} s (median)")  # noqa: T201
     assert seen.good > 50 * reloads
     assert not seen.lost, f"{len(seen.lost)} of {seen.good + len(seen.lost)}: {seen.lost[:3]}"
+    least, seconds = LIVE_ON[name]
+    assert not [cut for cut in sockets.cut if cut[1] < least and cut[2] < seconds], str(sockets)
+
+
+def test_sockets_are_cut_after_the_drain_time_and_not_before(request: pytest.FixtureRequest) -> None:
+    if not request.config.getoption("--drain-drill"):
+        pytest.skip("takes 11 minutes: --drain-drill")
+    port = free_port("127.0.0.1", PORTS)
+    tcp = free_port("127.0.0.1", port + 1)
+    names = ("envoy", "haproxy", "nginx", "traefik")
+    stack = lbgen.up(topology(port, "one", tcp=tcp), names, runtime="docker", accept=("all",))
+    every = {
+        name: Sockets({kind: stack.address(x, name).port for kind, x in (("ws", "web"), ("tcp", "tcp"))})
+        for name in names
+    }
+    with ExitStack() as held:
+        for each in every.values():
+            held.enter_context(each)
+            each.reloading()
+        lbgen.reload(topology(port, "two", tcp=tcp), accept=("all",))
+        end = time.monotonic() + 660
+        while time.monotonic() < end:  # no time without a message is as long as an idle time
+            for each in every.values():
+                each.reloaded()
+            time.sleep(2)
+    for name, each in every.items():
+        print(f"{name}: {each}")  # noqa: T201
+        least = LIVE_ON[name][1]
+        assert len(each.cut) == (8 if least < ALWAYS else 0), str(each)
+        assert all(least <= seconds <= least + 40 for _, _, seconds in each.cut), str(each)
 
 
 def test_nftables_in_one_transaction(request: pytest.FixtureRequest) -> None:
@@ -102,15 +147,15 @@ def test_nftables_in_one_transaction(request: pytest.FixtureRequest) -> None:
         "routes": [{"name": "db", "listeners": ["db"], "forward": "a"}],
     }
     lbgen.up(lbgen.load(made), engine="nftables", runtime="docker", accept=("all",))
-    kept = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-    for number in range(request.config.getoption("--reloads")):
-        kept.request("GET", "/")
-        assert json.loads(kept.getresponse().read())["pool"] == "a"
-        forward = "ba"[number % 2]
-        made["routes"][0]["forward"] = forward
-        lbgen.reload(lbgen.load(made), accept=("all",))
-        assert pool_of(port, "/") == forward
-    kept.close()
+    with Sockets({"tcp": port}) as sockets:
+        for number in range(request.config.getoption("--reloads")):
+            forward = "ba"[number % 2]
+            made["routes"][0]["forward"] = forward
+            lbgen.reload(lbgen.load(made), accept=("all",))
+            sockets.reloaded()
+            assert pool_of(port, "/") == forward
+    print(f"nftables: {sockets}")  # noqa: T201
+    assert not sockets.cut
 
 
 @pytest.mark.parametrize("name", L7_ENGINES)
