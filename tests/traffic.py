@@ -26,6 +26,7 @@ class Traffic:
     port: int
     pool: str = "app"
     pause: float = 0.002  # seconds between the requests of a client
+    host: str = "127.0.0.1"
     good: int = 0
     lost: list[str] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -34,7 +35,7 @@ class Traffic:
         connection: http.client.HTTPConnection | None = None
         while not self._stop.is_set():
             if connection is None or _closed(connection):
-                connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+                connection = http.client.HTTPConnection(self.host, self.port, timeout=5)
             try:
                 connection.request("GET", "/steady")
                 answer = connection.getresponse()
@@ -69,9 +70,9 @@ def _closed(connection: http.client.HTTPConnection) -> bool:
 
 
 @contextmanager
-def traffic(port: int, pool: str = "app", pause: float = 0.002) -> Iterator[Traffic]:
+def traffic(port: int, pool: str = "app", pause: float = 0.002, host: str = "127.0.0.1") -> Iterator[Traffic]:
     """Clients that ask without a pause for as long as the block lasts."""
-    seen = Traffic(port, pool, pause)
+    seen = Traffic(port, pool, pause, host)
     threads = [threading.Thread(target=seen.client) for _ in range(CLIENTS)]
     for each in threads:
         each.start()
