@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.engines, pytest.mark.skipif(not client.answers(), reason="no docker daemon answers")]
 NAME = f"test-joined-{os.getpid()}"
 PORTS = int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + 1_000
+CHECK = {"path": "/", "expect": [404], "interval": "500ms", "timeout": "500ms", "fall": 2, "rise": 1}
 L7 = ("nginx", "haproxy", "envoy", "traefik")
 MOVED = 10.0  # seconds within which an engine has followed
 SERVER = """
@@ -44,7 +45,7 @@ class Room:
     def __init__(self, daemon: DockerClient) -> None:
         self.daemon = daemon
         self.helper = images.helper(daemon, lambda text: None)
-        self.network = daemon.networks.create(f"{NAME}-net")
+        self.network = daemon.networks.create(f"a-{NAME}")  # docker would have ports lead there: it comes first
         self.made = []
         self.addresses: list[str] = []
 
@@ -92,7 +93,7 @@ def topology(port: int, network: str) -> lbgen.Topology:
             "containers": {"networks": [network]},
             "listeners": {"web": {"port": port}},
             "pools": {
-                "app": {"endpoints": [{"address": "app:8080"}]},
+                "app": {"endpoints": [{"address": "app:8080"}], "health": {"active": CHECK}},
                 "late": {"endpoints": [{"address": "late:8080"}], "stand_ins": False},
                 "played": {"endpoints": [{"address": "nobody:80"}]},
             },
@@ -134,6 +135,13 @@ def test_containers_are_joined_by_name_and_followed(room: Room) -> None:
     assert lbgen.up(topology(port, room.network.name), L7, runtime="docker", accept=("all",)).unchanged
     found = {(x.pool, x.endpoint == x.address) for told in stack.health().values() for x in told}
     assert found == {("app", True), ("late", True), ("played", False)}
+
+    def states() -> dict[str, str]:
+        return {name: x.state for name, told in stack.health().items() for x in told if x.pool == "app"}
+
+    within(MOVED, states, "up")
+    room.made[2].stop(timeout=0)
+    within(MOVED, states, "down")
 
 
 def test_who_is_played_though_a_container_has_that_name_is_told(room: Room) -> None:
