@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.plan.overlay import with_ports
-from lbgen.runtime.docker import network
+from lbgen.runtime.docker import images, network, turn
 from lbgen.runtime.docker.client import connect, told
+from lbgen.runtime.docker.converge import found
 from lbgen.runtime.docker.seen import ContainerState
 from lbgen.runtime.local import ports
 from lbgen.runtime.local.behind import open_connections
@@ -50,6 +51,7 @@ def places(state: StackState) -> dict[str, tuple[str, int]]:
 def join(front: StackState, behind: Sequence[StackState]) -> None:
     """Let the engines of `front` into the networks of the stacks behind it, where they are not yet."""
     client = connect()
+    joined = False
     for engine in front.engines:
         if not isinstance(engine, ContainerState):
             continue
@@ -59,6 +61,9 @@ def join(front: StackState, behind: Sequence[StackState]) -> None:
             if name not in there.attrs["NetworkSettings"]["Networks"]:
                 with told(f"letting {there.name} into the network {name}"):
                     client.networks.get(name).connect(there)
+                joined = True
+    if joined:
+        turn.lead_all(client, front.name, found(client, front.name), lambda: images.helper(client, lambda text: None))
 
 
 def connections(state: StackState) -> int:

@@ -13,7 +13,7 @@ from lbgen.diagnostics import EngineError, LbgenError, Severity
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.verdicts import judge
 from lbgen.runtime import readiness, selection
-from lbgen.runtime.docker import change, images, joined, kept, network, wanted
+from lbgen.runtime.docker import change, images, joined, kept, network, turn, wanted
 from lbgen.runtime.docker.behind import behind, connections, join, places
 from lbgen.runtime.docker.client import connect
 from lbgen.runtime.docker.converge import Converger, Found, found, remove
@@ -93,6 +93,8 @@ def up(
             work = Converger(client, plan.name, network.name(plan.name), progress, next_ones.beside, next_ones.tools)
             try:
                 work.converge(made.containers)
+                if work.changed and plan.networks:
+                    turn.lead_all(client, plan.name, found(client, plan.name), helper)
                 warnings = (
                     *_until_routes_answer(client, next_ones, progress, seconds),
                     *(joined.overlooked(client, plan) if backends else ()),

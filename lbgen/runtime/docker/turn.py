@@ -22,7 +22,7 @@ from lbgen.runtime.docker.labels import RECORD_FILE, Record, Role
 from lbgen.runtime.interrupts import deferred
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from docker import DockerClient
 
@@ -57,15 +57,18 @@ def entry(part: Part, there: Sequence[Found]) -> Entry | None:
     return None
 
 
-def rules(address: str, ports: Sequence[tuple[int, str]], side: str, asked: str = "") -> str:
-    """Rules that lead new connections for `ports` of `address` to the same ports of `side`. Ports from 61001 on lead
-    to those of `asked`, one after the other."""
+def rules(
+    address: str, ports: Sequence[tuple[int, str]], side: str, asked: str = "", others: Sequence[str] = ()
+) -> str:
+    """Rules that lead new connections for `ports` of `address`, and of `others` in networks that were joined, to the
+    same ports of `side`. Ports from 61001 on lead to those of `asked`, one after the other."""
     tcp, udp = ([port for port, protocol in ports if protocol == which] for which in ("tcp", "udp"))
     turned, raw, replies = [], [], []
     if side != address:
         turned = [f"ip daddr {address} tcp dport {port} dnat to {side}" for port in tcp]
         raw = [f"ip daddr {address} udp dport {port} notrack ip daddr set {side}" for port in udp]
         replies = [f"ip saddr {side} udp sport {port} notrack ip saddr set {address}" for port in udp]
+    turned += [f"ip daddr {x} {protocol} dport {port} dnat to {side}" for x in others for port, protocol in ports]
     if asked:
         numbered = enumerate(tcp, _ASK_FROM)
         turned += [f"ip daddr {address} tcp dport {number} dnat to {asked}:{port}" for number, port in numbered]
@@ -107,12 +110,14 @@ class Turn:
     def _old(self) -> str:
         return _whereto(self.address, self.entry.served.record)
 
-    def _set(self, text: str) -> None:
-        _load(self.tool, text)
+    def _set(self, side: str, asked: str = "", *, kernel: bool) -> None:
+        """`kernel`: `side` is that of rules that are at every address."""
+        others = () if kernel else _others(self.entry.holder)
+        _load(self.tool, rules(self.address, self._ports, side, asked, others))
 
     def prepare(self) -> None:
         """Let us ask the new engine, on ports that no client knows. EngineError LB403 when rules cannot be set."""
-        self._set(rules(self.address, self._ports, self._old, self._new))
+        self._set(self._old, self._new, kernel=_is_kernel(self.entry.served.record))
 
     def where(self) -> dict[str, tuple[str, int]]:
         """Where each listener of the new engine is reached from this host before clients reach it."""
@@ -124,7 +129,7 @@ class Turn:
     def wait_listening(self, seconds: float) -> None:
         """EngineError LB403 when the new engine does not listen on every port in time."""
         if self.part.spec.kernel:
-            self._set(rules(self.address, self._ports, self.address))
+            self._set(self.address, kernel=True)
             return
         end = time.monotonic() + seconds
         while not set(self._ports) <= sockets.listening(sockets.sockets(self.entry.holder), self._new):
@@ -134,14 +139,15 @@ class Turn:
 
     def turn(self) -> None:
         """Lead new connections to the new engine. EngineError LB403, LB421."""
-        self._set(rules(self.address, self._ports, self.address if self.part.spec.kernel else self._new))
+        kernel = self.part.spec.kernel
+        self._set(self.address if kernel else self._new, kernel=kernel)
         self.turned = True
         record = replace(self.entry.holder.record, side=self.part.chosen.side)
         container.put(self.entry.holder.made, {RECORD_FILE: File(record.text())}, root=False)
 
     def back(self, new: Found | None) -> None:
         """Lead new connections to the engine that was there before."""
-        self._set(rules(self.address, self._ports, self._old))
+        self._set(self._old, kernel=_is_kernel(self.entry.served.record))
         if self.part.spec.kernel and new is not None and new.running:
             _tear_down(new)
         self.turned = False
@@ -174,12 +180,37 @@ def lead(tool: Found, holder: Found, serves: Found) -> None:
     joined = holder.made.attrs["NetworkSettings"]["Networks"][network.name(holder.record.stack)]
     address = str(joined["IPAddress"])
     ports = [(x.port, "udp" if x.scheme == "udp" else "tcp") for x in serves.record.addresses]
-    _load(tool, rules(address, ports, _whereto(address, serves.record)))
+    others = () if _is_kernel(serves.record) else _others(holder)
+    _load(tool, rules(address, ports, _whereto(address, serves.record), others=others))
+
+
+def lead_all(client: DockerClient, stack: str, there: Sequence[Found], helper: Callable[[], str]) -> None:
+    """Docker has published ports lead to the first network by name. Where that is one that was joined, rules lead on to
+    the engine. EngineError LB403, LB421."""
+    engines = [x for x in there if x.record.role is Role.ENGINE and x.running]
+    for holder in there:
+        if holder.record.role is not Role.PORTS or not holder.running or not _others(holder):
+            continue
+        serves = next((x for x in engines if x.record.side == holder.record.side and not outlived(x, holder)), None)
+        if serves is not None:
+            with tool(client, stack, holder, helper()) as made:
+                lead(made, holder, serves)
+
+
+def _others(holder: Found) -> tuple[str, ...]:
+    """Its addresses in networks that come before the stack's own by name."""
+    own = network.name(holder.record.stack)
+    joined = holder.made.attrs["NetworkSettings"]["Networks"]
+    return tuple(str(joined[each]["IPAddress"]) for each in sorted(joined) if each < own and joined[each]["IPAddress"])
+
+
+def _is_kernel(record: Record) -> bool:
+    return bool(_leaving(record).get("teardown"))
 
 
 def _whereto(address: str, record: Record) -> str:
     """Where an engine waits for what comes to `address`."""
-    return address if _leaving(record).get("teardown") else network.beside(address, record.side)
+    return address if _is_kernel(record) else network.beside(address, record.side)
 
 
 def _load(tool: Found, text: str) -> None:
