@@ -203,6 +203,8 @@ def _dns(resolvers: tuple[str, ...]) -> dict[str, Data]:
         "cluster_type": {"name": "envoy.clusters.dns", "typed_config": dns},
         # A name that does not resolve must not keep the listeners waiting.
         "wait_for_warm_on_init": False,
+        # An address that the name has no more may be somebody else's by now, and well.
+        "ignore_health_on_host_removal": True,
     }
 
 
