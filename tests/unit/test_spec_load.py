@@ -104,6 +104,21 @@ containers: { memory: 512MiB, pids: 100, networks: [shop_default] }
 resolvers: [10.0.0.2, "10.0.0.3:53"]
 """
 
+# What a topology without tiers cannot have.
+TIERED = """
+version: 1
+name: chained
+tiers: { edge: { engine: haproxy }, web: { replicas: 2, hosts: [web-1, web-2] } }
+listeners:
+  public: { port: 80, mode: l4, tier: edge }
+  http: { port: 8081, tier: web }
+pools:
+  nodes: { tier: web, listener: http }
+routes:
+  - { name: in, listeners: [public], forward: nodes }
+  - { name: ok, respond: { status: 200 } }
+"""
+
 
 def loaded(text: str) -> Topology:
     return load_bytes(text.encode(), "shop.yaml", Path())
@@ -148,8 +163,9 @@ def test_every_field_of_the_contract() -> None:
 
 
 def test_no_field_is_left_untried() -> None:
-    """The topology above has every field of every model, so each of them is tried here and in the schema."""
-    text = EVERYTHING
+    """The topologies above have every field of every model, so each of them is tried here and in the schema."""
+    assert loaded(TIERED).model.tiers is not None
+    text = EVERYTHING + TIERED
     for model in models(TopologyModel):
         for field in model.model_fields:
             assert f"{field}:" in text or field in {"method", "by"}, f"{model.__name__}.{field}"
