@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import subprocess
+import sys
 import time
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from lbgen.conformance.prepare import plan_of
 from lbgen.engines.api import target_version
 from lbgen.engines.haproxy import ENGINE, tables
 from lbgen.engines.rendered import Rendered
@@ -44,8 +48,6 @@ from lbgen.runtime.endpoints import StandIn, endpoints
 from lbgen.runtime.local.binaries import candidates
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lbgen.engines.api import Binary
 
 pytestmark = pytest.mark.engines
@@ -238,3 +240,45 @@ def test_a_closed_endpoint_is_told_to_later_requests_too_and_asked_once(binary, 
             assert sock.recv(65536)[9:12] == status
             time.sleep(0.1)
         assert sum(group.requests.values()) == 2
+
+
+@pytest.mark.parametrize(
+    ("balance", "hosts", "counted", "waits"),
+    [
+        ("round_robin", 1, False, False),
+        ("source_hash", 1, False, False),
+        ("source_hash", 2, True, False),
+        ("least_connections", 1, True, True),
+    ],
+)
+def test_after_a_refusal_over_a_network_it_waits_where_its_verdict_says_so(
+    binary, tmp_path, balance, hosts, counted, waits
+) -> None:
+    """The host's own refusals come too soon to show it."""
+    if os.geteuid() or not Path("/dev/net/tun").exists():
+        pytest.skip("needs root and /dev/net/tun")
+    pool = {"balance": balance, "endpoints": [{"address": f"10.99.0.{n + 2}:80"} for n in range(hosts)]}
+    pool |= {"connections": {"max_per_endpoint": 9}} if counted else {}
+    plan = refused_afar(pool, free_port())
+    version = target_version(ENGINE, binary.version)
+    assert any("over a network" in o.verdict.note for o in ENGINE.objections(plan, version)) is waits
+    Rendered("haproxy", version, ENGINE.render(plan, version), ()).write(tmp_path)
+    script = Path(__file__).with_name("refusing_network.py")
+    argv = ["unshare", "--net", sys.executable, script, binary.path, tmp_path, str(plan.listeners[0].port)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=30)
+    assert (float(done.stdout) > 0.9) is waits
+
+
+def refused_afar(pool: dict[str, object], port: int) -> Plan:
+    """A route that is tried once more when one of the hosts of `refusing_network.py` refuses."""
+    route = {"name": "a", "forward": "p", "retries": {"max": 1, "on": ["connect_failure"]}}
+    return plan_of(
+        {
+            "version": 1,
+            "name": "afar",
+            "profile": "minimal",
+            "listeners": {"web": {"port": port, "address": "127.0.0.1"}},
+            "pools": {"p": pool},
+            "routes": [{**route, "timeouts": {"connect": "3s"}}],
+        }
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.lines import Line, line
-from lbgen.plan.model import Balance
 from lbgen.plan.policy import IDEMPOTENT, RetryCause
 
 if TYPE_CHECKING:
@@ -21,11 +20,9 @@ _CAUSES = {
 
 
 def waits(pool: Pool) -> bool:
-    """Whether HAProxy waits, for the connect time or a second, before it connects again after a refusal. It does
-    unless the next try goes by rotation or by lot among several servers."""
-    return pool.balance not in (Balance.ROUND_ROBIN, Balance.RANDOM) or (
-        len(serving(pool)) == 1 and pool.max_per_endpoint is not None
-    )
+    """Whether HAProxy waits, for the connect time or a second, before it connects again after a refusal: it does where
+    it knows one server alone, and one whose requests are counted cannot stand there twice."""
+    return len(serving(pool)) == 1 and pool.max_per_endpoint is not None
 
 
 def lone(retries: Retries | None, pool: Pool) -> Endpoint | None:

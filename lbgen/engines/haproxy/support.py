@@ -234,7 +234,9 @@ def objections(plan: Plan, version: str) -> Iterable[Objection]:
                     "after a refusal that came over a network (the host itself refuses at once) HAProxy waits "
                     "for the connect time, a second at most, before it connects again"
                 )
-                yield Objection(approximate(note), f"{route.field}.retries", Feature.RETRIES)  # no case: see the note
+                yield Objection(
+                    approximate(note), f"{route.field}.retries", Feature.RETRIES
+                )  # shown by a test, not a case
             if action.retries.max > 1 and any(len(serving(pool)) > 2 for pool in pools):
                 note = (
                     "a try avoids the endpoint of the last one only: a third may come back to the first's where other "
