@@ -48,7 +48,7 @@ class StatusRange(click.ParamType[tuple[int, int]]):
     "  lbgen logs --access --route api --status 5xx\n  lbgen logs --access --json -f | jq .duration_ms"
 )
 @stack_argument
-@click.option("-e", "--engine", type=options.EngineName(), help="Only this engine.")
+@click.option("-e", "--engine", type=options.PartName(), help="Only this engine; with tiers a replica, such as web-1.")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the stack is down.")
 @click.option(
     "--access/--no-access",

@@ -34,6 +34,14 @@ class EngineName(click.ParamType[str]):
         return [CompletionItem(name) for name in engine_names() if name.startswith(incomplete)]
 
 
+class PartName(EngineName):
+    """An engine of a stack, or a replica of a tier: what there is says the stack."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """`value` as it stands; the stack refuses what it has not."""
+        return value
+
+
 def topology(command: F) -> F:
     """The argument TOPOLOGY: a file."""
     return click.argument("topology", type=click.Path(dir_okay=False), metavar="TOPOLOGY")(command)

@@ -55,7 +55,7 @@ class Duration(click.ParamType[int]):
     "  lbgen stats --json | jq '.[] | select(.errors > 0)'"
 )
 @stack_argument
-@click.option("-e", "--engine", type=options.EngineName(), help="Only this engine.")
+@click.option("-e", "--engine", type=options.PartName(), help="Only this engine; with tiers a replica, such as web-1.")
 @click.option("--since", type=Duration(), help="Only requests of the last 30s, 5m, ...  [default: all; with -f 60s]")
 @click.option("-f", "--follow", is_flag=True, help="Show it anew each second until the stack is down.")
 @options.json_flag

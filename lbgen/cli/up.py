@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     default=10,
     show_default=True,
     metavar="SECONDS",
-    help="How long open connections of a replaced container may live on.",
+    help="How long open connections of a replaced container, or of a replica that goes, may live on.",
 )
 @options.accept
 @options.json_flag

@@ -128,9 +128,12 @@ class Stack:
 
     def health(self) -> dict[str, tuple[EndpointHealth, ...]]:
         """How each engine finds the endpoints of its pools, by its name; they are asked now, side by side."""
-        with ThreadPoolExecutor(max(len(self.engines), 1)) as side_by_side:
-            found = side_by_side.map(lambda engine: engine.health, self.engines)
-            return {engine.name: told for engine, told in zip(self.engines, found, strict=True)}
+        engines = {engine.name: engine for engine in self.engines}
+        if isinstance(self.state, GroupState):
+            engines = {part: engine for part, stack in self.state.parts for engine in stack.engines}
+        with ThreadPoolExecutor(max(len(engines), 1)) as side_by_side:
+            found = side_by_side.map(lambda engine: engine.health, engines.values())
+            return dict(zip(engines, found, strict=True))
 
     def down(self) -> None:
         """Stop everything of this stack; nothing happens when it is already down."""
@@ -228,7 +231,7 @@ def up(
     if not isinstance(topology, Plan):
         if topology.model.tiers is not None or replicas:
             targets = [_engine(each) for each in dict.fromkeys(asked or ())]
-            wanted = Wanted(named(topology, name), replicas or {}, tuple(targets), backends, accept, seconds)
+            wanted = Wanted(named(topology, name), replicas or {}, tuple(targets), backends, accept, seconds, drain)
             return _tiers_up(wanted, runtime, progress)
         from lbgen.plan.resolve import plan
 
@@ -264,6 +267,9 @@ def _tiers_up(wanted: Wanted, runtime: str | None, progress: Callable[[Progress]
 
     name = wanted.topology.name
     found = tiers(wanted.topology, wanted.replicas)
+    if wanted.engines and all(tier.engine is not None for tier in found):
+        message = "every tier of this topology names its engine, so none is left to choose"
+        raise UsageError(Diagnostic("LB305", message, hint="leave the engines out, or drop engine: from a tier"))
     other = next((each for each in _every() if each.name == name), None)
     fallen_back: tuple[Diagnostic, ...] = ()
     if runtime is None and other is not None:

@@ -21,7 +21,7 @@ from lbgen.plan.chain import somewhere
 from lbgen.plan.overlay import with_real_endpoints
 from lbgen.plan.through import fronts
 from lbgen.runtime import group, readiness
-from lbgen.runtime.driver import RELOAD_SECONDS, Result
+from lbgen.runtime.driver import DRAIN_SECONDS, RELOAD_SECONDS, Result
 from lbgen.runtime.group import Group, Member
 from lbgen.runtime.local.order import Progress, Step
 from lbgen.runtime.local.process import for_version
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from lbgen.runtime.local.state import StackState
     from lbgen.spec.load import Topology
 
-DRAIN_SECONDS = 10.0  # that a replica which goes has for the connections it still has
 _LOOK_SECONDS = 0.1
 _AT_ONCE = 4  # replicas that go
 
@@ -52,6 +51,7 @@ class Wanted:
     backends: bool
     accept: tuple[str, ...]
     seconds: float
+    drain: float = DRAIN_SECONDS  # what a replica that goes has for the connections it still has
 
 
 def named(topology: Topology, name: str | None) -> Topology:
@@ -82,11 +82,12 @@ def up(wanted: Wanted, driver: Driver, runtime: str, progress: Callable[[Progres
         try:
             work.bring_up(tiers)
         except BaseException:
-            work.undo()
-            if before is None:
-                group.forget(name)
-            else:
-                group.write(before)
+            if before is None or not work.told:
+                work.undo()
+                if before is None:
+                    group.forget(name)
+                else:
+                    group.write(before)
             raise
         gone = [x for key, x in there.items() if key not in now.names]
         work.let_go(gone, {x.name: x for x in tiers}, before)
@@ -139,6 +140,7 @@ class _Work:
         self.progress = progress
         self.warnings: list[Diagnostic] = []
         self.changed = False
+        self.told = False  # a tier in front has the new replicas, which therefore stay, whatever comes
         self._new: list[StackState] = []
         self._now: dict[str, list[StackState]] = {}
 
@@ -178,10 +180,11 @@ class _Work:
             accept=self.wanted.accept,
             progress=told,
             seconds=self.wanted.seconds,
-            drain=DRAIN_SECONDS,
+            drain=self.wanted.drain,
         )
         if before is None:
             self._new.append(result.state)
+        self.told = self.told or (bool(behind) and before is not None)
         self.driver.join(result.state, behind)
         self._now.setdefault(tier.name, []).append(result.state)
         self.changed = self.changed or not result.unchanged
@@ -221,7 +224,7 @@ class _Work:
             ]
             for each in leaving:
                 each.result()
-        limit = time.monotonic() + DRAIN_SECONDS
+        limit = time.monotonic() + self.wanted.drain
         left = list(gone)
         while left and time.monotonic() < limit:
             time.sleep(_LOOK_SECONDS)
