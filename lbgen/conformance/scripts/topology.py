@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -124,7 +123,6 @@ def away(stage: Stage, pause: float, *, whole: bool) -> Iterator[str]:
     request: Request = stage.params["request"]
     size = stage.params.get("size", LARGE)
     with _stream(stage, request) as stream:
-        stream.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
         stream.send(wire(request))
         if stream.until(b"\r\n\r\n") is None:
             yield f"no answer ({stream.end})"
