@@ -40,6 +40,7 @@ def command(
     Without -e an engine that refuses the topology or is not installed is named, and is no finding.
     """
     import lbgen
+    from lbgen.engines.tiers import engines_of
     from lbgen.plan.resolve import findings
     from lbgen.plan.tiers import parts
 
@@ -52,7 +53,11 @@ def command(
         found = list(findings(loaded, files=True, ignore=ignore))
         if not no_engines and not any(d.severity == "error" for d in found):
             for tier in parts(loaded):
-                names = (tier.engine,) if tier.engine else chosen
+                try:
+                    names = engines_of(tier, chosen)
+                except lbgen.LbgenError as unknown:
+                    found += unknown.diagnostics
+                    continue
                 found += _engines(tier.plan, names, accept, notes, quiet=as_json)
     if as_json:
         print_json([d.as_dict() for d in found])

@@ -40,13 +40,12 @@ def command(topology: str, chosen: tuple[str, ...], line: str | None, field: str
     """Show features x engines with verdicts; or follow a line to its origin, or a field to its lines."""
     import lbgen
     from lbgen.engines.api import engine_names
+    from lbgen.engines.tiers import engines_of
     from lbgen.plan.tiers import parts
 
     if line and field:
         raise click.UsageError("--line and --field exclude each other")
-    found = [
-        (tier.plan, (tier.engine,) if tier.engine else chosen or engine_names()) for tier in parts(lbgen.load(topology))
-    ]
+    found = [(tier.plan, engines_of(tier, chosen or engine_names())) for tier in parts(lbgen.load(topology))]
     if line:
         _origin(found, line, as_json)
     elif field:

@@ -69,10 +69,11 @@ def _rendered(
     """By engine, and the engines that refuse it with the reasons."""
     import lbgen
     from lbgen.engines.api import engine_names
+    from lbgen.engines.tiers import engines_of
 
     done: dict[str, Rendered] = {}
     refused: dict[str, LbgenError] = {}
-    for name in (tier.engine,) if tier.engine else chosen or engine_names():
+    for name in engines_of(tier, chosen or engine_names()):
         try:
             done[name] = lbgen.render(tier.plan, engine=name, accept=accept)
         except lbgen.LbgenError as stop:

@@ -86,7 +86,9 @@ def _plan(topology: Topology, expanded: Expanded, tier: str) -> Plan:
     plan = resolved(replace(topology, model=part), Expanded(part, on))
     of = TierOf(model.name, tier)
     found = tuple(_public(model, expanded, each) for each in plan.listeners)
-    return replace(plan, name=of.name, tier=of, listeners=found)
+    field = f"tiers.{tier}.engine"
+    spans = (*plan.spans, (field, topology.span(field)))
+    return replace(plan, name=of.name, tier=of, listeners=found, spans=spans)
 
 
 def _public(model: TopologyModel, expanded: Expanded, listener: Listener) -> Listener:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
 from lbgen.engines.api import Binary, target_version
-from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.api import engines as installed
+from lbgen.engines.tiers import engine_of
 from lbgen.engines.verdicts import judge
 from lbgen.plan import tiers as planned
 from lbgen.plan.chain import somewhere
@@ -104,7 +104,8 @@ def up(wanted: Wanted, driver: Driver, runtime: str, progress: Callable[[Progres
 def _engine(tier: Tier, wanted: Wanted, runtime: str) -> Engine:
     """The engine of a tier, before anything starts. LbgenError with the verdicts when none can, EngineError LB403."""
     found: list[Diagnostic] = []
-    targets = (engine_by_name(tier.engine),) if tier.engine is not None else wanted.engines
+    named = engine_of(tier)
+    targets = (named,) if named is not None else wanted.engines
     for target in targets or tuple(installed().values()):
         version = target_version(target, tier.plan.options(target.name).version)
         _, problems = judge(for_version(tier.plan, target.name, version), target, version, wanted.accept)

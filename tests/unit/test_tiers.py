@@ -10,6 +10,7 @@ import pytest
 import lbgen
 from lbgen.conformance.difference import compare_tiers
 from lbgen.diagnostics import UsageError
+from lbgen.engines.tiers import engine_of, engines_of
 from lbgen.plan.simulate import L4Outcome, Outcome
 from lbgen.plan.through import follow, fronts
 from lbgen.plan.tiers import parts
@@ -86,6 +87,13 @@ def test_clients_know_the_port_in_front() -> None:
     routes = [*HYBRID["routes"], {"name": "also", "listeners": ["other"], "forward": "nodes"}]
     _, web = lbgen.tiers(hybrid(listeners=two, routes=routes))
     assert web.plan.listeners[0].client_port == 8081, "clients come in by several ports: its own is as good as any"
+
+
+def test_an_engine_that_is_not_there_has_a_place() -> None:
+    edge, web = lbgen.tiers(hybrid(tiers={"edge": {"engine": "apache"}, "web": {"engine": "nginx"}}))
+    with pytest.raises(lbgen.LbgenError, match=r"LB305 tiers\.edge\.engine: .*apache"):
+        engine_of(edge)
+    assert engines_of(web, ("envoy",)) == ("nginx",)
 
 
 def test_one_plan_cannot_be_had() -> None:

@@ -23,6 +23,7 @@ from lbgen.engines.api import RenderedFile
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.api import engines as installed
 from lbgen.engines.rendered import MANIFEST, Rendered, render_with
+from lbgen.engines.tiers import engine_of
 from lbgen.plan.chain import somewhere
 from lbgen.plan.model import Plan
 from lbgen.plan.overlay import with_endpoints, with_ports
@@ -96,7 +97,8 @@ def _tiers(
     reports = []
     targets: dict[str, list[Engine]] = {}
     for tier in tiers(topology, None, somewhere(topology, {})):
-        asked_for = [tier.engine] if tier.engine is not None else engines
+        named = engine_of(tier)
+        asked_for = [named] if named is not None else engines
         place = None if folder is None else folder / tier.name
         with trusted(tier.plan) as given:
             reports.append((tier.name, _verified(given, asked_for, accept, drawn, place, progress)))
