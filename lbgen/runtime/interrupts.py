@@ -50,5 +50,5 @@ def deferred(*, forget: bool = False) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if came and not forget:
-        signal.raise_signal(came[0])
+        if came and not forget:  # also where the block ends by an error, which somebody may expect
+            signal.raise_signal(came[0])

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 FILE = "envoy.yaml"
 TELLS = "/clusters?format=json"
-# The old process closes connections after their next answer, and what is left of them (tunnels) after ten minutes, or
-# when the next but one begins: Envoy knows two at a time.
+# The old process closes connections after their next answer, and what is left of them (tunnels) after ten minutes: that
+# is the drain time for WebSockets, its end for TCP. Or when the next but one begins: Envoy knows two at a time.
 _HANDOVER = (
     *("--restart-epoch", "{epoch}", "--drain-strategy", "immediate"),
-    *("--drain-time-s", "5", "--parent-shutdown-time-s", "600"),
+    *("--drain-time-s", "600", "--parent-shutdown-time-s", "610"),
 )
 _BASES = 400_000_000  # Envoy has it ten times in 32 bits
 BINARIES: tuple[BinaryHint, ...] = (BinaryHint("envoy", "envoy", "_bin/envoy", ("--version",), r"/(\d+\.\d+\.\d+)/"),)

@@ -1,0 +1,77 @@
+"""A signal within a block that must end whole acts at its end, whatever else happens there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+
+import pytest
+
+from lbgen.runtime.interrupts import deferred
+
+
+def press() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_it_acts_at_the_end() -> None:
+    done = []
+
+    def twice() -> None:
+        with deferred():
+            press()
+            with deferred():
+                press()
+            done.append("inner")
+        done.append("never")
+
+    with pytest.raises(KeyboardInterrupt):
+        twice()
+    assert done == ["inner"]
+    with pytest.raises(KeyboardInterrupt):
+        press()  # as before
+
+
+def test_an_error_does_not_swallow_it() -> None:
+    def failing() -> None:
+        with suppress(OSError), deferred():
+            press()
+            raise OSError
+
+    with pytest.raises(KeyboardInterrupt):
+        failing()
+
+
+def test_it_can_be_forgotten() -> None:
+    with deferred(forget=True):
+        press()
+        with deferred():
+            press()
+
+
+def test_other_threads_are_let_alone() -> None:
+    seen = []
+
+    def work() -> None:
+        with deferred():
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [signal.default_int_handler]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda x: x.name)
+def test_a_command_ends_with_its_number(number: signal.Signals) -> None:
+    code = (
+        "import os; from lbgen.runtime.interrupts import raised, Interrupted; raised()\n"
+        f"try: os.kill(os.getpid(), {int(number)}); print('here')\n"
+        "except Interrupted as stop: raise SystemExit(stop.exit_code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
+    assert (done.returncode, done.stderr) == (128 + number, b"")
