@@ -133,6 +133,7 @@ class ProcessSpec:
 
     argv: tuple[str, ...]
     stop: Signals = Signals.SIGTERM  # graceful stop
+    leave: tuple[str, str] | None = None  # a file, watched, by which it ends its connections after their next answers
     reload: Signals | None = None  # None: the engine watches its files
     env: tuple[tuple[str, str], ...] = ()
     setup: tuple[tuple[str, ...], ...] = ()  # commands to run before, such as `nft -f` (in the namespace)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import CheckSpec, ProcessSpec
 from lbgen.engines.traefik import members
-from lbgen.engines.traefik.names import ACCESS_LOG
+from lbgen.engines.traefik.names import ACCESS_LOG, ADMIN, PLUGIN
+from lbgen.plan.model import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,6 +18,18 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Binary
     from lbgen.plan.model import Plan
 
+# A stop closes connections between two requests, when the next one may be under way already.
+_LEAVE = {
+    "middlewares": {"lbgen-leave": {"plugin": {PLUGIN: {"leaves": True}}}},
+    "routers": {
+        "lbgen-leave": {
+            "entryPoints": [ADMIN],
+            "rule": "Path(`/lbgen/leave`)",
+            "middlewares": ["lbgen-leave"],
+            "service": "noop@internal",
+        }
+    },
+}
 _FIELDS = {"time", "listener", "route", "status", "request_id"}
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _TIME = re.compile(r"^\d{4}-\d\d-\d\dT\S+ ")
@@ -39,6 +52,7 @@ def process(plan: Plan, binary: Binary) -> ProcessSpec:
     """
     argv = (str(binary.path), "--configFile=traefik.yaml")
     # The interpreter makes short-lived garbage: a fifth less CPU per request for a third more memory.
+    level7 = any(listener.mode is Mode.L7 for listener in plan.listeners)
     log = ACCESS_LOG if any(listener.access_log for listener in plan.listeners) else ""
     return ProcessSpec(
         argv,
@@ -48,6 +62,7 @@ def process(plan: Plan, binary: Binary) -> ProcessSpec:
         access_log=log,
         fixed=("traefik.yaml", "plugins-local/"),
         ready="/api/version",
+        leave=("dynamic/leave.yaml", json.dumps({"http": _LEAVE} if level7 else {})),
     )
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 TABLE = "lbgen_turn"
 _FILE = "turn.nft"
+_STAGED = ".leave"  # half a file must not be seen
 _ASK_FROM = 61_001  # ports inside, by which we alone ask who shall be turned to
 _LOOK_SECONDS = 0.1
 _ACCEPTED_SECONDS = 0.3  # by then an engine has accepted what arrived before the turn
@@ -162,7 +163,12 @@ class Turn:
             _tear_down(old)  # the kernel goes on with what is open
             return 0
         time.sleep(_ACCEPTED_SECONDS)
-        container.signal(old.made, leaving["drain"])
+        if leaving["leave"] is not None:
+            name, text = leaving["leave"]
+            container.put(old.made, {_STAGED: File(text.encode())}, root=False)
+            container.execute(old.made, ("mv", "-f", _STAGED, name))
+        else:
+            container.signal(old.made, leaving["drain"])
         left, end = 0, time.monotonic() + seconds
         ports = {port for port, _ in self._ports}
         while True:

@@ -215,7 +215,7 @@ def engine_part(
         chosen.side,
         addresses,
         spec.access_log,
-        json.dumps({"drain": successive.NEXT if spec.successive else spec.stop.name, "teardown": spec.teardown}),
+        json.dumps({"drain": _drain(spec), "leave": spec.leave, "teardown": spec.teardown}),
         files=wanted.digests(),
     )
     agent = None
@@ -232,6 +232,11 @@ def engine_part(
         )
         agent = (beside, Record(plan.name, Role.AGENT, beside.digest(), engine=engine.name))
     return Part(chosen, inside, binary, spec, rendered, wanted, record, ports, agent)
+
+
+def _drain(spec: ProcessSpec) -> str:
+    """The signal after which it ends its connections; one that leaves by a file gets none."""
+    return "" if spec.leave is not None else successive.NEXT if spec.successive else spec.stop.name
 
 
 def _log(name: str) -> dict[str, File]:

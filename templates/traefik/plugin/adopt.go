@@ -26,7 +26,29 @@ var (
 	serversLock sync.Mutex
 	servers     = map[string]*served{}
 	secret      = newID()
+	leaving     bool // another process takes this one's place
 )
+
+// leave makes every server close its connections after their next answer; a handler of its own costs others nothing.
+func leave() {
+	serversLock.Lock()
+	defer serversLock.Unlock()
+	if leaving {
+		return
+	}
+	leaving = true
+	for _, each := range servers {
+		each.closing()
+	}
+}
+
+func (s *served) closing() {
+	last := s.server.Handler
+	s.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "close")
+		last.ServeHTTP(w, r)
+	})
+}
 
 // enter makes an edge the one that serves its listener, and ends that with the context.
 func (e *edge) enter(ctx context.Context) {
@@ -105,6 +127,9 @@ func (s *served) take(e *edge) {
 	s.server.Handler = s.own
 	if !e.conf.Through {
 		s.server.Handler = http.HandlerFunc(e.serveDirect)
+	}
+	if leaving {
+		s.closing()
 	}
 }
 

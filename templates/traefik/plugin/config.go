@@ -40,6 +40,7 @@ type Config struct {
 	Rules     []*Rule
 	Tables    []*Table
 	Tells     bool // no edge: it tells how the endpoints of all edges are
+	Leaves    bool // no edge: from now on all edges close connections after their next answer
 }
 
 // Table is one host: a name, *.name, or empty for any host.
@@ -309,6 +310,10 @@ func CreateConfig() *Config {
 func New(ctx context.Context, _ http.Handler, config *Config, _ string) (http.Handler, error) {
 	if config.Tells {
 		return http.HandlerFunc(tell), nil
+	}
+	if config.Leaves {
+		leave()
+		return http.NotFoundHandler(), nil
 	}
 	return newEdge(ctx, config)
 }

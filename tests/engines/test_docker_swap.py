@@ -1,0 +1,177 @@
+"""Containers and engines that are replaced at the same published ports: what clients lose is asserted to be nothing."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+import lbgen
+from lbgen.diagnostics import DifferenceError, EngineError, UsageError
+from lbgen.plan.resolve import plan as resolve
+from lbgen.runtime import api
+from lbgen.runtime import swap as exchange
+from lbgen.runtime.docker import client, sockets, turn
+from lbgen.runtime.docker.converge import found
+from lbgen.runtime.docker.labels import Role
+from lbgen.runtime.local.ports import free_port
+from tests.traffic import traffic
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+pytestmark = [
+    pytest.mark.engines,
+    pytest.mark.skipif(not client.answers(), reason="no docker daemon answers"),
+    pytest.mark.usefixtures("nothing_left"),
+]
+NAME = f"swapped-{os.getpid()}"
+PORTS = int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + 700
+DRAIN = 5.0
+
+
+def data(port: int, mode: str = "l7") -> dict[str, Any]:
+    route = {"name": "all", "forward": "app"} | ({"listeners": ["web"]} if mode == "l4" else {})
+    return {
+        "version": 1,
+        "name": NAME,
+        "listeners": {"web": {"port": port, "mode": mode}},
+        "pools": {"app": {"endpoints": [{"address": "10.9.0.1:80"}, {"address": "10.9.0.2:80"}]}},
+        "routes": [route],
+    }
+
+
+def swap(made: lbgen.Topology, new: str) -> api.Swapped:
+    """Without the verification before it."""
+    plan = resolve(made)
+    stack, old = exchange.replaced(plan, new, None, None)
+    result = exchange.swap(
+        plan,
+        stack,
+        old,
+        new,
+        backends=True,
+        accept=("all",),
+        progress=lambda step: None,
+        seconds=20,
+        drain=DRAIN,
+    )
+    assert result.swapped is not None
+    print(result.swapped)  # noqa: T201
+    return result.swapped
+
+
+def test_engines_take_each_others_place() -> None:
+    port = free_port("127.0.0.1", PORTS)
+    made = lbgen.load(data(port))
+    lbgen.up(made, engine="nginx", runtime="docker", accept=("all",))
+    with traffic(port, pause=0.01) as seen:
+        for name in ("haproxy", "envoy", "traefik", "nginx"):
+            cost = swap(made, name)
+            assert (cost.failed, cost.gap_ms, cost.dropped, cost.cut) == (0, 0, 0, 0), cost
+            assert cost.requests
+            assert cost.sockets == 2, cost
+            [stack] = api.ps(NAME)
+            assert [each.name for each in stack.engines] == [name]
+    assert not seen.lost, seen.lost[:3]
+    assert lbgen.up(made, engine="nginx", runtime="docker", accept=("all",)).unchanged
+
+
+def test_the_kernel_and_a_process_take_each_others_place() -> None:
+    port = free_port("127.0.0.1", PORTS + 20)
+    made = lbgen.load(data(port, "l4"))
+    lbgen.up(made, engine="haproxy", runtime="docker", accept=("all",))
+    for name in ("nftables", "haproxy", "nftables"):
+        cost = swap(made, name)
+        assert (cost.failed, cost.gap_ms, cost.dropped, cost.cut) == (0, 0, 0, 0), cost
+        assert cost.sockets == 2, cost
+    assert lbgen.up(made, engine="nftables", runtime="docker", accept=("all",)).unchanged
+
+
+@pytest.mark.parametrize("name", ["nginx", "envoy"])
+def test_other_limits_cost_no_request(name: str, daemon: DockerClient) -> None:
+    port = free_port("127.0.0.1", PORTS + 40)
+    made = data(port)
+    lbgen.up(lbgen.load(made), engine=name, runtime="docker", accept=("all",))
+    holder = next(each.made.id for each in found(daemon, NAME) if each.record.role is Role.PORTS)
+    with traffic(port, pause=0.005) as seen:
+        for pids in (300, 301):  # there and back between the two addresses
+            made["containers"] = {"pids": pids}
+            assert lbgen.up(lbgen.load(made), engine=name, runtime="docker", accept=("all",)).replaced
+            [there] = [each for each in found(daemon, NAME) if each.record.role is Role.ENGINE]
+            assert there.made.attrs["HostConfig"]["PidsLimit"] == pids
+    assert seen.good
+    assert not seen.lost, seen.lost[:3]
+    assert holder == next(each.made.id for each in found(daemon, NAME) if each.record.role is Role.PORTS)
+
+
+def test_an_engine_that_does_not_serve_is_taken_back(daemon: DockerClient) -> None:
+    port = free_port("127.0.0.1", PORTS + 60)
+    made = data(port)
+    lbgen.up(lbgen.load(made), engine="nginx", runtime="docker", accept=("all",))
+    before = {each.made.id for each in found(daemon, NAME)}
+    made["engines"] = {"haproxy": {"global": "no-such-word"}}
+    with traffic(port, pause=0.01) as seen, pytest.raises(EngineError, match=r"(?s)LB413.*nginx.*LB403.*no-such-word"):
+        swap(lbgen.load(made), "haproxy")
+    assert not seen.lost, seen.lost[:3]
+    assert {each.made.id for each in found(daemon, NAME)} == before
+    assert httpx.get(f"http://127.0.0.1:{port}/").json()["pool"] == "app"
+
+
+def test_engines_that_differ_are_not_exchanged() -> None:
+    port = free_port("127.0.0.1", PORTS + 80)
+    made = data(port)
+    made["engines"] = {"haproxy": {"frontend": "http-response set-header x-odd 1"}}
+    lbgen.up(lbgen.load(made), engine="nginx", runtime="docker", accept=("all",))
+    with pytest.raises(DifferenceError, match=r"(?s)LB414.*curl") as raised:
+        lbgen.up(lbgen.load(made), swap="haproxy", accept=("all",))
+    assert raised.value.exit_code == 4
+    [stack] = api.ps(NAME)
+    assert [each.name for each in stack.engines] == ["nginx"]
+
+
+def test_processes_are_not_exchanged() -> None:
+    made = lbgen.load(data(free_port("127.0.0.1", PORTS + 90)))
+    with lbgen.up(made, engine="haproxy", runtime="local"), pytest.raises(UsageError, match=r"LB415.*lbgen down"):
+        lbgen.up(made, swap="nginx")
+
+
+def test_an_up_that_was_killed_between_two_engines_is_put_right(
+    daemon: DockerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port("127.0.0.1", PORTS + 95)
+    made = data(port)
+    lbgen.up(lbgen.load(made), engine="haproxy", runtime="docker", accept=("all",))
+
+    def killed(self: object) -> None:
+        os._exit(9)
+
+    if not (child := os.fork()):
+        monkeypatch.setattr(turn.Turn, "turn", killed)
+        lbgen.up(lbgen.load(made | {"containers": {"pids": 300}}), engine="haproxy", runtime="docker", accept=("all",))
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert sum(each.record.role is Role.ENGINE for each in found(daemon, NAME)) == 2
+    assert lbgen.up(lbgen.load(made), engine="haproxy", runtime="docker", accept=("all",)).state.alive
+    assert httpx.get(f"http://127.0.0.1:{port}/").json()["pool"] == "app"
+    assert len(found(daemon, NAME)) == 3  # the engine, its ports, the stand-ins
+
+
+LISTED = """\
+tcp
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: C80AD60A:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 65534        0 1 1 0 100 0 0 10 0
+   1: C80AD60A:1F90 010AD60A:C350 01 00000000:00000000 00:00000000 00000000 65534        0 2 1 0 20 4 30 10 -1
+udp
+   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops
+   7: 0200007F:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000 65534        0 3 2 0 0
+"""
+
+
+def test_sockets_are_read_as_the_kernel_lists_them() -> None:
+    every = tuple(sockets.parse(LISTED))
+    assert sockets.listening(every, "10.214.10.200") == {(8080, "tcp")}
+    assert sockets.listening(every, "127.0.0.2") == {(53, "udp")}
+    assert sockets.connected(every, "10.214.10.200", {8080}) == 1
