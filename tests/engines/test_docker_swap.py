@@ -113,7 +113,7 @@ def test_an_engine_that_does_not_serve_is_taken_back(daemon: DockerClient) -> No
     lbgen.up(lbgen.load(made), engine="nginx", runtime="docker", accept=("all",))
     before = {each.made.id for each in found(daemon, NAME)}
     made["engines"] = {"haproxy": {"global": "no-such-word"}}
-    with traffic(port, pause=0.01) as seen, pytest.raises(EngineError, match=r"(?s)LB413.*nginx.*LB403.*no-such-word"):
+    with traffic(port, pause=0.01) as seen, pytest.raises(EngineError, match=r"(?s)LB403.*no-such-word.*LB413.*nginx"):
         swap(lbgen.load(made), "haproxy")
     assert not seen.lost, seen.lost[:3]
     assert {each.made.id for each in found(daemon, NAME)} == before

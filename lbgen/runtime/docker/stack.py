@@ -240,12 +240,12 @@ def _until_routes_answer(
     for part in made.parts:
         each, plan, name = there[part.wanted.name], part.plan, part.record.engine
         where = {address.listener: (address.host, address.port) for address in part.record.addresses}
+        title, before = part.record.title, restarts(each)
         turned = next_ones.turns.get(part.wanted.name)
         if turned is not None:
-            turned.wait_listening(seconds)
+            turned.wait_listening(seconds, partial(stays, each, before, "while starting"))
             where = turned.where()
         probes = readiness.probes(plan)
-        title, before = part.record.title, restarts(each)
 
         def answered(probe: readiness.Probe, left: int, name: str = name, total: int = len(probes)) -> None:
             progress(Progress(Step.ANSWERED, name, probe.route, total - left, total))

@@ -127,13 +127,14 @@ class Turn:
         tcp = [x for x in self.part.plan.listeners if str(x.protocol) == "tcp"]
         return {x.name: (self.address, _ASK_FROM + number) for number, x in enumerate(tcp)}
 
-    def wait_listening(self, seconds: float) -> None:
-        """EngineError LB403 when the new engine does not listen on every port in time."""
+    def wait_listening(self, seconds: float, stays: Callable[[], None]) -> None:
+        """EngineError LB403 when the new engine does not listen on every port in time; `stays` raises when it ended."""
         if self.part.spec.kernel:
             self._set(self.address, kernel=True)
             return
         end = time.monotonic() + seconds
         while not set(self._ports) <= sockets.listening(sockets.sockets(self.entry.holder), self._new):
+            stays()
             if time.monotonic() > end:
                 raise EngineError(Diagnostic("LB403", f"{self.part.record.title} does not listen on every port"))
             time.sleep(_LOOK_SECONDS)
