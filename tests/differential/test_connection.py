@@ -8,22 +8,19 @@ from __future__ import annotations
 import os
 import random
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
-from lbgen.conformance.case import Case, CaseFile, Expect
+from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.judge import differences
-from lbgen.conformance.prepare import own_headers, prepared
+from lbgen.conformance.prepare import own_headers
 from lbgen.conformance.probe import ask
-from lbgen.conformance.runner import settle
 from lbgen.conformance.subject import subjects
 from lbgen.engines.api import Level, engine
 from lbgen.plan.features import Feature
 from lbgen.plan.simulate import Request, simulate
-from lbgen.runtime.endpoints import endpoints
-from lbgen.runtime.local.process import running
+from tests.served import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,15 +95,7 @@ def requests(seed: int) -> Iterator[Request]:
 
 @pytest.mark.parametrize("subject", ABLE, ids=lambda s: s.label.replace(" ", "-"))
 def test_heads(subject: Subject) -> None:
-    if subject.binary is None:
-        pytest.skip(subject.gap)
-    ready = prepared(CaseFile("connection", "connection", TOPOLOGY, {}, ()), subject.engine, subject.version)
-    served = ready.served
-    assert served is not None
-    with ExitStack() as stack:
-        stack.enter_context(endpoints(ready.stand_ins))
-        handle = stack.enter_context(running(subject.engine, served, subject.binary, accept=("all",)))
-        settle(served, handle)
+    with serving(TOPOLOGY, subject) as (ready, _, handle):
 
         def wrong(request: Request) -> list[str]:
             answer = ask(handle.address(request.listener or "web"), request)

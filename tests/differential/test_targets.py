@@ -9,21 +9,16 @@ import json
 import os
 import random
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING
 
 import pytest
 
-from lbgen.conformance.case import CaseFile
-from lbgen.conformance.prepare import prepared
-from lbgen.conformance.runner import settle
 from lbgen.conformance.subject import subjects
 from lbgen.engines.api import Level, engine
 from lbgen.plan.features import Feature
 from lbgen.plan.paths import PathError, accepted
-from lbgen.runtime.endpoints import endpoints
-from lbgen.runtime.local.process import running
+from tests.served import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,15 +95,7 @@ def excused(subject: Subject, paths: Paths, target: str, got: int) -> bool:
 
 @pytest.mark.parametrize("subject", L7, ids=lambda s: s.label.replace(" ", "-"))
 def test_targets(subject: Subject) -> None:
-    if subject.binary is None:
-        pytest.skip(subject.gap)
-    ready = prepared(CaseFile("targets", "targets", TOPOLOGY, {}, ()), subject.engine, subject.version)
-    served = ready.served
-    assert served is not None
-    with ExitStack() as stack:
-        stack.enter_context(endpoints(ready.stand_ins))
-        handle = stack.enter_context(running(subject.engine, served, subject.binary, accept=("all",)))
-        settle(served, handle)
+    with serving(TOPOLOGY, subject) as (_, served, handle):
 
         def wrong(number: int) -> list[str]:
             listener = served.listeners[number]

@@ -1,0 +1,37 @@
+"""A topology on one engine's real binary, with stand-ins behind it, for as long as a block lasts."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lbgen.conformance.case import CaseFile
+from lbgen.conformance.prepare import prepared
+from lbgen.conformance.runner import settle
+from lbgen.runtime.endpoints import endpoints
+from lbgen.runtime.local.process import running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.conformance.prepare import Prepared
+    from lbgen.conformance.subject import Subject
+    from lbgen.plan.model import Plan
+    from lbgen.runtime.local.process import Handle
+
+
+@contextmanager
+def serving(topology: dict[str, Any], subject: Subject) -> Iterator[tuple[Prepared, Plan, Handle]]:
+    """What was prepared, the plan that is served and where; skips the test where the binary is not here."""
+    if subject.binary is None:
+        pytest.skip(subject.gap)
+    name = topology["name"]
+    ready = prepared(CaseFile(name, name, topology, {}, ()), subject.engine, subject.version)
+    assert ready.served is not None
+    with ExitStack() as stack:
+        stack.enter_context(endpoints(ready.stand_ins))
+        handle = stack.enter_context(running(subject.engine, ready.served, subject.binary, accept=("all",)))
+        settle(ready.served, handle)
+        yield ready, ready.served, handle
