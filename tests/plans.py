@@ -1,4 +1,4 @@
-"""Plans for tests on a running engine: one listener on loopback, and a path prefix for each route."""
+"""Plans for tests: one listener on loopback, and what leads to each route."""
 
 from __future__ import annotations
 
@@ -6,7 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lbgen
-from lbgen.plan.model import Listener, Match, Mode, PathKind, PathMatch, Plan, Protocol
+from lbgen.plan.model import (
+    Forward,
+    HeaderEdits,
+    Listener,
+    Match,
+    Mode,
+    PathKind,
+    PathMatch,
+    Plan,
+    Protocol,
+    Target,
+    Timeouts,
+)
 from lbgen.plan.precedence import Entry, host_tables, ranked
 from lbgen.plan.tiers import parts
 
@@ -14,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.plan.model import Pool, Route
+
+TIMES = Timeouts(1_000, 5_000, 5_000)
 
 
 def examples() -> dict[str, Plan]:
@@ -32,6 +46,26 @@ def by_prefix(port: int, routes: Iterable[Route], pools: Iterable[Pool], **liste
     entries = [
         Entry(f"{r.name}.0", r.name, 0, None, Match(PathMatch(PathKind.PREFIX, f"/{r.name}")), r.field) for r in routes
     ]
-    tables = host_tables(ranked(entries))
-    web = Listener("web", "127.0.0.1", port, Mode.L7, Protocol.TCP, "listeners.web", hosts=tables, **listener)
-    return Plan("t", (web,), tuple(pools), routes)
+    return on_web(entries, routes, pools, port, **listener)
+
+
+def on_web(
+    entries: Iterable[Entry], routes: Iterable[Route], pools: Iterable[Pool], port: int = 8080, **listener: Any
+) -> Plan:
+    """`entries` lead to `routes`, on a listener `web` with these further fields."""
+    listener = {"address": "127.0.0.1", **listener, "hosts": host_tables(ranked(list(entries)))}
+    web = Listener("web", port=port, mode=Mode.L7, protocol=Protocol.TCP, field="listeners.web", **listener)
+    return Plan("t", (web,), tuple(pools), tuple(routes))
+
+
+def forward(*pools: str, times: Timeouts = TIMES, **more: Any) -> Forward:
+    """To pools of equal weight."""
+    return Forward(tuple(Target(p, 1, HeaderEdits(), "") for p in pools), times, **more)
+
+
+def prefix(path: str, **more: Any) -> Match:
+    return Match(PathMatch(PathKind.PREFIX, path), **more)
+
+
+def exact(path: str, **more: Any) -> Match:
+    return Match(PathMatch(PathKind.EXACT, path), **more)

@@ -40,6 +40,7 @@ from lbgen.plan.model import (
     ValueMatch,
 )
 from lbgen.plan.precedence import Entry, host_tables, ranked
+from tests.plans import on_web
 
 TIMES = Timeouts(1_000, 5_000, 60_000)
 
@@ -57,16 +58,7 @@ def plan_of(*actions: Forward | Redirect | Respond, pools: tuple[Pool, ...] | No
         )
         for n in range(len(actions))
     ]
-    listener = Listener(
-        "web",
-        "127.0.0.1",
-        8080,
-        Mode.L7,
-        Protocol.TCP,
-        "listeners.web",
-        hosts=host_tables(ranked(entries)),
-    )
-    return Plan("t", (listener,), pools or (pool("p"),), routes)
+    return on_web(entries, routes, pools or (pool("p"),))
 
 
 def pool(name: str, balance: Balance = Balance.ROUND_ROBIN, *endpoints: Endpoint) -> Pool:

@@ -18,28 +18,22 @@ from lbgen.plan.model import (
     Forward,
     HeaderEdits,
     HostPattern,
-    Listener,
     Match,
-    Mode,
     NamedMatch,
-    PathKind,
-    PathMatch,
     Plan,
     Pool,
-    Protocol,
     Redirect,
     Respond,
     Rewrite,
     Route,
-    Target,
     Timeouts,
     ValueKind,
     ValueMatch,
 )
 from lbgen.plan.policy import Retries, RetryCause
-from lbgen.plan.precedence import Entry, host_tables, ranked
+from lbgen.plan.precedence import Entry
+from tests.plans import exact, forward, on_web, prefix
 
-TIMES = Timeouts(1_000, 5_000, 5_000)
 NO = HeaderEdits()
 
 
@@ -51,26 +45,13 @@ def pool(name: str, *more_weights: int) -> Pool:
     return Pool(name, Balance.ROUND_ROBIN, endpoints, f"pools.{name}")
 
 
-def forward(*pools: str, **more) -> Forward:
-    return Forward(tuple(Target(p, 1, NO, "") for p in pools), TIMES, **more)
-
-
-def prefix(path: str, **more) -> Match:
-    return Match(PathMatch(PathKind.PREFIX, path), **more)
-
-
-def exact(path: str, **more) -> Match:
-    return Match(PathMatch(PathKind.EXACT, path), **more)
-
-
 def plan(*routes: tuple[Route, HostPattern | None, Match], pools: tuple[Pool, ...] = (pool("p"), pool("q"))) -> Plan:
     entries = [
         Entry(f"{route.name}.{n}", route.name, 0, host, match, f"{route.field}.match[{n}]")
         for n, (route, host, match) in enumerate(routes)
     ]
-    hosts = host_tables(ranked(entries))
-    listener = Listener("web", "0.0.0.0", 8080, Mode.L7, Protocol.TCP, "listeners.web", hosts=hosts)  # noqa: S104
-    return Plan("test", (listener,), pools, tuple({route.name: route for route, _, _ in routes}.values()))
+    every = {route.name: route for route, _, _ in routes}
+    return on_web(entries, every.values(), pools, address="0.0.0.0")  # noqa: S104
 
 
 def files(of: Plan) -> dict[str, str]:

@@ -36,13 +36,10 @@ from lbgen.plan.model import (
     ValueMatch,
 )
 from lbgen.plan.precedence import Entry, host_tables, ranked
+from tests.plans import TIMES as SAME
+from tests.plans import exact, forward, on_web, prefix
 
-SAME = Timeouts(1_000, 5_000, 5_000)
 ROOT = Match(PathMatch(PathKind.PREFIX, "/"))
-
-
-def forward(*pools: str, times: Timeouts = SAME, rewrite: Rewrite | None = None) -> Forward:
-    return Forward(tuple(Target(p, 1, HeaderEdits(), f"forward[{n}]") for n, p in enumerate(pools)), times, rewrite)
 
 
 def pool(name: str, *hosts: str, balance: Balance = Balance.ROUND_ROBIN, weight: int = 1) -> Pool:
@@ -59,22 +56,11 @@ def plan(*ways: tuple[Match, object], pools: tuple[Pool, ...] = (), **more) -> P
     for n, (match, action, *edits) in enumerate(ways):
         entries.append(Entry(f"r{n}.0", f"r{n}", 0, None, match, f"routes[{n}]"))
         routes.append(Route(f"r{n}", n, action, f"routes[{n}]", response_headers=edits[0] if edits else HeaderEdits()))
-    listener = Listener(
-        "web", "127.0.0.1", 8080, Mode.L7, Protocol.TCP, "listeners.web", hosts=host_tables(ranked(entries))
-    )
-    return Plan("t", (listener,), pools or (pool("p"), pool("q")), tuple(routes), **more)
+    return replace(on_web(entries, routes, pools or (pool("p"), pool("q"))), **more)
 
 
 def rendered(made: Plan, version: str = "1.31") -> str:
     return ENGINE.render(made, version)[0].text
-
-
-def prefix(path: str, **more) -> Match:
-    return Match(PathMatch(PathKind.PREFIX, path), **more)
-
-
-def exact(path: str, **more) -> Match:
-    return Match(PathMatch(PathKind.EXACT, path), **more)
 
 
 def block(text: str, head: str) -> str:

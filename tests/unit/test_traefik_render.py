@@ -17,14 +17,11 @@ from lbgen.plan.model import (
     Forward,
     HeaderEdits,
     HostPattern,
-    Listener,
     Match,
-    Mode,
     PathKind,
     PathMatch,
     Plan,
     Pool,
-    Protocol,
     Respond,
     Route,
     Target,
@@ -43,7 +40,8 @@ from lbgen.plan.policy import (
     RetryCause,
     Sticky,
 )
-from lbgen.plan.precedence import Entry, host_tables, ranked
+from lbgen.plan.precedence import Entry
+from tests.plans import on_web
 
 NO = HeaderEdits()
 
@@ -62,10 +60,7 @@ def plan(actions: dict[str, Forward | Respond], pools: tuple[Pool, ...], host: H
         for i, name in enumerate(actions)
     ]
     routes = tuple(Route(name, i, action, f"routes[{i}]") for i, (name, action) in enumerate(actions.items()))
-    listener = Listener(
-        "web", "127.0.0.1", 8080, Mode.L7, Protocol.TCP, "listeners.web", hosts=host_tables(ranked(entries))
-    )
-    return Plan("t", (listener,), pools, routes)
+    return on_web(entries, routes, pools)
 
 
 def forward(*targets: tuple[str, int], edits: HeaderEdits = NO) -> Forward:
