@@ -90,7 +90,7 @@ def _handshakes(plan: Plan, client: str) -> Iterator[Case]:
         hit = next((request for _, request in hits(plan, listener, client)), None)
         if listener.mode is Mode.L7 and hit is not None:
             for n, case in enumerate(handshakes(listener, hit), 1):
-                features = (*case.features, *_also(plan, hit))
+                features = (*case.features, *_also(plan, case.request))
                 yield replace(case, id=f"{case.clause} {listener.name}/{n}", features=features)
 
 
