@@ -110,7 +110,6 @@ class View:
     mirrors: bool
     times: bool
     queues: bool
-    endpoint_tls: bool
     always_up: bool
     admin_port: int | None
 
@@ -156,7 +155,6 @@ def view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         answers=tuple(answers),
         nameservers=tuple(line("", "nameserver", f"dns{n}", _server(text)) for n, text in enumerate(plan.resolvers, 1)),
         resolvers=any(is_name(endpoint) for pool in backends.pools() for endpoint in pool.endpoints),
-        endpoint_tls=any(pool.tls for pool in backends.pools()),
         grpc=any(pool.protocol is PoolProtocol.GRPC for pool in backends.pools()),
         times=any(frontend.timed for frontend in frontends),
         mirrors=any(frontend.mirrored for frontend in frontends),
