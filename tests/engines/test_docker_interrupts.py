@@ -156,6 +156,8 @@ def test_ctrl_c(
                 os.kill(os.getpid(), signal.SIGINT)
 
         state = cut_short(act, tmp_path, monkeypatch, pressed, KeyboardInterrupt, daemon)
+        if not at.what and every:  # so many were asked when others had more stacks
+            break
         print(f"{name}, Ctrl-C at {at}: as {state}")  # noqa: T201
         assert state in ("before", "after"), str(at)
         if state == "after" and left(daemon, NAME):
@@ -174,10 +176,13 @@ def cut_short(
     act.prepare()
     with door(place, meet) as there, monkeypatch.context() as patch:
         patch.setenv("DOCKER_HOST", there.host)
-        with pytest.raises(error) as raised:
+        try:
             act.run()
-    if isinstance(raised.value, EngineError):
-        check(raised.value, there)
+        except error as raised:
+            if isinstance(raised, EngineError):
+                check(raised, there)
+        else:
+            return ""
     return act.whole(daemon)
 
 
