@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 
@@ -44,6 +45,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--drain-drill", action="store_true", help="wait 11 minutes for what outlives its drain time")
     parser.addoption("--daemon-drill", action="store_true", help="kill and restart the docker daemon of this machine")
     parser.addoption("--update-golden", action="store_true", help="rewrite expected files, then read the diff")
+
+
+def pytest_configure() -> None:
+    """A run in the background of a shell begins with signals ignored, and so would all that it starts."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture
