@@ -92,7 +92,7 @@ def test_a_port_that_another_process_has(daemon: DockerClient) -> None:
     port = free_port("127.0.0.1", PORTS)
     with socket.create_server(("127.0.0.1", port)):
         said = str(failed(daemon, "haproxy", port))
-    assert f"LB404: lbgen-{NAME}-haproxy cannot publish 127.0.0.1:{port}: another process has it; stop what" in said
+    assert f"LB404: lbgen-{NAME}-ports cannot publish 127.0.0.1:{port}: another process has it; stop what" in said
 
 
 def test_a_port_that_another_container_has(daemon: DockerClient) -> None:

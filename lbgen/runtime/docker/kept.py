@@ -12,7 +12,7 @@ import stat
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from pathlib import PosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lbgen.runtime.docker import own
 from lbgen.runtime.health import members
@@ -46,7 +46,16 @@ class Kept:
 
     def write(self) -> None:
         """Keep it, whole at any moment. Raises EngineError LB408."""
-        store(folder(self.plan.name) / _FILE, _version() + pickle.dumps(self))
+        file = io.BytesIO()
+        _Writer(file).dump(self)
+        store(folder(self.plan.name) / _FILE, _version() + file.getvalue())
+
+
+class _Writer(pickle.Pickler):
+    """Writes an enum's member as its class and value: early 3.11 does so by `getattr`, which is not read back."""
+
+    def reducer_override(self, obj: object) -> Any:  # noqa: ANN401  # as the base class has it
+        return (type(obj), (obj.value,)) if isinstance(obj, Enum) else NotImplemented
 
 
 class _Data(pickle.Unpickler):
