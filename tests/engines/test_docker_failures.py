@@ -136,11 +136,6 @@ def test_one_that_dies_at_its_start_says_its_last_lines(daemon: DockerClient, mo
     assert re.search(r"LB403: HAProxy ended .*while starting.*; it said:\n  the last line", said), said
 
 
-def test_too_little_memory(daemon: DockerClient) -> None:
-    said = str(failed(daemon, "traefik", free_port("127.0.0.1", PORTS), containers={"memory": "16MiB"}))
-    assert "it needs more memory than the 16 MiB that containers.memory gives it" in said
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 def test_our_own_disk_is_full(daemon: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "lbgen-test", str(tmp_path)], check=True)
