@@ -15,7 +15,7 @@ import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -122,7 +122,7 @@ def test_a_daemon_that_is_killed(daemon: DockerClient, tmp_path: Path, request: 
     made = topology(free_port("127.0.0.1", PORTS))
     stack = lbgen.up(made, engine_names(), runtime="docker", accept=("all",))
     there = {x.record.engine: x for x in found(daemon, NAME) if x.record.role is Role.ENGINE}
-    inside = {name: address_of(x.made.attrs) for name, x in there.items()}
+    inside = {name: address_of(daemon, x.made.attrs) for name, x in there.items()}
     with ExitStack() as held:
         clients = {}
         for name in there:
@@ -154,12 +154,15 @@ def test_a_daemon_that_is_killed(daemon: DockerClient, tmp_path: Path, request: 
     assert not any(late.values()), late
     assert {x.name for x in again.engines if x.running} == set(engine_names())
     assert lbgen.up(made, engine_names(), runtime="docker", accept=("all",)).unchanged
-    assert len(found(client.connect(), NAME)) == len(engine_names()) + 1
+    assert (
+        len(found(client.connect(), NAME)) == 2 * len(engine_names()) + 1
+    )  # each with the one that has its ports, and the stand-ins
     [listed] = [each for each in api.ps() if each.name == NAME]
     assert all(each.running for each in listed.engines)
 
 
-def address_of(attrs: dict[str, object]) -> str:
-    """Of a container in its stack's network."""
-    networks = attrs["NetworkSettings"]["Networks"]  # type: ignore[index]
+def address_of(daemon: DockerClient, attrs: dict[str, Any]) -> str:
+    """Of an engine's container, which has that of the one with its ports."""
+    owner = attrs["HostConfig"]["NetworkMode"].removeprefix("container:")
+    networks = daemon.containers.get(owner).attrs["NetworkSettings"]["Networks"]
     return next(str(x["IPAddress"]) for x in networks.values() if x["IPAddress"])
