@@ -277,9 +277,9 @@ def _retries(route: Route) -> Iterator[Objection]:
     if wanted.max > MOST:
         why = f"nginx follows ten hops of a request, which is enough for {MOST} extra tries"
         yield Objection(refused(why), f"{route.field}.retries.max", Feature.RETRIES)
-    whole = isinstance(route.action, Forward) and (route.action.buffering.request or route.action.mirrors)
+    whole = isinstance(route.action, Forward) and route.action.buffering.request
     if wanted.all_methods and whole and RetryCause.TIMEOUT in wanted.causes:
-        note = "an endpoint that stops reading a body that nginx has whole (request buffering, mirror) is a timeout too"
+        note = "an endpoint that stops reading a body that nginx has whole (request buffering) is a timeout too"
         shows = dict.fromkeys(("timeouts.idle.upload", "timeouts.idle.upload_again"), "text: the upload took")
         yield Objection(approximate(note, shows), f"{route.field}.retries", Feature.TIMEOUT_IDLE)
     if wanted.statuses and not {502, 504} <= set(wanted.statuses):
