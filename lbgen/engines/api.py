@@ -146,7 +146,12 @@ class ProcessSpec:
     leftovers: tuple[str, ...] = ()  # files of such processes elsewhere on the host, to be removed in the end
     overlap: float = 0.0  # seconds for which what it served before takes connections too, after a reload
     fixed: tuple[str, ...] = ()  # rendered files that it reads at its start alone; "x/" = all in that folder
+    watched: tuple[str, ...] = ()  # folders ("x/") of rendered files that it reads again when they are renamed there
     ready: str = ""  # for an engine that listens before it knows its routes: path on the admin port, 200 once it does
+
+    def watches(self, name: str) -> bool:
+        """Whether it reads the file of that name again by itself."""
+        return name.startswith(self.watched) if self.watched else False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, Protocol
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
 from lbgen.engines.api import target_version
 from lbgen.engines.checks import FILE as ORDER
+from lbgen.engines.health import NO_ADDRESS
 from lbgen.runtime import readiness
 from lbgen.runtime.interrupts import deferred
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lbgen.engines.api import Engine, ProcessSpec
+    from lbgen.engines.health import Condition
     from lbgen.engines.rendered import Rendered
     from lbgen.plan.model import Listener, Plan
 
+_LOOK_SECONDS = 0.05
 _HEARD_SECONDS = 3.0  # by then the files before serve again, if their engine was told
 REMEDY = "`lbgen up` replaces what runs; connections are cut then"
 
@@ -65,6 +68,15 @@ class Live(Protocol):
 
     def reload(self, plan: Plan, spec: ProcessSpec) -> None:
         """Have it load the files that are there, which are those of `plan`."""
+        ...
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it reads by itself all that was exchanged last, where else a process would have to succeed it."""
+        ...
+
+    def endpoints(self, pools: Mapping[str, Sequence[str]]) -> Mapping[tuple[str, int], Condition]:
+        """How it finds these addresses (`host:port`) now, by pool and place; nothing when it does not tell."""
         ...
 
     def wait_listening(self, seconds: float) -> None:
@@ -173,6 +185,7 @@ def _confirmed(live: Live, before: Plan, *, seconds: float) -> tuple[Diagnostic,
     plan = live.plan
     wanted = (*readiness.turned(before, plan), *readiness.probes(plan))
     late = readiness.wait(plan, wanted, live.address, seconds=seconds)
+    _wait_followed(live, before, seconds)
     time.sleep(live.spec.overlap)
     live.stays()
     found = (
@@ -182,6 +195,28 @@ def _confirmed(live: Live, before: Plan, *, seconds: float) -> tuple[Diagnostic,
     if any(each.severity is Severity.ERROR for each in found):
         raise EngineError(found)
     return found
+
+
+def _wait_followed(live: Live, before: Plan, seconds: float) -> None:
+    """Return once an engine that nobody told has the endpoints of its plan, and none of those that are gone: what has
+    gone may end then. EngineError LB405."""
+    old, new = ({x.name: {y.authority for y in x.endpoints} for x in plan.pools} for plan in (before, live.plan))
+    changed = {name: sorted(new[name] | old.get(name, set())) for name in new if new[name] != old.get(name)}
+    end = time.monotonic() + seconds
+    while changed and live.goes_on:
+        found = live.endpoints(changed)
+        wrong = [
+            address
+            for pool, addresses in changed.items()
+            for place, address in enumerate(addresses)
+            if (found.get((pool, place), NO_ADDRESS) == NO_ADDRESS) is (address in new[pool])
+        ]
+        if not wrong:
+            return
+        if time.monotonic() > end:
+            message = f"{live.title} has not heard of a change of endpoints after {seconds:g} s: {', '.join(wrong)}"
+            raise EngineError(Diagnostic("LB405", message))
+        time.sleep(_LOOK_SECONDS)
 
 
 def refusal(message: str, hint: str = REMEDY) -> Diagnostic:

@@ -6,6 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+import yaml
 
 import lbgen
 from lbgen.conformance.difference import compare_tiers
@@ -175,3 +176,16 @@ def test_what_clients_meet_at_the_edge_is_the_listener_behind() -> None:
     public = {**HYBRID["listeners"]["public"], "tls": {"mode": "passthrough"}}
     listeners = {**HYBRID["listeners"], "public": public}
     assert fronts(lbgen.tiers(hybrid(routes=[by_name, *HYBRID["routes"][1:]], listeners=listeners))) == ()
+
+
+def test_envoy_has_replicas_with_addresses_in_a_file_that_it_watches() -> None:
+    edge, _ = lbgen.tiers(hybrid(tiers={"edge": {"engine": "envoy"}, "web": {"hosts": ["10.0.1.10", "10.0.1.11"]}}))
+    files = lbgen.render(edge.plan, "envoy")
+    assert set(files) == {"envoy.yaml", "endpoints/nodes.yaml"}
+    assert "10.0.1.11" not in files["envoy.yaml"]
+    (assignment,) = yaml.safe_load(files["endpoints/nodes.yaml"])["resources"]
+    assert (assignment["cluster_name"], len(assignment["endpoints"][0]["lb_endpoints"])) == ("nodes", 2)
+    more, _ = lbgen.tiers(hybrid(tiers={"edge": {"engine": "envoy"}, "web": {"hosts": ["10.0.1.10"]}}))
+    assert lbgen.render(more.plan, "envoy")["envoy.yaml"] == files["envoy.yaml"]
+    names, _ = lbgen.tiers(hybrid(tiers={"edge": {"engine": "envoy"}, "web": {"replicas": 2}}))
+    assert set(lbgen.render(names.plan, "envoy")) == {"envoy.yaml"}, "files take addresses only"

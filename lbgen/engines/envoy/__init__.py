@@ -1,4 +1,4 @@
-"""Envoy: a plan in, one static envoy.yaml out."""
+"""Envoy: a plan in, envoy.yaml out, and files of the endpoints that may change while it runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Envoy:
     title = "Envoy"
     versions: tuple[str, ...] = ("1.40",)
     binaries: tuple[BinaryHint, ...] = BINARIES
-    images = Images({"1.40": "envoyproxy/envoy:v1.40.0"}, "/usr/local/bin/envoy", ("/bin/sh",))
+    images = Images({"1.40": "envoyproxy/envoy:v1.40.0"}, "/usr/local/bin/envoy", ("/bin/sh", "/bin/mv"))
 
     tells: tuple[str, ...] = (TELLS,)
     places: tuple[tuple[str, str], ...] = (
@@ -64,11 +64,11 @@ class Envoy:
         return unreadable(plan, self.name, readers)
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
-        """envoy.yaml."""
+        """envoy.yaml, and endpoints/ for replicas of tiers."""
         from lbgen.engines.envoy.build import build
 
         del version
-        return (build(plan),)
+        return build(plan)
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         """How to run it."""

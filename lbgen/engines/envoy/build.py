@@ -1,4 +1,5 @@
-"""A plan -> envoy.yaml: the static part of templates/envoy with listeners, clusters and the admin interface put in."""
+"""A plan -> envoy.yaml: the static part of templates/envoy with listeners, clusters and the admin interface put in; and
+the files of endpoints that it watches."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import yaml
 
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.document import dump
-from lbgen.engines.envoy.clusters import build_clusters, clusters_of
+from lbgen.engines.envoy.clusters import build_clusters, clusters_of, watched_endpoints
 from lbgen.engines.envoy.listeners import build_listener
 from lbgen.engines.envoy.places import wait_cluster, wait_extension, wait_listener, waits
 from lbgen.engines.envoy.run import FILE, TELLS
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def build(plan: Plan) -> RenderedFile:
+def build(plan: Plan) -> tuple[RenderedFile, ...]:
     """The whole configuration; same plan, same bytes."""
     clusters = clusters_of(plan)
     header, static = _templates()
@@ -52,7 +53,8 @@ def build(plan: Plan) -> RenderedFile:
     }
     bootstrap |= own_keys(plan)
     text, origins = dump(bootstrap, header)
-    return RenderedFile(FILE, text, origins)
+    watched = (RenderedFile(name, *dump(data, header)) for name, data in watched_endpoints(plan, clusters))
+    return RenderedFile(FILE, text, origins), *watched
 
 
 def own_keys(plan: Plan) -> dict[str, Data]:

@@ -11,6 +11,7 @@ from lbgen.engines.envoy.counters import counted, shared_rates
 from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.health import checked_at, health
 from lbgen.engines.envoy.limiting import keeps_peer
+from lbgen.engines.envoy.run import WATCHED
 from lbgen.engines.envoy.sockets import endpoint_socket, own_sockets, pool_socket
 from lbgen.engines.envoy.sticky import answered_filter
 from lbgen.plan.model import Forward, Mode, PoolProtocol
@@ -108,6 +109,39 @@ def build_clusters(plan: Plan, clusters: Clusters) -> list[Tagged]:
     ]
 
 
+def watched_endpoints(plan: Plan, clusters: Clusters) -> Iterator[tuple[str, Tagged]]:
+    """Files of endpoints that come and go while Envoy runs: the name of each, and what is in it."""
+    for pool in plan.pools:
+        if _replicas(pool) and clusters.demands[pool.name]:
+            found: dict[str, Data] = {
+                "@type": "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
+                "cluster_name": pool.name,
+                **_assignment(pool),
+            }
+            yield f"{WATCHED}{pool.name}.yaml", Tagged(pool.field, {"resources": [found]})
+
+
+def _replicas(pool: Pool) -> bool:
+    """Whether the pool's endpoints are replicas of a tier, whose number changes: a file has them, as a hot restart for
+    it would by and by cut connections of L4. Such files take addresses only."""
+    return pool.leads_to is not None and all(endpoint.is_ip for endpoint in pool.endpoints)
+
+
+def _from_file(pool: Pool) -> dict[str, Data]:
+    return {
+        "type": "EDS",
+        "eds_cluster_config": {
+            "service_name": pool.name,
+            "eds_config": {
+                "resource_api_version": "V3",
+                "path_config_source": {"path": f"{WATCHED}{pool.name}.yaml"},
+            },
+        },
+        # Envoy would go on with replicas that are no more for as long as their checks pass.
+        "ignore_health_on_host_removal": True,
+    }
+
+
 def _cluster(pool: Pool, asked: Demand, clusters: Clusters, resolvers: tuple[str, ...]) -> dict[str, Data]:
     name = cluster_name(pool.name, asked, clusters)
     named = any(not endpoint.is_ip for endpoint in pool.endpoints)
@@ -120,7 +154,7 @@ def _cluster(pool: Pool, asked: Demand, clusters: Clusters, resolvers: tuple[str
         lb_config["override_host_status"] = {"statuses": ["UNKNOWN", "HEALTHY", "DEGRADED", "DRAINING"]}
     found: dict[str, Data] = {
         "name": name,
-        **(_dns(resolvers) if named else {"type": "STATIC"}),
+        **(_dns(resolvers) if named else _from_file(pool) if _replicas(pool) else {"type": "STATIC"}),
         "connect_timeout": duration(asked.connect or _NO_LIMIT_CONNECT),
         **balancing(pool, l4=pool.name in clusters.l4, kept_peer=clusters.kept_peer),
         "common_lb_config": lb_config,
@@ -130,7 +164,8 @@ def _cluster(pool: Pool, asked: Demand, clusters: Clusters, resolvers: tuple[str
         **pool_socket(pool),
         "typed_extension_protocol_options": {_HTTP: _http_options(pool, asked)},
     }
-    found["load_assignment"] = {"cluster_name": name, **_assignment(pool)}
+    if not _replicas(pool):
+        found["load_assignment"] = {"cluster_name": name, **_assignment(pool)}
     return found
 
 

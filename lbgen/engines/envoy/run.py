@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Binary
 
 FILE = "envoy.yaml"
+WATCHED = "endpoints/"  # files that Envoy reads again when they are exchanged by renaming
 TELLS = "/clusters?format=json"
 # The old process closes connections after their next answer, and what is left of them (tunnels) after ten minutes: that
 # is the drain time for WebSockets, its end for TCP. Or when the next but one begins: Envoy knows two at a time.
@@ -39,6 +40,7 @@ def process_spec(binary: Binary, directory: Path, access_log: str, admin: int | 
         leftovers=(f"/dev/shm/envoy_shared_memory_{shared}0",),  # noqa: S108  # where it keeps them
         access_log=access_log,
         fixed=(FILE,),
+        watched=(WATCHED,),
     )
 
 

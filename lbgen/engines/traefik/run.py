@@ -61,6 +61,7 @@ def process(plan: Plan, binary: Binary) -> ProcessSpec:
         agent=bool(members.checked(plan)),
         access_log=log,
         fixed=("traefik.yaml", "plugins-local/"),
+        watched=("dynamic/",),
         ready="/api/version",
         leave=("dynamic/leave.yaml", json.dumps({"http": _LEAVE} if level7 else {})),
     )

@@ -118,7 +118,9 @@ def _change(made: Whole, part: Part, there: dict[str, Found]) -> tuple[Change, I
     before = wanted.plan_for(made.last.plan, part.chosen, made.last.cast, made.subnet)
     spec = part.chosen.engine.process(before, part.binary, wanted.FOLDER)
     where = {x.listener: (x.host, x.port) for x in (*each.record.addresses, *part.record.addresses)}
-    live = InContainer(each, before, spec, where, _running(there.get(f"{part.wanted.name}-{Role.AGENT}")))
+    live = InContainer(
+        each, before, spec, where, _running(there.get(f"{part.wanted.name}-{Role.AGENT}")), tuple(there.values())
+    )
     now = part.wanted.digests()
     found = obstacles(title, (before, spec, live.digests(now)), (part.plan, part.spec, now))
     ports = there[part.ports[0].name]

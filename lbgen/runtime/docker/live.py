@@ -15,14 +15,17 @@ from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.docker import container, successive
 from lbgen.runtime.docker.client import told
 from lbgen.runtime.docker.container import File, rendered_files
+from lbgen.runtime.docker.health import asked
 from lbgen.runtime.docker.labels import RECORD_FILE
+from lbgen.runtime.health import watched
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from docker.models.containers import Container
 
     from lbgen.engines.api import ProcessSpec
+    from lbgen.engines.health import Condition
     from lbgen.engines.rendered import Rendered
     from lbgen.plan.model import Plan
     from lbgen.runtime.docker.converge import Found
@@ -35,14 +38,17 @@ _BEGUN = b" checks "  # in the agent's first line
 
 @dataclass(slots=True)
 class InContainer:
-    """`there` is the container, `agent` the one beside it; `plan` and `spec` are what it serves and how."""
+    """`there` is the container, `agent` the one beside it, `parts` all of the stack; `plan` and `spec` are what it
+    serves and how."""
 
     there: Found
     plan: Plan
     spec: ProcessSpec
     addresses: Mapping[str, tuple[str, int]]
     agent: Found | None = None
+    parts: Sequence[Found] = ()
     _before: dict[str, File] = field(default_factory=dict)
+    _goes_on: bool = False
     _secret: frozenset[str] = frozenset()
     _restarts: int = 0
 
@@ -55,6 +61,15 @@ class InContainer:
 
     def address(self, listener: str) -> tuple[str, int]:
         return self.addresses[listener]
+
+    @property
+    def goes_on(self) -> bool:
+        return self._goes_on
+
+    def endpoints(self, pools: Mapping[str, Sequence[str]]) -> Mapping[tuple[str, int], Condition]:
+        teller = watched(self.there.record.engine)
+        said = asked(self.there, self.parts, teller.tells) if teller is not None else None
+        return teller.health(pools, said) if teller is not None and said is not None else {}
 
     def digests(self, names: Iterable[str]) -> Mapping[str, str]:
         """What tells its files apart. After a change that was cut short they are read, those of `names` at least."""
@@ -95,15 +110,15 @@ class InContainer:
 
     def _exchange(self, files: Mapping[str, File]) -> None:
         unknown = {RECORD_FILE: File(replace(self.there.record, hash="").text())}  # until it is known to serve
-        told = self.spec.reload is not None or self.spec.kernel or self.spec.successive
-        watched = {} if told else {name: file for name, file in files.items() if _folder(name)}
-        direct = {name: file for name, file in files.items() if name not in watched}
-        staged = {f"{_NEXT}/{name}": file for name, file in watched.items()}
-        folders = sorted({_folder(name) for name in watched})
+        seen = {name: file for name, file in files.items() if self.spec.watches(name)}
+        self._goes_on = bool(self.spec.successive) and bool(files) and len(seen) == len(files)
+        direct = {name: file for name, file in files.items() if name not in seen}
+        staged = {f"{_NEXT}/{name}": file for name, file in seen.items()}
+        folders = sorted({_folder(name) for name in seen})
         container.put(self.there.made, unknown | direct | staged, root=self.spec.kernel, folders=folders)
         # Written files would be read half: an engine that watches them sees them come by renaming.
         for folder in folders:
-            names = [f"{_NEXT}/{name}" for name in watched if _folder(name) == folder]
+            names = [f"{_NEXT}/{name}" for name in seen if _folder(name) == folder]
             container.execute(self.there.made, ("mv", "-f", *names, folder))
 
     def reload(self, plan: Plan, spec: ProcessSpec) -> None:
@@ -111,7 +126,7 @@ class InContainer:
         if spec.kernel:
             for command in (*spec.setup, *(x for x in self.spec.teardown if x not in spec.teardown)):
                 container.execute(made, command)
-        elif spec.successive:
+        elif spec.successive and not self._goes_on:
             container.signal(made, successive.NEXT)
         elif spec.reload is not None:
             container.signal(made, spec.reload.name)

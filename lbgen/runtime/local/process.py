@@ -109,16 +109,17 @@ class Handle:
         if self.agent is not None:
             stop(self.agent, signal.SIGTERM, _AGENT_STOP_SECONDS)
 
-    def reload(self, plan: Plan, spec: ProcessSpec) -> None:
+    def reload(self, plan: Plan, spec: ProcessSpec, *, succeeded: bool = True) -> None:
         """Have the engine load the files that are in its folder now, which are those of `plan`; `spec` is how it would
-        be started on them. The agent goes on where it was. EngineError when the kernel refuses them."""
+        be started on them; `succeeded` False: it sees by itself that they are others, and no process takes over. The
+        agent goes on where it was. EngineError when the kernel refuses them."""
         if self.spec.kernel:
             assert self.network is not None  # noqa: S101 - it was started in one
             for command in spec.setup:
                 self.network.run(command, self.directory)
             for command in set(self.spec.teardown) - set(spec.teardown):
                 self.network.run(command, self.directory)
-        elif spec.successive:
+        elif spec.successive and succeeded:
             self._hand_over(plan, spec)
         elif spec.reload is not None and self.alive():
             self.process.send_signal(spec.reload)

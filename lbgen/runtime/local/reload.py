@@ -13,16 +13,19 @@ from lbgen.diagnostics import EngineError
 from lbgen.engines.rendered import MANIFEST, render_with
 from lbgen.plan.model import Protocol
 from lbgen.plan.overlay import with_admin
+from lbgen.runtime.answers import texts
 from lbgen.runtime.checker import check
+from lbgen.runtime.health import watched
 from lbgen.runtime.hot import Change, obstacles
 from lbgen.runtime.local import ports
 from lbgen.runtime.local.process import failure, for_version, wait_listening
 from lbgen.runtime.local.user import engine_user
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lbgen.engines.api import Engine, ProcessSpec
+    from lbgen.engines.health import Condition
     from lbgen.engines.rendered import Rendered
     from lbgen.plan.model import Plan
     from lbgen.runtime.local.process import Handle
@@ -35,6 +38,11 @@ class Process:
     """A local process as something that takes over changes."""
 
     handle: Handle
+    _goes_on: bool = False
+
+    @property
+    def goes_on(self) -> bool:
+        return self._goes_on
 
     @property
     def title(self) -> str:
@@ -61,12 +69,19 @@ class Process:
         user = engine_user()
         _keep(self.handle.directory)
         rendered.write(self.handle.directory, None if user.uid is None or user.gid is None else (user.uid, user.gid))
+        changed = _changed(self.handle.directory)
+        self._goes_on = bool(self.spec.successive) and bool(changed) and all(map(self.spec.watches, changed))
 
     def restore(self) -> None:
         _restore(self.handle.directory)
 
     def reload(self, plan: Plan, spec: ProcessSpec) -> None:
-        self.handle.reload(plan, spec)
+        self.handle.reload(plan, spec, succeeded=not self._goes_on)
+
+    def endpoints(self, pools: Mapping[str, Sequence[str]]) -> Mapping[tuple[str, int], Condition]:
+        teller = watched(self.handle.engine)
+        said = texts(self.plan.admin_port, teller.tells) if teller is not None else None
+        return teller.health(pools, said) if teller is not None and said is not None else {}
 
     def wait_listening(self, seconds: float) -> None:
         wait_listening(self.handle, seconds)
@@ -130,6 +145,19 @@ def _keep(directory: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_file():
             os.link(source, target)
+
+
+def _changed(directory: Path) -> list[str]:
+    """The files that are not what `_keep` held on to."""
+    place = directory / _PREVIOUS
+    return [
+        name for name in {*_manifest(place), *_manifest(directory)} if _bytes(place, name) != _bytes(directory, name)
+    ]
+
+
+def _bytes(folder: Path, name: str) -> bytes | None:
+    path = folder / PurePosixPath(name)
+    return path.read_bytes() if path.is_file() else None
 
 
 def _restore(directory: Path) -> None:
