@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.plan.forwarding import trusted
 from lbgen.plan.model import Forward
+from lbgen.spec.quantities import write_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +50,9 @@ def target_refusal(listener: Listener, request: Request) -> Refusal | None:
     limit = listener.limits.target
     if limit is None or len(request.target) <= limit:
         return None
-    return Refusal((431, 414), f"the target has {len(request.target)} bytes, more than the {limit} of limits.target")
+    return Refusal(
+        (431, 414), f"the target has {len(request.target)} bytes, more than the {write_size(limit)} of limits.target"
+    )
 
 
 def listener_refusal(listener: Listener, request: Request, parsed: Parsed) -> Refusal | None:
@@ -59,7 +62,7 @@ def listener_refusal(listener: Listener, request: Request, parsed: Parsed) -> Re
     limit = listener.limits.headers
     size = sum(len(name) + len(value) + 4 for name, value in request.headers)
     if limit is not None and size > limit:
-        return Refusal((431,), f"the headers have {size} bytes, more than the {limit} of limits.headers")
+        return Refusal((431,), f"the headers have {size} bytes, more than the {write_size(limit)} of limits.headers")
     client = client_address(listener, request.client, parsed.lines("x-forwarded-for"))
     if listener.access is not None and not listener.access.admits(client):
         return Refusal((403,), f"the listener's access does not admit {client}")
@@ -80,7 +83,7 @@ def route_refusals(
     read = 0 if unread else len(request.body)
     size = int(lengths[0]) if lengths else read
     if route.max_body is not None and size > route.max_body and not preflight:
-        yield Refusal((413,), f"the body has {size} bytes, more than the {route.max_body} of max_body")
+        yield Refusal((413,), f"the body has {size} bytes, more than the {write_size(route.max_body)} of max_body")
 
 
 def limited(route: Route) -> tuple[int, ...]:

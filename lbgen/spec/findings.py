@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from lbgen.diagnostics import Diagnostic
 from lbgen.spec.marks import field_text
 from lbgen.spec.problem import kind, shortened
+from lbgen.spec.quantities import in_unit_of
 from lbgen.spec.source import MOST_FINDINGS
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def _explained(line: ErrorDetails, written: str | None) -> tuple[str, str, str]:
         near = get_close_matches(value.lower(), words, n=1, cutoff=0.65)
         return "LB104", f'"{shown}" is unknown', f'did you mean "{near[0]}"?' if near else f"write {' or '.join(words)}"
     if code in ("less_than_equal", "greater_than_equal"):
-        bound = context.get("le", context.get("ge"))
+        bound = in_unit_of(value, context.get("le", context.get("ge")))
         name = "port " if line["loc"][-1:] == ("port",) else ""
         return "LB104", f"{name}{shown} is {'above' if 'le' in context else 'below'} {bound}", ""
     if code == "too_short":

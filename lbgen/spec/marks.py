@@ -145,5 +145,6 @@ class Layers:
 
     def written(self, path: str) -> str | None:
         """The scalar at `path` as it is written, without quotes; None when there is none."""
-        found = self.top.written(path)
-        return self.under.written(path) if found is None and self.under is not None else found
+        if self.under is None or self.wrote(path):
+            return self.top.written(path)
+        return self.under.written(path)

@@ -88,6 +88,14 @@ def write_size(size: int) -> str:
     return f"{size // _BYTES[unit]}{unit}" if size else "0B"
 
 
+def in_unit_of(value: object, bound: object) -> str:
+    """`bound`, of the number that `value` was written for, written in the same kind of unit."""
+    found = _NUMBER_UNIT.fullmatch(value) if isinstance(value, str) else None
+    if found is None or not isinstance(bound, int):
+        return str(bound)
+    return write_size(bound) if found[2] in _BYTES else write_duration(bound)
+
+
 def parse_rate(value: object) -> Rate:
     """`100/s`, `30/m`, `5/h`; LB124 for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):

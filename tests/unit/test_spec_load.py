@@ -294,3 +294,11 @@ def test_schema_knows_every_field_and_no_null() -> None:
             assert f'"{field}"' in text
     assert schema() == schema()
     assert schema()["required"] == ["version", "name"]
+
+
+@pytest.mark.parametrize(("memory", "bound"), [("8MiB", "16MiB"), ("16383KiB", "16MiB"), ("3B", "16MiB")])
+def test_a_bound_is_told_in_units_whether_it_comes_from_a_file_or_not(memory: str, bound: str) -> None:
+    with pytest.raises(LbgenError) as caught:
+        load({"version": 1, "containers": {"memory": memory}, "listeners": {"web": {"port": 80}}, "routes": []})
+    told = [str(each.message) for each in caught.value.diagnostics if each.field == "containers.memory"]
+    assert told == [f"{memory} is below {bound}"]
