@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -143,9 +144,9 @@ def test_tries_and_times_are_those_of_the_route() -> None:
 
 def test_each_share_of_a_split_fails_by_itself() -> None:
     plan = plan_of({"name": "all", "forward": [{"pool": "a", "weight": 95}, {"pool": "b", "weight": 5}]})
-    split = [one.case.params for one in faults.planned(plan, CLIENT) if one.case.script == "split_fails"]
-    assert {(params["pool"], params["how"]) for params in split} == {(p, h) for p in "ab" for h in ("hang", "drop")}
-    assert next(params["most"] for params in split if params["pool"] == "b") >= 140
+    split = [one for one in faults.planned(plan, CLIENT) if one.case.script == "split_fails"]
+    assert {(one.pool, one.phase) for one in split} == set(product("ab", (Phase.HUNG, Phase.DROPPED)))
+    assert next(one.case.params["most"] for one in split if one.pool == "b") >= 140
 
 
 def result(state: State, engine: str = "nginx") -> Result:

@@ -11,7 +11,6 @@ from lbgen.conformance.probe import Stream
 from lbgen.conformance.scripts.stage import datagram, eventually
 from lbgen.conformance.wires import Asked, HandshakeError, unverified
 from lbgen.plan.simulate import Request
-from lbgen.runtime.standin import Behaviour
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,33 +85,25 @@ def _first(stage: Stage) -> bytes:
 
 
 def bytes_idle(stage: Stage) -> Iterator[str]:
-    """A silent connection is closed in time; so is one that the endpoint never answered (`mute`), and one whose client
-    has ended its side (`half`)."""
+    """A silent connection is closed in time; so is one that the endpoint never answered (`mute`: it does not), and one
+    whose client has ended its side (`half`)."""
     low, high = stage.params["within_ms"]
-    names = [x.name for x in stage.endpoints.stand_ins if x.pool in stage.params["pools"]]
-    if stage.params["mute"]:
-        for name in names:
-            stage.endpoints.behave(name, Behaviour("mute"))
-    try:
-        with _stream(stage) as stream:
-            sent = _first(stage)
-            stream.send(sent)
-            if stage.params["half"]:
-                time.sleep(0.04)  # by then it is with the endpoint
-                stream.shut()
-            elif not stage.params["mute"] and stream.exactly(len(sent)) != sent:
-                yield "no echo"
-                return
-            begun = time.monotonic()
-            stream.rest()
-            took = (time.monotonic() - begun) * 1000
-            if stream.end == "open":
-                yield f"after {took:.0f} ms of silence the connection is open, expected its end after {low} to {high}"
-            elif not low <= took <= high:
-                yield f"took {took:.0f} ms, expected {low} to {high}"
-    finally:
-        for name in names:
-            stage.endpoints.behave(name, Behaviour("echo"))
+    with _stream(stage) as stream:
+        sent = _first(stage)
+        stream.send(sent)
+        if stage.params["half"]:
+            time.sleep(0.04)  # by then it is with the endpoint
+            stream.shut()
+        elif not stage.params["mute"] and stream.exactly(len(sent)) != sent:
+            yield "no echo"
+            return
+        begun = time.monotonic()
+        stream.rest()
+        took = (time.monotonic() - begun) * 1000
+        if stream.end == "open":
+            yield f"after {took:.0f} ms of silence the connection is open, expected its end after {low} to {high}"
+        elif not low <= took <= high:
+            yield f"took {took:.0f} ms, expected {low} to {high}"
 
 
 def bytes_connect(stage: Stage) -> Iterator[str]:

@@ -33,11 +33,13 @@ _ENOUGH = 16_384  # addresses, so that cases rarely share one
 
 
 class Phase(StrEnum):
-    """What the endpoints do meanwhile. Cases of `CALM` run side by side, those of `ALONE` one by one."""
+    """What the endpoints do meanwhile, in this order: what breaks them comes last. Cases of `ALONE` run one by one,
+    those of any other phase side by side."""
 
     CALM = "answer"
-    HEAVY = "answer, to a few large bodies at a time"
+    HEAVY = "answer, to a few large bodies at a time; those of L4 say nothing"
     ALONE = "answer, one request at a time"
+    HUNG = "take requests and do not answer"
     REFUSED = "refuse connections"
     DROPPED = "drop connections"
     FOREIGN = "show the certificate of another, where they have any"
@@ -45,10 +47,11 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A case, and when it runs."""
+    """A case, and when it runs: while all endpoints, or those of `pool` only, are in `phase`."""
 
     case: Case
     phase: Phase = Phase.CALM
+    pool: str = ""
 
 
 def around(milliseconds: float, tries: int = 1) -> tuple[int, int]:

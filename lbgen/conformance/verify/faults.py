@@ -97,7 +97,7 @@ def _apart(plan: Plan, route: Route, found: Iterator[Planned]) -> Iterator[Plann
         if shared:
             one = replace(one, case=replace(case, features=(*case.features, SERVER)))
         if KeyKind.ROUTE in keys or crowded or shared:
-            if shared and one.phase in (Phase.REFUSED, Phase.DROPPED, Phase.FOREIGN):
+            if shared and one.phase in (Phase.REFUSED, Phase.DROPPED, Phase.FOREIGN) and not one.pool:
                 yield one
                 continue
             if one.phase not in (Phase.CALM, Phase.HEAVY):
@@ -157,18 +157,16 @@ def _split(route: Route, action: Forward, hit: Request) -> Iterator[Planned]:
         if not target.weight:
             continue
         most = min(_MOST_DRAWN, ceil(log(_NEVER) / log(1 - target.weight / total)))
-        for how, status, time, cause in (
-            ("hang", 504, times.response, RetryCause.TIMEOUT),
-            ("drop", 504, times.connect, RetryCause.CONNECT_FAILURE),
+        for clause, phase, time, cause in (
+            ("6.response", Phase.HUNG, times.response, RetryCause.TIMEOUT),
+            ("6.connect", Phase.DROPPED, times.connect, RetryCause.CONNECT_FAILURE),
         ):
             count = tries(action.retries, cause, hit.method)
             if not time or (times.request and count * time >= times.request):
                 continue
-            params = {"request": hit, "pool": target.pool, "how": how, "status": status, "most": most,
-                      "within_ms": around(count * time, count)}  # fmt: skip
-            clause = "6.response" if how == "hang" else "6.connect"
+            params = {"request": hit, "pool": target.pool, "most": most, "within_ms": around(count * time, count)}
             one = scripted(clause, "split_fails", hit, params, (_WAITS, _ALIKE), route.name)
-            yield replace(one, phase=Phase.ALONE)
+            yield replace(one, phase=phase, pool=target.pool)
 
 
 def _case(clause: str, request: Request, route: Route, *steps: dict[str, Any], **expect: Any) -> Planned:  # noqa: ANN401  # as `Expect` has it

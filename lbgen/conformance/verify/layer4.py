@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +49,9 @@ def planned(plan: Plan, listener: Listener, client: str) -> Iterator[Planned]:
             action = plan.route(outcome.route).action
             if isinstance(action, Forward):
                 secure = listener.tls is not None and not listener.tls.passthrough
-                yield from _times(action, request, told, outcome.route, secure=secure)
+                crowded = any(plan.pool(name).max_per_endpoint is not None for name in pools)
+                for one in _times(action, request, told, outcome.route, secure=secure):
+                    yield _alone(one) if crowded and one.phase is Phase.CALM else one
 
 
 def _datagrams(plan: Plan, listener: Listener, source: str) -> Planned:
@@ -71,7 +74,8 @@ def _times(action: Forward, request: Request, told: dict[str, Any], route: str, 
             params = {**told, "within_ms": around(times.idle), "mute": mute, "half": half}
             if half and secure:
                 continue
-            yield _alone(scripted(clause, "bytes_idle", request, params, _IDLE, route))
+            one = scripted(clause, "bytes_idle", request, params, _IDLE, route)
+            yield replace(one, phase=Phase.HEAVY if mute else Phase.CALM)
     if times.connect:
         params = {**told, "within_ms": around(times.connect)}
         one = scripted("7.connect", "bytes_connect", request, params, _CONNECT, route)
@@ -95,7 +99,7 @@ def _held(tls: ListenerTls, sni: str | None) -> bool:
 
 
 def _alone(one: Planned) -> Planned:
-    return Planned(one.case, Phase.ALONE)
+    return replace(one, phase=Phase.ALONE)
 
 
 def _clients(listener: Listener, client: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -37,14 +37,15 @@ from lbgen.runtime.local.process import running
 from lbgen.runtime.standin import Behaviour
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from lbgen.conformance.case import Case
     from lbgen.plan.model import Plan
     from lbgen.runtime.local.process import Handle
 
-QUICK, WAITING, HEAVY = 6, 48, 8  # cases at a time: answered at once, waiting for a time, with large bodies
-_AGAIN = 4  # more goes for a case that was only late: the machine may have been busy
+# Cases at a time: answered at once, waiting for a time, with large bodies, tried again.
+QUICK, WAITING, HEAVY, AGAIN = 6, 48, 12, 8
+_GOES = 4  # more of them for a case that was only late: the machine may have been busy
 _READY_SECONDS = 8.0
 _SECONDS = 1.0  # a case may take longer than this
 _LATE = ("took ", "the client took", "the tunnel took", "the connection took", "the upload took")
@@ -78,7 +79,7 @@ def verified(order: Order, tell: Callable[[Told], None]) -> Finished:
             handle = stack.enter_context(serve)
         tell(Told(order.engine, "listening"))
         settle(order.plan, handle, asked=unverified)
-        _settle_bytes(order, handle)
+        _settle_bytes(order, handle, group)
         subject = Subject(order.engine, order.version, order.binary)
         file = CaseFile("topology", order.plan.name, {}, {}, ())
         ready = Prepared(order.plan, order.plan, group.stand_ins, judged(order.plan, order.engine, order.version))
@@ -132,13 +133,13 @@ def stand_ins(plan: Plan, folder: Path) -> tuple[StandIn, ...]:
     )
 
 
-def _settle_bytes(order: Order, handle: Served) -> None:
+def _settle_bytes(order: Order, handle: Served, group: Endpoints) -> None:
     """As `settle`, for L4 listeners: until bytes come back, or it is left to the cases to tell."""
     end = time.monotonic() + _READY_SECONDS
     for case in (one.case for one in order.asked if one.case.script == "bytes_reach" and one.case.params["pools"]):
         while time.monotonic() < end:
             at = {x.name: handle.address(x.name) for x in order.plan.listeners}
-            stage = Stage(at, Endpoints(()), order.plan, list, case.params)
+            stage = Stage(at, group, order.plan, list, case.params)
             try:
                 if not list(SCRIPTS["bytes_reach"](stage)):
                     break
@@ -157,45 +158,57 @@ class _Run:
         self.done: dict[str, Result] = {}
 
     def every(self) -> Finished:
-        by_phase: dict[Phase, list[Case]] = {}
+        by_phase: dict[tuple[Phase, str], list[Case]] = {}
         for one in self.order.asked:
-            by_phase.setdefault(one.phase, []).append(one.case)
-        calm = by_phase.get(Phase.CALM, [])
+            by_phase.setdefault((one.phase, one.pool), []).append(one.case)
+        crowded = _crowded(self.order.plan)
+        calm = by_phase.pop((Phase.CALM, ""), [])
         slow = [case for case in calm if _waits(case)]
         quick = [case for case in calm if not _waits(case)]
         with ThreadPoolExecutor(WAITING) as patient:  # while these wait, the others are asked
             waiting = patient.map(self.bench.run, slow)
-            self._side_by_side(quick, 2 if _crowded(self.order.plan) else QUICK)
+            self._side_by_side(quick, 2 if crowded else QUICK)
             prints = self._prints(quick)
             self._keep(waiting)
-        heavy = by_phase.get(Phase.HEAVY, [])
-        self._side_by_side(heavy, HEAVY)
-        self._once_more(heavy)
-        alone = by_phase.get(Phase.ALONE, [])
-        self._side_by_side(alone, 1)
-        self._once_more(alone, 1)
-        for phase in (Phase.REFUSED, Phase.DROPPED, Phase.FOREIGN):
-            cases = by_phase.get(phase, [])
-            if cases:
-                self._all_are(phase)
-                self._side_by_side(cases, WAITING)
-                self._once_more(cases)
-                self._all_are(Phase.CALM)
+        for phase, pool in sorted(by_phase, key=lambda key: list(Phase).index(key[0])):
+            cases = by_phase[phase, pool]
+            at_once = {Phase.ALONE: 1, Phase.HEAVY: 1 if crowded else HEAVY}.get(phase, WAITING)
+            with self._all_are(phase, pool):
+                self._side_by_side(sorted(cases, key=_lasts, reverse=True), at_once)
+                self._once_more(cases, min(at_once, AGAIN))
         self._once_more(calm)
         results = tuple(self.done[one.case.id] for one in self.order.asked)
         return Finished(self.order.engine, results, prints)
 
-    def _all_are(self, phase: Phase) -> None:
-        """Have all endpoints do what that phase says."""
-        group = self.bench.endpoints
-        for stand_in in (x for x in group.stand_ins if not x.datagrams):
-            if phase is not Phase.FOREIGN:
-                group.listen(stand_in.name, {Phase.REFUSED: "refuse", Phase.DROPPED: "drop"}.get(phase, "yes"))
-            elif stand_in.tls is not None:
-                folder = Path(self.order.folder)
-                certificate, key = (str(folder / f"{WRONG}.{kind}") for kind in ("crt", "key"))
-                group.show(stand_in.name, replace(stand_in.tls, certificate=certificate, key=key))
-        time.sleep(NOTICED)
+    @contextmanager
+    def _all_are(self, phase: Phase, pool: str) -> Iterator[None]:
+        """All endpoints, or those of one pool, do what that phase says."""
+        group, folder = self.bench.endpoints, Path(self.order.folder)
+        chosen = [x for x in group.stand_ins if pool in ("", x.pool) and not x.datagrams]
+        match phase:
+            case Phase.HEAVY:
+                changed = [x for x in chosen if x.behaviour.mode == "echo"]
+            case Phase.FOREIGN:
+                changed = [x for x in chosen if x.tls is not None]
+            case _:
+                changed = [] if phase is Phase.ALONE else chosen
+        for each in changed:
+            match phase:
+                case Phase.HEAVY | Phase.HUNG:
+                    group.behave(each.name, Behaviour("mute" if phase is Phase.HEAVY else "hang"))
+                case Phase.FOREIGN if each.tls is not None:
+                    certificate, key = (str(folder / f"{WRONG}.{kind}") for kind in ("crt", "key"))
+                    group.show(each.name, replace(each.tls, certificate=certificate, key=key))
+                case _:
+                    group.listen(each.name, "refuse" if phase is Phase.REFUSED else "drop")
+        time.sleep(NOTICED if changed else 0)
+        yield
+        for each in changed:
+            if phase in (Phase.HEAVY, Phase.HUNG):
+                group.behave(each.name, each.behaviour)
+            else:
+                group.listen(each.name, "yes")
+        time.sleep(NOTICED if changed else 0)
 
     def _side_by_side(self, cases: list[Case], at_once: int) -> None:
         with ThreadPoolExecutor(at_once) as pool:
@@ -207,14 +220,14 @@ class _Run:
             if len(self.done) % 20 == 0:
                 self.tell(Told(self.order.engine, "asking", len(self.done), len(self.order.asked)))
 
-    def _once_more(self, cases: list[Case], at_once: int = HEAVY) -> None:
-        """A time that was missed is measured again, alone: the machine may have been busy."""
-        for _ in range(_AGAIN):
+    def _once_more(self, cases: list[Case], at_once: int = AGAIN) -> None:
+        """A time that was missed is measured again, each time with fewer beside it: the machine may have been busy."""
+        for go in range(_GOES):
             late = [case for case in cases if _only_late(self.done[case.id])]
             if not late:
                 return
             time.sleep(0.1)
-            self._side_by_side(late, 1 if late[0].script is not None else at_once)
+            self._side_by_side(late, max(1, at_once >> go))
 
     def _prints(self, cases: list[Case]) -> dict[str, Print]:
         """What engines must agree on, from a second look; what is drawn by chance is left out."""
@@ -223,7 +236,7 @@ class _Run:
             plan = self.order.plan
             listener = plan.listener(case.request.listener)
             via = wire_for(listener, case.request, case.asked)
-            for _ in range(_AGAIN):
+            for _ in range(_GOES):
                 answer = ask(self.bench.address(listener.name), case.request, via=via)
                 if answer.status != _WAITED:
                     break
@@ -254,6 +267,12 @@ def _crowded(plan: Plan) -> bool:
 def _waits(case: Case) -> bool:
     within = case.expect.within_ms
     return case.script is not None or case.send is not None or (within is not None and within[1] > 1000 * _SECONDS / 4)
+
+
+def _lasts(case: Case) -> float:
+    """Milliseconds that it may take, for the longest to begin first."""
+    _, high = case.params.get("within_ms", case.expect.within_ms or (0, 0))
+    return float(high + case.params.get("early_ms", 0))
 
 
 def _only_late(result: Result) -> bool:
