@@ -17,6 +17,7 @@ from pathlib import Path
 
 CPUS = len(os.sched_getaffinity(0))
 FAILED, NOTHING = 1, 5  # exit codes of pytest: some tests failed, there was none
+BRIEF = ("--tb=line", "-rsE")  # of what fails at first; the second look tells all
 
 
 @dataclass(frozen=True)
@@ -59,12 +60,12 @@ def run(phase: Phase, arguments: list[str]) -> Result:
     spread = ["-n", str(phase.workers), "--maxschedchunk", "1"] if phase.workers else []
     with tempfile.TemporaryDirectory() as cache:
         print(f"== {phase.name}", flush=True)
-        code = pytest(cache, "-m", phase.tests, *spread, *arguments)
+        code = pytest(cache, "-m", phase.tests, *BRIEF, *spread, *arguments)
         first = failures(cache)
         last: list[str] = []
         broken = "" if code in (0, FAILED) or (code == NOTHING and arguments) else f"pytest ended with {code}"
         if code == FAILED and first:
-            print(f"== {phase.name}: {len(first)} once more, one at a time", flush=True)
+            print(f"== {phase.name}: {len(first)} once more, one at a time:", *first, sep="\n  ", flush=True)
             code = pytest(cache, "-m", phase.tests, "--last-failed", "--last-failed-no-failures=none", *arguments)
             last = failures(cache)
             broken = "" if code == (FAILED if last else 0) else f"the second look ended with {code}"

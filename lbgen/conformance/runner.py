@@ -78,6 +78,10 @@ class Served(Protocol):
         """The lines of its access log, others among them."""
         ...
 
+    def stays(self) -> None:
+        """EngineError with what it said last when it has ended."""
+        ...
+
 
 @dataclass(slots=True)
 class Bench:
@@ -101,6 +105,11 @@ class Bench:
         """Judge one case."""
         begun = time.monotonic()
         state, detail, again = self._run(case)
+        if state is State.FAIL and self.handle is not None:
+            try:
+                self.handle.stays()
+            except EngineError as ended:
+                detail = f"{detail}; {ended}"
         seconds = time.monotonic() - begun
         return Result(self.subject.label, self.file.name, case.id, case.clause, state, detail, again, seconds)
 

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 
 def _hold(stage: Stage, pool: ThreadPoolExecutor, target: str, seconds: float) -> Future[Answer]:
-    """A request that its endpoint answers after `seconds`; started, with time to arrive."""
+    """A request that finds a place and that its endpoint, where it is now, answers after `seconds`."""
     control = (CONTROL, f'{{"mode": "hang", "wait_ms": {int(seconds * 1000)}}}')
+    before = sum(stage.endpoints.requests.values())
     future = pool.submit(ask, stage.at["web"], get(target, control))
-    time.sleep(0.06)
+    eventually(lambda: sum(stage.endpoints.requests.values()) > before, 1)
     return future
 
 

@@ -100,6 +100,10 @@ class _Through:
     def access_lines(self) -> list[str]:
         return [line for node in self.nodes for line in node.access_lines()]
 
+    def stays(self) -> None:
+        for each in (self.edge, *self.nodes):
+            each.stays()
+
 
 def _through(stack: ExitStack, order: Order, before: Before) -> _Through:
     nodes = [running(order.engine, plan, order.binary, accept=("all",)) for plan in before.replicas]

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from lbgen.engines.health import Condition, State
-from lbgen.engines.traefik import names
+from lbgen.engines.traefik.plugin import administered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -14,23 +14,11 @@ if TYPE_CHECKING:
     from lbgen.engines.document import Data
 
 TELLS = "/lbgen/endpoints"
-_NAME = "lbgen-endpoints"
 
 
-def routers() -> dict[str, Data]:
-    """The router that leads to the plugin."""
-    rule: Data = {
-        "entryPoints": [names.ADMIN],
-        "rule": f"Path(`{TELLS}`)",
-        "middlewares": [_NAME],
-        "service": "noop@internal",
-    }
-    return {_NAME: rule}
-
-
-def middlewares() -> dict[str, Data]:
-    """The plugin as one that tells."""
-    return {_NAME: {"plugin": {names.PLUGIN: {"tells": True}}}}
+def section() -> dict[str, Data]:
+    """The dynamic configuration by which the plugin tells it."""
+    return administered("lbgen-endpoints", TELLS, {"tells": True})
 
 
 def health(pools: Mapping[str, Sequence[str]], answer: str) -> dict[tuple[str, int], Condition]:

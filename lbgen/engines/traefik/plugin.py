@@ -1,12 +1,16 @@
-"""The plugin's source -> the files Traefik wants below its working directory, and the middlewares that use it."""
+"""The plugin's source -> the files Traefik wants below its working directory, and what it says on the admin port."""
 
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.traefik import names
 from lbgen.resources import folder
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
 
 _MANIFEST = "traefik-manifest.yml"
 
@@ -22,3 +26,14 @@ def sources() -> tuple[RenderedFile, ...]:
             text = path.read_text(encoding="utf-8")
             found.append(RenderedFile(f"plugins-local/src/{names.MODULE}/{name}", text))
     return tuple(found)
+
+
+def administered(name: str, path: str, asked: dict[str, Data]) -> dict[str, Data]:
+    """The `http` section by which the plugin, with `asked` as its configuration, answers `path` on the admin port."""
+    router: Data = {
+        "entryPoints": [names.ADMIN],
+        "rule": f"Path(`{path}`)",
+        "middlewares": [name],
+        "service": "noop@internal",
+    }
+    return {"routers": {name: router}, "middlewares": {name: {"plugin": {names.PLUGIN: asked}}}}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.document import Tagged, dump
-from lbgen.engines.traefik import health, members, names
+from lbgen.engines.traefik import health, members, names, ready
 from lbgen.engines.traefik.edge import edge
 from lbgen.engines.traefik.l4 import tcp, udp
 from lbgen.engines.traefik.plugin import sources
@@ -43,10 +43,11 @@ def render(plan: Plan) -> tuple[RenderedFile, ...]:
         files.append(_file("dynamic/tls.yaml", {"tls": encrypted}))
     if plan.admin_port is not None:
         api: Data = {"entryPoints": [names.ADMIN], "rule": "PathPrefix(`/api`)", "service": "api@internal"}
-        admin: dict[str, Data] = {"routers": {names.ADMIN: api}}
+        files.append(_file("dynamic/admin.yaml", {"http": {"routers": {names.ADMIN: api}}}))
         if level7:  # the plugin alone knows of those endpoints
-            admin = {"routers": {names.ADMIN: api, **health.routers()}, "middlewares": health.middlewares()}
-        files.append(_file("dynamic/admin.yaml", {"http": admin}))
+            files.append(_file("dynamic/endpoints.yaml", {"http": health.section()}))
+        if told := ready.section(plan):
+            files.append(_file("dynamic/ready.yaml", {"http": told}))
     if own := own_dynamic(plan):
         files.append(RenderedFile("dynamic/verbatim.yaml", *dump(own, _DYNAMIC)))
     return tuple(files)

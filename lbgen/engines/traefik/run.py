@@ -8,8 +8,9 @@ from signal import Signals
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import CheckSpec, ProcessSpec
-from lbgen.engines.traefik import members
-from lbgen.engines.traefik.names import ACCESS_LOG, ADMIN, PLUGIN
+from lbgen.engines.traefik import members, ready
+from lbgen.engines.traefik.names import ACCESS_LOG
+from lbgen.engines.traefik.plugin import administered
 from lbgen.plan.model import Mode
 
 if TYPE_CHECKING:
@@ -19,17 +20,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan
 
 # A stop closes connections between two requests, when the next one may be under way already.
-_LEAVE = {
-    "middlewares": {"lbgen-leave": {"plugin": {PLUGIN: {"leaves": True}}}},
-    "routers": {
-        "lbgen-leave": {
-            "entryPoints": [ADMIN],
-            "rule": "Path(`/lbgen/leave`)",
-            "middlewares": ["lbgen-leave"],
-            "service": "noop@internal",
-        }
-    },
-}
+_LEAVE = administered("lbgen-leave", "/lbgen/leave", {"leaves": True})
 _FIELDS = {"time", "listener", "route", "status", "request_id"}
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _TIME = re.compile(r"^\d{4}-\d\d-\d\dT\S+ ")
@@ -48,7 +39,7 @@ ASK = (
 def process(plan: Plan, binary: Binary) -> ProcessSpec:
     """The process; it finds the dynamic files and the plugin below its working directory and watches the former.
 
-    It listens before it has read its dynamic files; the API's own router is in them, so its answer tells.
+    It listens before it has read its dynamic files, and the router that tells whether it serves is in them.
     """
     argv = (str(binary.path), "--configFile=traefik.yaml")
     # The interpreter makes short-lived garbage: a fifth less CPU per request for a third more memory.
@@ -62,7 +53,7 @@ def process(plan: Plan, binary: Binary) -> ProcessSpec:
         access_log=log,
         fixed=("traefik.yaml", "plugins-local/"),
         watched=("dynamic/",),
-        ready="/api/version",
+        ready=ready.TELLS if ready.knocked(plan) else "/api/version",
         leave=("dynamic/leave.yaml", json.dumps({"http": _LEAVE} if level7 else {})),
     )
 

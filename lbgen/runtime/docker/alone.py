@@ -108,6 +108,10 @@ class Alone:
         found = self.plan.listener(listener)
         return self.host or ports.client_address(found.address), found.port
 
+    def stays(self) -> None:
+        """EngineError LB403 with its last lines when it has ended."""
+        stays(self.made, 0, "while it served")
+
     def access_lines(self) -> list[str]:
         """What it printed, its access log among it."""
         with told(f"reading what {self.made.name} said"):

@@ -81,6 +81,12 @@ class Handle:
         """Whether the process still runs."""
         return self.process.poll() is None
 
+    def stays(self) -> None:
+        """EngineError LB403 with the log's end when it has ended."""
+        code = self.process.poll()
+        if code is not None:
+            raise failure(self.title, f"{self.title} {self.binary.version} {_ended(code)}", self.log)
+
     def tail(self, lines: int = 15) -> str:
         """The last lines of what the engine printed."""
         return tail(self.log, lines)

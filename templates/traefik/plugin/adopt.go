@@ -169,6 +169,21 @@ func (e *edge) knock() {
 	}
 }
 
+// taken answers whether edges serve these listeners: requests before that come through Traefik's own handlers.
+func taken(names []string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		serversLock.Lock()
+		defer serversLock.Unlock()
+		for _, name := range names {
+			if known := servers[name]; known == nil || known.by == nil {
+				http.Error(w, "\""+name+" is not served yet\"", http.StatusServiceUnavailable)
+				return
+			}
+		}
+		_, _ = io.WriteString(w, "true")
+	})
+}
+
 // Traefik fills these in where a client sent none, the last one always.
 var filledNames = []string{"X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Real-Ip", "X-Forwarded-Server"}
 

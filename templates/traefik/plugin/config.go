@@ -39,8 +39,9 @@ type Config struct {
 	Routes    []*Route
 	Rules     []*Rule
 	Tables    []*Table
-	Tells     bool // no edge: it tells how the endpoints of all edges are
-	Leaves    bool // no edge: from now on all edges close connections after their next answer
+	Tells     bool     // no edge: it tells how the endpoints of all edges are
+	Leaves    bool     // no edge: from now on all edges close connections after their next answer
+	Taken     []string // no edge: it tells whether edges serve these listeners
 }
 
 // Table is one host: a name, *.name, or empty for any host.
@@ -314,6 +315,9 @@ func New(ctx context.Context, _ http.Handler, config *Config, _ string) (http.Ha
 	if config.Leaves {
 		leave()
 		return http.NotFoundHandler(), nil
+	}
+	if len(config.Taken) > 0 {
+		return taken(config.Taken), nil
 	}
 	return newEdge(ctx, config)
 }

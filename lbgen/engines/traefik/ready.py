@@ -1,0 +1,29 @@
+"""When Traefik serves: it listens before it reads its routes, and its own handlers serve until the plugin knocked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.traefik.plugin import administered
+from lbgen.plan.model import Mode
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import Plan
+
+TELLS = "/lbgen/ready"
+
+
+def knocked(plan: Plan) -> list[str]:
+    """The L7 listeners that the plugin can ask by itself: it has no certificate of a client."""
+    return [
+        listener.name
+        for listener in plan.listeners
+        if listener.mode is Mode.L7 and not (listener.tls is not None and listener.tls.client_required)
+    ]
+
+
+def section(plan: Plan) -> dict[str, Data]:
+    """The dynamic configuration by which the plugin tells it; empty when it would never be."""
+    found: list[Data] = [*knocked(plan)]
+    return administered("lbgen-ready", TELLS, {"taken": found}) if found else {}
