@@ -9,7 +9,7 @@ import pytest
 
 from lbgen.conformance.case import CaseFile
 from lbgen.conformance.prepare import prepared
-from lbgen.conformance.runner import settle
+from lbgen.conformance.settle import settle
 from lbgen.runtime.endpoints import endpoints
 from lbgen.runtime.local.process import running
 

@@ -8,20 +8,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from lbgen.conformance import judge
-from lbgen.conformance.corpus import corpus
 from lbgen.conformance.curl import curl
 from lbgen.conformance.excuse import NotShownError, excused
-from lbgen.conformance.http2 import ask
 from lbgen.conformance.prepare import Prepared, own_headers, plan_of, prepared
 from lbgen.conformance.scripts.stage import Stage
+from lbgen.conformance.settle import Served, odd, settle
 from lbgen.conformance.trial import placed, tried
-from lbgen.conformance.wires import ANYHOW, Asked, wire_for
+from lbgen.conformance.wires import wire_for
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import Binary, engine
-from lbgen.plan.model import Mode
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.docker.alone import serving
 from lbgen.runtime.endpoints import Endpoints, endpoints
@@ -33,11 +30,9 @@ if TYPE_CHECKING:
 
     from lbgen.conformance.case import Case, CaseFile
     from lbgen.conformance.subject import Boxed, Subject
-    from lbgen.plan.model import Listener, Plan
     from lbgen.runtime.local.network import Network
 
 _PARALLEL = 6  # cases of one engine at a time, so that waiting for timeouts overlaps
-_READY_SECONDS = 8.0
 # No binary, no root: the engine could not be tried at all.
 _SKIPS = frozenset({"LB402", "LB407"})
 
@@ -65,22 +60,6 @@ class Result:
     detail: str = ""
     again: str = ""
     seconds: float = 0.0
-
-
-class Served(Protocol):
-    """A running engine, as its clients see it."""
-
-    def address(self, listener: str) -> tuple[str, int]:
-        """Where a listener answers; KeyError when there is none of that name."""
-        ...
-
-    def access_lines(self) -> list[str]:
-        """The lines of its access log, others among them."""
-        ...
-
-    def stays(self) -> None:
-        """EngineError with what it said last when it has ended."""
-        ...
 
 
 @dataclass(slots=True)
@@ -192,7 +171,7 @@ def bench(file: CaseFile, subject: Subject) -> Iterator[Bench]:
         if ready.served is not None:
             serve = running(subject.engine, ready.served, subject.binary, accept=("all",), network=cable)
             handle = stack.enter_context(serve)
-            settle(ready.served, handle)
+            settle(ready.served, handle, avoid=odd(file, ready.served))
         yield Bench(subject, file, ready, group, handle)
 
 
@@ -211,39 +190,8 @@ def _boxed(file: CaseFile, subject: Subject, boxed: Boxed) -> Iterator[Bench]:
         if ready.served is not None:
             serve = serving(boxed.room, target, subject.version, boxed.image, ready.served, accept=("all",))
             handle = stack.enter_context(serve)
-            settle(ready.served, handle)
+            settle(ready.served, handle, avoid=odd(file, ready.served))
         yield Bench(subject, file, ready, group, handle)
-
-
-def settle(
-    plan: Plan,
-    handle: Served,
-    seconds: float = _READY_SECONDS,
-    asked: Callable[[Listener], Asked] = lambda listener: ANYHOW,
-) -> None:
-    """Wait until each L7 listener answers a request as the oracle says: some engines listen before they know their
-    routes. After `seconds` it is left to the cases to tell what is wrong. `asked`: what clients say on a listener."""
-    waiting = {x.name for x in plan.listeners if x.mode is Mode.L7}
-    deadline = time.monotonic() + seconds
-    for request in corpus(plan):
-        if not waiting:
-            return
-        if request.listener not in waiting:
-            continue
-        outcome = simulate(plan, request)
-        if outcome.route is None:
-            continue
-        if plan.route(outcome.route).rate_limit is not None:  # a case counts on all of its tokens
-            continue
-        waiting.discard(request.listener)
-        while time.monotonic() < deadline:
-            listener = plan.listener(request.listener)
-            via = wire_for(listener, request, asked(listener))
-            answer = ask(handle.address(request.listener), request, timeout=2, via=via)
-            told = judge.account_of(answer) is not None
-            if told or (outcome.status is not None and answer.status == outcome.status):
-                break
-            time.sleep(0.1)
 
 
 def run_file(

@@ -25,7 +25,7 @@ from lbgen.conformance.curl import curl
 from lbgen.conformance.judge import differences
 from lbgen.conformance.prepare import judged, own_headers
 from lbgen.conformance.probe import ask
-from lbgen.conformance.runner import settle
+from lbgen.conformance.settle import settle
 from lbgen.conformance.subject import Subject, subjects
 from lbgen.engines.api import Level, engine
 from lbgen.plan.features import Feature

@@ -20,7 +20,7 @@ from lbgen.conformance.corpus import encoded, raw
 from lbgen.conformance.judge import account_of
 from lbgen.conformance.prepare import Prepared, prepared
 from lbgen.conformance.probe import Answer, ask
-from lbgen.conformance.runner import settle
+from lbgen.conformance.settle import settle
 from lbgen.conformance.subject import subjects
 from lbgen.engines.api import Level, engine
 from lbgen.plan.features import Feature

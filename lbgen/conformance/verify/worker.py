@@ -18,10 +18,11 @@ from lbgen.conformance import judge
 from lbgen.conformance.case import CaseFile
 from lbgen.conformance.http2 import ask
 from lbgen.conformance.prepare import Prepared, judged
-from lbgen.conformance.runner import Bench, Result, Served, State, settle
+from lbgen.conformance.runner import Bench, Result, State
 from lbgen.conformance.scripts import SCRIPTS
 from lbgen.conformance.scripts.stage import Stage
 from lbgen.conformance.scripts.topology import NOTICED
+from lbgen.conformance.settle import Served, settle
 from lbgen.conformance.subject import Subject
 from lbgen.conformance.verify.cases import Phase
 from lbgen.conformance.verify.order import Before, Broken, Finished, Order, Print, Told

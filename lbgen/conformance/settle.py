@@ -1,0 +1,85 @@
+"""Waiting until an engine that listens serves its routes too."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from lbgen.conformance import judge
+from lbgen.conformance.corpus import corpus
+from lbgen.conformance.http2 import ask
+from lbgen.conformance.wires import ANYHOW, Asked, wire_for
+from lbgen.plan.model import Mode
+from lbgen.plan.simulate import simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from lbgen.conformance.case import CaseFile
+    from lbgen.plan.model import Listener, Plan, Pool
+    from lbgen.plan.simulate import Request
+
+_READY_SECONDS = 8.0
+
+
+class Served(Protocol):
+    """A running engine, as its clients see it."""
+
+    def address(self, listener: str) -> tuple[str, int]:
+        """Where a listener answers; KeyError when there is none of that name."""
+        ...
+
+    def access_lines(self) -> list[str]:
+        """The lines of its access log, others among them."""
+        ...
+
+    def stays(self) -> None:
+        """EngineError with what it said last when it has ended."""
+        ...
+
+
+def odd(file: CaseFile, plan: Plan) -> set[str]:
+    """Pools of which an endpoint is not as usual, or not there."""
+
+    def usual(pool: Pool) -> bool:
+        names = {pool.name, *(f"{pool.name}-{number}" for number in range(len(pool.endpoints)))}
+        return names.isdisjoint(file.stand_ins) and all(endpoint.is_ip for endpoint in pool.endpoints)
+
+    return {pool.name for pool in plan.pools if not usual(pool)}
+
+
+def settle(
+    plan: Plan,
+    handle: Served,
+    seconds: float = _READY_SECONDS,
+    asked: Callable[[Listener], Asked] = lambda listener: ANYHOW,
+    avoid: Collection[str] = (),
+) -> None:
+    """Wait until each L7 listener answers a request as the oracle says: some engines listen before they know their
+    routes. After `seconds` it is left to the cases to tell what is wrong. `asked`: what clients say on a listener;
+    `avoid`: pools that are asked only where there is no other, as they may not answer."""
+    waiting = {x.name for x in plan.listeners if x.mode is Mode.L7}
+    deadline = time.monotonic() + seconds
+    for avoided in (avoid, ()):
+        for request in corpus(plan):
+            if not waiting:
+                return
+            if request.listener not in waiting:
+                continue
+            outcome = simulate(plan, request)
+            if outcome.route is None or any(to.pool in avoided for to in outcome.upstreams):
+                continue
+            if plan.route(outcome.route).rate_limit is not None:  # a case counts on all of its tokens
+                continue
+            waiting.discard(request.listener)
+            _answers(plan, handle, request, asked, deadline)
+
+
+def _answers(plan: Plan, handle: Served, request: Request, asked: Callable[[Listener], Asked], deadline: float) -> None:
+    outcome, listener = simulate(plan, request), plan.listener(request.listener)
+    via = wire_for(listener, request, asked(listener))
+    while time.monotonic() < deadline:
+        answer = ask(handle.address(request.listener), request, timeout=2, via=via)
+        if judge.account_of(answer) is not None or (outcome.status is not None and answer.status == outcome.status):
+            return
+        time.sleep(0.1)
