@@ -13,18 +13,21 @@ import pytest
 
 from lbgen.runtime.local import world
 
-# Where it can be, each worker is in a network of its own, so that fixed ports are free in each of them.
+# Where it can be, each worker is in a network of its own, so that fixed ports are free in each of them; not where what
+# docker publishes is asked (tests/phases.py says so).
 _NETWORKS = not world.possible() and shutil.which("ip") is not None
 if _WORKER := os.environ.get("PYTEST_XDIST_WORKER"):
     # Stacks of one name in two workers are two stacks.
     os.environ["LBGEN_STATE_DIR"] = tempfile.mkdtemp(prefix=f"lbgen-{_WORKER}-")
     atexit.register(shutil.rmtree, os.environ["LBGEN_STATE_DIR"], ignore_errors=True)
-    if _NETWORKS:
+    number = int(_WORKER.removeprefix("gw"))
+    os.environ["LBGEN_DOCKER_PORTS"] = str(int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + 1_200 * number)
+    if _NETWORKS and os.environ.get("LBGEN_TEST_NETWORK") != "host":
         world.enter()
         for change in ("link set lo up", "address add 192.0.2.1/32 dev lo", "route add default dev lo src 192.0.2.1"):
             subprocess.run(("ip", *change.split()), check=True)  # nobody answers at other addresses
     else:
-        first = 27_000 + 1_400 * (int(_WORKER.removeprefix("gw")) % 4)  # apart from those fixed in tests
+        first = 27_000 + 1_400 * (number % 4)  # apart from those fixed in tests
         os.environ["LBGEN_CONFORMANCE_PORTS"] = str(first)
 
 
@@ -65,8 +68,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         fixed = item.get_closest_marker("xdist_group") or {"engines", "verify"} & set(item.path.parts)
         waits = "conformance" in item.path.parts or item.get_closest_marker("root")
-        if item.get_closest_marker("packaging") or item.path.name.startswith(("test_docker_", "test_containers")):
-            item.add_marker(pytest.mark.alone)  # they need the network of the host
+        docker = "unit" not in item.path.parts and item.path.name.startswith(("test_docker_", "test_containers"))
+        if docker or item.get_closest_marker("packaging"):
+            item.add_marker(pytest.mark.containers)  # they need the network of the host
         elif fixed and not _NETWORKS:
             item.add_marker(pytest.mark.alone)
         elif fixed or waits:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CPUS = len(os.sched_getaffinity(0))
+WAITING = int(os.environ.get("LBGEN_TEST_WORKERS", str(3 * CPUS)))  # at a time of those that wait most of the time
 FAILED, NOTHING = 1, 5  # exit codes of pytest: some tests failed, there was none
 BRIEF = ("--tb=line", "-rsE")  # of what fails at first; the second look tells all
 
@@ -25,13 +26,16 @@ class Phase:
     name: str
     tests: str  # an expression of marks (tests/conftest.py sets them)
     workers: int  # 0: one test at a time
+    network: str = "own"  # of each worker: one of its own, where that can be, or the host's
+    may_be_empty: bool = False
 
 
 PHASES = (
-    Phase("tests that compute", "not serves and not alone", CPUS),
-    # They wait for short timeouts most of the time.
-    Phase("tests that serve", "serves and not alone", int(os.environ.get("LBGEN_TEST_WORKERS", str(3 * CPUS)))),
-    Phase("tests that need the machine for themselves", "alone", 0),
+    Phase("tests that compute", "not serves and not containers and not alone", CPUS),
+    Phase("tests that serve", "serves", WAITING),
+    Phase("tests of containers and packages", "containers", min(WAITING, 2 * CPUS), network="host"),
+    # Where there are no networks: all that serves on fixed ports.
+    Phase("tests that need the machine for themselves", "alone", 0, may_be_empty=True),
 )
 
 
@@ -44,9 +48,9 @@ class Result:
     broken: str = ""  # why nothing can be said of the tests
 
 
-def pytest(cache: str, *arguments: str) -> int:
-    argv = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={cache}", *arguments]
-    return subprocess.run(argv, check=False).returncode
+def pytest(phase: Phase, cache: str, *arguments: str) -> int:
+    argv = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={cache}", "-m", phase.tests, *arguments]
+    return subprocess.run(argv, env={**os.environ, "LBGEN_TEST_NETWORK": phase.network}, check=False).returncode
 
 
 def failures(cache: str) -> list[str]:
@@ -60,13 +64,14 @@ def run(phase: Phase, arguments: list[str]) -> Result:
     spread = ["-n", str(phase.workers), "--maxschedchunk", "1"] if phase.workers else []
     with tempfile.TemporaryDirectory() as cache:
         print(f"== {phase.name}", flush=True)
-        code = pytest(cache, "-m", phase.tests, *BRIEF, *spread, *arguments)
+        code = pytest(phase, cache, *BRIEF, *spread, *arguments)
         first = failures(cache)
         last: list[str] = []
-        broken = "" if code in (0, FAILED) or (code == NOTHING and arguments) else f"pytest ended with {code}"
+        nothing = code == NOTHING and (bool(arguments) or phase.may_be_empty)
+        broken = "" if code in (0, FAILED) or nothing else f"pytest ended with {code}"
         if code == FAILED and first:
             print(f"== {phase.name}: {len(first)} once more, one at a time:", *first, sep="\n  ", flush=True)
-            code = pytest(cache, "-m", phase.tests, "--last-failed", "--last-failed-no-failures=none", *arguments)
+            code = pytest(phase, cache, "--last-failed", "--last-failed-no-failures=none", *arguments)
             last = failures(cache)
             broken = "" if code == (FAILED if last else 0) else f"the second look ended with {code}"
         elif code == FAILED:
