@@ -79,6 +79,10 @@ class Live(Protocol):
         """How it finds these addresses (`host:port`) now, by pool and place; nothing when it does not tell."""
         ...
 
+    def lack(self) -> str:
+        """What it has too little of to serve, and the remedy; empty when nothing is known."""
+        ...
+
     def wait_listening(self, seconds: float) -> None:
         """EngineError LB403 when it ended, or does not listen in time."""
         ...
@@ -190,7 +194,7 @@ def _confirmed(live: Live, before: Plan, *, seconds: float) -> tuple[Diagnostic,
     live.stays()
     found = (
         *readiness.unasked(plan, wanted, live.title),
-        *readiness.diagnostics(late, live.title, plan, seconds=seconds),
+        *readiness.diagnostics(late, live.title, plan, seconds=seconds, lack=live.lack),
     )
     if any(each.severity is Severity.ERROR for each in found):
         raise EngineError(found)

@@ -311,17 +311,25 @@ def differs(probe: Probe, answer: http.client.HTTPResponse) -> str:
     return "" if pool in probe.pools else f"pool {pool} and not {' or '.join(sorted(probe.pools))}"
 
 
-def diagnostics(late: tuple[Late, ...], title: str, plan: Plan, *, seconds: float = SECONDS) -> tuple[Diagnostic, ...]:
-    """LB405 for each late route: an error with stand-ins, a warning where real endpoints do not answer."""
+def diagnostics(
+    late: tuple[Late, ...], title: str, plan: Plan, *, seconds: float = SECONDS, lack: Callable[[], str] = str
+) -> tuple[Diagnostic, ...]:
+    """LB405 for each late route: an error with stand-ins, a warning where real endpoints do not answer. `lack`: what
+    the engine has too little of, if anything; it is asked when there is an error."""
     spans = dict(plan.spans)
     found = []
+    missing = lack() if any(not _soft(each) for each in late) else ""
     for each in late:
         asked = each.probe.request
         what = f"{asked.method} {asked.target}" if asked else "a connection"
         message = f"{title}: route {each.probe.route} on {each.probe.listener} gave {what} {each.got}"
-        soft = each.probe.real and each.got.startswith("no endpoint")
+        soft = _soft(each)
         severity = Severity.WARNING if soft else Severity.ERROR
-        hint = "start its endpoints" if soft else f"waited {seconds:g} s"
+        hint = "start its endpoints" if soft else "; ".join(filter(None, (f"waited {seconds:g} s", missing)))
         span = spans.get(each.probe.field, NOWHERE)
         found.append(Diagnostic("LB405", message, span, each.probe.field, hint, severity))
     return tuple(found)
+
+
+def _soft(late: Late) -> bool:
+    return late.probe.real and late.got.startswith("no endpoint")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lbgen.agent import state as health
 from lbgen.agent.run import known
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.runtime.docker import container, successive
+from lbgen.runtime.docker import container, memory, successive
 from lbgen.runtime.docker.client import told
 from lbgen.runtime.docker.container import File, rendered_files
 from lbgen.runtime.docker.health import asked
@@ -134,6 +134,9 @@ class InContainer:
         if spec.agent and self.agent is not None:
             with told(f"starting {self.agent.name}"):
                 self.agent.made.start()
+
+    def lack(self) -> str:
+        return memory.lack(self.there.made)
 
     def wait_listening(self, seconds: float) -> None:
         """Docker itself listens: that routes answer is what tells."""

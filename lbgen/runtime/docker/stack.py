@@ -13,7 +13,7 @@ from lbgen.diagnostics import EngineError, LbgenError, Severity
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.verdicts import judge
 from lbgen.runtime import readiness, selection
-from lbgen.runtime.docker import change, images, joined, kept, network, turn, wanted
+from lbgen.runtime.docker import change, images, joined, kept, memory, network, turn, wanted
 from lbgen.runtime.docker.behind import behind, connections, join, places
 from lbgen.runtime.docker.client import connect
 from lbgen.runtime.docker.converge import Converger, Found, found, remove
@@ -243,7 +243,8 @@ def _until_routes_answer(
         title, before = part.record.title, restarts(each)
         turned = next_ones.turns.get(part.wanted.name)
         if turned is not None:
-            turned.wait_listening(seconds, partial(stays, each, before, "while starting"))
+            starts = partial(stays, each, before, "while starting")
+            turned.wait_listening(seconds, starts, partial(memory.lack, each.made))
             where = turned.where()
         probes = readiness.probes(plan)
 
@@ -256,7 +257,7 @@ def _until_routes_answer(
         if part.agent is not None:
             agent_works(there[part.agent[0].name].made, seconds)
         complaints += readiness.unasked(plan, probes, title)
-        complaints += readiness.diagnostics(late, title, plan, seconds=seconds)
+        complaints += readiness.diagnostics(late, title, plan, seconds=seconds, lack=partial(memory.lack, each.made))
         if not late:
             progress(Progress(Step.READY, name))
     if any(each.severity is Severity.ERROR for each in complaints):

@@ -127,8 +127,9 @@ class Turn:
         tcp = [x for x in self.part.plan.listeners if str(x.protocol) == "tcp"]
         return {x.name: (self.address, _ASK_FROM + number) for number, x in enumerate(tcp)}
 
-    def wait_listening(self, seconds: float, stays: Callable[[], None]) -> None:
-        """EngineError LB403 when the new engine does not listen on every port in time; `stays` raises when it ended."""
+    def wait_listening(self, seconds: float, stays: Callable[[], None], lack: Callable[[], str]) -> None:
+        """EngineError LB403 when the new engine does not listen on every port in time; `stays` raises when it ended,
+        `lack` says what it has too little of."""
         if self.part.spec.kernel:
             self._set(self.address, kernel=True)
             return
@@ -136,7 +137,8 @@ class Turn:
         while not set(self._ports) <= sockets.listening(sockets.sockets(self.entry.holder), self._new):
             stays()
             if time.monotonic() > end:
-                raise EngineError(Diagnostic("LB403", f"{self.part.record.title} does not listen on every port"))
+                message = f"{self.part.record.title} does not listen on every port after {seconds:g} s"
+                raise EngineError(Diagnostic("LB403", message, hint=lack()))
             time.sleep(_LOOK_SECONDS)
 
     def turn(self) -> None:

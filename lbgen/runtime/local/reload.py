@@ -83,6 +83,9 @@ class Process:
         said = texts(self.plan.admin_port, teller.tells) if teller is not None else None
         return teller.health(pools, said) if teller is not None and said is not None else {}
 
+    def lack(self) -> str:
+        return ""
+
     def wait_listening(self, seconds: float) -> None:
         wait_listening(self.handle, seconds)
 
