@@ -31,7 +31,7 @@ if _WORKER := os.environ.get("PYTEST_XDIST_WORKER"):
         os.environ["LBGEN_CONFORMANCE_PORTS"] = str(first)
 
 
-_ORDER = {"verify": 0, "differential": 1, "conformance": 2}  # folders with the longest tests
+_ORDER = {"packaging": 0, "verify": 1, "differential": 2, "conformance": 3}  # folders with the longest tests
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

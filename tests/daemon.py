@@ -1,4 +1,4 @@
-"""The docker daemon for tests: its images made, nothing of a test left on it; and a door before it that lets fail."""
+"""The docker daemon for tests: who needs it, its images, nothing of a test left on it; a door to it that can fail."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
+
+import lbgen
 from lbgen.engines.api import engines
 from lbgen.runtime.docker import client, images
 
@@ -21,6 +24,11 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 REAL = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
+IN_CONTAINERS = (
+    pytest.mark.engines,
+    pytest.mark.skipif(not client.answers(), reason="no docker daemon answers"),
+)
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can enter a container, or kill what is not its own")
 KINDS = ("containers", "volumes", "networks")
 
 
@@ -32,6 +40,29 @@ def with_images() -> DockerClient:
         images.build(made, wanted, lambda text: None)
     images.helper(made, lambda text: None)
     return made
+
+
+def name_of(what: str) -> str:
+    """Of a module's stack, so that two runs of the tests may go on at once."""
+    return f"{what}-{os.getpid()}"
+
+
+def first_port(offset: int) -> int:
+    """From where a module takes its ports, below the ephemeral ones."""
+    return int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + offset
+
+
+def single(name: str, port: int, mode: str = "l7", **pool: Any) -> lbgen.Topology:
+    """A stack whose only listener leads to two endpoints."""
+    return lbgen.load(
+        {
+            "version": 1,
+            "name": name,
+            "listeners": {"web": {"port": port, "mode": mode}},
+            "pools": {"app": {"endpoints": [{"address": "10.0.0.1:80"}, {"address": "10.0.0.2:80"}], **pool}},
+            "routes": [{"name": "all", "forward": "app", **({"listeners": ["web"]} if mode == "l4" else {})}],
+        }
+    )
 
 
 def left(daemon: DockerClient, stack: str) -> list[str]:

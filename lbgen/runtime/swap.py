@@ -2,21 +2,56 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.plan.overlay import with_real_endpoints
-from lbgen.runtime import api
+from lbgen.runtime import listing
 from lbgen.runtime.local.order import Progress, Step
+from lbgen.runtime.results import Stack, Swapped
 from lbgen.runtime.watcher import Seen, watching
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from lbgen.plan.model import Plan
     from lbgen.runtime.local.state import EngineState, StackState
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """As the arguments of `lbgen.runtime.api.up`."""
+
+    backends: bool
+    accept: tuple[str, ...]
+    progress: Callable[[Progress], None]
+    seconds: float
+    drain: float
+
+
+class Proof(Protocol):
+    """Whether two engines behave the same."""
+
+    def __call__(
+        self, plan: Plan, both: tuple[str, str], accept: tuple[str, ...], progress: Callable[[Progress], None]
+    ) -> str:
+        """What was compared. DifferenceError LB414 with the first difference, EngineError LB403: one did not run."""
+        ...
+
+
+def checked(plan: Plan, asked: Sequence[str], new: str, runtime: str | None, how: How, proof: Proof | None) -> Stack:
+    """Let `new` take the place of the engine that was asked for, or of the only one, once `proof` found no difference.
+
+    Raises as `replaced`, `proof` and `swap`.
+    """
+    if len(asked) > 1:
+        raise UsageError(Diagnostic("LB415", "one engine is exchanged at a time", hint="name one with -e"))
+    stack, old = replaced(plan, new, asked[0] if asked else None, runtime)
+    verified = "" if proof is None else proof(plan, (old.name, new), how.accept, how.progress)
+    made = swap(plan, stack, old, new, how)
+    return replace(made, swapped=None if made.swapped is None else replace(made.swapped, verified=verified))
 
 
 def replaced(plan: Plan, new: str, old: str | None, runtime: str | None) -> tuple[StackState, EngineState]:
@@ -24,7 +59,7 @@ def replaced(plan: Plan, new: str, old: str | None, runtime: str | None) -> tupl
 
     Raises UsageError LB406 (no such stack), LB415 (it cannot be done there).
     """
-    stack = api.running(plan.name)
+    stack = listing.running(plan.name)
     if runtime not in (None, stack.runtime):
         raise UsageError(Diagnostic("LB406", f"{stack.name} runs already, on the runtime {stack.runtime}"))
     if stack.runtime != "docker":
@@ -43,46 +78,35 @@ def replaced(plan: Plan, new: str, old: str | None, runtime: str | None) -> tupl
     return stack, next(each for each in stack.engines if old in (None, each.name))
 
 
-def swap(
-    plan: Plan,
-    stack: StackState,
-    old: EngineState,
-    new: str,
-    *,
-    backends: bool,
-    accept: tuple[str, ...],
-    progress: Callable[[Progress], None],
-    seconds: float,
-    drain: float,
-) -> api.Stack:
+def swap(plan: Plan, stack: StackState, old: EngineState, new: str, how: How) -> Stack:
     """Let `new` serve `plan` at the ports of `old`. EngineError LB413 when it does not, and `old` serves on."""
     from lbgen.runtime.docker import stack as containers
 
     names = [new if each.name == old.name else each.name for each in stack.engines]
     where = {each.listener: (each.host, each.port) for each in old.addresses}
-    with watching(plan if backends else with_real_endpoints(plan), where.__getitem__) as seen:
+    with watching(plan if how.backends else with_real_endpoints(plan), where.__getitem__) as seen:
 
         def told(step: Progress) -> None:
             if step.step is Step.DRAINING:
                 seen.leave_soon()
-            progress(step)
+            how.progress(step)
 
         try:
             result = containers.up(
                 plan,
                 [engine_by_name(name) for name in names],
                 insist=True,
-                backends=backends,
-                accept=accept,
+                backends=how.backends,
+                accept=how.accept,
                 progress=told,
-                seconds=seconds,
-                drain=drain,
+                seconds=how.seconds,
+                drain=how.drain,
                 instead={new: old.name},
             )
         except EngineError as error:
             first = Diagnostic("LB413", f"{new} does not serve in place of {old.name}, which serves on; {lost(seen)}")
             raise EngineError((first, *error.diagnostics)) from error
-    swapped = api.Swapped(
+    swapped = Swapped(
         before=old.name,
         after=new,
         requests=seen.requests,
@@ -93,7 +117,7 @@ def swap(
         dropped=seen.dropped,
         cut=result.cut,
     )
-    return replace(api.Stack.of(result), swapped=swapped)
+    return replace(Stack.of(result), swapped=swapped)
 
 
 def lost(seen: Seen) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,8 +10,8 @@ from lbgen.conformance.case import case_files
 from lbgen.conformance.runner import State, run_file
 from lbgen.conformance.subject import boxed
 from lbgen.engines.api import engine_names
-from lbgen.runtime.docker import client
 from lbgen.runtime.docker.alone import room
+from tests.daemon import AS_ROOT, IN_CONTAINERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,10 +20,8 @@ if TYPE_CHECKING:
     from lbgen.runtime.docker.alone import Room
 
 pytestmark = [
-    pytest.mark.engines,
-    pytest.mark.xdist_group("runtime"),
-    pytest.mark.skipif(not client.answers(), reason="no docker daemon answers"),
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root can enter the network of a container"),
+    *IN_CONTAINERS,
+    AS_ROOT,
 ]
 SAMPLE = ("4-answers", "7-l4")
 OF_NGINX = ("6-health-active", "6.active.refused")  # file and case: its agent is in a container of its own

@@ -27,20 +27,19 @@ from lbgen.runtime.docker import client
 from lbgen.runtime.docker.converge import found
 from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.local.ports import free_port
-from tests.daemon import REAL
+from tests.daemon import AS_ROOT, IN_CONTAINERS, REAL, first_port, name_of, single
 from tests.traffic import traffic
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
 pytestmark = [
-    pytest.mark.engines,
-    pytest.mark.skipif(not client.answers(), reason="no docker daemon answers"),
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root can kill the daemon"),
+    *IN_CONTAINERS,
+    AS_ROOT,
     pytest.mark.usefixtures("nothing_left"),
 ]
-NAME = f"outlives-{os.getpid()}"
-PORTS = int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + 800
+NAME = name_of("outlives")
+PORTS = first_port(800)
 DEAD_SECONDS = 3.0
 BACK_SECONDS = 90.0
 OTHERS_SECONDS = 5.0  # in which a service manager would start it again
@@ -102,24 +101,11 @@ def _alive(pid: int) -> bool:
     return False
 
 
-def topology(port: int) -> lbgen.Topology:
-    """At layer 4, which all engines know."""
-    return lbgen.load(
-        {
-            "version": 1,
-            "name": NAME,
-            "listeners": {"web": {"port": port, "mode": "l4"}},
-            "pools": {"app": {"endpoints": [{"address": "10.0.0.1:80"}, {"address": "10.0.0.2:80"}]}},
-            "routes": [{"name": "all", "listeners": ["web"], "forward": "app"}],
-        }
-    )
-
-
 def test_a_daemon_that_is_killed(daemon: DockerClient, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if not request.config.getoption("--daemon-drill"):
         pytest.skip("kills the docker daemon of this machine: --daemon-drill")
     dockerd = Dockerd.here()
-    made = topology(free_port("127.0.0.1", PORTS))
+    made = single(NAME, free_port("127.0.0.1", PORTS), "l4")  # which all engines know
     stack = lbgen.up(made, engine_names(), runtime="docker", accept=("all",))
     there = {x.record.engine: x for x in found(daemon, NAME) if x.record.role is Role.ENGINE}
     inside = {name: address_of(daemon, x.made.attrs) for name, x in there.items()}

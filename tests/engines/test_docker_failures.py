@@ -15,9 +15,9 @@ import pytest
 
 import lbgen
 from lbgen.diagnostics import EngineError
-from lbgen.runtime.docker import client, images, kept
+from lbgen.runtime.docker import images, kept
 from lbgen.runtime.local.ports import free_port
-from tests.daemon import left
+from tests.daemon import IN_CONTAINERS, first_port, left, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,13 +26,12 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 pytestmark = [
-    pytest.mark.engines,
-    pytest.mark.skipif(not client.answers(), reason="no docker daemon answers"),
+    *IN_CONTAINERS,
     pytest.mark.usefixtures("nothing_left"),
 ]
-NAME = f"failing-{os.getpid()}"
+NAME = name_of("failing")
 ODD = f"lbgen-odd-{os.getpid()}"
-PORTS = int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + 700
+PORTS = first_port(900)
 ARM = (
     b"\x7fELF\x02\x01\x01"
     + bytes(9)

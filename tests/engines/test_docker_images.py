@@ -11,11 +11,12 @@ from lbgen.engines.api import engines
 from lbgen.runtime.docker import client, images, own
 from lbgen.runtime.docker.bundle import Bundle
 from lbgen.runtime.local.binaries import candidates
+from tests.daemon import IN_CONTAINERS
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
-pytestmark = [pytest.mark.engines, pytest.mark.skipif(not client.answers(), reason="no docker daemon answers")]
+pytestmark = [*IN_CONTAINERS]
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,10 @@ import pytest
 import lbgen
 from lbgen.diagnostics import EngineError
 from lbgen.runtime import api
-from lbgen.runtime.docker import client, kept, own
+from lbgen.runtime.docker import kept, own
 from lbgen.runtime.docker.converge import found
 from lbgen.runtime.local.ports import free_port
-from tests.daemon import Door, door, left
+from tests.daemon import IN_CONTAINERS, Door, door, first_port, left, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,12 +30,11 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 pytestmark = [
-    pytest.mark.engines,
-    pytest.mark.skipif(not client.answers(), reason="no docker daemon answers"),
+    *IN_CONTAINERS,
     pytest.mark.usefixtures("nothing_left"),
 ]
-NAME = f"interrupted-{os.getpid()}"
-PORTS = int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + 600
+NAME = name_of("interrupted")
+PORTS = first_port(600)
 ENGINE = "haproxy"
 ACTS = ("up", "replace", "reload", "down")
 # Which of the requests that change something are cut short.

@@ -16,15 +16,16 @@ from lbgen.engines.api import engine
 from lbgen.runtime import api
 from lbgen.runtime.docker import client, images, joined, own
 from lbgen.runtime.local.ports import free_port
+from tests.daemon import IN_CONTAINERS, first_port, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from docker import DockerClient
 
-pytestmark = [pytest.mark.engines, pytest.mark.skipif(not client.answers(), reason="no docker daemon answers")]
-NAME = f"test-joined-{os.getpid()}"
-PORTS = int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + 1_000
+pytestmark = [*IN_CONTAINERS]
+NAME = name_of("test-joined")
+PORTS = first_port(1000)
 CHECK = {"path": "/", "expect": [404], "interval": "500ms", "timeout": "500ms", "fall": 2, "rise": 1}
 L7 = ("nginx", "haproxy", "envoy", "traefik")
 MOVED = 10.0  # seconds within which an engine has followed

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import time
-from typing import Any
 
 import pytest
 
@@ -18,33 +17,20 @@ from lbgen.runtime.docker import client
 from lbgen.runtime.docker.converge import found
 from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.local.ports import free_port
+from tests.daemon import AS_ROOT, IN_CONTAINERS, first_port, name_of, single
 from tests.traffic import Traffic, traffic
 
 pytestmark = [
-    pytest.mark.engines,
-    pytest.mark.skipif(not client.answers(), reason="no docker daemon answers"),
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root can kill what runs in a container"),
+    *IN_CONTAINERS,
+    AS_ROOT,
     pytest.mark.usefixtures("nothing_left"),
 ]
-NAME = f"killed-{os.getpid()}"
-PORTS = int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + 500
+NAME = name_of("killed")
+PORTS = first_port(500)
 BACK_SECONDS = 15.0
 
 
-def topology(port: int, mode: str = "l7", *, checked: bool = False) -> lbgen.Topology:
-    pool: dict[str, Any] = {"endpoints": [{"address": "10.0.0.1:80"}, {"address": "10.0.0.2:80"}]}
-    if checked:
-        pool["health"] = {"active": {"path": "/", "interval": "200ms", "timeout": "200ms", "fall": 1, "rise": 1}}
-    route = {"name": "all", "forward": "app"} | ({"listeners": ["web"]} if mode == "l4" else {})
-    return lbgen.load(
-        {
-            "version": 1,
-            "name": NAME,
-            "listeners": {"web": {"port": port, "mode": mode}},
-            "pools": {"app": pool},
-            "routes": [route],
-        }
-    )
+CHECKED = {"active": {"path": "/", "interval": "200ms", "timeout": "200ms", "fall": 1, "rise": 1}}
 
 
 def kill(role: Role) -> None:
@@ -76,7 +62,7 @@ def back(port: int, what: str, seen: Traffic) -> None:
 @pytest.mark.parametrize("name", engine_names())
 def test_an_engine_that_is_killed(name: str) -> None:
     port = free_port("127.0.0.1", PORTS)
-    made = topology(port, "l4" if name == "nftables" else "l7")
+    made = single(NAME, port, "l4" if name == "nftables" else "l7")
     lbgen.up(made, engine=name, runtime="docker", accept=("all",))
     with traffic(port, pool="app", pause=0.02) as seen:
         time.sleep(0.5)
@@ -89,18 +75,18 @@ def test_an_engine_that_is_killed(name: str) -> None:
 
 def test_endpoints_that_are_killed() -> None:
     port = free_port("127.0.0.1", PORTS)
-    lbgen.up(topology(port), engine="haproxy", runtime="docker", accept=("all",))
+    lbgen.up(single(NAME, port), engine="haproxy", runtime="docker", accept=("all",))
     with traffic(port, pool="app", pause=0.02) as seen:
         time.sleep(0.5)
         kill(Role.ENDPOINTS)
         time.sleep(0.1)
         back(port, "endpoints", seen)
-    assert lbgen.up(topology(port), engine="haproxy", runtime="docker", accept=("all",)).unchanged
+    assert lbgen.up(single(NAME, port), engine="haproxy", runtime="docker", accept=("all",)).unchanged
 
 
 def test_an_engine_that_takes_its_agent_along() -> None:
     port = free_port("127.0.0.1", PORTS)
-    made = topology(port, checked=True)
+    made = single(NAME, port, health=CHECKED)
     lbgen.up(made, engine="nginx", runtime="docker", accept=("all",))
     kill(Role.ENGINE)
     time.sleep(1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import signal
 import statistics
 import subprocess
@@ -23,6 +22,7 @@ from lbgen.runtime.certificates import Spec, make
 from lbgen.runtime.docker import change, client
 from lbgen.runtime.docker.converge import found
 from lbgen.runtime.local.ports import free_port
+from tests.daemon import IN_CONTAINERS, first_port, name_of
 from tests.traffic import Sockets, traffic
 
 if TYPE_CHECKING:
@@ -31,12 +31,11 @@ if TYPE_CHECKING:
     from lbgen.runtime.docker.wanted import Part
 
 pytestmark = [
-    pytest.mark.engines,
-    pytest.mark.skipif(not client.answers(), reason="no docker daemon answers"),
+    *IN_CONTAINERS,
     pytest.mark.usefixtures("nothing_left"),
 ]
-NAME = f"changing-{os.getpid()}"
-PORTS = int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + 400
+NAME = name_of("changing")
+PORTS = first_port(400)
 ENGINES = tuple(engine_names())
 L7_ENGINES = tuple(name for name in ENGINES if name != "nftables")
 ALWAYS = 1 << 30

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 from typing import TYPE_CHECKING
@@ -14,22 +13,21 @@ import lbgen
 from lbgen.diagnostics import EngineError, UsageError
 from lbgen.engines.api import engine, engine_names
 from lbgen.runtime import api
-from lbgen.runtime.docker import client
 from lbgen.runtime.docker.converge import found
 from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.local.ports import free_port
+from tests.daemon import IN_CONTAINERS, first_port, name_of
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
 pytestmark = [
-    pytest.mark.engines,
-    pytest.mark.skipif(not client.answers(), reason="no docker daemon answers"),
+    *IN_CONTAINERS,
     pytest.mark.usefixtures("nothing_left"),
 ]
 EVERYWHERE = "0.0.0.0"  # noqa: S104  # published, to a container
-NAME = f"test-{os.getpid()}"  # so that two runs of the tests may go on at once
-PORTS = int(os.environ.get("LBGEN_DOCKER_PORTS", "10600"))  # and below the ephemeral ones
+NAME = name_of("test")
+PORTS = first_port(0)
 L4_ENGINES = tuple(engine_names())
 L7_ENGINES = tuple(name for name in L4_ENGINES if name != "nftables")
 

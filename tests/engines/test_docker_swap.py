@@ -13,22 +13,22 @@ from lbgen.diagnostics import DifferenceError, EngineError, UsageError
 from lbgen.plan.resolve import plan as resolve
 from lbgen.runtime import api
 from lbgen.runtime import swap as exchange
-from lbgen.runtime.docker import client, sockets, turn
+from lbgen.runtime.docker import sockets, turn
 from lbgen.runtime.docker.converge import found
 from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.local.ports import free_port
+from tests.daemon import IN_CONTAINERS, first_port, name_of
 from tests.traffic import traffic
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
 pytestmark = [
-    pytest.mark.engines,
-    pytest.mark.skipif(not client.answers(), reason="no docker daemon answers"),
+    *IN_CONTAINERS,
     pytest.mark.usefixtures("nothing_left"),
 ]
-NAME = f"swapped-{os.getpid()}"
-PORTS = int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + 700
+NAME = name_of("swapped")
+PORTS = first_port(700)
 DRAIN = 5.0
 
 
@@ -47,17 +47,8 @@ def swap(made: lbgen.Topology, new: str) -> api.Swapped:
     """Without the verification before it."""
     plan = resolve(made)
     stack, old = exchange.replaced(plan, new, None, None)
-    result = exchange.swap(
-        plan,
-        stack,
-        old,
-        new,
-        backends=True,
-        accept=("all",),
-        progress=lambda step: None,
-        seconds=20,
-        drain=DRAIN,
-    )
+    how = exchange.How(backends=True, accept=("all",), progress=lambda step: None, seconds=20, drain=DRAIN)
+    result = exchange.swap(plan, stack, old, new, how)
     assert result.swapped is not None
     print(result.swapped)  # noqa: T201
     return result.swapped

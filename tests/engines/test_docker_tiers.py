@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING
 
@@ -11,9 +10,10 @@ import pytest
 
 import lbgen
 from lbgen.engines.api import engine
-from lbgen.runtime import api, group
+from lbgen.runtime import api, group, listing
 from lbgen.runtime.docker import behind, client, images
 from lbgen.runtime.local.ports import free_port
+from tests.daemon import IN_CONTAINERS, first_port, name_of
 from tests.hybrid import hybrid
 from tests.traffic import traffic
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from docker import DockerClient
 
-pytestmark = [pytest.mark.engines, pytest.mark.skipif(not client.answers(), reason="no docker daemon answers")]
-NAME = f"tiers-{os.getpid()}"  # so that two runs of the tests may go on at once
-PORTS = int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + 300
+pytestmark = [*IN_CONTAINERS]
+NAME = name_of("tiers")
+PORTS = first_port(300)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def nothing_left(daemon: DockerClient) -> Iterator[None]:
     for stack in api.ps():
         if stack.name == NAME:
             stack.down()
-    assert not [x.name for x in daemon.containers.list(all=True) if NAME in x.name]
+    assert not [x.name for x in daemon.containers.list(all=True, ignore_removed=True) if NAME in x.name]
     assert not [x.name for x in daemon.networks.list() if NAME in x.name]
     assert not [x.name for x in daemon.volumes.list() if NAME in x.name]
     assert group.read(NAME) is None
@@ -59,11 +59,11 @@ def test_nodes_come_and_go_behind_an_edge_and_no_request_is_lost(daemon: DockerC
     port = free_port("127.0.0.1", PORTS)
     topology = hybrid(NAME, port)
     stack = lbgen.up(topology, runtime="docker")
-    names = {each.name for each in daemon.containers.list() if NAME in each.name}
+    names = {each.name for each in daemon.containers.list(ignore_removed=True) if NAME in each.name}
     assert {f"lbgen-{NAME}-edge-1-haproxy", f"lbgen-{NAME}-web-1-nginx", f"lbgen-{NAME}-web-2-nginx"} <= names
     found = group.read(NAME)
     assert found is not None
-    edge, *nodes = (part for _, part in group.state(found, api.driver("docker")).parts)
+    edge, *nodes = (part for _, part in group.state(found, listing.driver("docker")).parts)
     clients = forwarded_for(port)
     assert clients not in {host for node in nodes for host, _ in behind.places(node).values()}
     assert clients.rpartition(".")[0] == behind.places(edge)["public"][0].rpartition(".")[0], "who came to the edge"
@@ -84,7 +84,7 @@ def test_the_kernel_in_front_of_two_nodes() -> None:
     assert [x.name for x in stack.engines] == ["edge-1", "web-1", "web-2"]
     found = group.read(NAME)
     assert found is not None
-    edge, *nodes = (part for _, part in group.state(found, api.driver("docker")).parts)
+    edge, *nodes = (part for _, part in group.state(found, listing.driver("docker")).parts)
     seen = set()
     for _ in range(6):
         seen.add(forwarded_for(port))

@@ -16,7 +16,7 @@ import pytest
 import lbgen
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
-from lbgen.runtime import api
+from lbgen.runtime import api, listing
 from lbgen.runtime.certificates import throw_away
 from lbgen.runtime.checker import check
 from lbgen.runtime.local.binaries import find
@@ -49,7 +49,7 @@ DATABASE = {**DATABASE, "pools": {"pg": SHOP["pools"]["pg"]}, "routes": [SHOP["r
 @pytest.fixture(autouse=True)
 def state_dir(tmp_path, monkeypatch):
     monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setattr(api, "_may_have_docker", lambda: False)  # stacks of containers are not ours
+    monkeypatch.setattr(listing, "may_have_docker", lambda: False)  # stacks of containers are not ours
     yield tmp_path / "state"
     for each in api.ps():
         each.down()

@@ -14,7 +14,7 @@ import pytest
 
 import lbgen
 from lbgen.diagnostics import EngineError, LbgenError, UsageError
-from lbgen.runtime import api, group
+from lbgen.runtime import api, group, listing
 from tests.engines.test_local_runtime import need
 from tests.hybrid import hybrid
 from tests.traffic import traffic
@@ -34,7 +34,7 @@ def state_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     for name in ("haproxy", "nginx"):
         need(name)
     monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setattr(api, "_may_have_docker", lambda: False)  # stacks of containers are not ours
+    monkeypatch.setattr(listing, "may_have_docker", lambda: False)  # stacks of containers are not ours
     yield tmp_path / "state"
     for each in api.ps():
         each.down()
@@ -104,7 +104,7 @@ def test_the_number_of_nodes_changes_and_no_request_is_lost(edge: str) -> None:
     assert seen.lost == []
     if edge == "envoy":  # it knows two processes at a time: a third would have cut what the first had
         assert less.engines[0].pid == first.engines[0].pid
-    assert [x.name for x in api.local.running()] == [f"{NAME}-edge-1", f"{NAME}-web-1"]
+    assert [x.name for x in listing.local.running()] == [f"{NAME}-edge-1", f"{NAME}-web-1"]
 
 
 def test_a_node_that_dies_is_taken_out_and_up_brings_it_back() -> None:
@@ -112,7 +112,7 @@ def test_a_node_that_dies_is_taken_out_and_up_brings_it_back() -> None:
     stack = lbgen.up(topology, runtime="local")
     found = group.read(NAME)
     assert found is not None
-    dead = next(x for x in api.local.running() if x.name == f"{NAME}-web-2")
+    dead = next(x for x in listing.local.running() if x.name == f"{NAME}-web-2")
     dead.supervisor.send(signal.SIGKILL)  # and its nginx ends with it, unasked
     while dead.engines[0].process.alive():
         time.sleep(0.05)

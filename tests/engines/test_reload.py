@@ -22,7 +22,7 @@ import lbgen
 from lbgen.diagnostics import EngineError, UsageError
 from lbgen.engines.api import engine
 from lbgen.engines.rendered import MANIFEST, render_with
-from lbgen.runtime import api
+from lbgen.runtime import api, listing
 from lbgen.runtime.certificates import Spec, make
 from lbgen.runtime.hot import reload_all
 from lbgen.runtime.local.binaries import find
@@ -51,7 +51,7 @@ Topology = dict[str, Any]
 @pytest.fixture(autouse=True)
 def state_dir(tmp_path, monkeypatch):
     monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setattr(api, "_may_have_docker", lambda: False)  # stacks of containers are not ours
+    monkeypatch.setattr(listing, "may_have_docker", lambda: False)  # stacks of containers are not ours
     yield
     for each in api.ps():
         each.down()

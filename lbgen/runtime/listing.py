@@ -1,0 +1,118 @@
+"""Runtimes, and the stacks that there are: of all runtimes, those of a topology of tiers as one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.util import find_spec
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import Diagnostic, EngineError, Severity, UsageError
+from lbgen.runtime import group
+from lbgen.runtime.group import GroupState
+from lbgen.runtime.local import stack as local
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lbgen.plan.model import Plan
+    from lbgen.runtime.driver import Driver
+    from lbgen.runtime.local.order import Progress
+    from lbgen.runtime.local.state import StackState
+
+RUNTIMES = ("local", "docker")
+
+
+def ignore(progress: Progress) -> None:
+    """Nobody watches."""
+
+
+def driver(runtime: str) -> Driver:
+    """The runtime of that name; docker's is loaded when it is first asked for."""
+    if runtime == "local":
+        return local
+    from lbgen.runtime.docker import stack
+
+    return stack
+
+
+def every() -> tuple[StackState, ...]:
+    """The stacks of all runtimes, those of a topology of tiers as one."""
+    found = (*local.running(), *_containers())
+    groups = group.every()
+    parts = frozenset(name for each in groups for name in each.names)
+    return (*(x for x in found if x.name not in parts), *(group.joined(each, found) for each in groups))
+
+
+def _containers() -> tuple[StackState, ...]:
+    """Stacks of containers; none where no daemon answers (see `unseen`)."""
+    if not may_have_docker():
+        return ()
+    try:
+        return driver("docker").running()
+    except EngineError as error:
+        if any(each.code != "LB420" for each in error.diagnostics):
+            raise
+        return ()
+
+
+def unseen() -> tuple[Diagnostic, ...]:
+    """Why stacks of containers cannot be seen (LB420), where there is reason to think of a docker daemon."""
+    if not may_have_docker():
+        return ()
+    from lbgen.runtime.docker.client import why_not
+
+    found = why_not()
+    return () if found is None else (replace(found, severity=Severity.WARNING),)
+
+
+def default(plan: Plan, *, backends: bool) -> tuple[str, tuple[Diagnostic, ...]]:
+    """Docker when a daemon answers, but for endpoints on this host's loopback, which containers do not share; and a
+    warning where one was to be expected."""
+    real = (pool for pool in plan.pools if not backends or pool.stand_ins is False)
+    hosts = (endpoint.host for pool in real for endpoint in pool.endpoints if endpoint.is_ip)
+    if any(ip_address(host).is_loopback for host in hosts):
+        return "local", ()
+    if not may_have_docker():
+        return "local", ()
+    missing = unseen()
+    return ("local", missing) if missing else ("docker", ())
+
+
+def may_have_docker() -> bool:
+    """Whether it is worth asking a daemon; importing its SDK alone takes a fifth of a second."""
+    from lbgen.runtime.docker.client import meant
+
+    return find_spec("docker") is not None and meant()
+
+
+def running(name: str | None) -> StackState:
+    """The stack of that name; None = the only one. UsageError LB406 when there is none, or several."""
+    here = next((each for each in local.running() if each.name == name), None)
+    if here is not None:  # no daemon needs to be asked
+        return here
+    known = every()
+    found = [each for each in known if name in (None, each.name)]
+    if not found and name is not None:  # a part of one
+        found = [x for each in known if isinstance(each, GroupState) for _, x in each.parts if x.name == name]
+    if len(found) == 1:
+        return found[0]
+    there = ", ".join(each.name for each in known)
+    hidden = () if found else unseen()
+    if hidden:
+        what = "no stack" if name is None else f"no stack {name!r}"
+        message = f"{what} runs as processes of this host, and containers cannot be seen: {hidden[0].message}"
+        raise EngineError(Diagnostic("LB420", message, hint=hidden[0].hint))
+    if name is not None:
+        hint = f"there is {there}" if there else "nothing runs"
+        raise UsageError(Diagnostic("LB406", f"no stack {name!r} runs", hint=hint))
+    if not found:
+        raise UsageError(Diagnostic("LB406", "no stack runs", hint="start one with `lbgen up`"))
+    raise UsageError(Diagnostic("LB406", "several stacks run", hint=f"name one: {there}"))
+
+
+def end(state: StackState, progress: Callable[[Progress], None]) -> None:
+    if isinstance(state, GroupState):
+        group.end(state, driver(state.runtime), progress)
+    else:
+        driver(state.runtime).end(state, progress)
