@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import socket
+import tempfile
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -33,12 +35,14 @@ KINDS = ("containers", "volumes", "networks")
 
 
 def with_images() -> DockerClient:
-    """A client of the daemon, which has all images that it needs."""
+    """A client of the daemon, which has all images that it needs; of several workers one makes them."""
     made = client.connect()
     wanted = tuple(engines().values())
-    if not all(row.present for row in images.table(made, wanted)):
-        images.build(made, wanted, lambda text: None)
-    images.helper(made, lambda text: None)
+    with (Path(tempfile.gettempdir()) / f"lbgen-test-images-{os.geteuid()}").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not all(row.present for row in images.table(made, wanted)):
+            images.build(made, wanted, lambda text: None)
+        images.helper(made, lambda text: None)
     return made
 
 

@@ -25,7 +25,7 @@ class Traffic:
 
     port: int
     pool: str = "app"
-    pause: float = 0.002  # seconds between the requests of a client
+    pause: float = 0.01  # seconds between the requests of a client
     host: str = "127.0.0.1"
     good: int = 0
     lost: list[str] = field(default_factory=list)
@@ -70,7 +70,7 @@ def _closed(connection: http.client.HTTPConnection) -> bool:
 
 
 @contextmanager
-def traffic(port: int, pool: str = "app", pause: float = 0.002, host: str = "127.0.0.1") -> Iterator[Traffic]:
+def traffic(port: int, pool: str = "app", pause: float = 0.01, host: str = "127.0.0.1") -> Iterator[Traffic]:
     """Clients that ask without a pause for as long as the block lasts."""
     seen = Traffic(port, pool, pause, host)
     threads = [threading.Thread(target=seen.client) for _ in range(CLIENTS)]

@@ -27,6 +27,7 @@ pytestmark = [*IN_CONTAINERS]
 NAME = name_of("test-joined")
 PORTS = first_port(1000)
 CHECK = {"path": "/", "expect": [404], "interval": "500ms", "timeout": "500ms", "fall": 2, "rise": 1}
+CLIENT = httpx.Client(timeout=10, headers={"Connection": "close"})  # made once, as that takes longer than a request
 L7 = ("nginx", "haproxy", "envoy", "traefik")
 MOVED = 10.0  # seconds within which an engine has followed
 SERVER = """
@@ -127,7 +128,7 @@ def test_containers_are_joined_by_name_and_followed(room: Room) -> None:
     stack = lbgen.up(topology(port, room.network.name), L7, runtime="docker", accept=("all",))
 
     def said(path: str) -> dict[str, str]:
-        return {name: httpx.get(f"{stack.url('web', name)}{path}", timeout=10).text for name in L7}
+        return {name: CLIENT.get(f"{stack.url('web', name)}{path}").text for name in L7}
 
     assert {each.pool for each in stack.endpoints} == {"played"}
     assert {each.message.split("route ")[1].split()[0] for each in stack.warnings} == {"late"}

@@ -58,7 +58,7 @@ def test_engines_take_each_others_place() -> None:
     port = free_port("127.0.0.1", PORTS)
     made = lbgen.load(data(port))
     lbgen.up(made, engine="nginx", runtime="docker", accept=("all",))
-    with traffic(port, pause=0.01) as seen:
+    with traffic(port) as seen:
         for name in ("haproxy", "envoy", "traefik", "nginx"):
             cost = swap(made, name)
             assert (cost.failed, cost.gap_ms, cost.dropped, cost.cut) == (0, 0, 0, 0), cost
@@ -87,7 +87,7 @@ def test_other_limits_cost_no_request(name: str, daemon: DockerClient) -> None:
     made = data(port)
     lbgen.up(lbgen.load(made), engine=name, runtime="docker", accept=("all",))
     holder = next(each.made.id for each in found(daemon, NAME) if each.record.role is Role.PORTS)
-    with traffic(port, pause=0.005) as seen:
+    with traffic(port) as seen:
         for pids in (300, 301):  # there and back between the two addresses
             made["containers"] = {"pids": pids}
             assert lbgen.up(lbgen.load(made), engine=name, runtime="docker", accept=("all",)).replaced
@@ -104,7 +104,7 @@ def test_an_engine_that_does_not_serve_is_taken_back(daemon: DockerClient) -> No
     lbgen.up(lbgen.load(made), engine="nginx", runtime="docker", accept=("all",))
     before = {each.made.id for each in found(daemon, NAME)}
     made["engines"] = {"haproxy": {"global": "no-such-word"}}
-    with traffic(port, pause=0.01) as seen, pytest.raises(EngineError, match=r"(?s)LB403.*no-such-word.*LB413.*nginx"):
+    with traffic(port) as seen, pytest.raises(EngineError, match=r"(?s)LB403.*no-such-word.*LB413.*nginx"):
         swap(lbgen.load(made), "haproxy")
     assert not seen.lost, seen.lost[:3]
     assert {each.made.id for each in found(daemon, NAME)} == before

@@ -9,9 +9,8 @@ import httpx
 import pytest
 
 import lbgen
-from lbgen.engines.api import engine
 from lbgen.runtime import api, group, listing
-from lbgen.runtime.docker import behind, client, images
+from lbgen.runtime.docker import behind
 from lbgen.runtime.local.ports import free_port
 from tests.daemon import IN_CONTAINERS, first_port, name_of
 from tests.hybrid import hybrid
@@ -25,16 +24,6 @@ if TYPE_CHECKING:
 pytestmark = [*IN_CONTAINERS]
 NAME = name_of("tiers")
 PORTS = first_port(300)
-
-
-@pytest.fixture(scope="module")
-def daemon() -> Iterator[DockerClient]:
-    made = client.connect()
-    wanted = [engine(name) for name in ("haproxy", "nginx", "nftables")]
-    if any(not row.present for row in images.table(made, wanted)):
-        images.build(made, wanted, lambda text: None)
-    yield made
-    made.close()
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +58,7 @@ def test_nodes_come_and_go_behind_an_edge_and_no_request_is_lost(daemon: DockerC
     assert clients.rpartition(".")[0] == behind.places(edge)["public"][0].rpartition(".")[0], "who came to the edge"
     assert clients != behind.places(edge)["public"][0], "and not the edge itself"
     assert lbgen.up(topology, runtime="docker").unchanged
-    with traffic(port, pause=0.01) as seen:
+    with traffic(port) as seen:
         assert len(lbgen.up(topology, runtime="docker", replicas={"web": 3}).engines) == 4
         assert len(lbgen.up(topology, runtime="docker", replicas={"web": 1}).engines) == 2
         time.sleep(0.5)
