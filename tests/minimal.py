@@ -42,10 +42,14 @@ def topology(*, endpoint: int, folder: Path, clear: int = 0, secure: int = 0, pl
     return resolve(replace(load(data), base=folder))
 
 
-def rendered(engine: str, version: str, plan: Plan) -> Rendered:
-    """The engine's own configuration for the listeners and the endpoint of `topology`, on their ports."""
+def rendered(engine: str, version: str, plan: Plan, *, streams: bool = False) -> Rendered:
+    """The engine's own configuration for the listeners and the endpoint of `topology`, on their ports. `streams`: nginx
+    passes bodies on as they come, as the others do."""
     ports = {listener.name: listener.port for listener in plan.listeners}
     files = _WRITERS[engine](version, ports, plan.pools[0].endpoints[0].port, plan.admin_port)
+    if streams:
+        flow = "proxy_http_version 1.1; proxy_request_buffering off; proxy_pass"
+        files = {name: text.replace("proxy_pass", flow) for name, text in files.items()}
     return Rendered(engine, version, tuple(RenderedFile(n, t) for n, t in files.items()), copies=plan.files)
 
 

@@ -14,11 +14,12 @@ from lbgen.plan.simulate import Request
 from lbgen.runtime.standin import CONTROL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from lbgen.conformance.scripts.stage import Stage
     from lbgen.runtime.endpoints import Seen
 
+_FRAMED = ("length", "chunks")
 _HOP = frozenset({"connection", "content-length", "transfer-encoding"})
 
 
@@ -54,7 +55,7 @@ def request_flows(stage: Stage) -> Iterator[str]:
     """The first bytes of a body reach the endpoint before its last are sent."""
     counted = stage.endpoints.body_bytes
     for path in stage.params["paths"]:
-        for head, parts in _uploads(path, 400_000):
+        for head, parts in _uploads(path, 400_000, stage.params.get("framed", _FRAMED)):
             before = counted["p-0"]
             with Stream(stage.at["web"], timeout=10) as stream:
                 stream.send(head + parts[0])
@@ -67,14 +68,16 @@ def request_flows(stage: Stage) -> Iterator[str]:
                 yield f"{path}: {told_of(answer, 'body_length')} bytes of body"
 
 
-def _uploads(path: str, size: int) -> Iterator[tuple[bytes, tuple[bytes, bytes]]]:
+def _uploads(path: str, size: int, framed: Sequence[str] = _FRAMED) -> Iterator[tuple[bytes, tuple[bytes, bytes]]]:
     """A head and the two halves of a body, framed by its length, then in chunks."""
     body = filler(size)
     half = size // 2
-    yield wire(Request("POST", path, (("Host", "h"), ("Content-Length", str(size))))), (body[:half], body[half:])
+    if "length" in framed:
+        yield wire(Request("POST", path, (("Host", "h"), ("Content-Length", str(size))))), (body[:half], body[half:])
     chunks = [b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:half], body[half:])]
     head = f"POST {path} HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
-    yield head, (chunks[0], chunks[1] + b"0\r\n\r\n")
+    if "chunks" in framed:
+        yield head, (chunks[0], chunks[1] + b"0\r\n\r\n")
 
 
 def response_flows(stage: Stage) -> Iterator[str]:

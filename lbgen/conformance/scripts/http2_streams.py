@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from h2.errors import ErrorCodes
 
-from lbgen.conformance.http2 import Http2, Pairs
+from lbgen.conformance.http2 import Http2, Pairs, pairs
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.probe import Stream
+from lbgen.conformance.probe import Stream, filler
 from lbgen.conformance.scripts.stage import get, told_of
 from lbgen.plan.simulate import Request
 from lbgen.runtime.standin import CONTROL
@@ -42,6 +43,22 @@ def http2_streams(stage: Stage) -> Iterator[str]:
             told = account_of(answer)
             if told is None or (told["target"], told["body_length"]) != (f"/p/{number}", length):
                 yield f"stream {number} of 30: {told_of(answer, 'target')}"
+
+
+def http2_unsized_again(stage: Stage) -> Iterator[str]:
+    """A body without a length is sent again up to 16 KiB, and never beyond."""
+    for size, status, tries in ((0, 200, 2), (16_384, 200, 2), (16_385, 503, 1), (200_000, 503, 1)):
+        tag = uuid4().hex
+        steps = f'{{"tag": "{tag}", "steps": [{{"mode": "fixed", "status": 503, "body": "own"}}, {{"mode": "json"}}]}}'
+        with _open(stage) as stream:
+            client = Http2(stream)
+            head = pairs(Request("PUT", stage.params["path"], (("Host", "h"), (CONTROL, steps))), stream.secure)
+            number = client.head(head, method="PUT", end=False)
+            client.data(number, filler(size))
+            answer = client.answer(number)
+        asked = len(stage.endpoints.tagged(tag))
+        if (answer.status, asked) != (status, tries):
+            yield f"{size} bytes: {answer.problem or answer.status}, {asked} tries, expected {status}, {tries} tries"
 
 
 def http2_pause(stage: Stage) -> Iterator[str]:

@@ -78,6 +78,19 @@ def tries(forward: Forward, pools: list[Pool], *, everything: bool) -> tuple[dic
     return ({"retry_policy": found} if len(found) > 1 else {}), silence
 
 
+def sent_again(forward: Forward, *, everything: bool) -> dict[str, Data]:
+    """The field of a route that bounds the bodies which are sent again: those of unknown length have no other bound."""
+    retries = forward.retries
+    if (
+        retries is None
+        or forward.buffering.request
+        or not everything
+        or not (retries.statuses or retries.causes - _ALWAYS)
+    ):
+        return {}
+    return {"request_body_buffer_limit": _KEPT}
+
+
 def silence_ends_tries(forward: Forward) -> bool:
     """Whether the idle time is over before the response time is, so that one clock holds both."""
     return 0 < forward.timeouts.idle <= forward.timeouts.response

@@ -14,7 +14,7 @@ from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.edits import CONTENT_TYPE, late_edits, merged, request_edits, response_edits, switched_edits
 from lbgen.engines.envoy.forwarded import KEPT_PROTO, PROTO
 from lbgen.engines.envoy.places import PLACES, bounded_pools, places_switch
-from lbgen.engines.envoy.retries import LONG, retry_groups, tries
+from lbgen.engines.envoy.retries import LONG, retry_groups, sent_again, tries
 from lbgen.engines.envoy.sticky import REMOVED, owners, sticky_pools
 from lbgen.engines.envoy.switches import admission, metadata, switches
 from lbgen.engines.envoy.values import cookie_value, header_value, path_literal, path_match, query_value, regex
@@ -102,6 +102,7 @@ def _forwards(
     forward: Forward, rule: Rule, route: Route, clusters: Clusters
 ) -> Iterator[tuple[_Condition, dict[str, Data]]]:
     for everything, headers in retry_groups(forward, rule.match.methods):
+        bound = sent_again(forward, everything=everything)
         for target, cookie in (*owners(forward, clusters.pools), (None, None)):
             to = forward if target is None else replace(forward, targets=(replace(target, weight=1),))
             action, edits = _forward(to, rule, route, clusters)
@@ -113,7 +114,7 @@ def _forwards(
                 yield _Condition([*headers, _TUNNEL], cookies, tunnel=True), {"route": tunnel, **edits}
             yield (
                 _Condition(headers, cookies),
-                {"route": {**action, **policy, "idle_timeout": duration(silence)}, **edits},
+                {"route": {**action, **policy, "idle_timeout": duration(silence)}, **edits, **bound},
             )
 
 

@@ -38,8 +38,10 @@ _V1_40: dict[Feature, Verdict] = {
         "ambiguous lengths and codings are refused, but bare LF, folded headers, HTTP/0.9 and odd versions are read "
         "leniently and passed on in clean form, as is a bare CR in a header; a target in absolute form, and :authority "
         "in HTTP/2, win over a Host that disagrees; a Connection header that names over ten headers gets 400; over "
-        "HTTP/2 a head above `limits.headers` gets a reset stream instead of 431",
+        "HTTP/2 a head above `limits.headers` gets a reset stream instead of 431; where other causes are retried as "
+        "well, a failed connection is not tried again for a body without a length once over 16 KiB of it have come",
         {
+            "framing.unsized_connect": "status 504",
             "framing.bare_lf": "accepted",
             "framing.h2_limit": "text: None RST_STREAM",
             "framing.folded": "accepted",

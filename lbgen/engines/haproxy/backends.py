@@ -60,8 +60,9 @@ class Answer:
 
 @dataclass(slots=True)
 class _Draft:
-    """A backend while routes are found that it serves: `times` by the keys of those that differ from its own; `packs`:
-    some of them compress."""
+    """A backend while routes are found that it serves: `times` by the keys of those that differ from its own; `held`
+    are the keys of those that hold requests until their bodies are there, `flows`: some do not; `packs`: some of them
+    compress."""
 
     name: str
     pool: Pool
@@ -69,6 +70,8 @@ class _Draft:
     retries: Retries | None
     l7: bool
     times: dict[Timeouts, list[str]] = field(default_factory=dict)
+    held: list[str] = field(default_factory=list)
+    flows: bool = False
     packs: bool = False
 
 
@@ -89,6 +92,10 @@ class Backends:
         pool = index.pool(choice.target.pool)
         draft = self._draft(pool, action.timeouts, action.retries, True, choice.way.key)
         draft.packs = draft.packs or route.compression is not None
+        if not action.buffering.request:
+            draft.flows = True
+        elif choice.way.key not in draft.held:
+            draft.held.append(choice.way.key)
         return draft.name
 
     def name(self, pool: Pool, times: Timeouts) -> str:
@@ -136,7 +143,9 @@ class Backends:
         balance, hashed = _balance(pool)
         first = self._used[pool.name][0]
         tracked = first if first != draft.name else ""
-        lines = [*_pool_lines(pool, l7), *(retry_lines(draft.retries, pool) if draft.retries else ())]
+        lines = _pool_lines(pool, l7)
+        if draft.retries:
+            lines += retry_lines(draft.retries, pool, draft.held, flows=draft.flows)
         if not tracked:
             lines += check_lines(pool)
         if l7 and (waited := max(times.response, times.idle)) and filtered(times, draft.retries):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Endpoint, Pool
     from lbgen.plan.policy import Retries
 
+SENT_AGAIN = 16 * 1024  # bytes of a body that is sent again
 STATUSES = (401, 403, 404, 408, 425, 500, 501, 502, 503, 504)  # that HAProxy can retry on
 _CAUSES = {
     RetryCause.CONNECT_FAILURE: ("conn-failure",),
@@ -38,8 +39,11 @@ def serving(pool: Pool) -> list[Endpoint]:
     return [endpoint for endpoint in pool.endpoints if endpoint.weight and not endpoint.backup]
 
 
-def retry_lines(retries: Retries, pool: Pool) -> list[Line]:
-    """Each try goes to another endpoint. A connect failure is retried for any method, as nothing was sent."""
+def retry_lines(retries: Retries, pool: Pool, held: list[str], *, flows: bool) -> list[Line]:
+    """Each try goes to another endpoint. A connect failure is retried for any method and body, as nothing was sent.
+
+    `held`: the keys of routes whose bodies are sent again whatever their length; `flows`: there are others.
+    """
     words = [word for cause, words in _CAUSES.items() if cause in retries.causes for word in words]
     words += [str(status) for status in retries.statuses]
     lines = [
@@ -49,4 +53,9 @@ def retry_lines(retries: Retries, pool: Pool) -> list[Line]:
     ]
     if not retries.all_methods:
         lines.append(line(pool.field, f"http-request disable-l7-retry if !{{ method {' '.join(IDEMPOTENT)} }}"))
+    if flows and words != ["conn-failure"]:
+        pieces = [held[i : i + 40] for i in range(0, len(held), 40)]
+        unless = "".join(f" !{{ var(txn.route) -m str {' '.join(piece)} }}" for piece in pieces)
+        # HAProxy would send whatever had come in one piece with its head.
+        lines.append(line(pool.field, f"http-request disable-l7-retry if {{ req.body_size gt {SENT_AGAIN} }}{unless}"))
     return lines

@@ -14,6 +14,7 @@ from lbgen.engines.haproxy.edits import header_lines, rewrite_lines, tail_lines
 from lbgen.engines.haproxy.index import Index
 from lbgen.engines.haproxy.lines import Line, Maps, Section, Word, line
 from lbgen.engines.haproxy.passages import Passage, passage
+from lbgen.engines.haproxy.retrying import SENT_AGAIN
 from lbgen.engines.haproxy.servers import NEVER, is_name
 from lbgen.engines.haproxy.sizes import WHOLE_BODY, buffer_size, head_room
 from lbgen.engines.haproxy.tables import ROUTE, routing
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from lbgen.engines.api import RenderedFile
     from lbgen.engines.haproxy.tables import Way
     from lbgen.plan.model import Listener, Plan, Route
-
-_SENT_AGAIN = 16 * 1024  # bytes of a body that must be there for another try; over HTTP/2 it comes behind its head
 
 
 @record
@@ -271,7 +270,7 @@ def _held(routes: list[tuple[str, Route]], chooser: Chooser) -> list[Line]:
     """Bodies that are waited for; the client's own time limits how long."""
     keys = [key for key, route in routes if isinstance(route.action, Forward) and route.action.buffering.request]
     again = [key for key, route in routes if key not in keys and getattr(route.action, "retries", None) is not None]
-    found = [(keys, WHOLE_BODY, "held"), (again, _SENT_AGAIN, "sent_again")]
+    found = [(keys, WHOLE_BODY, "held"), (again, SENT_AGAIN + 1, "sent_again")]
     return [
         chooser.only((f"http-request wait-for-body time {NEVER} at-least {size}",), chosen, name)
         for chosen, size, name in found

@@ -61,7 +61,9 @@ class Mirrors:
                 on_failure=None,
                 tunnel=None,
             )
-            found.append(Location(Atom(mirror.field), name=Atom(f"= {path.text}"), proxy=copy))
+            # A copy clears the variables of the access log, which it shares with its request.
+            made = Location(Atom(mirror.field), name=Atom(f"= {path.text}"), proxy=copy, logged=start.logged)
+            found.append(made)
         return replace(proxy, mirrors=tuple(lines)), tuple(found)
 
     def _left_out(self, route: Route, at: int, mirror: Mirror) -> Atom:

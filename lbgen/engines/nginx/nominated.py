@@ -92,4 +92,5 @@ def _second(proxy: Proxy, standard: tuple[Header, ...], texts: Texts) -> Proxy:
     written = tuple(
         replace(x, value=Text((*x.value.parts, inline("fields_left")))) if x.name.text == "Host" else x for x in headers
     )
-    return replace(proxy, headers=written, made=made, checks=(), once=None, streamed=None, tunnel=None, waits=None)
+    first = replace(proxy, headers=written, made=made, checks=(), once=None, streamed=None, unsized=None)
+    return replace(first, tunnel=None, waits=None)

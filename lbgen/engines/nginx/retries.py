@@ -14,7 +14,7 @@ from lbgen.engines import escapes
 from lbgen.engines.nginx.names import inline, named, reference
 from lbgen.engines.nginx.numbers import above
 from lbgen.engines.nginx.texts import EMPTY, text
-from lbgen.engines.nginx.view import NONE, Entry, Line, Location, Map
+from lbgen.engines.nginx.view import NONE, Answer, Entry, Line, Location, Map, Reading
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Balance
 from lbgen.plan.policy import IDEMPOTENT, RetryCause
@@ -34,6 +34,8 @@ _CAUSES = {RetryCause.CONNECT_FAILURE: "connect", RetryCause.RESET: "reset", Ret
 _DETOUR = Wanted(1, frozenset(), ())
 """No retries: a request is only asked anew where nobody could be asked."""
 _KEPT = 16 * 1024  # bytes of a body that are kept for further tries
+# Chunks come into this as they are, so it is larger; what does not fit is in a file, and counts as too long.
+_BODY = Line(Atom("client_body_buffer_size"), (Atom("32k"),))
 _ONE = "(?:[0-9]+|-)"
 _NEXT = "(?:, | : )"
 
@@ -94,11 +96,14 @@ class Retries:
         wanted = action.retries or _DETOUR
         self.common()
         copied = bool(proxy.mirrors) and not action.buffering.request  # for the copy nginx has read a long body, too
+        flows = action.retries is not None and not action.buffering.request
         repeatable = self._repeatable(short=copied, every=wanted.all_methods)
-        again = self._goal(route, wanted, variant, detour is not None, repeatable)
+        known = self._known(repeatable) if flows else repeatable  # once the body is there
+        again = self._goal(route, wanted, variant, detour is not None, known)
         upstream = self._following(route, action, split) or detour or proxy.upstream
-        careful = bool(wanted.statuses) and repeatable is not None
-        tries = [proxy, *(replace(proxy, upstream=upstream, tunnel=None, mirrors=()) for _ in range(wanted.max))]
+        careful = bool(wanted.statuses) and known is not None
+        kept = replace(proxy, lines=(*proxy.lines, _BODY)) if flows else proxy
+        tries = [kept, *(replace(proxy, upstream=upstream, tunnel=None, mirrors=()) for _ in range(wanted.max))]
         found: list[Location] = []
         first = proxy
         for at, each in enumerate(tries):
@@ -111,15 +116,20 @@ class Retries:
                 made = replace(made, retried=wanted.statuses)
                 if careful:
                     name = _name(route, "once", at, variant)
-                    made = replace(made, once=name, repeatable=repeatable)
+                    asked = known if at else repeatable
+                    if asked is not None:
+                        made = replace(made, once=name, repeatable=asked)
                     # Limits have not been asked before the first try.
                     gate = start.gate if at == 0 else None
                     found.append(Location(start.origin, name=name, proxy=replace(once, tunnel=None), gate=gate))
             if at == 0:
                 first = made
-                if action.retries is not None and not copied and not action.buffering.request:
+                if flows and made.retried:
+                    first = replace(made, unsized=_name(route, "read", at, variant))
+                    found += self._reading(start, route, made, variant)
+                if flows and not copied:
                     name = _name(route, "long", at, variant)
-                    first = replace(made, streamed=name)
+                    first = replace(first, streamed=name)
                     flowing = replace(proxy, again=named(route.name, "final"), lines=(*proxy.lines, *_natively(wanted)))
                     found.append(Location(start.origin, name=name, proxy=flowing, gate=start.gate))
             else:
@@ -138,6 +148,40 @@ class Retries:
             entry = Entry(Literal("0" if every else "1 0", "key"), Atom("1"))
             self.maps.append(Map(NONE, source, variable, Atom("0"), (entry,)))
         return variable
+
+    def _known(self, repeatable: Atom | None) -> Atom:
+        """The same, of a request whose body is there: one without a length may turn out to be long."""
+        before = repeatable.text.removeprefix("$") if repeatable is not None else ""
+        variable = Atom(f"$sent_again_{before}" if before else "$short_chunks")
+        if variable.text not in self._short:
+            if not self._short & {"$long_chunks"}:
+                self._short.add("$long_chunks")
+                self.maps += _body_maps()
+            self._short.add(variable.text)
+            source = text(inline(before), " ", inline("long_chunks")) if before else text(inline("long_chunks"))
+            entry = Entry(Literal("1 0" if before else "0", "key"), Atom("1"))
+            self.maps.append(Map(NONE, source, variable, Atom("0"), (entry,)))
+        return variable
+
+    def _reading(self, start: Location, route: Route, made: Proxy, variant: int) -> tuple[Location, ...]:
+        """The first try of a request whose body has no length: it is read, and then it is known whether the endpoint's
+        statuses may lead to another try. nginx reads a body for a copy before all else, here for one that goes nowhere,
+        and a picture is nothing that can be sent to: 405, whose page is the try."""
+        name = self._names.variable("sized", f"{route.name} {variant}")
+        goes, sink = _name(route, "sized", 0, variant), Atom(f"/../read/{route.name}/{variant}")
+        short = Entry(Literal("0", "key"), goes)
+        origin = Atom(f"{route.field}.retries")
+        once = _name(route, "once", 0, variant)
+        self.maps.append(Map(origin, text(inline("long_chunks")), Atom(f"${name}"), once, (short,)))
+        read = Reading(reference(name), sink, made.on_failure or Atom("@failed"))
+        try_ = replace(made, once=None, repeatable=None, tunnel=None)
+        logged = (Line(Atom("internal"), ()), *start.logged)
+        nothing = Answer(204, EMPTY)
+        return (
+            Location(start.origin, name=_name(route, "read", 0, variant), reads=read, gate=start.gate),
+            Location(start.origin, name=Atom(f"= {sink.text}"), answer=nothing, logged=logged),
+            Location(start.origin, name=goes, proxy=try_, gate=start.gate),
+        )
 
     def _goal(self, route: Route, wanted: Wanted, variant: int, detour: bool, repeatable: Atom | None) -> Atom:
         """The variable that names the location where a request that failed goes on."""
@@ -234,6 +278,19 @@ class Retries:
         )
         source = text(inline("cause"), " ", inline("upstream_status"))
         self.maps.append(Map(NONE, source, Atom("$failed_with"), Atom("502"), statuses, volatile=True))
+
+
+def _body_maps() -> Iterator[Map]:
+    """Whether a body without a length is long, to be asked once it is there; and whether a request may have one."""
+    long = Entry(Literal(rf"^[\x00-\xff]{{{_KEPT + 1}}}", "regex"), Atom("1"))
+    yield Map(NONE, text(inline("request_body")), Atom("$long_in_memory"), Atom("0"), (long,))
+    memory = Entry(Literal("", "key"), text(inline("long_in_memory")))
+    yield Map(NONE, text(inline("request_body_file")), Atom("$long_chunks"), Atom("1"), (memory,))
+    parts = ("server_protocol", "request_method", "content_length", "http_transfer_encoding")
+    source = text(*(part for key in parts for part in (inline(key), " ")))
+    # Over HTTP/2 nothing says that there is none.
+    unsized = r"^(?:HTTP/2\.0 (?!GET |HEAD |OPTIONS )[^ ]+  |HTTP/1\.[01] (?!GET |HEAD )[^ ]+  [^ ])"
+    yield Map(NONE, source, Atom("$unsized"), Atom("0"), (Entry(Literal(unsized, "regex"), Atom("1")),))
 
 
 def _ways(wanted: Wanted, at: int, detour: bool, *, always: bool) -> list[str]:

@@ -36,7 +36,8 @@ _FRAMING = (
     "frames of HTTP/2 for streams that nobody opened, or above the agreed size, are ignored; a PROXY header whose "
     "addresses are of the other family than it says is believed; of X-Forwarded-For, where it counts, an "
     "address with a port is read as that address; "
-    "of a request whose target nginx cannot read the access log does not know the host"
+    "of a request whose target nginx cannot read the access log does not know the host; where a route has retries, a "
+    "body without a length is read whole before it goes on"
 )
 _BROKEN = {
     "framing.bare_lf": "accepted",
@@ -48,6 +49,7 @@ _BROKEN = {
     "framing.forwarded_port": "status 403",
     "framing.log_bad_escape": "text: host ''",
     "framing.log_unread": "text: host ''",
+    "framing.unsized_flows": "text: no byte of the body",
 }
 
 _COMMON: dict[Feature, Verdict] = {

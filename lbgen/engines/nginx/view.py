@@ -143,6 +143,7 @@ class Proxy:
     once: Atom | None = None  # where requests go whose statuses never do
     repeatable: Atom | None = None  # 0 for those
     streamed: Atom | None = None  # where requests go whose bodies are too long to be kept
+    unsized: Atom | None = None  # where requests go whose bodies have to be read first, to know how long they are
     buffered: bool = False  # the body is read whole first, as it is asked or kept for further tries
     nominated: Detour | None = None  # for requests whose Connection names fields
     made: Text | None = None  # where those go: names of the headers that nginx writes, a comma before and behind each
@@ -175,6 +176,16 @@ class Hop:
 
 
 @record
+class Reading:
+    """The body is read, then the request goes on at `to`, a variable. `sink` is a path that a copy is sent to in vain,
+    `on_failure` where the answers of limits are."""
+
+    to: Atom
+    sink: Atom
+    on_failure: Atom
+
+
+@record
 class Location:
     """`path` is for a location of that path alone, `below` for one of all paths that begin so; a prefix by segment has
     both, with the same body. `name` is for a named location."""
@@ -186,6 +197,7 @@ class Location:
     proxy: Proxy | None = None
     answer: Answer | None = None
     hop: Hop | None = None
+    reads: Reading | None = None
     gate: Gate | None = None
     logged: tuple[Line, ...] = ()  # what the access log is told
     retry: bool = False  # a further try, named by a map

@@ -45,6 +45,12 @@ func (s *state) hold(r *http.Request) error {
 	return nil
 }
 
+// repeats is whether the body may be sent again: it is short, or the route holds it anyway.
+func (s *state) repeats() bool {
+	whole := s.route.Body != nil && s.route.Body.Request
+	return s.complete && (whole || len(s.held) <= againMost)
+}
+
 // body is the body for a try; closing it leaves the client's open for the next one.
 func (s *state) body() io.ReadCloser {
 	if s.complete {

@@ -56,8 +56,8 @@ func (p *pool) judge(r *http.Request, s *state, reply *http.Response, err error)
 	if retries == nil || s.tries > retries.Max || !retries.wants(r.Method, cause, status) {
 		return nil
 	}
-	if cause != refused && s.bodied && !s.complete {
-		return nil // what was sent of a large body is gone
+	if cause != refused && s.bodied && !s.repeats() {
+		return nil
 	}
 	if s.tried == nil {
 		s.tried = map[*endpoint]bool{}
