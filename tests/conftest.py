@@ -31,7 +31,8 @@ if _WORKER := os.environ.get("PYTEST_XDIST_WORKER"):
         os.environ["LBGEN_CONFORMANCE_PORTS"] = str(first)
 
 
-_ORDER = {"packaging": 0, "verify": 1, "differential": 2, "conformance": 3}  # folders with the longest tests
+_ORDER = {"packaging": 0, "differential": 1, "conformance": 2}  # folders with the longest tests
+_APART = 12  # tests between two of tests/verify: each has a CPU busy for long, and its times are late beside its like
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -76,6 +77,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif fixed or waits:
             item.add_marker(pytest.mark.serves)
     items.sort(key=_turn)
+    verifying = [item for item in items if item.path.parent.name == "verify"]
+    items[:] = [item for item in items if item.path.parent.name != "verify"]
+    first = next((at for at, item in enumerate(items) if item.path.parent.name == "conformance"), 0)
+    for number, item in enumerate(verifying):
+        items.insert(first + _APART * number, item)
 
 
 def _turn(item: pytest.Item) -> tuple[int, str]:

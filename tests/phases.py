@@ -50,7 +50,9 @@ class Result:
 
 def pytest(phase: Phase, cache: str, *arguments: str) -> int:
     argv = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={cache}", "-m", phase.tests, *arguments]
-    return subprocess.run(argv, env={**os.environ, "LBGEN_TEST_NETWORK": phase.network}, check=False).returncode
+    # Compiled modules are kept: every process that a test starts would compile ours anew.
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return subprocess.run(argv, env={**kept, "LBGEN_TEST_NETWORK": phase.network}, check=False).returncode
 
 
 def failures(cache: str) -> list[str]:
