@@ -1,0 +1,235 @@
+"""The engines and stand-ins of one stack, as processes of this one: started, asked, led over to another plan."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import EngineError, LbgenError, Severity
+from lbgen.engines.health import Watched
+from lbgen.plan.overlay import with_ports, with_real_endpoints
+from lbgen.runtime import readiness
+from lbgen.runtime.endpoints import endpoints
+from lbgen.runtime.health import members
+from lbgen.runtime.host import judged
+from lbgen.runtime.hot import other_version, refusal, reload_all
+from lbgen.runtime.local import state
+from lbgen.runtime.local.network import network
+from lbgen.runtime.local.order import Progress, Step, digest
+from lbgen.runtime.local.process import Handle, administered, for_version, start, wait_listening
+from lbgen.runtime.local.reload import prepare
+from lbgen.runtime.local.spawn import ProcessId
+from lbgen.runtime.local.user import engine_user, make_directory
+from lbgen.runtime.standins import Cast, cast, played
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import ExitStack
+
+    from lbgen.diagnostics import Diagnostic
+    from lbgen.plan.model import Plan
+    from lbgen.runtime.local.network import Network
+    from lbgen.runtime.local.order import Chosen, Order, Reload
+
+
+@dataclass(slots=True)
+class Company:
+    """What runs of a stack; `tell` is given each step. What is started ends with `ends`, which its owner closes."""
+
+    order: Order
+    record: state.StackState
+    tell: Callable[[Progress], None]
+    ends: ExitStack
+    handles: dict[str, Handle] = field(default_factory=dict)
+    networks: dict[str, Network] = field(default_factory=dict)
+    cast: Cast = field(default_factory=Cast)  # every stand-in that was ever started, as they stay
+
+    def make_networks(self) -> None:
+        """For engines in the kernel. EngineError LB407."""
+        self.networks = {x.name: self.ends.enter_context(network()) for x in self.order.engines if x.kernel}
+
+    def start(self) -> tuple[Diagnostic, ...]:
+        """Start all, and wait until every route answers; warnings. Raises LbgenError, OSError."""
+        with state.locked("ports"):
+            addresses = self._stand_ins(self.order.plan)
+            for chosen in self.order.engines:
+                self._start(chosen, addresses, self.networks.get(chosen.name))
+            for handle in self.handles.values():
+                wait_listening(handle, self.order.seconds)
+                self.tell(Progress(Step.LISTENING, handle.engine))
+        return self._until_routes_answer()
+
+    def ask_to_stop(self) -> None:
+        """All engines at once."""
+        for handle in self.handles.values():
+            handle.ask_to_stop()
+
+    def _stand_ins(self, plan: Plan) -> Cast:
+        """Start one stand-in per endpoint, on loopback and on each namespace's cable, unless it is there already."""
+        if not played(plan):
+            return Cast()
+        taken = frozenset(x.port + engine.offset for x in plan.listeners for engine in self.order.engines)
+        hosts = ("127.0.0.1", *(net.host for net in self.networks.values()))
+        there = self.cast.stand_ins
+        made = cast(plan, hosts, taken, Path(self.order.folder) / f"stand-ins-{len(there)}", before=self.cast)
+        new = tuple(each for each in made.stand_ins if each not in there)
+        self.ends.enter_context(endpoints(new))
+        self.cast = replace(made, stand_ins=(*there, *new))
+        listed = tuple(
+            state.EndpointState(endpoint.field, pool.name, hosts[0], made.ports[endpoint.field])
+            for pool in played(plan)
+            for endpoint in pool.endpoints
+        )
+        self.record = replace(self.record, endpoints=listed)
+        self.tell(Progress(Step.BACKENDS, total=len(listed), done=len(listed)))
+        return made
+
+    def _start(self, chosen: Chosen, stand_ins: Cast, net: Network | None) -> None:
+        plan = self._plan_for(self.order.plan, chosen, stand_ins, net)
+        if isinstance(chosen.engine, Watched):
+            admins = {x.plan.admin_port or 0 for x in self.handles.values()}
+            ports = {x.port + each.offset for x in self.order.plan.listeners for each in self.order.engines}
+            plan = administered(plan, frozenset(admins | ports))
+        directory = self._directory(chosen)
+        self.ends.callback(shutil.rmtree, directory, ignore_errors=True)
+        entry = state.EngineState(
+            chosen.name,
+            chosen.title,
+            chosen.binary.version,
+            str(chosen.binary.path),
+            str(directory),
+            leftovers=chosen.engine.process(plan, chosen.binary, directory).leftovers,
+        )
+        self.note(entry)  # before it starts: were we killed now, `down` would still find what lies in the folder
+        handle = start(chosen.engine, plan, chosen.binary, chosen.version, directory, self.order.accept, net)
+        self.ends.callback(handle.stop)
+        self.handles[chosen.name] = handle
+        identity = ProcessId.of(handle.pid)
+        started = identity.started if identity else 0
+        self.note(
+            replace(
+                entry,
+                addresses=_addresses(handle),
+                pid=handle.pid,
+                started=started,
+                access_log=handle.spec.access_log,
+                agent=handle.agent.pid if handle.agent is not None else 0,
+                admin=handle.plan.admin_port or 0,
+                members=members(self.order.plan, handle.plan),
+            )
+        )
+        self.tell(Progress(Step.STARTED, chosen.name, f"{chosen.title} {chosen.binary.version}"))
+
+    def _plan_for(self, plan: Plan, chosen: Chosen, stand_ins: Cast, net: Network | None) -> Plan:
+        plan = replace(plan, resolvers=chosen.resolvers)
+        plan = with_ports(plan, {x.name: x.port + chosen.offset for x in plan.listeners})
+        plan = stand_ins.play(plan, net.host if net is not None else "127.0.0.1")
+        if net is not None:  # whatever address was asked for is not one of the namespace's
+            everywhere = "0.0.0.0"  # noqa: S104 - inside a namespace that only this host reaches
+            plan = replace(plan, listeners=tuple(replace(x, address=everywhere) for x in plan.listeners))
+        return plan
+
+    def _directory(self, chosen: Chosen) -> Path:
+        """Where the engine works: the state directory, or a place that nobody can reach when we are root."""
+        if engine_user().uid is not None:
+            return make_directory(f"lbgen-{self.order.name}-{chosen.name}-", engine_user())
+        directory = Path(self.order.folder) / chosen.name
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(mode=0o700, parents=True)
+        return directory
+
+    def _until_routes_answer(self) -> tuple[Diagnostic, ...]:
+        """Wait for every route of every engine; EngineError LB405 for those that fail, warnings returned."""
+        seconds = self.order.seconds
+        found: list[Diagnostic] = []
+        for handle in self.handles.values():
+            wanted = readiness.probes(handle.plan)
+            total, name = len(wanted), handle.engine
+
+            def answered(probe: readiness.Probe, left: int, name: str = name, total: int = total) -> None:
+                self.tell(Progress(Step.ANSWERED, name, probe.route, total - left, total))
+
+            late = readiness.wait(handle.plan, wanted, handle.address, seconds=seconds, answered=answered)
+            found += readiness.unasked(handle.plan, wanted, handle.title)
+            found += readiness.diagnostics(late, handle.title, handle.plan, seconds=seconds)
+            if not late:
+                self.tell(Progress(Step.READY, name))
+        if any(each.severity is Severity.ERROR for each in found):
+            raise EngineError(found)
+        return tuple(found)
+
+    def reload(self, asked: Reload) -> tuple[Diagnostic, ...]:
+        """All engines serve the plan that was asked for, or go on as they were. Raises LbgenError."""
+        order = self.order
+        if not order.backends:
+            asked = replace(asked, plan=with_real_endpoints(asked.plan))
+        engines = tuple((x.name, x.version, x.binary) for x in order.engines)
+        if asked.engines not in (None, engines) or asked.backends not in (None, order.backends):
+            raise EngineError(refusal("other engines, or other backends, run"))
+        before = () if asked.engines is not None else order.accept
+        accept = tuple(dict.fromkeys((*before, *asked.accept)))
+        chosen = tuple(_again(x, order.plan, asked.plan, accept) for x in order.engines)
+        listed = self.record.endpoints
+        serves = order.plan
+        try:
+            with state.locked("ports"):
+                stand_ins = self._stand_ins(asked.plan)
+            changes = []
+            for each in chosen:
+                plan = self._plan_for(asked.plan, each, stand_ins, self.networks.get(each.name))
+                changes.append(prepare(self.handles[each.name], each.engine, plan, accept))
+                self.tell(Progress(Step.CHECKED, each.name))
+            warnings = reload_all(tuple(changes), seconds=asked.seconds)
+            serves = asked.plan
+        except LbgenError:
+            self.record = replace(self.record, endpoints=listed)
+            raise
+        finally:
+            for handle in self.handles.values():
+                self._follow(handle, serves)
+        for each in chosen:
+            self.tell(Progress(Step.RELOADED, each.name))
+        self.order = replace(order, plan=asked.plan, engines=chosen, accept=accept)
+        self.record = replace(self.record, digest=digest(asked.plan, chosen, accept, backends=order.backends))
+        state.write(self.record)
+        return warnings
+
+    def _follow(self, handle: Handle, plan: Plan) -> None:
+        """The record of an engine, after it loaded what serves `plan`."""
+        entry = next(x for x in self.record.engines if x.name == handle.engine)
+        agent = handle.agent.pid if handle.agent is not None else 0
+        identity = ProcessId.of(handle.pid)
+        entry = replace(entry, pid=handle.pid, started=identity.started if identity is not None else entry.started)
+        there = members(plan, handle.plan)
+        log = handle.spec.access_log
+        self.note(replace(entry, addresses=_addresses(handle), access_log=log, agent=agent, members=there))
+
+    def note(self, entry: state.EngineState) -> None:
+        self.record = self.record.with_engine(entry)
+        try:
+            state.write(self.record)
+        except EngineError:
+            if not self.record.committed:
+                raise
+            # A disk that is full ends nothing that serves; the next change is written with this one.
+
+
+def _addresses(handle: Handle) -> tuple[state.Address, ...]:
+    return tuple(
+        state.Address(x.name, str(x.mode), *handle.address(x.name), scheme=state.scheme(x))
+        for x in handle.plan.listeners
+    )
+
+
+def _again(chosen: Chosen, before: Plan, after: Plan, accept: tuple[str, ...]) -> Chosen:
+    """The same engine for another plan. LbgenError (verdicts), EngineError LB412 for another version."""
+    target = chosen.engine
+    other = other_version(target, before, after, chosen.version)
+    if other:
+        raise EngineError(other)
+    plan, problems = judged(for_version(after, target.name, chosen.version), target, chosen.version, accept)
+    if problems:
+        raise LbgenError(problems)
+    return replace(chosen, resolvers=plan.resolvers)
