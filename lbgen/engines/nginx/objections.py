@@ -12,7 +12,7 @@ from lbgen.engines.nginx.gates import rate
 from lbgen.engines.nginx.members import steered
 from lbgen.engines.nginx.names import Names
 from lbgen.engines.nginx.queues import queued
-from lbgen.engines.nginx.retries import MOST, separate_backups
+from lbgen.engines.nginx.retries import most, separate_backups
 from lbgen.engines.nginx.stream import manners
 from lbgen.engines.nginx.support import NOMINATED, OLD
 from lbgen.engines.nginx.transports import GRPC, kind
@@ -274,10 +274,10 @@ def _retries(route: Route) -> Iterator[Objection]:
     wanted = route.action.retries if isinstance(route.action, Forward) else None
     if wanted is None:
         return
-    if wanted.max > MOST:
-        why = f"nginx follows ten hops of a request, which is enough for {MOST} extra tries"
-        yield Objection(refused(why), f"{route.field}.retries.max", Feature.RETRIES)
     whole = isinstance(route.action, Forward) and route.action.buffering.request
+    if wanted.max > (bound := most(wanted, held=whole)):
+        why = f"nginx follows ten hops of a request, which is enough for {bound} extra tries here"
+        yield Objection(refused(why), f"{route.field}.retries.max", Feature.RETRIES)
     if wanted.all_methods and whole and RetryCause.TIMEOUT in wanted.causes:
         note = "an endpoint that stops reading a body that nginx has whole (request buffering) is a timeout too"
         shows = dict.fromkeys(("timeouts.idle.upload", "timeouts.idle.upload_again"), "text: the upload took")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Endpoint, Forward, Pool, Route
 
 MOST = 7
-"""Extra tries: nginx follows ten hops of a request, and three may be needed before the first try."""
+"""Extra tries: nginx follows ten hops of a request, and up to three more are needed."""
 
 _CAUSES = {RetryCause.CONNECT_FAILURE: "connect", RetryCause.RESET: "reset", RetryCause.TIMEOUT: "timeout"}
 _DETOUR = Wanted(1, frozenset(), ())
@@ -38,6 +38,11 @@ _KEPT = 16 * 1024  # bytes of a body that are kept for further tries
 _BODY = Line(Atom("client_body_buffer_size"), (Atom("32k"),))
 _ONE = "(?:[0-9]+|-)"
 _NEXT = "(?:, | : )"
+
+
+def most(wanted: Wanted, *, held: bool) -> int:
+    """Extra tries: reading a body first, to know how long it is, takes one more hop. `held`: bodies are read anyway."""
+    return MOST - 1 if wanted.statuses and not held else MOST
 
 
 def ring(pool: Pool) -> tuple[Endpoint, ...]:
@@ -169,7 +174,7 @@ class Retries:
         and a picture is nothing that can be sent to: 405, whose page is the try."""
         name = self._names.variable("sized", f"{route.name} {variant}")
         goes, sink = _name(route, "sized", 0, variant), Atom(f"/../read/{route.name}/{variant}")
-        short = Entry(Literal("0", "key"), goes)
+        short = Entry(Literal("0", "key"), self._form(goes))
         origin = Atom(f"{route.field}.retries")
         once = _name(route, "once", 0, variant)
         self.maps.append(Map(origin, text(inline("long_chunks")), Atom(f"${name}"), once, (short,)))
@@ -180,7 +185,7 @@ class Retries:
         return (
             Location(start.origin, name=_name(route, "read", 0, variant), reads=read, gate=start.gate),
             Location(start.origin, name=Atom(f"= {sink.text}"), answer=nothing, logged=logged),
-            Location(start.origin, name=goes, proxy=try_, gate=start.gate),
+            Location(start.origin, name=goes, proxy=try_, gate=start.gate, retry=True),
         )
 
     def _goal(self, route: Route, wanted: Wanted, variant: int, detour: bool, repeatable: Atom | None) -> Atom:
