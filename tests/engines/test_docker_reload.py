@@ -79,7 +79,9 @@ def pool_of(port: int, path: str) -> str:
 
 
 @pytest.mark.parametrize("name", L7_ENGINES)
-def test_no_request_is_lost(name: str, request: pytest.FixtureRequest) -> None:
+def test_no_request_is_lost_and_what_does_not_serve_is_taken_back(
+    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reloads = request.config.getoption("--reloads")
     port = free_port("127.0.0.1", PORTS)
     tcp = free_port("127.0.0.1", port + 1)
@@ -106,6 +108,28 @@ def test_no_request_is_lost(name: str, request: pytest.FixtureRequest) -> None:
     assert not seen.lost, f"{len(seen.lost)} of {seen.good + len(seen.lost)}: {seen.lost[:3]}"
     least, seconds = LIVE_ON[name]
     assert not [cut for cut in sockets.cut if cut[1] < least and cut[2] < seconds], str(sockets)
+    if routes != ("one",):
+        lbgen.reload(topology(port, "one", tcp=tcp), accept=("all",))
+    taken_back(port, tcp, name, monkeypatch)
+
+
+def taken_back(port: int, tcp: int, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files are not those of the plan: a route of the plan is missing in them."""
+    real = change._change
+
+    def wrong(made: Any, part: Part, there: Any) -> Any:
+        each, live = real(made, part, there)
+        each.rendered = render_with(part.chosen.engine, live.plan, part.chosen.version, ("all",))
+        return each, live
+
+    with monkeypatch.context() as patch:
+        patch.setattr(change, "_change", wrong)
+        with pytest.raises(EngineError, match=r"(?s)route two.*files before are in place again and serve"):
+            lbgen.reload(topology(port, "two", tcp=tcp), accept=("all",), seconds=1)
+    assert pool_of(port, "/one") == "one"
+    assert lbgen.up(topology(port, "one", tcp=tcp), engine=name, runtime="docker", accept=("all",)).unchanged
+    lbgen.reload(topology(port, "two", tcp=tcp), accept=("all",))
+    assert pool_of(port, "/two") == "two"
 
 
 def test_sockets_are_cut_after_the_drain_time_and_not_before(request: pytest.FixtureRequest) -> None:
@@ -155,28 +179,6 @@ def test_nftables_in_one_transaction(request: pytest.FixtureRequest) -> None:
             assert pool_of(port, "/") == forward
     print(f"nftables: {sockets}")  # noqa: T201
     assert not sockets.cut
-
-
-@pytest.mark.parametrize("name", L7_ENGINES)
-def test_what_does_not_serve_is_taken_back(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The files are not those of the plan: a route of the plan is missing in them."""
-    port = free_port("127.0.0.1", PORTS)
-    lbgen.up(topology(port, "one"), engine=name, runtime="docker", accept=("all",))
-    real = change._change
-
-    def wrong(made: Any, part: Part, there: Any) -> Any:
-        each, live = real(made, part, there)
-        each.rendered = render_with(part.chosen.engine, live.plan, part.chosen.version, ("all",))
-        return each, live
-
-    with monkeypatch.context() as patch:
-        patch.setattr(change, "_change", wrong)
-        with pytest.raises(EngineError, match=r"(?s)route two.*files before are in place again and serve"):
-            lbgen.reload(topology(port, "two"), accept=("all",), seconds=1)
-    assert pool_of(port, "/one") == "one"
-    assert lbgen.up(topology(port, "one"), engine=name, runtime="docker", accept=("all",)).unchanged
-    lbgen.reload(topology(port, "two"), accept=("all",))
-    assert pool_of(port, "/two") == "two"
 
 
 def test_files_that_the_engine_refuses_change_nothing(tmp_path: Path) -> None:

@@ -64,14 +64,6 @@ def test_every_l7_engine_serves_and_up_again_changes_nothing(daemon: DockerClien
         lbgen.up(topology(port), ["nginx"], runtime="local")
 
 
-def test_every_engine_passes_connections(daemon: DockerClient) -> None:
-    with lbgen.up(topology(PORTS + 50, mode="l4"), L4_ENGINES, runtime="docker", accept=("all",)) as stack:
-        assert {url["web"].partition(":")[0] for url in stack.urls.values()} == {"tcp"}
-        for name in L4_ENGINES:
-            address = stack.address("web", name)
-            assert httpx.get(f"http://{address.host}:{address.port}/x").json()["pool"] == "app"
-
-
 def test_only_what_changed_is_replaced_and_engines_no_longer_wanted_go(daemon: DockerClient) -> None:
     port = free_port("127.0.0.1", PORTS + 100)
     lbgen.up(topology(port), ["nginx", "haproxy"], runtime="docker", accept=("all",))
@@ -91,7 +83,7 @@ def test_only_what_changed_is_replaced_and_engines_no_longer_wanted_go(daemon: D
     assert {each.record.engine for each in found(daemon, NAME) if each.record.role is Role.ENGINE} == {"nginx"}
 
 
-def test_what_fails_leaves_the_last_good_stack_serving(daemon: DockerClient) -> None:
+def test_what_fails_leaves_the_last_good_stack_serving_and_what_was_killed_runs_after_up(daemon: DockerClient) -> None:
     port = free_port("127.0.0.1", PORTS + 200)
     stack = lbgen.up(topology(port), ["haproxy"], runtime="docker", accept=("all",))
     other = free_port("127.0.0.1", port + 1)
@@ -99,10 +91,18 @@ def test_what_fails_leaves_the_last_good_stack_serving(daemon: DockerClient) -> 
         lbgen.up(topology(other), ["haproxy"], runtime="docker", accept=("all",))
     assert [each.code for each in raised.value.diagnostics] == ["LB404"]
     assert httpx.get(f"{stack.url('web')}/api/x").json()["pool"] == "app"
+    # Stopped by a user: docker does not start it again, `up` does.
+    subprocess.run(["docker", "kill", "-s", "KILL", f"lbgen-{NAME}-haproxy"], check=True, capture_output=True)
+    stack = lbgen.up(topology(port), ["haproxy"], runtime="docker", accept=("all",))
+    assert httpx.get(f"{stack.url('web')}/api/x").json()["pool"] == "app"
 
 
-def test_containers_have_no_rights_that_they_do_not_need(daemon: DockerClient) -> None:
-    lbgen.up(topology(PORTS + 250, mode="l4"), L4_ENGINES, runtime="docker", accept=("all",))
+def test_every_engine_passes_connections_and_has_no_rights_that_it_does_not_need(daemon: DockerClient) -> None:
+    stack = lbgen.up(topology(PORTS + 250, mode="l4"), L4_ENGINES, runtime="docker", accept=("all",))
+    assert {url["web"].partition(":")[0] for url in stack.urls.values()} == {"tcp"}
+    for name in L4_ENGINES:
+        address = stack.address("web", name)
+        assert httpx.get(f"http://{address.host}:{address.port}/x").json()["pool"] == "app"
     seen = found(daemon, NAME)
     assert len(seen) == 2 * len(L4_ENGINES) + 1  # each with who has its ports, and the stand-ins
     limits = {Role.PORTS: (32, 64 << 20)}  # all others have those of the profile
@@ -124,7 +124,7 @@ def test_containers_have_no_rights_that_they_do_not_need(daemon: DockerClient) -
             assert all(entry["HostIp"] == "127.0.0.1" for entry in published or ()), each.name
 
 
-def test_limits_and_the_published_address_are_the_topologys(daemon: DockerClient) -> None:
+def test_limits_and_the_published_address_are_the_topologys_and_logs_tell_who_said_what(daemon: DockerClient) -> None:
     port = free_port("127.0.0.1", PORTS + 280)
     data = topology(port).model.model_dump(exclude_none=True, exclude_unset=True, mode="json")
     data["containers"] = {"memory": "256MiB", "pids": 200}
@@ -137,18 +137,6 @@ def test_limits_and_the_published_address_are_the_topologys(daemon: DockerClient
                 assert (host["PidsLimit"], host["Memory"]) == (200, 256 << 20), each.name
             if each.record.role is Role.PORTS:
                 assert [x["HostIp"] for x in host["PortBindings"][f"{port}/tcp"]] == [EVERYWHERE]
-
-
-def test_logs_tell_who_said_what(daemon: DockerClient) -> None:
-    with lbgen.up(topology(free_port("127.0.0.1", PORTS + 300)), ["haproxy"], runtime="docker", accept=("all",)):
         said = [(line.source, line.text) for line in api.logs(NAME)]
-    assert any(source == "haproxy" for source, _ in said)
-    assert ("endpoints", "ready") in said
-
-
-def test_an_engine_that_was_killed_is_running_again_after_up(daemon: DockerClient) -> None:
-    port = free_port("127.0.0.1", PORTS + 350)
-    stack = lbgen.up(topology(port), ["nginx"], runtime="docker", accept=("all",))
-    subprocess.run(["docker", "kill", "-s", "KILL", f"lbgen-{NAME}-nginx"], check=True, capture_output=True)
-    stack = lbgen.up(topology(port), ["nginx"], runtime="docker", accept=("all",))
-    assert httpx.get(f"{stack.url('web')}/api/x").json()["pool"] == "app"
+        assert any(source == "haproxy" for source, _ in said)
+        assert ("endpoints", "ready") in said
