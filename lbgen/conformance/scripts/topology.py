@@ -135,6 +135,8 @@ def away(stage: Stage, pause: float, *, whole: bool) -> Iterator[str]:
     if whole != (got >= size):
         want = "all" if whole else "less"
         yield f"the client took {pause:.0f} ms off and got {got} bytes of {size}, expected {want}"
+    elif not whole and stream.end == "open":
+        yield f"the client took {pause:.0f} ms off and got {got} bytes of {size}, and its connection is still open"
 
 
 def split_fails(stage: Stage) -> Iterator[str]:

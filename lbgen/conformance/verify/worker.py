@@ -55,6 +55,7 @@ _WAITED = 504
 _BUSY = (
     "status 504 b'Gateway Timeout",
     "status 504, expected 101",
+    "status 408, expected 101",
     "the body is complete",
     "0 tries reached endpoints",
 )

@@ -31,13 +31,26 @@ func (h *headTime) Done() <-chan struct{} {
 	return nil
 }
 
+// asked is how long it may take to learn whether a connection is overdue. Who waits longer waits for another reader: the
+// server's own, that looks whether the client leaves while it is answered. Then it is writing that has failed.
+const asked = 100 * time.Millisecond
+
 // overdue is whether the time for reading from a connection is over; nothing is read.
 func overdue(connection net.Conn) bool {
 	found := reflect.ValueOf(connection)
 	for depth := 0; depth < 16 && found.IsValid(); depth++ {
 		if found.Type().String() == "*net.TCPConn" {
 			socket := found.MethodByName("SyscallConn").Call(nil)[0]
-			return !socket.MethodByName("Read").Call([]reflect.Value{reflect.ValueOf(readable)})[0].IsNil()
+			over := make(chan bool, 1)
+			go func() {
+				over <- !socket.MethodByName("Read").Call([]reflect.Value{reflect.ValueOf(readable)})[0].IsNil()
+			}()
+			select {
+			case found := <-over:
+				return found
+			case <-time.After(asked):
+				return false
+			}
 		}
 		found = below(found)
 	}
