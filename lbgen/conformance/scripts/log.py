@@ -80,6 +80,8 @@ def log_of_one_request(stage: Stage) -> Iterator[str]:
     headers = [("Host", str(given.get("host", "h"))), ("Cookie", f"c={SECRET}")]
     if "control" in given:
         headers.append((CONTROL, str(given["control"]).replace("TAG", path)))
+    if given.get("chunked"):
+        headers.append(("Transfer-Encoding", "chunked"))
     request = Request(method, f"{path}?q={SECRET}", tuple(headers), body=str(given.get("body", "")).encode())
     begun = time.monotonic()
     answer = ask(stage.at[given.get("listener", "web")], request)
