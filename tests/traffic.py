@@ -169,5 +169,5 @@ class Sockets:
             self.open[place] = Open(each.kind, each.port)
 
     def __str__(self) -> str:
-        shown = ", ".join(f"{kind} in reload {n + 1} after {seconds:.0f} s" for kind, n, seconds in self.cut[:3])
-        return f"{len(self.cut)} sockets cut" + (f" ({shown}{' ...' if len(self.cut) > 3 else ''})" if shown else "")
+        shown = ", ".join(f"{kind} in reload {n + 1} after {seconds:.0f} s" for kind, n, seconds in self.cut[:8])
+        return f"{len(self.cut)} sockets cut" + (f" ({shown}{' ...' if len(self.cut) > 8 else ''})" if shown else "")

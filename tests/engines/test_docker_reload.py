@@ -155,6 +155,7 @@ def test_sockets_are_cut_after_the_drain_time_and_not_before(request: pytest.Fix
             time.sleep(2)
     for name, each in every.items():
         print(f"{name}: {each}")  # noqa: T201
+    for name, each in every.items():
         least = LIVE_ON[name][1]
         assert len(each.cut) == (8 if least < ALWAYS else 0), str(each)
         assert all(least <= seconds <= least + 40 for _, _, seconds in each.cut), str(each)
