@@ -46,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--interrupts", choices=["some", "all"], default="some", help="requests to docker that are cut short"
     )
-    parser.addoption("--drain-drill", action="store_true", help="wait 11 minutes for what outlives its drain time")
+    parser.addoption("--drain-drill", action="store_true", help="wait 18 minutes for what outlives its drain time")
     parser.addoption("--daemon-drill", action="store_true", help="kill and restart the docker daemon of this machine")
     parser.addoption("--update-golden", action="store_true", help="rewrite expected files, then read the diff")
 

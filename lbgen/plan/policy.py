@@ -13,6 +13,7 @@ from ipaddress import ip_address, ip_network
 
 # RFC 9110 9.2.2. TRACE is never served.
 IDEMPOTENT = ("GET", "HEAD", "OPTIONS", "PUT", "DELETE")
+SENT_AGAIN = 16 * 1024  # bytes of a body that further tries send again, where it is not held whole
 BELOW = "[A-Za-z0-9.-]"  # what the host of an origin that a wildcard covers may hold, as a regex
 
 

@@ -41,6 +41,7 @@ L7_ENGINES = tuple(name for name in ENGINES if name != "nftables")
 ALWAYS = 1 << 30
 # What README promises to open sockets: so many reloads, or so many seconds.
 LIVE_ON = {"nginx": (ALWAYS, ALWAYS), "haproxy": (ALWAYS, 600), "envoy": (1, 600), "traefik": (ALWAYS, ALWAYS)}
+CUT_BY = {"haproxy": 640, "envoy": 1050}  # seconds
 
 
 def data(port: int, *routes: str, tcp: int = 0) -> dict[str, Any]:
@@ -134,7 +135,7 @@ def taken_back(port: int, tcp: int, name: str, monkeypatch: pytest.MonkeyPatch) 
 
 def test_sockets_are_cut_after_the_drain_time_and_not_before(request: pytest.FixtureRequest) -> None:
     if not request.config.getoption("--drain-drill"):
-        pytest.skip("takes 11 minutes: --drain-drill")
+        pytest.skip("takes 18 minutes: --drain-drill")
     port = free_port("127.0.0.1", PORTS)
     tcp = free_port("127.0.0.1", port + 1)
     names = ("envoy", "haproxy", "nginx", "traefik")
@@ -148,7 +149,7 @@ def test_sockets_are_cut_after_the_drain_time_and_not_before(request: pytest.Fix
             held.enter_context(each)
             each.reloading()
         lbgen.reload(topology(port, "two", tcp=tcp), accept=("all",))
-        end = time.monotonic() + 660
+        end = time.monotonic() + max(CUT_BY.values()) + 20
         while time.monotonic() < end:  # no time without a message is as long as an idle time
             for each in every.values():
                 each.reloaded()
@@ -158,7 +159,7 @@ def test_sockets_are_cut_after_the_drain_time_and_not_before(request: pytest.Fix
     for name, each in every.items():
         least = LIVE_ON[name][1]
         assert len(each.cut) == (8 if least < ALWAYS else 0), str(each)
-        assert all(least <= seconds <= least + 40 for _, _, seconds in each.cut), str(each)
+        assert all(least <= seconds <= CUT_BY[name] for _, _, seconds in each.cut), str(each)
 
 
 def test_nftables_in_one_transaction(request: pytest.FixtureRequest) -> None:

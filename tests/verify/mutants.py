@@ -62,6 +62,7 @@ _LEFT_OUT = {
     "readTimeout:": "Traefik's, for a TLS hello; without TLS its plugin sets the time for the head anew",
     "timeout client-fin": "after an L4 endpoint has ended its side, which no stand-in does: not tried",
     "per_try_idle_timeout:": "Envoy's, for WebSocket handshakes with retries that get no answer: not tried",
+    "idle_timeout:": "Envoy's where only failed connections are tried again: the times of single tries end first",
 }
 
 
@@ -69,6 +70,9 @@ def _left_out(lines: list[str], at: int) -> bool:
     """What is named in `_LEFT_OUT`. And HAProxy's `timeout client` and `timeout server` of TCP sections: `timeout
     tunnel` counts instead as soon as both sides are connected (its manual, "timeout tunnel")."""
     line = lines[at].strip()
+    if line.startswith("idle_timeout:"):
+        policy = list(itertools.takewhile(lambda before: "route:" not in before, reversed(lines[:at])))
+        return any('retry_on: "connect-failure"' in before for before in policy)
     if line.startswith("per_try_idle_timeout:"):
         return any('exact: "websocket"' in before for before in lines[max(0, at - 28) : at])
     if line.startswith(tuple(_LEFT_OUT)):

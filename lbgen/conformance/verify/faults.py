@@ -28,14 +28,14 @@ from lbgen.conformance.verify.cases import (
 from lbgen.conformance.wires import host_of, unverified
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, PoolProtocol
-from lbgen.plan.policy import IDEMPOTENT, KeyKind, RetryCause
+from lbgen.plan.policy import IDEMPOTENT, SENT_AGAIN, KeyKind, RetryCause
 from lbgen.plan.simulate import Request, simulate
 from lbgen.runtime.standin import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.plan.model import Listener, Plan, Route
+    from lbgen.plan.model import Listener, Plan, Route, Timeouts
     from lbgen.plan.policy import Retries
 
 _WAITS, _BODY, _TUNNEL = "timeouts.idle.waits", "timeouts.idle.body", "timeouts.idle.tunnel"
@@ -201,11 +201,21 @@ def _failing(route: Route, action: Forward, asked: Request) -> Iterator[Planned]
     if times.response and (not times.request or total < times.request):
         clause = "6.response" if count == 1 else "6.retries.timeout"
         yield _case(clause, asked, route, _HANG, fault=504, tries=count, within_ms=around(total, count))
+    if count > 1 and not action.buffering.request and (route.max_body is None or route.max_body > SENT_AGAIN):
+        yield from _long(route, times, asked)
     for status in dict.fromkeys((_OWN, *(retries.statuses if retries is not None else ()))):
         own = {"mode": "fixed", "status": status, "body": "its own\n"}
         count = tries(retries, status, asked.method)
         clause = "5.own-status" if count == 1 else "6.retries.status"
         yield _case(clause, asked, route, own, status=status, tries=count)
+
+
+def _long(route: Route, times: Timeouts, asked: Request) -> Iterator[Planned]:
+    """Bodies that are too long to be sent again."""
+    if times.response and (not times.request or times.response < times.request):
+        asked = replace(asked, body=b"x" * (SENT_AGAIN + 1))
+        late = around(times.response)
+        yield _case("6.retries.long-body", asked, route, _HANG, fault=504, tries=1, within_ms=late)
 
 
 def _unreachable(route: Route, action: Forward, asked: Request) -> Iterator[Planned]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.values import regex
-from lbgen.plan.policy import IDEMPOTENT, RetryCause
+from lbgen.plan.policy import IDEMPOTENT, SENT_AGAIN, RetryCause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 _LOOKS = 1000  # how often the balancer is asked for an endpoint that was not tried, at most
 _ALWAYS = {RetryCause.CONNECT_FAILURE}
-_KEPT = 16 * 1024  # bytes of a body that are sent again
-LONG: dict[str, Data] = {"name": "content-length", "range_match": {"start": _KEPT + 1, "end": 2**63 - 1}}
+LONG: dict[str, Data] = {"name": "content-length", "range_match": {"start": SENT_AGAIN + 1, "end": 2**63 - 1}}
 """What the headers of a request are whose body is not sent again."""
 _SLACK = 500  # ms, for the time between tries
 _EXTENSION = "type.googleapis.com/envoy.extensions.retry"
@@ -73,8 +72,9 @@ def tries(forward: Forward, pools: list[Pool], *, everything: bool) -> tuple[dic
         if silence_ends_tries(forward):
             # It ends the wait for a head too; once the time of a try is over, Envoy forgets a try's silence.
             del found["per_try_timeout"]
-        each = times.connect + min(times.response or times.idle, times.idle)
-        silence = max(times.idle, (1 + asked) * each + waits + _SLACK) if times.connect else 0
+        answer = min(times.response or times.idle, times.idle)
+        tried = (1 + asked) * times.connect + (answer if causes == ["connect-failure"] else (1 + asked) * answer)
+        silence = max(times.idle, tried + waits + _SLACK) if times.connect else 0
     return ({"retry_policy": found} if len(found) > 1 else {}), silence
 
 
@@ -88,7 +88,7 @@ def sent_again(forward: Forward, *, everything: bool) -> dict[str, Data]:
         or not (retries.statuses or retries.causes - _ALWAYS)
     ):
         return {}
-    return {"request_body_buffer_limit": _KEPT}
+    return {"request_body_buffer_limit": SENT_AGAIN}
 
 
 def silence_ends_tries(forward: Forward) -> bool:

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 FILE = "envoy.yaml"
 WATCHED = "endpoints/"  # files that Envoy reads again when they are exchanged by renaming
 TELLS = "/clusters?format=json"
-# The old process closes connections after their next answer, and what is left of them (tunnels) after ten minutes: that
-# is the drain time for WebSockets, its end for TCP. Or when the next but one begins: Envoy knows two at a time.
+# The old process closes connections after their next answer. What is left of them (tunnels) it ends one by one in the
+# last third of the drain time, TCP after it: none before ten minutes are over. Or all when the next but one begins: Envoy
+# knows two at a time.
 _HANDOVER = (
     *("--restart-epoch", "{epoch}", "--drain-strategy", "immediate"),
-    *("--drain-time-s", "600", "--parent-shutdown-time-s", "610"),
+    *("--drain-time-s", "1000", "--parent-shutdown-time-s", "1010"),
 )
 _BASES = 400_000_000  # Envoy has it ten times in 32 bits
 BINARIES: tuple[BinaryHint, ...] = (BinaryHint("envoy", "envoy", "_bin/envoy", ("--version",), r"/(\d+\.\d+\.\d+)/"),)

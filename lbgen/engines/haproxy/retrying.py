@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.lines import Line, line
-from lbgen.plan.policy import IDEMPOTENT, RetryCause
+from lbgen.plan.policy import IDEMPOTENT, SENT_AGAIN, RetryCause
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Endpoint, Pool
     from lbgen.plan.policy import Retries
 
-SENT_AGAIN = 16 * 1024  # bytes of a body that is sent again
 STATUSES = (401, 403, 404, 408, 425, 500, 501, 502, 503, 504)  # that HAProxy can retry on
 _CAUSES = {
     RetryCause.CONNECT_FAILURE: ("conn-failure",),

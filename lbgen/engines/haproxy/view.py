@@ -14,7 +14,6 @@ from lbgen.engines.haproxy.edits import header_lines, rewrite_lines, tail_lines
 from lbgen.engines.haproxy.index import Index
 from lbgen.engines.haproxy.lines import Line, Maps, Section, Word, line
 from lbgen.engines.haproxy.passages import Passage, passage
-from lbgen.engines.haproxy.retrying import SENT_AGAIN
 from lbgen.engines.haproxy.servers import NEVER, is_name
 from lbgen.engines.haproxy.sizes import WHOLE_BODY, buffer_size, head_room
 from lbgen.engines.haproxy.tables import ROUTE, routing
@@ -23,7 +22,7 @@ from lbgen.engines.haproxy.times import kept
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, PoolProtocol, Redirect
-from lbgen.plan.policy import PathsMode
+from lbgen.plan.policy import SENT_AGAIN, PathsMode
 from lbgen.records import record
 
 if TYPE_CHECKING:

@@ -275,7 +275,8 @@ def end(stack: StackState, progress: Callable[[Progress], None]) -> None:
             with deferred(forget=True), suppress(EngineError):
                 _forget(client, stack.name)
             raise
-        _forget(client, stack.name)
+        with deferred():
+            _forget(client, stack.name)
 
 
 def _forget(client: DockerClient, name: str) -> None:
