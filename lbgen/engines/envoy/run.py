@@ -17,8 +17,8 @@ FILE = "envoy.yaml"
 WATCHED = "endpoints/"  # files that Envoy reads again when they are exchanged by renaming
 TELLS = "/clusters?format=json"
 # The old process closes connections after their next answer. What is left of them (tunnels) it ends one by one in the
-# last third of the drain time, TCP after it: none before ten minutes are over. Or all when the next but one begins: Envoy
-# knows two at a time.
+# last third of the drain time, TCP after it: none before ten minutes are over. Or all when the next but one begins, as
+# Envoy knows two at a time.
 _HANDOVER = (
     *("--restart-epoch", "{epoch}", "--drain-strategy", "immediate"),
     *("--drain-time-s", "1000", "--parent-shutdown-time-s", "1010"),
