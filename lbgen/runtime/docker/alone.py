@@ -90,7 +90,7 @@ def room() -> Iterator[Room]:
         made.reload()
         yield Room(client, helper, name, (hold, record), made, str(network.ensure(client, name)[1]))
     finally:
-        made.remove(force=True, v=True)
+        container.remove(made)
         network.remove(client, name)
         sweep(client, name)
 
@@ -157,7 +157,7 @@ def serving(
     finally:
         for each in reversed(made):
             with told(f"removing {each.name}"):
-                each.remove(force=True, v=True)
+                container.remove(each)
 
 
 def _wait_loaded(alone: Alone) -> None:

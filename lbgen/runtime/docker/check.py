@@ -76,7 +76,7 @@ def _made(client: DockerClient, wanted: Wanted, record: Record) -> Container:
     from docker.errors import NotFound
 
     with told(f"removing the container {wanted.name}"), suppress(NotFound):
-        client.containers.get(wanted.name).remove(force=True, v=True)  # left by one that was killed
+        container.remove(client.containers.get(wanted.name))  # left by one that was killed
     return container.create(client, wanted, record, "")
 
 
@@ -107,4 +107,4 @@ def _ended(made: Container) -> int:
 
 def _discard(made: Container) -> None:
     with told(f"removing the container {made.name}"):
-        made.remove(force=True, v=True)
+        container.remove(made)

@@ -8,8 +8,10 @@ import json
 import secrets
 import shlex
 import tarfile
+import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from http import HTTPStatus
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +33,9 @@ OTHER_PROCESSOR = "exec format error"  # as the kernel says it
 _OTHER_PORT = "stop what listens there, or change the listener's port"
 _KEY, _PLAIN = 0o400, 0o444
 _LOG = {"max-size": "20m", "max-file": "3"}
+_NOT_YET = frozenset({HTTPStatus.CONFLICT, HTTPStatus.INTERNAL_SERVER_ERROR})
+_REMOVED_SECONDS = 5.0
+_AGAIN_SECONDS = 0.2
 _RUN_TMPFS = "rw,noexec,nosuid,nodev,mode=1777,size=64m"
 
 
@@ -157,7 +162,7 @@ def create(client: DockerClient, wanted: Wanted, record: Record, network: str) -
                 made.put_archive(WORK, archive(wanted.files, root=bool(wanted.capabilities)))
     except BaseException:
         with suppress(EngineError), told(f"removing the container {wanted.name}"):
-            made.remove(force=True, v=True)
+            remove(made)
         raise
     return made
 
@@ -262,6 +267,25 @@ def execute(made: Container, argv: Sequence[str]) -> str:
     if done.exit_code:
         raise EngineError(Diagnostic("LB403", f"`{shlex.join(argv)}` in {made.name}: {said.strip()}"))
     return said
+
+
+def remove(made: Container) -> None:
+    """Remove it with its volumes, whatever it does. On a busy host docker fails at that, or is at it already, and has
+    done it a moment later. Raises docker's APIError when it has not."""
+    from docker.errors import APIError, NotFound
+
+    end = time.monotonic() + _REMOVED_SECONDS
+    while True:
+        try:
+            made.remove(force=True, v=True)
+        except NotFound:
+            return
+        except APIError as error:
+            if error.status_code not in _NOT_YET or time.monotonic() > end:
+                raise
+            time.sleep(_AGAIN_SECONDS)
+        else:
+            return
 
 
 def signal(made: Container, number: str) -> None:

@@ -127,7 +127,7 @@ class Converger:
         self.changed = True
         with told(f"renaming the container {each.name}"):
             if each.name.endswith(ASIDE):  # left by an `up` that was killed
-                each.made.remove(force=True, v=True)
+                container.remove(each.made)
                 return
             self._aside.append(each)
             each.made.rename(each.name + ASIDE)
@@ -164,7 +164,7 @@ class Converger:
         """What was is removed for good."""
         for each in self._aside:
             with told(f"removing the container {each.name}"):
-                each.made.remove(force=True, v=True)
+                container.remove(each.made)
         self._aside.clear()
         self._new.clear()
         sweep(self.client, self.stack)
@@ -175,7 +175,7 @@ class Converger:
         with deferred(forget=True):
             for made in reversed(self._new.values()):
                 with suppress(EngineError), told("removing a container"):
-                    made.remove(force=True, v=True)
+                    container.remove(made)
             for each in sorted(self._aside, key=lambda x: -_ORDER.index(x.record.role)):
                 with suppress(EngineError), told(f"bringing back the container {each.name}"):
                     each.made.rename(each.name)
@@ -245,6 +245,6 @@ def remove(client: DockerClient, stack: str, progress: Callable[[Progress], None
 
 def _removed(each: Found, progress: Callable[[Progress], None]) -> None:
     with told(f"removing the container {each.name}"):
-        each.made.remove(force=True, v=True)
+        container.remove(each.made)
     if each.record.role is Role.ENGINE:
         progress(Progress(Step.STOPPED, each.record.engine))

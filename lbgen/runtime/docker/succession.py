@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import EngineError
-from lbgen.runtime.docker import turn
+from lbgen.runtime.docker import container, turn
 from lbgen.runtime.docker.client import told
 from lbgen.runtime.docker.converge import ASIDE, Found, found, outlived
 from lbgen.runtime.docker.labels import Role
@@ -119,7 +119,7 @@ def recover(client: DockerClient, stack: str, there: Sequence[Found], helper: Ca
             same = other.record.role is Role.ENGINE and other.record.offset == each.record.offset and other is not each
             if same or other.name == f"{own}-{Role.AGENT}":
                 with told(f"removing the container {other.name}"):
-                    other.made.remove(force=True, v=True)
+                    container.remove(other.made)
         with told(f"renaming the container {each.name}"):
             each.made.rename(own)
         with turn.tool(client, stack, holder, helper()) as tool:

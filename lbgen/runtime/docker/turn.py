@@ -258,4 +258,4 @@ def tool(client: DockerClient, stack: str, holder: Found, helper: str) -> Iterat
         yield Found(made, record)
     finally:
         with deferred(), told(f"removing {wanted.name}"):
-            made.remove(force=True, v=True)
+            container.remove(made)
