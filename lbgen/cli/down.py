@@ -35,4 +35,5 @@ def command(stack: str | None, every: bool, as_json: bool) -> None:
         print_json([each.name for each in stopped])
         return
     for each in stopped:
-        click.echo(f"{each.name} is down: {', '.join(engine.name for engine in each.engines)}")
+        what = ", ".join(engine.name for engine in each.engines) or "what was left of it"
+        click.echo(f"{each.name} is down: {what}")

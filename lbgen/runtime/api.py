@@ -205,8 +205,15 @@ def requests(
 
 
 def down(name: str | None = None, *, progress: Callable[[Progress], None] = ignore) -> Stack:
-    """Stop a stack (None = the only one) and remove all that was its own; returns what it was. UsageError LB406."""
-    found = listing.running(name)
+    """Stop a stack (None = the only one) and remove all that was its own, also where that is no container any more;
+    returns what it was. UsageError LB406."""
+    try:
+        found = listing.running(name)
+    except UsageError:
+        left = listing.remains(name)
+        if left is None:
+            raise
+        found = left
     listing.end(found, progress)
     return Stack(found)
 

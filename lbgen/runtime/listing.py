@@ -111,6 +111,16 @@ def running(name: str | None) -> StackState:
     raise UsageError(Diagnostic("LB406", "several stacks run", hint=f"name one: {there}"))
 
 
+def remains(name: str | None) -> StackState | None:
+    """What is left of a stack of containers that went without them; with `name` None, if it is the only such stack."""
+    if not may_have_docker():
+        return None
+    from lbgen.runtime.docker.seen import remains
+
+    found = [each for each in remains() if name in (None, each.name)]
+    return found[0] if len(found) == 1 else None
+
+
 def end(state: StackState, progress: Callable[[Progress], None]) -> None:
     if isinstance(state, GroupState):
         group.end(state, driver(state.runtime), progress)

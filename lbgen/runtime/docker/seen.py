@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lbgen.runtime.docker import health, kept
 from lbgen.runtime.docker.client import connect, told
 from lbgen.runtime.docker.converge import Found, found
-from lbgen.runtime.docker.labels import Role
+from lbgen.runtime.docker.labels import STACK, Role
 from lbgen.runtime.local.state import EndpointState, EngineState, StackState
 from lbgen.runtime.logs import Line, access_parser
 
@@ -60,6 +60,16 @@ def running() -> tuple[StackState, ...]:
     every = found(client)
     names = sorted({each.record.stack for each in every if each.record.role is not Role.CHECK})
     return tuple(state(name, [x for x in every if x.record.stack == name]) for name in names)
+
+
+def remains() -> tuple[StackState, ...]:
+    """Stacks without a container that left a network or volumes: an `up` or `down` ended as the daemon went away."""
+    client = connect()
+    with told("listing networks and volumes"):
+        only = {"label": STACK}
+        left = (*client.networks.list(filters=only), *client.volumes.list(filters=only))
+    names = {each.attrs["Labels"][STACK] for each in left} - {each.record.stack for each in found(client)}
+    return tuple(state(name, ()) for name in sorted(names))
 
 
 def state(name: str, parts: Sequence[Found]) -> ContainerStack:
