@@ -66,7 +66,7 @@ def slow_start(stage: Stage) -> Iterator[str]:
     """Over `slow_start` (3 s) an endpoint that came back gets less than its share, then all of it."""
     pool = stage.params["pool"]
     back, target = f"{pool}-0", f"/{pool}"
-    # One that was found well after the other one is eased in too, and Envoy knows its weight anew once it was asked.
+    # One that was found well after the other is eased in too, and its new weight may be known only once it is asked.
     if not eventually(lambda: 14 <= answers(stage, target, 40)[back] <= 26):
         yield f"before it was ill {back} did not get half of the requests"
     ill(stage, back, "check 500")
