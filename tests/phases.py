@@ -1,7 +1,8 @@
-"""All tests in phases, as many at a time as each bears; what fails is tried once more alone, and that is told.
+"""Run all tests in phases, as many at a time as each bears; a test that fails is run once more, alone.
 
 `python tests/phases.py [pytest arguments]`. A test that fails alone too fails the run. One that passes only alone is
-late beside others: counted and named at the end.
+"late beside others": it is counted and named at the end. The last line is `N passed, N failed, N skipped` over all
+phases; the exit code is 1 when a test failed, a phase is broken, or no test ran at all.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree import ElementTree
 
 CPUS = len(os.sched_getaffinity(0))
 WAITING = int(os.environ.get("LBGEN_TEST_WORKERS", str(3 * CPUS)))  # at a time of those that wait most of the time
@@ -45,11 +47,19 @@ class Result:
     seconds: float
     late: list[str]  # failed beside others, passed alone
     failed: list[str]
+    run: int = 0  # tests that ran or were skipped
+    skipped: int = 0
     broken: str = ""  # why nothing can be said of the tests
 
 
 def pytest(phase: Phase, cache: str, *arguments: str) -> int:
     argv = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={cache}", "-m", phase.tests, *arguments]
+    if phase.may_be_empty:
+        # "N deselected" as the last words of a run reads as "no test ran", to people and to machines.
+        look = subprocess.run([*argv, "--collect-only"], capture_output=True, text=True, check=False)
+        if look.returncode == NOTHING:
+            print("none here", flush=True)
+            return NOTHING
     # Compiled modules are kept: every process that a test starts would compile ours anew.
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return subprocess.run(argv, env={**kept, "LBGEN_TEST_NETWORK": phase.network}, check=False).returncode
@@ -60,13 +70,24 @@ def failures(cache: str) -> list[str]:
     return sorted(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else []
 
 
+def counts(report: Path) -> tuple[int, int]:
+    """Return (tests, skipped ones among them) of a JUnit report; (0, 0) when pytest wrote none."""
+    if not report.exists():
+        return 0, 0
+    suites = ElementTree.parse(report).iter("testsuite")  # noqa: S314  # our own pytest wrote it
+    found = [(int(suite.get("tests", 0)), int(suite.get("skipped", 0))) for suite in suites]
+    return sum(tests for tests, _ in found), sum(skipped for _, skipped in found)
+
+
 def run(phase: Phase, arguments: list[str]) -> Result:
     """One phase, and its second look."""
     begun = time.monotonic()
     spread = ["-n", str(phase.workers), "--maxschedchunk", "1"] if phase.workers else []
     with tempfile.TemporaryDirectory() as cache:
         print(f"== {phase.name}", flush=True)
-        code = pytest(phase, cache, *BRIEF, *spread, *arguments)
+        report = Path(cache) / "report.xml"
+        code = pytest(phase, cache, f"--junitxml={report}", *BRIEF, *spread, *arguments)
+        tests, skipped = counts(report)
         first = failures(cache)
         last: list[str] = []
         nothing = code == NOTHING and (bool(arguments) or phase.may_be_empty)
@@ -84,6 +105,8 @@ def run(phase: Phase, arguments: list[str]) -> Result:
         time.monotonic() - begun,
         late,
         [x for x in first if x not in late] + [x for x in last if x not in first],
+        tests,
+        skipped,
         broken,
     )
 
@@ -98,7 +121,11 @@ def main() -> int:
         for title, names in (("late beside others", result.late), ("failed", result.failed)):
             for name in names:
                 print(f"  {title}: {name}")
-    return 1 if any(result.failed or result.broken for result in results) else 0
+    failed = sum(len(result.failed) for result in results)
+    skipped = sum(result.skipped for result in results)
+    passed = sum(result.run for result in results) - failed - skipped
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed or passed <= 0 or any(result.broken for result in results) else 0
 
 
 if __name__ == "__main__":
