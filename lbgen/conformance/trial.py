@@ -51,7 +51,7 @@ def placed(case: Case, plan: Plan) -> Case:
     that endpoint."""
     values = {listener.name: str(listener.port) for listener in plan.listeners}
     for pool in plan.pools:
-        values |= {f"id {pool.name}-{number}": endpoint.id for number, endpoint in enumerate(pool.endpoints)}
+        values |= {f"id {pool.name}-{number}": endpoint.cookie_value for number, endpoint in enumerate(pool.endpoints)}
 
     def fill(text: str) -> str:
         for name, value in values.items():

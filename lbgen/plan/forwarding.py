@@ -139,7 +139,7 @@ def sticky_target(plan: Plan, forward: Forward, request: Parsed) -> tuple[Target
         pool = plan.pool(target.pool)
         named = None if pool.sticky is None else request.cookie(pool.sticky.cookie)
         for endpoint in pool.endpoints if named is not None else ():
-            if endpoint.id == named:
+            if endpoint.cookie_value == named:
                 return target, endpoint
     return None
 
@@ -150,4 +150,4 @@ def sticky_cookies(pool: Pool) -> tuple[str, ...]:
         return ()
     age = "" if pool.sticky.ttl is None else f"; Max-Age={pool.sticky.ttl}"
     rest = f"; Path=/; HttpOnly; SameSite=Lax{age}{'; Secure' if pool.sticky.secure else ''}"
-    return tuple(f"{pool.sticky.cookie}={endpoint.id}{rest}" for endpoint in pool.endpoints)
+    return tuple(f"{pool.sticky.cookie}={endpoint.cookie_value}{rest}" for endpoint in pool.endpoints)

@@ -210,7 +210,8 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Sticky:
-    """`NAME=<Endpoint.id>; Path=/; HttpOnly; SameSite=Lax`, with `Max-Age` (`ttl` in seconds) and `Secure` if asked.
+    """`NAME=<Endpoint.cookie_value>; Path=/; HttpOnly; SameSite=Lax`, with `Max-Age` (`ttl`, seconds) and `Secure`.
+
     Set when the request has no cookie of a usable endpoint; the request's own goes on to the endpoint unchanged."""
 
     cookie: str

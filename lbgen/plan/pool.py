@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -38,15 +37,11 @@ class Endpoint:
     field: str
     is_ip: bool
     backup: bool = False  # serves only when no other endpoint is up
+    cookie_value: str = ""  # by which a sticky cookie names it; "" in pools without one
 
     @property
     def authority(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def id(self) -> str:
-        """What a sticky cookie calls it: stable as long as the address is, the same on every engine."""
-        return hashlib.sha256(self.authority.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)

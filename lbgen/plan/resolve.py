@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Severity, UsageError
@@ -30,6 +31,7 @@ from lbgen.plan.model import (
     Use,
 )
 from lbgen.plan.precedence import grouped, host_tables
+from lbgen.plan.sticky import cookie_key, cookie_value
 from lbgen.plan.uses import defaults, used_pools, uses
 
 if TYPE_CHECKING:
@@ -84,7 +86,7 @@ def resolved(topology: Topology, expanded: Expanded) -> Plan:
     return Plan(
         name=model.name,
         listeners=tuple(_listeners(model, expanded, files)),
-        pools=tuple(_pool(name, pool, files) for name, pool in model.pools.items() if name in used),
+        pools=tuple(_pool(name, pool, files, topology) for name, pool in model.pools.items() if name in used),
         routes=tuple(_route(model, expanded, index, route) for index, route in _here(expanded)),
         uses=(
             *(Use(f, field, topology.span(field)) for f, field in dict.fromkeys(uses(expanded, topology.wrote))),
@@ -157,14 +159,14 @@ def _containers(model: TopologyModel) -> ContainerLimits:
     return ContainerLimits(said.memory or default.memory, said.pids or default.pids)
 
 
-def _pool(name: str, pool: written_pool.Pool, files: Files) -> Pool:
+def _pool(name: str, pool: written_pool.Pool, files: Files, topology: Topology) -> Pool:
     method = "round_robin" if pool.balance is None else pool.balance.method or "hash"
     connections = pool.connections
     keepalive = None if connections is None else connections.keepalive
     return Pool(
         name=name,
         balance=Balance(method),
-        endpoints=tuple(_endpoint(e, f"pools.{name}.endpoints[{i}]") for i, e in enumerate(pool.endpoints)),
+        endpoints=tuple(_endpoints(name, pool, topology)),
         field=f"pools.{name}",
         keepalive=KEEPALIVE if keepalive is None else keepalive,
         hash_key=policies.hash_key(pool.balance),
@@ -182,9 +184,13 @@ def _pool(name: str, pool: written_pool.Pool, files: Files) -> Pool:
     )
 
 
-def _endpoint(written: written_pool.Endpoint, field: str) -> Endpoint:
-    address = written.address
-    return Endpoint(address.host, address.port, written.weight, field, address.is_ip, written.backup)
+def _endpoints(name: str, pool: written_pool.Pool, topology: Topology) -> Iterator[Endpoint]:
+    key = None if pool.sticky is None else cookie_key(pool.sticky, topology)
+    for index, written in enumerate(pool.endpoints):
+        address, field = written.address, f"pools.{name}.endpoints[{index}]"
+        made = Endpoint(address.host, address.port, written.weight, field, address.is_ip, written.backup)
+        # A runtime may move an endpoint to another address; clients keep their cookie, so its value does not follow.
+        yield made if key is None else replace(made, cookie_value=cookie_value(key, made.authority))
 
 
 def _route(model: TopologyModel, expanded: Expanded, index: int, route: written_route.Route) -> Route:

@@ -134,6 +134,11 @@ class Sticky(Strict):
     cookie: CookieName
     ttl: Duration | None = None
     secure: bool = False
+    secret: FilePath | None = Field(
+        default=None,
+        description="file whose content is the key of the cookie's values, at least 16 bytes; left out: a key "
+        "derived from the topology's name, which can be guessed",
+    )
 
 
 class PoolTls(Strict):

@@ -145,7 +145,7 @@ def test_a_sticky_cookie_holds_an_id_and_goes_to_the_endpoint() -> None:
     plan = plan_of(pool={"sticky": {"cookie": "LB", "ttl": "1h", "secure": True}})
     one = plan.pool("p").endpoints[0]
     code = text_of(plan)
-    assert f'[\\"{one.id}\\"]' in code
+    assert f'[\\"{one.cookie_value}\\"]' in code
     assert "; Path=/; HttpOnly; SameSite=Lax; Max-Age=3600; Secure" in code
     assert routes(plan)[0]["request_headers_to_remove"] == ["x-lbgen-endpoint"]
 
@@ -164,7 +164,9 @@ def test_a_cookie_decides_between_the_pools_of_a_split() -> None:
     plan = resolve(load(data))
     to_a, to_b, fresh = routes(plan)
     assert [to_a["route"]["cluster"], to_b["route"]["cluster"], fresh["route"]["cluster"]] == ["a", "b", "a"]
-    assert to_b["match"]["cookies"][0]["string_match"]["safe_regex"]["regex"] == plan.pool("b").endpoints[0].id
+    assert (
+        to_b["match"]["cookies"][0]["string_match"]["safe_regex"]["regex"] == plan.pool("b").endpoints[0].cookie_value
+    )
     assert "cookies" not in fresh["match"]
 
 

@@ -106,4 +106,4 @@ def test_sticky_cookies_name_endpoints_as_every_engine_does() -> None:
     text = ENGINE.render(whole, "2.8")[0].text
     assert "cookie LB insert httponly attr SameSite=Lax attr Max-Age=3600 secure" in text
     for endpoint in whole.pools[0].endpoints:
-        assert f"cookie {endpoint.id}" in text
+        assert f"cookie {endpoint.cookie_value}" in text

@@ -26,10 +26,10 @@ def test_an_upstream_prefers_the_server_of_the_cookie():
     data = topology("1.31", sticky={"cookie": "LB", "ttl": "1h", "secure": True})
     first, drained = plan(lbgen.load(data)).pool("p").endpoints
     text = rendered(data)
-    assert f"server 10.0.0.1:80 max_fails=0 route={first.id};" in text
-    assert f"server 10.0.0.2:80 max_fails=0 route={drained.id} drain;" in text
+    assert f"server 10.0.0.1:80 max_fails=0 route={first.cookie_value};" in text
+    assert f"server 10.0.0.2:80 max_fails=0 route={drained.cookie_value} drain;" in text
     assert "sticky route $stuck_p;" in text
-    assert f'"={first.id}" {first.id};' in text
+    assert f'"={first.cookie_value}" {first.cookie_value};' in text
     assert '"LB=${endpoint}; Path=/; Max-Age=3600; Secure; HttpOnly; SameSite=Lax"' in text
 
 
@@ -38,7 +38,7 @@ def test_an_old_nginx_has_an_upstream_for_each_endpoint():
     first, _ = plan(lbgen.load(data)).pool("p").endpoints
     text = rendered(data)
     assert "route=" not in text
-    assert f'"={first.id}" p~0;' in text
+    assert f'"={first.cookie_value}" p~0;' in text
     assert "upstream p~1 {\n        server 10.0.0.2:80 max_fails=0;" in text
     assert "error_page 502 503 504 = $again_r;" in text  # an endpoint that is out: another one
 

@@ -100,7 +100,7 @@ def test_what_depends_on_other_requests_may_come_too() -> None:
 
 def test_a_sticky_cookie_decides_the_pool_of_a_split() -> None:
     plan = plan_of()
-    ids = {e.authority: e.id for p in plan.pools for e in p.endpoints}
+    ids = {e.authority: e.cookie_value for p in plan.pools for e in p.endpoints}
     free = ask(plan, "/split")
     assert [(u.pool, u.endpoint) for u in free.upstreams] == [("a", None)]
     for pool, authority in (("a", "10.0.0.2:80"), ("b", "10.0.1.1:80")):

@@ -43,7 +43,7 @@ pools:
       active:  { path: /healthz, port: 81, interval: 2s, timeout: 1s, fall: 3, rise: 2, expect: [200-299, 404] }
       passive: { failures: 5, eject_for: 10s }
     connections: { keepalive: 64, max_per_endpoint: 200, queue: { size: 100, timeout: 1s } }
-    sticky: { cookie: LB, ttl: 1h, secure: true }
+    sticky: { cookie: LB, ttl: 1h, secure: true, secret: keys/sticky.key }
     tls: { verify: false, ca: certs/ca.crt, server_name: backend.internal, certificate: { cert: c.crt, key: c.key } }
     protocol: http1
     proxy_protocol: v2

@@ -148,11 +148,12 @@ def test_policies_reach_the_plugin_in_its_words():
 
 
 def test_a_sticky_cookie_is_the_contracts():
-    stuck = replace(pool("p"), sticky=Sticky("LB", 3600, secure=True))
+    named = tuple(replace(endpoint, cookie_value="feed") for endpoint in pool("p").endpoints)
+    stuck = replace(pool("p"), sticky=Sticky("LB", 3600, secure=True), endpoints=named)
     made = plan({"s": forward(("p", 1))}, (stuck,))
     (conf,) = edge(made, made.listeners[0])["pools"]
     assert conf["sticky"] == {"cookie": "LB", "line": "; Path=/; Max-Age=3600; HttpOnly; SameSite=Lax; Secure"}
-    assert conf["endpoints"][0]["id"] == stuck.endpoints[0].id
+    assert conf["endpoints"][0]["id"] == "feed"
 
 
 def test_names_are_looked_up_and_dns_servers_get_their_port():

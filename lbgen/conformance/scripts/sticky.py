@@ -44,7 +44,7 @@ def sticky_session(stage: Stage) -> Iterator[str]:
 def _moved(stage: Stage, sick: str, sound: str, why: str) -> Iterator[str]:
     """A cookie of the endpoint that is out: the other one answers and sets its own."""
     name = stage.params["cookie"]
-    ids = [endpoint.id for endpoint in stage.plan.pool(stage.params["pool"]).endpoints]
+    ids = [endpoint.cookie_value for endpoint in stage.plan.pool(stage.params["pool"]).endpoints]
     answer = _asked(stage, ids[0])
     if (told_of(answer, "name"), _cookie(answer, name)) != (sound, ids[1]):
         yield f"{sick} is {why}: {told_of(answer, 'name')} answers, cookie {_cookie(answer, name)}, expected {ids[1]}"
@@ -57,7 +57,7 @@ def sticky_endpoint_down(stage: Stage) -> Iterator[str]:
     """A client of an endpoint that is down gets another one and its cookie; later its old cookie is good again."""
     pool = stage.params["pool"]
     sick, sound = f"{pool}-0", f"{pool}-1"
-    home = stage.plan.pool(pool).endpoints[0].id
+    home = stage.plan.pool(pool).endpoints[0].cookie_value
     if not eventually(lambda: told_of(_asked(stage, home), "name") == sick):
         yield f"the cookie of {sick} leads to {told_of(_asked(stage, home), 'name')}"
         return
@@ -77,7 +77,7 @@ def sticky_endpoint_ejected(stage: Stage) -> Iterator[str]:
     """The same for an endpoint that failed in traffic (two failures in a row, for 1500 ms)."""
     pool = stage.params["pool"]
     sick, sound = f"{pool}-0", f"{pool}-1"
-    home = stage.plan.pool(pool).endpoints[0].id
+    home = stage.plan.pool(pool).endpoints[0].cookie_value
     failing = (CONTROL, '{"mode": "close"}')
     found = [_asked(stage, home, failing).status for _ in range(2)]
     if found != [502, 502]:

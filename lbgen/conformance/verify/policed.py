@@ -142,5 +142,5 @@ def _sticky(plan: Plan, action: Forward, hit: Request) -> Iterator[Asked]:
     for target in action.targets:
         pool = plan.pool(target.pool)
         if pool.sticky is not None:
-            for value in (*(endpoint.id for endpoint in pool.endpoints), "0123456789abcdef", ""):
+            for value in (*(endpoint.cookie_value for endpoint in pool.endpoints), "0123456789abcdef", ""):
                 yield "6.sticky", with_headers(hit, ("Cookie", f"{pool.sticky.cookie}={value}"))

@@ -82,7 +82,7 @@ def owners(forward: Forward, pools: dict[str, Pool]) -> Iterator[tuple[Target, d
     for target in forward.targets:
         sticky = pools[target.pool].sticky
         if sticky is not None:
-            ids = "|".join(endpoint.id for endpoint in pools[target.pool].endpoints)
+            ids = "|".join(endpoint.cookie_value for endpoint in pools[target.pool].endpoints)
             yield target, {"name": sticky.cookie, "string_match": regex(ids)}
 
 
@@ -138,7 +138,7 @@ def _table(pool: Pool) -> str:
         attributes += f"; Max-Age={pool.sticky.ttl}"
     if pool.sticky.secure:
         attributes += "; Secure"
-    known = [(endpoint.id, address(endpoint)) for endpoint in pool.endpoints if endpoint.is_ip]
+    known = [(endpoint.cookie_value, address(endpoint)) for endpoint in pool.endpoints if endpoint.is_ip]
     addresses = "".join(f'      ["{name}"] = "{address}",\n' for name, address in known)
     ids = "".join(f'      ["{address}"] = "{name}",\n' for name, address in known)
     return (

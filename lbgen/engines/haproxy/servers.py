@@ -85,7 +85,7 @@ def _more(pool: Pool, endpoint: Endpoint, role: Role, followed: str) -> list[str
     if pool.max_per_endpoint is not None:
         words.append(f"maxconn {pool.max_per_endpoint}")
     if pool.sticky is not None and role.l7:
-        words.append(f"cookie {endpoint.id}")
+        words.append(f"cookie {endpoint.cookie_value}")
     if pool.proxy_protocol is not None:
         words.append("send-proxy" if pool.proxy_protocol == "v1" else "send-proxy-v2")
     words += _transport(pool, endpoint, role)

@@ -73,7 +73,7 @@ def kept_lines(drawn: list[Choice], index: Index, maps: Maps) -> list[Line]:
         pool = index.pool(choice.target.pool)
         for endpoint in pool.endpoints if pool.sticky is not None else ():
             assert pool.sticky is not None  # noqa: S101  # asked one line above
-            kept = (choice.way.key, endpoint.id, choice)
+            kept = (choice.way.key, endpoint.cookie_value, choice)
             cookies.setdefault(pool.sticky.cookie, []).append(kept)
     lines = []
     for number, (cookie, found) in enumerate(cookies.items(), 1):

@@ -46,7 +46,7 @@ class Stickies:
             if self._old:
                 self._retries.single[pool.name] = None
             entries = tuple(
-                Entry(Atom(f'"={e.id}"'), Atom(single(pool.name, at) if self._old else e.id))
+                Entry(Atom(f'"={e.cookie_value}"'), Atom(single(pool.name, at) if self._old else e.cookie_value))
                 for at, e in enumerate(pool.endpoints)
             )
             source = text(inline(self._values.cookie(sticky.cookie)))
@@ -75,7 +75,7 @@ class Stickies:
         """The variable with the id of the endpoint that answered."""
         if pool.name not in self._ids:
             name = self._ids[pool.name] = self._names.variable("answered", pool.name)
-            every = {e.authority: e.id for e in pool.endpoints}
+            every = {e.authority: e.cookie_value for e in pool.endpoints}
             entries = tuple(Entry(Literal(authority, "key"), Atom(id_)) for authority, id_ in every.items())
             self._add(pool, name, text(inline(self._retries.last_endpoint())), EMPTY, entries)
         return self._ids[pool.name]

@@ -88,7 +88,7 @@ def _endpoint(endpoint: PlanEndpoint, pool: Pool, *, routed: bool) -> Endpoint:
     options += "" if endpoint.is_ip else " resolve"
     weight = endpoint.weight
     if routed:
-        options += f" route={endpoint.id}" + ("" if weight else " drain")
+        options += f" route={endpoint.cookie_value}" + ("" if weight else " drain")
         weight = weight or 1
     line = server(address.text, weight, options)
     return Endpoint(Atom(endpoint.field), address, weight, Atom(options), Atom(line))

@@ -51,8 +51,9 @@ def _endpoint(endpoint: Endpoint) -> Tagged:
         "host": endpoint.host,
         "port": str(endpoint.port),
         "weight": endpoint.weight,
-        "id": endpoint.id,
     }
+    if endpoint.cookie_value:
+        data["id"] = endpoint.cookie_value
     if not endpoint.is_ip:
         data["lookup"] = True
     if endpoint.backup:

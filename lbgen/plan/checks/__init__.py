@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Severity
-from lbgen.plan.checks import advice, certificates, ignored, layers, listeners, pools, reach, references, routes, tiers
+from lbgen.plan.checks import (
+    advice,
+    certificates,
+    ignored,
+    layers,
+    listeners,
+    pools,
+    reach,
+    references,
+    routes,
+    secrets,
+    tiers,
+)
 from lbgen.plan.checks import files as file_checks
 from lbgen.plan.checks.context import Context
 
@@ -31,6 +43,7 @@ def problems(
     routes.check(context)
     reach.check(context)
     certificates.check(context)
+    secrets.check(context)
     tiers.check(context)
     if files:
         file_checks.check(context)

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 def check(context: Context) -> None:
-    """LB267 no health, LB269 sticky without health, LB276 backup without health, LB277 TLS not verified."""
+    """LB267 no health, LB269 sticky without health, LB276 backup without health, LB277 TLS not verified,
+    LB293 sticky without secret."""
     used = used_pools(context.model)
     alone = []
     for name, pool in context.model.pools.items():
@@ -29,6 +30,10 @@ def check(context: Context) -> None:
             context.advise("LB276", f"{place}.endpoints[{index}]", message, "add health: { passive: ... } or active")
         elif sum(bool(endpoint.weight) for endpoint in pool.endpoints) > 1 and not watched:
             alone.append(name)
+        if pool.sticky is not None and pool.sticky.secret is None:
+            message = "whoever knows the topology's name can compute which cookie belongs to which endpoint's address"
+            hint = "add secret: FILE (`openssl rand -hex 32 > FILE`) to sticky"
+            context.advise("LB293", f"{place}.sticky", message, hint)
         if pool.tls is not None and not pool.tls.verify:
             message = "any certificate is taken: whoever stands in between reads along"
             context.advise("LB277", f"{place}.tls.verify", message, "name the ca: and drop verify: false")
