@@ -1,23 +1,79 @@
-"""`lbgen init`: a commented starter topology."""
+"""`lbgen init`: a commented starter topology, the JSON Schema beside it, and a certificate where it needs one."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
 
 from lbgen.cli import exit_codes
+from lbgen.spec.starter import DEFAULT, SCHEMA_FILE, starter, starters
+
+NAMES = ("localhost", "127.0.0.1", "::1")  # of the throw-away certificate
+CERTIFICATES = {"tls": ("certs/site.crt", "certs/site.key")}  # by template: the pair that it names
 
 
-@click.command(epilog="\b\nExample:\n  lbgen init shop.yaml && lbgen check shop.yaml")
-@click.argument("file", default="topology.yaml", type=click.Path(dir_okay=False, path_type=Path))
+@click.command(
+    epilog="\b\nExamples:\n  lbgen init shop.yaml && lbgen check shop.yaml\n"
+    "  lbgen init --template tls && lbgen up topology.yaml\n  lbgen init --template gateway -"
+)
+@click.argument("file", default="topology.yaml", type=click.Path(dir_okay=False, allow_dash=True))
+@click.option(
+    "--template",
+    type=click.Choice(starters()),
+    default=DEFAULT,
+    show_default=True,
+    help="tls: HTTPS and a redirect to it; gateway: services by path, limits, retries, CORS, canary; l4: TCP, and TLS "
+    "by server name; websocket: long connections that stay with their endpoint; tenants: many hosts.",
+)
 @click.option("--force", is_flag=True, help="Overwrite FILE when it exists.")
-def command(file: Path, force: bool) -> None:
-    """Write a commented starter topology to FILE (topology.yaml)."""
-    from lbgen.spec.starter import starter
+def command(file: str, template: str, force: bool) -> None:
+    """Write a commented starter topology to FILE (topology.yaml); `-` prints it.
 
-    if file.exists() and not force:
-        click.echo(f"{file} exists; choose another name, or overwrite it with --force", err=True)
+    It also writes lbgen.schema.json beside FILE, which editors read, and for the template tls a throw-away certificate
+    for localhost into certs/, unless there is one.
+    """
+    text = starter(template)
+    if file == "-":
+        click.echo(text, nl=False)
+        return
+    path = Path(file)
+    if path.exists() and not force:
+        click.echo(f"{path} exists; choose another name, or overwrite it with --force", err=True)
         raise click.exceptions.Exit(exit_codes.USAGE)
-    file.write_text(starter(), encoding="utf-8")
-    click.echo(f"wrote {file}; next: lbgen check {file} && lbgen up {file}")
+    path.write_text(text, encoding="utf-8")
+    click.echo(f"wrote {path}")
+    _write_schema(path.parent / SCHEMA_FILE)
+    if template in CERTIFICATES:
+        _write_certificate(*(path.parent / name for name in CERTIFICATES[template]))
+    click.echo(f"next: lbgen check {path} && lbgen up {path}")
+
+
+def _write_schema(path: Path) -> None:
+    """Write the schema unless a file of that name holds something else."""
+    from lbgen.spec.schema import schema
+
+    wanted = schema()
+    if path.exists():
+        try:
+            title = json.loads(path.read_text(encoding="utf-8")).get("title")
+        except (ValueError, AttributeError):
+            title = None
+        if title != wanted["title"]:
+            click.echo(f"{path} is not a schema of lbgen and stays; editors read the one that line 1 names", err=True)
+            return
+    path.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
+    click.echo(f"wrote {path} for editors")
+
+
+def _write_certificate(certificate: Path, key: Path) -> None:
+    from lbgen.runtime.certificates import LIFE, write_self_signed
+
+    if certificate.exists() or key.exists():
+        click.echo(f"{certificate.parent} has a certificate or key already, which stays")
+        return
+    certificate.parent.mkdir(exist_ok=True)
+    write_self_signed(certificate, key, NAMES)
+    what = f"self-signed for {', '.join(NAMES)}, valid for {LIFE.days} days, for trials only"
+    click.echo(f"wrote {certificate} and {key}: {what}")

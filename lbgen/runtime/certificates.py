@@ -23,7 +23,7 @@ CA = "ca"
 FOREIGN_CA = "foreign-ca"
 CLIENT_CA = "client-ca"
 ENDPOINT_NAME = "backend.internal"
-_LIFE = timedelta(days=30)
+LIFE = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,21 @@ def make(folder: Path, specs: tuple[Spec, ...]) -> None:
         path = folder / f"{spec.name}.key"
         path.touch(mode=0o600)
         path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+
+def write_self_signed(certificate: Path, key: Path, names: tuple[str, ...]) -> None:
+    """Write a certificate for `names` (DNS names, IP literals), signed by its own key, and the key (mode 0600); PEM."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    own, subject = _key(rsa=False), _subject(names[0])
+    extensions: tuple[tuple[x509.ExtensionType, bool], ...] = (
+        (x509.BasicConstraints(ca=False, path_length=None), True),
+        (x509.SubjectAlternativeName([_general(name) for name in names]), False),
+    )
+    key.touch(mode=0o600)
+    key.write_bytes(own.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    certificate.write_bytes(_signed(own, subject, own, subject, extensions).public_bytes(Encoding.PEM))
 
 
 def _key(*, rsa: bool) -> Key:
@@ -169,7 +184,7 @@ def _signed(
     from cryptography.hazmat.primitives import hashes
 
     now = datetime.now(UTC)
-    begin = now - (2 * _LIFE if expired else timedelta(hours=1))
+    begin = now - (2 * LIFE if expired else timedelta(hours=1))
     builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -177,7 +192,7 @@ def _signed(
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(begin)
-        .not_valid_after(begin + _LIFE)
+        .not_valid_after(begin + LIFE)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
     )

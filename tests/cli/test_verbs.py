@@ -67,6 +67,35 @@ def test_init_writes_once_and_what_it_writes_checks(tmp_path):
     assert lbgen("check", "t.yaml", "--no-engines", cwd=tmp_path).returncode == 0
 
 
+def test_init_writes_the_schema_that_the_first_line_names_and_leaves_a_file_that_is_none(tmp_path):
+    assert lbgen("init", "t.yaml", cwd=tmp_path).returncode == 0
+    first = (tmp_path / "t.yaml").read_text(encoding="utf-8").partition("\n")[0]
+    schema = tmp_path / re.fullmatch(r"# yaml-language-server: \$schema=(.+)", first)[1]
+    assert json.loads(schema.read_text(encoding="utf-8")) == json.loads(lbgen("schema").stdout)
+    schema.write_text("mine", encoding="utf-8")
+    done = lbgen("init", "u.yaml", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "stays" in done.stderr
+    assert schema.read_text(encoding="utf-8") == "mine"
+
+
+def test_init_of_tls_writes_a_pair_that_only_its_owner_reads_and_keeps_one_that_is_there(tmp_path):
+    assert lbgen("init", "--template", "tls", "t.yaml", cwd=tmp_path).returncode == 0
+    key = tmp_path / "certs/site.key"
+    assert key.stat().st_mode & 0o777 == 0o600
+    before = key.read_bytes()
+    assert lbgen("init", "--template", "tls", "t.yaml", "--force", cwd=tmp_path).returncode == 0
+    assert key.read_bytes() == before
+
+
+def test_init_to_standard_output_writes_no_file(tmp_path):
+    done = lbgen("init", "--template", "tls", "-", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.startswith("# yaml-language-server: $schema=")
+    assert "routes:" in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
 def test_check_json_lists_records(tmp_path):
     bad = tmp_path / "bad.yaml"
     bad.write_text("version: 1\nname: x\nlisteners: { web: { prot: 80 } }\n", encoding="utf-8")

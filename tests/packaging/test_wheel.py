@@ -1,4 +1,4 @@
-"""The wheel, built from the sdist, holds templates and profiles and works in a fresh environment."""
+"""The wheel, built from the sdist, holds templates, profiles and starters and works in a fresh environment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def wheel(tmp_path_factory) -> Path:
 
 def test_the_wheel_carries_its_data_and_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    for kind in ("templates", "profiles"):
+    for kind in ("templates", "profiles", "starters"):
         shipped = {n.removeprefix("lbgen/_data/") for n in names if n.startswith(f"lbgen/_data/{kind}/")}
         source = {
             p.relative_to(ROOT).as_posix()

@@ -7,7 +7,6 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-import pytest
 import re2
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -212,8 +211,3 @@ def test_a_parsed_host_is_parsed_as_itself(written: str) -> None:
 
 def test_the_same_bytes_read_twice_are_equal() -> None:
     assert read_bytes(starter().encode(), "x").data == read_bytes(starter().encode(), "x").data
-
-
-@pytest.mark.parametrize("name", ["shop", "1", "on", "null", "0x1f", "1e3"])
-def test_the_starter_loads_under_any_name(name: str) -> None:
-    assert load_bytes(starter(name).encode(), "x.yaml", Path()).name == name

@@ -10,13 +10,12 @@ import pytest
 from pydantic import BaseModel
 
 from lbgen import resources
-from lbgen.diagnostics import LbgenError, Span, UsageError
+from lbgen.diagnostics import LbgenError, Span
 from lbgen.spec.findings import _flat
 from lbgen.spec.load import Topology, load, load_bytes
 from lbgen.spec.model import TopologyModel
 from lbgen.spec.profile import names
 from lbgen.spec.schema import schema
-from lbgen.spec.starter import starter
 
 EVERYTHING = """
 version: 1
@@ -275,15 +274,6 @@ def test_lists_of_the_user_replace_those_of_the_profile(tmp_path: Path) -> None:
     model = load(data).model
     assert model.accept == ["c"]
     assert model.resolvers == ["10.0.0.1"]
-
-
-def test_the_starter_loads_and_has_what_a_newcomer_needs() -> None:
-    model = loaded(starter()).model
-    assert model.listeners
-    assert model.pools
-    assert {route.name for route in model.routes} == {"api", "moved", "health", "site"}
-    with pytest.raises(UsageError):
-        starter("Not A Name")
 
 
 def test_schema_knows_every_field_and_no_null() -> None:

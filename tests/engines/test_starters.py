@@ -1,0 +1,72 @@
+"""Every topology that `lbgen init` writes: no finding and no advice, and all engines serve it as it stands."""
+
+from __future__ import annotations
+
+import ssl
+import urllib.request
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+import lbgen
+from lbgen.cli.init import command
+from lbgen.diagnostics import EngineError
+from lbgen.engines.api import engine, engine_names
+from lbgen.plan.resolve import findings
+from lbgen.runtime.checker import check
+from lbgen.runtime.local.binaries import find
+from lbgen.spec.starter import starters
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CAN = ("envoy", "haproxy", "nginx", "traefik")
+
+pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
+
+
+def written(template: str, folder: Path) -> lbgen.Topology:
+    """What `lbgen init --template` writes into the folder, loaded."""
+    done = CliRunner().invoke(command, ["--template", template, str(folder / "topology.yaml")])
+    assert done.exit_code == 0, done.output
+    return lbgen.load(folder / "topology.yaml")
+
+
+def present() -> list[str]:
+    found = []
+    for name in CAN:
+        try:
+            find(engine(name))
+        except EngineError:
+            continue
+        found.append(name)
+    return found
+
+
+@pytest.mark.parametrize("template", starters())
+def test_a_starter_has_neither_findings_nor_advice_and_pleases_every_engine(template: str, tmp_path: Path) -> None:
+    topology = written(template, tmp_path)
+    assert findings(topology, files=True) == ()
+    for name in engine_names():
+        if name not in CAN:
+            with pytest.raises(lbgen.LbgenError, match="is refused by"):
+                lbgen.render(topology, engine=name)
+        elif name in present():
+            assert check(lbgen.plan(topology), name) == ()
+
+
+@pytest.mark.parametrize("template", starters())
+def test_up_serves_a_starter_on_every_engine(template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not (engines := present()):
+        pytest.skip("no engine")
+    monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
+    topology = written(template, tmp_path)
+    with lbgen.up(topology, engines, runtime="local") as stack:  # every route has answered as the oracle says
+        assert {one.name for one in stack.engines} == set(engines)
+        if template == "tls":
+            trust = ssl.create_default_context(cafile=str(tmp_path / "certs/site.crt"))
+            for name in engines:
+                url = stack.url("https", engine=name).replace("127.0.0.1", "localhost")
+                with urllib.request.urlopen(url, timeout=5, context=trust) as answer:
+                    assert answer.status == 200
