@@ -93,7 +93,8 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class L4Outcome:
-    """`pools` are (pool, weight); empty when no rule takes the connection, which is then closed."""
+    """`pools` are (pool, weight); empty when the connection is closed: no rule takes it (`route` None), or an access
+    list keeps its client out."""
 
     route: str | None
     rule: str | None
@@ -157,9 +158,16 @@ def simulate_l4(plan: Plan, listener: str, sni: str | None = None, source: str =
             return f"source {source} is not in {', '.join(rule.sources)}"
         return None
 
+    access = plan.listener(listener).access
+    if access is not None and not access.admits(source):
+        return L4Outcome(None, None, (), f"the listener's access does not admit {source}: the connection is closed")
     winner, losers = _contest(plan.listener(listener).l4_rules, why)
     if winner is None:
         return L4Outcome(None, None, (), "no rule takes it: the connection is closed", losers)
+    access = plan.route(winner.route).access
+    if access is not None and not access.admits(source):
+        reason = f"rule {winner.id} takes it, and the route's access does not admit {source}: the connection is closed"
+        return L4Outcome(winner.route, winner.id, (), reason, losers)
     action = plan.route(winner.route).action
     targets = action.targets if isinstance(action, Forward) else ()
     pools = tuple((target.pool, target.weight) for target in targets if target.weight)

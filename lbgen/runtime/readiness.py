@@ -109,7 +109,8 @@ def _l4(plan: Plan, listener: Listener, found: dict[tuple[str, str], Probe]) -> 
     for rule in listener.l4_rules:
         way = door(listener, rule.sni)
         outcome = simulate_l4(plan, listener.name, None if way is None else way.sni)
-        if way is not None and outcome.route == rule.route and (listener.name, rule.route) not in found:
+        taken = outcome.route == rule.route and bool(outcome.pools)
+        if way is not None and taken and (listener.name, rule.route) not in found:
             pools = frozenset(name for name, weight in outcome.pools if weight)
             route = plan.route(rule.route)
             found[listener.name, route.name] = Probe(

@@ -28,6 +28,7 @@ from lbgen.plan.model import (
     ValueKind,
     ValueMatch,
 )
+from lbgen.plan.policy import Access
 from lbgen.plan.precedence import Entry, host_tables, ranked
 from lbgen.plan.simulate import Outcome, Request, Upstream, simulate, simulate_l4
 
@@ -518,3 +519,15 @@ def test_l4() -> None:
         "server name (none) is not *.a.test",
         "source 127.0.0.1 is not in 10.0.0.0/8",
     ]
+
+
+def test_an_access_list_of_an_l4_route_closes_the_connection() -> None:
+    rules = (L4Rule("s", 0, "s", None, ("10.0.0.0/8",), ""), L4Rule("r", 1, "r", None, (), ""))
+    denied = Access(deny=("10.9.0.0/16",))
+    listener = Listener("db", "127.0.0.1", 5432, Mode.L4, Protocol.TCP, "", l4_rules=rules)
+    plan = Plan("t", (listener,), (), (Route("s", 0, TO_POOL, "", access=denied), Route("r", 1, TO_POOL, "")))
+    assert simulate_l4(plan, "db", source="10.1.2.3").pools == (("p", 1),)
+    kept_out = simulate_l4(plan, "db", source="10.9.2.3")
+    assert (kept_out.route, kept_out.pools) == ("s", ())  # no later rule takes it
+    guarded = replace(plan, listeners=(replace(listener, access=Access(allow=())),))
+    assert (simulate_l4(guarded, "db").route, simulate_l4(guarded, "db").pools) == (None, ())

@@ -48,10 +48,10 @@ def udp_balanced(stage: Stage) -> Iterator[str]:
 
 def udp_access(stage: Stage) -> Iterator[str]:
     """A client that is denied gets nothing, and nothing of it reaches an endpoint."""
-    address = stage.at[stage.params["listener"]]
+    address, denied = stage.at[stage.params["listener"]], stage.params.get("denied", "127.0.0.66")
     if not eventually(lambda: datagram(address, b"x") is not None):
         yield "no answer to a client that is not denied"
     before = stage.endpoints.requests[stage.params["name"]]
-    got = datagram(address, b"x", "127.0.0.66")
+    got = datagram(address, b"x", denied)
     if got is not None or stage.endpoints.requests[stage.params["name"]] != before:
         yield f"a denied client got {got!r}"

@@ -63,7 +63,7 @@ def l4_names(stage: Stage) -> Iterator[str]:
     for name, pool in stage.params["names"].items():
         endpoint = "" if pool is None else f"{pool}-0"
         before = stage.endpoints.connections.copy()
-        with Stream(stage.at["edge"], timeout=4) as stream:
+        with Stream(stage.at["edge"], client=stage.params.get("client", ""), timeout=4) as stream:
             stream.send(_hello(name))
             stream.fill(0.5)
             deadline = time.monotonic() + 2

@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 
 
 def l4_asked(stage: Stage) -> Iterator[str]:
-    """For each client address the endpoint that answers, or "" for a connection that is closed without a byte."""
+    """For each client address the endpoint that answers, or "" for a connection that is closed without a byte and
+    without a connection to an endpoint."""
     address = stage.at[stage.params["listener"]]
     for client, name in stage.params["clients"].items():
+        before = stage.endpoints.connections.copy()
         answer = ask(address, replace(get("/"), client=client), timeout=3)
+        if not name and (reached := sorted(stage.endpoints.connections - before)):
+            yield f"{client}: a connection to {reached}, expected none"
         if name and told_of(answer, "name") != name:
             yield f"{client}: {told_of(answer, 'name')}, expected {name}"
         elif not name and (answer.raw or answer.after == "open"):

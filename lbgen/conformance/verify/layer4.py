@@ -25,7 +25,7 @@ _IDLE, _CONNECT = ("timeouts.idle.l4",), ("timeouts.connect.l4",)
 def planned(plan: Plan, listener: Listener, client: str) -> Iterator[Planned]:
     """Cases of one listener: from every network that a rule names, with every server name, each on either side."""
     timed: set[str] = set()
-    for source in _clients(listener, client):
+    for source in _clients(plan, listener, client):
         if listener.protocol is Protocol.UDP:
             yield _datagrams(plan, listener, source)
             continue
@@ -102,12 +102,15 @@ def _alone(one: Planned) -> Planned:
     return replace(one, phase=Phase.ALONE)
 
 
-def _clients(listener: Listener, client: str) -> Iterator[str]:
-    """An address of every network that a rule names, and one of none."""
+def _clients(plan: Plan, listener: Listener, client: str) -> Iterator[str]:
+    """An address of every network that a rule or an access list names, and one of none."""
     yield client
     if client.startswith("127."):  # no other address is ours here
         return
-    for network in dict.fromkeys(source for rule in listener.l4_rules for source in rule.sources):
+    sources = [source for rule in listener.l4_rules for source in rule.sources]
+    for access in (listener.access, *(plan.route(rule.route).access for rule in listener.l4_rules)):
+        sources += () if access is None else (*access.deny, *(access.allow or ()))
+    for network in dict.fromkeys(sources):
         found = ip_network(network)
         if found.version == 4:
             yield str(found[min(7, found.num_addresses - 1)])

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     Predicate = dict[str, Data]
 
+DENIED = "denied"
+"""The chain of connections that a route's access keeps out. Chains of rules have a number in their name."""
 _INPUTS = "type.googleapis.com/envoy.extensions.matching.common_inputs.network.v3"
 _IP = "type.googleapis.com/envoy.extensions.matching.input_matchers.ip.v3.Ip"
 
@@ -50,6 +52,12 @@ def admitted(access: Access | None) -> list[Predicate]:
     if access.allow is not None:
         found.append(_source(access.allow) if access.allow else _not(_anyone()))
     return found
+
+
+def kept_out(access: Access | None) -> Predicate | None:
+    """What a connection has that is not let in; None when every one is."""
+    found = admitted(access)
+    return _not(all_of(found)) if found else None
 
 
 def _sni(name: HostPattern) -> Predicate:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged
-from lbgen.engines.envoy.chains import admitted, chain_matcher, known_name, of_rule
+from lbgen.engines.envoy.chains import DENIED, admitted, chain_matcher, kept_out, known_name, of_rule
 from lbgen.engines.envoy.clusters import cluster_name, demand
 from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.tls import listener_socket
 from lbgen.plan.model import Balance, Forward
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lbgen.engines.document import Data
+    from lbgen.engines.envoy.chains import Predicate
     from lbgen.engines.envoy.clusters import Clusters
     from lbgen.plan.model import L4Rule, Listener, Plan
 
@@ -22,17 +25,30 @@ def l4_chains(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, D
     if not listener.l4_rules:
         raise ValueError(f"{listener.field}: a listener without rules")
     tls = listener.tls if listener.tls is not None and not listener.tls.passthrough else None
-    plain = len(listener.l4_rules) == 1 and listener.access is None and tls is None
+    guarded = any(plan.route(rule.route).access is not None for rule in listener.l4_rules)
+    plain = len(listener.l4_rules) == 1 and listener.access is None and tls is None and not guarded
     if plain and not of_rule(listener.l4_rules[0]):
         return {"filter_chains": [{"filters": [_tcp(plan, listener, listener.l4_rules[0], clusters)]}]}
     gate = [*admitted(listener.access), *([] if tls is None else [known_name(tls)])]
     socket: dict[str, Data] = {} if tls is None else {"transport_socket": listener_socket(tls, [])}
+    # Envoy closes a connection whose chain has no filters.
+    denied: list[Data] = [{"name": DENIED, "filters": []}] if guarded else []
     return {
-        "filter_chain_matcher": chain_matcher((rule.id, [*gate, *of_rule(rule)]) for rule in listener.l4_rules),
+        "filter_chain_matcher": chain_matcher(
+            (chain, [*gate, *predicates]) for rule in listener.l4_rules for chain, predicates in _choices(plan, rule)
+        ),
         "filter_chains": [
-            {"name": rule.id, "filters": [_tcp(plan, listener, rule, clusters)], **socket} for rule in listener.l4_rules
+            *({"name": r.id, "filters": [_tcp(plan, listener, r, clusters)], **socket} for r in listener.l4_rules),
+            *denied,
         ],
     }
+
+
+def _choices(plan: Plan, rule: L4Rule) -> Iterator[tuple[str, list[Predicate]]]:
+    """The chain of a rule; before it the one for clients whom its route keeps out, so that no later rule takes them."""
+    if (outside := kept_out(plan.route(rule.route).access)) is not None:
+        yield DENIED, [*of_rule(rule), outside]
+    yield rule.id, of_rule(rule)
 
 
 def _tcp(plan: Plan, listener: Listener, rule: L4Rule, clusters: Clusters) -> Tagged:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.chains import admitted, all_of, of_rule
+from lbgen.engines.envoy.chains import DENIED, admitted, all_of, kept_out, of_rule
 from lbgen.engines.envoy.clusters import cluster_name, demand
 from lbgen.engines.envoy.durations import duration
 from lbgen.plan.model import Balance, Forward
@@ -30,6 +30,8 @@ def udp_proxy(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, D
             raise TypeError(f"{rule.field}: an L4 route forwards")
         idle = max(idle, forward.timeouts.idle or _NO_LIMIT)
         hashed = hashed or any(clusters.pools[t.pool].balance is Balance.SOURCE_HASH for t in forward.targets)
+        if (outside := kept_out(plan.route(rule.route).access)) is not None:
+            found.append({"predicate": all_of([*gate, *of_rule(rule), outside]), "on_match": _action(DENIED, DENIED)})
         found.append({"predicate": all_of([*gate, *of_rule(rule)]), "on_match": _to(rule, forward, clusters)})
     config: dict[str, Data] = {
         "@type": f"{_PROXY}.UdpProxyConfig",
@@ -47,5 +49,8 @@ def udp_proxy(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, D
 
 def _to(rule: L4Rule, forward: Forward, clusters: Clusters) -> dict[str, Data]:
     (target,) = (target for target in forward.targets if target.weight)
-    route: Data = {"@type": f"{_PROXY}.Route", "cluster": cluster_name(target.pool, demand(forward), clusters)}
-    return {"action": {"name": rule.id, "typed_config": route}}
+    return _action(rule.id, cluster_name(target.pool, demand(forward), clusters))
+
+
+def _action(name: str, cluster: str) -> dict[str, Data]:
+    return {"action": {"name": name, "typed_config": {"@type": f"{_PROXY}.Route", "cluster": cluster}}}

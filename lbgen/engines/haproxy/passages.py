@@ -12,11 +12,16 @@ from lbgen.plan.model import Forward
 from lbgen.records import record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lbgen.engines.haproxy.backends import Backends
     from lbgen.engines.haproxy.index import Index
     from lbgen.engines.haproxy.lines import Maps
     from lbgen.plan.model import L4Rule, Listener
+    from lbgen.plan.policy import Access
 
+DENIED = "access:denied"
+"""The backend that closes connections of clients whom a route's access keeps out."""
 _INLINE = 20  # networks in a condition; more go to a file
 
 
@@ -61,20 +66,24 @@ def passage(listener: Listener, address: Atom, index: Index, backends: Backends,
 
 
 def _access_lines(listener: Listener, maps: Maps) -> list[Line]:
-    access = listener.access
-    if access is None:
+    if listener.access is None:
         return []
     field = f"{listener.field}.access"
-    lines = []
+    return [
+        line(field, "tcp-request session reject", *condition)
+        for condition in _outside(listener.access, "access", field, maps)
+    ]
+
+
+def _outside(access: Access, purpose: str, field: str, maps: Maps) -> Iterator[tuple[str, ...]]:
+    """Conditions of which one holds for every client that is kept out; an empty one holds for all."""
+    if access.allow == ():
+        yield ()
+        return
     if access.deny:
-        inside = _networks(access.deny, "access.deny", field, maps)
-        lines.append(line(field, f"tcp-request session reject if {inside}"))
+        yield ("if", _networks(access.deny, f"{purpose}.deny", field, maps))
     if access.allow:
-        inside = _networks(access.allow, "access.allow", field, maps)
-        lines.append(line(field, f"tcp-request session reject if !{inside}"))
-    elif access.allow is not None:
-        lines.append(line(field, "tcp-request session reject"))
-    return lines
+        yield ("if", f"!{_networks(access.allow, f'{purpose}.allow', field, maps)}")
 
 
 def _networks(networks: tuple[str, ...], purpose: str, origin: str, maps: Maps) -> str:
@@ -87,7 +96,8 @@ def _networks(networks: tuple[str, ...], purpose: str, origin: str, maps: Maps) 
 
 
 def _rule_lines(rule: L4Rule, sni: str, index: Index, backends: Backends, maps: Maps) -> list[Line]:
-    action = index.route(rule.route).action
+    route = index.route(rule.route)
+    action = route.action
     if not isinstance(action, Forward):
         raise ValueError(f"route {rule.route} does not forward")
     asked = []
@@ -98,6 +108,12 @@ def _rule_lines(rule: L4Rule, sni: str, index: Index, backends: Backends, maps: 
     if rule.sources:
         asked.append(_networks(rule.sources, f"{rule.id}.sources", rule.field, maps))
     lines = []
+    if route.access is not None:
+        field = f"{route.field}.access"
+        for condition in _outside(route.access, f"{rule.id}.access", field, maps):
+            lines.append(_use(DENIED, [*asked, *condition[1:]], field))
+        if route.access.allow == ():
+            return lines
     left = sum(target.weight for target in action.targets)
     for target in action.targets:
         if not target.weight:
@@ -105,10 +121,13 @@ def _rule_lines(rule: L4Rule, sni: str, index: Index, backends: Backends, maps: 
         name = backends.name(index.pool(target.pool), action.timeouts)
         drawn = [f"{{ rand({left}) lt {target.weight} }}"] if target.weight != left else []
         left -= target.weight
-        if conditions := [*asked, *drawn]:
-            lines.append(line(target.field, f"use_backend {name} if", *conditions))
-        else:
-            lines.append(line(target.field, "default_backend", name))
+        lines.append(_use(name, [*asked, *drawn], target.field))
         if not drawn:
             break
     return lines
+
+
+def _use(backend: str, conditions: list[str], field: str) -> Line:
+    if conditions:
+        return line(field, f"use_backend {backend} if", *conditions)
+    return line(field, "default_backend", backend)

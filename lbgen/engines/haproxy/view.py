@@ -13,7 +13,7 @@ from lbgen.engines.haproxy.cors import answer_lines, policies_file
 from lbgen.engines.haproxy.edits import header_lines, rewrite_lines, tail_lines
 from lbgen.engines.haproxy.index import Index
 from lbgen.engines.haproxy.lines import Line, Maps, Section, Word, line
-from lbgen.engines.haproxy.passages import Passage, passage
+from lbgen.engines.haproxy.passages import DENIED, Passage, passage
 from lbgen.engines.haproxy.servers import NEVER, is_name
 from lbgen.engines.haproxy.sizes import WHOLE_BODY, buffer_size, head_room
 from lbgen.engines.haproxy.tables import ROUTE, routing
@@ -85,7 +85,8 @@ class View:
     `says_closed`: this version can answer 502 where others only close the connection. `counts`, `measures`: some route
     limits requests under way, or the size of bodies. `shares`: some Lua counts for all threads; `one_state`: then all
     Lua has to live there. `queues`: some endpoints have a limit, so requests may wait. `always_up`: some check needs a
-    place where it passes.
+    place where it passes. `denied`: where connections end that an
+    L4 route keeps out.
     """
 
     name: Atom
@@ -109,6 +110,7 @@ class View:
     times: bool
     queues: bool
     always_up: bool
+    denied: Atom | None
     admin_port: int | None
 
 
@@ -159,6 +161,9 @@ def view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         logs=any(listener.access_log for listener in plan.listeners),
         queues=any(pool.max_per_endpoint for pool in backends.pools()),
         always_up=backends.needs_a_check_that_passes,
+        denied=Atom(DENIED)
+        if any(plan.route(rule.route).access for listener in plan.listeners for rule in listener.l4_rules)
+        else None,
         admin_port=plan.admin_port,
     ), [*lua, *maps_files]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
 from lbgen.engines.nginx import tls as listener_tls
+from lbgen.engines.nginx.access import Gatekeeper
 from lbgen.engines.nginx.listeners import listen, real_ip
 from lbgen.engines.nginx.names import Names, inline, reference
 from lbgen.engines.nginx.splits import shares
@@ -70,7 +71,7 @@ def stream(plan: Plan, listeners: list[Listener], pools: Iterable[Pool]) -> Stre
         upstreams=tuple(u for pool in pools for u in upstreams(pool, _PEER, tcp=True)),
         splits=tuple(made.splits),
         maps=tuple(made.maps),
-        geos=tuple(made.geos),
+        geos=(*made.geos, *made.gatekeeper.geos),
         zones=tuple(made.zones),
         nobody=NOBODY if made.maps else None,
         introduced=any(listener.proxy_protocol for listener in listeners),
@@ -87,8 +88,10 @@ class _Streams:
         self.zones: list[Line] = []
         self._plan = plan
         self._names = Names()
+        self.gatekeeper = Gatekeeper(self._names)
         self._sources: dict[tuple[str, ...], str] = {}
         self._chosen: dict[str, Atom] = {}
+        self._guarded: dict[str, Atom] = {}
 
     def servers(self, listener: Listener) -> Iterator[StreamServer]:
         """One server, or one for each certificate."""
@@ -145,7 +148,7 @@ class _Streams:
         """Where connections go: a name, or the variable that holds it."""
         rules = listener.l4_rules
         if len(rules) == 1 and rules[0].sni is None and not rules[0].sources:
-            return self._choice(rules[0])
+            return self._admitted(rules[0], listener)
         keys: list[str] = []
         if any(rule.sni is not None for rule in rules):
             passed = listener.tls is not None and listener.tls.passthrough
@@ -153,7 +156,10 @@ class _Streams:
         sources = list(dict.fromkeys(rule.sources for rule in rules if rule.sources))
         keys += [self._source(each, listener) for each in sources]
         entries = tuple(
-            Entry(Literal(_pattern(rule, sources, named=len(keys) > len(sources)), "regex"), self._choice(rule))
+            Entry(
+                Literal(_pattern(rule, sources, named=len(keys) > len(sources)), "regex"),
+                self._admitted(rule, listener),
+            )
             for rule in rules
         )
         name = self._names.variable("to", listener.name)
@@ -168,6 +174,19 @@ class _Streams:
             entries = tuple(Network(Atom.of(_CIDR, str(ip_network(n))), 1) for n in networks)
             self.geos.append(Geo(Atom(listener.field), Atom(f"${name}"), entries))
         return self._sources[networks]
+
+    def _admitted(self, rule: L4Rule, listener: Listener) -> Atom:
+        """The pool of a route, but nobody for clients that its access keeps out: no later rule takes them."""
+        access = self._plan.route(rule.route).access
+        if access is None:
+            return self._choice(rule)
+        if rule.route not in self._guarded:
+            denied = self.gatekeeper.denied(access, listener, rule.field)
+            name = self._names.variable("admitted", rule.route)
+            entry = Entry(Atom("1"), NOBODY)
+            self.maps.append(Map(Atom(rule.field), text(denied), Atom(f"${name}"), self._choice(rule), (entry,)))
+            self._guarded[rule.route] = reference(name)
+        return self._guarded[rule.route]
 
     def _choice(self, rule: L4Rule) -> Atom:
         """The pool of a route, or the variable that chooses one."""

@@ -10,7 +10,7 @@ from lbgen.engines.traefik.tls import closed_service, closing, literal
 from lbgen.plan.model import Forward, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from lbgen.engines.document import Data
     from lbgen.plan.model import Endpoint, L4Rule, Listener, Plan, Pool, Route
@@ -27,13 +27,14 @@ def tcp(plan: Plan, listeners: Iterable[Listener]) -> dict[str, Data]:
     for listener in listeners:
         if listener.protocol is Protocol.UDP:
             continue
-        for place, rule in enumerate(listener.l4_rules):
+        entries = [entry for rule in listener.l4_rules for entry in _entries(plan, listener, rule)]
+        for place, (rule, text, denies) in enumerate(entries):
             service = _tcp_service(plan, plan.route(rule.route), services, transports)
             data: dict[str, Data] = {
                 "entryPoints": [names.entry_point(listener)],
-                "rule": _rule(listener, rule),
-                "priority": len(listener.l4_rules) - place,
-                "service": service,
+                "rule": text,
+                "priority": len(entries) - place,
+                "service": f"{names.edge(listener)}-closed" if denies else service,
             }
             name = f"{names.edge(listener)}-{place}"
             if listener.tls is not None:
@@ -48,19 +49,32 @@ def tcp(plan: Plan, listeners: Iterable[Listener]) -> dict[str, Data]:
     return {"routers": routers, "services": services, "serversTransports": transports}
 
 
-def _rule(listener: Listener, rule: L4Rule) -> str:
-    """The rule in Traefik's words; who may come in at all is part of it, since its middleware knows no denial."""
+def _entries(plan: Plan, listener: Listener, rule: L4Rule) -> Iterator[tuple[L4Rule, str, bool]]:
+    """A rule in Traefik's words; before it one (True) for clients whom the access list of its route keeps out. Both are
+    conditions, since Traefik's middleware only has lists of who is let in."""
+    lists = (listener.access, plan.route(rule.route).access)
+    if any(access is not None and access.allow == () for access in lists):
+        yield rule, " && ".join(_parts(rule)), True
+        return
+    everybody, chosen = lists
+    parts = _parts(rule)
+    if everybody is not None:
+        parts += [f"!{part}" for part in _from(everybody.deny)] + _from(everybody.allow or ())
+    if chosen is not None:
+        outside = [*_from(chosen.deny), *(f"!{part}" for part in _from(chosen.allow or ()))]
+        if outside:
+            yield rule, " && ".join([*parts, f"({' || '.join(outside)})"]), True
+    yield rule, " && ".join(parts), False
+
+
+def _parts(rule: L4Rule) -> list[str]:
     if rule.sni is None:
         parts = ["HostSNI(`*`)"]
     elif rule.sni.wildcard:
         parts = [f"HostSNIRegexp(`^.+\\.{literal(rule.sni.name)}$`)"]
     else:
         parts = [f"HostSNI(`{rule.sni.name}`)"]
-    parts += _from(rule.sources)
-    if listener.access is not None:
-        parts += [f"!{part}" for part in _from(listener.access.deny)]
-        parts += _from(listener.access.allow) if listener.access.allow else []
-    return " && ".join(parts)
+    return parts + _from(rule.sources)
 
 
 def _from(sources: Iterable[str]) -> list[str]:

@@ -23,7 +23,7 @@ _PASSIVE = refused("Traefik does not count failures of TCP connections; nginx, H
 _BACKUP = refused("Traefik has no backup for TCP and UDP servers without active checks; nginx, HAProxy and Envoy can")
 _FULL = refused("Traefik does not limit TCP connections to a server; nginx, HAProxy and Envoy can")
 _SLOW = refused("Traefik has no slow start for TCP servers; HAProxy and Envoy can")
-_SOURCES = refused("Traefik's UDP routers take every datagram, whoever sends it; nginx and nftables can tell")
+_SOURCES = refused("Traefik's UDP routers take every datagram, whoever sends it; nginx and Envoy can tell")
 _HEADER = approximate(
     "Traefik passes a TCP connection without a PROXY header on instead of closing it",
     {"listener.proxy_protocol.l4": "status 200"},
@@ -69,6 +69,8 @@ def _route(plan: Plan, listener: Listener, rule: L4Rule) -> Iterator[Objection]:
     route = plan.route(rule.route)
     if not isinstance(route.action, Forward):
         return
+    if listener.protocol is Protocol.UDP and route.access is not None:
+        yield Objection(_SOURCES, f"{route.field}.access", Feature.ROUTE_ACCESS)
     if listener.protocol is Protocol.UDP and rule.sources:
         yield Objection(_SOURCES, f"{route.field}.sources", Feature.L4_SOURCES)
     if listener.protocol is Protocol.TCP and route.action.timeouts.idle:
