@@ -1,4 +1,4 @@
-"""`lbgen init`: a commented starter topology, the JSON Schema beside it, and a certificate where it needs one."""
+"""`lbgen init`: a commented starter topology, the JSON Schema beside it, and the files that it names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from lbgen.cli import exit_codes
 from lbgen.spec.starter import DEFAULT, SCHEMA_FILE, starter, starters
 
 NAMES = ("localhost", "127.0.0.1", "::1")  # of the throw-away certificate
-CERTIFICATES = {"tls": ("certs/site.crt", "certs/site.key")}  # by template: the pair that it names
 
 
 @click.command(
@@ -31,8 +30,8 @@ CERTIFICATES = {"tls": ("certs/site.crt", "certs/site.key")}  # by template: the
 def command(file: str, template: str, force: bool) -> None:
     """Write a commented starter topology to FILE (topology.yaml); `-` prints it.
 
-    It also writes lbgen.schema.json beside FILE, which editors read, and for the template tls a throw-away certificate
-    for localhost into certs/, unless there is one.
+    It also writes lbgen.schema.json beside FILE, which editors read, and what the template names: for tls a throw-away
+    certificate for localhost, for websocket the secret of its cookie, unless they exist.
     """
     text = starter(template)
     if file == "-":
@@ -45,25 +44,27 @@ def command(file: str, template: str, force: bool) -> None:
     path.write_text(text, encoding="utf-8")
     click.echo(f"wrote {path}")
     _write_schema(path.parent / SCHEMA_FILE)
-    if template in CERTIFICATES:
-        _write_certificate(*(path.parent / name for name in CERTIFICATES[template]))
+    if template == "tls":
+        _write_certificate(path.parent / "certs/site.crt", path.parent / "certs/site.key")
+    if template == "websocket":
+        _write_secret(path.parent / "secrets/sticky.key")
     click.echo(f"next: lbgen check {path} && lbgen up {path}")
 
 
 def _write_schema(path: Path) -> None:
     """Write the schema unless a file of that name holds something else."""
-    from lbgen.spec.schema import schema
+    from lbgen.cli.schema import write
+    from lbgen.spec.schema import TITLE
 
-    wanted = schema()
     if path.exists():
         try:
             title = json.loads(path.read_text(encoding="utf-8")).get("title")
         except (ValueError, AttributeError):
             title = None
-        if title != wanted["title"]:
+        if title != TITLE:
             click.echo(f"{path} is not a schema of lbgen and stays; editors read the one that line 1 names", err=True)
             return
-    path.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
+    write(path)
     click.echo(f"wrote {path} for editors")
 
 
@@ -77,3 +78,15 @@ def _write_certificate(certificate: Path, key: Path) -> None:
     write_self_signed(certificate, key, NAMES)
     what = f"self-signed for {', '.join(NAMES)}, valid for {LIFE.days} days, for trials only"
     click.echo(f"wrote {certificate} and {key}: {what}")
+
+
+def _write_secret(path: Path) -> None:
+    import secrets
+
+    if path.exists():
+        click.echo(f"{path} exists and stays")
+        return
+    path.parent.mkdir(exist_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(secrets.token_hex(32) + "\n", encoding="utf-8")
+    click.echo(f"wrote {path}: the secret of the cookie's values")

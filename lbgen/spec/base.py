@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from lbgen.spec.problem import bad
@@ -12,6 +12,8 @@ from lbgen.spec.problem import bad
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pydantic import GetJsonSchemaHandler
+    from pydantic_core import CoreSchema
     from pydantic_core import PydanticCustomError as CustomError
 
 Item = TypeVar("Item")
@@ -74,8 +76,37 @@ def _no_case_twins(value: object) -> object:
     return value
 
 
-OneOrMore = Annotated[list[Item], BeforeValidator(_one_as_list)]
+class ShortForm:
+    """Says in the JSON Schema of an annotated type that a value may be written short.
+
+    `text`: JSON Schema of the short form; None = one item of the list alone.
+    """
+
+    def __init__(self, text: dict[str, Any] | None = None) -> None:
+        self.text = text
+
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        full = handler(core_schema)
+        return either_schema(full, self.text if self.text is not None else full["items"])
+
+
+OneOrMore = Annotated[list[Item], BeforeValidator(_one_as_list), Field(min_length=1), ShortForm()]
 no_case_twins = BeforeValidator(_no_case_twins)
+
+
+def exactly_one(*keys: str) -> ConfigDict:
+    """Configuration of a model whose JSON Schema wants exactly one of these keys, as `needs_one_of` does."""
+    return ConfigDict(json_schema_extra={"oneOf": [{"required": [key]} for key in keys]})
+
+
+def at_least_one(*keys: str) -> ConfigDict:
+    """Configuration of a model whose JSON Schema wants one of these keys or more."""
+    return ConfigDict(json_schema_extra={"anyOf": [{"required": [key]} for key in keys]})
+
+
+def not_both(one: str, other: str) -> ConfigDict:
+    """Configuration of a model whose JSON Schema refuses these two keys together."""
+    return ConfigDict(json_schema_extra={"not": {"required": [one, other]}})
 
 
 def either_schema(schema: dict[str, Any], *short: dict[str, Any]) -> dict[str, Any]:

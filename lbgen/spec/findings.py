@@ -136,6 +136,16 @@ def _keys_at(model: type[BaseModel], loc: tuple[Step, ...]) -> list[str]:
     return [name for part in _flat(annotation) if _is_model(part) for name in part.model_fields]
 
 
+def models_of(annotation: object) -> Iterator[type[BaseModel]]:
+    """The models that an annotation names, inside unions, lists and mappings too."""
+    for part in _flat(annotation):
+        if _is_model(part):
+            yield part
+        else:
+            for inner in get_args(part):
+                yield from models_of(inner)
+
+
 def _is_model(part: object) -> bool:
     return isinstance(part, type) and issubclass(part, BaseModel)
 

@@ -14,7 +14,7 @@ _QUERY_NAME = re.compile(r"[A-Za-z0-9._~:/?\[\]@!$'()*+,;%-]+")
 _QUERY = re.compile(r"[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*")
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})?")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
-_FRAMING = frozenset(
+FRAMING = frozenset(
     ("connection", "content-length", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade")
 )
 _ORIGIN = re.compile(r"https?://(\*\.)?[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:.]+\](:[0-9]{1,5})?")
@@ -92,7 +92,7 @@ def parse_editable_header(value: object) -> str:
     name = parse_header_name(value)
     if name == "host":
         raise bad("LB119", "Host cannot be edited as a header", "use rewrite: { host: ... }")
-    if name in _FRAMING:
+    if name in FRAMING:
         raise bad("LB119", f"{shortened(str(value))} belongs to one connection and is the engine's own", "leave it out")
     return name
 

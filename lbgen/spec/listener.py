@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, ModelWrapValidatorHandler, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
-from lbgen.spec.base import Strict, either_schema, needs_one_of
+from lbgen.spec.base import Strict, at_least_one, either_schema, needs_one_of
 from lbgen.spec.problem import shortened, wrong_type
 from lbgen.spec.values import ByteSize, Cidr, Count, Duration, FilePath, HostName, IpAddress, Name, Port
 
@@ -23,8 +30,14 @@ PathsException = Literal["empty_segments", "encoded_slash", "encoded_unreserved"
 class Paths(Strict):
     """Which targets are let in: a word, or `{ allow: [...] }` = strict with exceptions."""
 
-    mode: PathsMode = "strict"
-    allow: list[PathsException] | None = Field(default=None, min_length=1)
+    mode: PathsMode = Field(
+        default="strict",
+        description="strict refuses targets that intermediaries could read in two ways, normalize forwards their "
+        "normal form, verbatim forwards them as they come",
+    )
+    allow: list[PathsException] | None = Field(
+        default=None, min_length=1, description="exceptions to strict; none when left out"
+    )
 
     @model_validator(mode="wrap")
     @classmethod
@@ -47,8 +60,14 @@ class Paths(Strict):
 class Access(Strict):
     """Who may come in, by the address of the client. `deny` is asked first; `allow` given = nobody else."""
 
-    allow: list[Cidr] | None = None
-    deny: list[Cidr] | None = None
+    model_config = at_least_one("allow", "deny")
+
+    allow: list[Cidr] | None = Field(
+        default=None, description="networks of clients that may come in; everybody when left out"
+    )
+    deny: list[Cidr] | None = Field(
+        default=None, description="networks of clients that may not, asked before allow; nobody when left out"
+    )
 
     @model_validator(mode="wrap")
     @classmethod
@@ -59,23 +78,42 @@ class Access(Strict):
 class ClientTimeouts(Strict):
     """How long a client may take; 0 = no limit, None = not said here."""
 
-    client_header: Duration | None = Field(default=None, description="for the whole head of a request")
-    client_body: Duration | None = Field(default=None, description="longest silence inside a request's body")
-    keepalive: Duration | None = Field(default=None, description="how long an idle connection is kept")
+    client_header: Duration | None = Field(
+        default=None, description="time for the whole head of a request; the profile's when left out"
+    )
+    client_body: Duration | None = Field(
+        default=None, description="longest silence inside a request's body; the profile's when left out"
+    )
+    keepalive: Duration | None = Field(
+        default=None, description="how long an idle connection is kept; the profile's when left out", examples=["75s"]
+    )
 
 
 class Limits(Strict):
     """Sizes of what a client may send."""
 
-    headers: ByteSize | None = Field(default=None, description="all headers of a request together")
-    target: ByteSize | None = Field(default=None, description="the request target")
+    headers: ByteSize | None = Field(
+        default=None,
+        description="size of all headers of a request together, more gets 431; the engine's own limit when left out",
+        examples=["16KiB"],
+    )
+    target: ByteSize | None = Field(
+        default=None,
+        description="size of the request target, more gets 414 or 431; the engine's own limit when left out",
+        examples=["8KiB"],
+    )
 
 
 class Certificate(Strict):
     """A certificate chain and its key, as PEM files."""
 
-    cert: FilePath
-    key: FilePath
+    cert: FilePath = Field(
+        description="PEM file with the certificate and its chain; a relative path begins at the topology",
+        examples=["certs/site.crt"],
+    )
+    key: FilePath = Field(
+        description="PEM file with the private key; copied with mode 0600", examples=["certs/site.key"]
+    )
     names: list[HostName] | None = Field(
         default=None, min_length=1, description="server names it serves; read from the certificate when left out"
     )
@@ -84,48 +122,104 @@ class Certificate(Strict):
 class ClientCertificates(Strict):
     """What a client's certificate must be signed by."""
 
-    ca: FilePath
-    verify: Literal["required", "optional"] = "required"
+    ca: FilePath = Field(
+        description="PEM file with the authorities that sign clients' certificates", examples=["certs/clients-ca.crt"]
+    )
+    verify: Literal["required", "optional"] = Field(
+        default="required", description="whether a client must show a certificate"
+    )
 
 
 class TlsDefaults(Strict):
     """What TLS listeners speak unless they say it themselves."""
 
-    min_version: Literal["1.2", "1.3"] | None = None
-    policy: Literal["modern", "intermediate"] | None = None
+    min_version: Literal["1.2", "1.3"] | None = Field(
+        default=None, description="lowest TLS version; that of the policy when left out", examples=["1.2"]
+    )
+    policy: Literal["modern", "intermediate"] | None = Field(
+        default=None, description="versions and ciphers as Mozilla recommends them; intermediate when left out"
+    )
 
 
 class ListenerTls(Strict):
     """How a listener speaks TLS. The first certificate serves clients that send no SNI."""
 
-    mode: Literal["terminate", "passthrough"] = "terminate"
-    certificates: list[Certificate] | None = Field(default=None, min_length=1)
-    min_version: Literal["1.2", "1.3"] | None = None
-    policy: Literal["modern", "intermediate"] | None = Field(
-        default=None, description="versions and ciphers as Mozilla recommends them; intermediate unless said"
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"properties": {"mode": {"const": "terminate"}}},
+            "then": {"required": ["certificates"]},
+        }
     )
-    client: ClientCertificates | None = None
+
+    mode: Literal["terminate", "passthrough"] = Field(
+        default="terminate", description="terminate decrypts; passthrough (l4) reads the server name only"
+    )
+    certificates: list[Certificate] | None = Field(
+        default=None,
+        min_length=1,
+        description="chosen by server name, the first for clients that send none; needed to terminate, no default",
+        examples=[[{"cert": "certs/site.crt", "key": "certs/site.key"}]],
+    )
+    min_version: Literal["1.2", "1.3"] | None = Field(
+        default=None, description="lowest TLS version; that of the policy when left out", examples=["1.2"]
+    )
+    policy: Literal["modern", "intermediate"] | None = Field(
+        default=None, description="versions and ciphers as Mozilla recommends them; intermediate when left out"
+    )
+    client: ClientCertificates | None = Field(
+        default=None,
+        description="ask clients for certificates; they are not asked when left out",
+        examples=[{"ca": "certs/clients-ca.crt"}],
+    )
 
 
 class Listener(Strict):
     """A port and how it is served."""
 
-    port: Port
-    address: IpAddress = Field(default="0.0.0.0", description='"::" is IPv4 and IPv6')  # noqa: S104  # the contract's
-    tier: Name | None = Field(default=None, description="the tier that serves it, in a topology that has tiers")
-    mode: Literal["l7", "l4"] = "l7"
-    protocol: Literal["tcp", "udp"] | None = Field(default=None, description="of an l4 listener; tcp unless said")
-    tls: ListenerTls | None = None
-    http2: bool | None = None
-    proxy_protocol: Literal["accept"] | None = None
-    trusted_proxies: list[Cidr] = Field(
-        default_factory=list, description="peers whose X-Forwarded-* and X-Request-Id are believed"
+    port: Port = Field(description="the port it listens on", examples=[8080])
+    address: IpAddress = Field(default="0.0.0.0", description='"::" is IPv4 and IPv6, 127.0.0.1 this host only')  # noqa: S104  # the contract's
+    tier: Name | None = Field(
+        default=None, description="the tier that serves it, in a topology that has tiers; no default", examples=["edge"]
     )
-    max_connections: Count | None = None
-    paths: Paths | None = None
-    access: Access | None = None
-    limits: Limits | None = None
-    timeouts: ClientTimeouts | None = None
+    mode: Literal["l7", "l4"] = Field(default="l7", description="l7 routes requests, l4 connections or datagrams")
+    protocol: Literal["tcp", "udp"] | None = Field(default=None, description="of an l4 listener; tcp when left out")
+    tls: ListenerTls | None = Field(
+        default=None,
+        description="how it speaks TLS; plain text when left out",
+        examples=[{"certificates": [{"cert": "certs/site.crt", "key": "certs/site.key"}]}],
+    )
+    http2: bool | None = Field(default=None, description="whether clients may speak HTTP/2; with TLS when left out")
+    proxy_protocol: Literal["accept"] | None = Field(
+        default=None, description="accept: every connection begins with a PROXY header; none is read when left out"
+    )
+    trusted_proxies: list[Cidr] = Field(
+        default_factory=list,
+        description="peers whose X-Forwarded-* and X-Request-Id are believed",
+        examples=[["10.0.0.0/8"]],
+    )
+    max_connections: Count | None = Field(
+        default=None, description="connections at a time; no limit when left out", examples=[10000]
+    )
+    paths: Paths | None = Field(
+        default=None,
+        description="which targets are let in; the topology's when left out",
+        examples=[{"allow": ["empty_segments"]}],
+    )
+    access: Access | None = Field(
+        default=None,
+        description="who may come in, by address; everybody when left out",
+        examples=[{"deny": ["192.0.2.0/24"]}],
+    )
+    limits: Limits | None = Field(
+        default=None,
+        description="sizes of what a client may send; the topology's when left out",
+        examples=[{"headers": "16KiB", "target": "8KiB"}],
+    )
+    timeouts: ClientTimeouts | None = Field(
+        default=None,
+        description="how long a client may take; the topology's client_timeouts when left out",
+        examples=[{"client_header": "10s"}],
+    )
 
     @model_validator(mode="before")
     @classmethod

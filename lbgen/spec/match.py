@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, ModelWrapValidatorHandler, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from lbgen.spec.base import Strict, either_schema, needs_one_of, no_case_twins
+from lbgen.spec.base import Strict, either_schema, exactly_one, needs_one_of, no_case_twins
 from lbgen.spec.problem import bad, shortened, wrong_type
 from lbgen.spec.values import (
     CookieName,
@@ -29,9 +29,19 @@ if TYPE_CHECKING:
 class PathMatch(Strict):
     """Exactly one is set. A prefix covers whole segments; `/api/` and `/api` are the same prefix."""
 
-    exact: UrlPath | None = Field(default=None, description="the whole path, to the letter")
-    prefix: UrlPath | None = Field(default=None, description="whole segments: /api covers /api and /api/x, not /apix")
-    regex: Regex | None = Field(default=None, description="RE2 syntax; matches the whole path")
+    model_config = exactly_one("exact", "prefix", "regex")
+
+    exact: UrlPath | None = Field(
+        default=None, description="the whole path, to the letter; no default", examples=["/login"]
+    )
+    prefix: UrlPath | None = Field(
+        default=None,
+        description="whole segments: /api covers /api and /api/x, not /apix; no default",
+        examples=["/api"],
+    )
+    regex: Regex | None = Field(
+        default=None, description="RE2 syntax; matches the whole path; no default", examples=["/users/[0-9]+"]
+    )
 
     @model_validator(mode="wrap")
     @classmethod
@@ -44,9 +54,17 @@ class PathMatch(Strict):
 class ValueMatch(Strict):
     """How a value is judged: `"text"`, `{ regex: ... }` or `{ present: true }`; exactly one is set."""
 
-    exact: MatchText | None = None
-    regex: Regex | None = Field(default=None, description="RE2 syntax; matches the whole value")
-    present: Literal[True] | None = Field(default=None, description="there and not empty")
+    model_config = exactly_one("exact", "regex", "present")
+
+    exact: MatchText | None = Field(
+        default=None,
+        description="the value, to the letter; the short form is the text alone; no default",
+        examples=["beta"],
+    )
+    regex: Regex | None = Field(
+        default=None, description="RE2 syntax; matches the whole value; no default", examples=["v[0-9]+"]
+    )
+    present: Literal[True] | None = Field(default=None, description="there and not empty; no default", examples=[True])
 
     @model_validator(mode="wrap")
     @classmethod
@@ -69,22 +87,42 @@ class ValueMatch(Strict):
 class HeaderMatch(ValueMatch):
     """Like ValueMatch; a header's value has no blanks at its ends."""
 
-    exact: MatchHeaderText | None = None
+    exact: MatchHeaderText | None = Field(
+        default=None,
+        description="the value, to the letter; the short form is the text alone; no default",
+        examples=["beta"],
+    )
 
 
 class Match(Strict):
     """All parts must hold. A match without `path` covers every path."""
 
-    path: PathMatch | None = Field(default=None, description="exact, prefix or regex; every path when left out")
-    methods: list[Method] | None = Field(default=None, min_length=1, description="GET does not cover HEAD")
+    path: PathMatch | None = Field(
+        default=None, description="exact, prefix or regex; every path when left out", examples=[{"prefix": "/api"}]
+    )
+    methods: list[Method] | None = Field(
+        default=None,
+        min_length=1,
+        description="GET does not cover HEAD; every method when left out",
+        examples=[["GET", "HEAD"]],
+    )
     headers: Annotated[dict[MatchedHeader, HeaderMatch], no_case_twins] | None = Field(
-        default=None, min_length=1, description="names in any case; any line of a header may match"
+        default=None,
+        min_length=1,
+        description="names in any case; any line of a header may match; not looked at when left out",
+        examples=[{"x-canary": "always"}],
     )
     query: dict[QueryName, ValueMatch] | None = Field(
-        default=None, min_length=1, description="first parameter of that name, percent-decoded"
+        default=None,
+        min_length=1,
+        description="first parameter of that name, percent-decoded; not looked at when left out",
+        examples=[{"beta": "1"}],
     )
     cookies: dict[CookieName, ValueMatch] | None = Field(
-        default=None, min_length=1, description="first cookie of that name"
+        default=None,
+        min_length=1,
+        description="first cookie of that name; not looked at when left out",
+        examples=[{"plan": "gold"}],
     )
 
     @model_validator(mode="before")

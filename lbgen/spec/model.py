@@ -43,9 +43,11 @@ class EngineBlock(Strict, extra="allow"):
     __pydantic_extra__: dict[str, BodyText]
 
     version: EngineVersion | None = Field(
-        default=None, description="target version; the newest supported when left out"
+        default=None, description="target version; the newest supported when left out", examples=["1.31"]
     )
-    forwarding: Literal["nat", "direct"] | None = Field(default=None, description="nftables: how packets travel")
+    forwarding: Literal["nat", "direct"] | None = Field(
+        default=None, description="nftables: how packets travel; nat when left out"
+    )
 
     @property
     def verbatim(self) -> dict[str, str]:
@@ -56,42 +58,117 @@ class EngineBlock(Strict, extra="allow"):
 class Containers(Strict):
     """What each container may use at most, where the topology runs in containers, and what else they can reach."""
 
-    memory: ByteSize | None = Field(default=None, ge=16 << 20, description="2GiB when left out here and in the profile")
-    pids: int | None = Field(default=None, strict=True, ge=16, le=1_000_000, description="threads count; 1024")
+    memory: ByteSize | None = Field(
+        default=None,
+        ge=16 << 20,
+        description="memory of each container; the profile's when left out",
+        examples=["2GiB"],
+    )
+    pids: int | None = Field(
+        default=None,
+        strict=True,
+        ge=16,
+        le=1_000_000,
+        description="processes and threads of each container; the profile's when left out",
+        examples=[1024],
+    )
     networks: list[NetworkName] = Field(
-        default_factory=list, max_length=32, description="docker networks to join, where endpoints are known by name"
+        default_factory=list,
+        max_length=32,
+        description="docker networks to join, where endpoints are known by name",
+        examples=[["shop_default"]],
     )
 
 
 class TopologyModel(Strict):
     """The root of a topology. None = not said here or in the profile."""
 
-    version: Version
-    name: Name
-    profile: str | None = Field(default=None, description="a built-in profile or ./file.yaml; production when left out")
+    version: Version = Field(description="the version of this format", examples=[1])
+    name: Name = Field(description="what ps, logs and down call it", examples=["shop"])
+    profile: str | None = Field(
+        default=None, description="a built-in profile or ./file.yaml; production when left out", examples=["edge"]
+    )
     tiers: dict[Name, Tier] | None = Field(
-        default=None, min_length=1, description="layers of proxies, one before the other; listeners name theirs"
+        default=None,
+        min_length=1,
+        description="layers of proxies, one before the other; listeners name theirs; one layer when left out",
+        examples=[{"edge": {"engine": "haproxy"}, "web": {"engine": "nginx", "replicas": 2}}],
     )
-    listeners: dict[Name, Listener] = Field(default_factory=dict)
-    pools: dict[Name, Pool] = Field(default_factory=dict)
-    routes: list[Route] = Field(default_factory=list)
-    engines: dict[Name, EngineBlock] = Field(default_factory=dict, description="settings that are not portable")
-    accept: list[str] = Field(default_factory=list, description="features that may be approximate; all = any")
-    ignore: list[str] = Field(default_factory=list, description="codes of warnings and advice that check leaves out")
-    paths: Paths | None = Field(default=None, description="default of all listeners")
-    timeouts: Timeouts | None = Field(default=None, description="default of all forward routes")
-    client_timeouts: ClientTimeouts | None = Field(default=None, description="default of all listeners")
-    limits: Limits | None = Field(default=None, description="default of all l7 listeners")
-    tls: TlsDefaults | None = Field(default=None, description="default of all listeners that terminate TLS")
-    max_body: ByteSize | None = Field(default=None, description="default of all l7 forward routes")
-    buffering: Buffering | None = Field(default=None, description="default of all l7 forward routes")
+    listeners: dict[Name, Listener] = Field(
+        default_factory=dict, description="ports that take traffic, by name", examples=[{"web": {"port": 8080}}]
+    )
+    pools: dict[Name, Pool] = Field(
+        default_factory=dict,
+        description="endpoints that are the same service, by name",
+        examples=[{"app": {"endpoints": [{"address": "10.0.2.10:8080"}]}}],
+    )
+    routes: list[Route] = Field(
+        default_factory=list,
+        description="which requests go where; the most specific one wins, not the first",
+        examples=[[{"name": "all", "forward": "app"}]],
+    )
+    engines: dict[Name, EngineBlock] = Field(
+        default_factory=dict,
+        description="settings that are not portable, by engine",
+        examples=[{"nginx": {"version": "1.31"}}],
+    )
+    accept: list[str] = Field(
+        default_factory=list, description="features that may be approximate; all = any", examples=[["timeouts.idle"]]
+    )
+    ignore: list[str] = Field(
+        default_factory=list, description="codes of warnings and advice that check leaves out", examples=[["LB266"]]
+    )
+    paths: Paths | None = Field(
+        default=None, description="default of all listeners; strict when left out", examples=["strict"]
+    )
+    timeouts: Timeouts | None = Field(
+        default=None,
+        description="default of all forward routes; the profile's when left out",
+        examples=[{"response": "30s"}],
+    )
+    client_timeouts: ClientTimeouts | None = Field(
+        default=None,
+        description="default of all listeners; the profile's when left out",
+        examples=[{"client_header": "10s"}],
+    )
+    limits: Limits | None = Field(
+        default=None,
+        description="default of all l7 listeners; the engine's own limits when left out",
+        examples=[{"headers": "16KiB"}],
+    )
+    tls: TlsDefaults | None = Field(
+        default=None,
+        description="default of all listeners that terminate TLS; intermediate when left out",
+        examples=[{"policy": "modern"}],
+    )
+    max_body: ByteSize | None = Field(
+        default=None, description="default of all l7 forward routes; no limit when left out", examples=["10MiB"]
+    )
+    buffering: Buffering | None = Field(
+        default=None,
+        description="default of all l7 forward routes; as the engine does when left out",
+        examples=[{"request": False}],
+    )
     response_headers: HeaderEdits | None = Field(
-        default=None, description="for all l7 routes; what a route says of a header replaces it"
+        default=None,
+        description="for all l7 routes; what a route says of a header replaces it; none when left out",
+        examples=[{"set": {"x-frame-options": "DENY"}}],
     )
-    forwarded_headers: bool | None = Field(default=None, description="send X-Forwarded-For, -Proto, -Host and -Port")
-    request_id: bool | None = Field(default=None, description="send X-Request-Id")
-    access_log: Literal["json", "none"] | None = None
-    containers: Containers | None = Field(default=None, description="of the docker runtime: limits of each, networks")
+    forwarded_headers: bool | None = Field(
+        default=None, description="send X-Forwarded-For, -Proto, -Host and -Port; the profile's when left out"
+    )
+    request_id: bool | None = Field(default=None, description="send X-Request-Id; the profile's when left out")
+    access_log: Literal["json", "none"] | None = Field(
+        default=None, description="json: one schema on all engines; the profile's when left out"
+    )
+    containers: Containers | None = Field(
+        default=None,
+        description="of the docker runtime: limits of each, networks; the profile's when left out",
+        examples=[{"memory": "1GiB"}],
+    )
     resolvers: list[Resolver] | None = Field(
-        default=None, min_length=1, description="DNS servers for the names of endpoints; the system's when left out"
+        default=None,
+        min_length=1,
+        description="DNS servers for the names of endpoints; the system's when left out",
+        examples=[["10.0.0.2"]],
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pydantic import Field, ModelWrapValidatorHandler, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from lbgen.spec.base import Strict, either_schema, needs_one_of
+from lbgen.spec.base import Strict, either_schema, exactly_one, needs_one_of
 from lbgen.spec.listener import Certificate
 from lbgen.spec.problem import bad, shortened, wrong_type
 from lbgen.spec.quantities import StatusRange
@@ -38,9 +38,17 @@ BalanceMethod = Literal["round_robin", "least_connections", "random", "source_ha
 class HashKey(Strict):
     """What requests of one kind have in common; exactly one is set."""
 
-    header: HeaderName | None = None
-    cookie: CookieName | None = None
-    query: QueryName | None = None
+    model_config = exactly_one("header", "cookie", "query")
+
+    header: HeaderName | None = Field(
+        default=None,
+        description="requests with the same value of this header go to the same endpoint; no default",
+        examples=["x-user"],
+    )
+    cookie: CookieName | None = Field(default=None, description="the same by a cookie; no default", examples=["user"])
+    query: QueryName | None = Field(
+        default=None, description="the same by a query parameter; no default", examples=["user"]
+    )
 
     @model_validator(mode="wrap")
     @classmethod
@@ -51,8 +59,12 @@ class HashKey(Strict):
 class Balance(Strict):
     """How an endpoint is chosen: a word, or `{ hash: ... }`; exactly one is set."""
 
-    method: BalanceMethod | None = None
-    hash: HashKey | None = None
+    model_config = exactly_one("method", "hash")
+
+    method: BalanceMethod | None = Field(default=None, description="the short form is the word alone; no default")
+    hash: HashKey | None = Field(
+        default=None, description="by a part of the request; no default", examples=[{"header": "x-user"}]
+    )
 
     @model_validator(mode="wrap")
     @classmethod
@@ -76,7 +88,7 @@ class Endpoint(Strict):
     """One server of a pool."""
 
     address: AddressValue = Field(description="host:port; a name is resolved while the engine runs")
-    weight: Weight = Field(default=1, description="share of the traffic; 0 drains")
+    weight: Weight = Field(default=1, description="share of the traffic; 0 drains", examples=[3])
     backup: bool = Field(default=False, description="serves only when no other endpoint is up")
 
     @model_validator(mode="before")
@@ -90,80 +102,165 @@ class Endpoint(Strict):
 class ActiveHealth(Strict):
     """Checks the proxy makes by itself: HTTP with `path`, else a connection."""
 
-    path: UrlTarget | None = None
-    port: Port | None = Field(default=None, description="where to check, if not at the endpoint's own port")
-    interval: Duration = 2000
-    timeout: Duration = 1000
-    fall: Count = Field(default=3, description="failures in a row that take an endpoint out")
-    rise: Count = Field(default=2, description="successes in a row that bring it back")
-    expect: list[Statuses] = Field(default_factory=lambda: [StatusRange(200, 299)], min_length=1)
+    path: UrlTarget | None = Field(
+        default=None,
+        description="what is requested by GET; a connection is all that is checked when left out",
+        examples=["/healthz"],
+    )
+    port: Port | None = Field(
+        default=None, description="where to check; the endpoint's own port when left out", examples=[8081]
+    )
+    interval: Duration = Field(default=2000, description="time between two checks")
+    timeout: Duration = Field(default=1000, description="time within which a check must succeed", examples=["1s"])
+    fall: Count = Field(default=3, description="failures in a row that take an endpoint out", examples=[3])
+    rise: Count = Field(default=2, description="successes in a row that bring it back", examples=[2])
+    expect: list[Statuses] = Field(
+        default_factory=lambda: [StatusRange(200, 299)],
+        min_length=1,
+        description="statuses that count as success",
+        examples=[["200-299", 404]],
+    )
 
 
 class PassiveHealth(Strict):
     """Failures seen in real traffic."""
 
-    failures: Count = Field(description="failures in a row that take an endpoint out")
-    eject_for: Duration
+    failures: Count = Field(description="failures in a row that take an endpoint out", examples=[5])
+    eject_for: Duration = Field(description="how long it stays out", examples=["10s"])
 
 
 class Health(Strict):
     """How the proxy learns which endpoints are up."""
 
-    active: ActiveHealth | None = None
-    passive: PassiveHealth | None = None
+    active: ActiveHealth | None = Field(
+        default=None,
+        description="checks that the proxy makes by itself; none when left out",
+        examples=[{"path": "/healthz", "interval": "2s"}],
+    )
+    passive: PassiveHealth | None = Field(
+        default=None,
+        description="failures seen in real traffic; they are not counted when left out",
+        examples=[{"failures": 5, "eject_for": "10s"}],
+    )
 
 
 class Queue(Strict):
     """Requests that wait for a free endpoint."""
 
-    size: Count
-    timeout: Duration
+    size: Count = Field(description="requests that may wait", examples=[100])
+    timeout: Duration = Field(description="how long one waits before it gets 503", examples=["1s"])
 
 
 class Connections(Strict):
     """Connections to the endpoints."""
 
-    keepalive: int | None = Field(default=None, ge=0, le=100_000, description="idle connections kept")
-    max_per_endpoint: Count | None = None
-    queue: Queue | None = None
+    keepalive: int | None = Field(
+        default=None,
+        ge=0,
+        le=100_000,
+        description="idle connections kept, per worker of the engine; 64 when left out",
+        examples=[64],
+    )
+    max_per_endpoint: Count | None = Field(
+        default=None,
+        description="requests (l4: connections) at a time to one endpoint; no limit when left out",
+        examples=[200],
+    )
+    queue: Queue | None = Field(
+        default=None,
+        description="requests that wait for a free endpoint; none waits when left out",
+        examples=[{"size": 100, "timeout": "1s"}],
+    )
 
 
 class Sticky(Strict):
     """A cookie that brings a client back to its endpoint."""
 
-    cookie: CookieName
-    ttl: Duration | None = None
-    secure: bool = False
+    cookie: CookieName = Field(description="the cookie's name", examples=["LB"])
+    ttl: Duration | None = Field(
+        default=None, description="how long the cookie lives; the session of the browser when left out", examples=["1h"]
+    )
+    secure: bool = Field(default=False, description="whether the cookie is sent over TLS only")
     secret: FilePath | None = Field(
         default=None,
-        description="file whose content is the key of the cookie's values, at least 16 bytes; left out: a key "
-        "derived from the topology's name, which can be guessed",
+        description="file whose content is the key of the cookie's values, at least 16 bytes; a key derived from the "
+        "topology's name, which can be guessed, when left out",
+        examples=["secrets/sticky.key"],
     )
 
 
 class PoolTls(Strict):
     """TLS to the endpoints; their certificates are verified unless `verify: false`."""
 
-    ca: FilePath | None = None
-    server_name: PlainHost | None = None
-    certificate: Certificate | None = None
-    verify: bool = True
+    ca: FilePath | None = Field(
+        default=None,
+        description="PEM file with the authorities of the endpoints' certificates; the system's when left out",
+        examples=["certs/ca.crt"],
+    )
+    server_name: PlainHost | None = Field(
+        default=None,
+        description="name asked for and verified; the endpoint's host when left out",
+        examples=["backend.internal"],
+    )
+    certificate: Certificate | None = Field(
+        default=None,
+        description="shown to the endpoints; none when left out",
+        examples=[{"cert": "certs/proxy.crt", "key": "certs/proxy.key"}],
+    )
+    verify: bool = Field(default=True, description="whether the endpoints' certificates are verified")
 
 
 class Pool(Strict):
     """Endpoints and how they are used."""
 
-    endpoints: list[Endpoint] = Field(default_factory=list, min_length=1)
-    tier: Name | None = Field(default=None, description="instead of endpoints: the replicas of that tier")
-    listener: Name | None = Field(default=None, description="where they are asked; needed if the tier has several")
-    balance: Balance | None = Field(default=None, description="round_robin unless said")
-    health: Health | None = None
-    connections: Connections | None = None
-    sticky: Sticky | None = None
-    tls: PoolTls | None = None
-    protocol: Literal["http1", "http2", "grpc"] | None = None
-    proxy_protocol: Literal["v1", "v2"] | None = None
-    slow_start: Duration | None = Field(default=None, description="time over which a new endpoint gets its full share")
+    model_config = exactly_one("endpoints", "tier")
+
+    endpoints: list[Endpoint] = Field(
+        default_factory=list,
+        min_length=1,
+        description="its servers; needed unless tier is given",
+        examples=[[{"address": "10.0.2.10:8080"}]],
+    )
+    tier: Name | None = Field(
+        default=None, description="instead of endpoints: the replicas of that tier; no default", examples=["web"]
+    )
+    listener: Name | None = Field(
+        default=None,
+        description="where the replicas are asked; needed if the tier has several, no default",
+        examples=["inner"],
+    )
+    balance: Balance | None = Field(
+        default=None, description="how an endpoint is chosen; round_robin when left out", examples=["least_connections"]
+    )
+    health: Health | None = Field(
+        default=None,
+        description="how the proxy learns which endpoints are up; it does not when left out",
+        examples=[{"active": {"path": "/healthz"}}],
+    )
+    connections: Connections | None = Field(
+        default=None,
+        description="connections to the endpoints; 64 idle ones are kept when left out",
+        examples=[{"keepalive": 64}],
+    )
+    sticky: Sticky | None = Field(
+        default=None,
+        description="a cookie that brings a client back to its endpoint; none when left out",
+        examples=[{"cookie": "LB", "ttl": "1h"}],
+    )
+    tls: PoolTls | None = Field(
+        default=None, description="TLS to the endpoints; plain text when left out", examples=[{"ca": "certs/ca.crt"}]
+    )
+    protocol: Literal["http1", "http2", "grpc"] | None = Field(
+        default=None, description="what the endpoints speak; http1 when left out", examples=["http2"]
+    )
+    proxy_protocol: Literal["v1", "v2"] | None = Field(
+        default=None, description="a PROXY header in front of each connection; none when left out"
+    )
+    slow_start: Duration | None = Field(
+        default=None,
+        description="time over which a new endpoint gets its full share; it gets it at once when left out",
+        examples=["30s"],
+    )
     stand_ins: bool | None = Field(
         default=None, description="whether `up` plays its endpoints; as long as they are no containers when left out"
     )

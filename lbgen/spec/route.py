@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, model_serializer, model_validator
 from pydantic import SerializerFunctionWrapHandler as WrapHandler
 
-from lbgen.spec.base import OneOrMore, Strict, either_schema, needs_one_of, no_case_twins
+from lbgen.spec.base import (
+    OneOrMore,
+    ShortForm,
+    Strict,
+    either_schema,
+    exactly_one,
+    needs_one_of,
+    no_case_twins,
+    not_both,
+)
 from lbgen.spec.listener import Access
 from lbgen.spec.match import Match
 from lbgen.spec.problem import wrong_type
@@ -49,25 +58,41 @@ EditedHeaders = Annotated[dict[EditableHeader, HeaderText], no_case_twins]
 class HeaderEdits(Strict):
     """Applied as remove, set, add."""
 
-    set: EditedHeaders = Field(default_factory=dict, description="replaces every line of that name")
-    add: EditedHeaders = Field(default_factory=dict, description="appends a line")
-    remove: list[EditableHeader] = Field(default_factory=list, description="drops every line of that name")
+    set: EditedHeaders = Field(
+        default_factory=dict, description="replaces every line of that name", examples=[{"x-env": "prod"}]
+    )
+    add: EditedHeaders = Field(default_factory=dict, description="appends a line", examples=[{"x-tag": "a"}])
+    remove: list[EditableHeader] = Field(
+        default_factory=list, description="drops every line of that name", examples=[["x-debug"]]
+    )
 
 
 class ForwardTarget(Strict):
     """One share of a split."""
 
-    pool: Name
-    weight: Share = 1
-    request_headers: HeaderEdits | None = None
+    pool: Name = Field(description="a name of pools", examples=["app"])
+    weight: Share = Field(default=1, description="its share of the requests", examples=[5])
+    request_headers: HeaderEdits | None = Field(
+        default=None,
+        description="edits for this share alone, after those of the route; none when left out",
+        examples=[{"set": {"x-version": "2"}}],
+    )
 
 
 class Rewrite(Strict):
     """What the endpoint sees instead. `prefix` replaces the matched prefix, `path` the whole path."""
 
-    prefix: UrlPath | None = None
-    path: UrlPath | None = None
-    host: HostPort | None = None
+    model_config = not_both("prefix", "path")
+
+    prefix: UrlPath | None = Field(
+        default=None, description="replaces the matched prefix; it stays when left out", examples=["/v1"]
+    )
+    path: UrlPath | None = Field(
+        default=None, description="replaces the whole path; it stays when left out", examples=["/index.html"]
+    )
+    host: HostPort | None = Field(
+        default=None, description="replaces the Host header; it stays when left out", examples=["api.internal"]
+    )
 
     @model_validator(mode="wrap")
     @classmethod
@@ -80,12 +105,22 @@ class Rewrite(Strict):
 class Redirect(Strict):
     """Where the client is sent; what is left out stays as in the request. The query is always kept."""
 
-    status: RedirectStatus = 302
-    scheme: Literal["http", "https"] | None = None
-    host: PlainHost | None = None
-    port: Port | None = None
-    path: UrlPath | None = Field(default=None, description="replaces the whole path")
-    prefix: UrlPath | None = Field(default=None, description="replaces the matched prefix")
+    model_config = not_both("prefix", "path")
+
+    status: RedirectStatus = Field(default=302, description="301 and 308 are permanent; 307 and 308 keep the method")
+    scheme: Literal["http", "https"] | None = Field(
+        default=None, description="the request's when left out", examples=["https"]
+    )
+    host: PlainHost | None = Field(default=None, description="the request's when left out", examples=["shop.example"])
+    port: Port | None = Field(
+        default=None, description="the given scheme's own, else the listener's, when left out", examples=[8443]
+    )
+    path: UrlPath | None = Field(
+        default=None, description="replaces the whole path; the request's when left out", examples=["/new"]
+    )
+    prefix: UrlPath | None = Field(
+        default=None, description="replaces the matched prefix; it stays when left out", examples=["/v2"]
+    )
 
     @model_validator(mode="wrap")
     @classmethod
@@ -98,34 +133,67 @@ class Redirect(Strict):
 class Respond(Strict):
     """An answer made by the proxy; text/plain unless `headers` say otherwise."""
 
-    status: Status
-    body: BodyText = ""
-    headers: EditedHeaders = Field(default_factory=dict)
+    status: Status = Field(description="the status of the answer", examples=[200])
+    body: BodyText = Field(default="", description="its body", examples=["ok\n"])
+    headers: EditedHeaders = Field(
+        default_factory=dict,
+        description="its headers; content-type is text/plain unless given",
+        examples=[{"content-type": "text/html"}],
+    )
 
 
 class Timeouts(Strict):
     """0 = no limit, None = not said here."""
 
-    connect: Duration | None = Field(default=None, description="to an endpoint")
-    response: Duration | None = Field(default=None, description="from request sent to response head, per try")
-    idle: Duration | None = Field(default=None, description="longest silence of a body or tunnel, either direction")
-    request: Duration | None = Field(default=None, description="all tries, to the last byte")
+    connect: Duration | None = Field(
+        default=None, description="to an endpoint; the topology's when left out", examples=["1s"]
+    )
+    response: Duration | None = Field(
+        default=None,
+        description="from request sent to response head, per try; the topology's when left out",
+        examples=["10s"],
+    )
+    idle: Duration | None = Field(
+        default=None,
+        description="longest silence of a body or tunnel, either direction; the topology's when left out",
+        examples=["60s"],
+    )
+    request: Duration | None = Field(
+        default=None, description="all tries, to the last byte; no limit when left out", examples=["30s"]
+    )
 
 
 class Retries(Strict):
     """Extra tries, each at another endpoint when there is one."""
 
-    max: Count = Field(description="extra tries")
-    on: list[RetryCause] = Field(min_length=1)
-    methods: Literal["idempotent", "all"] = "idempotent"
-    budget: Percent | None = Field(default=None, description="retries as a share of active requests")
+    max: Count = Field(description="extra tries", examples=[2])
+    on: list[RetryCause] = Field(
+        min_length=1,
+        description="what is tried again: words and statuses",
+        examples=[["connect_failure", "reset", 503]],
+    )
+    methods: Literal["idempotent", "all"] = Field(
+        default="idempotent",
+        description="idempotent: GET, HEAD, OPTIONS, PUT, DELETE; a failed connection is tried again for any",
+    )
+    budget: Percent | None = Field(
+        default=None, description="retries as a share of active requests; no limit when left out", examples=["20%"]
+    )
 
 
 class RateKey(Strict):
     """What is counted together: `client_ip`, `route`, or `{ header: NAME }`; exactly one is set."""
 
-    by: Literal["client_ip", "route"] | None = None
-    header: HeaderName | None = None
+    model_config = exactly_one("by", "header")
+
+    by: Literal["client_ip", "route"] | None = Field(
+        default=None, description="the short form is the word alone; no default"
+    )
+    header: HeaderName | None = Field(
+        default=None,
+        description="the value of a header; a request without it is not limited; no default",
+        examples=["x-api-key"],
+    )
 
     @model_validator(mode="wrap")
     @classmethod
@@ -148,48 +216,76 @@ class RateKey(Strict):
 class RateLimit(Strict):
     """How often; `burst` = how many may come at once."""
 
-    rate: RateValue
-    burst: Count | None = None
-    key: RateKey
+    rate: RateValue = Field(description="requests per s, m or h; more get 429")
+    burst: Count | None = Field(
+        default=None,
+        description="how many may come at once; as many as a second brings, at least 1, when left out",
+        examples=[20],
+    )
+    key: RateKey = Field(description="what is counted together", examples=["client_ip"])
 
 
 class Concurrency(Strict):
     """How many at a time."""
 
-    max: Count
-    key: RateKey
+    max: Count = Field(description="requests at a time; more get 429", examples=[100])
+    key: RateKey = Field(description="what is counted together", examples=["route"])
 
 
 class Buffering(Strict):
     """Whether bodies are taken in whole before they are passed on; None = as the engine does."""
 
-    request: bool | None = None
-    response: bool | None = None
+    request: bool | None = Field(
+        default=None, description="take requests in whole first; as the engine does when left out"
+    )
+    response: bool | None = Field(
+        default=None, description="take responses in whole first; as the engine does when left out"
+    )
 
 
 class Mirror(Strict):
     """A copy of requests whose answer is dropped."""
 
-    pool: Name
-    percent: Percent = 100.0
+    pool: Name = Field(description="where the copies go", examples=["shadow"])
+    percent: Percent = Field(default=100.0, description="how many of the requests are copied", examples=["10%"])
 
 
 class Cors(Strict):
     """Which pages of other origins may call; preflights are answered by the proxy."""
 
-    origins: list[Origin] = Field(min_length=1)
-    methods: list[Method] = Field(default_factory=list)
-    headers: list[HeaderName] = Field(default_factory=list)
-    expose_headers: list[HeaderName] = Field(default_factory=list)
-    credentials: bool = False
-    max_age: Duration | None = None
+    origins: list[Origin] = Field(
+        min_length=1,
+        description="pages of these origins may call; `*` is all",
+        examples=[["https://shop.example", "https://*.shop.example"]],
+    )
+    methods: list[Method] = Field(
+        default_factory=list, description="methods that they may use", examples=[["GET", "POST"]]
+    )
+    headers: list[HeaderName] = Field(
+        default_factory=list, description="request headers that they may send", examples=[["content-type"]]
+    )
+    expose_headers: list[HeaderName] = Field(
+        default_factory=list, description="response headers that they may read", examples=[["x-total"]]
+    )
+    credentials: bool = Field(default=False, description="whether cookies are sent")
+    max_age: Duration | None = Field(
+        default=None,
+        description="how long a browser keeps the answer; the browser's own when left out",
+        examples=["10m"],
+    )
 
 
 class Compression(Strict):
     """Which responses are compressed."""
 
-    types: list[MediaType] = Field(min_length=1)
-    min_size: ByteSize | None = None
+    types: list[MediaType] = Field(
+        min_length=1,
+        description="media types of responses that are compressed",
+        examples=[["application/json", "text/html"]],
+    )
+    min_size: ByteSize | None = Field(
+        default=None, description="smaller responses are not; 1KiB when left out", examples=["1KiB"]
+    )
 
 
 def _pool_as_targets(value: object) -> object:
@@ -202,34 +298,115 @@ def _pool_as_targets(value: object) -> object:
     return value
 
 
-Forward = Annotated[list[ForwardTarget], BeforeValidator(_pool_as_targets), Field(min_length=1)]
+Forward = Annotated[
+    list[Annotated[ForwardTarget, ShortForm({"type": "string"})]],
+    BeforeValidator(_pool_as_targets),
+    Field(min_length=1),
+    ShortForm({"type": "string"}),
+]
 
 
 class Route(Strict):
     """Exactly one of `forward`, `redirect`, `respond` is set. `hosts`, `match`, `listeners` None = not said."""
 
-    name: Name
-    listeners: list[Name] | None = Field(default=None, min_length=1, description="every l7 listener when left out")
-    hosts: list[HostName] | None = Field(default=None, min_length=1, description="every host when left out; SNI on l4")
-    match: list[Match] | None = Field(default=None, min_length=1, description="any of these; every path when left out")
-    sources: list[Cidr] | None = Field(default=None, min_length=1, description="l4 only: addresses of clients")
-    priority: int = Field(default=0, ge=-1_000_000, le=1_000_000, description="higher is tried first")
-    forward: Forward | None = Field(default=None, description="a pool, or a list of pools with weights")
-    redirect: Redirect | None = None
-    respond: Respond | None = None
-    rewrite: Rewrite | None = None
-    timeouts: Timeouts | None = None
-    retries: Retries | None = None
-    rate_limit: RateLimit | None = None
-    concurrency: Concurrency | None = None
-    max_body: ByteSize | None = None
-    buffering: Buffering | None = None
-    request_headers: HeaderEdits | None = None
-    response_headers: HeaderEdits | None = None
-    mirror: Annotated[OneOrMore[Mirror], Field(min_length=1)] | None = None
-    cors: Cors | None = None
-    compression: Compression | None = None
-    access: Access | None = None
+    model_config = exactly_one("forward", "redirect", "respond")
+
+    name: Name = Field(description="its name in logs, findings and stats", examples=["api"])
+    listeners: list[Name] | None = Field(
+        default=None,
+        min_length=1,
+        description="where it is; every l7 listener when left out, an l4 route names its own",
+        examples=[["web"]],
+    )
+    hosts: list[HostName] | None = Field(
+        default=None,
+        min_length=1,
+        description="names without port; *.x covers any depth; SNI on l4; every host when left out",
+        examples=[["shop.example", "*.shop.example"]],
+    )
+    match: list[Match] | None = Field(
+        default=None,
+        min_length=1,
+        description="any of these; every path when left out",
+        examples=[[{"path": {"prefix": "/api"}}]],
+    )
+    sources: list[Cidr] | None = Field(
+        default=None,
+        min_length=1,
+        description="l4 only: addresses of clients; everybody when left out",
+        examples=[["10.0.0.0/8"]],
+    )
+    priority: int = Field(default=0, ge=-1_000_000, le=1_000_000, description="higher is tried first", examples=[10])
+    forward: Forward | None = Field(
+        default=None, description="a pool, or a list of pools with weights; no default", examples=["app"]
+    )
+    redirect: Redirect | None = Field(
+        default=None, description="instead of forward; no default", examples=[{"path": "/new", "status": 301}]
+    )
+    respond: Respond | None = Field(
+        default=None,
+        description="instead of forward: an answer of the proxy; no default",
+        examples=[{"status": 200, "body": "ok\n"}],
+    )
+    rewrite: Rewrite | None = Field(
+        default=None,
+        description="what the endpoint sees instead; what came when left out",
+        examples=[{"prefix": "/v1"}],
+    )
+    timeouts: Timeouts | None = Field(
+        default=None,
+        description="how long endpoints may take; the topology's when left out",
+        examples=[{"response": "10s"}],
+    )
+    retries: Retries | None = Field(
+        default=None, description="extra tries; none when left out", examples=[{"max": 1, "on": ["connect_failure"]}]
+    )
+    rate_limit: RateLimit | None = Field(
+        default=None,
+        description="how often; no limit when left out",
+        examples=[{"rate": "10/s", "burst": 20, "key": "client_ip"}],
+    )
+    concurrency: Concurrency | None = Field(
+        default=None, description="how many at a time; no limit when left out", examples=[{"max": 100, "key": "route"}]
+    )
+    max_body: ByteSize | None = Field(
+        default=None, description="longer bodies get 413; the topology's when left out", examples=["10MiB"]
+    )
+    buffering: Buffering | None = Field(
+        default=None,
+        description="whether bodies are taken in whole; the topology's when left out",
+        examples=[{"request": False}],
+    )
+    request_headers: HeaderEdits | None = Field(
+        default=None,
+        description="edits of what the endpoint gets; none when left out",
+        examples=[{"set": {"x-env": "prod"}}],
+    )
+    response_headers: HeaderEdits | None = Field(
+        default=None,
+        description="edits of what the client gets; none when left out",
+        examples=[{"remove": ["x-powered-by"]}],
+    )
+    mirror: OneOrMore[Mirror] | None = Field(
+        default=None,
+        description="copies of requests whose answer is dropped; none when left out",
+        examples=[{"pool": "shadow", "percent": 10}],
+    )
+    cors: Cors | None = Field(
+        default=None,
+        description="pages of other origins that may call; none when left out",
+        examples=[{"origins": ["https://shop.example"], "methods": ["GET"]}],
+    )
+    compression: Compression | None = Field(
+        default=None,
+        description="which responses are compressed; none when left out",
+        examples=[{"types": ["application/json"]}],
+    )
+    access: Access | None = Field(
+        default=None,
+        description="who may come in, by address; everybody when left out",
+        examples=[{"allow": ["10.0.0.0/8"]}],
+    )
 
     @model_validator(mode="wrap")
     @classmethod

@@ -2,30 +2,98 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, TypeAdapter
 
 from lbgen.spec.model import TopologyModel
+from lbgen.spec.profile import names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic.fields import FieldInfo
+
+JsonSchema = dict[str, Any]
+TITLE = "lbgen topology"
 
 
-def schema() -> dict[str, Any]:
+def schema() -> JsonSchema:
     """JSON Schema (2020-12) that accepts what `load` accepts, short forms included.
 
-    It says less than a load does: an editor's help, not the judge.
+    Each property has a description, an example and its default, or the description says what holds when it is left out.
+    A load refuses more: references, files, regular expressions. What a profile of one's own adds is not seen.
     """
-    tidied: dict[str, Any] = _tidied(TopologyModel.model_json_schema(mode="validation"))
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "lbgen topology"}
+    made = TopologyModel.model_json_schema(mode="validation")
+    definitions: dict[str, JsonSchema] = made["$defs"]
+    for model in _models(TopologyModel):
+        properties = _object(made if model is TopologyModel else definitions[model.__name__])["properties"]
+        for name, field in model.model_fields.items():
+            _complete(properties[name], field, definitions)
+    made["properties"]["profile"] |= {"anyOf": [{"enum": list(names())}, {"type": "string", "pattern": r"/|\.ya?ml$"}]}
+    tidied: JsonSchema = _tidied(made)
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": TITLE}
     return {**head, **{key: value for key, value in tidied.items() if key != "title"}}
 
 
+def _models(model: type[BaseModel], seen: set[type[BaseModel]] | None = None) -> Iterator[type[BaseModel]]:
+    """The model and those of its fields, each once."""
+    from lbgen.spec.findings import models_of
+
+    seen = set() if seen is None else seen
+    if model in seen:
+        return
+    seen.add(model)
+    yield model
+    for field in model.model_fields.values():
+        for inner in models_of(field.annotation):
+            yield from _models(inner, seen)
+
+
+def _object(node: JsonSchema) -> JsonSchema:
+    """The schema of the mapping, of a node that may also allow short forms."""
+    return node if "properties" in node else next(x for x in node["anyOf"] if "properties" in x)
+
+
+def _complete(node: JsonSchema, field: FieldInfo, definitions: dict[str, JsonSchema]) -> None:
+    """Write the default as a user writes it, and an example where the field gives none."""
+    node.pop("default", None)
+    if not field.is_required() and (value := field.get_default(call_default_factory=True)) is not None:
+        kind: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+        node["default"] = TypeAdapter(kind).dump_python(value, mode="json")
+    if "examples" not in node and (found := _examples(node, node.get("default"), definitions)):
+        node["examples"] = found
+
+
+def _examples(node: JsonSchema, default: object, definitions: dict[str, JsonSchema]) -> list[Any]:
+    """The examples of a type: its own, else the words it takes, without `default`."""
+    if "$ref" in node:
+        node = definitions[node["$ref"].rpartition("/")[2]]
+    if "examples" in node:
+        return list(node["examples"])
+    if "const" in node:
+        return [node["const"]]
+    if "enum" in node:
+        return [word for word in node["enum"] if word != default]
+    if node.get("type") == "boolean":
+        return [not default]
+    if node.get("type") == "array":
+        return [found[:2]] if (found := _examples(node["items"], None, definitions)) else []
+    choices = (_examples(choice, default, definitions) for choice in node.get("anyOf", ()))
+    return next((found for found in choices if found), [])
+
+
 def _tidied(node: Any) -> Any:  # noqa: ANN401  # any JSON
-    """Without `null`, which no topology may hold, and without the titles that pydantic makes of names."""
+    """Without `null`, which no topology may hold, and without the titles that pydantic makes of names; a pattern of
+    keys holds for all keys."""
     if isinstance(node, list):
         return [_tidied(item) for item in node]
     if not isinstance(node, dict):
         return node
     tidy = {k: _tidied(v) for k, v in node.items() if not (k == "title" and isinstance(v, str))}
-    if tidy.get("default", 0) is None:
-        del tidy["default"]
+    if keys := tidy.pop("patternProperties", None):
+        ((pattern, values),) = keys.items()
+        tidy |= {"propertyNames": {"pattern": pattern}, "additionalProperties": values}
     choices = [choice for choice in tidy.get("anyOf", ()) if choice != {"type": "null"}]
     if len(choices) == 1:
         del tidy["anyOf"]

@@ -18,13 +18,18 @@ Replicas = Annotated[int, Field(strict=True, ge=1, le=MOST_REPLICAS)]
 class Tier(Strict):
     """Proxies that all serve the same listeners. What serves them is said by pools with `tier`."""
 
-    engine: Name | None = Field(default=None, description="what serves it; that of the command line when left out")
-    replicas: Replicas | None = Field(default=None, description="how many; 1, or as many as hosts, when left out")
+    engine: Name | None = Field(
+        default=None, description="what serves it; that of the command line when left out", examples=["haproxy"]
+    )
+    replicas: Replicas | None = Field(
+        default=None, description="how many; 1, or as many as hosts, when left out", examples=[3]
+    )
     hosts: list[PlainHost] | None = Field(
         default=None,
         min_length=1,
         max_length=MOST_REPLICAS,
         description="where they are when lbgen does not start them; <topology>-<tier>-1 and so on when left out",
+        examples=[["edge-1.internal"]],
     )
 
     @model_validator(mode="before")

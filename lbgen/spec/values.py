@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
 
 from lbgen.spec.http import (
+    FRAMING,
     parse_body,
     parse_editable_header,
     parse_header_name,
@@ -91,6 +92,21 @@ def _text(pattern: str = "", *examples: str, **more: Any) -> WithJsonSchema:  # 
     return WithJsonSchema(schema)
 
 
+def _unless(*names: str) -> str:
+    """A pattern's beginning that refuses these words, in any case of their letters."""
+    words = ("".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in name) for name in names)
+    return f"(?!(?:{'|'.join(words)})$)"
+
+
+# What editors check; `load` judges more.
+_TOKEN = "[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105  # of HTTP
+_LINE = "[^\\u0000-\\u0008\\u000a-\\u001f\\u007f-\\u009f]*"
+_LINES = "[^\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f]*"
+_IP = r"\[?[0-9A-Fa-f:.]+\]?"
+_HOST = rf"[^*:/\s]+|{_IP}"
+_NO_DOTS = r"(?![^?]*/\.{0,2}/)(?![^?]*/\.{1,2}(\?|$))"  # nor empty segments
+_PATH = _NO_DOTS + r"/[!\"$->@-~]*"
+
 Name = Annotated[str, PlainValidator(parse_name), _text(NAME_PATTERN)]
 NetworkName = Annotated[str, PlainValidator(parse_network_name), _text(NETWORK_PATTERN)]
 
@@ -111,13 +127,29 @@ RateValue = Annotated[
     Rate, PlainValidator(parse_rate), PlainSerializer(str, return_type=str), _text("[1-9][0-9]*/[smh]", "100/s")
 ]
 Percent = Annotated[
-    float, PlainValidator(parse_percent), WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string"}]})
+    float,
+    PlainValidator(parse_percent),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "minimum": 0, "maximum": 100},
+                {"type": "string", "pattern": r"^[0-9]{1,3}(\.[0-9]{1,4})?%$"},
+            ]
+        }
+    ),
 ]
 Statuses = Annotated[
     StatusRange,
     PlainValidator(parse_status_range),
     PlainSerializer(write_status_range),
-    WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string", "pattern": "^[1-5][0-9]{2}-[1-5][0-9]{2}$"}]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 100, "maximum": 599},
+                {"type": "string", "pattern": "^[1-5][0-9]{2}-[1-5][0-9]{2}$"},
+            ]
+        }
+    ),
 ]
 Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
 Count = Annotated[int, Field(strict=True, ge=1, le=10_000_000)]
@@ -125,30 +157,35 @@ Weight = Annotated[int, Field(strict=True, ge=0, le=256)]  # of an endpoint: the
 Share = Annotated[int, Field(strict=True, ge=0, le=10_000)]  # of a pool in a split
 
 # Network.
-HostName = Annotated[str, PlainValidator(parse_host), _text("", "shop.example", "*.shop.example")]
-PlainHost = Annotated[str, PlainValidator(parse_plain_host), _text("", "shop.example")]
+HostName = Annotated[str, PlainValidator(parse_host), _text(rf"(\*\.)?({_HOST})", "shop.example", "*.shop.example")]
+PlainHost = Annotated[str, PlainValidator(parse_plain_host), _text(_HOST, "shop.example")]
 HostPort = Annotated[str, PlainValidator(parse_host_port), _text("", "api.internal", "api.internal:8080")]
 AddressValue = Annotated[
-    Address, PlainValidator(parse_address), PlainSerializer(str, return_type=str), _text("", "10.0.2.10:8080")
+    Address,
+    PlainValidator(parse_address),
+    PlainSerializer(str, return_type=str),
+    _text(r"[^\s/]+:[0-9]{1,5}", "10.0.2.10:8080"),
 ]
-IpAddress = Annotated[str, PlainValidator(parse_ip), _text("", "0.0.0.0", "::")]  # noqa: S104  # an example
-Resolver = Annotated[str, PlainValidator(parse_resolver), _text("", "10.0.0.2", "10.0.0.2:53")]
-Cidr = Annotated[str, PlainValidator(parse_cidr), _text("", "10.0.0.0/8")]
+IpAddress = Annotated[str, PlainValidator(parse_ip), _text(_IP, "0.0.0.0", "::")]  # noqa: S104  # an example
+Resolver = Annotated[str, PlainValidator(parse_resolver), _text(_IP + "(:[0-9]{1,5})?", "10.0.0.2", "10.0.0.2:53")]
+Cidr = Annotated[str, PlainValidator(parse_cidr), _text("[0-9A-Fa-f:.]+(/[0-9]{1,3})?", "10.0.0.0/8")]
 
 # HTTP.
-UrlPath = Annotated[str, PlainValidator(parse_path), _text("/.*")]
-UrlTarget = Annotated[str, PlainValidator(parse_target), _text("/.*")]
-Regex = Annotated[str, PlainValidator(parse_regex), _text(format="regex")]
-HeaderName = Annotated[str, PlainValidator(parse_header_name), _text()]
-MatchedHeader = Annotated[str, PlainValidator(parse_matched_header), _text()]
-EditableHeader = Annotated[str, PlainValidator(parse_editable_header), _text()]
-HeaderText = Annotated[str, PlainValidator(parse_header_text), _text(minLength=1)]
-MatchText = Annotated[str, PlainValidator(parse_match_text), _text(minLength=1)]
-MatchHeaderText = Annotated[str, PlainValidator(parse_match_header_text), _text(minLength=1)]
-CookieName = Annotated[str, PlainValidator(parse_token), _text()]
-QueryName = Annotated[str, PlainValidator(parse_query_name), _text()]
-BodyText = Annotated[str, PlainValidator(parse_body), _text()]
-Method = Annotated[str, PlainValidator(parse_method), _text("[A-Z][A-Z_-]*", "GET")]
+UrlPath = Annotated[str, PlainValidator(parse_path), _text(_PATH)]
+UrlTarget = Annotated[str, PlainValidator(parse_target), _text(_PATH + r"(\?[!\"$-~]*)?")]
+Regex = Annotated[str, PlainValidator(parse_regex), _text("[ -~]*", format="regex")]
+HeaderName = Annotated[str, PlainValidator(parse_header_name), _text(_TOKEN)]
+MatchedHeader = Annotated[str, PlainValidator(parse_matched_header), _text(_unless("host") + _TOKEN)]
+EditableHeader = Annotated[
+    str, PlainValidator(parse_editable_header), _text(_unless("host", *sorted(FRAMING)) + _TOKEN)
+]
+HeaderText = Annotated[str, PlainValidator(parse_header_text), _text(_LINE, minLength=1)]
+MatchText = Annotated[str, PlainValidator(parse_match_text), _text(_LINE, minLength=1)]
+MatchHeaderText = Annotated[str, PlainValidator(parse_match_header_text), _text(_LINE, minLength=1)]
+CookieName = Annotated[str, PlainValidator(parse_token), _text(_TOKEN)]
+QueryName = Annotated[str, PlainValidator(parse_query_name), _text(minLength=1)]
+BodyText = Annotated[str, PlainValidator(parse_body), _text(_LINES)]
+Method = Annotated[str, PlainValidator(parse_method), _text("(?!(?:TRACE|CONNECT)$)[A-Z][A-Z_-]*", "GET")]
 Status = Annotated[
     int, PlainValidator(parse_status), WithJsonSchema({"type": "integer", "minimum": 200, "maximum": 599})
 ]
@@ -158,8 +195,15 @@ RedirectStatus = Annotated[
 RetryCause = Annotated[
     int | str,
     PlainValidator(parse_retry_cause),
-    WithJsonSchema({"anyOf": [{"type": "integer"}, {"enum": ["connect_failure", "reset", "timeout"]}]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": ["connect_failure", "reset", "timeout"]},
+                {"type": "integer", "minimum": 400, "maximum": 599},
+            ]
+        }
+    ),
 ]
 Origin = Annotated[str, PlainValidator(parse_origin), _text("", "https://shop.example")]
 MediaType = Annotated[str, PlainValidator(parse_media_type), _text("", "application/json")]
-FilePath = Annotated[str, PlainValidator(parse_file), _text()]
+FilePath = Annotated[str, PlainValidator(parse_file), _text(_LINE, minLength=1)]

@@ -180,6 +180,11 @@ def test_schema_is_json_schema():
     assert "listeners" in schema["properties"]
 
 
+def test_schema_is_written_into_a_file(tmp_path):
+    assert lbgen("schema", "-o", "s.json", cwd=tmp_path).returncode == 0
+    assert json.loads((tmp_path / "s.json").read_text(encoding="utf-8")) == json.loads(lbgen("schema").stdout)
+
+
 def test_diff_shows_requests_and_says_by_its_exit_code_whether_anything_changes(tmp_path):
     new = tmp_path / "new.yaml"
     old = (ROOT / SHOP).read_text(encoding="utf-8")
