@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ from lbgen.plan.matching import wire
 from lbgen.plan.model import PathKind
 
 if TYPE_CHECKING:
+    from ipaddress import IPv4Address, IPv6Address
+
     from lbgen.plan.http import Parsed
     from lbgen.plan.model import (
         Endpoint,
@@ -37,9 +40,14 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 def trusted(listener: Listener, client: str) -> bool:
     """Whether the TCP peer is one of the listener's trusted proxies."""
-    peer = ip_address(client)
-    peer = getattr(peer, "ipv4_mapped", None) or peer
+    peer = _peer(client)
     return any(peer in ip_network(network) for network in listener.trusted_proxies)
+
+
+@lru_cache(maxsize=1024)
+def _peer(client: str) -> IPv4Address | IPv6Address:
+    peer = ip_address(client)
+    return getattr(peer, "ipv4_mapped", None) or peer
 
 
 def forwarded_headers(request: Parsed, listener: Listener, client: str) -> Lines:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _OWS = " \t"
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _METHOD = re.compile(r"[A-Z][A-Z_-]*")
 _HOST = re.compile(r"[A-Za-z0-9._:\[\]-]+")
 # RFC 9113 8.2.2: they belong to one connection of HTTP/1.1.
@@ -134,7 +135,7 @@ def _check_head(request: Request, headers: tuple[tuple[str, str], ...]) -> None:
     for name, value in headers:
         if not _TOKEN.fullmatch(name):
             raise RefusedError(400, f"{name!r} is not a header name")
-        if any((char < " " and char != "\t") or char == "\x7f" for char in value):
+        if _CONTROL.search(value):
             raise RefusedError(400, f"header {name} holds a control character")
         if name == "connection" and (odd := [n for n in nominated([value]) if n in _NEVER_NOMINATED or n[0] == ":"]):
             raise RefusedError(400, f"Connection names {odd[0]}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from ipaddress import ip_address, ip_network
-from typing import TYPE_CHECKING, TypeVar, assert_never
+from typing import TYPE_CHECKING, Generic, TypeVar, assert_never
 
 from lbgen.plan.admission import Refusal, limited, listener_refusal, route_refusals, target_refusal
 from lbgen.plan.cors import OWN, is_preflight, preflight, shown, vary
@@ -13,9 +14,10 @@ from lbgen.plan.http import RefusedError, parse
 from lbgen.plan.matching import covers_host, why_not, wire
 from lbgen.plan.model import Forward, HeaderEdits, L4Rule, Mode, Redirect, Respond, Rule
 from lbgen.plan.phrases import phrase
+from lbgen.plan.rule_index import l4_index, rule_index
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from lbgen.plan.http import Parsed
     from lbgen.plan.model import Listener, Plan, Route
@@ -67,6 +69,25 @@ class Loser:
 
 
 @dataclass(frozen=True, slots=True)
+class Contest(Generic[_R]):
+    """All `rules` of a listener in the order of trial, the `winner` among them, and why a rule does not hold (None: it
+    does)."""
+
+    rules: Sequence[_R]
+    winner: _R | None
+    why_not: Callable[[_R], str | None]
+
+    @property
+    def losers(self) -> tuple[Loser, ...]:
+        """Every other rule and why it does not serve. It costs a comparison with each rule, so only those who show it
+        ask."""
+        second = f"holds too, but {self.winner and self.winner.id} is tried first"
+        return tuple(
+            Loser(rule.id, rule.route, self.why_not(rule) or second) for rule in self.rules if rule is not self.winner
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """`status` is set when the proxy answers by itself, else None and `upstreams` say what the endpoint gets.
     `body` of a proxy-made answer is latin-1 text, None = not promised. `response_edits` apply to what the client sees
@@ -86,9 +107,15 @@ class Outcome:
     response_edits: HeaderEdits = field(default=HeaderEdits())
     cors_edits: HeaderEdits = field(default=HeaderEdits())
     compression: Compression | None = None
-    losers: tuple[Loser, ...] = ()
     others: tuple[int, ...] = ()
     free: tuple[str, ...] = ()
+    contest: Contest[Rule] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def losers(self) -> tuple[Loser, ...]:
+        """The rules that do not serve the request, and why; worked out at each call, in time that grows with the rules.
+        Empty where the request is refused before any rule is tried."""
+        return () if self.contest is None else self.contest.losers
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +127,12 @@ class L4Outcome:
     rule: str | None
     pools: tuple[tuple[str, int], ...]
     reason: str
-    losers: tuple[Loser, ...] = ()
+    contest: Contest[L4Rule] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def losers(self) -> tuple[Loser, ...]:
+        """As `Outcome.losers`."""
+        return () if self.contest is None else self.contest.losers
 
 
 def simulate(plan: Plan, request: Request) -> Outcome:
@@ -118,13 +150,17 @@ def simulate(plan: Plan, request: Request) -> Outcome:
     refusal = listener_refusal(listener, request, parsed)
     if refusal is not None:
         return _refused([refusal], request.method)
-    winner, losers = _contest(_rules(listener), lambda rule: why_not(rule, parsed))
+    index = rule_index(listener)
+    winner = next((rule for rule in index.candidates(parsed) if why_not(rule, parsed) is None), None)
+    contest = Contest(index.rules, winner, partial(why_not, request=parsed))
     if winner is None:
-        return replace(_made(404, "no rule takes it", request.method), losers=losers)
+        return replace(_made(404, "no rule takes it", request.method), contest=contest)
     route = plan.route(winner.route)
     asks_cors = route.cors is not None and is_preflight(parsed)
     refusals = list(route_refusals(route, listener, request, parsed, preflight=asks_cors))
-    cors = HeaderEdits()
+    cors, compression = HeaderEdits(), None
+    free: tuple[str, ...] = ()
+    others: tuple[int, ...] = ()
     if refusals:
         outcome = _refused(refusals, request.method)
     elif route.cors is not None and asks_cors:
@@ -132,15 +168,24 @@ def simulate(plan: Plan, request: Request) -> Outcome:
         outcome = Outcome(None, None, 204, f"rule {winner.id} takes it: a CORS preflight", "", headers=headers)
     else:
         outcome = _act(plan, route, winner, parsed, listener, request.client)
-        outcome = replace(outcome, compression=route.compression)
+        compression = route.compression
     if not asks_cors:
-        outcome = replace(outcome, others=(*outcome.others, *limited(route)))
+        others = limited(route)
     if route.cors is not None and not asks_cors:
         cors = shown(route.cors, parsed)
     elif asks_cors and refusals:  # a preflight that is refused fails, whatever its headers
-        outcome = replace(outcome, free=(*OWN, "vary"))
-    outcome = replace(outcome, cors_edits=cors)
-    return replace(outcome, route=route.name, rule=winner.id, response_edits=route.response_headers, losers=losers)
+        free = (*OWN, "vary")
+    return replace(
+        outcome,
+        route=route.name,
+        rule=winner.id,
+        response_edits=route.response_headers,
+        cors_edits=cors,
+        compression=compression,
+        others=(*outcome.others, *others),
+        free=free,
+        contest=contest,
+    )
 
 
 def simulate_l4(plan: Plan, listener: str, sni: str | None = None, source: str = "127.0.0.1") -> L4Outcome:
@@ -148,30 +193,33 @@ def simulate_l4(plan: Plan, listener: str, sni: str | None = None, source: str =
 
     Raises KeyError when `listener` names no listener.
     """
-    peer = ip_address(source)
     name = None if sni is None else sni.lower().removesuffix(".")
-
-    def why(rule: L4Rule) -> str | None:
-        if not covers_host(rule.sni, name):
-            return f"server name {name or '(none)'} is not {rule.sni}"
-        if rule.sources and not any(peer in ip_network(network) for network in rule.sources):
-            return f"source {source} is not in {', '.join(rule.sources)}"
-        return None
-
     access = plan.listener(listener).access
     if access is not None and not access.admits(source):
         return L4Outcome(None, None, (), f"the listener's access does not admit {source}: the connection is closed")
-    winner, losers = _contest(plan.listener(listener).l4_rules, why)
+    why = partial(_l4_why_not, name=name, source=source)
+    index = l4_index(plan.listener(listener))
+    winner = next((rule for rule in index.candidates(name, source) if why(rule) is None), None)
+    contest = Contest(index.rules, winner, why)
     if winner is None:
-        return L4Outcome(None, None, (), "no rule takes it: the connection is closed", losers)
+        return L4Outcome(None, None, (), "no rule takes it: the connection is closed", contest)
     access = plan.route(winner.route).access
     if access is not None and not access.admits(source):
         reason = f"rule {winner.id} takes it, and the route's access does not admit {source}: the connection is closed"
-        return L4Outcome(winner.route, winner.id, (), reason, losers)
+        return L4Outcome(winner.route, winner.id, (), reason, contest)
     action = plan.route(winner.route).action
     targets = action.targets if isinstance(action, Forward) else ()
     pools = tuple((target.pool, target.weight) for target in targets if target.weight)
-    return L4Outcome(winner.route, winner.id, pools, f"rule {winner.id} takes it", losers)
+    return L4Outcome(winner.route, winner.id, pools, f"rule {winner.id} takes it", contest)
+
+
+def _l4_why_not(rule: L4Rule, name: str | None, source: str) -> str | None:
+    if not covers_host(rule.sni, name):
+        return f"server name {name or '(none)'} is not {rule.sni}"
+    peer = ip_address(source)
+    if rule.sources and not any(peer in ip_network(network) for network in rule.sources):
+        return f"source {source} is not in {', '.join(rule.sources)}"
+    return None
 
 
 def _listener(plan: Plan, name: str) -> Listener:
@@ -179,24 +227,6 @@ def _listener(plan: Plan, name: str) -> Listener:
         if listener.mode is Mode.L7 and name in ("", listener.name):
             return listener
     raise KeyError(name)
-
-
-def _rules(listener: Listener) -> list[Rule]:
-    """All rules of a listener. Its tables are only a store here: which rule wins is found by rank alone."""
-    found = {rule.rank: rule for table in listener.hosts for rule in table.rules}
-    return [found[rank] for rank in sorted(found)]
-
-
-def _contest(rules: Iterable[_R], why: Callable[[_R], str | None]) -> tuple[_R | None, tuple[Loser, ...]]:
-    winner = None
-    losers = []
-    for rule in sorted(rules, key=lambda r: r.rank):
-        reason = why(rule)
-        if reason is None and winner is None:
-            winner = rule
-            continue
-        losers.append(Loser(rule.id, rule.route, reason or f"holds too, but {winner and winner.id} is tried first"))
-    return winner, tuple(losers)
 
 
 def _made(status: int, reason: str, method: str) -> Outcome:
