@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.curl import curl
+from lbgen.conformance.equal_answers import EqualAnswers
 from lbgen.conformance.verify.asked import asks
 from lbgen.plan.model import Forward, Mode
 from lbgen.plan.simulate import simulate
@@ -128,8 +129,9 @@ def compare(before: Plan, after: Plan) -> Comparison:
         if ask.request.listener in common
     )
     groups: dict[tuple[str, str, str], list[Request]] = {}
+    equal = EqualAnswers(before, after)
     for request in requests:
-        if (kind := _difference(before, after, request)) is not None:
+        if not equal.certain(request) and (kind := differing(before, after, request)):
             groups.setdefault(kind, []).append(request)
     found = [_changed(before, after, kind, group) for kind, group in groups.items()]
     found.sort(key=lambda x: (x.listener, x.routes))
@@ -157,8 +159,8 @@ def compare_tiers(before: Sequence[Tier], after: Sequence[Tier]) -> Comparison:
     )
 
 
-def _difference(before: Plan, after: Plan, request: Request) -> tuple[str, str, str] | None:
-    """Listener and routes of a request that is answered differently; None when it is not."""
+def differing(before: Plan, after: Plan, request: Request) -> tuple[str, str, str] | None:
+    """Listener and routes of a request that the two plans answer differently; None when they do not."""
     one, other = simulate(before, request), simulate(after, request)
     if _print(one) == _print(other):
         return None
@@ -203,7 +205,7 @@ def _shrunk(before: Plan, after: Plan, kind: tuple[str, str, str], request: Requ
     """As little of `request` as still changes in the same way."""
     while True:
         for smaller in _smaller(request):
-            if _difference(before, after, smaller) == kind:
+            if differing(before, after, smaller) == kind:
                 request = smaller
                 break
         else:

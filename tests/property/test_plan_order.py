@@ -1,8 +1,16 @@
-"""Three ways to the winning rule agree: the oracle by rank, the host tables, the path groups."""
+"""Four ways to the winning rule agree: trying all by rank, the oracle, the host tables, the path groups."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lbgen.conformance.corpus import corpus, meeting
+from lbgen.conformance.difference import differing
+from lbgen.conformance.equal_answers import EqualAnswers
+from lbgen.conformance.verify.overlaps import overlaps
 from lbgen.plan.coverage import covered, covers
 from lbgen.plan.http import RefusedError, parse
 from lbgen.plan.matching import why_not
@@ -35,6 +43,13 @@ def check(plan: Plan, request: Request) -> None:
     except RefusedError:
         assert outcome.route is None
         return
+    by_rank = next((rule.id for rule in rules_of(plan) if why_not(rule, parsed) is None), None)
+    assert by_rank == outcome.rule
+    reasons = {rule.id: why_not(rule, parsed) for rule in rules_of(plan) if rule.id != by_rank}
+    second = f"holds too, but {by_rank} is tried first"
+    assert {loser.rule: loser.reason for loser in outcome.losers} == {
+        name: reason or second for name, reason in reasons.items()
+    }
     table = table_for(plan.listeners[0].hosts, parsed.host)
     by_table = next((rule.id for rule in table.rules if why_not(rule, parsed) is None), None)
     assert by_table == outcome.rule
@@ -56,7 +71,7 @@ def check(plan: Plan, request: Request) -> None:
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.data())
-def test_three_ways_agree(data: st.DataObject) -> None:
+def test_four_ways_agree(data: st.DataObject) -> None:
     plan = data.draw(plans())
     for request in data.draw(st.lists(requests(plan), min_size=1, max_size=12)):
         check(plan, request)
@@ -86,3 +101,58 @@ def test_coverage_by_look_up_finds_what_comparing_all_pairs_finds(data: st.DataO
         else:
             alive.append(rule)
     assert found == wanted
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(st.data())
+def test_overlaps_by_look_up_are_those_of_all_pairs(data: st.DataObject) -> None:
+    def both(pairs: Iterator[tuple[Rule, Rule]]) -> list[tuple[str, str]]:
+        return [(one.id, other.id) for one, other in pairs if fulfilled(one, other)]
+
+    rules = rules_of(data.draw(plans()))
+    assert both(overlaps(rules)) == both(combinations(rules, 2))
+
+
+def fulfilled(one: Rule, other: Rule) -> bool:
+    for draft in meeting(one, other):
+        try:
+            parsed = parse(draft.request("web"))
+        except RefusedError:
+            continue
+        if why_not(one, parsed) is None and why_not(other, parsed) is None:
+            return True
+    return False
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(st.data())
+def test_answers_that_are_surely_equal_are_equal(data: st.DataObject) -> None:
+    before = data.draw(plans())
+    after = changed(before, data)
+    equal = EqualAnswers(before, after)
+    asked = [*data.draw(st.lists(requests(before), min_size=5, max_size=15)), *corpus(before)[:40]]
+    for request in asked:
+        assert not (equal.certain(request) and differing(before, after, request)), request
+
+
+def changed(plan: Plan, data: st.DataObject) -> Plan:
+    """`plan` after one change."""
+    listener = plan.listeners[0]
+    kind = data.draw(st.sampled_from(("listener", "route", "pool", "rule")))
+    if kind == "listener":
+        return replace(plan, listeners=(replace(listener, forwarded_headers=not listener.forwarded_headers),))
+    if kind == "pool":
+        return replace(plan, pools=(replace(plan.pools[0], max_per_endpoint=3), *plan.pools[1:]))
+    name = data.draw(st.sampled_from([route.name for route in plan.routes]))
+    if kind == "rule":
+        rules = tuple(rule for rule in rules_of(plan) if rule.route != name)
+        hosts = tuple(
+            replace(table, rules=tuple(rule for rule in table.rules if rule in rules)) for table in listener.hosts
+        )
+        return replace(plan, listeners=(replace(listener, hosts=hosts),))
+    other = data.draw(st.sampled_from(plan.routes))
+    routes = tuple(
+        replace(route, action=other.action, response_headers=other.response_headers) if route.name == name else route
+        for route in plan.routes
+    )
+    return replace(plan, routes=routes)

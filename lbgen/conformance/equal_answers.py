@@ -1,0 +1,67 @@
+"""Two plans and a request -> whether both answer alike for a plain reason, without working out the two answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lbgen.plan.http import RefusedError, parse
+from lbgen.plan.matching import why_not
+from lbgen.plan.model import Forward
+from lbgen.plan.rule_index import rule_index
+
+if TYPE_CHECKING:
+    from lbgen.plan.model import Listener, Plan, Rule
+    from lbgen.plan.simulate import Request
+
+
+class EqualAnswers:
+    """Finds the requests that rules of the same match and routes of the same content take in both plans.
+
+    An answer follows from the listener's settings, the winning rule, its route and the pools of that. Of two large
+    topologies most are equal, and to compare rules takes a third of the time that two simulations take.
+    """
+
+    def __init__(self, before: Plan, after: Plan) -> None:
+        self._plans = before, after
+        self._rules: dict[tuple[int, int], bool] = {}
+        rest = [replace(plan, listeners=(), pools=(), routes=(), uses=()) for plan in self._plans]
+        names = {listener.name for listener in before.listeners} if rest[0] == rest[1] else set()
+        self._listeners = {
+            name
+            for name in names & {listener.name for listener in after.listeners}
+            if _settings(before.listener(name)) == _settings(after.listener(name))
+        }
+
+    def certain(self, request: Request) -> bool:
+        """Whether both plans answer `request` alike; False where that is not plain."""
+        if request.listener not in self._listeners:
+            return False
+        before, after = (plan.listener(request.listener) for plan in self._plans)
+        try:
+            parsed = parse(request, before.paths)
+        except RefusedError:
+            return True
+        one, other = (
+            next((rule for rule in rule_index(listener).candidates(parsed) if why_not(rule, parsed) is None), None)
+            for listener in (before, after)
+        )
+        if one is None or other is None:
+            return one is other
+        key = one.rank, other.rank
+        if key not in self._rules:
+            self._rules[key] = self._equal(one, other)
+        return self._rules[key]
+
+    def _equal(self, one: Rule, other: Rule) -> bool:
+        before, after = self._plans
+        routes = before.route(one.route), after.route(other.route)
+        if one.match != other.match or replace(routes[0], index=0) != replace(routes[1], index=0):
+            return False
+        action = routes[0].action
+        pools = [target.pool for target in action.targets] if isinstance(action, Forward) else []
+        return all(before.pool(name) == after.pool(name) for name in pools)
+
+
+def _settings(listener: Listener) -> Listener:
+    return replace(listener, hosts=(), l4_rules=())

@@ -1,0 +1,70 @@
+"""Rules -> the pairs of them that one request may fulfil, found by host and path and not by trying every pair."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from heapq import merge
+from typing import TYPE_CHECKING
+
+from lbgen.conformance.corpus import hit_of
+from lbgen.plan.model import PathKind
+from lbgen.plan.paths import matched
+from lbgen.plan.policy import Paths
+from lbgen.plan.precedence import covering, grouped, wider
+from lbgen.plan.regex import literal_start
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator, Sequence
+
+    from lbgen.plan.model import Rule
+
+_STRICT = Paths()
+
+
+def overlaps(rules: Sequence[Rule]) -> Iterator[tuple[Rule, Rule]]:
+    """Pairs of rules whose hosts overlap, and of which one covers the example path of the other; in the order of
+    `itertools.combinations(rules, 2)`. Rules of a regex without an example are in no pair."""
+    paths = [None if (hit := hit_of(rule)) is None else hit.path for rule in rules]
+    starts = sorted({len(literal_start(rule.match.path.value)) for rule in rules if _regex(rule)})
+    index = grouped(
+        (key, at)
+        for at, (rule, path) in enumerate(zip(rules, paths, strict=True))
+        if path is not None
+        for host in _hosts(rule)
+        for key in ((*host, _cover(rule)), *((*host, ("at", *each)) for each in _covers(path, starts)))
+    )
+    for at, (rule, path) in enumerate(zip(rules, paths, strict=True)):
+        if path is None:
+            continue
+        texts: list[Hashable] = [("at", *_cover(rule)), *_covers(path, starts)]
+        hosts: list[tuple[Hashable, ...]] = [*(("of", host) for host in wider(rule.host)), ("below", rule.host)]
+        found = (index.get((*host, text), ()) for host in hosts for text in texts)
+        last = at
+        for other in merge(*(each[bisect_right(each, at) :] for each in found)):
+            if other != last:
+                yield rule, rules[other]
+            last = other
+
+
+def _hosts(rule: Rule) -> Iterator[tuple[Hashable, ...]]:
+    """Where rules of the same host, of narrower ones and of wider ones look for this one."""
+    yield "of", rule.host
+    yield from (("below", host) for host in wider(rule.host) if host != rule.host)
+
+
+def _cover(rule: Rule) -> tuple[PathKind, str]:
+    """What the rule covers."""
+    value = rule.match.path.value
+    return rule.match.path.kind, literal_start(value) if _regex(rule) else value
+
+
+def _covers(path: str, starts: Sequence[int]) -> Iterator[tuple[PathKind, str]]:
+    """What may cover `path`."""
+    seen = matched(path, _STRICT)
+    yield PathKind.EXACT, seen
+    yield from ((PathKind.PREFIX, prefix) for prefix in covering(seen))
+    yield from ((PathKind.REGEX, path[:length]) for length in starts if length <= len(path))
+
+
+def _regex(rule: Rule) -> bool:
+    return rule.match.path.kind is PathKind.REGEX
