@@ -87,7 +87,7 @@ def _table(columns: dict[str, tuple[Answer, ...]], titles: dict[str, str], title
     table.add_column("feature")
     for name in columns:
         table.add_column(titles[name])
-    notes: list[str] = []
+    notes: dict[str, int] = {}
     rows: dict[tuple[str, str], dict[str, Answer]] = {}
     for name, found in columns.items():
         for answer in found:
@@ -98,19 +98,17 @@ def _table(columns: dict[str, tuple[Answer, ...]], titles: dict[str, str], title
         table.add_row(Text(f"{label} {place}".strip()), *texts)
     out = console()
     out.print(table)
-    for number, note in enumerate(notes, 1):
+    for note, number in notes.items():
         out.print(f"[dim]{number:>3}[/]  ", end="")
         out.print(note, markup=False)
 
 
-def _cell(answer: Answer, title: str, notes: list[str]) -> str:
+def _cell(answer: Answer, title: str, notes: dict[str, int]) -> str:
     """The verdict, and the number of its note, which joins `notes` when it is new."""
     mark = _MARKS[str(answer.verdict.level)]
     if answer.verdict.note:
-        note = f"{title}: {answer.verdict.note}"
-        if note not in notes:
-            notes.append(note)
-        mark += f" [dim]{notes.index(note) + 1}[/]"
+        number = notes.setdefault(f"{title}: {answer.verdict.note}", len(notes) + 1)
+        mark += f" [dim]{number}[/]"
     if answer.verdict.level == "approximate":
         mark += " (accepted)" if answer.accepted else " (default)" if answer.default else ""
     return mark

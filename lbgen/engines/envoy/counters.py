@@ -6,6 +6,7 @@ A place is given back when Envoy writes the access log of a request, whatever be
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -68,12 +69,8 @@ end
 
 def shared_rates(plan: Plan) -> list[Route]:
     """The routes whose rate is counted over several listeners."""
-    found = []
-    for route in plan.routes:
-        on = [x for x in plan.listeners if any(rule.route == route.name for table in x.hosts for rule in table.rules)]
-        if route.rate_limit is not None and len(on) > 1:
-            found.append(route)
-    return found
+    on = Counter(name for x in plan.listeners for name in {rule.route for table in x.hosts for rule in table.rules})
+    return [route for route in plan.routes if route.rate_limit is not None and on[route.name] > 1]
 
 
 def counted(plan: Plan) -> frozenset[str]:
@@ -85,10 +82,10 @@ def counted(plan: Plan) -> frozenset[str]:
 
 def counters_filter(plan: Plan) -> dict[str, Data]:
     """The filter that admits requests, off until a route switches it on."""
-    rates = shared_rates(plan)
+    indexes = {route.name: index for index, route in enumerate(shared_rates(plan))}
     names = counted(plan)
-    tables = "".join(_limits(route, rates) for route in plan.routes if route.name in names)
-    return {**lua(COUNTERS, library() + _ASK % (tables, len(rates), STATE, PLACE)), "disabled": True}
+    tables = "".join(_limits(route, indexes.get(route.name)) for route in plan.routes if route.name in names)
+    return {**lua(COUNTERS, library() + _ASK % (tables, len(indexes), STATE, PLACE)), "disabled": True}
 
 
 def counters_switch(route: Route) -> dict[str, Data]:
@@ -132,14 +129,14 @@ def library() -> str:
     return (folder("templates") / "envoy" / "counters.lua").read_text(encoding="utf-8")
 
 
-def _limits(route: Route, rates: list[Route]) -> str:
-    """A route's name and header names are plain words."""
+def _limits(route: Route, index: int | None) -> str:
+    """A line of the table of limits. A route's name and header names are plain words. `index`: of the shared rates."""
     found = []
     if route.concurrency is not None:
         found.append(f'max = {route.concurrency.max}, max_key = "{_key(route.concurrency.key)}"')
-    if route in rates and route.rate_limit is not None:
+    if index is not None and route.rate_limit is not None:
         limit = route.rate_limit
-        found.append(f'index = {rates.index(route)}, rate_key = "{_key(limit.key)}"')
+        found.append(f'index = {index}, rate_key = "{_key(limit.key)}"')
         found.append(f"rate = {limit.amount} / {limit.seconds}, burst = {limit.burst}")
     return f'  ["{route.name}"] = {{{", ".join(found)}}},\n'
 
