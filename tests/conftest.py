@@ -46,6 +46,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--interrupts", choices=["some", "all"], default="some", help="requests to docker that are cut short"
     )
+    parser.addoption(
+        "--first-contact", choices=["some", "all"], default="some", help="users, folders and names of each topology"
+    )
     parser.addoption("--drain-drill", action="store_true", help="wait 18 minutes for what outlives its drain time")
     parser.addoption("--daemon-drill", action="store_true", help="kill and restart the docker daemon of this machine")
     parser.addoption("--update-golden", action="store_true", help="rewrite expected files, then read the diff")

@@ -121,7 +121,8 @@ def _places(hint: BinaryHint) -> Iterator[Path]:
 
 
 def _binary(hint: BinaryHint, path: Path) -> Binary | None:
-    if not path.is_file() or not os.access(path, os.X_OK):
+    # access() first: is_file() raises for a folder of PATH that this user may not enter.
+    if not os.access(path, os.X_OK) or not path.is_file():
         return None
     output = _ask(str(path), hint.version_argv, path.stat().st_mtime_ns)
     version = re.search(hint.version_pattern, output)

@@ -1,0 +1,147 @@
+"""What a new user does: every starter and example through every command, as root and as nobody, near and far.
+
+`make test` takes one combination of user, working folder and way of naming the file for each topology, and leaves
+`verify` out (tests/verify has it). `--first-contact all` runs every combination with `verify`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lbgen.spec.starter import starters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted(path.parent.name for path in (ROOT / "examples").glob("*/topology.yaml"))
+SHAPES = (*(f"init:{name}" for name in starters()), *(f"examples:{name}" for name in EXAMPLES))
+USERS = ("root", "nobody")
+NOBODY = 65534
+NAMINGS = ("relative", "absolute", "from-elsewhere")  # how the command line names the file, and from which folder
+
+pytestmark = [pytest.mark.engines, pytest.mark.root, pytest.mark.xdist_group("runtime")]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    every = list(itertools.product(USERS, NAMINGS))
+    whole = metafunc.config.getoption("--first-contact") == "all"
+    cases = [
+        (shape, user, naming)
+        for number, shape in enumerate(SHAPES)
+        for user, naming in (every if whole else [every[number % len(every)]])
+    ]
+    metafunc.parametrize(("shape", "user", "naming"), cases, ids=["-".join(case) for case in cases])
+
+
+@dataclass(frozen=True)
+class User:
+    """Runs lbgen's command line as one user, in one folder, with a state folder of its own."""
+
+    name: str
+    python: str
+    home: Path
+    cwd: Path
+
+    def lbgen(self, *words: object, expect: int = 0) -> str:
+        """Run a command, assert its exit code and that it shows no traceback, and return its whole output."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("LBGEN_", "PYTEST_"))}
+        ids = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if self.name == "nobody" else {}
+        done = subprocess.run(
+            [self.python, "-m", "lbgen", *map(str, words)],
+            cwd=self.cwd,
+            env={
+                **kept,
+                "HOME": str(self.home),
+                "PATH": f"{self.home / 'closed'}{os.pathsep}{os.environ['PATH']}",  # as after `sudo -u`
+                "LBGEN_STATE_DIR": str(self.home / "state"),
+                "PYTHONPATH": os.pathsep.join((str(ROOT), sysconfig.get_path("purelib"))),
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=300,
+            check=False,
+            **ids,
+        )
+        assert "Traceback" not in done.stdout, done.stdout
+        assert done.returncode == expect, f"lbgen {' '.join(map(str, words))}: {done.returncode}\n{done.stdout}"
+        return done.stdout
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A home folder that every user can enter; pytest's own temporary folders are closed to others."""
+    with tempfile.TemporaryDirectory(prefix="lbgen-home-") as made:
+        home = Path(made)
+        home.chmod(0o755)
+        (home / "project").mkdir()
+        (home / "elsewhere").mkdir()
+        (home / "closed").mkdir(mode=0o700)
+        yield home
+
+
+def test_every_command_works_on_it(
+    shape: str, user: str, naming: str, home: Path, request: pytest.FixtureRequest
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root to become another user")
+    project = home / "project"
+    kind, _, name = shape.partition(":")
+    if kind == "examples":
+        shutil.copytree(ROOT / "examples" / name, project, dirs_exist_ok=True)
+    if user == "nobody":
+        for path in (home, *home.rglob("*")):
+            if path.name == "closed":
+                continue
+            os.chown(path, NOBODY, NOBODY)
+    me = User(user, _python(user), home, home / "elsewhere" if naming == "from-elsewhere" else project)
+    file = {"relative": "topology.yaml", "absolute": project / "topology.yaml"}.get(naming, "../project/topology.yaml")
+    if kind == "init":
+        me.lbgen("init", "--template", name, file)
+
+    me.lbgen("check", file)
+    me.lbgen("render", file, "-o", home / "out")
+    me.lbgen("explain", file)
+    me.lbgen("diff", file, file)
+    try:
+        me.lbgen("up", file, "--runtime", "local")
+        assert me.lbgen("ps")
+        me.lbgen("reload", file)
+        me.lbgen("stats")
+        if request.config.getoption("--first-contact") == "all":
+            me.lbgen("verify", file, "--requests", 60)
+    finally:
+        me.lbgen("down")
+    assert "nothing runs" in me.lbgen("ps")
+
+
+def _python(user: str) -> str:
+    """Return an interpreter of our version that the user can run: ours, or the system's where ours is in a home."""
+    ours = sys.executable
+    if user == "root":
+        return ours
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    system = shutil.which(version, path="/usr/local/bin:/usr/bin")
+    found = next((path for path in (ours, system) if path and not _closed(path)), None)
+    if found is None or _closed(str(ROOT / "lbgen")) or _closed(sysconfig.get_path("purelib")):
+        pytest.skip(f"nobody can run neither {ours} nor a {version} of the system, or not read this checkout")
+    return found
+
+
+def _closed(path: str) -> bool:
+    """Tell whether a folder above `path`, or above what it links to, is closed to other users."""
+    both = {*Path(path).parents, *Path(path).resolve().parents}
+    return any(not folder.stat().st_mode & 0o001 for folder in both)
