@@ -16,6 +16,11 @@ def with_ports(plan: Plan, ports: Mapping[str, int]) -> Plan:
     return replace(plan, listeners=tuple(replace(x, port=ports.get(x.name, x.port)) for x in plan.listeners))
 
 
+def with_addresses(plan: Plan, addresses: Mapping[str, str]) -> Plan:
+    """`plan` with each listener (by name) on another IP address."""
+    return replace(plan, listeners=tuple(replace(x, address=addresses.get(x.name, x.address)) for x in plan.listeners))
+
+
 def with_endpoints(plan: Plan, addresses: Mapping[str, tuple[str, int]]) -> Plan:
     """`plan` with endpoints (by field, such as `pools.web.endpoints[0]`) at another IP and port."""
     pools = []

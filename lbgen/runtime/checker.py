@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import NOWHERE, Diagnostic, EngineError
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.rendered import render_with
-from lbgen.plan.overlay import with_admin, with_ports
+from lbgen.plan.overlay import with_addresses, with_admin, with_ports
 from lbgen.runtime.answers import SETTLE, answers
 from lbgen.runtime.host import judged
 from lbgen.runtime.local import ports
@@ -42,8 +42,9 @@ def check(
 ) -> tuple[Diagnostic, ...]:
     """LB401 for each problem that the engine's checker names in what `plan` renders to; empty when it is content.
 
-    Runs without rights in a folder of its own (`directory` keeps it); ports that only root may bind are exchanged for
-    others first, since nginx binds them even to check. Raises LbgenError (verdicts), EngineError LB402 (no executable),
+    Runs without rights in a folder of its own (`directory` keeps it). Ports that only root may bind, and addresses that
+    this host does not have, are exchanged for others first, since nginx and Traefik bind them even to check: the files
+    are judged, not the host. Raises LbgenError (verdicts), EngineError LB402 (no executable),
     LB403 (the checker did not end in 30 s), LB407 (nftables, where no namespace can be made without root).
     """
     if isinstance(target, str):
@@ -76,17 +77,22 @@ def check(
 
 
 def _checkable(plan: Plan, *, serves: bool) -> Plan:
-    """`plan` on ports that may be bound; all of them other ones, and with an admin port, when the checker serves."""
-    first = ports.first_unprivileged()
+    """`plan` on addresses and ports that can be bound here. When the checker serves, every port is another one, and
+    there is an admin port."""
+    first, start = ports.first_unprivileged(), 20_000 + os.getpid() % 4000
+    addresses: dict[str, str] = {}
     moved: dict[str, int] = {}
     taken: frozenset[int] = frozenset(x.port for x in plan.listeners)
     for listener in plan.listeners:
-        if serves or listener.port < first:
-            moved[listener.name] = ports.free_port(listener.address, 20_000 + os.getpid() % 4000, taken)
+        own = ports.has_address(listener.address)
+        if not own:
+            addresses[listener.name] = "::1" if ":" in listener.address and ports.has_address("::1") else "127.0.0.1"
+        if serves or not own or listener.port < first:
+            moved[listener.name] = ports.free_port(addresses.get(listener.name, listener.address), start, taken)
             taken |= {moved[listener.name]}
-    plan = with_ports(plan, moved)
+    plan = with_addresses(with_ports(plan, moved), addresses)
     if serves:
-        plan = with_admin(plan, ports.free_port("127.0.0.1", 20_000 + os.getpid() % 4000, taken))
+        plan = with_admin(plan, ports.free_port("127.0.0.1", start, taken))
     return plan
 
 

@@ -97,10 +97,30 @@ def is_free(address: str, port: int) -> bool:
     return True
 
 
+def _is_free_for_udp(address: str, port: int) -> bool:
+    try:
+        with socket.socket(family(address), socket.SOCK_DGRAM) as probe:
+            probe.bind((address, port))
+    except OSError:
+        return False
+    return True
+
+
+def has_address(address: str) -> bool:
+    """Whether a socket of this host can be bound to `address`."""
+    try:
+        with socket.socket(family(address), socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
 def free_port(address: str = "127.0.0.1", start: int = 0, taken: frozenset[int] = frozenset()) -> int:
-    """A port below the ephemeral range that is free now and not in `taken`, from `start` on (0 = from 20000)."""
+    """A port below the ephemeral range that is free now for TCP and UDP and not in `taken`, from `start` on (0 = from
+    20000)."""
     for port in range(start or 20_000, first_ephemeral()):
-        if port not in taken and is_free(address, port):
+        if port not in taken and is_free(address, port) and _is_free_for_udp(address, port):
             return port
     raise EngineError(Diagnostic("LB404", f"no free port between {start or 20_000} and {first_ephemeral()}"))
 
