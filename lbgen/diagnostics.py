@@ -154,6 +154,8 @@ CODES: dict[str, str] = {
     "LB421": "the docker daemon could not do something",
     "LB422": "no image",
     "LB423": "a docker network that containers shall join does not exist, or has no names",
+    "LB427": "a certificate and a key that do not belong together, or a key that cannot be used",
+    "LB428": "a certificate that is not valid today",
 }
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from lbgen.diagnostics import NOWHERE, Diagnostic
+from lbgen.diagnostics import Diagnostic
 from lbgen.engines.api import NOT_YET, Level, engines
 from lbgen.engines.verbatim import unplaced
 from lbgen.plan.features import needs
+from lbgen.plan.places import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -120,9 +121,7 @@ def _place(answer: Answer, asked: _Asked, spans: dict[str, Span]) -> Span:
     field = answer.fields[0] if answer.fields else ""
     if (answer.feature, field) in asked:
         return asked[answer.feature, field]
-    while field and field not in spans:  # what stands around it
-        field = field[: max(field.rfind("."), field.rfind("["), 0)]
-    return spans.get(field, NOWHERE)
+    return nearest(spans, field)
 
 
 def _remedy(feature: Feature | None, engine: Engine) -> str:

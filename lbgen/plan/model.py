@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from lbgen.plan import places
 from lbgen.plan.conditions import HostPattern, Match, NamedMatch, PathKind, PathMatch, ValueKind, ValueMatch
 from lbgen.plan.policy import Buffering, Limits, Paths
 from lbgen.plan.pool import Balance, Endpoint, Pool, PoolProtocol
@@ -344,17 +345,7 @@ class Plan:
     @property
     def files(self) -> tuple[File, ...]:
         """Every file the topology names, once, in a fixed order."""
-        found: list[File] = []
-        for tls in (listener.tls for listener in self.listeners):
-            if tls is not None:
-                found += [file for pair in tls.certificates for file in (pair.cert, pair.key)]
-                found += [tls.client_ca] if tls.client_ca is not None else []
-        for pool in self.pools:
-            if pool.tls is not None:
-                shown = pool.tls.certificate
-                found += [] if shown is None else [shown.cert, shown.key]
-                found += [pool.tls.ca] if pool.tls.ca is not None else []
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(file for _, file in places.files(self)))
 
     def options(self, engine: str) -> EngineOptions:
         """What `engines.<engine>` asked for, or the defaults."""

@@ -9,6 +9,7 @@ from lbgen.diagnostics import Diagnostic, LbgenError, Severity, UsageError
 from lbgen.plan import policies
 from lbgen.plan.chain import with_replicas
 from lbgen.plan.checks import problems
+from lbgen.plan.checks.files import named_files
 from lbgen.plan.expand import expand, path_prefix
 from lbgen.plan.files import Files
 from lbgen.plan.model import (
@@ -108,7 +109,8 @@ def _here(expanded: Expanded) -> Iterator[tuple[int, written_route.Route]]:
 def _spans(topology: Topology) -> Iterator[tuple[str, Span]]:
     """Places of the objects and of what routes say about themselves; deeper fields are found by their parent."""
     model = topology.model
-    fields = [f"listeners.{name}" for name in model.listeners]
+    fields = [place for name in model.listeners for place in (f"listeners.{name}", f"listeners.{name}.port")]
+    fields += [place for place, _ in named_files(model)]
     for name, pool in model.pools.items():
         fields += [f"pools.{name}", *(f"pools.{name}.endpoints[{i}]" for i in range(len(pool.endpoints)))]
     for index, route in enumerate(model.routes):

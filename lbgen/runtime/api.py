@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import Diagnostic, UsageError
+from lbgen.diagnostics import Diagnostic, EngineError, Severity, UsageError
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.api import engines as installed
 from lbgen.plan.model import Plan
@@ -13,6 +13,7 @@ from lbgen.runtime import group, listing
 from lbgen.runtime import logs as log_files
 from lbgen.runtime import swap as exchange
 from lbgen.runtime.driver import DRAIN_SECONDS, RELOAD_SECONDS
+from lbgen.runtime.error_places import located
 from lbgen.runtime.group import GroupState
 from lbgen.runtime.listing import ignore, unseen
 from lbgen.runtime.local.order import Progress, Step
@@ -74,6 +75,7 @@ def up(
     such stack), LB415 (it cannot be done there), DifferenceError LB414 (they differ, with the first difference),
     EngineError LB413 (it did not serve; the engine before serves on).
     """
+    warnings: tuple[Diagnostic, ...] = ()
     if runtime is not None and runtime not in listing.RUNTIMES:
         hint = f"one of: {', '.join(listing.RUNTIMES)}"
         raise UsageError(Diagnostic("LB409", f"unknown runtime {runtime!r}", hint=hint))
@@ -88,6 +90,7 @@ def up(
             return _tiers_up(wanted, runtime, progress)
         from lbgen.plan.resolve import plan
 
+        warnings = _usable_files(topology)
         topology = plan(topology)
     if name is not None:
         topology = replace(topology, name=name)
@@ -105,24 +108,36 @@ def up(
         message = f"{other.name} runs already, on the runtime {other.runtime}"
         raise UsageError(Diagnostic("LB406", message, hint=f"lbgen down {other.name}, or give this one another name"))
     targets = list(installed().values()) if asked is None else [_engine(each) for each in dict.fromkeys(asked)]
-    result = listing.driver(runtime).up(
-        topology,
-        targets,
-        insist=asked is not None,
-        backends=backends,
-        accept=accept,
-        progress=progress,
-        seconds=seconds,
-        drain=drain,
-    )
+    with located((topology,)):
+        result = listing.driver(runtime).up(
+            topology,
+            targets,
+            insist=asked is not None,
+            backends=backends,
+            accept=accept,
+            progress=progress,
+            seconds=seconds,
+            drain=drain,
+        )
     stack = Stack.of(result)
-    return replace(stack, warnings=(*fallen_back, *stack.warnings))
+    return replace(stack, warnings=(*warnings, *fallen_back, *stack.warnings))
+
+
+def _usable_files(topology: Topology) -> tuple[Diagnostic, ...]:
+    """Warnings about the files that `topology` names. EngineError LB211, LB427 for those that no engine could use."""
+    from lbgen.plan.checks import file_problems
+
+    found = file_problems(topology)
+    if any(each.severity is Severity.ERROR for each in found):
+        raise EngineError(found)
+    return found
 
 
 def _tiers_up(wanted: Wanted, runtime: str | None, progress: Callable[[Progress], None]) -> Stack:
     from lbgen.plan.tiers import tiers
 
     name = wanted.topology.name
+    of_files = _usable_files(wanted.topology)
     found = tiers(wanted.topology, wanted.replicas)
     if wanted.engines and all(tier.engine is not None for tier in found):
         message = "every tier of this topology names its engine, so none is left to choose"
@@ -138,8 +153,9 @@ def _tiers_up(wanted: Wanted, runtime: str | None, progress: Callable[[Progress]
         what = f"on the runtime {other.runtime}" if other.runtime != runtime else "without tiers"
         message = f"{other.name} runs already, {what}"
         raise UsageError(Diagnostic("LB406", message, hint=f"lbgen down {other.name}, or give this one another name"))
-    result = tiers_up(wanted, listing.driver(runtime), runtime, progress)
-    warnings = (*fallen_back, *result.warnings)
+    with located([tier.plan for tier in found]):
+        result = tiers_up(wanted, listing.driver(runtime), runtime, progress)
+    warnings = (*of_files, *fallen_back, *result.warnings)
     return Stack(result.state, result.skipped, warnings, result.unchanged, result.replaced, result.reloaded)
 
 
@@ -159,6 +175,7 @@ def reload(
     that name runs), EngineError LB401 (a checker refuses the files), LB404 (port taken), LB412 (only possible with a
     new start), LB413 (taken back, and why).
     """
+    warnings: tuple[Diagnostic, ...] = ()
     if not isinstance(topology, Plan):
         if topology.model.tiers is not None:
             topology = named(topology, name)
@@ -167,12 +184,15 @@ def reload(
             return _tiers_up(Wanted(topology, {}, (), backends, accept, seconds), here.runtime, progress)
         from lbgen.plan.resolve import plan
 
+        warnings = _usable_files(topology)
         topology = plan(topology)
     if name is not None:
         topology = replace(topology, name=name)
     found = listing.running(topology.name)
-    result = listing.driver(found.runtime).reload(found, topology, accept=accept, progress=progress, seconds=seconds)
-    return Stack(result.state, result.skipped, result.warnings, reloaded=True)
+    with located((topology,)):
+        driver = listing.driver(found.runtime)
+        result = driver.reload(found, topology, accept=accept, progress=progress, seconds=seconds)
+    return Stack(result.state, result.skipped, (*warnings, *result.warnings), reloaded=True)
 
 
 def ps(name: str | None = None) -> tuple[Stack, ...]:

@@ -9,10 +9,11 @@ import time
 from signal import SIGTERM
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import NOWHERE, Diagnostic, EngineError
+from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.rendered import render_with
 from lbgen.plan.overlay import with_addresses, with_admin, with_ports
+from lbgen.plan.places import file_in, nearest
 from lbgen.runtime.answers import SETTLE, answers
 from lbgen.runtime.host import judged
 from lbgen.runtime.local import ports
@@ -22,6 +23,7 @@ from lbgen.runtime.local.spawn import spawn, stop
 from lbgen.runtime.local.user import User, borrow, engine_user, give, make_directory
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from lbgen.engines.api import Binary, CheckSpec, Engine
@@ -73,7 +75,16 @@ def check(
     finally:
         if directory is None:
             shutil.rmtree(place, ignore_errors=True)
-    return tuple(Diagnostic("LB401", f"{target.title} {binary.version}: {x}", NOWHERE) for x in problems)
+    return tuple(refused_files(plan, f"{target.title} {binary.version}", problems))
+
+
+def refused_files(plan: Plan, title: str, problems: Iterable[str]) -> Iterator[Diagnostic]:
+    """LB401 for each problem that a checker named; at the field of the topology's file where it names one."""
+    spans = dict(plan.spans)
+    for problem in problems:
+        field, path = file_in(plan, problem)
+        hint = f"the file is {path}" if path else ""
+        yield Diagnostic("LB401", f"{title}: {problem}", nearest(spans, field), field, hint)
 
 
 def _checkable(plan: Plan, *, serves: bool) -> Plan:

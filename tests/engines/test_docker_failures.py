@@ -91,7 +91,9 @@ def test_a_port_that_another_process_has(daemon: DockerClient) -> None:
     port = free_port("127.0.0.1", PORTS)
     with socket.create_server(("127.0.0.1", port)):
         said = str(failed(daemon, "haproxy", port))
-    assert f"LB404: lbgen-{NAME}-ports cannot publish 127.0.0.1:{port}: another process has it; stop what" in said
+    owner = rf"\S+ \(pid {os.getpid()}\)"
+    where = r"error LB404 listeners\.web\.port"
+    assert re.search(rf"{where}: lbgen-{NAME}-ports cannot publish 127.0.0.1:{port}: {owner} has it; stop what", said)
 
 
 def test_a_port_that_another_container_has(daemon: DockerClient) -> None:
@@ -145,3 +147,22 @@ def test_our_own_disk_is_full(daemon: DockerClient, tmp_path: Path, monkeypatch:
     finally:
         subprocess.run(["umount", "-l", str(tmp_path)], check=True)
     assert f"LB408: {tmp_path}/docker/{NAME}/kept: No space left on device; free some space there" in said
+
+
+def test_a_port_that_another_stack_has(daemon: DockerClient, tmp_path: Path) -> None:
+    port = free_port("127.0.0.1", PORTS)
+    text = (
+        "version: 1\nname: NAME\nlisteners:\n  web:\n    port: PORT\n"
+        'pools: { app: { endpoints: [{ address: "10.9.0.1:80" }] } }\nroutes: [{ name: all, forward: app }]\n'
+    ).replace("PORT", str(port))
+    other = f"{NAME}-other"
+    for name in (NAME, other):
+        (tmp_path / f"{name}.yaml").write_text(text.replace("NAME", name))
+    with lbgen.up(lbgen.load(tmp_path / f"{other}.yaml"), ["haproxy"], runtime="docker", accept=("all",)):
+        with pytest.raises(EngineError) as raised:
+            lbgen.up(lbgen.load(tmp_path / f"{NAME}.yaml"), ["haproxy"], runtime="docker", accept=("all",))
+        [finding] = raised.value.diagnostics
+        assert f"{NAME}.yaml:5:11: error LB404 listeners.web.port: lbgen-{NAME}-ports cannot publish" in str(finding)
+        assert f"that is HAProxy of the stack {other}" in finding.message
+        assert finding.hint == f"`lbgen down {other}`, or choose another port"
+    assert not left(daemon, other)

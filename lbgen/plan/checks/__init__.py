@@ -9,6 +9,7 @@ from lbgen.plan.checks import (
     advice,
     certificates,
     ignored,
+    key_pairs,
     layers,
     listeners,
     pools,
@@ -20,6 +21,7 @@ from lbgen.plan.checks import (
 )
 from lbgen.plan.checks import files as file_checks
 from lbgen.plan.checks.context import Context
+from lbgen.plan.expand import expand
 
 if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic
@@ -47,6 +49,16 @@ def problems(
     tiers.check(context)
     if files:
         file_checks.check(context)
+        key_pairs.check(context)
     if all(finding.severity is not Severity.ERROR for finding in context.found):
         advice.check(context)
     return ignored.without(context, ignore)
+
+
+def file_problems(topology: Topology) -> tuple[Diagnostic, ...]:
+    """What is wrong with the files that `topology` names, as they are now: LB211, LB427, and LB428 (warnings)."""
+    context = Context(topology, expand(topology.model))
+    file_checks.check(context)
+    key_pairs.check(context)
+    quiet = topology.model.ignore
+    return tuple(x for x in context.found if x.severity is Severity.ERROR or x.code not in quiet)

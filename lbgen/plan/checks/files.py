@@ -16,10 +16,18 @@ def check(context: Context) -> None:
     """LB211: every file must exist and be readable; a relative path begins at the topology."""
     for place, name in named_files(context.model):
         path = context.topology.base / name
-        if not path.is_file():
-            what = "is a folder" if path.is_dir() else "does not exist"
-            hint = "" if path.is_absolute() and name.startswith("/") else f"looked for {path}"
-            context.add("LB211", place, f'the file "{name}" {what}', hint)
+        hint = "" if name.startswith("/") else f"looked for {path}"
+        try:
+            with path.open("rb"):
+                continue
+        except IsADirectoryError:
+            what = "is a folder"
+        except (FileNotFoundError, NotADirectoryError):
+            what = "does not exist"
+        except OSError as error:
+            what = f"cannot be read: {error.strerror}"
+            hint = f"make {path} readable for the user who runs lbgen"
+        context.add("LB211", place, f'the file "{name}" {what}', hint)
 
 
 def named_files(model: TopologyModel) -> Iterator[tuple[str, str]]:

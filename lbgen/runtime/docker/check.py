@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.runtime.checker import refused_files
 from lbgen.runtime.docker import container, own
 from lbgen.runtime.docker.bundle import WORK
 from lbgen.runtime.docker.client import told
@@ -69,7 +70,7 @@ def check(client: DockerClient, part: Part, helper: str) -> tuple[Diagnostic, ..
     finally:
         _discard(made)
     version = part.chosen.image.version or part.chosen.version
-    return tuple(Diagnostic("LB401", f"{engine.title} {version}: {x}") for x in spec.judge(code, said, answers))
+    return tuple(refused_files(part.plan, f"{engine.title} {version}", spec.judge(code, said, answers)))
 
 
 def _made(client: DockerClient, wanted: Wanted, record: Record) -> Container:

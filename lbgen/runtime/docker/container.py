@@ -19,6 +19,7 @@ from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import ContainerLimits
 from lbgen.runtime.docker.bundle import USER, WORK
 from lbgen.runtime.docker.client import told
+from lbgen.runtime.local import ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -37,6 +38,14 @@ _NOT_YET = frozenset({HTTPStatus.CONFLICT, HTTPStatus.INTERNAL_SERVER_ERROR})
 _REMOVED_SECONDS = 5.0
 _AGAIN_SECONDS = 0.2
 _RUN_TMPFS = "rw,noexec,nosuid,nodev,mode=1777,size=64m"
+
+
+class PortTakenError(EngineError):
+    """LB404: somebody else has `port`, which was to be published for `protocol`."""
+
+    def __init__(self, diagnostic: Diagnostic, port: int, protocol: str) -> None:
+        super().__init__(diagnostic)
+        self.port, self.protocol = port, protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +184,9 @@ def start(made: Container, wanted: Wanted) -> None:
     except EngineError as error:
         text = str(error)
         if "already allocated" in text or "already in use" in text:
-            ports = [f"{host}:{port}" for host, port, _ in wanted.published]
-            taken = next((each for each in ports if each in text), "a port of " + ", ".join(ports))
-            message = f"{wanted.name} cannot publish {taken}: {_holder(made, wanted)}"
-            raise EngineError(Diagnostic("LB404", message, hint=_OTHER_PORT)) from error
+            host, port, protocol = next((x for x in wanted.published if f"{x[0]}:{x[1]}" in text), wanted.published[0])
+            message = f"{wanted.name} cannot publish {host}:{port}: {_holder(made, port, protocol)}"
+            raise PortTakenError(Diagnostic("LB404", message, hint=_OTHER_PORT), port, protocol) from error
         absent = "executable file not found" in text or "no such file or directory" in text
         if absent or OTHER_PROCESSOR in text:
             why = "made for another processor" if OTHER_PROCESSOR in text else f"without {wanted.argv[0]}"
@@ -187,15 +195,14 @@ def start(made: Container, wanted: Wanted) -> None:
         raise
 
 
-def _holder(made: Container, wanted: Wanted) -> str:
-    """Who has one of the ports that are to be published."""
-    asked = {(str(port), protocol) for _, port, protocol in wanted.published}
+def _holder(made: Container, port: int, protocol: str) -> str:
+    """Who has a port that is to be published."""
     with suppress(EngineError), told("listing containers"):
         for each in made.client.containers.list(ignore_removed=True):
             for inside, outside in (each.ports or {}).items():
-                if any((x["HostPort"], inside.partition("/")[2]) in asked for x in outside or ()):
+                if any((x["HostPort"], inside.partition("/")[2]) == (str(port), protocol) for x in outside or ()):
                     return f"the container {each.name} has it"
-    return "another process has it"
+    return f"{ports.owner(port) or 'another process'} has it"
 
 
 def tail(made: Container, lines: int = 15) -> str:

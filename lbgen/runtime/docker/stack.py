@@ -16,6 +16,7 @@ from lbgen.runtime import readiness, selection
 from lbgen.runtime.docker import change, images, joined, kept, memory, network, turn, wanted
 from lbgen.runtime.docker.behind import behind, connections, join, places
 from lbgen.runtime.docker.client import connect
+from lbgen.runtime.docker.container import PortTakenError
 from lbgen.runtime.docker.converge import Converger, Found, found, remove
 from lbgen.runtime.docker.kept import Kept
 from lbgen.runtime.docker.labels import Role
@@ -92,7 +93,8 @@ def up(
             made = next_ones.made
             work = Converger(client, plan.name, network.name(plan.name), progress, next_ones.beside, next_ones.tools)
             try:
-                work.converge(made.containers)
+                with _fields_of_ports(plan, chosen):
+                    work.converge(made.containers)
                 if work.changed and plan.networks:
                     turn.lead_all(client, plan.name, found(client, plan.name), helper)
                 warnings = (
@@ -114,6 +116,17 @@ def up(
                     work.keep()
         now = state(plan.name, found(client, plan.name))
         return Result(now, skipped, warnings, not work.changed, bool(before) and work.changed, cut=cut)
+
+
+@contextmanager
+def _fields_of_ports(plan: Plan, chosen: Sequence[Chosen]) -> Iterator[None]:
+    """A port that is taken is named by the listener that asks for it: EngineError LB404."""
+    try:
+        yield
+    except PortTakenError as error:
+        asked = {(x.port + each.offset, str(x.protocol)): x.field for each in chosen for x in plan.listeners}
+        field = asked.get((error.port, error.protocol))
+        raise EngineError([replace(x, field=f"{field}.port" if field else "") for x in error.diagnostics]) from error
 
 
 @contextmanager

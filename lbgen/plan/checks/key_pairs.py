@@ -1,0 +1,94 @@
+"""Certificates with keys of others, and certificates that are not valid today."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cryptography import x509
+
+    from lbgen.plan.checks.context import Context
+    from lbgen.spec.listener import Certificate
+    from lbgen.spec.model import TopologyModel
+
+_KEY = re.compile(rb"-----BEGIN ([A-Z ]*)PRIVATE KEY-----.*?-----END \1PRIVATE KEY-----", re.DOTALL)
+
+
+def check(context: Context) -> None:
+    """LB427: each key is its certificate's. LB428 (a warning): each certificate of the chain is valid now.
+
+    Files that cannot be read are left to LB211, kinds of keys that are unknown here to the engines.
+    """
+    for place, pair in _pairs(context.model):
+        from cryptography import x509  # heavy, and only needed for TLS
+
+        try:
+            certificate = (context.topology.base / pair.cert).read_bytes()
+            key = (context.topology.base / pair.key).read_bytes()
+        except OSError:
+            continue
+        try:
+            chain = x509.load_pem_x509_certificates(certificate)
+        except ValueError:
+            if pair.names is None and place.startswith("listeners."):  # LB220 says so
+                continue
+            message = f'"{pair.cert}" holds no certificate in PEM form'
+            context.add("LB427", f"{place}.cert", message, 'one begins with "-----BEGIN CERTIFICATE-----"')
+            continue
+        _check_key(context, place, pair, key, chain[0])
+        now = datetime.now(UTC)
+        for each in chain:
+            _check_dates(context, place, pair, each, now)
+
+
+def _check_key(context: Context, place: str, pair: Certificate, pem: bytes, certificate: x509.Certificate) -> None:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+
+    def add(message: str, hint: str) -> None:
+        context.add("LB427", f"{place}.key", message, hint)
+
+    found = _KEY.search(pem)
+    if found is None:
+        add(f'"{pair.key}" holds no private key in PEM form', 'one begins with "-----BEGIN PRIVATE KEY-----"')
+        return
+    try:
+        key = load_pem_private_key(found.group(), None).public_key()
+        of_certificate = certificate.public_key()
+    except TypeError:
+        hint = f"take the passphrase off: openssl pkey -in {pair.key} -out plain.key"
+        add(f'the private key in "{pair.key}" is encrypted, and engines cannot ask for its passphrase', hint)
+    except ValueError:
+        add(f'the private key in "{pair.key}" cannot be read', "make it anew, or copy it again")
+    except UnsupportedAlgorithm:
+        return  # a kind of key that some engine may support
+    else:
+        form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        if key.public_bytes(*form) != of_certificate.public_bytes(*form):
+            hint = "name the key that the certificate was made with; of a chain the server's certificate comes first"
+            add(f'the key "{pair.key}" does not belong to the certificate "{pair.cert}"', hint)
+
+
+def _check_dates(context: Context, place: str, pair: Certificate, certificate: x509.Certificate, now: datetime) -> None:
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if begin <= now <= end:
+        return
+    when = f"has expired on {end:%Y-%m-%d %H:%M}" if now > end else f"is valid only from {begin:%Y-%m-%d %H:%M} on"
+    message = f'"{pair.cert}": the certificate of {certificate.subject.rfc4514_string() or "nobody"} {when} (UTC)'
+    hint = "renew it; peers that verify it end the handshake"
+    context.add("LB428", f"{place}.cert", message, hint, Severity.WARNING)
+
+
+def _pairs(model: TopologyModel) -> Iterator[tuple[str, Certificate]]:
+    for name, listener in model.listeners.items():
+        for index, pair in enumerate((listener.tls.certificates or ()) if listener.tls is not None else ()):
+            yield f"listeners.{name}.tls.certificates[{index}]", pair
+    for name, pool in model.pools.items():
+        if pool.tls is not None and pool.tls.certificate is not None:
+            yield f"pools.{name}.tls.certificate", pool.tls.certificate

@@ -1,0 +1,57 @@
+"""Errors of a runtime -> the same with file, line and column of the fields that they are about, and with the stack that
+holds a port."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import NOWHERE, Diagnostic, DifferenceError, EngineError, LbgenError, UsageError
+from lbgen.plan.model import Protocol
+from lbgen.plan.places import nearest
+from lbgen.runtime import listing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lbgen.plan.model import Plan
+
+_KINDS = (EngineError, UsageError, DifferenceError, LbgenError)
+_TAKEN = "LB404"
+
+
+@contextmanager
+def located(plans: Sequence[Plan]) -> Iterator[None]:
+    """Raises what the block raises; an LbgenError gets places from `plans`, the tiers of one topology or its only
+    plan."""
+    try:
+        yield
+    except LbgenError as error:
+        kind = next(each for each in _KINDS if isinstance(error, each))
+        raise kind([_completed(each, plans) for each in error.diagnostics]) from error
+
+
+def _completed(found: Diagnostic, plans: Sequence[Plan]) -> Diagnostic:
+    if found.code == _TAKEN and found.field:
+        found = _with_holder(found, plans)
+    if found.span != NOWHERE or not found.field:
+        return found
+    places = (nearest(dict(plan.spans), found.field) for plan in plans)
+    return replace(found, span=next((each for each in places if each != NOWHERE), NOWHERE))
+
+
+def _with_holder(found: Diagnostic, plans: Sequence[Plan]) -> Diagnostic:
+    """Name the other stack of lbgen's that has the port of the listener, where one has it."""
+    for plan in plans:
+        for listener in plan.listeners:
+            if not found.field.startswith(f"{listener.field}."):
+                continue
+            for stack in listing.every():
+                for engine in stack.engines if stack.name != plan.name else ():
+                    udp = listener.protocol is Protocol.UDP
+                    if any(x.port == listener.port and (x.scheme == "udp") is udp for x in engine.addresses):
+                        message = f"{found.message}; that is {engine.title} of the stack {stack.name}"
+                        hint = f"`lbgen down {stack.name}`, or choose another port"
+                        return replace(found, message=message, hint=hint)
+    return found
