@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.docker import container, own
 from lbgen.runtime.docker.client import told
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from lbgen.runtime.docker.converge import Found
 
 _LISTEN, _OPEN = "0A", ("01", "08")  # 08: the client has said that it sends no more
 _UNBOUND = "07"  # so a datagram socket that waits for anybody
+_LOOK_SECONDS = 0.1
 _PRINT = "for each in ('tcp', 'udp'): print(each + '\\n' + open('/proc/net/' + each).read())"
 
 
@@ -51,6 +54,30 @@ def listening(every: Collection[Socket], address: str) -> set[tuple[int, str]]:
     """(port, protocol) where somebody waits at `address`."""
     waits = {("tcp", _LISTEN), ("udp", _UNBOUND)}
     return {(x.port, x.protocol) for x in every if x.address == address and (x.protocol, x.state) in waits}
+
+
+def wait_listening(
+    holder: Found,
+    address: str,
+    ports: Collection[tuple[int, str]],
+    *,
+    title: str,
+    seconds: float,
+    stays: Callable[[], None],
+    lack: Callable[[], str],
+) -> None:
+    """Return once somebody waits on each of `ports` (number, protocol) of `address` in the network of `holder`.
+
+    EngineError LB403 when that is not so in time; `stays` raises when the engine ended, `lack` says what it has too
+    little of.
+    """
+    end = time.monotonic() + seconds
+    while not set(ports) <= listening(sockets(holder), address):
+        stays()
+        if time.monotonic() > end:
+            message = f"{title} does not listen on every port after {seconds:g} s"
+            raise EngineError(Diagnostic("LB403", message, hint=lack()))
+        time.sleep(_LOOK_SECONDS)
 
 
 def connected(every: Collection[Socket], address: str, ports: Collection[int]) -> int:

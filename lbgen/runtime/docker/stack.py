@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import EngineError, LbgenError, Severity
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.verdicts import judge
+from lbgen.plan.model import Mode
 from lbgen.runtime import readiness, selection
 from lbgen.runtime.docker import change, images, joined, kept, memory, network, turn, wanted
 from lbgen.runtime.docker.behind import behind, connections, join, places
@@ -22,6 +23,7 @@ from lbgen.runtime.docker.kept import Kept
 from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.docker.live import agent_works, restarts, stays
 from lbgen.runtime.docker.seen import lines, running, state
+from lbgen.runtime.docker.sockets import wait_listening
 from lbgen.runtime.docker.succession import Succession, recover, succession
 from lbgen.runtime.docker.wanted import Chosen, Whole
 from lbgen.runtime.driver import DRAIN_SECONDS, RELOAD_SECONDS, Result
@@ -255,10 +257,16 @@ def _until_routes_answer(
         where = {address.listener: (address.host, address.port) for address in part.record.addresses}
         title, before = part.record.title, restarts(each)
         turned = next_ones.turns.get(part.wanted.name)
+        starts, lack = partial(stays, each, before, "while starting"), partial(memory.lack, each.made)
         if turned is not None:
-            starts = partial(stays, each, before, "while starting")
-            turned.wait_listening(seconds, starts, partial(memory.lack, each.made))
+            turned.wait_listening(seconds, starts, lack)
             where = turned.where()
+        elif not part.spec.kernel and any(x.mode is Mode.L4 for x in plan.listeners):
+            # Docker accepts connections for it, and no request that it answers is known.
+            asked = [(x.port, str(x.protocol)) for x in plan.listeners]
+            address = plan.listeners[0].address  # the same for all of a container
+            holder = there[part.ports[0].name]
+            wait_listening(holder, address, asked, title=title, seconds=seconds, stays=starts, lack=lack)
         probes = readiness.probes(plan)
 
         def answered(probe: readiness.Probe, left: int, name: str = name, total: int = len(probes)) -> None:

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.docker import container, network, own, sockets
 from lbgen.runtime.docker.client import told
 from lbgen.runtime.docker.container import File, Wanted
@@ -133,13 +132,10 @@ class Turn:
         if self.part.spec.kernel:
             self._set(self.address, kernel=True)
             return
-        end = time.monotonic() + seconds
-        while not set(self._ports) <= sockets.listening(sockets.sockets(self.entry.holder), self._new):
-            stays()
-            if time.monotonic() > end:
-                message = f"{self.part.record.title} does not listen on every port after {seconds:g} s"
-                raise EngineError(Diagnostic("LB403", message, hint=lack()))
-            time.sleep(_LOOK_SECONDS)
+        title = self.part.record.title
+        sockets.wait_listening(
+            self.entry.holder, self._new, self._ports, title=title, seconds=seconds, stays=stays, lack=lack
+        )
 
     def turn(self) -> None:
         """Lead new connections to the new engine. EngineError LB403, LB421."""

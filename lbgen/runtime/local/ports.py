@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import struct
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
 from lbgen.diagnostics import Diagnostic, EngineError
 
 _LISTEN = "0A"
+_UNCONNECTED = "07"  # a datagram socket that waits for anybody
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - turned into what a client on this host connects to
 _UNPRIVILEGED = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -86,6 +89,29 @@ def accepts(address: str, port: int, timeout: float = 0.5) -> bool:
             return True
     except OSError:
         return False
+
+
+def is_bound_for_udp(address: str, port: int) -> bool:
+    """Whether a socket waits for datagrams there, in the network of the calling thread: no request could tell."""
+    wanted = {ip_address(each) for each in (address, *_ANY)}
+    for table in ("udp", "udp6"):
+        try:
+            lines = Path(f"/proc/thread-self/net/{table}").read_text(encoding="ascii").splitlines()[1:]
+        except FileNotFoundError:  # a kernel without IPv6
+            continue
+        for line in lines:
+            local, state = line.split()[1], line.split()[3]
+            host, _, number = local.partition(":")
+            if state == _UNCONNECTED and int(number, 16) == port and _kernel_address(host) in wanted:
+                return True
+    return False
+
+
+def _kernel_address(text: str) -> IPv4Address | IPv6Address:
+    """An address as /proc/net has it: words of 32 bits, each in the byte order of this host."""
+    words = [int(text[at : at + 8], 16) for at in range(0, len(text), 8)]
+    found = ip_address(struct.pack(f"={len(words)}I", *words))
+    return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found
 
 
 def is_free(address: str, port: int) -> bool:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.api import Binary, Engine, ProcessSpec
     from lbgen.engines.rendered import Rendered
-    from lbgen.plan.model import Plan
+    from lbgen.plan.model import Listener, Plan
     from lbgen.runtime.local.network import Network
 
 LOG = "engine.log"
@@ -247,7 +247,8 @@ def _spawned(
 
 
 def wait_listening(handle: Handle, seconds: float = START_SECONDS) -> None:
-    """Return once every TCP listener accepts and the engine says it is ready, where it says that at all.
+    """Return once every listener accepts, or has its socket for datagrams, and the engine says it is ready, where it
+    says that at all.
 
     EngineError LB403 with the log's end when it dies or is too slow.
     """
@@ -260,13 +261,13 @@ def wait_listening(handle: Handle, seconds: float = START_SECONDS) -> None:
 def _wait_listening(handle: Handle, seconds: float) -> None:
     title = handle.title
     end = time.monotonic() + seconds
-    waiting = [x for x in handle.plan.listeners if x.protocol is Protocol.TCP and not handle.spec.kernel]
+    waiting = [x for x in handle.plan.listeners if not handle.spec.kernel]
     pause = 0.005
     while True:
         code = handle.process.poll()
         if code is not None:
             raise failure(title, f"{title} {handle.binary.version} {_ended(code)} while starting", handle.log)
-        waiting = [x for x in waiting if not ports.accepts(x.address, x.port)]
+        waiting = [x for x in waiting if not _listens(x)]
         if not waiting and _is_ready(handle):
             return
         if time.monotonic() > end:
@@ -276,6 +277,12 @@ def _wait_listening(handle: Handle, seconds: float) -> None:
             raise failure(title, f"{title} does not accept on {names} after {seconds:g} s", handle.log)
         time.sleep(pause)
         pause = min(pause * 1.5, 0.1)
+
+
+def _listens(listener: Listener) -> bool:
+    if listener.protocol is Protocol.UDP:
+        return ports.is_bound_for_udp(listener.address, listener.port)
+    return ports.accepts(listener.address, listener.port)
 
 
 def _is_ready(handle: Handle) -> bool:

@@ -1,0 +1,60 @@
+"""`up --no-backends` returns once the socket for datagrams is bound: no request could tell."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+import lbgen
+from lbgen.diagnostics import EngineError
+from lbgen.engines.api import engines
+from lbgen.runtime.local import binaries
+from lbgen.runtime.local.ports import free_port, is_bound_for_udp
+
+pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("udp_ready")]
+ENGINES = ("envoy", "nginx", "traefik")  # HAProxy and lbgen's nftables refuse UDP
+
+
+def dns(name: str, port: int, address: str = "127.0.0.1") -> lbgen.Topology:
+    """A stack whose only listener takes datagrams."""
+    return lbgen.load(
+        {
+            "version": 1,
+            "name": name,
+            "listeners": {"dns": {"port": port, "address": address, "mode": "l4", "protocol": "udp"}},
+            "pools": {"app": {"endpoints": [{"address": "10.0.0.1:53"}]}},
+            "routes": [{"name": "dns", "listeners": ["dns"], "forward": "app"}],
+        }
+    )
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::"])  # noqa: S104
+@pytest.mark.parametrize("name", ENGINES)
+def test_up_returns_when_the_port_is_bound(name, address, tmp_path, monkeypatch):
+    monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path))
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent.sock")
+    try:
+        binaries.find(engines()[name])
+    except EngineError as missing:
+        pytest.skip(str(missing))
+    port = free_port(start=23_500)
+    with lbgen.up(dns("udp", port, address), engine=name, runtime="local", backends=False, accept=("all",)):
+        with (
+            socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as other,
+            pytest.raises(OSError, match="in use"),
+        ):
+            other.bind((address, port))
+        assert is_bound_for_udp(address, port)
+    assert not is_bound_for_udp(address, port)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "0.0.0.0", "::"])  # noqa: S104
+def test_what_the_kernel_lists(address):
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as held:
+        held.bind((address, 0))
+        port = held.getsockname()[1]
+        assert is_bound_for_udp(address, port)
+        if address not in ("0.0.0.0", "::"):  # noqa: S104
+            assert not is_bound_for_udp("127.0.0.9", port)
+    assert not is_bound_for_udp(address, port)
