@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.compare import combined, header_differences, literal_differences, part
 from lbgen.plan.compression import compresses
+from lbgen.plan.http import nominated
 from lbgen.plan.phrases import phrase
 from lbgen.runtime.standin import CONTROL, NAME, SEEN, Behaviour, body_of
 
@@ -29,6 +30,9 @@ _HOP = frozenset({"connection", "content-length", "date", "keep-alive", "transfe
 _UPSTREAM_HOP = frozenset({"connection", "content-length", "expect", "host", "transfer-encoding"})
 _PLAIN = (("content-type", "text/plain"),)
 _UPGRADE = frozenset({"sec-websocket-accept", "upgrade"})
+# Response fields of the endpoint's connection alone, which no client sees, like those that its Connection names.
+_ENDED = frozenset({"connection", "keep-alive", "proxy-connection", "te", "upgrade"})
+_FRAMING = frozenset({"content-length", "host", "transfer-encoding"})
 
 
 def account_of(answer: Answer) -> dict[str, Any] | None:
@@ -216,8 +220,8 @@ def _forwarded(case: Case, outcome: Outcome, answer: Answer) -> Iterator[str]:
     if upstream.set_cookies:
         shown, problem = _without_cookie(upstream.set_cookies[int(told["name"].rpartition("-")[2])], shown)
         yield from problem
-    dropped = {"keep-alive", "connection", "proxy-connection"}
-    kept: Headers = tuple((n, v) for n, v in sent if n.lower() not in dropped)
+    options = nominated(v for n, v in sent if n.lower() == "connection") - _FRAMING
+    kept: Headers = tuple((n, v) for n, v in sent if n.lower() not in _ENDED | options)
     free = _UPGRADE if status == 101 else frozenset[str]()
     if _compressed(case, outcome, behaviour, kept, answer):
         kept = (*kept, ("content-encoding", "gzip"), ("vary", "Accept-Encoding"))

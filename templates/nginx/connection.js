@@ -1,4 +1,5 @@
-/* The fields of a head that go on where Connection names some that do not: lines to stand behind the one of Host. */
+/* Requests: the fields of a head that go on where Connection names some that do not, as lines behind the one of Host.
+   Responses: drops the fields that end here. */
 
 /* What concerns this connection alone, or is framed anew; `$fields_made` has those that nginx writes itself. */
 const OWN = ',connection,content-length,expect,host,keep-alive,proxy-connection,te,trailer,transfer-encoding,upgrade,';
@@ -68,4 +69,19 @@ function left(r) {
     return Buffer.concat(parts);
 }
 
-export default { left };
+/* Drops from the response what the endpoint's Connection names, and what concerns that connection alone. The variable is
+   always empty: an add_header asks for it while nginx puts the head together, and adds nothing. */
+const FRAMING = ',connection,content-length,host,transfer-encoding,';
+
+function ended(r) {
+    const tunnel = r.status === 101;
+    const names = (r.variables.upstream_http_connection || '').toLowerCase().split(',').map(name => name.trim());
+    names.concat('proxy-connection', 'te', 'upgrade').forEach(name => {
+        if (TOKEN.test(name) && FRAMING.indexOf(',' + name + ',') < 0 && !(tunnel && name === 'upgrade')) {
+            delete r.headersOut[name];
+        }
+    });
+    return '';
+}
+
+export default { left, ended };

@@ -219,7 +219,7 @@ def test_what_max_per_endpoint_does_not_go_with(pool: dict[str, Any]) -> None:
 
 def test_nothing_of_all_that_without_being_asked() -> None:
     text = text_of(plan_of())
-    assert text.count("http.lua.v3") == 1  # what Connection names in a WebSocket handshake
+    assert text.count("http.lua.v3") == 2  # what Connection names in a WebSocket handshake, and in a response
     assert "access_log:" not in text
     assert "retry_on" not in text
 

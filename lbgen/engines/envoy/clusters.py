@@ -11,6 +11,7 @@ from lbgen.engines.envoy.counters import counted, shared_rates
 from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.health import checked_at, health
 from lbgen.engines.envoy.limiting import keeps_peer
+from lbgen.engines.envoy.nominated import upstream_filters
 from lbgen.engines.envoy.run import WATCHED
 from lbgen.engines.envoy.sockets import endpoint_socket, own_sockets, pool_socket
 from lbgen.engines.envoy.sticky import answered_filter
@@ -29,12 +30,6 @@ _KEPT_FOR = "60s"  # how long an idle connection to an endpoint is kept
 # Percent; Envoy shifts load to backups as soon as fewer than 100/1.4 percent of the others are up.
 _BACKUP_LAST = 100_000_000
 _HTTP = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
-
-
-_CODEC: dict[str, Data] = {
-    "name": "codec",
-    "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec"},
-}
 
 
 class Demand(NamedTuple):
@@ -199,7 +194,7 @@ def _http_options(pool: Pool, asked: Demand) -> dict[str, Data]:
 
 def _filters(pool: Pool, asked: Demand) -> dict[str, Data]:
     found = [*(copy_filters() if asked.copies else ()), *([answered_filter()] if pool.sticky is not None else ())]
-    return {"http_filters": [*found, _CODEC]} if found else {}
+    return {"http_filters": upstream_filters(*found)} if found else {}
 
 
 def _assignment(pool: Pool) -> dict[str, Data]:

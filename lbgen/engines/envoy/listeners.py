@@ -14,7 +14,7 @@ from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.edits import content_type_filter, option
 from lbgen.engines.envoy.forwarded import CODED, NO_HOST, early_mutations, forwarded_filters, lua
 from lbgen.engines.envoy.limiting import access_filter, keeps_peer, needs_client
-from lbgen.engines.envoy.nominated import handshake_filter
+from lbgen.engines.envoy.nominated import handshake_filter, upstream_filters
 from lbgen.engines.envoy.normal import above_root_filter, normal_filter, odd_route
 from lbgen.engines.envoy.places import HELD
 from lbgen.engines.envoy.routes import REDIRECT_HOST, edits_late, needs_request_host
@@ -143,7 +143,8 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
     filters.append(strict_filter(listener.paths, listener.limits))
     if listener.paths.mode is PathsMode.VERBATIM:
         filters.append(above_root_filter())
-    if any(isinstance(route.action, Forward) for route in used):
+    forwards = any(isinstance(route.action, Forward) for route in used)
+    if forwards:
         filters.append(handshake_filter())
     if listener.access is not None:
         filters.append(access_filter("listener-access", listener.access))
@@ -160,6 +161,7 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
             "typed_config": {
                 "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router",
                 "suppress_envoy_headers": True,
+                **({"upstream_http_filters": upstream_filters()} if forwards else {}),
                 "dynamic_stats": False,
             },
         }
@@ -174,6 +176,7 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
         "ignore_port_in_host_matching": True,
         # Envoy drops the body of a 200 that refuses just `websocket`; the blank is for Envoy, endpoints see none.
         "request_headers_to_remove": [CODED],
+        **({"response_headers_to_remove": ["te"]} if forwards else {}),
         "request_headers_to_add": [option("upgrade", f"{_WORD} ", "OVERWRITE_IF_EXISTS")],
         "virtual_hosts": hosts,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.delegate import header_like, negated, unless
+from lbgen.engines.envoy.delegate import any_of, header_like, negated, response_header_like, unless
 from lbgen.engines.envoy.forwarded import lua
 
 if TYPE_CHECKING:
@@ -26,6 +26,37 @@ function envoy_on_request(handle)
   if #found > 0 then headers:replace("connection", "Upgrade") end
 end
 """
+
+
+_NOTHING = "(?i:close|keep-alive)"
+# Framing, which Envoy makes anew.
+_RESPONSE = """\
+local kept = {connection = true, host = true, ["content-length"] = true, ["transfer-encoding"] = true}
+function envoy_on_response(handle)
+  local headers = handle:headers()
+  local upgraded = headers:get(":status") == "101"
+  local found = {}
+  for at = 0, headers:getNumValues("connection") - 1 do
+    for name in string.gmatch(string.lower(headers:getAtIndex("connection", at)), "[^,%s]+") do
+      if not kept[name] and not (upgraded and name == "upgrade") then table.insert(found, name) end
+    end
+  end
+  for _, name in ipairs(found) do headers:remove(name) end
+end
+"""
+
+
+_CODEC: dict[str, Data] = {
+    "name": "codec",
+    "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec"},
+}
+
+
+def upstream_filters(*others: Data) -> list[Data]:
+    """Filters between a route's edits and the endpoint: `others`, then one that drops the fields that Connection names
+    in a response, skipped where it names none."""
+    nothing = any_of(negated(response_header_like("connection", ".*")), response_header_like("connection", _NOTHING))
+    return [*others, unless(nothing, lua("response-connection", _RESPONSE)), _CODEC]
 
 
 def handshake_filter() -> dict[str, Data]:

@@ -15,7 +15,7 @@ from lbgen.engines.nginx.listeners import blocks as faces
 from lbgen.engines.nginx.log import log_format
 from lbgen.engines.nginx.members import may_be_empty, steered
 from lbgen.engines.nginx.names import Names, reference
-from lbgen.engines.nginx.nominated import LEFT
+from lbgen.engines.nginx.nominated import ENDED, LEFT
 from lbgen.engines.nginx.scripts import modules
 from lbgen.engines.nginx.servers import Servers
 from lbgen.engines.nginx.stream import stream
@@ -142,7 +142,7 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
     scripts = (
         *servers.paths.scripts,
         *servers.sizes.scripts,
-        *((LEFT,) if nominates else ()),
+        *((LEFT, ENDED) if nominates else ()),
         *(queues.SCRIPTS if waiting else ()),
     )
     nominated = _HOP_BY_HOP + ("" if trust else _MADE)

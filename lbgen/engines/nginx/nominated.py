@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _NEVER = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto")  # a request that names them is refused
 LEFT = script("fields_left", "connection", "left")
+ENDED = script("response_options_dropped", "connection", "ended")  # of responses; asked by $response_options
 _TO = Atom("$nominated_to")
 _REFUSED = Check(Atom("$nominates"), 400, EMPTY)
 

@@ -196,6 +196,10 @@ SUPPORT: dict[str, dict[Feature, Verdict]] = {
             _FRAMING + "; for `limits.headers` nginx 1.22 counts what HPACK makes of headers, which may be far less",
             _BROKEN | {"framing.h2_limit": ("text: over, huffman-coded: 200", "text: over, repeated: 200")},
         ),
+        Feature.HOP_BY_HOP: approximate(
+            "an Upgrade in a response other than 101 reaches the client",
+            {"headers.hop_by_hop.response_upgrade": "header upgrade"},
+        ),
         Feature.HEADER: _ONE_LINE,
         Feature.HEADER_REGEX: _ONE_LINE,
         Feature.HEADER_PRESENT: _ONE_LINE,
@@ -206,8 +210,10 @@ SUPPORT: dict[str, dict[Feature, Verdict]] = {
             {"paths.normalize.escapes": "status 400"},
         ),
         Feature.CONNECTION_NOMINATED: approximate(
-            NOMINATED + "; nginx 1.22 reads the first Connection line only and forwards what further ones name",
+            NOMINATED + "; nginx 1.22 reads the first Connection line only and forwards what further ones name; what "
+            "the Connection of a response names reaches the client",
             {
+                "headers.connection_nominated.response": ("header x-foo", "header x-two", "header x-11", "header x-12"),
                 "headers.connection_nominated.names": "status 400",
                 "headers.connection_nominated.http2": "status 400",
                 "headers.connection_nominated.otherwise": (

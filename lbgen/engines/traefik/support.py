@@ -87,7 +87,11 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.HOP_BY_HOP: emulated(
         "the lbgen plugin takes requests from Go's server itself, before Traefik fills in headers of its own"
     ),
-    Feature.CONNECTION_NOMINATED: NATIVE,
+    Feature.CONNECTION_NOMINATED: approximate(
+        "where the Connection of a response says `close` beside names of fields, those reach the client: Go's client "
+        "takes that line off before any plugin sees it",
+        {"headers.connection_nominated.response_close": "header x-foo"},
+    ),
     Feature.FORWARDED_HEADERS: emulated("the lbgen plugin writes them; Traefik's own port is not the listener's"),
     Feature.REQUEST_ID: emulated("the lbgen plugin makes the id"),
     Feature.REQUEST_HEADERS_SET: _EDITS,
