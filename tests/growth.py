@@ -68,3 +68,47 @@ def _calls(work: Callable[[], object]) -> Counter[str]:
         name = code if isinstance(code, str) else f"{code.co_filename}:{code.co_firstlineno} {code.co_name}"
         found[name] += entry.callcount
     return found
+
+
+def rich_topology(routes: int, *, changed: bool = False, listeners: int = 1) -> str:
+    """As `topology`, with hosts and pools that grow as the routes do, and routes and pools that use most features."""
+    each = max(routes // 6, 1)
+    ports = ", ".join(f"web{n or ''}: {{ port: {8080 + n} }}" for n in range(listeners))
+    lines = ["version: 1", "name: growth", f"listeners: {{ {ports} }}", "pools:"]
+    pool_kinds = (
+        "sticky: { cookie: LB }",
+        "connections: { max_per_endpoint: 10, queue: { size: 5, timeout: 1s } }",
+        "balance: { hash: { header: x-user } }",
+        "health: { active: { path: /healthz } }",
+        "health: { passive: { failures: 5, eject_for: 10s } }",
+        "protocol: http2",
+    )
+    for n in range(each):
+        endpoints = ", ".join(f'{{ address: "10.0.{n % 256}.{m}:{8080 + n // 256}" }}' for m in (1, 2))
+        lines.append(f"  p{n}: {{ endpoints: [{endpoints}], {pool_kinds[n % len(pool_kinds)]} }}")
+    matches = (
+        "path: { prefix: %s }",
+        "path: { exact: %s }, methods: [GET, POST]",
+        'path: { regex: "%s/[0-9]+" }, headers: { x-canary: "true" }',
+        'path: { prefix: %s }, query: { beta: "1" }, cookies: { plan: gold }',
+    )
+    policies = (
+        "forward: %s, timeouts: { connect: 1s, response: 5s }, retries: { max: 1, on: [connect_failure, reset] }",
+        "forward: %s, rate_limit: { rate: 10/s, burst: 20, key: client_ip }, max_body: 1MiB",
+        "forward: %s, concurrency: { max: 20, key: route }, request_headers: { set: { x-route: r%%d } }",
+        "forward: %s, cors: { origins: [https://shop.example] }, response_headers: { add: { x-a: r%%d } }",
+        "forward: %s, compression: { types: [application/json] }, access: { allow: [10.0.0.0/8] }",
+        "forward: [{ pool: %s, weight: 9 }, { pool: p0, weight: 1 }], rewrite: { path: /x%%d }",
+        "forward: %s, mirror: { pool: p0, percent: 10 }, retries: { max: 1, on: [503] }",
+        "redirect: { path: /new%%d }",
+        'respond: { status: 200, body: "r%%d" }',
+    )
+    lines.append("routes:")
+    for n in range(routes):
+        path = f"/changed{n}" if changed and n == routes // 2 else f"/s{n}"
+        match = matches[n % len(matches)] % path
+        policy = policies[n % len(policies)]
+        policy = policy % f"p{n % each}" if policy.startswith("forward") else policy.replace("%%", "%")
+        policy = policy.replace("%d", str(n))
+        lines.append(f"  - {{ name: r{n}, hosts: [h{n % each}.example.com], match: [{{ {match} }}], {policy} }}")
+    return "\n".join(lines) + "\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from lbgen.plan.resolve import findings
 from lbgen.plan.simulate import Request, simulate
 from lbgen.runtime import readiness
 from lbgen.spec.load import load_bytes
-from tests.growth import growth, topology
+from tests.growth import growth, rich_topology, topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,97 +26,105 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan
     from lbgen.spec.load import Topology
 
-ROUTES = 60
+ROUTES = 36  # of `rich_topology` twice as many have every kind of route and pool twice as often
 NAMES = [name for name in engine_names() if name != "nftables"]
 
 
-@cache
-def raw(routes: int, *, changed: bool = False, listeners: int = 1) -> bytes:
-    return topology(routes, hosts=10, pools=5, changed=changed, listeners=listeners).encode()
-
-
-def load(routes: int, *, changed: bool = False, listeners: int = 1) -> Topology:
-    return load_bytes(raw(routes, changed=changed, listeners=listeners), "growth.yaml", Path.cwd())
+# Hosts and pools are as many as the routes need, or some per route: what is linear in each is so in both shapes.
+SHAPES: dict[str, Callable[..., str]] = {"plain": partial(topology, hosts=10, pools=5), "rich": rich_topology}
 
 
 @cache
-def plan(routes: int, *, changed: bool = False, listeners: int = 1) -> Plan:
-    return lbgen.plan(load(routes, changed=changed, listeners=listeners))
+def raw(shape: str, routes: int, *, changed: bool = False, listeners: int = 1) -> bytes:
+    return SHAPES[shape](routes, changed=changed, listeners=listeners).encode()
 
 
-def loading(routes: int) -> Callable[[], object]:
-    return lambda: load(routes)
+def load(shape: str, routes: int, *, changed: bool = False, listeners: int = 1) -> Topology:
+    return load_bytes(raw(shape, routes, changed=changed, listeners=listeners), "growth.yaml", Path.cwd())
 
 
-def checking(routes: int) -> Callable[[], object]:
-    loaded = load(routes, listeners=2)
+@cache
+def plan(shape: str, routes: int, *, changed: bool = False, listeners: int = 1) -> Plan:
+    return lbgen.plan(load(shape, routes, changed=changed, listeners=listeners))
+
+
+def loading(shape: str, routes: int) -> Callable[[], object]:
+    return lambda: load(shape, routes)
+
+
+def checking(shape: str, routes: int) -> Callable[[], object]:
+    loaded = load(shape, routes, listeners=2)
     return lambda: findings(loaded, files=True)
 
 
-def planning(routes: int) -> Callable[[], object]:
-    loaded = load(routes)
+def planning(shape: str, routes: int) -> Callable[[], object]:
+    loaded = load(shape, routes)
     return lambda: lbgen.plan(loaded)
 
 
-def routing(routes: int) -> Callable[[], object]:
-    found, asked = plan(routes), Request(target="/s1/x", headers=(("Host", "h1.example.com"),))
+def routing(shape: str, routes: int) -> Callable[[], object]:
+    found, asked = plan(shape, routes), Request(target="/s1/x", headers=(("Host", "h1.example.com"),))
     return lambda: simulate(found, asked).losers
 
 
-def simulating(routes: int) -> Callable[[], object]:
+def simulating(shape: str, routes: int) -> Callable[[], object]:
     """As many requests as routes: each costs the same, however many routes there are."""
-    found = plan(routes)
+    found = plan(shape, routes)
     requests = [
-        Request(target=f"/s{n}/x", headers=(("Host", f"h{n % 10}.example.com"),), listener="web") for n in range(routes)
+        Request(target=f"/s{n}/x", headers=(("Host", f"h{n % (10)}.example.com"),), listener="web")
+        for n in range(routes)
     ]
     return lambda: [simulate(found, each).route for each in requests]
 
 
-def comparing(routes: int) -> Callable[[], object]:
-    before, after = plan(routes), plan(routes, changed=True)
+def comparing(shape: str, routes: int) -> Callable[[], object]:
+    before, after = plan(shape, routes), plan(shape, routes, changed=True)
     return lambda: compare(before, after)
 
 
-def readying(routes: int) -> Callable[[], object]:
-    before, after = plan(routes, listeners=2), plan(routes, changed=True, listeners=2)
+def readying(shape: str, routes: int) -> Callable[[], object]:
+    before, after = plan(shape, routes, listeners=2), plan(shape, routes, changed=True, listeners=2)
 
     def work() -> None:
         readiness.unasked(after, readiness.probes(after), "engine")
-        readiness.turned(before, after)
+        readiness.probes_of_change(before, after)
 
     return work
 
 
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(
     "work",
     [
         *(loading, checking, planning, routing, simulating, comparing, readying),
-        lambda n: lambda: corpus(plan(n)),
-        lambda n: lambda: list(asks(plan(n))),
+        lambda shape, n: lambda: corpus(plan(shape, n)),
+        lambda shape, n: lambda: list(asks(plan(shape, n))),
     ],
     ids=["load", "check", "plan", "route", "simulate", "diff", "readiness", "corpus", "verify's requests"],
 )
-def test_twice_the_routes_cost_twice(work: Callable[[int], Callable[[], object]]) -> None:
-    found = growth(work, ROUTES)
+def test_twice_the_routes_cost_twice(shape: str, work: Callable[[str, int], Callable[[], object]]) -> None:
+    found = growth(partial(work, shape), ROUTES)
     assert found.linear, found
 
 
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", NAMES)
-def test_rendering_twice_the_routes_costs_twice(name: str) -> None:
+def test_rendering_twice_the_routes_costs_twice(shape: str, name: str) -> None:
     def rendering(routes: int) -> Callable[[], object]:
-        found = plan(routes, listeners=2)
+        found = plan(shape, routes, listeners=2)
         return lambda: lbgen.render(found, engine=name, accept=("all",))
 
     found = growth(rendering, ROUTES)
     assert found.linear, found
 
 
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", NAMES)
-def test_explaining_twice_the_routes_costs_twice(name: str) -> None:
+def test_explaining_twice_the_routes_costs_twice(shape: str, name: str) -> None:
     target = engine(name)
 
     def explaining(routes: int) -> Callable[[], object]:
-        found = plan(routes, listeners=2)
+        found = plan(shape, routes, listeners=2)
         return lambda: answers(found, target, target_version(target, None))
 
     found = growth(explaining, ROUTES)

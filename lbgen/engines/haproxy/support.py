@@ -228,7 +228,7 @@ def objections(plan: Plan, version: str) -> Iterable[Objection]:
             yield Objection(verdict, f"{route.field}.timeouts.request", Feature.TIMEOUT_REQUEST)
         if isinstance(action, Forward) and action.retries is not None:
             yield from _retries(route, action.retries)
-            pools = [pool for pool in plan.pools if any(target.pool == pool.name for target in action.targets)]
+            pools = [plan.pool(target.pool) for target in action.targets]
             if RetryCause.CONNECT_FAILURE in action.retries.causes and any(map(waits, pools)):
                 note = (
                     "after a refusal that came over a network (the host itself refuses at once) HAProxy waits "
@@ -253,14 +253,10 @@ def objections(plan: Plan, version: str) -> Iterable[Objection]:
                 yield Objection(
                     approximate(note, {"pool.backup.by_retry": "status 502"}), f"{route.field}.retries", Feature.BACKUP
                 )
+    ways = _ways(plan)
     for pool in plan.pools:
         yield from _pool(pool)
-        ways = {
-            (connect(route.action.timeouts), route.action.retries)
-            for route in plan.routes
-            if isinstance(route.action, Forward) and any(target.pool == pool.name for target in route.action.targets)
-        }
-        if pool.max_per_endpoint is not None and len(ways) > 1:
+        if pool.max_per_endpoint is not None and len(ways.get(pool.name, ())) > 1:
             note = "routes that differ in connect time or retries are counted apart"
             where = f"{pool.field}.connections.max_per_endpoint"
             verdict = approximate(note, {"pool.connections.max_per_endpoint.routes": "text: one more than"})
@@ -274,6 +270,16 @@ def objections(plan: Plan, version: str) -> Iterable[Objection]:
             yield from _client_times(plan, listener, version)
         for certificate in listener.tls.certificates if listener.tls is not None else ():
             yield from _key_beside(certificate, certificate.field, Feature.TLS_TERMINATE)
+
+
+def _ways(plan: Plan) -> dict[str, set[tuple[object, Retries | None]]]:
+    """By pool, the connect times and retries with which routes use it."""
+    found: dict[str, set[tuple[object, Retries | None]]] = {}
+    for route in plan.routes:
+        if isinstance(route.action, Forward):
+            for target in route.action.targets:
+                found.setdefault(target.pool, set()).add((connect(route.action.timeouts), route.action.retries))
+    return found
 
 
 def _client_times(plan: Plan, listener: Listener, version: str) -> Iterable[Objection]:

@@ -50,6 +50,7 @@ class Servers:
         self._routes = {route.name: route for route in plan.routes}
         self._chosen: dict[tuple[str, tuple[tuple[str, bool, str], ...]], str] = {}
         self._by_content: dict[tuple[object, ...], Map] = {}
+        self._waits = {x.name: queues.of_listener(plan, x) for x in plan.listeners}
 
     def of(
         self,
@@ -88,13 +89,10 @@ class Servers:
             named=tuple(named),
             refused=self.paths.refused(listener),
             checks=self.checks(listener),
-            lines=lines(listener, face, self._replaced, old=self.old, queued=self._queued(listener)),
+            lines=lines(listener, face, self._replaced, old=self.old, queued=self._waits[listener.name]),
             unanswered=unanswered(listener),
             limited=any(limited(self._routes[name]) for name in used),
         )
-
-    def _queued(self, listener: Listener) -> bool:
-        return queues.of_listener(self._plan, listener)
 
     def checks(self, listener: Listener) -> tuple[Check, ...]:
         """What every request to the listener must pass once it is well-formed."""
