@@ -7,8 +7,8 @@ import click
 from lbgen.cli import options
 from lbgen.cli.output import as_json as print_json
 from lbgen.cli.output import complain, console
+from lbgen.cli.progress import steps
 from lbgen.cli.stacks import table
-from lbgen.cli.up import tell
 
 
 @click.command(
@@ -30,8 +30,8 @@ def command(topology: str, name: str | None, accept: tuple[str, ...], as_json: b
     loaded = lbgen.load(topology)
     out = console(stderr=True)
     out.quiet = as_json
-    with out.status("checking the change") as status:
-        stack = lbgen.reload(loaded, name=name, accept=accept, progress=lambda step: tell(status, step))
+    with steps(out, "reading the topology") as progress:
+        stack = lbgen.reload(loaded, name=name, accept=accept, progress=progress)
     if as_json:
         print_json(stack.as_dict())
         return

@@ -9,12 +9,11 @@ import click
 from lbgen.cli import options
 from lbgen.cli.output import as_json as print_json
 from lbgen.cli.output import complain, console
+from lbgen.cli.progress import steps
 from lbgen.cli.stacks import table
 
 if TYPE_CHECKING:
-    from rich.status import Status
-
-    from lbgen.runtime.api import Progress, Stack, Swapped
+    from lbgen.runtime.api import Stack, Swapped
     from lbgen.spec.load import Topology
 
 
@@ -78,7 +77,7 @@ def command(
     loaded = lbgen.load(topology)
     out = console(stderr=True)
     out.quiet = as_json
-    with out.status("reading the topology") as status:
+    with steps(out, "reading the topology") as progress:
         stack = lbgen.up(
             loaded,
             chosen or None,
@@ -88,7 +87,7 @@ def command(
             accept=accept,
             replicas=counts(loaded, replicas),
             drain=drain,
-            progress=lambda step: tell(status, step),
+            progress=progress,
         )
     if as_json:
         print_json(stack.as_dict())
@@ -113,20 +112,6 @@ def counts(topology: Topology, written: tuple[str, ...]) -> dict[str, int]:
             tier = inner[0]
         found[tier] = int(number)
     return found
-
-
-def tell(status: Status, step: Progress) -> None:
-    """One line per finished step, and what is waited for beside the spinner."""
-    who = f"{step.engine}: " if step.engine else ""
-    count = f" {step.done}/{step.total}" if step.total else ""
-    if step.step is type(step.step).PULLING:  # many a second
-        status.update(f"{who}{step.step} {step.detail}")
-        return
-    if step.total and step.done < step.total:
-        status.update(f"{who}routes answer{count}")
-        return
-    detail = f" ({step.detail})" if step.detail else ""
-    status.console.print(f"{who}{step.step}{count}{detail}", style="dim", markup=False)
 
 
 def _report(stack: Stack, topology: str) -> None:

@@ -16,7 +16,7 @@ from lbgen.runtime.driver import DRAIN_SECONDS, RELOAD_SECONDS
 from lbgen.runtime.error_places import located
 from lbgen.runtime.group import GroupState
 from lbgen.runtime.listing import ignore, unseen
-from lbgen.runtime.local.order import Progress, Step
+from lbgen.runtime.local.order import BEGUN, Progress, Step
 from lbgen.runtime.local.process import START_SECONDS
 from lbgen.runtime.results import Stack, Swapped
 from lbgen.runtime.tiers import Wanted, named
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lbgen.runtime.swap import Proof
     from lbgen.spec.load import Topology
 
-__all__ = ["Progress", "Stack", "Step", "Swapped", "down", "logs", "ps", "reload", "requests", "unseen", "up"]
+__all__ = ["BEGUN", "Progress", "Stack", "Step", "Swapped", "down", "logs", "ps", "reload", "requests", "unseen", "up"]
 
 ANY_REQUEST = log_files.Requests()
 

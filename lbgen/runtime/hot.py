@@ -14,9 +14,10 @@ from lbgen.engines.checks import FILE as ORDER
 from lbgen.engines.health import NO_ADDRESS
 from lbgen.runtime import readiness
 from lbgen.runtime.interrupts import deferred
+from lbgen.runtime.local.order import Progress, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from lbgen.engines.api import Engine, ProcessSpec
     from lbgen.engines.health import Condition
@@ -34,6 +35,11 @@ class Live(Protocol):
     @property
     def title(self) -> str:
         """Of the engine, with the version of its program."""
+        ...
+
+    @property
+    def engine(self) -> str:
+        """Its name in the stack."""
         ...
 
     @property
@@ -123,30 +129,33 @@ class Change:
         self.live.put(rendered)
         self.live.reload(self.plan, self.spec)
 
-    def confirm(self, *, seconds: float) -> tuple[Diagnostic, ...]:
+    def confirm(self, *, seconds: float, progress: Callable[[Progress], None]) -> tuple[Diagnostic, ...]:
         """Wait until every route answers as the plan says, also those that are gone or new; warnings are returned.
 
         EngineError LB403, LB405 when they do not.
         """
-        warnings = _confirmed(self.live, self.before[0], seconds=seconds)
+        warnings = _confirmed(self.live, self.before[0], seconds=seconds, progress=progress)
         self.outcome = Outcome.AFTER
         return warnings
 
-    def revert(self, *, seconds: float) -> None:
+    def revert(self, *, seconds: float, progress: Callable[[Progress], None]) -> None:
         """Back to the files before. EngineError LB403, LB405 when they do not serve any more."""
         self.live.stop_agent()
         self.live.restore()
         self.live.reload(*self.before)
         try:
-            _confirmed(self.live, self.plan, seconds=min(seconds, _HEARD_SECONDS))
+            _confirmed(self.live, self.plan, seconds=min(seconds, _HEARD_SECONDS), progress=progress)
         except LbgenError:  # who was still loading the change may not have heard: HAProxy's master does not
             self.live.reload(*self.before)
-            _confirmed(self.live, self.plan, seconds=seconds)
+            _confirmed(self.live, self.plan, seconds=seconds, progress=progress)
         self.outcome = Outcome.BEFORE
 
 
-def reload_all(changes: tuple[Change, ...], *, seconds: float) -> tuple[Diagnostic, ...]:
-    """Load all changes, or none: when one does not serve, each engine goes back. Returns warnings.
+def reload_all(
+    changes: tuple[Change, ...], *, seconds: float, progress: Callable[[Progress], None]
+) -> tuple[Diagnostic, ...]:
+    """Load all changes, or none: when one does not serve, each engine goes back. Returns warnings; `progress` is called
+    with each step.
 
     Raises EngineError LB413, which says why and whether the files before serve again.
     """
@@ -155,8 +164,9 @@ def reload_all(changes: tuple[Change, ...], *, seconds: float) -> tuple[Diagnost
     try:
         for change in changes:
             loaded.append(change)
+            progress(Progress(Step.LOADING, change.live.engine))
             change.load()
-            warnings += change.confirm(seconds=seconds)
+            warnings += change.confirm(seconds=seconds, progress=progress)
             if change.spec.reload_note:
                 said = f"{change.live.title}: {change.spec.reload_note}"
                 warnings.append(Diagnostic("LB412", said, severity=Severity.ADVICE))
@@ -166,7 +176,8 @@ def reload_all(changes: tuple[Change, ...], *, seconds: float) -> tuple[Diagnost
         with deferred():
             for change in reversed(loaded):
                 try:
-                    change.revert(seconds=seconds)
+                    progress(Progress(Step.REVERTING, change.live.engine))
+                    change.revert(seconds=seconds, progress=progress)
                 except (LbgenError, OSError) as second:
                     outcome = f"the files before do not serve either: {second}; start it anew with `lbgen up`"
         back = all(change.outcome is Outcome.BEFORE for change in loaded)
@@ -184,11 +195,17 @@ def _reasons(error: BaseException) -> tuple[Diagnostic, ...]:
     return (Diagnostic("LB408", str(error)),) if isinstance(error, OSError) else (Diagnostic("LB403", "interrupted"),)
 
 
-def _confirmed(live: Live, before: Plan, *, seconds: float) -> tuple[Diagnostic, ...]:
+def _confirmed(
+    live: Live, before: Plan, *, seconds: float, progress: Callable[[Progress], None]
+) -> tuple[Diagnostic, ...]:
     live.wait_listening(seconds)
     plan = live.plan
-    wanted = (*readiness.turned(before, plan), *readiness.probes(plan))
-    late = readiness.wait(plan, wanted, live.address, seconds=seconds)
+    wanted = readiness.probes_of_change(before, plan)
+
+    def answered(probe: readiness.Probe, left: int) -> None:
+        progress(Progress(Step.ANSWERED, live.engine, probe.route, len(wanted) - left, len(wanted)))
+
+    late = readiness.wait(plan, wanted, live.address, seconds=seconds, answered=answered)
     _wait_followed(live, before, seconds)
     time.sleep(live.spec.overlap)
     live.stays()

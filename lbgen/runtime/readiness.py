@@ -75,6 +75,15 @@ def probes(plan: Plan) -> tuple[Probe, ...]:
     return tuple(sorted(found.values(), key=lambda each: (order[each.route], each.listener)))
 
 
+def probes_of_change(before: Plan, after: Plan) -> tuple[Probe, ...]:
+    """What to ask an engine that goes over from `before` to `after`: `turned` and the probes of `after`, each request
+    once."""
+    found: dict[tuple[Request | str, str, Door], Probe] = {}
+    for probe in (*turned(before, after), *probes(after)):
+        found.setdefault((probe.request or probe.route, probe.listener, probe.door), probe)
+    return tuple(found.values())
+
+
 def turned(before: Plan, after: Plan) -> tuple[Probe, ...]:
     """The L7 probes of `before` with what `after` must answer to them: what tells that a change has taken hold."""
     listeners = {listener.name for listener in after.listeners if listener.mode is Mode.L7}

@@ -205,11 +205,11 @@ def test_what_does_not_serve_is_taken_back(name, tmp_path):
         change = prepare(handle, target, new, ("all",))
         change.rendered = render_with(target, handle.plan, handle.version, ("all",))
         with pytest.raises(EngineError, match=r"(?s)route new.*status 200.*files before are in place again and serve"):
-            reload_all((change,), seconds=1)
+            reload_all((change,), seconds=1, progress=lambda step: None)
         assert _files(handle.directory) == before
         assert handle.plan == change.before[0]
         change = prepare(handle, target, new, ("all",))
-        assert reload_all((change,), seconds=10) == ()
+        assert reload_all((change,), seconds=10, progress=lambda step: None) == ()
         assert _files(handle.directory) != before
 
 

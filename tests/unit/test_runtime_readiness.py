@@ -7,9 +7,9 @@ import re
 import pytest
 
 import lbgen
-from lbgen.plan.model import Mode
+from lbgen.plan.model import Mode, Plan
 from lbgen.plan.simulate import simulate
-from lbgen.runtime.readiness import probes
+from lbgen.runtime.readiness import probes, probes_of_change
 from lbgen.runtime.sample import sample
 from tests.plans import examples
 
@@ -73,3 +73,31 @@ def test_a_probe_meets_every_condition_of_its_rule():
     narrow, rest = probes(plan)
     assert simulate(plan, narrow.request).route == "narrow"
     assert simulate(plan, rest.request).route == "rest"
+
+
+def test_a_change_is_asked_for_once_by_each_request_of_both_sides():
+    def plan(*paths: str) -> Plan:
+        routes = [{"name": path, "match": [{"path": {"prefix": f"/{path}"}}], "forward": "p"} for path in paths]
+        return lbgen.plan(
+            lbgen.load(
+                {
+                    "version": 1,
+                    "name": "change",
+                    "listeners": {"web": {"port": 8080}, "other": {"port": 8081}},
+                    "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}},
+                    "routes": routes,
+                }
+            )
+        )
+
+    before, after = plan("stays", "gone"), plan("stays", "new")
+    found = [(probe.listener, probe.request.target, probe.status) for probe in probes_of_change(before, after)]
+    assert sorted(found, key=str) == [
+        ("other", "/gone", 404),
+        ("other", "/new", None),
+        ("other", "/stays", None),
+        ("web", "/gone", 404),
+        ("web", "/new", None),
+        ("web", "/stays", None),
+    ]
+    assert len(probes_of_change(after, after)) == len(probes(after)) == 4

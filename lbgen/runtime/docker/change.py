@@ -48,7 +48,7 @@ def reloaded(
     _checked(client, parts, made.helper, progress)
     more_endpoints(made, there)
     try:
-        warnings = reload_all(tuple(change for change, _ in changes), seconds=seconds)
+        warnings = reload_all(tuple(change for change, _ in changes), seconds=seconds, progress=progress)
     except BaseException:
         with deferred(forget=True):
             for change, live in changes:
@@ -83,6 +83,8 @@ def check_replaced(
 
 
 def _checked(client: DockerClient, parts: Sequence[Part], helper: str, progress: Callable[[Progress], None]) -> None:
+    for part in parts:
+        progress(Progress(Step.CHECKING, part.record.engine))
     with side_by_side() as pool:
         for part, problems in zip(parts, pool.map(lambda each: check(client, each, helper), parts), strict=True):
             if problems:

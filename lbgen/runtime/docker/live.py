@@ -56,6 +56,10 @@ class InContainer:
         self._restarts = restarts(self.there)
 
     @property
+    def engine(self) -> str:
+        return self.there.record.engine
+
+    @property
     def title(self) -> str:
         return f"{self.there.record.title} {self.there.record.program_version or self.there.record.version}"
 

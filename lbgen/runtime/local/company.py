@@ -178,10 +178,11 @@ class Company:
                 stand_ins = self._stand_ins(asked.plan)
             changes = []
             for each in chosen:
+                self.tell(Progress(Step.CHECKING, each.name))
                 plan = self._plan_for(asked.plan, each, stand_ins, self.networks.get(each.name))
                 changes.append(prepare(self.handles[each.name], each.engine, plan, accept))
                 self.tell(Progress(Step.CHECKED, each.name))
-            warnings = reload_all(tuple(changes), seconds=asked.seconds)
+            warnings = reload_all(tuple(changes), seconds=asked.seconds, progress=self.tell)
             serves = asked.plan
         except LbgenError:
             self.record = replace(self.record, endpoints=listed)

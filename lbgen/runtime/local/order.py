@@ -28,7 +28,10 @@ class Step(StrEnum):
     ANSWERED = "route answered"
     READY = "ready"
     REPLACING = "replacing"
+    CHECKING = "checks the change"
     CHECKED = "the change is sound"
+    LOADING = "loads the change"
+    REVERTING = "goes back to what it served"
     RELOADED = "loaded the change"
     VERIFYING = "compared"
     VERIFIED = "behaves the same"
@@ -37,9 +40,12 @@ class Step(StrEnum):
     STOPPED = "stopped"
 
 
+BEGUN = frozenset({Step.PULLING, Step.CHECKING, Step.LOADING, Step.REVERTING})  # steps told when they begin
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One step done. `done` of `total` counts routes while they answer, else both are 0."""
+    """A step that is done, or one of `BEGUN`. `done` of `total` counts routes while they answer, else both are 0."""
 
     step: Step
     engine: str = ""

@@ -45,6 +45,10 @@ class Process:
         return self._goes_on
 
     @property
+    def engine(self) -> str:
+        return self.handle.engine
+
+    @property
     def title(self) -> str:
         return f"{self.handle.title} {self.handle.binary.version}"
 

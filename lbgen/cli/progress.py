@@ -1,0 +1,90 @@
+"""What a command that takes its time is doing: a line for each step that is done, and a sign of life every second."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.console import Console
+    from rich.status import Status
+
+    from lbgen.runtime.api import Progress
+
+_SECONDS = 1.0
+
+
+@contextmanager
+def steps(out: Console, doing: str) -> Iterator[Steps]:
+    """Shows on `out` what is done and what goes on, which is `doing` at first. `out` may be quiet."""
+    with out.status(doing) as status:
+        shown = Steps(status, doing)
+        ended = threading.Event()
+        clock = threading.Thread(target=shown.tick, args=(ended,), name="progress", daemon=True)
+        clock.start()
+        try:
+            yield shown
+        finally:
+            ended.set()
+            clock.join()
+
+
+class Steps:
+    """Shows each step that it is called with. A terminal has one line of what goes on; a file or a pipe gets a line of
+    it for each second in which no other came."""
+
+    def __init__(self, status: Status, doing: str, now: Callable[[], float] = time.monotonic) -> None:
+        self._status = status
+        self._doing = doing
+        self._now = now
+        self._since = self._said = now()
+
+    def __call__(self, step: Progress) -> None:
+        from lbgen.runtime.api import BEGUN, Step
+
+        next_ones = {
+            Step.POOLS: "starts stand-ins",
+            Step.BACKENDS: "renders configurations",
+            Step.STARTED: "waits until it listens",
+            Step.LISTENING: "asks its routes",
+        }
+        who = f"{step.engine}: " if step.engine else ""
+        detail = f" {step.detail}" if step.detail else ""
+        if step.step in BEGUN:
+            self._go_on(f"{who}{step.step}{detail}")
+        elif step.done < step.total:
+            self._go_on(f"{who}routes answer {step.done}/{step.total}")
+        else:
+            count = f" {step.done}/{step.total}" if step.total else ""
+            detail = f" ({step.detail})" if step.detail else ""
+            self._print(f"{who}{step.step}{count}{detail}")
+            self._go_on(f"{who}{next_ones.get(step.step, 'goes on')}")
+
+    def tick(self, ended: threading.Event) -> None:
+        """Show every second what goes on, until `ended`."""
+        while not ended.wait(_SECONDS / 4):
+            self.look()
+
+    def look(self) -> None:
+        """Show what goes on, if it is time."""
+        now = self._now()
+        doing = f"{self._doing}, {now - self._since:.0f} s" if now - self._since >= _SECONDS else self._doing
+        if self._status.console.is_terminal:
+            self._status.update(doing)
+        elif now - self._said >= _SECONDS:
+            self._print(doing)
+
+    def _go_on(self, doing: str) -> None:
+        if doing.rstrip("/0123456789") != self._doing.rstrip("/0123456789"):
+            self._since = self._now()
+        self._doing = doing
+        if self._status.console.is_terminal:
+            self._status.update(doing)
+
+    def _print(self, line: str) -> None:
+        self._said = self._now()
+        self._status.console.print(line, style="dim", markup=False)
