@@ -19,7 +19,12 @@ _OWS = " \t"
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _METHOD = re.compile(r"[A-Z][A-Z_-]*")
-_HOST = re.compile(r"[A-Za-z0-9._:\[\]-]+")
+# A regex (PCRE, RE2, Go) for a Host line or an :authority: labels or an address in brackets, and a port up to 65535.
+AUTHORITY = (
+    r"(?:[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?|\[[0-9A-Fa-f:.]+\])"
+    r"(?::(?:[0-9]{0,4}|[1-5][0-9]{4}|6(?:[0-4][0-9]{3}|5(?:[0-4][0-9]{2}|5(?:[0-2][0-9]|3[0-5])))))?"
+)
+_HOST = re.compile(AUTHORITY)
 # RFC 9113 8.2.2: they belong to one connection of HTTP/1.1.
 _HTTP1_ONLY = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
 # Who names one of these in Connection wants what proxies say of him or of his request to be lost.

@@ -11,6 +11,7 @@ from lbgen.engines.traefik import ENGINE, names
 from lbgen.engines.traefik.edge import edge
 from lbgen.engines.traefik.quote import escaped, literal
 from lbgen.engines.traefik.run import judge
+from lbgen.plan.http import AUTHORITY
 from lbgen.plan.model import (
     Balance,
     Endpoint,
@@ -41,6 +42,7 @@ from lbgen.plan.policy import (
     Sticky,
 )
 from lbgen.plan.precedence import Entry
+from lbgen.resources import folder
 from tests.plans import on_web
 
 NO = HeaderEdits()
@@ -203,3 +205,8 @@ def test_the_plugins_lines_are_access_records_and_others_are_not():
 def test_judge_is_content_with_a_stopped_healthy_instance():
     assert judge(-15, "", {"/api/http/routers": [{"name": "a", "status": "enabled"}]}) == ()
     assert judge(1, "", {}) == ("traefik ended with exit code 1",)
+
+
+def test_the_plugin_judges_hosts_by_the_regex_of_the_oracle() -> None:
+    target = (folder("templates") / "traefik" / "plugin" / "target.go").read_text(encoding="utf-8")
+    assert f"var authority = regexp.MustCompile(`^(?:{AUTHORITY})$`)" in target

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.forwarded import CODED
 from lbgen.engines.envoy.values import regex
+from lbgen.plan.http import AUTHORITY
 from lbgen.plan.policy import Paths, PathsMode
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ MALFORMED = "b-malformed"
 TOO_LONG = "c-too-long"
 
 METHOD = "[A-Z][A-Z_-]*"
-HOST = r"[A-Za-z0-9._:\[\]-]+"
 _PLAIN = r"[A-Za-z0-9_~:\[\]@!$&'()*+,;=-]"
 # Escapes of `/`, `\`, controls and unreserved characters are refused.
 _ESCAPE = "2[0-9A-Ca-c]|3[A-Fa-f]|40|5[BDEbde]|60|7[B-Db-d]|[89A-Fa-f][0-9A-Fa-f]"
@@ -56,7 +56,7 @@ def strict_filter(paths: Paths, limits: Limits) -> dict[str, Data]:
         NOT_SERVED: _policy(_header(":method", "TRACE|CONNECT")),
         MALFORMED: _policy(
             {"not_rule": _header(":method", METHOD)},
-            {"not_rule": _header(":authority", HOST)},
+            {"not_rule": _header(":authority", AUTHORITY)},
             {"not_rule": _header(":path", target_pattern(paths))},
             _header("connection", _NEVER_NOMINATED),
             _header(CODED, "HTTP/1[.]0"),

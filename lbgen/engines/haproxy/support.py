@@ -137,8 +137,9 @@ _APPROXIMATE = {
     Feature.FRAMING: "some ambiguous requests are not refused but passed on in one unambiguous reading: Content-Length "
     "beside Transfer-Encoding is dropped, equal lengths or Host lines become one, bare LF and folded lines are "
     "written anew; an unknown coding before chunked is answered 422, and what HAProxy's parser refuses gets its "
-    "built-in 400 page; over HTTP/2 a Host beside :authority is ignored and GET * is GET /; numbers of a PROXY header "
-    "that are too large, or an address that is too short, are believed",
+    "built-in 400 page; over HTTP/2 a Host beside :authority is ignored, GET * is GET /, and the scheme's own port "
+    "behind a host is dropped before the rest is judged; numbers of a PROXY header that are too large, or an address "
+    "that is too short, are believed",
 }
 
 # What the conformance cases about them show instead.
@@ -161,6 +162,7 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
         "framing.host_characters": "text",
         "framing.host_comma": "text",
         "framing.h2_asterisk": "status 404",
+        "framing.h2_port": "accepted",
         "framing.proxy_numbers": "status 200",
         "framing.proxy_l4": "status 200",
         "framing.h2_frames": ("text: two hosts", "text: 1 of these requests"),

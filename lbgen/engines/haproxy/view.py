@@ -21,6 +21,7 @@ from lbgen.engines.haproxy.targets import TARGET, backend_lines, choices, draw_l
 from lbgen.engines.haproxy.times import kept
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.features import Feature
+from lbgen.plan.http import AUTHORITY
 from lbgen.plan.model import Forward, Mode, PoolProtocol, Redirect
 from lbgen.plan.policy import SENT_AGAIN, PathsMode
 from lbgen.records import record
@@ -80,7 +81,8 @@ class Frontend:
 
 @record
 class View:
-    """All of haproxy.cfg. `head` is the room for a request head in KiB, `buffer` bytes.
+    """All of haproxy.cfg. `authority` is the regex of a Host line, `head` the room for a request head in KiB, `buffer`
+    in bytes.
 
     `says_closed`: this version can answer 502 where others only close the connection. `counts`, `measures`: some route
     limits requests under way, or the size of bodies. `shares`: some Lua counts for all threads; `one_state`: then all
@@ -90,6 +92,7 @@ class View:
     """
 
     name: Atom
+    authority: Literal
     head: int
     buffer: int
     says_closed: bool
@@ -141,6 +144,7 @@ def view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
     shares = any(route.rate_limit for route in plan.routes) or any(pool.passive for pool in backends.pools())
     return View(
         name=Atom(plan.name),
+        authority=Literal(f"^(?:{AUTHORITY})$"),
         head=head,
         buffer=buffer_size(plan),
         says_closed=version != "2.6",

@@ -16,6 +16,7 @@ from lbgen.engines.nginx.log import log_format
 from lbgen.engines.nginx.members import may_be_empty, steered
 from lbgen.engines.nginx.names import Names, reference
 from lbgen.engines.nginx.nominated import ENDED, LEFT
+from lbgen.engines.nginx.paths import well_formed
 from lbgen.engines.nginx.scripts import modules
 from lbgen.engines.nginx.servers import Servers
 from lbgen.engines.nginx.stream import stream
@@ -158,6 +159,7 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         client_times=client,
         times=usual,
         forwards=bool(pools),
+        well_formed=well_formed(http2=any(x.http2 for x in listeners)),
         never_nominated=Literal(_NEVER_NOMINATED, "regex"),
         nothing_nominated=Literal(rf"(?i)^[ \t,]*(?:(?:{nominated})(?:[ \t]*,[ \t,]*|[ \t]*$))*$", "regex"),
         rewrites=actions.rewrites or nominates,

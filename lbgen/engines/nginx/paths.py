@@ -10,6 +10,7 @@ from lbgen.engines.nginx.scripts import script
 from lbgen.engines.nginx.texts import text
 from lbgen.engines.nginx.view import NONE, Entry, Map
 from lbgen.engines.text import Atom, Literal
+from lbgen.plan.http import AUTHORITY
 from lbgen.plan.policy import Paths, PathsMode
 
 if TYPE_CHECKING:
@@ -44,14 +45,9 @@ class PathPolicies:
                 Entry(Literal(f"^[^?]*{way}", "regex"), Atom("400")) for way in _unclear(paths, old=self._old)
             )
             self.maps.append(Map(NONE, text(inline(PATH)), Atom(f"${unclear}"), Atom("0"), entries))
-            version = "(?:1[.][01]|2[.]0)" if self._http2 else "1[.][01]"
-            fine = (
-                r"^([A-Za-z0-9._:\[\]-]*) [A-Z][A-Z_-]* (?:(?i:https?://\1)(?=[/? ])|(?=/))"
-                rf"{_URI}* HTTP/{version}$"
-            )
             ways = (
                 Entry(Literal("^[^ ]* CONNECT ", "regex"), Atom("405")),
-                Entry(Literal(fine, "regex"), text(inline(unclear))),
+                Entry(well_formed(http2=self._http2), text(inline(unclear))),
             )
             source = text(inline("http_host"), " ", inline("request"))
             self.maps.append(Map(NONE, source, Atom(f"${refused}"), Atom("400"), ways))
@@ -60,6 +56,13 @@ class PathPolicies:
                 self.scripts = () if self._old else (script(_SCRIPTED, "paths", "normal"),)
             self._known[paths] = Atom(f"${refused}")
         return self._known[paths]
+
+
+def well_formed(*, http2: bool) -> Literal:
+    """The regex of Host, a blank and the request line, as they must be whatever the policy. HTTP/1.0 may lack Host."""
+    version = r"(?:1\.[01]|2\.0)" if http2 else r"1\.[01]"
+    target = r"(?:(?i:https?://\1)(?=[/? ])|(?=/))"
+    return Literal(rf"^((?:{AUTHORITY})?) [A-Z][A-Z_-]* {target}{_URI}* HTTP/{version}$", "regex")
 
 
 def target(listener: Listener) -> str:

@@ -294,6 +294,7 @@ class Http:
     client_times: ClientTimes
     times: Times
     forwards: bool
+    well_formed: Literal  # the regex of Host and request line
     never_nominated: Literal  # the regex of Connection values that name what must not be lost
     nothing_nominated: Literal  # the regex of Connection values that name no header of their own
     rewrites: bool

@@ -105,8 +105,8 @@ func simple(target string) bool {
 
 // ordinary is whether a request's head leaves nothing to ask but whether its target may pass.
 func ordinary(w http.ResponseWriter, r *http.Request) bool {
-	return r.ProtoMajor == 1 && r.ProtoMinor == 1 && r.TransferEncoding == nil && r.Host != "" &&
-		strings.TrimLeft(r.Host, hostChars) == "" && strings.HasPrefix(r.RequestURI, "/") && straight(w, r)
+	return r.ProtoMajor == 1 && r.ProtoMinor == 1 && r.TransferEncoding == nil &&
+		authority.MatchString(r.Host) && strings.HasPrefix(r.RequestURI, "/") && straight(w, r)
 }
 
 // allows is whether the connection and the method may be; if not it was answered.
@@ -196,9 +196,10 @@ func (e *edge) readable(r *http.Request, head []byte) (string, bool) {
 			len(lengths) == 1 && lengths[0] != "0" && r.ContentLength == 0 { // a body that cannot be there
 			return "", false
 		}
-		return raw, e.conf.HTTP2 && strings.HasPrefix(raw, "/") && r.Host != "" && only(r.Host, hostChars)
+		return raw, e.conf.HTTP2 && strings.HasPrefix(raw, "/") && authority.MatchString(r.Host)
 	}
-	if !only(r.Host, hostChars) || (r.Host == "" && r.ProtoMinor == 1) || r.ProtoMinor > 1 {
+	none := r.Host == "" && r.ProtoMinor == 0 && (head == nil || len(rawLines(head, "host")) == 0)
+	if !none && !authority.MatchString(r.Host) || r.ProtoMinor > 1 {
 		return "", false
 	}
 	if head != nil {
@@ -209,7 +210,7 @@ func (e *edge) readable(r *http.Request, head []byte) (string, bool) {
 	}
 	return origin(raw, func() (string, bool) {
 		lines := rawLines(head, "host")
-		if len(lines) != 1 || !only(lines[0], hostChars) {
+		if len(lines) != 1 || !authority.MatchString(lines[0]) {
 			return "", false
 		}
 		return lines[0], true
