@@ -136,7 +136,9 @@ def _checks(pool: Pool, role: Role) -> list[str | Word]:
         if pool.proxy_protocol is not None:
             words.append("check-send-proxy")
         if pool.protocol is not PoolProtocol.HTTP1:
-            words.append("check-alpn h2" if pool.tls is not None else "check-proto h2")
+            # A check that only connects would take over the protocol of requests, which HAProxy refuses.
+            spoken = "check-alpn h2" if pool.tls is not None else "check-proto h2"
+            words.append(spoken if active.path is not None else "check-proto none")
     elif passive is not None and not role.l7:
         # Nobody is checked: a check that always passes is the timer that lets an endpoint in again.
         out = f"{passive.eject_for}ms"
