@@ -5,21 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
-from importlib.metadata import entry_points
 from signal import Signals
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from lbgen.diagnostics import Diagnostic, UsageError
+from lbgen.installed import engine_entries
+from lbgen.installed import engine_names as engine_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from importlib.metadata import EntryPoint
     from pathlib import Path
 
     from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan
-
-GROUP = "lbgen.engines"
 
 
 class Level(StrEnum):
@@ -210,15 +208,9 @@ def engines() -> dict[str, Engine]:
     return {name: engine(name) for name in engine_names()}
 
 
-@cache
-def engine_names() -> tuple[str, ...]:
-    """Names of the installed engines without loading any of them."""
-    return tuple(sorted(_entries()))
-
-
 def engine(name: str) -> Engine:
     """The engine of that name; UsageError LB305 when none is installed, or its package is broken."""
-    entry = _entries().get(name)
+    entry = engine_entries().get(name)
     if entry is None:
         hint = f"installed: {', '.join(engine_names())}"
         raise UsageError(Diagnostic("LB305", f"unknown engine {name!r}", hint=hint))
@@ -227,12 +219,6 @@ def engine(name: str) -> Engine:
     except ImportError as broken:
         raise UsageError(Diagnostic("LB305", f"engine {name!r} cannot be loaded: {broken}")) from broken
     return found
-
-
-@cache
-def _entries() -> dict[str, EntryPoint]:
-    """Looked up once, since that reads a file of every installed distribution; of two of one name the first counts."""
-    return {entry.name: entry for entry in reversed(tuple(entry_points(group=GROUP)))}
 
 
 def target_version(target: Engine, asked: str | None) -> str:

@@ -162,6 +162,9 @@ def _forgotten(pool: Pool, *, checked: bool) -> Iterator[Objection]:
         shows = {"pool.connections.max_per_endpoint.beside_checks": "text: the only place is taken, then a check"}
         place = f"{pool.field}.connections.max_per_endpoint"
         yield Objection(approximate(note, shows), place, Feature.MAX_PER_ENDPOINT)
+    if pool.slow_start and pool.active is None and pool.passive is None:
+        why = "slow start is the agent's on nginx, for endpoints that active checks bring back; say health.active too"
+        yield Objection(refused(why), f"{pool.field}.slow_start", Feature.SLOW_START)
     if pool.slow_start and pool.passive is not None:
         note = "an endpoint that was ejected for failing in traffic gets its full share at once when it is back"
         shows = {"pool.slow_start.after_ejection": "text: just back"}

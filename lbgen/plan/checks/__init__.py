@@ -8,6 +8,9 @@ from lbgen.diagnostics import Severity
 from lbgen.plan.checks import (
     advice,
     certificates,
+    contradictions,
+    datagrams,
+    engines,
     ignored,
     key_pairs,
     layers,
@@ -47,6 +50,9 @@ def problems(
     certificates.check(context)
     secrets.check(context)
     tiers.check(context)
+    datagrams.check(context)
+    contradictions.check(context)
+    engines.check(context)
     if files:
         file_checks.check(context)
         key_pairs.check(context)

@@ -43,9 +43,9 @@ class Context:
         span = self.topology.span(place, key=key)
         self.found.append(Diagnostic(code, message, span, place, hint, severity))
 
-    def advise(self, code: str, place: str, message: str, hint: str = "") -> None:
+    def advise(self, code: str, place: str, message: str, hint: str = "", *, key: bool = False) -> None:
         """Something that is allowed and rarely meant."""
-        self.add(code, place, message, hint, Severity.ADVICE)
+        self.add(code, place, message, hint, Severity.ADVICE, key)
 
 
 def instead(wrong: str, known: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lbgen.spec.route import Redirect, Route
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_FORWARD_ONLY = ("rewrite", "timeouts", "retries", "buffering", "mirror", "request_headers")
+_FORWARD_ONLY = ("rewrite", "timeouts", "retries", "buffering", "mirror", "request_headers", "compression")
 
 
 def check(context: Context) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.plan.checks.advice import engines, listeners, pools, regexes, routes, tiers
+from lbgen.plan.checks.advice import defaults, engines, listeners, pools, regexes, routes, tiers
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
@@ -17,4 +17,5 @@ def check(context: Context) -> None:
     routes.check(context)
     regexes.check(context)
     engines.check(context)
+    defaults.check(context)
     tiers.check(context)

@@ -1,0 +1,24 @@
+"""Which engines are installed, by their entry points. Nothing is loaded."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "lbgen.engines"
+
+
+@cache
+def engine_entries() -> dict[str, EntryPoint]:
+    """Looked up once, since that reads a file of every installed distribution; of two of one name the first counts."""
+    return {entry.name: entry for entry in reversed(tuple(entry_points(group=GROUP)))}
+
+
+@cache
+def engine_names() -> tuple[str, ...]:
+    """Names of the installed engines, in alphabetical order."""
+    return tuple(sorted(engine_entries()))

@@ -1,0 +1,33 @@
+"""Names of engines that nothing installed has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.installed import engine_names
+from lbgen.spec.findings import close_to
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.plan.checks.context import Context
+
+_DIRECT = "nftables"
+
+
+def check(context: Context) -> None:
+    """LB227 a name near that of an installed engine, LB228 `forwarding` of any other than nftables."""
+    for name in unknown(context):
+        hint = close_to(name, engine_names())
+        if hint.startswith("did you mean"):
+            context.add("LB227", f"engines.{name}", f'there is no engine "{name}"', hint, key=True)
+    for name, block in context.model.engines.items():
+        if block.forwarding is not None and name != _DIRECT:
+            message = f"forwarding is how packets travel with {_DIRECT}; {name} passes on what it reads"
+            context.add("LB228", f"engines.{name}.forwarding", message, "drop it", key=True)
+
+
+def unknown(context: Context) -> Iterator[str]:
+    """Names under `engines` that no installed engine has."""
+    names = context.model.engines
+    return (name for name in names if name not in engine_names()) if names else iter(())
