@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-import os
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.case import StandInSpec
+from lbgen.conformance.free_ports import FreePorts
 from lbgen.engines.api import Level, engine
 from lbgen.plan import features
 from lbgen.plan.model import Forward, Protocol
@@ -17,7 +17,6 @@ from lbgen.plan.resolve import plan as resolve
 from lbgen.runtime.certificates import throw_away
 from lbgen.runtime.endpoints import StandIn
 from lbgen.runtime.incoming import StandInTls
-from lbgen.runtime.local.ports import free_port
 from lbgen.spec.load import load
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 _AS_EXPECTED = StandInSpec()
 _ROUTE = re.compile(r"routes\[(\d+)\]")
 OWN_HEADERS = f"{features.Feature.STATUSES}.server"  # the part of a verdict; a case of its own shows it
-PORTS = "LBGEN_CONFORMANCE_PORTS"  # environment: first port to try
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,15 +180,8 @@ def _tls(pool: Pool, spec: StandInSpec) -> StandInTls | None:
 
 def on_free_ports(file: CaseFile, whole: Plan, served: Plan | None, verdicts: Verdicts, host: str) -> Prepared:
     """Both plans with free ports for listeners and stand-ins for every endpoint that is an address."""
-    taken: set[int] = set()
-
-    def fresh() -> int:
-        start = max(taken) + 1 if taken else int(os.environ.get(PORTS, "0"))
-        port = free_port("0.0.0.0", start, frozenset(taken))  # noqa: S104  # engines listen on all addresses
-        taken.add(port)
-        return port
-
-    ports = {x.name: fresh() for x in whole.listeners}
+    free = FreePorts()
+    ports = {x.name: free.take() for x in whole.listeners}
     addresses: dict[str, tuple[str, int]] = {}
     stand_ins: list[StandIn] = []
     moved: dict[int, int] = {}
@@ -200,7 +191,9 @@ def on_free_ports(file: CaseFile, whole: Plan, served: Plan | None, verdicts: Ve
             if not endpoint.is_ip:
                 continue
             spec = file.stand_ins.get(f"{pool.name}-{number}", file.stand_ins.get(pool.name))
-            stand_in = StandIn(f"{pool.name}-{number}", pool.name, host, fresh(), tls=_tls(pool, spec or _AS_EXPECTED))
+            stand_in = StandIn(
+                f"{pool.name}-{number}", pool.name, host, free.take(), tls=_tls(pool, spec or _AS_EXPECTED)
+            )
             stand_in = replace(stand_in, proxied=pool.proxy_protocol is not None, datagrams=pool.name in udp)
             if spec is not None:
                 stand_in = replace(stand_in, behaviour=spec.behaviour, listen=spec.listen)

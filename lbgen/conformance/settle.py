@@ -6,18 +6,17 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from lbgen.conformance import judge
-from lbgen.conformance.corpus import corpus
+from lbgen.conformance.corpus import NOWHERE, corpus
 from lbgen.conformance.http2 import ask
 from lbgen.conformance.wires import ANYHOW, Asked, wire_for
 from lbgen.plan.model import Mode
-from lbgen.plan.simulate import simulate
+from lbgen.plan.simulate import Request, simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator
 
     from lbgen.conformance.case import CaseFile
     from lbgen.plan.model import Listener, Plan, Pool
-    from lbgen.plan.simulate import Request
 
 _READY_SECONDS = 8.0
 
@@ -58,8 +57,17 @@ def settle(
     """Wait until each L7 listener answers a request as the oracle says: some engines listen before they know their
     routes. After `seconds` it is left to the cases to tell what is wrong. `asked`: what clients say on a listener;
     `avoid`: pools that are asked only where there is no other, as they may not answer."""
-    waiting = {x.name for x in plan.listeners if x.mode is Mode.L7}
     deadline = time.monotonic() + seconds
+    for request in settling_requests(plan, avoid):
+        _answers(plan, handle, request, asked, deadline)
+
+
+def settling_requests(plan: Plan, avoid: Collection[str] = ()) -> Iterator[Request]:
+    """A request for each L7 listener; `avoid` as in `settle`.
+
+    Routes with a rate are not asked, as a case counts on all of their tokens. A listener that has no others is asked
+    for TRACE, which the contract refuses with 405 on every route; Traefik without its routes answers 404."""
+    waiting = {x.name for x in plan.listeners if x.mode is Mode.L7}
     for avoided in (avoid, ()):
         for request in corpus(plan):
             if not waiting:
@@ -69,10 +77,11 @@ def settle(
             outcome = simulate(plan, request)
             if outcome.route is None or any(to.pool in avoided for to in outcome.upstreams):
                 continue
-            if plan.route(outcome.route).rate_limit is not None:  # a case counts on all of its tokens
-                continue
-            waiting.discard(request.listener)
-            _answers(plan, handle, request, asked, deadline)
+            if plan.route(outcome.route).rate_limit is None:
+                waiting.discard(request.listener)
+                yield request
+    for name in sorted(waiting):
+        yield Request("TRACE", headers=(("Host", NOWHERE),), listener=name)
 
 
 def _answers(plan: Plan, handle: Served, request: Request, asked: Callable[[Listener], Asked], deadline: float) -> None:

@@ -35,7 +35,7 @@ _DROPPED = frozenset(
 )
 _FORWARDED = ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port")
 _REQUEST_ID = "x-request-id"
-_DEFAULT_PORTS = {"http": 80, "https": 443}
+DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def trusted(listener: Listener, client: str) -> bool:
@@ -124,7 +124,7 @@ def rewritten(request: Parsed, matched: PathMatch, rewrite: Rewrite | None) -> s
 def location(request: Parsed, matched: PathMatch, redirect: Redirect, listener: Listener) -> str:
     """The absolute URL that a redirect leads to."""
     scheme = redirect.scheme or listener.scheme
-    default = _DEFAULT_PORTS[scheme]
+    default = DEFAULT_PORTS[scheme]
     port = redirect.port or (default if redirect.scheme else listener.client_port)
     own = f"[{listener.address}]" if ":" in listener.address else listener.address
     host = redirect.host or request.host or own

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import lbgen
 from lbgen.conformance.runner import Result, State
+from lbgen.conformance.settle import settling_requests
 from lbgen.conformance.verify import asked, faults, merge
 from lbgen.conformance.verify.cases import Phase, around
-from lbgen.conformance.verify.order import Finished
+from lbgen.conformance.verify.loopback import move_to_loopback, restore_port
+from lbgen.conformance.verify.order import Finished, Order
 from lbgen.conformance.verify.report import Left, Report, pairwise
+from lbgen.conformance.verify.same_shape import has_same_shape
 from lbgen.conformance.verify.times import LONGEST, SHORTEST, Scale, scale_for, scaled, times_of
 from lbgen.diagnostics import Diagnostic
-from lbgen.engines.api import RenderedFile, engine_names
+from lbgen.engines.api import Binary, RenderedFile, engine_names
 from lbgen.engines.rendered import Rendered
 from lbgen.plan.simulate import simulate
+from lbgen.runtime.local.order import Chosen
 from tests.plans import examples
 
 if TYPE_CHECKING:
@@ -177,3 +182,54 @@ def test_engines_are_compared_with_each_other() -> None:
     (found,) = pairwise([one, other], cases)
     assert (found.state, found.subject) == (State.FAIL, "nginx, envoy")
     assert pairwise([one, replace(one, engine="envoy")], cases) == ()
+
+
+@pytest.mark.parametrize(
+    ("location", "own"),
+    [
+        ("http://shop.example:20004/x?a=1:20004", "http://shop.example:8080/x?a=1:20004"),
+        ("http://[::1]:20004/", "http://[::1]:8080/"),
+        ("http://shop.example:20005/", "http://shop.example/"),
+        ("https://shop.example:20005/", "https://shop.example:80/"),
+        ("https://shop.example:8443/", "https://shop.example:8443/"),
+        ("http://shop.example/20004", "http://shop.example/20004"),
+        ("", ""),
+    ],
+)
+def test_a_redirect_s_port_is_compared_as_the_topology_has_it(location: str, own: str) -> None:
+    assert restore_port(location, {20004: 8080, 20005: 80}) == own
+
+
+def test_no_listener_is_moved_to_a_port_that_a_redirect_names() -> None:
+    plan = plan_of(
+        {"name": "moved", "match": [{"path": {"exact": "/x"}}], "redirect": {"port": 20_001}},
+        {"name": "all", "forward": "a"},
+    )
+    binary = Binary(Path("/x"), "1")
+    (moved, other) = move_to_loopback([Order(name, "1", binary, plan, ()) for name in ("nginx", "envoy")])
+    ports = [order.plan.listeners[0].port for order in (moved, other)]
+    assert len(set(ports)) == 2
+    assert 20_001 not in {*ports, *(e.port for x in (moved, other) for p in x.plan.pools for e in p.endpoints)}
+    assert [dict(order.own_ports) for order in (moved, other)] == [{port: 8080} for port in ports]
+
+
+def test_shorter_times_leave_every_engine_s_files_and_verdicts_alike() -> None:
+    """Envoy has more routes where all tries may take longer than the idle time."""
+    retries = {"max": 2, "on": ["connect_failure", 502]}
+    plan = plan_of(
+        {"name": "all", "forward": "a", "retries": retries},
+        {"name": "slow", "match": [{"path": {"exact": "/slow"}}], "forward": "b", "timeouts": {"connect": "1s"}},
+        timeouts={"response": "6s"},
+    )
+    envoy = Chosen("envoy", "Envoy", "1.40", Binary(Path("/x"), "1.40"), kernel=False, resolvers=())
+    assert not has_same_shape(envoy, plan, scaled(plan, scale_for(plan)))
+    scale = scale_for(plan, lambda shorter: has_same_shape(envoy, plan, shorter))
+    assert scale.factor > 1
+    assert has_same_shape(envoy, plan, scaled(plan, scale))
+
+
+def test_a_listener_whose_routes_all_have_a_rate_is_waited_for() -> None:
+    plan = plan_of({"name": "all", "forward": "a", "rate_limit": {"rate": "1/s", "key": "client_ip"}})
+    (asked_for,) = settling_requests(plan)
+    assert (asked_for.method, asked_for.listener) == ("TRACE", "web")
+    assert simulate(plan, asked_for).status == 405

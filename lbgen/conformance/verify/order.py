@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lbgen.conformance.runner import Result
     from lbgen.conformance.verify.cases import Planned
     from lbgen.diagnostics import Diagnostic
@@ -34,7 +36,7 @@ class Order:
 
     `rendered` are files to serve as they stand. `isolated`: in a network where every address is here. `folder` holds
     the certificates of stand-ins and clients (trust.py). `before`: requests go through another tier, and `plan` is what
-    clients meet there.
+    clients meet there. `own_ports`: the topology's port by the port that a listener has instead.
     """
 
     engine: str
@@ -46,6 +48,7 @@ class Order:
     isolated: bool = True
     folder: str = ""
     before: Before | None = None
+    own_ports: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from dataclasses import replace
@@ -11,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.verify import asked, faults, merge
 from lbgen.conformance.verify.cases import Planned
+from lbgen.conformance.verify.loopback import LOOPBACK, move_to_loopback
 from lbgen.conformance.verify.order import Broken, Finished, Order, Told
 from lbgen.conformance.verify.processes import together
 from lbgen.conformance.verify.report import Left, Report, Served, pairwise
+from lbgen.conformance.verify.same_shape import has_same_shape, render_for
 from lbgen.conformance.verify.tiers import merged, through
 from lbgen.conformance.verify.times import scale_for, scaled
 from lbgen.conformance.verify.trust import trusted
@@ -22,29 +23,27 @@ from lbgen.diagnostics import Diagnostic, EngineError, UsageError
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.api import engines as installed
-from lbgen.engines.rendered import MANIFEST, Rendered, render_with
+from lbgen.engines.rendered import MANIFEST
 from lbgen.engines.tiers import engine_of
 from lbgen.plan.chain import somewhere
 from lbgen.plan.model import Plan
-from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.tiers import tiers
 from lbgen.runtime.local import world
-from lbgen.runtime.local.ports import free_port
 from lbgen.runtime.local.process import for_version
 from lbgen.runtime.local.stack import choose
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Sequence
 
     from lbgen.conformance.verify.trust import Trusted
     from lbgen.engines.api import Engine
+    from lbgen.engines.rendered import Rendered
     from lbgen.runtime.local.order import Chosen
     from lbgen.spec.load import Topology
 
 REQUESTS = 1_000
 CLIENT = "198.51.100.7"  # of TEST-NET-2 (RFC 5737); in a network of our own it may be any
-_LOOPBACK = "127.0.0.1"
-_PORTS = "LBGEN_CONFORMANCE_PORTS"  # environment: first port to try
 
 
 def _ignore(told: Told) -> None:
@@ -125,15 +124,15 @@ def _verified(
         message = f"files as they stand need a network that has the topology's own addresses: {obstacle}"
         raise EngineError(Diagnostic("LB407", message, hint="run as root" if lacking else ""))
     chosen, skipped = _chosen(real, engines, accept, folder)
-    scale = scale_for(real)
+    scale = scale_for(real, lambda shorter: all(has_same_shape(each, real, shorter) for each in chosen))
     plan = scaled(real, scale)
-    client = _LOOPBACK if obstacle else CLIENT
+    client = LOOPBACK if obstacle else CLIENT
     requests, most_faults, seed = drawn
     wanted = asked.cases(plan, client, most=requests, seed=seed)
     cases = (*(Planned(case) for case in wanted), *_some(faults.planned(plan, client), most_faults, seed))
     prepared = [_prepared(given, plan, each, cases, folder, isolated=not obstacle) for each in chosen]
     orders = [order for order, _ in prepared]
-    ended = together(orders if not obstacle else _on_loopback(orders), progress)
+    ended = together(orders if not obstacle else move_to_loopback(orders), progress)
     done = [each for each in ended if isinstance(each, Finished)]
     broken = [Left(each.engine, each.diagnostics, broken=True) for each in ended if isinstance(each, Broken)]
     return Report(
@@ -177,9 +176,7 @@ def _prepared(
     """What one engine's process gets, and in what its files are not the topology's own."""
     real = given.plan
     plan = for_version(replace(plan, resolvers=chosen.resolvers), chosen.name, chosen.version)
-    real = for_version(replace(real, resolvers=chosen.resolvers), chosen.name, chosen.version)
-    ours = render_with(chosen.engine, real, chosen.version, ("all",))
-    copy = render_with(chosen.engine, plan, chosen.version, ("all",))
+    ours, copy = render_for(chosen, real), render_for(chosen, plan)
     mine = ours if folder is None else _read(folder / chosen.name, ours, given)
     try:
         changed = merge.changes(ours, copy)
@@ -206,21 +203,3 @@ def _read(folder: Path, like: Rendered, given: Trusted) -> Rendered:
                 text = text.replace(old, new)
             files.append(RenderedFile(name, text))
     return replace(like, files=tuple(files), copies=())
-
-
-def _on_loopback(orders: list[Order]) -> list[Order]:
-    """Listeners and endpoints on free ports of 127.0.0.1, other ones for each engine."""
-    taken: set[int] = set()
-
-    def fresh() -> int:
-        start = max(taken) + 1 if taken else int(os.environ.get(_PORTS, "0"))
-        taken.add(found := free_port("0.0.0.0", start, frozenset(taken)))  # noqa: S104  # as engines listen
-        return found
-
-    placed = []
-    for order in orders:
-        plan = with_ports(order.plan, {x.name: fresh() for x in order.plan.listeners})
-        endpoints = [endpoint for pool in plan.pools for endpoint in pool.endpoints]
-        plan = with_endpoints(plan, {x.field: (_LOOPBACK, fresh()) for x in endpoints})
-        placed.append(replace(order, plan=plan))
-    return placed

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lbgen.conformance.free_ports import FreePorts
 from lbgen.conformance.verify import asked
 from lbgen.conformance.verify.cases import Planned
+from lbgen.conformance.verify.loopback import LOOPBACK
 from lbgen.conformance.verify.order import Before, Broken, Finished, Order
 from lbgen.conformance.verify.processes import together
 from lbgen.conformance.verify.report import Left, Report
@@ -18,7 +19,6 @@ from lbgen.plan.chain import somewhere
 from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.through import fronts
 from lbgen.plan.tiers import tiers
-from lbgen.runtime.local.ports import free_port
 from lbgen.runtime.local.stack import choose
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from lbgen.runtime.local.order import Chosen
     from lbgen.spec.load import Topology
 
-LOOPBACK = "127.0.0.1"
-PORTS = "LBGEN_CONFORMANCE_PORTS"  # environment: first port to try
 _NODES = 2  # replicas that stand behind the edge, which is enough to tell them apart
 
 
@@ -129,22 +127,16 @@ def _asked(
     progress: Callable[[Told], None],
 ) -> Report:
     begun = time.monotonic()
-    taken: set[int] = set()
-
-    def fresh() -> int:
-        start = max(taken) + 1 if taken else int(os.environ.get(PORTS, "0"))
-        taken.add(found := free_port("0.0.0.0", start, frozenset(taken)))  # noqa: S104  # as engines listen
-        return found
-
+    ports = FreePorts()
     with trusted(front.plan) as given:
         scale = scale_for(given.plan)
         plan = scaled(given.plan, scale)
-        door = fresh()
+        door = ports.take()
         (seen,) = plan.listeners
         plan = with_ports(plan, {seen.name: door})
         endpoints = [endpoint for pool in plan.pools for endpoint in pool.endpoints]
-        plan = with_endpoints(plan, {x.field: (LOOPBACK, fresh()) for x in endpoints})
-        replicas = tuple(_node(plan, front, fresh(), door) for _ in range(_NODES))
+        plan = with_endpoints(plan, {x.field: (LOOPBACK, ports.take()) for x in endpoints})
+        replicas = tuple(_node(plan, front, ports.take(), door) for _ in range(_NODES))
         at = [{x.listeners[0].name: (LOOPBACK, x.listeners[0].port)} for x in replicas]
         counts = {front.behind: _NODES}
         before = next(

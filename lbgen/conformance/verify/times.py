@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from lbgen.plan.model import Forward
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from lbgen.plan.model import Plan, Pool, Route
 
 LONGEST = 3_000  # milliseconds that a verification waits for one time
 APART = 1.4  # ratio of two neighbouring times, so that they can be told apart
+STEP = 1.25  # by which a factor becomes smaller that does not suit
 SHORTEST = 250  # milliseconds below which a busy machine cannot tell times apart
 
 
@@ -31,12 +32,20 @@ class Scale:
         return dict(self.pairs).get(milliseconds, milliseconds)
 
 
-def scale_for(plan: Plan) -> Scale:
-    """The scale that brings the longest time of `plan` down to about `LONGEST`."""
+def scale_for(plan: Plan, suits: Callable[[Plan], bool] = lambda shorter: True) -> Scale:
+    """The scale that brings the longest time of `plan` down to about `LONGEST`, or as near as `suits` allows: it is
+    asked of the plan with shorter times."""
     times = times_of(plan)
     factor = max(times, default=0) / LONGEST
-    if factor <= 1:
-        return Scale()
+    while factor > 1:
+        scale = _scale(times, factor)
+        if suits(scaled(plan, scale)):
+            return scale
+        factor /= STEP
+    return Scale()
+
+
+def _scale(times: tuple[int, ...], factor: float) -> Scale:
     pairs = []
     last = 0
     for time in times:

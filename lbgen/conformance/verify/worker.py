@@ -25,6 +25,7 @@ from lbgen.conformance.scripts.topology import NOTICED
 from lbgen.conformance.settle import Served, settle
 from lbgen.conformance.subject import Subject
 from lbgen.conformance.verify.cases import Phase
+from lbgen.conformance.verify.loopback import restore_port
 from lbgen.conformance.verify.order import Before, Broken, Finished, Order, Print, Told
 from lbgen.conformance.verify.trust import WRONG, stand_in_tls
 from lbgen.conformance.wires import unverified, wire_for
@@ -249,7 +250,8 @@ class _Run:
             told = judge.account_of(answer)
             split = len(simulate(plan, case.request).upstreams) > 1
             pool = "" if told is None or split else str(told["pool"])
-            return answer.status, answer.header("location") or "", pool, "" if told is None else str(told["target"])
+            location = restore_port(answer.header("location") or "", self.order.own_ports)
+            return answer.status, location, pool, "" if told is None else str(told["target"])
 
         plain = [
             case

@@ -1,0 +1,54 @@
+"""Where addresses cannot be kept: each engine's listeners and endpoints on ports of their own on 127.0.0.1."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+
+from lbgen.conformance.free_ports import FreePorts
+from lbgen.plan.forwarding import DEFAULT_PORTS
+from lbgen.plan.model import Redirect
+from lbgen.plan.overlay import with_endpoints, with_ports
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lbgen.conformance.verify.order import Order
+    from lbgen.plan.model import Plan
+
+LOOPBACK = "127.0.0.1"
+
+
+def move_to_loopback(orders: list[Order]) -> list[Order]:
+    """Give every listener and endpoint of each order another free port of 127.0.0.1."""
+    ports = FreePorts(avoid={port for order in orders for port in _named_ports(order.plan)})
+    placed = []
+    for order in orders:
+        moved = {x.name: ports.take() for x in order.plan.listeners}
+        plan = with_ports(order.plan, moved)
+        endpoints = [endpoint for pool in plan.pools for endpoint in pool.endpoints]
+        plan = with_endpoints(plan, {x.field: (LOOPBACK, ports.take()) for x in endpoints})
+        own = {moved[x.name]: x.port for x in order.plan.listeners}
+        placed.append(replace(order, plan=plan, own_ports=own))
+    return placed
+
+
+def restore_port(location: str, own_ports: Mapping[int, int]) -> str:
+    """`location` as it would be on the topology's own ports: a redirect names the port of the listener that it came
+    from. `own_ports`: the topology's port by the port that serves instead."""
+    parts = urlsplit(location)
+    served = parts.netloc.rpartition(":")[2]
+    if not served.isdecimal() or int(served) not in own_ports:
+        return location
+    own = own_ports[int(served)]
+    host = parts.netloc.removesuffix(f":{served}")
+    return urlunsplit(parts._replace(netloc=host if DEFAULT_PORTS.get(parts.scheme) == own else f"{host}:{own}"))
+
+
+def _named_ports(plan: Plan) -> Iterator[int]:
+    """Ports that a Location may hold for another reason than the listener's."""
+    yield from (listener.port for listener in plan.listeners)
+    for route in plan.routes:
+        if isinstance(route.action, Redirect) and route.action.port is not None:
+            yield route.action.port

@@ -1,0 +1,38 @@
+"""Whether shorter times change nothing but numbers: some files depend on how sums of times compare, as Envoy's on
+whether all tries of a request may take longer than its idle time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lbgen.conformance.verify.merge import changes
+from lbgen.engines.rendered import render_with
+from lbgen.runtime.local.process import for_version
+
+if TYPE_CHECKING:
+    from lbgen.engines.rendered import Rendered
+    from lbgen.plan.features import Feature
+    from lbgen.plan.model import Plan
+    from lbgen.runtime.local.order import Chosen
+
+
+def has_same_shape(chosen: Chosen, real: Plan, shorter: Plan) -> bool:
+    """Whether the engine's files for both plans differ in numbers only, and it objects to the same fields."""
+    if _objections(chosen, real) != _objections(chosen, shorter):
+        return False
+    try:
+        changes(render_for(chosen, real), render_for(chosen, shorter))
+    except ValueError:
+        return False
+    return True
+
+
+def render_for(chosen: Chosen, plan: Plan) -> Rendered:
+    """The files of `plan` for the engine, its version and its DNS servers; every verdict is accepted."""
+    plan = for_version(replace(plan, resolvers=chosen.resolvers), chosen.name, chosen.version)
+    return render_with(chosen.engine, plan, chosen.version, ("all",))
+
+
+def _objections(chosen: Chosen, plan: Plan) -> list[tuple[str, Feature | None]]:
+    return [(each.field, each.feature) for each in chosen.engine.objections(plan, chosen.version)]
