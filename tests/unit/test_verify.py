@@ -233,3 +233,37 @@ def test_a_listener_whose_routes_all_have_a_rate_is_waited_for() -> None:
     (asked_for,) = settling_requests(plan)
     assert (asked_for.method, asked_for.listener) == ("TRACE", "web")
     assert simulate(plan, asked_for).status == 405
+
+
+@pytest.mark.parametrize(
+    ("request_time", "body_time", "stalled"),
+    [("2s", "3s", (504, 2000)), ("3s", "2s", (408, 2000)), ("2s", "0s", (504, 2000))],
+)
+def test_the_time_of_a_request_or_of_its_body_ends_an_upload(
+    request_time: str, body_time: str, stalled: tuple[int, int]
+) -> None:
+    plan = plan_of(
+        {"name": "all", "forward": "a", "timeouts": {"request": request_time, "response": "1s", "idle": "5s"}},
+        client_timeouts={"client_body": body_time},
+    )
+    cases = {one.case.clause: one.case for one in faults.planned(plan, CLIENT)}
+    status, time = stalled
+    expect = cases["6.request.stalled"].expect
+    assert expect.within_ms == around(time)
+    assert (expect.status, expect.dropped) == ((504, False) if status == 504 else (None, True))
+    slow = cases["6.request.upload"]
+    assert slow.expect.status == 504
+    assert slow.send is not None
+    assert sum(part for part in slow.send if isinstance(part, float)) > int(request_time[0])
+    assert cases["6.idle.tunnel"].params["within_ms"] == around(5000), "a WebSocket is no request"
+    assert ("6.client.body" in cases) == (status == 408), "else the whole request's time is over first"
+
+
+def test_tries_end_with_the_time_of_their_request() -> None:
+    times = {"request": "2s", "response": "1500ms", "connect": "1500ms", "idle": "5s"}
+    retries = {"max": 1, "on": ["connect_failure", "timeout"]}
+    plan = plan_of({"name": "all", "forward": "a", "timeouts": times, "retries": retries})
+    cases = {one.case.clause: one for one in faults.planned(plan, CLIENT) if one.case.request.method == "GET"}
+    assert cases["6.request.head"].case.expect.within_ms == around(2000)
+    assert (cases["6.request.connect"].case.expect.fault, cases["6.request.connect"].phase) == (504, Phase.DROPPED)
+    assert not {"6.response", "6.retries.timeout", "6.connect"} & cases.keys()

@@ -108,10 +108,11 @@ def stuck_upload(stage: Stage) -> Iterator[str]:
 
 
 def deaf_client(stage: Stage) -> Iterator[str]:
-    """A client that stops reading is given up in time: it gets the whole body if it goes on before (`early_ms`), and
-    not if it comes back after that."""
+    """A client that stops reading is given up in time: it gets the whole body if it goes on before (`early_ms`, where
+    that is asked), and not if it comes back after that."""
     _, high = stage.params["within_ms"]
-    for pause, whole in ((stage.params["early_ms"], True), (high, False)):
+    early = stage.params.get("early_ms")
+    for pause, whole in (*([] if early is None else [(early, True)]), (high, False)):
         found = list(away(stage, pause, whole=whole))
         yield from found
         if found:

@@ -13,7 +13,7 @@ from lbgen.conformance.corpus import drafts
 from lbgen.conformance.wires import holds, host_of
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, PoolProtocol
-from lbgen.plan.policy import KeyKind
+from lbgen.plan.policy import IDEMPOTENT, KeyKind, RetryCause
 from lbgen.plan.simulate import Request, simulate
 
 if TYPE_CHECKING:
@@ -21,11 +21,21 @@ if TYPE_CHECKING:
 
     from lbgen.conformance.corpus import Draft
     from lbgen.plan.model import HostTable, Listener, Plan, Route, Rule
-    from lbgen.plan.policy import Access
+    from lbgen.plan.policy import Access, Retries
 
 
 SERVER = f"{Feature.STATUSES}.server"  # what some engines say of themselves in answers of HTTP/2 endpoints
 OTHER_NAME = f"{Feature.TLS_CLIENT_CERT}.other_name"
+WAITS, BODY, TUNNEL = "timeouts.idle.waits", "timeouts.idle.body", "timeouts.idle.tunnel"
+ALIKE = "route.retries.alike"  # causes that an engine cannot tell apart
+HANG = {"mode": "hang", "wait_ms": 60_000}
+_EXCUSES: dict[str, tuple[str, ...]] = {
+    "6.response": (WAITS, ALIKE),
+    "6.idle": (BODY,),
+    "6.request": (WAITS, BODY, str(Feature.TIMEOUT_REQUEST)),
+    "6.retries": (WAITS, str(Feature.RETRIES)),
+    **dict.fromkeys(("5.close", "5.reset", "6.connect"), (ALIKE,)),
+}
 _DENIED = 403
 _LOOPBACK = ip_network("127.0.0.0/8")
 _BENCHMARK = "198.18.0.0/15"
@@ -57,6 +67,23 @@ class Planned:
 def around(milliseconds: float, tries: int = 1) -> tuple[int, int]:
     """From when to when something that takes so long is in time, in milliseconds."""
     return round(0.93 * milliseconds - 15), round(1.15 * milliseconds + 40 * tries)
+
+
+def fault(clause: str, request: Request, route: Route, *steps: dict[str, Any], **expect: Any) -> Planned:  # noqa: ANN401  # as `Expect` has it
+    """A request that the endpoints treat as `steps` say, one step a try. The clause tells what may excuse it."""
+    features = next((found for start, found in _EXCUSES.items() if clause.startswith(start)), ())
+    longest = expect.get("within_ms", (0, 2000))[1] / 1000
+    case = Case("", clause, request, Expect(**expect), features, routes=(route.name,), steps=steps, timeout=longest + 2)
+    return Planned(case)
+
+
+def tries(retries: Retries | None, cause: RetryCause | int, method: str) -> int:
+    """How often a request reaches endpoints while that cause persists."""
+    if retries is None:
+        return 1
+    listed = cause in retries.statuses if isinstance(cause, int) else cause in retries.causes
+    repeatable = retries.all_methods or method in IDEMPOTENT or cause is RetryCause.CONNECT_FAILURE
+    return 1 + retries.max if listed and repeatable else 1
 
 
 def scripted(

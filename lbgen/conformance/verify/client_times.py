@@ -1,0 +1,68 @@
+"""A listener's times -> what becomes of clients that are slow with a head, silent within a body, or idle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.conformance.case import Case, Expect
+from lbgen.conformance.corpus import NOWHERE
+from lbgen.conformance.verify.cases import Planned, around, hits, scripted
+from lbgen.conformance.verify.request_time import half_body
+from lbgen.conformance.wires import host_of
+from lbgen.plan.model import Forward
+from lbgen.plan.simulate import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.plan.model import Listener, Plan
+
+_HEAD, _BODY, _SILENCE = "listener.timeouts.head", "listener.timeouts.body", "listener.timeouts.silence"
+
+
+def planned(plan: Plan, listener: Listener, client: str) -> Iterator[Planned]:
+    """Each of them is ended in time. How is one thing (408, or just closed), when another: a verdict about the first
+    excuses nothing of the second."""
+    times = listener.timeouts
+    found = next(_uploads(plan, listener, client), None)
+    host = (None if found is None else host_of(found)) or NOWHERE
+    request = Request("GET", "/", (("Host", host),), listener.name, client)
+    if times.keepalive:
+        params = {"request": request, "within_ms": around(times.keepalive)}
+        yield scripted("6.client.keepalive", "kept_idle", request, params, ())
+    alike = times.header == times.body  # then no verdict excuses when a client is ended
+    if times.header:
+        sent = f"GET / HTTP/1.1\r\nHost: {host}\r\n".encode()
+        when: tuple[str, ...] = () if alike else (_HEAD,)
+        yield from _slow("6.client.header", request, sent, times.header, (_HEAD,), when, drips=True)
+    if times.body and found is not None:
+        when = (_SILENCE,) if alike else (_BODY, _SILENCE)
+        yield from _slow("6.client.body", found, half_body(found), times.body, (_BODY, _SILENCE), when)
+
+
+def _uploads(plan: Plan, listener: Listener, client: str) -> Iterator[Request]:
+    """Requests that may take longer than the listener lets a client be silent."""
+    for route, hit in hits(plan, listener, client):
+        if isinstance(route.action, Forward):
+            whole = route.action.timeouts.request
+            if not whole or whole > listener.timeouts.body:
+                yield hit
+
+
+def _slow(
+    clause: str,
+    request: Request,
+    sent: bytes,
+    time: int,
+    how: tuple[str, ...],
+    when: tuple[str, ...],
+    *,
+    drips: bool = False,
+) -> Iterator[Planned]:
+    """`sent`, and then nothing, or (`drips`) a header now and then."""
+    within = around(time)
+    seconds = within[1] / 1000
+    expect = Expect(dropped=True)
+    yield Planned(Case("", clause, request, expect, how, send=(sent, seconds), timeout=seconds + 2))
+    params = {"request": request, "sent": sent, "within_ms": within, "pause": seconds / 8 if drips else 0}
+    yield scripted(f"{clause}.time", "slow_client", request, params, when)
