@@ -34,10 +34,8 @@ def print_hops(
     scheme, authority, _ = parsed(url)
     every = [each for tier in tiers for each in tier.plan.listeners if each.protocol is Protocol.TCP]
     doors = [each for tier in tiers if tier.entry for each in tier.plan.listeners if each.protocol is Protocol.TCP]
-    name = listener or chosen(doors, scheme, authority)
-    if name not in {each.name for each in every}:
-        raise click.UsageError(f"there is no listener {name!r}; there are: {', '.join(x.name for x in every)}")
-    request = replace(build(tiers[0].plan, method, url, headers, client, name), listener="")
+    name = chosen(every if listener else doors, scheme, authority, listener)
+    request = replace(build(method, url, headers, client), listener="")
     host = (authority or "").rpartition("@")[2]
     sni = host.rpartition(":")[0] or host if scheme == "https" else None
     hops = follow(tiers, name, request, sni)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -13,12 +14,28 @@ from lbgen.cli.output import as_json as print_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lbgen.plan.model import Listener, Plan
+    from lbgen.plan.model import Listener
     from lbgen.plan.simulate import Outcome, Request
 
-_URL = re.compile(r"(?:(?P<scheme>https?)://(?P<authority>[^/?#]*))?(?P<target>.*)", re.DOTALL)
+_URL = re.compile(r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*))?(?P<target>.*)", re.DOTALL)
+_PORTS = {"http": 80, "https": 443}
 _PORT = re.compile(r":(\d+)$")
 SHOWN = 20  # losing rules printed
+
+
+class IpAddress(click.ParamType[str]):
+    """An IPv4 or IPv6 address."""
+
+    name = "ip"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """`value` when it is one; a usage error otherwise."""
+        from ipaddress import ip_address
+
+        try:
+            return str(ip_address(value))
+        except ValueError:
+            self.fail(f"{value!r} is not an IP address; write one such as 10.0.0.7 or 2001:db8::7", param, ctx)
 
 
 @click.command(
@@ -32,16 +49,18 @@ SHOWN = 20  # losing rules printed
 @click.option(
     "-H", "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="A request header (repeatable)."
 )
-@click.option("--client", default="127.0.0.1", show_default=True, metavar="IP", help="Where the request comes from.")
-@click.option("--listener", default="", metavar="NAME", help="The listener, when the URL's port does not tell.")
+@click.option(
+    "--client", type=IpAddress(), default="127.0.0.1", show_default=True, help="Where the request comes from."
+)
+@click.option("--listener", default="", metavar="NAME", help="The listener, instead of the one on the URL's port.")
 @options.json_flag
 def command(
     topology: str, method: str, url: str, headers: tuple[str, ...], client: str, listener: str, as_json: bool
 ) -> None:
     """Say which rule serves METHOD URL, what reaches the endpoint, and why the other rules do not serve it.
 
-    The URL's port picks the listener; its path is taken as it stands. `-H "x:"` sends an empty value. With tiers each
-    that the request passes is asked.
+    The URL's scheme and port pick the listener (http is 80, https 443; a path alone: the first one); its path is taken
+    as it stands. `-H "x:"` sends an empty value. With tiers each that the request passes is asked.
     """
     import lbgen
 
@@ -52,31 +71,27 @@ def command(
         print_hops(lbgen.tiers(loaded), method, url, headers, client, listener, as_json=as_json)
         return
     plan = lbgen.plan(loaded)
-    request = build(plan, method, url, headers, client, listener)
+    scheme, authority, _ = parsed(url)
+    name = chosen([each for each in plan.listeners if each.mode == "l7"], scheme, authority, listener)
+    request = replace(build(method, url, headers, client), listener=name)
     outcome = lbgen.simulate(plan, request)
     if as_json:
-        print_json(record(outcome))
+        print_json({"listener": request.listener, **record(outcome)})
     else:
-        show(outcome)
+        show(outcome, described(plan.listener(request.listener)))
 
 
-def build(plan: Plan, method: str, url: str, headers: tuple[str, ...], client: str, listener: str) -> Request:
-    """The request that the command line describes; click.UsageError when it describes none."""
+def build(method: str, url: str, headers: tuple[str, ...], client: str) -> Request:
+    """The request that the command line describes, without its listener; click.UsageError when it describes none."""
     from lbgen.plan.simulate import Request
 
-    scheme, authority, target = parsed(url)
+    _, authority, target = parsed(url)
     lines = [_header(text) for text in headers]
     if authority and not any(name.lower() == "host" for name, _ in lines):
-        lines.insert(0, ("Host", authority))
+        lines.insert(0, ("Host", _raw(authority)))
     if target.startswith("?"):
         target = "/" + target
-    return Request(
-        method=method,
-        target=target.encode().decode("latin-1"),
-        headers=tuple(lines),
-        listener=listener or chosen([x for x in plan.listeners if x.mode == "l7"], scheme, authority),
-        client=client,
-    )
+    return Request(method=method, target=_raw(target), headers=tuple(lines), client=client)
 
 
 def parsed(url: str) -> tuple[str | None, str | None, str]:
@@ -87,28 +102,59 @@ def parsed(url: str) -> tuple[str | None, str | None, str]:
     return found["scheme"], found["authority"], found["target"] or "/"
 
 
+def _raw(text: str) -> str:
+    """The bytes of an argument as latin-1, also where they are no UTF-8."""
+    return text.encode("utf-8", "surrogateescape").decode("latin-1")
+
+
 def _header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
-        raise click.UsageError(f"-H wants 'NAME: VALUE', not {text!r}")
-    return name.strip(), value.strip().encode().decode("latin-1")
+        raise click.UsageError(f"-H needs 'NAME: VALUE', not {text!r}")
+    return name.strip(), _raw(value.strip())
 
 
-def chosen(listeners: Sequence[Listener], scheme: str | None, authority: str | None) -> str:
-    """The name of the listener that a URL means, by its port; the first one when it names no port."""
+def chosen(listeners: Sequence[Listener], scheme: str | None, authority: str | None, asked: str = "") -> str:
+    """The name of the listener that a URL means by its scheme and port, or of the one that is asked for.
+
+    A target without scheme means the first listener. Raises click.UsageError with the listeners that there are.
+    """
     if not listeners:
-        raise click.UsageError("the topology has no L7 listener")
+        raise click.UsageError("the topology has no L7 listener; route is about requests")
+    known = "; ".join(map(described, listeners))
+    if asked:
+        if asked not in {each.name for each in listeners}:
+            raise click.UsageError(f"no listener {asked!r} for requests; there are: {known}")
+        return asked
     if not scheme:
         return listeners[0].name
+    if scheme.lower() not in _PORTS:
+        raise click.UsageError(f"the scheme {scheme} is not served; write http:// or https://, or the path alone")
     written = _PORT.search(authority or "")
-    port = int(written[1]) if written else {"http": 80, "https": 443}[scheme]
-    for each in listeners:
-        if each.port == port:
-            return each.name
-    if written:
-        known = ", ".join(f"{x.name} {x.port}" for x in listeners)
-        raise click.UsageError(f"no listener on port {port}; there are: {known}")
-    return listeners[0].name
+    port = int(written[1]) if written else _PORTS[scheme.lower()]
+    there = [each for each in listeners if each.port == port]
+    if not there:
+        raise click.UsageError(
+            f"no listener on port {port}; there are: {known}; write its port, or add --listener NAME"
+        )
+    host = (authority or "").rpartition("@")[2].removesuffix(written[0] if written else "").strip("[]")
+    here = [each for each in there if each.address == host] or there
+    if len(here) > 1:
+        names = ", ".join(each.name for each in here)
+        raise click.UsageError(f"several listeners on port {port}: {names}; add --listener NAME")
+    if here[0].mode == "l7" and scheme.lower() != _scheme(here[0]):
+        speaks = "TLS" if _scheme(here[0]) == "https" else "plain HTTP"
+        raise click.UsageError(f"listener {here[0].name} on port {port} speaks {speaks}: write {_scheme(here[0])}://")
+    return here[0].name
+
+
+def _scheme(listener: Listener) -> str:
+    return "https" if listener.tls is not None else "http"
+
+
+def described(listener: Listener) -> str:
+    """Name, scheme and port of a listener."""
+    return f"{listener.name} ({_scheme(listener) if listener.mode == 'l7' else 'bytes'}, port {listener.port})"
 
 
 def record(outcome: Outcome) -> dict[str, object]:
@@ -142,8 +188,10 @@ def record(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def show(outcome: Outcome) -> None:
+def show(outcome: Outcome, listener: str = "") -> None:
     """For people."""
+    if listener:
+        click.echo(f"  listener  {listener}")
     if outcome.status is not None:
         click.echo(f"{click.style(str(outcome.status), bold=True)}  {outcome.reason}")
     if outcome.others:
