@@ -8,7 +8,7 @@ import click
 
 from lbgen.cli import exit_codes, options
 from lbgen.cli.output import as_json as print_json
-from lbgen.cli.output import complain, console
+from lbgen.cli.output import complain, console, count
 
 if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--no-engines", is_flag=True, help="Leave the engines' own checkers out.")
 @options.accept
 @click.option(
-    "--ignore", multiple=True, metavar="CODE", help="Leave warnings and advice of this code out (repeatable)."
+    "--ignore", multiple=True, type=options.Code(), help="Leave warnings and advice of this code out (repeatable)."
 )
 @options.json_flag
 def command(
@@ -65,12 +65,18 @@ def command(
         complain(found)
         for name, note in notes:
             click.echo(f"{name}: {note}")
-        errors = sum(d.severity == "error" for d in found)
-        if not errors:
-            more = f", {len(found)} advice or warnings" if found else ""
-            click.echo(f"{topology}: no errors{more}")
+        click.echo(f"{topology}: {_summary(found)}", err=any(d.severity == "error" for d in found))
     if any(d.severity == "error" for d in found):
         raise click.exceptions.Exit(exit_codes.FINDINGS)
+
+
+def _summary(found: list[Diagnostic]) -> str:
+    """How many findings there are, by severity."""
+    numbers = {severity: sum(d.severity == severity for d in found) for severity in ("error", "warning", "advice")}
+    parts = [count(numbers["error"], "error")] if numbers["error"] else ["no errors"]
+    parts += [count(numbers["warning"], "warning")] if numbers["warning"] else []
+    parts += [f"{numbers['advice']} advice"] if numbers["advice"] else []
+    return ", ".join(parts)
 
 
 def _engines(
@@ -101,5 +107,5 @@ def _engines(
                 notes.append((title, f"left out: {stop.diagnostics[0].message}{more}"))
         else:
             found += problems
-            notes.append((title, f"{len(problems)} problems" if problems else "its own checker is content"))
+            notes.append((title, count(len(problems), "problem") if problems else "its own checker is content"))
     return found

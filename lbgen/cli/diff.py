@@ -8,7 +8,7 @@ import click
 
 from lbgen.cli import exit_codes, options
 from lbgen.cli.output import as_json as print_json
-from lbgen.cli.output import console
+from lbgen.cli.output import console, count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,5 +61,7 @@ def _print(out: Console, found: Comparison) -> None:
         if field.meaning:
             out.print(f"  {field.meaning}", style="dim", markup=False)
     requests = sum(change.count for change in found.requests)
-    said = "nothing changes" if found.same else f"{requests} requests change"
-    out.print(f"{said}, of {found.asked} asked; {len(found.fields)} changes that no request shows", markup=False)
+    changed = f"{count(requests, 'request')} change{'s' if requests == 1 else ''}"
+    said = "nothing changes" if found.same else changed
+    rest = count(len(found.fields), "change")
+    out.print(f"{said}, of {found.asked} asked; {rest} that no request shows", markup=False)

@@ -7,6 +7,7 @@ FINDINGS = 1
 USAGE = 2
 ENGINE = 3
 DIFFERS = 4
+INTERNAL = 5
 INTERRUPTED = 130  # 128 and the number of the signal
 
 MEANING = {
@@ -15,5 +16,6 @@ MEANING = {
     USAGE: "usage: unknown flag, engine or stack",
     ENGINE: "docker or an engine failed",
     DIFFERS: "behaviour differs: engines (verify) or topologies (diff)",
+    INTERNAL: "internal error, a fault of lbgen (LBGEN_DEBUG=1 shows the traceback)",
     INTERRUPTED: "interrupted by Ctrl-C (143: by SIGTERM); what up or reload had begun is taken back",
 }

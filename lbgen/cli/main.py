@@ -8,10 +8,12 @@ import os
 import sys
 from errno import EDQUOT, ENOSPC
 from importlib import import_module
+from pathlib import Path
 
 import click
 
 from lbgen.cli import exit_codes
+from lbgen.cli.encoding import adapt_output
 from lbgen.diagnostics import LbgenError
 from lbgen.runtime import interrupts
 from lbgen.version import VERSION
@@ -89,11 +91,25 @@ def group() -> None:
     """Write a load balancer topology once; run it on nginx, HAProxy, Envoy, Traefik or nftables."""
 
 
+def _internal(bug: Exception) -> str:
+    """One line about an exception that nothing expected, with its place in lbgen's own code."""
+    import traceback
+
+    frames = [frame for frame in traceback.extract_tb(bug.__traceback__) if "lbgen" in frame.filename]
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    what = " ".join(f"{type(bug).__name__}: {bug}".split())
+    return (
+        f"internal error{place}: {what[:300]}; this is a fault of lbgen {VERSION}: please report this line with the "
+        "command and the topology (LBGEN_DEBUG=1 shows the traceback)"
+    )
+
+
 def main() -> None:
     """The console script: runs a verb and turns every expected error into one screen and an exit code."""
     gc.disable()  # a short run that builds one big tree: collecting costs more than half of it
     atexit.register(gc.freeze)  # nor does the interpreter's last collection find anything worth its time
     interrupts.raised()
+    adapt_output()
     try:
         code = group.main(standalone_mode=False)
     except click.exceptions.Exit as stop:
@@ -116,4 +132,9 @@ def main() -> None:
         remedy = "; free some disk space, or set LBGEN_STATE_DIR" if wrong.errno in (ENOSPC, EDQUOT) else ""
         click.echo(f"lbgen: {wrong.strerror or wrong}: {wrong.filename or ''}".rstrip(": ") + remedy, err=True)
         code = exit_codes.ENGINE
+    except Exception as bug:  # the last resort: a user can do nothing with a traceback
+        if os.environ.get("LBGEN_DEBUG"):
+            raise
+        click.echo(f"lbgen: {_internal(bug)}", err=True)
+        code = exit_codes.INTERNAL
     sys.exit(code if isinstance(code, int) else exit_codes.OK)

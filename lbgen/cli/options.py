@@ -34,6 +34,58 @@ class EngineName(click.ParamType[str]):
         return [CompletionItem(name) for name in engine_names() if name.startswith(incomplete)]
 
 
+class OneOf(click.ParamType[str]):
+    """One of many words, completed by the shell; a usage error names the nearest."""
+
+    def words(self) -> tuple[str, ...]:
+        """All of them."""
+        raise NotImplementedError
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """`value` when it is one of them."""
+        if value not in self.words():
+            from difflib import get_close_matches
+
+            near = get_close_matches(value, self.words(), n=1, cutoff=0.8)
+            hint = f"did you mean {near[0]!r}?" if near else self.hint
+            self.fail(f"there is no {self.name} {value!r}; {hint}", param, ctx)
+        return value
+
+    hint = ""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Words that start with what was typed."""
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(word) for word in self.words() if word.startswith(incomplete)]
+
+
+class FeatureName(OneOf):
+    """A feature as `lbgen explain` lists them, or `all`."""
+
+    name = "feature"
+    hint = "`lbgen explain` lists the features of a topology; `all` accepts any"
+
+    def words(self) -> tuple[str, ...]:
+        """`all` and every feature."""
+        from lbgen.plan.features import Feature
+
+        return ("all", *(feature.value for feature in Feature))
+
+
+class Code(OneOf):
+    """The code of a finding."""
+
+    name = "code"
+    hint = "`lbgen check` shows the codes of findings"
+
+    def words(self) -> tuple[str, ...]:
+        """Every code."""
+        from lbgen.diagnostics import CODES
+
+        return tuple(CODES)
+
+
 class PartName(EngineName):
     """An engine of a stack, or a replica of a tier: what there is says the stack."""
 
@@ -59,7 +111,7 @@ def accept(command: F) -> F:
     return click.option(
         "--accept",
         multiple=True,
-        metavar="FEATURE",
+        type=FeatureName(),
         help="Accept this feature where it is only approximate; `all` for every one (repeatable).",
     )(command)
 

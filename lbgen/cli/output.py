@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lbgen.cli.encoding import holds_unicode
 from lbgen.diagnostics import Severity
 
 if TYPE_CHECKING:
@@ -22,8 +23,13 @@ SCREEN = 40  # findings shown before the rest is counted
 
 
 def as_json(data: object) -> None:
-    """One JSON document on standard output."""
-    click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+    """One JSON document on standard output; escaped where that cannot hold every character."""
+    click.echo(json.dumps(data, indent=2, ensure_ascii=not holds_unicode()))
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """`1 change`, `2 changes`."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
 def line_of(finding: Diagnostic) -> str:

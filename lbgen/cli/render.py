@@ -24,12 +24,17 @@ if TYPE_CHECKING:
 )
 @options.topology
 @options.engines
-@click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="Write DIR/<engine>/ files.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(file_okay=False, allow_dash=True),
+    metavar="DIR",
+    default="-",
+    help="Write DIR/<engine>/ files; - prints them, each under its name where there are several (the default).",
+)
 @options.accept
 @options.json_flag
-def command(
-    topology: str, chosen: tuple[str, ...], output: Path | None, accept: tuple[str, ...], as_json: bool
-) -> None:
+def command(topology: str, chosen: tuple[str, ...], output: str, accept: tuple[str, ...], as_json: bool) -> None:
     """Write native configurations: every engine that can, the others named with the reason.
 
     With tiers there is a folder for each, which all of its replicas share; -e is for tiers that name no engine.
@@ -42,7 +47,7 @@ def command(
     failed = False
     for tier in parts(lbgen.load(topology)):
         done, refused = _rendered(tier, chosen, accept)
-        folder = output / tier.name if output is not None else None
+        folder = Path(output) / tier.name if output != "-" else None
         if folder is not None:
             for name, rendered in done.items():
                 rendered.write(folder / name)

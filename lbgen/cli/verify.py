@@ -8,7 +8,7 @@ import click
 
 from lbgen.cli import options
 from lbgen.cli.output import as_json as print_json
-from lbgen.cli.output import console
+from lbgen.cli.output import console, count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -103,7 +103,8 @@ def _print(out: Console, report: Report) -> None:
         out.print(f"  {result.again}\n  {result.detail}", markup=False)
     if len(report.differences) > SHOWN:
         out.print(f"\n... and {len(report.differences) - SHOWN} more (lbgen verify --json has all)", markup=False)
-    verdict = "green" if report.green else f"{len(report.differences)} differences, {len(report.broken)} engines failed"
+    failed = f"{count(len(report.differences), 'difference')}, {count(len(report.broken), 'engine')} failed"
+    verdict = "green" if report.green else failed
     out.print(
         f"\n{report.name}: {verdict} in {report.seconds:.0f} s", style="bold green" if report.green else "bold red"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.curl import curl
@@ -302,14 +302,21 @@ def _meaning(path: str) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value of the plan for people; times as they are in the plan, in milliseconds."""
+    """A value of the plan for people, without what is at its default; times as in the plan, in milliseconds."""
     if is_dataclass(value) and not isinstance(value, type):
         inner = ", ".join(
             f"{f.name}: {_shown(getattr(value, f.name))}"
             for f in fields(value)
-            if f.name not in ("field", "is_ip") and getattr(value, f.name) not in (None, (), "", False, 0)
+            if f.name not in ("field", "is_ip") and not _unsaid(f, getattr(value, f.name))
         )
         return f"{{ {inner} }}" if inner else "nothing"
     if isinstance(value, tuple | frozenset):
         return ", ".join(sorted(map(_shown, value)) if isinstance(value, frozenset) else map(_shown, value)) or "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
     return "none" if value is None else str(value)
+
+
+def _unsaid(field: Field[object], value: object) -> bool:
+    """Whether a value says nothing: absent, or the default of its field. 0 and false say something elsewhere."""
+    return value in (None, (), "") or (value == field.default and type(value) is type(field.default))

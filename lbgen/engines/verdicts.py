@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from lbgen.diagnostics import Diagnostic
+from lbgen.diagnostics import Diagnostic, UsageError
 from lbgen.engines.api import NOT_YET, Level, engines
 from lbgen.engines.verbatim import unplaced
-from lbgen.plan.features import needs
+from lbgen.plan.features import Feature, needs
 from lbgen.plan.places import nearest
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from lbgen.diagnostics import Span
     from lbgen.engines.api import Engine, Verdict
-    from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan
 
     _Asked = dict[tuple[Feature | None, str], Span]
@@ -79,7 +78,14 @@ def _concerns(field: str, engine: Engine) -> bool:
 def judge(
     plan: Plan, engine: Engine, version: str, accept: Iterable[str] = ()
 ) -> tuple[tuple[Answer, ...], tuple[Diagnostic, ...]]:
-    """The answers, and a diagnostic for each that stops: LB301/LB304 refused, LB302 approximate and not accepted."""
+    """The answers, and a diagnostic for each that stops: LB301/LB304 refused, LB302 approximate and not accepted.
+
+    Raises UsageError LB201 when `accept` names no feature.
+    """
+    accept = tuple(accept)
+    if unknown := [name for name in accept if name not in {ACCEPT_ALL, *Feature}]:
+        hint = "lbgen explain lists the features of a topology; all accepts any"
+        raise UsageError([Diagnostic("LB201", f'there is no feature "{name}"', hint=hint) for name in unknown])
     every = answers(plan, engine, version, accept)
     stopping = [answer for answer in every if _stops(answer)]
     if not stopping:

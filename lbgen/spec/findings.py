@@ -72,6 +72,8 @@ def _finding(line: ErrorDetails, model: type[BaseModel], data: object, marks: La
         code, message, hint, at_key = "LB101", "unknown key", close_to(str(loc[-1]), _keys_at(model, loc[:-1])), True
     else:
         code, message, hint = _explained(line, marks.written(at))
+    if not at_key and isinstance(line["input"], str) and "${" in line["input"]:
+        hint = "lbgen does not replace variables yet: write the value"
     return Diagnostic(code, message, marks.span(at, key=at_key), shortened(field_text(shown), 200), hint)
 
 

@@ -156,7 +156,64 @@ def test_route_takes_the_target_raw_and_the_port_picks_the_listener():
     assert record["status"] == 400
     wrong = lbgen("route", SHOP, "GET", "http://shop.example:9999/")
     assert wrong.returncode == 2
-    assert "web 8080" in wrong.stderr
+    assert "web (http, port 8080)" in wrong.stderr
+
+
+PORTS = """
+version: 1
+name: ports
+listeners:
+  plain: { port: 8080 }
+  secure: { port: 8443, tls: { certificates: [{ cert: a.crt, key: a.key, names: [app.example] }] } }
+  one: { port: 8081, address: 10.0.0.1 }
+  two: { port: 8081, address: 10.0.0.2 }
+  db: { port: 5432, mode: l4 }
+pools: { app: { endpoints: [{ address: "10.0.0.9:80" }] }, db: { endpoints: [{ address: "10.0.0.9:5432" }] } }
+routes:
+  - { name: up, listeners: [plain], redirect: { scheme: https } }
+  - { name: app, listeners: [secure, one, two], forward: app }
+  - { name: db, listeners: [db], forward: db }
+"""
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("https://app.example/foo",), "no listener on port 443; there are: plain (http, port 8080); secure (https"),
+        (("http://app.example/foo",), "no listener on port 80"),
+        (("https://app.example:8080/",), "listener plain on port 8080 speaks plain HTTP: write http://"),
+        (("http://app.example:8443/",), "listener secure on port 8443 speaks TLS: write https://"),
+        (("ftp://app.example/",), "the scheme ftp is not served; write http:// or https://"),
+        (("http://app.example:8081/",), "several listeners on port 8081: one, two; add --listener NAME"),
+        (("http://app.example:8080/", "--client", "abc"), "'abc' is not an IP address"),
+        (("/", "--listener", "nope"), "no listener 'nope' for requests; there are: plain"),
+        (("/", "--listener", "db"), "no listener 'db' for requests"),
+    ],
+)
+def test_route_refuses_a_url_that_no_listener_serves(args, says, tmp_path):
+    (tmp_path / "t.yaml").write_text(PORTS, encoding="utf-8")
+    done = lbgen("route", "t.yaml", "GET", *args, cwd=tmp_path)
+    assert done.returncode == 2, done.stdout
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "listener"),
+    [
+        (("http://app.example:8080/",), "plain"),
+        (("https://app.example:8443/",), "secure"),
+        (("HTTPS://app.example:8443/",), "secure"),
+        (("http://10.0.0.2:8081/",), "two"),
+        (("https://app.example/", "--listener", "secure"), "secure"),
+        (("/x",), "plain"),
+    ],
+)
+def test_route_says_which_listener_it_asked(args, listener, tmp_path):
+    (tmp_path / "t.yaml").write_text(PORTS, encoding="utf-8")
+    done = lbgen("route", "t.yaml", "GET", *args, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["listener"] == listener
 
 
 def test_route_prints_a_location():
@@ -205,6 +262,44 @@ def test_check_leaves_out_what_is_ignored():
     assert {"LB266", "LB267"} == {finding["code"] for finding in every}
     some = json.loads(lbgen("check", SHOP, "--no-engines", "--json", "--ignore", "LB266").stdout)
     assert {"LB267"} == {finding["code"] for finding in some}
+
+
+@pytest.mark.parametrize(("flag", "word"), [("--accept", "nope"), ("--ignore", "foo")])
+def test_check_refuses_a_feature_or_code_that_there_is_not(flag, word):
+    done = lbgen("check", SHOP, "--no-engines", flag, word)
+    assert done.returncode == 2
+    assert f"'{word}'" in done.stderr
+
+
+def test_a_mistyped_feature_gets_a_hint():
+    done = lbgen("render", SHOP, "--accept", "timeouts.idel")
+    assert done.returncode == 2
+    assert "did you mean 'timeouts.idle'?" in done.stderr
+
+
+def test_check_ends_with_the_number_of_findings(tmp_path):
+    (tmp_path / "t.yaml").write_text(
+        "version: 1\nname: x\nlisteners: { web: { prot: 80 } }\nroutes: [{ name: a }]\n", encoding="utf-8"
+    )
+    done = lbgen("check", "t.yaml", cwd=tmp_path)
+    assert done.stderr.splitlines()[-1] == f"t.yaml: {len(done.stderr.splitlines()) - 1} errors"
+    assert lbgen("check", SHOP, "--no-engines").stdout == f"{SHOP}: no errors, 2 advice\n"
+
+
+def test_render_to_standard_output_writes_no_folder(tmp_path):
+    done = lbgen("render", POSTGRES, "-e", "nftables", "-o", "-", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == lbgen("render", POSTGRES, "-e", "nftables").stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_diff_shows_a_weight_of_zero_and_counts_one_change(tmp_path):
+    old = (ROOT / POSTGRES).read_text(encoding="utf-8")
+    (tmp_path / "new.yaml").write_text(old.replace("weight: 2", "weight: 0"), encoding="utf-8")
+    done = lbgen("diff", POSTGRES, str(tmp_path / "new.yaml"))
+    assert done.returncode == 4
+    assert "{ host: 10.4.0.10, port: 5432, weight: 0 }" in done.stdout
+    assert "1 change that no request shows" in done.stdout
 
 
 def test_verify_without_rendered_files_is_a_usage_error(tmp_path):

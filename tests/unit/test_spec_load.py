@@ -276,6 +276,17 @@ def test_lists_of_the_user_replace_those_of_the_profile(tmp_path: Path) -> None:
     assert model.resolvers == ["10.0.0.1"]
 
 
+def test_a_variable_gets_a_hint_where_it_is_no_value() -> None:
+    text = EVERYTHING.replace("port: 8080", 'port: "${PORT}"', 1)
+    with pytest.raises(LbgenError) as stop:
+        loaded(text)
+    assert "lbgen does not replace variables yet" in stop.value.diagnostics[0].hint
+
+
+def test_true_is_a_truth_value_in_every_case_of_the_core_schema() -> None:
+    assert loaded(EVERYTHING.replace("backup: true", "backup: True")).model.pools["storefront"].endpoints[1].backup
+
+
 def test_schema_knows_every_field_and_no_null() -> None:
     text = json.dumps(schema())
     assert '"null"' not in text

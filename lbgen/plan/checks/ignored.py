@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import CODES, Severity
+from lbgen.diagnostics import CODES, Diagnostic, Severity
 from lbgen.plan.checks.context import instead
 
 if TYPE_CHECKING:
-    from lbgen.diagnostics import Diagnostic
     from lbgen.plan.checks.context import Context
 
 
@@ -26,4 +25,7 @@ def without(context: Context, codes: tuple[str, ...]) -> list[Diagnostic]:
             context.add("LB254", f"ignore[{n}]", f'there is no finding "{code}"', hint, Severity.WARNING)
         elif code in errors:
             context.add("LB254", f"ignore[{n}]", f"{code} is an error, which cannot be ignored", "", Severity.WARNING)
+    for code in (code for code in codes if code in errors):
+        message = f"{code} is an error, which cannot be ignored"
+        context.found.append(Diagnostic("LB254", message, severity=Severity.WARNING))
     return context.found

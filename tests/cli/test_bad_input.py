@@ -1,0 +1,212 @@
+"""Whatever the command line and the files hold: a finding or a usage error, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import click
+import pytest
+
+from lbgen.cli.encoding import adapt_output
+from lbgen.cli.main import VERBS, group
+from lbgen.diagnostics import LbgenError
+
+ROOT = Path(__file__).parents[2]
+SHOP = str(ROOT / "examples/shop/topology.yaml")
+JUNK = (
+    "",
+    "-",
+    "--",
+    "-1",
+    "0",
+    "nope",
+    "a/b",
+    "..",
+    "/",
+    "\u00e9\u2026",
+    "\udcff",
+    "a\nb",
+    "x" * 5000,
+    "${X}",
+    "[",
+    "LB101",
+    "%s",
+)
+# Verbs that do nothing but read, on a topology that is fine, with the arguments they need.
+READERS = {
+    "check": [SHOP, "--no-engines"],
+    "explain": [SHOP],
+    "render": [SHOP, "-e", "nginx"],
+    "route": [SHOP, "GET", "http://shop.example:8080/"],
+    "diff": [SHOP, SHOP],
+    "schema": [],
+    "init": ["-"],
+}
+WRITERS = {"output", "file"}  # parameters that name what is written
+
+
+@pytest.fixture(autouse=True)
+def apart(tmp_path, monkeypatch):
+    """A folder, a state directory and no daemon."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+def run(*args: str) -> None:
+    """Run a command line in this process; fails on any exception that `main` does not expect."""
+    adapt_output()
+    with suppress(LbgenError, click.ClickException, click.exceptions.Exit, OSError, SystemExit):
+        group.main([*args], standalone_mode=False)
+
+
+def bad_files(folder: Path) -> list[str]:
+    """Paths of what is no topology."""
+    texts = {
+        "empty.yaml": b"",
+        "binary.yaml": bytes(range(256)),
+        "list.yaml": b"- 1\n- 2\n",
+        "text.yaml": b"hello",
+        "null.yaml": b"null\n",
+        "half.yaml": b"version: 1\nname: x\nlisteners: { web:",
+        "types.yaml": b"version: 1\nname: [x]\nlisteners: 5\npools: [a]\nroutes: {a: b}\nengines: 7\n",
+        "json.yaml": b'{"version": 1, "name": "x", "routes": [null]}',
+        "nul\xc3\xa9.yaml": b"\xef\xbb\xbfversion: 1\n\x00",
+    }
+    for name, content in texts.items():
+        (folder / os.fsdecode(name.encode("latin-1"))).write_bytes(content)
+    (folder / "folder.yaml").mkdir()
+    (folder / "loop.yaml").symlink_to("loop.yaml")
+    closed = folder / "closed.yaml"
+    closed.write_text("version: 1\n", encoding="utf-8")
+    closed.chmod(0)
+    return [
+        *(str(path) for path in folder.iterdir()),
+        "nothing.yaml",
+        "",
+        "\udcff.yaml",
+        "/dev/null",
+        "x" * 5000,
+    ]
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("init", "schema", "images", "agent")])
+def test_files_that_are_no_topology(verb, tmp_path, capsys):
+    folder = tmp_path / "bad"
+    folder.mkdir()
+    for file in bad_files(folder):
+        more = {"route": ["GET", "/"], "diff": [SHOP]}.get(verb, [])
+        run(verb, file, *more)
+    assert "Traceback" not in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("verb", READERS)
+def test_junk_in_every_argument(verb, capsys):
+    command = group.get_command(click.Context(group), verb)
+    assert command is not None
+    for parameter in command.params:
+        for junk in JUNK:
+            if isinstance(parameter, click.Option):
+                flag = parameter.opts[0]
+                if parameter.name not in WRITERS or junk not in ("-",):
+                    run(verb, *READERS[verb], *([flag] if parameter.is_flag else [flag, junk]))
+            else:
+                place = [p for p in command.params if isinstance(p, click.Argument)].index(parameter)
+                line = list(READERS[verb])
+                if place < len(line):
+                    line[place] = junk
+                run(verb, "--", *line) if junk.startswith("-") else run(verb, *line)
+    assert "Traceback" not in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("verb", ["ps", "down", "logs", "stats", "reload"])
+def test_junk_where_a_stack_is_named(verb):
+    for junk in JUNK:
+        run(verb, "--", junk)
+
+
+def lbgen(*args: str, **env: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "lbgen", *args],
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **env},
+        timeout=120,
+    )
+
+
+ENCODINGS = {
+    "posix": {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    "latin-1": {"PYTHONIOENCODING": "latin-1"},
+    "cp437": {"PYTHONIOENCODING": "cp437:strict"},
+}
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_output_that_cannot_hold_every_character_degrades(encoding, tmp_path):
+    path = tmp_path / "caf\u00e9.yaml"
+    path.write_text(
+        Path(SHOP).read_text(encoding="utf-8").replace('body: "ok\\n"', 'body: "\u2026\u65e5\u672c"'), encoding="utf-8"
+    )
+    assert "\u65e5" in path.read_text(encoding="utf-8")
+    bad = tmp_path / "b.yaml"
+    bad.write_text("version: 1\nname: \u65e5\u672c\n", encoding="utf-8")
+    lines = [
+        ["explain", SHOP],
+        ["check", str(path), "--no-engines"],
+        ["check", str(bad)],
+        ["render", str(path), "-e", "nginx", "--json"],
+        ["render", str(path), "-e", "haproxy"],
+        ["route", str(path), "GET", "http://shop.example:8080/health", "--json"],
+        ["diff", SHOP, str(path)],
+        ["schema"],
+        ["init", "-"],
+        ["ps"],
+        ["--help"],
+    ]
+    for line in lines:
+        done = lbgen(*line, **ENCODINGS[encoding])
+        assert b"Traceback" not in done.stderr, (line, done.stderr)
+        assert done.returncode in (0, 1, 4), (line, done.stderr)
+        if "--json" in line:
+            import json
+
+            assert json.loads(done.stdout.decode({"posix": "ascii"}.get(encoding, encoding)))
+    if encoding == "posix":
+        assert b"\xe2" not in lbgen("explain", SHOP, **ENCODINGS[encoding]).stdout
+
+
+BROKEN = """
+import lbgen.cli.diff
+from lbgen.cli.main import main
+
+
+def fail(record):
+    raise KeyError("x")
+
+
+lbgen.cli.diff.print_json = fail
+main()
+"""
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_a_fault_of_lbgen_is_one_line_unless_it_is_debugged(debug):
+    done = subprocess.run(
+        [sys.executable, "-c", BROKEN, "diff", SHOP, SHOP, "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "LBGEN_DEBUG": "1" if debug else ""},
+    )
+    assert ("Traceback" in done.stderr) == debug
+    if not debug:
+        assert done.returncode == 5
+        assert "internal error" in done.stderr
+        assert "KeyError" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
