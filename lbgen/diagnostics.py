@@ -159,6 +159,9 @@ CODES: dict[str, str] = {
     "LB421": "the docker daemon could not do something",
     "LB422": "no image",
     "LB423": "a docker network that containers shall join does not exist, or has no names",
+    "LB424": "a file that the topology names cannot be read",
+    "LB425": "the operating system refused what the runtime needs",
+    "LB426": "the supervisor of a local stack failed, or ended while it was at work",
     "LB427": "a certificate and a key that do not belong together, or a key that cannot be used",
     "LB428": "a certificate that is not valid today",
 }

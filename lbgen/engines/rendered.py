@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import LbgenError
+from lbgen.diagnostics import EngineError, LbgenError
 from lbgen.engines.api import engine as find_engine
 from lbgen.engines.api import target_version
 from lbgen.engines.verdicts import judge
@@ -53,7 +53,7 @@ class Rendered(Mapping[str, str]):
         All texts are written beside their targets first and then renamed, so a failure leaves the old files whole.
         Files that an earlier `write` left and that are no longer rendered go away, other files stay. The topology's
         own relative files are copied, keys readable by their owner alone. `owner` (uid, gid; default: ourselves) gets
-        each file before it is in its place. Raises OSError.
+        each file before it is in its place. Raises OSError, and EngineError LB424 for a file of the topology's own.
         """
         root = Path(directory)
         root.mkdir(parents=True, exist_ok=True)
@@ -68,8 +68,8 @@ class Rendered(Mapping[str, str]):
                     target = root / PurePosixPath(copy.path)
                     _folder(target.parent, root, owner)
                     mode = _SECRET if copy.secret else _PUBLIC
-                    staged.insert(0, (_stage(target, Path(copy.source).read_bytes(), mode, owner), target))
-        except OSError:
+                    staged.insert(0, (_stage(target, copy.content(), mode, owner), target))
+        except (OSError, EngineError):
             for temporary, _ in staged:
                 temporary.unlink(missing_ok=True)
             raise

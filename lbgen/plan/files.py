@@ -22,9 +22,9 @@ class Files:
         self._topology = topology
         self._taken: dict[str, tuple[str, ...]] = {}
 
-    def ca(self, written: str) -> File:
+    def ca(self, written: str, field: str) -> File:
         """A bundle of certificates to verify others by."""
-        return self._file(written, self._place((written,), PurePosixPath(written).name))
+        return self._file(written, self._place((written,), PurePosixPath(written).name), field)
 
     def server_certificate(self, pair: written.Certificate, field: str) -> Certificate:
         """A certificate of a listener. Its names were checked before (LB220); OSError or ValueError otherwise."""
@@ -37,7 +37,8 @@ class Files:
 
     def _certificate(self, pair: written.Certificate, field: str, names: tuple[HostPattern, ...]) -> Certificate:
         cert = self._place((pair.cert, pair.key), PurePosixPath(pair.cert).stem + ".crt")
-        return Certificate(self._file(pair.cert, cert), self._file(pair.key, f"{cert}.key", secret=True), names, field)
+        key = self._file(pair.key, f"{cert}.key", f"{field}.key", secret=True)
+        return Certificate(self._file(pair.cert, cert, f"{field}.cert"), key, names, field)
 
     def _place(self, files: tuple[str, ...], name: str) -> str:
         safe = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in name)
@@ -48,10 +49,11 @@ class Files:
             place = f"{FOLDER}/{number}-{safe}"
         return place
 
-    def _file(self, written: str, place: str, *, secret: bool = False) -> File:
+    def _file(self, written: str, place: str, field: str, *, secret: bool = False) -> File:
+        span = self._topology.span(field)
         if written.startswith("/"):
-            return File(written, secret=secret)
-        return File(place, str(self._topology.base / written), secret)
+            return File(written, secret=secret, field=field, span=span)
+        return File(place, str(self._topology.base / written), secret, field, span)
 
 
 def certificate_names(path: Path) -> tuple[str, ...]:

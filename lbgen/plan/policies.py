@@ -114,7 +114,7 @@ def listener_tls(
         ),
         min_version="1.3" if newest_only else "1.2",
         ciphers=() if newest_only else INTERMEDIATE,
-        client_ca=None if client is None else files.ca(client.ca),
+        client_ca=None if client is None else files.ca(client.ca, f"{field}.client.ca"),
         client_required=client is not None and client.verify == "required",
     )
 
@@ -124,7 +124,7 @@ def pool_tls(written: written_pool.PoolTls | None, field: str, files: Files) -> 
         return None
     shown = written.certificate
     return PoolTls(
-        ca=None if written.ca is None else files.ca(written.ca),
+        ca=None if written.ca is None else files.ca(written.ca, f"{field}.ca"),
         server_name=written.server_name,
         certificate=None if shown is None else files.client_certificate(shown, f"{field}.certificate"),
         verify=written.verify,

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import NOWHERE, Diagnostic, EngineError, Span
+from lbgen.system_errors import remedy
 
 if TYPE_CHECKING:
     from lbgen.plan.model import HostPattern
@@ -25,12 +30,24 @@ CURVES = ("X25519", "P-256", "P-384")
 class File:
     """A file that the topology names. `path` is what a config says: relative to the engine's folder, or absolute.
 
-    `source` is where `write` copies it from (relative paths); None = it is referenced as it stands.
+    `source` is where `write` copies it from (relative paths); None = it is referenced as it stands. `field` and `span`
+    say where the topology names it.
     """
 
     path: str
     source: str | None = None
     secret: bool = False
+    field: str = dataclasses.field(default="", compare=False, repr=False)
+    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+
+    def content(self) -> bytes:
+        """What is in `source`, or at `path` without one. Raises EngineError LB424 when it cannot be read."""
+        path = Path(self.source or self.path)
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            message = f"the file {path} cannot be read: {error.strerror}"
+            raise EngineError(Diagnostic("LB424", message, self.span, self.field, remedy(error))) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,8 @@ __all__ = ["Topology", "load", "load_bytes", "load_topology"]
 class Topology:
     """A topology whose every field is legal by itself; references are checked by the plan.
 
-    `file` is its name in messages (`<dict>` for Python data), `base` the folder that relative files begin at.
+    `file` is its name in messages (`<dict>` for Python data), `base` the folder that relative files begin at; `load`
+    makes it absolute, since a process with another working directory may read them, or this one after a `chdir`.
     """
 
     model: TopologyModel
@@ -87,4 +88,4 @@ def _loaded(source: Source, base: Path) -> Topology:
         raise LbgenError([*(unusable.diagnostics if unusable else ()), *found]) from None
     if unusable:
         raise unusable
-    return Topology(model, marks, base, source.marks.file)
+    return Topology(model, marks, base.absolute(), source.marks.file)

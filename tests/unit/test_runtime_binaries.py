@@ -112,3 +112,18 @@ def test_what_is_reachable_is_not_copied(tmp_path):
     path = program(tmp_path / "a", "2.4.1")
     binary = Binary(path, "2.4.1")
     assert borrow(binary, tmp_path / "run", User()) is binary
+
+
+def test_a_folder_on_the_path_that_is_closed_to_us(tmp_path, monkeypatch):
+    """Folders of root's are on the PATH of a user that `su` made."""
+    real = Path.is_file
+
+    def closed(self: Path) -> bool:
+        if self.parent == tmp_path / "a":
+            raise PermissionError(13, "Permission denied", str(self))
+        return real(self)
+
+    monkeypatch.setattr(Path, "is_file", closed)
+    wanted = program(tmp_path / "b", "2.4.1")
+    found, _ = binaries.find(Target())
+    assert found.path == wanted

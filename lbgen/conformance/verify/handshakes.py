@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.case import Case, Expect
@@ -92,4 +91,4 @@ def fingerprint(certificate: Certificate) -> str:
 def _read(certificate: Certificate) -> x509.Certificate:
     from cryptography.x509 import load_pem_x509_certificate
 
-    return load_pem_x509_certificate(Path(certificate.cert.source or certificate.cert.path).read_bytes())
+    return load_pem_x509_certificate(certificate.cert.content())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ def check(context: Context) -> None:
     """LB211: every file must exist and be readable; a relative path begins at the topology."""
     for place, name in named_files(context.model):
         path = context.topology.base / name
-        hint = "" if name.startswith("/") else f"looked for {path}"
+        hint = "" if name.startswith("/") else f"looked for {Path(context.topology.file).parent / name}"
         try:
             with path.open("rb"):
                 continue

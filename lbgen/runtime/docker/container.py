@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from http import HTTPStatus
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from lbgen.diagnostics import Diagnostic, EngineError
@@ -107,11 +107,11 @@ class Wanted:
 
 
 def rendered_files(rendered: Rendered) -> dict[str, File]:
-    """The files of an engine, and the topology's own beside them. Raises OSError when one of those cannot be read."""
+    """The files of an engine, and the topology's own beside them. EngineError LB424 for one of those."""
     files = {name: File(text.encode()) for name, text in rendered.items()}
     for copy in rendered.copies:
         if copy.source is not None:
-            files[copy.path] = File(Path(copy.source).read_bytes(), copy.secret)
+            files[copy.path] = File(copy.content(), copy.secret)
     return files
 
 

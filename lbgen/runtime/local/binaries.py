@@ -39,7 +39,7 @@ def candidates(engine: Engine) -> tuple[Binary, ...]:
     asked = os.environ.get(variable)
     if asked:
         for hint in engine.binaries:
-            found = _binary(hint, Path(asked))
+            found = _binary(hint, Path(asked).absolute())
             if found is not None:
                 return (found,)
         raise EngineError(Diagnostic("LB402", f"{variable}={asked} is not an executable of {engine.title}"))
@@ -117,7 +117,7 @@ def _places(hint: BinaryHint) -> Iterator[Path]:
     yield Path(sys.prefix) / "bin" / hint.command
     for entry in (*os.environ.get("PATH", "").split(os.pathsep), *_SYSTEM_FOLDERS):
         if entry:
-            yield Path(entry) / hint.command
+            yield Path(entry).absolute() / hint.command
 
 
 def _binary(hint: BinaryHint, path: Path) -> Binary | None:

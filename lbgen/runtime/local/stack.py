@@ -202,6 +202,7 @@ def _supervised(order: Order, progress: Callable[[Progress], None]) -> Up:
             stderr=subprocess.STDOUT,
             start_new_session=True,  # a Ctrl-C is for `up` alone, which then lets go of the pipe
             cwd="/",
+            env={**os.environ, "LBGEN_STATE_DIR": str(state.root())},
         )
     with Connection(ours.detach()) as pipe:
         try:

@@ -9,6 +9,7 @@ import shutil
 import stat
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -147,7 +148,7 @@ def root() -> Path:
     asked = os.environ.get("LBGEN_STATE_DIR")
     base = os.environ.get("XDG_STATE_HOME")
     if asked:
-        path = Path(asked).absolute()
+        path = _absolute(asked)
     else:
         path = (Path(base) if base and Path(base).is_absolute() else Path.home() / ".local/state") / "lbgen"
     try:
@@ -161,6 +162,12 @@ def root() -> Path:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise EngineError(Diagnostic("LB408", f"{path}: {why}", hint="set LBGEN_STATE_DIR")) from None
     return path
+
+
+@cache
+def _absolute(asked: str) -> Path:
+    """A relative path begins at the working directory that this process had when it first asked, also after a chdir."""
+    return Path(asked).absolute()
 
 
 def folder(name: str) -> Path:
