@@ -161,7 +161,7 @@ CODES: dict[str, str] = {
     "LB423": "a docker network that containers shall join does not exist, or has no names",
     "LB424": "a file that the topology names cannot be read",
     "LB425": "the operating system refused what the runtime needs",
-    "LB426": "the supervisor of a local stack failed, or ended while it was at work",
+    "LB426": "lbgen failed, or its supervisor ended, while it changed a running stack",
     "LB427": "a certificate and a key that do not belong together, or a key that cannot be used",
     "LB428": "a certificate that is not valid today",
 }

@@ -4,8 +4,10 @@ and containers. What one could only take over by a new start is said before anyt
 from __future__ import annotations
 
 import time
+import traceback
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
@@ -15,6 +17,7 @@ from lbgen.engines.health import NO_ADDRESS
 from lbgen.runtime import readiness
 from lbgen.runtime.interrupts import deferred
 from lbgen.runtime.local.order import Progress, Step
+from lbgen.system_errors import finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -170,7 +173,7 @@ def reload_all(
             if change.spec.reload_note:
                 said = f"{change.live.title}: {change.spec.reload_note}"
                 warnings.append(Diagnostic("LB412", said, severity=Severity.ADVICE))
-    except (LbgenError, OSError, KeyboardInterrupt) as error:
+    except (Exception, KeyboardInterrupt) as error:
         reasons = _reasons(error)
         outcome = "the files before are in place again and serve"
         with deferred():
@@ -178,7 +181,7 @@ def reload_all(
                 try:
                     progress(Progress(Step.REVERTING, change.live.engine))
                     change.revert(seconds=seconds, progress=progress)
-                except (LbgenError, OSError) as second:
+                except Exception as second:  # noqa: BLE001 - the other engines go back as well
                     outcome = f"the files before do not serve either: {second}; start it anew with `lbgen up`"
         back = all(change.outcome is Outcome.BEFORE for change in loaded)
         if back if isinstance(error, KeyboardInterrupt) else not back and {x.code for x in reasons} == {"LB421"}:
@@ -192,7 +195,17 @@ def reload_all(
 def _reasons(error: BaseException) -> tuple[Diagnostic, ...]:
     if isinstance(error, LbgenError):
         return error.diagnostics
-    return (Diagnostic("LB408", str(error)),) if isinstance(error, OSError) else (Diagnostic("LB403", "interrupted"),)
+    if isinstance(error, KeyboardInterrupt):
+        return (Diagnostic("LB403", "interrupted"),)
+    return (finding(error) if isinstance(error, OSError) else unforeseen(error),)
+
+
+def unforeseen(error: BaseException) -> Diagnostic:
+    """LB426 for an error that is no finding: a fault of lbgen's own, with the place in its code."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    message = f"lbgen failed: {type(error).__name__}: {error}{place}"
+    return Diagnostic("LB426", message, hint="this is a fault of lbgen; report it with the log (lbgen logs)")
 
 
 def _confirmed(

@@ -184,7 +184,7 @@ class Company:
                 self.tell(Progress(Step.CHECKED, each.name))
             warnings = reload_all(tuple(changes), seconds=asked.seconds, progress=self.tell)
             serves = asked.plan
-        except LbgenError:
+        except Exception:
             self.record = replace(self.record, endpoints=listed)
             raise
         finally:

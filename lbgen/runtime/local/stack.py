@@ -207,8 +207,9 @@ def _supervised(order: Order, progress: Callable[[Progress], None]) -> Up:
     with Connection(ours.detach()) as pipe:
         try:
             pipe.send(order)
-            done = _listen(pipe, progress)
+            _listen(pipe, progress)
             pipe.send(Commit())
+            done = _listen(pipe, progress)
         except (EOFError, OSError):
             _wait(process, _STOP_SECONDS)
             message = f"the supervisor of {order.name} ended; it said:\n{tail(log)}"
@@ -217,12 +218,11 @@ def _supervised(order: Order, progress: Callable[[Progress], None]) -> Up:
                 _end(left)
             raise EngineError(Diagnostic("LB403", message)) from None
         except BaseException:
-            pipe.close()
+            process.terminate()  # after the commit it would not end by itself
             _wait(process, _STOP_SECONDS)
             raise
     _CHILDREN[process.pid] = process
-    _wait_committed(order.name)
-    return Up(replace(done.state, committed=True), done.warnings)
+    return done
 
 
 def _listen(pipe: Connection, progress: Callable[[Progress], None]) -> Up:
@@ -242,16 +242,6 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def _wait_committed(name: str) -> None:
-    """The record says so a moment later; `up` again must not meet the old one."""
-    limit = time.monotonic() + 5.0
-    while time.monotonic() < limit:
-        found = state.read(name)
-        if found is None or found.committed:
-            return
-        time.sleep(0.005)
 
 
 def end(stack: StackState, progress: Callable[[Progress], None]) -> None:

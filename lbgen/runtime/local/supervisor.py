@@ -8,20 +8,22 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
-from errno import EDQUOT, ENOSPC
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
+from lbgen.runtime.hot import REMEDY, unforeseen
 from lbgen.runtime.local import state
 from lbgen.runtime.local.company import Company
 from lbgen.runtime.local.control import Control
 from lbgen.runtime.local.order import Commit, Failed, Progress, Reload, Up
 from lbgen.runtime.local.spawn import ProcessId
 from lbgen.runtime.local.watch import Watch
+from lbgen.system_errors import finding
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -56,7 +58,7 @@ class Supervisor:
     def run(self) -> None:
         """Bring the stack up, keep it until SIGTERM or until `up` dies without commit, leave nothing.
 
-        An error that nobody foresaw leaves the record and the log, from which `up` or `down` clean up.
+        An error before the commit ends the stack and is answered to `up`. After the commit no error ends it.
         """
         signal.signal(signal.SIGTERM, self._asked_to_stop)
         signal.signal(signal.SIGINT, self._asked_to_stop)
@@ -65,28 +67,23 @@ class Supervisor:
             with self._ends as ends:
                 ends.callback(self._no_more_signals)
                 try:
-                    self._bring_up()
+                    warnings = self._bring_up()
                     control = ends.enter_context(closing(Control(Path(self.order.folder))))
-                    self._commit()
+                    self._commit(warnings)
                     self._keep(control)
                 finally:
                     self._stopping = True
                     self.company.ask_to_stop()
-        except LbgenError as error:
-            failed = Failed(error.diagnostics, error.exit_code)
-        except OSError as error:
-            if error.errno not in (ENOSPC, EDQUOT):
-                raise
-            hint = "free some space there, or set TMPDIR or LBGEN_STATE_DIR"
-            full = Diagnostic("LB408", f"{error.filename or self.order.folder}: {error.strerror}", hint=hint)
-            failed = Failed((full,), EngineError.exit_code)
+        except Exception as error:  # noqa: BLE001 - it is answered to `up`, whatever it is
+            failed = self._failed(error)
         except _StopError:
             pass
         state.forget(self.company.record)
         if failed is not None:
             self._tell(failed)
 
-    def _bring_up(self) -> None:
+    def _bring_up(self) -> tuple[Diagnostic, ...]:
+        """Start all, and return warnings once `up` has committed."""
         state.write(self.company.record)
         self.company.make_networks()
         watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
@@ -95,42 +92,67 @@ class Supervisor:
         self._tell(Up(self.company.record, warnings))
         while not self.committed.wait(_LOOK_SECONDS):
             pass
+        return warnings
 
-    def _commit(self) -> None:
-        """Let the record say that it can be asked, which it can by now."""
+    def _commit(self, warnings: tuple[Diagnostic, ...]) -> None:
+        """Write that the stack can be asked, which it can by now, and answer the commit. Raises EngineError LB408."""
         self.company.record = replace(self.company.record, committed=True)
         state.write(self.company.record)
+        self._tell(Up(self.company.record, warnings))
 
     def _keep(self, control: Control) -> None:
-        """Stay until told to end; note what dies, and start it anew; reload when asked."""
+        """Stay until a signal ends the stack; restart what dies, and serve callers. No error ends this."""
         self._hang_up()
         watches = [Watch(handle) for handle in self.company.handles.values()]
         while True:
-            for watch in watches:
-                for line in watch.look(time.monotonic()):
-                    sys.stderr.write(f"{time.strftime('%F %T')} {line}\n")
-                    sys.stderr.flush()
-                    entry = next(x for x in self.company.record.engines if x.name == watch.handle.engine)
-                    self.company.note(watch.noted(entry))
-            caller = control.wait(_LOOK_SECONDS)
-            if caller is not None:
-                with caller:
-                    self.pipe = caller
-                    self._serve()
+            try:
+                self._look(watches)
+                caller = control.wait(_LOOK_SECONDS)
+                if caller is not None:
+                    with caller:
+                        self.pipe = caller
+                        self._serve()
+            except Exception as error:  # noqa: BLE001 - what serves goes on, whatever happens here
+                _log(f"goes on after an error: {_failure(error).message}")
+                time.sleep(_LOOK_SECONDS)
+
+    def _look(self, watches: list[Watch]) -> None:
+        """Note what died, and what was started anew."""
+        for watch in watches:
+            for line in watch.look(time.monotonic()):
+                _log(line)
+                entry = next(x for x in self.company.record.engines if x.name == watch.handle.engine)
+                self.company.note(watch.noted(entry))
 
     def _serve(self) -> None:
-        """Do what a caller asks: the reload to another topology."""
+        """Do what a caller asks: the reload to another topology. Every error is answered."""
         try:
             asked = self.pipe.recv() if self.pipe.poll(_CALLER_SECONDS) else None
-        except (EOFError, OSError):
+        except (EOFError, ConnectionError):
+            return
+        except Exception as error:  # noqa: BLE001 - of another lbgen, whose data cannot be read here
+            _log(traceback.format_exc())
+            message = f"the supervisor cannot read what is asked of it: {type(error).__name__}: {error}"
+            hint = f"where lbgen was updated while the stack ran: {REMEDY}"
+            unread = _failure(error) if isinstance(error, OSError) else Diagnostic("LB426", message, hint=hint)
+            self._tell(Failed((unread,), EngineError.exit_code))
             return
         if not isinstance(asked, Reload):
             return
         try:
             warnings = self.company.reload(asked)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._tell(self._failed(error))
+        else:
             self._tell(Up(self.company.record, warnings))
-        except LbgenError as error:
-            self._tell(Failed(error.diagnostics, error.exit_code))
+
+    def _failed(self, error: Exception) -> Failed:
+        """The answer to a caller."""
+        if isinstance(error, LbgenError):
+            return Failed(error.diagnostics, error.exit_code)
+        if not isinstance(error, OSError):
+            _log("".join(traceback.format_exception(error)))
+        return Failed((_failure(error, self.order.folder),), EngineError.exit_code)
 
     def _hang_up(self) -> None:
         with contextlib.suppress(OSError):
@@ -158,6 +180,18 @@ class Supervisor:
     def _tell(self, what: Progress | Up | Failed) -> None:
         with contextlib.suppress(OSError, ValueError):  # gone: the watcher acts on it
             self.pipe.send(what)
+
+
+def _failure(error: Exception, place: str = "") -> Diagnostic:
+    """What is said of an error that has no finding of its own."""
+    return finding(error, place, daemon=True) if isinstance(error, OSError) else unforeseen(error)
+
+
+def _log(text: str) -> None:
+    """Write to the supervisor's log; a full disk loses the line and nothing else."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{time.strftime('%F %T')} {text.rstrip()}\n")
+        sys.stderr.flush()
 
 
 def main(descriptor: int) -> None:

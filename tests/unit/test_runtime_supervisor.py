@@ -1,0 +1,129 @@
+"""The supervisor answers every error, and none ends what serves."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from dataclasses import replace
+from errno import EMFILE
+from multiprocessing import Pipe
+from types import SimpleNamespace
+
+import pytest
+
+from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.runtime.local import supervisor
+from lbgen.runtime.local.control import Control, reach
+from lbgen.runtime.local.order import Failed, Reload, Up
+from lbgen.runtime.local.supervisor import Supervisor
+from tests.unit.test_runtime_process import plan
+
+
+class Stop(BaseException):
+    """Ends the loop of a test."""
+
+
+class Company:
+    """What a supervisor keeps, of which the reload does as it is asked to."""
+
+    def __init__(self, *outcomes: object) -> None:
+        self.outcomes = list(outcomes)
+        self.record = SimpleNamespace(engines=())
+        self.handles: dict[str, object] = {}
+
+    def reload(self, asked: Reload) -> tuple[Diagnostic, ...]:
+        outcome = self.outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return ()
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """A supervisor in this process: its `_keep` runs in a thread until the test ends."""
+    made = object.__new__(Supervisor)
+    made.order = SimpleNamespace(folder=str(tmp_path))
+    made.pipe, _ = Pipe()
+    monkeypatch.setattr(supervisor, "_LOOK_SECONDS", 0.01)
+    return made
+
+
+def serve(made: Supervisor, tmp_path, *outcomes: object):
+    """Answers to as many reloads."""
+    made.company = Company(*outcomes)
+    control = Control(tmp_path)
+    failing = iter((OSError(EMFILE, "Too many open files"), RuntimeError("accept"), None))
+
+    def wait(seconds: float):
+        error = next(failing, None)
+        if error is not None:
+            raise error
+        if not made.company.outcomes:
+            raise Stop
+        return Control.wait(control, seconds)
+
+    thread = threading.Thread(target=_until_stopped, args=(made, SimpleNamespace(wait=wait)))
+    thread.start()
+    answers = []
+    for _ in outcomes:
+        with reach(tmp_path) as pipe:
+            pipe.send(Reload(plan(), (), 1.0))
+            answers.append(pipe.recv())
+    thread.join(5)
+    assert not thread.is_alive()
+    control.close()
+    return answers
+
+
+def _until_stopped(made: Supervisor, control) -> None:
+    with suppress(Stop):
+        made._keep(control)
+
+
+def test_every_error_of_a_reload_is_answered_and_the_next_one_is_served(made, tmp_path, capsys):
+    answers = serve(
+        made,
+        tmp_path,
+        PermissionError(13, "Permission denied", "/certs/app.key"),
+        TypeError("of lbgen's own"),
+        EngineError(Diagnostic("LB412", "with a new start")),
+        OSError(EMFILE, "Too many open files"),
+        None,
+    )
+    first, second, third, fourth, last = answers
+    assert all(isinstance(each, Failed) and each.exit_code == 3 for each in answers[:4])
+    assert "/certs/app.key: Permission denied; let the user" in str(first.diagnostics[0])
+    assert second.diagnostics[0].code == "LB426"
+    assert "TypeError: of lbgen's own (test_runtime_supervisor.py:" in second.diagnostics[0].message
+    assert third.diagnostics[0].code == "LB412"
+    assert "prlimit --pid" in fourth.diagnostics[0].hint
+    assert isinstance(last, Up)
+    said = capsys.readouterr().err
+    assert "Traceback" in said  # in its log, for whoever mends lbgen
+    assert "goes on after an error: Too many open files" in said
+    assert "goes on after an error: lbgen failed: RuntimeError: accept" in said
+
+
+class Unreadable:
+    """Data that only the lbgen of another version has."""
+
+    def __reduce__(self):
+        return (_refuse, ())
+
+
+def _refuse():
+    raise AttributeError("no such class here")
+
+
+def test_what_cannot_be_read_is_answered(made, tmp_path):
+    made.company = Company()
+    theirs, ours = Pipe()
+    made.pipe = theirs
+    ours.send(Unreadable())
+    made._serve()
+    answer = ours.recv()
+    assert answer.diagnostics[0].code == "LB426"
+    assert "lbgen up" in answer.diagnostics[0].hint
+    ours.close()
+    made._serve()  # a caller that is gone again
+    assert replace(answer, exit_code=3) == answer
