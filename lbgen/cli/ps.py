@@ -32,6 +32,7 @@ def command(stack: str | None, as_json: bool) -> None:
         console().print(checked)
     for each in found:
         if not each.alive:
-            click.echo(
-                f"{each.name}: nothing watches over it any more; clear it with: lbgen down {each.name}", err=True
-            )
+            message = f"{each.name}: nothing watches over it any more"
+            if each.state.runtime == "local" and any(engine.running for engine in each.engines):
+                message += "; its engines serve on, and lbgen up or lbgen reload takes it over"
+            click.echo(f"{message}; clear it with: lbgen down {each.name}", err=True)

@@ -145,6 +145,7 @@ class ProcessSpec:
     overlap: float = 0.0  # seconds for which what it served before takes connections too, after a reload
     fixed: tuple[str, ...] = ()  # rendered files that it reads at its start alone; "x/" = all in that folder
     watched: tuple[str, ...] = ()  # folders ("x/") of rendered files that it reads again when they are renamed there
+    dies_with_parent: bool = False  # by itself: Envoy asks the kernel for SIGTERM when its parent ends
     ready: str = ""  # for an engine that listens before it knows its routes: path on the admin port, 200 once it does
 
     def watches(self, name: str) -> bool:

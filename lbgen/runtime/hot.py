@@ -116,12 +116,13 @@ class Change:
     live: Live
     plan: Plan
     spec: ProcessSpec
-    rendered: Rendered
+    rendered: Rendered | None  # None: it is only taken back
     before: tuple[Plan, ProcessSpec]
     outcome: Outcome = Outcome.BEFORE
 
     def load(self) -> None:
         """Put the files in place and have the engine load them. Raises OSError, EngineError."""
+        assert self.rendered is not None  # noqa: S101 - there is something to load
         self.outcome = Outcome.UNKNOWN
         self.live.stop_agent()
         rendered = self.rendered
@@ -155,10 +156,14 @@ class Change:
 
 
 def reload_all(
-    changes: tuple[Change, ...], *, seconds: float, progress: Callable[[Progress], None]
+    changes: tuple[Change, ...],
+    *,
+    seconds: float,
+    progress: Callable[[Progress], None],
+    commit: Callable[[], None] | None = None,
 ) -> tuple[Diagnostic, ...]:
     """Load all changes, or none: when one does not serve, each engine goes back. Returns warnings; `progress` is called
-    with each step.
+    with each step. `commit` is called when all serve; where it fails each engine goes back as well.
 
     Raises EngineError LB413, which says why and whether the files before serve again.
     """
@@ -173,6 +178,8 @@ def reload_all(
             if change.spec.reload_note:
                 said = f"{change.live.title}: {change.spec.reload_note}"
                 warnings.append(Diagnostic("LB412", said, severity=Severity.ADVICE))
+        if commit is not None:
+            commit()
     except (Exception, KeyboardInterrupt) as error:
         reasons = _reasons(error)
         outcome = "the files before are in place again and serve"

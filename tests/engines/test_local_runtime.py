@@ -19,6 +19,7 @@ from lbgen.engines.api import engine
 from lbgen.runtime import api, listing
 from lbgen.runtime.certificates import throw_away
 from lbgen.runtime.checker import check
+from lbgen.runtime.local.adopt import working_in
 from lbgen.runtime.local.binaries import find
 from lbgen.runtime.local.spawn import ProcessId, group_members
 
@@ -132,16 +133,23 @@ def test_the_version_that_the_topology_asks_for(name, version):
 
 
 @pytest.mark.parametrize("name", L7)
-def test_workers_go_when_the_supervisor_is_killed(name):
+def test_down_leaves_nothing_of_a_stack_that_has_lost_its_supervisor(name, state_dir):
     need(name)
     stack = lbgen.up(lbgen.load(SHOP), accept=("all",), engine=name, runtime="local")
-    pid = stack.engines[0].pid
+    (found,) = stack.engines
     os.kill(stack.state.pid, signal.SIGKILL)
-    end = time.monotonic() + 12
-    while group_members(pid) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert group_members(pid) == ()
+    while stack.alive:
+        time.sleep(0.02)
+    assert get(stack.url("web") + "/x")["pool"] == "app"
+    assert api.ps()[0].engines[0].running
+    assert not api.ps()[0].alive
+    folder = state_dir / "stacks" / stack.name
     api.down()
+    assert group_members(found.pid) == ()
+    assert working_in(found.directory) == []
+    assert working_in(str(folder)) == []
+    assert not folder.exists()
+    assert not Path(found.directory).exists()
 
 
 @pytest.mark.parametrize("how", ["down", "kill"])
@@ -152,8 +160,11 @@ def test_nothing_of_the_namespace_is_left(how):
     assert cable in interfaces()
     if how == "kill":
         os.kill(stack.state.pid, signal.SIGKILL)
-    else:
-        stack.down()
+        while stack.alive:
+            time.sleep(0.02)
+        assert cable in interfaces()
+        assert get(stack.url("db").replace("tcp", "http"))["pool"] == "pg"
+    stack.down()
     end = time.monotonic() + 5
     while cable in interfaces() and time.monotonic() < end:
         time.sleep(0.02)

@@ -15,6 +15,7 @@ import pytest
 import lbgen
 from lbgen.diagnostics import EngineError, LbgenError, UsageError
 from lbgen.runtime import api, group, listing
+from lbgen.runtime.local.adopt import working_in
 from tests.engines.test_local_runtime import need
 from tests.hybrid import hybrid
 from tests.traffic import traffic
@@ -113,7 +114,9 @@ def test_a_node_that_dies_is_taken_out_and_up_brings_it_back() -> None:
     found = group.read(NAME)
     assert found is not None
     dead = next(x for x in listing.local.running() if x.name == f"{NAME}-web-2")
-    dead.supervisor.send(signal.SIGKILL)  # and its nginx ends with it, unasked
+    dead.supervisor.send(signal.SIGKILL)
+    for each in working_in(dead.engines[0].directory):
+        each.send(signal.SIGKILL)
     while dead.engines[0].process.alive():
         time.sleep(0.05)
     time.sleep(2.0)  # the edge looks twice a second, and believes the second look

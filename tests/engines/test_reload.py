@@ -168,7 +168,7 @@ def test_files_that_the_engine_refuses_leave_the_old_ones(name, tmp_path):
     make(tmp_path, (Spec("one", ("a.example",)), Spec("other", ("b.example",))))
     with lbgen.up(lbgen.load(shape(name)), engine=name, accept=("all",), runtime="local") as stack:
         before = _files(Path(stack.engines[0].directory))
-        with pytest.raises(EngineError, match=r"LB401.*(?i:key)"):
+        with pytest.raises(EngineError, match=r"LB427.*(?i:key)"):
             lbgen.reload(secured(shape(name), tmp_path, "one.crt", "other.key"))
         assert _files(Path(stack.engines[0].directory)) == before
         assert pool_of("/one") == "one"

@@ -194,24 +194,38 @@ def answers(url: str) -> bool:
         return False
 
 
-def test_a_dead_supervisor_takes_its_engines_along_and_down_clears_up(fake, state_dir):
+def test_engines_outlive_their_supervisor_and_down_clears_up(fake, state_dir):
     stack = api.up(plan(host="worker.example"), engine=fake, runtime="local")
     os.kill(stack.state.pid, signal.SIGKILL)
-    assert gone(stack.state.pid, stack.engines[0].pid)
+    assert gone(stack.state.pid)
     (found,) = api.ps()
     assert not found.alive
+    assert found.engines[0].running
+    assert status(stack.url("web")) == 200
     api.down()
+    assert gone(stack.engines[0].pid)
     assert clean(state_dir)
     assert not Path(stack.engines[0].directory).exists()
 
 
 def test_up_after_a_dead_supervisor_just_works(fake):
+    """An engine that is not installed cannot be taken over, as no other process has its code: it is replaced."""
     stack = api.up(plan(), engine=fake, runtime="local")
     os.kill(stack.state.pid, signal.SIGKILL)
     assert gone(stack.state.pid)
     again = api.up(plan(), engine=fake, runtime="local")
     assert not again.unchanged
     assert again.alive
+    assert gone(stack.engines[0].pid)
+
+
+def test_a_stack_that_is_gone_is_not_taken_for_the_one_that_came_after_it(fake):
+    first = api.up(plan(), engine=fake, runtime="local")
+    first.down()
+    second = api.up(plan(), engine=fake, runtime="local")
+    first.down()
+    assert second.alive
+    second.down()
 
 
 @dataclass(frozen=True)

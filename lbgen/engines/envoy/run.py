@@ -42,6 +42,7 @@ def process_spec(binary: Binary, directory: Path, access_log: str, admin: int | 
         access_log=access_log,
         fixed=(FILE,),
         watched=(WATCHED,),
+        dies_with_parent=True,  # where it can be succeeded
     )
 
 

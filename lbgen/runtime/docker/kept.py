@@ -1,22 +1,13 @@
-"""What only the lbgen that made a stack of containers knows of it: kept in the state directory, for the next change.
-
-A pickle, since a plan is a tree of a hundred kinds of frozen data; only such data are read back, never a function.
-"""
+"""What only the lbgen that made a stack of containers knows of it: kept in the state directory, for the next change."""
 
 from __future__ import annotations
 
-import io
-import os
-import pickle
-import stat
-from dataclasses import dataclass, is_dataclass
-from enum import Enum
-from pathlib import PosixPath
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from lbgen.runtime.docker import own
+from lbgen.runtime import saved
 from lbgen.runtime.health import members
-from lbgen.runtime.local.state import root, store
+from lbgen.runtime.local.state import root
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +17,6 @@ if TYPE_CHECKING:
     from lbgen.runtime.standins import Cast
 
 _FILE = "kept"
-_PLAIN = (frozenset, set, PosixPath)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,32 +36,7 @@ class Kept:
 
     def write(self) -> None:
         """Keep it, whole at any moment. Raises EngineError LB408."""
-        file = io.BytesIO()
-        _Writer(file).dump(self)
-        store(folder(self.plan.name) / _FILE, _version() + file.getvalue())
-
-
-class _Writer(pickle.Pickler):
-    """Writes an enum's member as its class and value: early 3.11 does so by `getattr`, which is not read back."""
-
-    def reducer_override(self, obj: object) -> Any:  # noqa: ANN401  # as the base class has it
-        return (type(obj), (obj.value,)) if isinstance(obj, Enum) else NotImplemented
-
-
-class _Data(pickle.Unpickler):
-    """Makes frozen data and enums of lbgen, and nothing else."""
-
-    def find_class(self, module: str, name: str) -> type:
-        found = super().find_class(module, name)
-        ours = module.startswith("lbgen.") and isinstance(found, type)
-        if found in _PLAIN or (ours and (is_dataclass(found) or issubclass(found, Enum))):
-            return found  # type: ignore[no-any-return]
-        raise pickle.UnpicklingError(f"{module}.{name} is no data")
-
-
-def _version() -> bytes:
-    """What the file begins with: the code that alone understands the rest."""
-    return f"lbgen {own.tag()}\n".encode()
+        saved.write(folder(self.plan.name) / _FILE, self)
 
 
 def folder(stack: str) -> Path:
@@ -81,16 +46,5 @@ def folder(stack: str) -> Path:
 
 def read(stack: str) -> Kept | None:
     """None where another user, or another lbgen, made the stack: it can be replaced then, and not be changed."""
-    try:
-        descriptor = os.open(folder(stack) / _FILE, os.O_RDONLY | os.O_NOFOLLOW)
-    except OSError:
-        return None
-    with os.fdopen(descriptor, "rb") as file:
-        about, version = os.fstat(descriptor), _version()
-        if about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o022 or file.read(len(version)) != version:
-            return None
-        try:
-            found = _Data(io.BytesIO(file.read())).load()
-        except (pickle.PickleError, EOFError, AttributeError, ImportError, TypeError, ValueError, IndexError, KeyError):
-            return None
+    found = saved.read(folder(stack) / _FILE)
     return found if isinstance(found, Kept) else None

@@ -19,13 +19,18 @@ if TYPE_CHECKING:
     import subprocess
 
 
-def start(engine: str, directory: Path, netns: int | None = None) -> subprocess.Popen[bytes]:
-    """Start the agent of `engine`, whose files lie in `directory`; it ends when this process does. `netns` is a process
-    whose network namespace it joins, as the engine did."""
+ENTRY = "lbgen.runtime.local.agent:main"
+
+
+def start(
+    engine: str, directory: Path, netns: int | None = None, death: signal.Signals | None = signal.SIGTERM
+) -> subprocess.Popen[bytes]:
+    """Start the agent of `engine`, whose files lie in `directory`; it gets the signal `death` (None = none) when this
+    process ends. `netns` is a process whose network namespace it joins, as the engine did."""
     user = engine_user()
-    rights = {"parent": os.getpid(), "uid": user.uid, "gid": user.gid, "death": int(signal.SIGTERM)}
+    rights = {"parent": os.getpid(), "uid": user.uid, "gid": user.gid, "death": None if death is None else int(death)}
     with (directory / AGENT_LOG).open("ab") as output:
-        return spawn_own("lbgen.runtime.local.agent:main", [engine, netns, rights], directory=directory, output=output)
+        return spawn_own(ENTRY, [engine, netns, rights], directory=directory, output=output)
 
 
 def main(order: list[Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,16 +12,17 @@ from lbgen.diagnostics import EngineError, LbgenError, Severity
 from lbgen.engines.health import Watched
 from lbgen.plan.overlay import with_ports, with_real_endpoints
 from lbgen.runtime import readiness
-from lbgen.runtime.endpoints import endpoints
 from lbgen.runtime.health import members
 from lbgen.runtime.host import judged
-from lbgen.runtime.hot import other_version, refusal, reload_all
-from lbgen.runtime.local import state
+from lbgen.runtime.hot import Change, Outcome, other_version, refusal, reload_all
+from lbgen.runtime.local import journal, state
+from lbgen.runtime.local.journal import SavedNetwork, SavedStack
 from lbgen.runtime.local.network import network
 from lbgen.runtime.local.order import Progress, Step, digest
 from lbgen.runtime.local.process import Handle, administered, for_version, start, wait_listening
-from lbgen.runtime.local.reload import prepare
+from lbgen.runtime.local.reload import PREVIOUS, Process, forget_previous, prepare
 from lbgen.runtime.local.spawn import ProcessId
+from lbgen.runtime.local.stand_ins import StandIns
 from lbgen.runtime.local.user import engine_user, make_directory
 from lbgen.runtime.standins import Cast, cast, played
 
@@ -45,15 +47,43 @@ class Company:
     handles: dict[str, Handle] = field(default_factory=dict)
     networks: dict[str, Network] = field(default_factory=dict)
     cast: Cast = field(default_factory=Cast)  # every stand-in that was ever started, as they stay
+    plays: Cast = field(default_factory=Cast)  # those of the plan that is served
+    generation: int = 0  # counts the changes
+    stand_ins: StandIns = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stand_ins = StandIns(self.folder)
+
+    @property
+    def folder(self) -> Path:
+        """The stack's in the state directory."""
+        return Path(self.order.folder)
 
     def make_networks(self) -> None:
         """For engines in the kernel. EngineError LB407."""
-        self.networks = {x.name: self.ends.enter_context(network()) for x in self.order.engines if x.kernel}
+        kernels = [each.name for each in self.order.engines if each.kernel]
+        self.networks = {name: self.ends.enter_context(network(None, self.folder)) for name in kernels}
+
+    def save(self) -> None:
+        """Make what runs the state to which a later supervisor would go back. Raises EngineError LB408."""
+        networks = {name: (net, ProcessId.of(net.holder.pid)) for name, net in self.networks.items()}
+        value = SavedStack(
+            self.generation,
+            self.order,
+            replace(self.plays, stand_ins=self.cast.stand_ins),
+            tuple(
+                (name, SavedNetwork(net.host, net.inside, net.device, holder))
+                for name, (net, holder) in networks.items()
+                if holder is not None
+            ),
+            tuple((name, handle.binary) for name, handle in self.handles.items()),
+        )
+        journal.write(self.folder, value)
 
     def start(self) -> tuple[Diagnostic, ...]:
         """Start all, and wait until every route answers; warnings. Raises LbgenError, OSError."""
         with state.locked("ports"):
-            addresses = self._stand_ins(self.order.plan)
+            addresses = self.plays = self._stand_ins(self.order.plan)
             for chosen in self.order.engines:
                 self._start(chosen, addresses, self.networks.get(chosen.name))
             for handle in self.handles.values():
@@ -73,21 +103,19 @@ class Company:
         taken = frozenset(x.port + engine.offset for x in plan.listeners for engine in self.order.engines)
         hosts = ("127.0.0.1", *(net.host for net in self.networks.values()))
         there = self.cast.stand_ins
-        made = cast(plan, hosts, taken, Path(self.order.folder) / f"stand-ins-{len(there)}", before=self.cast)
-        new = tuple(each for each in made.stand_ins if each not in there)
-        self.ends.enter_context(endpoints(new))
-        self.cast = replace(made, stand_ins=(*there, *new))
-        listed = tuple(
-            state.EndpointState(endpoint.field, pool.name, hosts[0], made.ports[endpoint.field])
-            for pool in played(plan)
-            for endpoint in pool.endpoints
-        )
+        made = cast(plan, hosts, taken, self.folder / f"stand-ins-{len(there)}", before=self.cast)
+        every = (*there, *(each for each in made.stand_ins if each not in there))
+        if self.stand_ins.process is None:
+            self.ends.callback(self.stand_ins.stop)
+        self.stand_ins.serve(every)
+        self.cast = replace(made, stand_ins=every)
+        listed = endpoint_states(plan, made)
         self.record = replace(self.record, endpoints=listed)
         self.tell(Progress(Step.BACKENDS, total=len(listed), done=len(listed)))
         return made
 
     def _start(self, chosen: Chosen, stand_ins: Cast, net: Network | None) -> None:
-        plan = self._plan_for(self.order.plan, chosen, stand_ins, net)
+        plan = self.plan_for(self.order.plan, chosen, stand_ins, net)
         if isinstance(chosen.engine, Watched):
             admins = {x.plan.admin_port or 0 for x in self.handles.values()}
             ports = {x.port + each.offset for x in self.order.plan.listeners for each in self.order.engines}
@@ -103,7 +131,9 @@ class Company:
             leftovers=chosen.engine.process(plan, chosen.binary, directory).leftovers,
         )
         self.note(entry)  # before it starts: were we killed now, `down` would still find what lies in the folder
-        handle = start(chosen.engine, plan, chosen.binary, chosen.version, directory, self.order.accept, net)
+        handle = start(
+            chosen.engine, plan, chosen.binary, chosen.version, directory, self.order.accept, net, death=None
+        )
         self.ends.callback(handle.stop)
         self.handles[chosen.name] = handle
         identity = ProcessId.of(handle.pid)
@@ -122,7 +152,8 @@ class Company:
         )
         self.tell(Progress(Step.STARTED, chosen.name, f"{chosen.title} {chosen.binary.version}"))
 
-    def _plan_for(self, plan: Plan, chosen: Chosen, stand_ins: Cast, net: Network | None) -> Plan:
+    def plan_for(self, plan: Plan, chosen: Chosen, stand_ins: Cast, net: Network | None) -> Plan:
+        """What an engine of the stack is given to serve `plan`."""
         plan = replace(plan, resolvers=chosen.resolvers)
         plan = with_ports(plan, {x.name: x.port + chosen.offset for x in plan.listeners})
         plan = stand_ins.play(plan, net.host if net is not None else "127.0.0.1")
@@ -171,39 +202,86 @@ class Company:
         before = () if asked.engines is not None else order.accept
         accept = tuple(dict.fromkeys((*before, *asked.accept)))
         chosen = tuple(_again(x, order.plan, asked.plan, accept) for x in order.engines)
+        self.recover(seconds=asked.seconds)
         listed = self.record.endpoints
-        serves = order.plan
+        changes: list[Change] = []
         try:
             with state.locked("ports"):
                 stand_ins = self._stand_ins(asked.plan)
-            changes = []
             for each in chosen:
                 self.tell(Progress(Step.CHECKING, each.name))
-                plan = self._plan_for(asked.plan, each, stand_ins, self.networks.get(each.name))
+                plan = self.plan_for(asked.plan, each, stand_ins, self.networks.get(each.name))
                 changes.append(prepare(self.handles[each.name], each.engine, plan, accept))
                 self.tell(Progress(Step.CHECKED, each.name))
-            warnings = reload_all(tuple(changes), seconds=asked.seconds, progress=self.tell)
-            serves = asked.plan
+            journal.begin(self.folder, self.generation)
+            after = replace(order, plan=asked.plan, engines=chosen, accept=accept)
+            warnings = reload_all(
+                tuple(changes),
+                seconds=asked.seconds,
+                progress=self.tell,
+                commit=lambda: self._commit(after, stand_ins),
+            )
         except Exception:
             self.record = replace(self.record, endpoints=listed)
             raise
         finally:
             for handle in self.handles.values():
-                self._follow(handle, serves)
+                self.follow(handle)
+            if all(change.outcome is not Outcome.UNKNOWN for change in changes):
+                self._settle()
         for each in chosen:
             self.tell(Progress(Step.RELOADED, each.name))
-        self.order = replace(order, plan=asked.plan, engines=chosen, accept=accept)
-        self.record = replace(self.record, digest=digest(asked.plan, chosen, accept, backends=order.backends))
-        state.write(self.record)
         return warnings
 
-    def _follow(self, handle: Handle, plan: Plan) -> None:
-        """The record of an engine, after it loaded what serves `plan`."""
+    def _commit(self, order: Order, stand_ins: Cast) -> None:
+        """`order` is what the stack serves from now on. Raises EngineError LB408, and then it is not."""
+        before = self.order, self.plays, self.generation
+        self.order, self.plays, self.generation = order, stand_ins, self.generation + 1
+        try:
+            self.save()
+        except BaseException:
+            self.order, self.plays, self.generation = before
+            raise
+        what = digest(order.plan, order.engines, order.accept, backends=order.backends)
+        self.record = replace(self.record, digest=what, changes=self.generation)
+
+    def _settle(self) -> None:
+        """No change is under way; what could go back to the files before one is removed. Without space for that, or
+        descriptors, the next change does it."""
+        with suppress(OSError):
+            journal.end(self.folder)
+            for handle in self.handles.values():
+                forget_previous(handle.directory)
+
+    def recover(self, *, seconds: float) -> tuple[Diagnostic, ...]:
+        """Go back from a change that was neither made nor taken back, if there is one: files, engines, routes. Returns
+        what is wrong with what serves then. Raises OSError, EngineError where the files cannot be put back."""
+        if not journal.unfinished(self.folder, self.generation):
+            self._settle()
+            return ()
+        found: list[Diagnostic] = []
+        for handle in self.handles.values():
+            if (handle.directory / PREVIOUS).is_dir():
+                change = Change(Process(handle), handle.plan, handle.spec, None, (handle.plan, handle.spec))
+                try:
+                    change.revert(seconds=seconds, progress=self.tell)
+                except LbgenError as error:
+                    found += error.diagnostics
+            elif handle.spec.agent and handle.agent is not None and handle.agent.poll() is not None:
+                handle.restart_agent()
+            self.follow(handle)
+        self._settle()
+        return tuple(found)
+
+    def follow(self, handle: Handle) -> None:
+        """Note an engine in the record, after it loaded something."""
         entry = next(x for x in self.record.engines if x.name == handle.engine)
         agent = handle.agent.pid if handle.agent is not None else 0
-        identity = ProcessId.of(handle.pid)
+        identity = None
+        with suppress(OSError):  # no descriptor left: `pid` is known all the same
+            identity = ProcessId.of(handle.pid)
         entry = replace(entry, pid=handle.pid, started=identity.started if identity is not None else entry.started)
-        there = members(plan, handle.plan)
+        there = members(self.order.plan, handle.plan)
         log = handle.spec.access_log
         self.note(replace(entry, addresses=_addresses(handle), access_log=log, agent=agent, members=there))
 
@@ -215,6 +293,17 @@ class Company:
             if not self.record.committed:
                 raise
             # A disk that is full ends nothing that serves; the next change is written with this one.
+
+
+def endpoint_states(plan: Plan, stand_ins: Cast) -> tuple[state.EndpointState, ...]:
+    """The stand-ins of `plan` as the record lists them."""
+    host = stand_ins.stand_ins[0].host if stand_ins.stand_ins else ""
+    return tuple(
+        state.EndpointState(endpoint.field, pool.name, host, stand_ins.ports[endpoint.field])
+        for pool in played(plan)
+        for endpoint in pool.endpoints
+        if endpoint.field in stand_ins.ports
+    )
 
 
 def _addresses(handle: Handle) -> tuple[state.Address, ...]:

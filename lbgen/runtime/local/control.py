@@ -17,11 +17,13 @@ _NAME = "control"
 
 
 class Control:
-    """The supervisor's side. Only the user can enter the folder, which is 0700."""
+    """The supervisor's side. Only the user can enter the folder, which is 0700. What a supervisor that died left in
+    its place is removed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, name: str = _NAME) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        with _short(folder) as path:
+        (folder / name).unlink(missing_ok=True)
+        with _short(folder, name) as path:
             self._socket.bind(path)
         self._socket.listen(4)
 
@@ -38,11 +40,11 @@ class Control:
         self._socket.close()
 
 
-def reach(folder: Path) -> Connection:
+def reach(folder: Path, name: str = _NAME) -> Connection:
     """A connection to the supervisor of the stack in `folder`. Raises OSError when none listens."""
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        with _short(folder) as path:
+        with _short(folder, name) as path:
             client.connect(path)
     except OSError:
         client.close()
@@ -51,10 +53,10 @@ def reach(folder: Path) -> Connection:
 
 
 @contextmanager
-def _short(folder: Path) -> Iterator[str]:
+def _short(folder: Path, name: str) -> Iterator[str]:
     """The socket's path in few characters: the kernel takes 107."""
     descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     try:
-        yield f"/proc/self/fd/{descriptor}/{_NAME}"
+        yield f"/proc/self/fd/{descriptor}/{name}"
     finally:
         os.close(descriptor)

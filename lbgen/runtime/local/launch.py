@@ -2,8 +2,9 @@
 
 Run by path with `python -I -S`, so it imports nothing of lbgen. Its argument is a JSON object: `argv`, `parent` (the
 pid that must still be ours), `uid`, `gid` (null = keep), `low_ports` (keep the right to ports below 1024), `death`
-(signal sent when the parent dies), `netns` (pid whose network namespace to join, null = none), `hold` (true: make a
-network namespace and keep it; `argv` is unused). The agent, which is lbgen itself, calls `give_up` alone.
+(signal sent when the parent dies; null = it outlives the parent), `netns` (pid whose network namespace to join, null =
+none), `hold` (true: make a network namespace and keep it; `argv` is unused), `keep` (true: stay as the parent of the
+engine). The agent, which is lbgen itself, calls `give_up` alone.
 """
 
 import ctypes
@@ -34,8 +35,8 @@ def join_network(pid: int) -> None:
         _call("setns", namespace.fileno(), _CLONE_NEWNET)
 
 
-def give_up(*, parent: int, uid: int | None, gid: int | None, death: int, low_ports: bool = False) -> None:
-    """Become that user (None = keep), without ways back; get the signal `death` when `parent` ends."""
+def give_up(*, parent: int, uid: int | None, gid: int | None, death: int | None, low_ports: bool = False) -> None:
+    """Become that user (None = keep), without ways back; get the signal `death` (None = none) when `parent` ends."""
     if low_ports:
         _call("prctl", _PR_SET_KEEPCAPS, 1, 0, 0, 0)
     if gid is not None:
@@ -52,10 +53,10 @@ def give_up(*, parent: int, uid: int | None, gid: int | None, death: int, low_po
         _call("prctl", _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, _CAP_NET_BIND_SERVICE, 0, 0)
     if uid is not None or os.geteuid() != 0:
         _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    # After the change of uid, which would clear it.
-    _call("prctl", _PR_SET_PDEATHSIG, death, 0, 0, 0)
-    if os.getppid() != parent:
-        raise SystemExit("lbgen: the parent is gone")
+    if death is not None:  # after the change of uid, which would clear it
+        _call("prctl", _PR_SET_PDEATHSIG, death, 0, 0, 0)
+        if os.getppid() != parent:
+            raise SystemExit("lbgen: the parent is gone")
 
 
 def main() -> None:
@@ -81,10 +82,33 @@ def main() -> None:
         os.write(1, b"ready\n")
         signal.pause()
         return
+    if order["keep"]:
+        _stay_above()
     try:
         os.execvpe(order["argv"][0], order["argv"], os.environ)  # noqa: S606 - no shell is the point
     except OSError as error:
         raise SystemExit(f"lbgen: cannot run {order['argv'][0]}: {error.strerror}") from None
+
+
+def _stay_above() -> None:
+    """Return in a child, and be its parent for as long as it runs: signals are passed on to it, and this process ends
+    as the child does."""
+    passed = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+    signal.pthread_sigmask(signal.SIG_BLOCK, passed)
+    child = os.fork()
+    if child == 0:
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        return
+    for each in passed:
+        signal.signal(each, lambda number, frame: os.kill(child, number))
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        if -code in passed:
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(max(code, 0))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ from lbgen.runtime.local.user import User
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from lbgen.runtime.local.spawn import Process
+
 _R = TypeVar("_R")
 ADDRESSES = IPv4Network("10.213.0.0/16")
 _INSIDE = "lb0"
@@ -35,7 +37,7 @@ class Network:
 
     host: str
     inside: str
-    holder: subprocess.Popen[bytes]
+    holder: Process
     device: str  # this host's end
 
     def run(self, argv: Sequence[str], directory: Path = Path("/")) -> None:
@@ -60,26 +62,27 @@ class Network:
 
 
 @contextmanager
-def network() -> Iterator[Network]:
-    """A namespace that forwards IPv4, reachable from this host at `inside`.
+def network(death: signal.Signals | None = signal.SIGKILL, directory: Path = Path("/")) -> Iterator[Network]:
+    """A namespace that forwards IPv4, reachable from this host at `inside`. Its holder works in `directory` and gets
+    the signal `death` (None = none) when this process ends.
 
     Raises EngineError LB407 without root, LB403 when the kernel or `ip` refuse.
     """
-    made = make_network()
+    made = make_network(death, directory)
     try:
         yield made
     finally:
         stop(made.holder, signal.SIGKILL, 1.0)
 
 
-def make_network() -> Network:
+def make_network(death: signal.Signals | None = signal.SIGKILL, directory: Path = Path("/")) -> Network:
     """As `network`, but the caller ends `holder`."""
     if os.geteuid() != 0:
         message = "nftables needs root: it works in a network namespace with rules of its own"
         raise EngineError(Diagnostic("LB407", message, hint="run as root, or leave nftables out"))
     if shutil.which("ip") is None:
         raise EngineError(Diagnostic("LB402", "no executable of ip was found", hint="install iproute2"))
-    holder = spawn((), user=User(), directory=Path("/"), output=subprocess.PIPE, death=signal.SIGKILL, hold=True)
+    holder = spawn((), user=User(), directory=directory, output=subprocess.PIPE, death=death, hold=True)
     try:
         assert holder.stdout is not None  # noqa: S101 - PIPE was asked for
         said = holder.stdout.readline()
@@ -91,7 +94,7 @@ def make_network() -> Network:
         raise
 
 
-def _cable(holder: subprocess.Popen[bytes]) -> Network:
+def _cable(holder: Process) -> Network:
     outside = f"lbg{holder.pid}"
     pid = holder.pid
     host, inside = _free_pair(pid)

@@ -38,6 +38,7 @@ class Step(StrEnum):
     DRAINING = "serves in place of the one before"
     DRAINED = "drained"
     STOPPED = "stopped"
+    TAKEN_OVER = "taken over"
 
 
 BEGUN = frozenset({Step.PULLING, Step.CHECKING, Step.LOADING, Step.REVERTING})  # steps told when they begin
@@ -102,6 +103,16 @@ class Reload:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeOver:
+    """To a new supervisor: the stack of that name has lost its own, and serves on. `folder` and `seconds` as in `Order`
+    and `Reload`."""
+
+    name: str
+    folder: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Up:
     """From the supervisor: all is up. `warnings` are LB405 of routes that nobody can vouch for."""
 
@@ -111,7 +122,7 @@ class Up:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """From the supervisor: it has taken everything down again. `exit_code` tells the kind of error."""
+    """From the supervisor: what was asked for is not so, and the state before is. `exit_code`: the kind of error."""
 
     diagnostics: tuple[Diagnostic, ...]
     exit_code: int

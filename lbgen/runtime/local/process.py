@@ -21,17 +21,17 @@ from lbgen.plan.model import EngineOptions, Protocol
 from lbgen.plan.overlay import with_admin
 from lbgen.runtime.local import agent, ports
 from lbgen.runtime.local.binaries import find, fitting
-from lbgen.runtime.local.spawn import spawn, stop
+from lbgen.runtime.local.spawn import how_ended, spawn, stop
 from lbgen.runtime.local.user import borrow, engine_user, give, make_directory, reachable
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Iterator
 
     from lbgen.engines.api import Binary, Engine, ProcessSpec
     from lbgen.engines.rendered import Rendered
     from lbgen.plan.model import Listener, Plan
     from lbgen.runtime.local.network import Network
+    from lbgen.runtime.local.spawn import Process
 
 LOG = "engine.log"
 START_SECONDS = 20.0
@@ -50,12 +50,13 @@ class Handle:
     binary: Binary
     plan: Plan
     directory: Path
-    process: subprocess.Popen[bytes]
+    process: Process
     spec: ProcessSpec = field(repr=False)
     network: Network | None = None  # where it runs; of a kernel engine, `process` only keeps that namespace
-    agent: subprocess.Popen[bytes] | None = None  # checks endpoints for an engine that has no checks of its own
-    former: list[subprocess.Popen[bytes]] = field(default_factory=list)  # from whom `process` took over, while they end
+    agent: Process | None = None  # checks endpoints for an engine that has no checks of its own
+    former: list[Process] = field(default_factory=list)  # from whom `process` took over, while they end
     epoch: int = 0
+    death: signal.Signals | None = signal.SIGTERM  # what it and its agent get when this process ends; None = they go on
 
     @property
     def pid(self) -> int:
@@ -85,7 +86,7 @@ class Handle:
         """EngineError LB403 with the log's end when it has ended."""
         code = self.process.poll()
         if code is not None:
-            raise failure(self.title, f"{self.title} {self.binary.version} {_ended(code)}", self.log)
+            raise failure(self.title, f"{self.title} {self.binary.version} {how_ended(code)}", self.log)
 
     def tail(self, lines: int = 15) -> str:
         """The last lines of what the engine printed."""
@@ -142,19 +143,24 @@ class Handle:
             self.epoch -= 1
         self.former = [*(each for each in self.former if each.poll() is None), self.process]
         self.epoch += 1
-        self.process = _spawned(spec, plan, self.directory, self.network, self.epoch)
+        self.process = _spawned(spec, plan, self.directory, self.network, self.epoch, self.death)
 
     def restart(self) -> None:
         """Start the engine, which has died, anew on the files that are there. For engines that are processes."""
         stop(self.process, signal.SIGKILL, 0)  # workers that outlived their master hold the ports
         for each in self.former:
             stop(each, signal.SIGKILL, 0)
+        self.begin()
+
+    def begin(self) -> None:
+        """Start the engine, of which nothing runs, on the files that are there."""
         self.former, self.epoch = [], 0
-        self.process = _spawned(self.spec, self.plan, self.directory, self.network)
+        self.process = _spawned(self.spec, self.plan, self.directory, self.network, death=self.death)
 
     def restart_agent(self) -> None:
         """Start the agent, which has died, anew; it goes on from what it had found."""
-        self.agent = agent.start(self.engine, self.directory, self.network.holder.pid if self.network else None)
+        netns = None if self.network is None else self.network.holder.pid
+        self.agent = agent.start(self.engine, self.directory, netns, self.death)
 
 
 def tail(log: Path, lines: int = 15) -> str:
@@ -184,11 +190,12 @@ def start(
     accept: tuple[str, ...] = (),
     network: Network | None = None,
     rendered: Rendered | None = None,
+    death: signal.Signals | None = signal.SIGTERM,
 ) -> Handle:
     """Render `plan` into `directory` and start the engine there; it may not listen yet.
 
     With `network` it runs in there; a kernel engine needs one, where it serves at every address and reaches endpoints
-    on `network.host`. `rendered` are files to serve as they stand instead.
+    on `network.host`. `rendered` are files to serve as they stand instead. `death`: see `Handle`.
 
     Raises LbgenError (verdicts), EngineError LB404 (port taken), LB407 (needs root), LB408 (folder closed to nobody).
     """
@@ -216,12 +223,13 @@ def start(
     if network is not None and spec.kernel:
         for command in spec.setup:
             network.run(command, directory)
-        return Handle(target.name, target.title, version, binary, plan, directory, network.holder, spec, network)
+        holder = network.holder
+        return Handle(target.name, target.title, version, binary, plan, directory, holder, spec, network, death=death)
     binary = borrow(binary, directory, user)
     spec = replace(target.process(plan, binary, directory), ready=spec.ready)
     give(directory, user)
-    process = _spawned(spec, plan, directory, network)
-    handle = Handle(target.name, target.title, version, binary, plan, directory, process, spec, network)
+    process = _spawned(spec, plan, directory, network, death=death)
+    handle = Handle(target.name, target.title, version, binary, plan, directory, process, spec, network, death=death)
     if spec.agent and ORDER in rendered:  # files that were given may be without
         handle.restart_agent()
     return handle
@@ -234,15 +242,28 @@ def administered(plan: Plan, taken: frozenset[int] = frozenset()) -> Plan:
 
 
 def _spawned(
-    spec: ProcessSpec, plan: Plan, directory: Path, network: Network | None, epoch: int = 0
-) -> subprocess.Popen[bytes]:
+    spec: ProcessSpec,
+    plan: Plan,
+    directory: Path,
+    network: Network | None,
+    epoch: int = 0,
+    death: signal.Signals | None = signal.SIGTERM,
+) -> Process:
     user = engine_user()
     low = user.uid is not None and any(x.port < ports.first_unprivileged() for x in plan.listeners)
     netns = None if network is None else network.holder.pid
     argv = tuple(word.replace("{epoch}", str(epoch)) for word in spec.successive) or spec.argv
     with (directory / LOG).open("ab") as output:
         return spawn(
-            argv, user=user, directory=directory, output=output, env=dict(spec.env), low_ports=low, netns=netns
+            argv,
+            user=user,
+            directory=directory,
+            output=output,
+            env=dict(spec.env),
+            death=death,
+            low_ports=low,
+            netns=netns,
+            keep=spec.dies_with_parent and death is None,
         )
 
 
@@ -266,7 +287,7 @@ def _wait_listening(handle: Handle, seconds: float) -> None:
     while True:
         code = handle.process.poll()
         if code is not None:
-            raise failure(title, f"{title} {handle.binary.version} {_ended(code)} while starting", handle.log)
+            raise failure(title, f"{title} {handle.binary.version} {how_ended(code)} while starting", handle.log)
         waiting = [x for x in waiting if not _listens(x)]
         if not waiting and _is_ready(handle):
             return
@@ -302,10 +323,6 @@ def failure(title: str, message: str, log: Path) -> EngineError:
     return EngineError(
         Diagnostic("LB403", f"{message}; {title} said:\n{said}" if said else f"{message} and said nothing")
     )
-
-
-def _ended(code: int) -> str:
-    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"stopped with exit status {code}"
 
 
 @contextmanager

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan
     from lbgen.runtime.local.process import Handle
 
-_PREVIOUS = ".previous"  # the files before the last change, beside them
+PREVIOUS = ".previous"  # the files before the last change, beside them
 
 
 @dataclass(slots=True)
@@ -143,20 +143,30 @@ def _manifest(directory: Path) -> list[str]:
 
 
 def _keep(directory: Path) -> None:
-    """Hold on to the files that are there: new ones come by renaming, so that links are enough."""
-    place = directory / _PREVIOUS
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir(mode=0o700)
+    """Hold on to the files that are there: new ones come by renaming, so that links are enough. The copy appears whole
+    or not at all, so that whoever finds one can go back to it."""
+    place, staged = directory / PREVIOUS, directory / f"{PREVIOUS}.new"
+    forget_previous(directory)
+    staged.mkdir(mode=0o700)
     for name in (MANIFEST, *_manifest(directory)):
-        source, target = directory / PurePosixPath(name), place / PurePosixPath(name)
+        source, target = directory / PurePosixPath(name), staged / PurePosixPath(name)
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_file():
             os.link(source, target)
+    staged.replace(place)
+
+
+def forget_previous(directory: Path) -> None:
+    """The files of `directory` are those to serve from now on. Raises OSError."""
+    place, staged = directory / PREVIOUS, directory / f"{PREVIOUS}.new"
+    for each in (staged, place):
+        if each.exists():
+            shutil.rmtree(each)
 
 
 def _changed(directory: Path) -> list[str]:
     """The files that are not what `_keep` held on to."""
-    place = directory / _PREVIOUS
+    place = directory / PREVIOUS
     return [
         name for name in {*_manifest(place), *_manifest(directory)} if _bytes(place, name) != _bytes(directory, name)
     ]
@@ -168,15 +178,15 @@ def _bytes(folder: Path, name: str) -> bytes | None:
 
 
 def _restore(directory: Path) -> None:
-    """Put back what `_keep` held on to; files that came since go."""
-    place = directory / _PREVIOUS
+    """Put back what `_keep` held on to; files that came since go. Needs no space, and may be repeated."""
+    place = directory / PREVIOUS
+    if not (place / MANIFEST).is_file():
+        return  # nothing was exchanged, or all of it is back
     before, now = _manifest(place), _manifest(directory)
-    for name in (*before, MANIFEST):
+    for name in before:
         source, target = place / PurePosixPath(name), directory / PurePosixPath(name)
         if source.is_file():
-            staged = target.with_name(f".{target.name}.back")
-            staged.unlink(missing_ok=True)
-            os.link(source, staged)
-            staged.replace(target)
+            source.replace(target)
     for name in set(now) - set(before):
         (directory / PurePosixPath(name)).unlink(missing_ok=True)
+    (place / MANIFEST).replace(directory / MANIFEST)  # last: what is left to do is known until then

@@ -1,4 +1,4 @@
-"""Commands -> child processes without rights that do not outlive us, and what is known of a process from outside."""
+"""Commands -> child processes without rights, and what is known of a process from outside."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lbgen.runtime.local.user import User
 
 _ASK_AGAIN_SECONDS = 0.5
-_LAUNCH = Path(__file__).with_name("launch.py")
+LAUNCH = Path(__file__).with_name("launch.py")
 # The kernel's parent-death signal follows the thread that forked. One thread that lives as long as the process makes it
 # follow the process, whichever thread asks.
 _forker = ThreadPoolExecutor(1, thread_name_prefix="lbgen-spawn")
@@ -41,28 +41,32 @@ def spawn(
     directory: Path,
     output: IO[bytes] | int,
     env: Mapping[str, str] | None = None,
-    death: signal.Signals = signal.SIGTERM,
+    death: signal.Signals | None = signal.SIGTERM,
     netns: int | None = None,
     hold: bool = False,
     low_ports: bool = False,
+    keep: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """Start `argv` in `directory` as `user`, in a session of its own; it gets `death` when this process ends.
+    """Start `argv` in `directory` as `user`, in a session of its own; it gets `death` when this process ends (None: it
+    goes on, and `adopt.leaders` finds it by its directory).
 
     SIGTERM and not SIGKILL is the default, since nginx and HAProxy take their workers along only when they are asked.
     `netns` is a process whose network namespace to join, `hold` makes one and waits. `low_ports` (for root who gives up
-    all else) leaves the right to listen below port 1024. Raises OSError.
+    all else) leaves the right to listen below port 1024. `keep`: a process of ours stays as its parent, has the pid,
+    passes signals on and ends as it does. Raises OSError.
     """
     order = {
         "argv": list(argv),
         "parent": os.getpid(),
         "uid": user.uid,
         "gid": user.gid,
-        "death": int(death),
+        "death": None if death is None else int(death),
         "netns": netns,
         "hold": hold,
         "low_ports": low_ports,
+        "keep": keep,
     }
-    return _start([sys.executable, "-I", "-S", str(_LAUNCH), json.dumps(order)], directory, output, env or {})
+    return _start([sys.executable, "-I", "-S", str(LAUNCH), json.dumps(order)], directory, output, env or {})
 
 
 def spawn_own(entry: str, order: object, *, directory: Path, output: IO[bytes]) -> subprocess.Popen[bytes]:
@@ -97,6 +101,39 @@ def _start(
     return _forker.submit(fork).result()
 
 
+class Process(Protocol):
+    """A process that we started or adopted; what `subprocess.Popen` has of it."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None:
+        """None while it runs, else its exit status: minus the signal's number, `UNKNOWN_STATUS` where nobody knows."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit status once it has ended. Raises subprocess.TimeoutExpired."""
+        ...
+
+    def send_signal(self, sig: int) -> None:
+        """Does nothing once it has ended."""
+        ...
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        ...
+
+
+UNKNOWN_STATUS = 1 << 16  # of a process that is not our child
+
+
+def how_ended(code: int) -> str:
+    """How a process with that exit status ended, in words."""
+    if code == UNKNOWN_STATUS:
+        return "ended"
+    return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessId:
     """A pid with its start time, so that a reused pid is not taken for the process that once had it."""
@@ -106,10 +143,11 @@ class ProcessId:
 
     @classmethod
     def of(cls, pid: int) -> ProcessId | None:
-        """The identity of the living process `pid`; None when there is none, or only its remains."""
+        """The identity of the living process `pid`; None when there is none, or only its remains. Raises OSError where
+        that cannot be seen (no descriptor left), which is not to be taken for its end."""
         try:
             text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        except OSError:
+        except (FileNotFoundError, ProcessLookupError):
             return None
         words = text.rsplit(")", 1)[1].split()
         return None if words[0] in "ZX" else cls(pid, int(words[19]))
@@ -144,8 +182,8 @@ def group_members(leader: int) -> tuple[ProcessId, ...]:
     return tuple(found)
 
 
-def stop(process: subprocess.Popen[bytes], gentle: signal.Signals, seconds: float) -> None:
-    """End our child: `gentle`, SIGKILL after `seconds`; then the rest of its group.
+def stop(process: Process, gentle: signal.Signals, seconds: float) -> None:
+    """End a process that leads a group: `gentle`, SIGKILL after `seconds`; then the rest of its group.
 
     `gentle` is sent once more after a while: HAProxy 2.8's master loses it when it comes before the master's own loop,
     although the worker serves by then.
@@ -160,6 +198,8 @@ def stop(process: subprocess.Popen[bytes], gentle: signal.Signals, seconds: floa
         process.wait()
     end = time.monotonic() + 1.0
     while (left := group_members(process.pid)) and time.monotonic() < end:
+        if any(member.pid == process.pid for member in left):
+            return  # the pid is another process's by now, and so is the group
         for member in left:
             member.send(signal.SIGKILL)
         time.sleep(0.01)

@@ -21,13 +21,15 @@ from lbgen.runtime import logs, selection
 from lbgen.runtime.driver import DRAIN_SECONDS, RELOAD_SECONDS, Result
 from lbgen.runtime.host import judged
 from lbgen.runtime.hot import refusal
-from lbgen.runtime.local import order, state
+from lbgen.runtime.interrupts import deferred
+from lbgen.runtime.local import journal, order, state
+from lbgen.runtime.local.adopt import sweep
 from lbgen.runtime.local.behind import behind, connections, join, places
 from lbgen.runtime.local.binaries import find
 from lbgen.runtime.local.control import reach
-from lbgen.runtime.local.order import Chosen, Commit, Failed, Order, Progress, Reload, Step, Up
+from lbgen.runtime.local.order import Chosen, Commit, Failed, Order, Progress, Reload, Step, TakeOver, Up
 from lbgen.runtime.local.process import START_SECONDS, for_version, tail
-from lbgen.runtime.local.spawn import ProcessId
+from lbgen.runtime.local.spawn import how_ended
 from lbgen.runtime.standins import played, whose
 
 if TYPE_CHECKING:
@@ -72,9 +74,10 @@ def up(
         progress(Progress(Step.POOLS, detail=whose(plan)))
     digest = order.digest(plan, chosen, accept, backends=backends)
     with state.locked(f"stack-{plan.name}"):
+        before, kept = state.read(plan.name), None
         replaced = False
-        before = state.read(plan.name)
         if before is not None:
+            before = _attended(before, progress)
             if _as_wanted(before, digest):
                 return Result(before, skipped, unchanged=True)
             taken_over = _taken_over(before, plan, chosen, accept, backends, progress)
@@ -83,12 +86,28 @@ def up(
             replaced = before.supervisor.alive()
             if replaced:
                 progress(Progress(Step.REPLACING, detail=f"{plan.name} has changed; stopping what runs first"))
+                kept = journal.read(state.folder(plan.name))
             _end(before)
-        with state.locked("ports"):
-            chosen = place(plan, chosen)
         wanted = Order(plan.name, digest, str(state.folder(plan.name)), plan, chosen, accept, backends, seconds)
-        done = _supervised(wanted, progress)
+        try:
+            with state.locked("ports"):
+                wanted = replace(wanted, engines=place(plan, chosen))
+            done = _supervised(wanted, progress)
+        except (LbgenError, KeyboardInterrupt) as error:
+            if kept is not None:
+                _bring_back(kept.order, error)
+            raise
         return Result(done.state, skipped, done.warnings, replaced=replaced)
+
+
+def _bring_back(before: Order, error: BaseException) -> None:
+    """What was stopped for a start that failed serves again; otherwise that is said as well. Raises EngineError."""
+    with deferred():
+        try:
+            _supervised(before, lambda step: None)
+        except LbgenError as second:
+            first = error.diagnostics if isinstance(error, LbgenError) else ()
+            raise EngineError((*first, *second.diagnostics)) from None
 
 
 def reload(
@@ -101,8 +120,42 @@ def reload(
 ) -> Result:
     """Have the stack's engines serve `plan` instead. See `lbgen.runtime.api.reload`."""
     with state.locked(f"stack-{stack.name}"):
+        before = state.read(stack.name)
+        if before is not None:
+            _attended(before, progress, strict=True)
         done = _reloaded(stack.name, Reload(plan, accept, seconds), progress)
     return Result(done.state, (), done.warnings)
+
+
+def _attended(before: StackState, progress: Callable[[Progress], None], *, strict: bool = False) -> StackState:
+    """The stack with a supervisor again, if it has lost its own and serves on; else as it is. Where that fails, the
+    error is raised with `strict` only."""
+    if not before.committed or before.supervisor.alive() or not any(each.running for each in before.engines):
+        return before
+    try:
+        done = _taken_on(before, progress)
+    except EngineError:
+        if strict:
+            raise
+        return before
+    return done.state
+
+
+def _taken_on(stack: StackState, progress: Callable[[Progress], None]) -> Up:
+    """Start a supervisor for a stack that has none. Raises EngineError, and the stack is as it was then."""
+    process, pipe = _supervisor(state.folder(stack.name), "ab")
+    with pipe:
+        try:
+            pipe.send(TakeOver(stack.name, str(state.folder(stack.name)), RELOAD_SECONDS))
+            done = _listen(pipe, progress)
+        except (EOFError, ConnectionError):
+            process.wait()
+            message = f"the supervisor that was to take {stack.name} over ended; its engines serve on"
+            hint = f"run the command again; see {state.folder(stack.name) / state.SUPERVISOR_LOG}"
+            raise EngineError(Diagnostic("LB426", message, hint=hint)) from None
+    _CHILDREN[process.pid] = process
+    progress(Progress(Step.TAKEN_OVER, detail=f"{stack.name}, whose supervisor had ended"))
+    return done
 
 
 def _taken_over(
@@ -126,13 +179,23 @@ def _taken_over(
 
 
 def _reloaded(name: str, asked: Reload, progress: Callable[[Progress], None]) -> Up:
-    """Ask the supervisor. It goes on with it if we end meanwhile."""
+    """Ask the supervisor. It goes on with it if we end meanwhile; if it ends, another one takes over."""
+    before = state.read(name)
     try:
         with reach(state.folder(name)) as pipe:
             pipe.send(asked)
             return _listen(pipe, progress)
-    except (EOFError, OSError):
-        raise EngineError(refusal(f"the supervisor of {name} does not answer")) from None
+    except (EOFError, ConnectionError, FileNotFoundError):
+        if before is None or before.supervisor.alive():
+            raise EngineError(refusal(f"the supervisor of {name} does not answer")) from None
+        if not before.committed or not any(each.running for each in before.engines):
+            raise EngineError(refusal(f"{name} does not run any more")) from None
+    done = _taken_on(before, progress)
+    if done.state.changes > before.changes:
+        return done
+    message = f"the supervisor of {name} ended in the middle of the change; another one took over"
+    outcome = f"{message}, the files before are in place again and serve"
+    raise EngineError(Diagnostic("LB426", outcome, hint="run the command again"))
 
 
 def choose(
@@ -190,10 +253,38 @@ def _supervised(order: Order, progress: Callable[[Progress], None]) -> Up:
     folder = Path(order.folder)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, mode=0o700)
-    log = folder / state.SUPERVISOR_LOG
+    process, pipe = _supervisor(folder, "wb")
+    with pipe:
+        try:
+            pipe.send(order)
+            _listen(pipe, progress)
+            pipe.send(Commit())
+            done = _listen(pipe, progress)
+        except (EOFError, OSError):
+            _wait(process, _STOP_SECONDS)
+            message = f"the supervisor of {order.name} {how_ended(process.returncode)}; nothing of {order.name} is left"
+            said = tail(folder / state.SUPERVISOR_LOG)
+            left = state.read(order.name)
+            if left is not None:
+                _end(left)
+            sweep(str(folder))
+            shutil.rmtree(folder, ignore_errors=True)
+            if said:
+                message += f"; it said:\n{said}\n"
+            raise EngineError(Diagnostic("LB426", message, hint="run the command again")) from None
+        except BaseException:
+            process.terminate()  # after the commit it would not end by itself
+            _wait(process, _STOP_SECONDS)
+            raise
+    _CHILDREN[process.pid] = process
+    return done
+
+
+def _supervisor(folder: Path, mode: str) -> tuple[subprocess.Popen[bytes], Connection]:
+    """A new supervisor, which waits for what it is to do; its log is opened in that mode."""
     ours, theirs = socket.socketpair()
     path = json.dumps([entry or str(Path.cwd()) for entry in sys.path])
-    with theirs, log.open("wb") as output:
+    with theirs, (folder / state.SUPERVISOR_LOG).open(mode) as output:
         process = subprocess.Popen(  # noqa: S603 - ourselves
             [sys.executable, "-P", "-c", _BOOT, path, str(theirs.fileno())],
             pass_fds=(theirs.fileno(),),
@@ -204,25 +295,7 @@ def _supervised(order: Order, progress: Callable[[Progress], None]) -> Up:
             cwd="/",
             env={**os.environ, "LBGEN_STATE_DIR": str(state.root())},
         )
-    with Connection(ours.detach()) as pipe:
-        try:
-            pipe.send(order)
-            _listen(pipe, progress)
-            pipe.send(Commit())
-            done = _listen(pipe, progress)
-        except (EOFError, OSError):
-            _wait(process, _STOP_SECONDS)
-            message = f"the supervisor of {order.name} ended; it said:\n{tail(log)}"
-            left = state.read(order.name)
-            if left is not None:
-                _end(left)
-            raise EngineError(Diagnostic("LB403", message)) from None
-        except BaseException:
-            process.terminate()  # after the commit it would not end by itself
-            _wait(process, _STOP_SECONDS)
-            raise
-    _CHILDREN[process.pid] = process
-    return done
+    return process, Connection(ours.detach())
 
 
 def _listen(pipe: Connection, progress: Callable[[Progress], None]) -> Up:
@@ -248,7 +321,7 @@ def end(stack: StackState, progress: Callable[[Progress], None]) -> None:
     """Stop a stack and remove all that was its own, also when its supervisor is gone; not one that came after it."""
     with state.locked(f"stack-{stack.name}"):
         found = state.read(stack.name)
-        if found is not None and found.supervisor == stack.supervisor:
+        if found is not None and found.first == stack.first:
             _end(found, progress)
 
 
@@ -266,9 +339,10 @@ def _end(stack: StackState, progress: Callable[[Progress], None] | None = None) 
         time.sleep(0.01)
     supervisor.send(signal.SIGKILL)
     for engine in stack.engines:
-        _sweep(engine)
+        sweep(engine.directory)
         if progress is not None:
             progress(Progress(Step.STOPPED, engine.name))
+    sweep(str(state.folder(stack.name)))
     state.forget(stack)
 
 
@@ -277,34 +351,6 @@ def _reap(pid: int) -> None:
     child = _CHILDREN.get(pid)
     if child is not None and child.poll() is not None:
         del _CHILDREN[pid]
-
-
-def _sweep(engine: state.EngineState) -> None:
-    """Kill what still works in the engine's folder."""
-    limit = time.monotonic() + 5.0
-    while time.monotonic() < limit:
-        left = _working_in(engine.directory)
-        if not left:
-            return
-        for each in left:
-            each.send(signal.SIGKILL)
-        time.sleep(0.02)
-
-
-def _working_in(directory: str) -> list[ProcessId]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            place = str((entry / "cwd").readlink())
-        except OSError:
-            continue
-        if place.removesuffix(" (deleted)") == directory:
-            process = ProcessId.of(int(entry.name))
-            if process is not None:
-                found.append(process)
-    return found
 
 
 def running() -> tuple[StackState, ...]:

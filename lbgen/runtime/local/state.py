@@ -19,6 +19,7 @@ from lbgen.plan.model import Mode
 from lbgen.runtime.answers import texts
 from lbgen.runtime.health import EndpointHealth, Member, healths, watched
 from lbgen.runtime.local.spawn import ProcessId
+from lbgen.system_errors import finding, remedy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,7 +110,8 @@ class EndpointState:
 
 @dataclass(frozen=True, slots=True)
 class StackState:
-    """A whole stack. `committed` is False until `up` has returned."""
+    """A whole stack. `committed` is False until `up` has returned. `pid` and `started` are its supervisor's. `first`
+    tells it from later stacks of its name, also when another supervisor has taken it over. `changes` counts reloads."""
 
     name: str
     digest: str
@@ -118,6 +120,8 @@ class StackState:
     committed: bool = False
     engines: tuple[EngineState, ...] = ()
     endpoints: tuple[EndpointState, ...] = ()
+    first: str = ""
+    changes: int = 0
 
     @property
     def supervisor(self) -> ProcessId:
@@ -196,7 +200,9 @@ def read(name: str) -> StackState | None:
         return StackState(**data, engines=engines, endpoints=endpoints)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except OSError as error:
+        raise EngineError(finding(error)) from None
+    except (ValueError, TypeError, KeyError) as error:
         message = f"{folder(name) / _RECORD} cannot be read: {error}"
         raise EngineError(Diagnostic("LB408", message, hint="remove that folder once nothing of it runs")) from None
 
@@ -218,8 +224,7 @@ def store(path: Path, content: bytes) -> None:
     except OSError as error:
         with suppress(OSError):
             staged.unlink()
-        hint = "free some space there, or set LBGEN_STATE_DIR"
-        raise EngineError(Diagnostic("LB408", f"{path}: {error.strerror}", hint=hint)) from None
+        raise EngineError(Diagnostic("LB408", f"{path}: {error.strerror}", hint=remedy(error))) from None
 
 
 def names() -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import sys
@@ -15,19 +16,22 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
-from lbgen.runtime.hot import REMEDY, unforeseen
-from lbgen.runtime.local import state
+from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
+from lbgen.runtime.hot import REMEDY, refusal, unforeseen
+from lbgen.runtime.local import journal, state
 from lbgen.runtime.local.company import Company
 from lbgen.runtime.local.control import Control
-from lbgen.runtime.local.order import Commit, Failed, Progress, Reload, Up
+from lbgen.runtime.local.order import Commit, Failed, Progress, Reload, TakeOver, Up
 from lbgen.runtime.local.spawn import ProcessId
-from lbgen.runtime.local.watch import Watch
+from lbgen.runtime.local.takeover import take_over
+from lbgen.runtime.local.watch import Backoff, Watch
 from lbgen.system_errors import finding
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType
 
+    from lbgen.runtime.local.journal import SavedStack
     from lbgen.runtime.local.order import Order
 
 _LOOK_SECONDS = 0.5
@@ -52,7 +56,8 @@ class Supervisor:
     def __post_init__(self) -> None:
         me = ProcessId.of(os.getpid())
         assert me is not None  # noqa: S101 - we live
-        record = state.StackState(self.order.name, self.order.digest, me.pid, me.started)
+        first = f"{me.pid} {me.started}"
+        record = state.StackState(self.order.name, self.order.digest, me.pid, me.started, first=first)
         self.company = Company(self.order, record, self._tell, self._ends)
 
     def run(self) -> None:
@@ -60,6 +65,21 @@ class Supervisor:
 
         An error before the commit ends the stack and is answered to `up`. After the commit no error ends it.
         """
+        with self._owned() as ends:
+            warnings = self._bring_up()
+            control = ends.enter_context(closing(Control(Path(self.order.folder))))
+            self._commit(warnings)
+            self._keep(control)
+
+    def run_on(self, control: Control, answer: Up | Failed) -> None:
+        """Keep a stack that was taken over, as `run` does."""
+        with self._owned():
+            self._tell(answer)
+            self._keep(control)
+
+    @contextlib.contextmanager
+    def _owned(self) -> Iterator[ExitStack]:
+        """What is started ends with the block, and an error that leaves it is answered."""
         signal.signal(signal.SIGTERM, self._asked_to_stop)
         signal.signal(signal.SIGINT, self._asked_to_stop)
         failed: Failed | None = None
@@ -67,15 +87,12 @@ class Supervisor:
             with self._ends as ends:
                 ends.callback(self._no_more_signals)
                 try:
-                    warnings = self._bring_up()
-                    control = ends.enter_context(closing(Control(Path(self.order.folder))))
-                    self._commit(warnings)
-                    self._keep(control)
+                    yield ends
                 finally:
                     self._stopping = True
                     self.company.ask_to_stop()
         except Exception as error:  # noqa: BLE001 - it is answered to `up`, whatever it is
-            failed = self._failed(error)
+            failed = self.failed(error)
         except _StopError:
             pass
         state.forget(self.company.record)
@@ -96,6 +113,7 @@ class Supervisor:
 
     def _commit(self, warnings: tuple[Diagnostic, ...]) -> None:
         """Write that the stack can be asked, which it can by now, and answer the commit. Raises EngineError LB408."""
+        self.company.save()
         self.company.record = replace(self.company.record, committed=True)
         state.write(self.company.record)
         self._tell(Up(self.company.record, warnings))
@@ -104,9 +122,15 @@ class Supervisor:
         """Stay until a signal ends the stack; restart what dies, and serve callers. No error ends this."""
         self._hang_up()
         watches = [Watch(handle) for handle in self.company.handles.values()]
+        stand_ins = Backoff()
         while True:
             try:
                 self._look(watches)
+                if not self.company.stand_ins.alive() and stand_ins.due is None:
+                    _log(f"the stand-ins ended; they start again in {stand_ins.died(time.monotonic()):g} s")
+                elif stand_ins.again(time.monotonic()):
+                    self.company.stand_ins.serve(self.company.cast.stand_ins)
+                    _log("the stand-ins started again")
                 caller = control.wait(_LOOK_SECONDS)
                 if caller is not None:
                     with caller:
@@ -142,17 +166,23 @@ class Supervisor:
         try:
             warnings = self.company.reload(asked)
         except Exception as error:  # noqa: BLE001 - as above
-            self._tell(self._failed(error))
+            self._tell(self.failed(error))
         else:
             self._tell(Up(self.company.record, warnings))
 
-    def _failed(self, error: Exception) -> Failed:
+    def failed(self, error: Exception) -> Failed:
         """The answer to a caller."""
         if isinstance(error, LbgenError):
             return Failed(error.diagnostics, error.exit_code)
         if not isinstance(error, OSError):
             _log("".join(traceback.format_exception(error)))
         return Failed((_failure(error, self.order.folder),), EngineError.exit_code)
+
+    def take_over(self, saved: SavedStack, record: state.StackState) -> None:
+        """Have the company be what runs. Raises OSError, LbgenError, and nothing of it is changed then."""
+        self.company = take_over(saved, record, self._tell, self._ends)
+        for handle in self.company.handles.values():
+            self.company.follow(handle)
 
     def _hang_up(self) -> None:
         with contextlib.suppress(OSError):
@@ -194,11 +224,56 @@ def _log(text: str) -> None:
         sys.stderr.flush()
 
 
+def take_over_stack(asked: TakeOver, pipe: Connection) -> None:
+    """Be the supervisor of a stack that has lost its own, and go back from a change that was under way. What keeps us
+    from that is answered, and the stack left as it is."""
+    folder = Path(asked.folder)
+    try:
+        with _alone(folder):
+            record = state.read(asked.name)
+            if record is not None and record.supervisor.alive():  # another one came first
+                pipe.send(Up(record, ()))
+                return
+            saved = journal.read(folder)
+            if record is None or saved is None:
+                raise EngineError(refusal(f"{asked.name} was started by another lbgen, whose notes cannot be read"))
+            made = Supervisor(saved.order, pipe)
+            made.take_over(saved, record)
+            control = Control(folder)
+            state.write(made.company.record)
+    except Exception as error:  # noqa: BLE001 - it is answered
+        diagnostics = error.diagnostics if isinstance(error, LbgenError) else (_failure(error, asked.folder),)
+        pipe.send(Failed(diagnostics, EngineError.exit_code))
+        return
+    _log(f"took over {asked.name}")
+    answer: Up | Failed
+    try:
+        found = made.company.recover(seconds=asked.seconds)
+        answer = Up(made.company.record, tuple(replace(each, severity=Severity.WARNING) for each in found))
+    except Exception as error:  # noqa: BLE001 - the next reload tries it again
+        answer = made.failed(error)
+    made.run_on(control, answer)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """No other supervisor takes over meanwhile; a lock on the folder itself, which needs no space."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def main(descriptor: int) -> None:
-    """Serve the order that comes over the pipe with this descriptor."""
+    """Serve what comes over the pipe with this descriptor: a stack to bring up, or to take over."""
     pipe = Connection(descriptor)
     try:
-        order: Order = pipe.recv()
+        asked: Order | TakeOver = pipe.recv()
     except EOFError:
         return
-    Supervisor(order, pipe).run()
+    if isinstance(asked, TakeOver):
+        take_over_stack(asked, pipe)
+    else:
+        Supervisor(asked, pipe).run()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lbgen.runtime.local.spawn import ProcessId
+from lbgen.runtime.local.spawn import ProcessId, how_ended
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Iterator
 
     from lbgen.runtime.local.process import Handle
@@ -57,8 +55,9 @@ class Watch:
     def look(self, now: float) -> Iterator[str]:
         """What happened since the last time, a line each."""
         handle, name = self.handle, self.handle.engine
-        if self._engine.due is None and not self.ended and handle.process.poll() is not None:
-            self.ended = self.died = how_ended(handle.process)
+        code = handle.process.poll()
+        if self._engine.due is None and not self.ended and code is not None:
+            self.ended = self.died = how_ended(code)
             if handle.spec.kernel:
                 yield f"{name}: its namespace {self.ended}, and the rules with it; start the stack anew"
             else:
@@ -74,8 +73,9 @@ class Watch:
                 yield f"{name} started again as pid {handle.pid}"
         if handle.agent is None:
             return
-        if self._agent.due is None and handle.agent.poll() is not None:
-            how = how_ended(handle.agent)
+        code = handle.agent.poll()
+        if self._agent.due is None and code is not None:
+            how = how_ended(code)
             yield f"{name}: its agent (pid {handle.agent.pid}) {how}; starts again in {self._agent.died(now):g} s"
         elif self._agent.again(now):
             try:
@@ -97,9 +97,3 @@ class Watch:
             restarts=self.restarts,
             agent=self.handle.agent.pid if self.handle.agent is not None else 0,
         )
-
-
-def how_ended(process: subprocess.Popen[bytes]) -> str:
-    """How a process that is gone ended, in words."""
-    code = process.returncode
-    return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"

@@ -1,0 +1,136 @@
+"""Processes whose supervisor is gone: found by the folder in which they work, handled though they are no children."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from lbgen.runtime.local.spawn import LAUNCH, UNKNOWN_STATUS, ProcessId
+
+_EXEC_SECONDS = 3.0  # for a process that was just started to become the engine
+
+
+@dataclass(slots=True)
+class Adopted:
+    """A process that somebody else started, as a `spawn.Process`. It is held by a pidfd, which a process that gets the
+    same pid later does not have; `descriptor` None: it had ended already."""
+
+    pid: int
+    descriptor: int | None
+
+    @classmethod
+    def of(cls, process: ProcessId) -> Adopted:
+        """`process`, if it still runs and is that very one; else one that has ended. Raises OSError (EMFILE)."""
+        try:
+            descriptor = os.pidfd_open(process.pid)
+        except ProcessLookupError:
+            return cls(process.pid, None)
+        if not process.alive():  # asked while the pidfd holds whoever has the pid now
+            os.close(descriptor)
+            return cls(process.pid, None)
+        return cls(process.pid, descriptor)
+
+    def poll(self) -> int | None:
+        return UNKNOWN_STATUS if self._ended(0) else None
+
+    def wait(self, timeout: float | None = None) -> int:
+        if not self._ended(timeout):
+            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
+        return UNKNOWN_STATUS
+
+    def send_signal(self, sig: int) -> None:
+        if self.descriptor is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.descriptor, sig)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _ended(self, seconds: float | None) -> bool:
+        """Whether it ends within so many seconds (None = at last)."""
+        if self.descriptor is None:
+            return True
+        poll = select.poll()  # select takes no descriptor above 1023
+        poll.register(self.descriptor, select.POLLIN)
+        if not poll.poll(None if seconds is None else seconds * 1000):
+            return False
+        os.close(self.descriptor)
+        self.descriptor = None
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """A process that leads its session, as all do that lbgen starts, with its command line."""
+
+    identity: ProcessId
+    argv: tuple[str, ...]
+
+
+def leaders(directory: str) -> tuple[Leader, ...]:
+    """The leaders of sessions that work in `directory`, the youngest last; each has become what it was started for. Of
+    one that stays as an engine's parent, `argv` is the engine's."""
+    limit = time.monotonic() + _EXEC_SECONDS
+    while True:
+        found = tuple(sorted(_leaders(directory), key=lambda each: each.identity.started))
+        if not any(str(LAUNCH) in each.argv for each in found) or time.monotonic() > limit:
+            return found
+        time.sleep(0.02)
+
+
+def _leaders(directory: str) -> list[Leader]:
+    found = []
+    for process in working_in(directory):
+        if process.pid == session(process.pid):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                text = Path(f"/proc/{process.pid}/cmdline").read_text(encoding="utf-8", errors="surrogateescape")
+                argv = tuple(text.rstrip("\0").split("\0"))
+                if str(LAUNCH) in argv:
+                    order = json.loads(argv[-1])
+                    if order["hold"]:  # of a network
+                        continue
+                    argv = tuple(order["argv"]) if order["keep"] else argv
+                found.append(Leader(process, argv))
+    return found
+
+
+def working_in(directory: str) -> list[ProcessId]:
+    """The living processes whose working directory that is, but for those of our own session: the user's shell."""
+    found = []
+    ours = os.getsid(0)
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            place = str((entry / "cwd").readlink())
+        except OSError:
+            continue
+        if place.removesuffix(" (deleted)") == directory and session(int(entry.name)) not in (0, ours):
+            process = ProcessId.of(int(entry.name))
+            if process is not None:
+                found.append(process)
+    return found
+
+
+def session(pid: int) -> int:
+    """The session of a process; 0 when it is gone."""
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return 0
+
+
+def sweep(directory: str, seconds: float = 5.0) -> None:
+    """Kill what works in `directory`, until nothing does."""
+    limit = time.monotonic() + seconds
+    while (left := working_in(directory)) and time.monotonic() < limit:
+        for each in left:
+            each.send(signal.SIGKILL)
+        time.sleep(0.02)

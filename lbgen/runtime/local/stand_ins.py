@@ -1,0 +1,112 @@
+"""The stand-ins of a local stack, in a process of their own that outlives the supervisor and takes more of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
+from lbgen.runtime.endpoints import endpoints
+from lbgen.runtime.local.adopt import Adopted, leaders
+from lbgen.runtime.local.control import Control, reach
+from lbgen.runtime.local.order import Failed
+from lbgen.runtime.local.spawn import spawn_own, stop
+from lbgen.system_errors import finding
+
+if TYPE_CHECKING:
+    from lbgen.runtime.endpoints import StandIn
+    from lbgen.runtime.local.spawn import Process
+
+LOG = "stand-ins.log"
+_ENTRY = "lbgen.runtime.local.stand_ins:main"
+_SOCKET = "stand-ins"
+_SECONDS = 20.0  # to answer, which needs the interpreter's start at first
+_LOOK_SECONDS = 0.01
+_WAIT_SECONDS = 3600.0
+
+
+@dataclass(slots=True)
+class StandIns:
+    """The process, which works in `folder`; `process` None before the first `serve`."""
+
+    folder: Path
+    process: Process | None = None
+
+    @classmethod
+    def adopt(cls, folder: Path) -> StandIns:
+        """Those that serve in `folder` now."""
+        module = _ENTRY.partition(":")[0]
+        found = [each for each in leaders(str(folder)) if any(f"from {module} " in word for word in each.argv)]
+        return cls(folder, Adopted.of(found[-1].identity) if found else None)
+
+    def serve(self, stand_ins: tuple[StandIn, ...]) -> None:
+        """Return once all of these listen; those that did before go on. Raises EngineError LB404 (port taken), LB403.
+
+        After an error those from before go on as they were.
+        """
+        if self.process is None or self.process.poll() is not None:
+            (self.folder / _SOCKET).unlink(missing_ok=True)
+            with (self.folder / LOG).open("ab") as output:
+                self.process = spawn_own(_ENTRY, str(self.folder), directory=self.folder, output=output)
+        answer = self._ask(stand_ins)
+        if isinstance(answer, Failed):
+            raise EngineError(answer.diagnostics)
+
+    def alive(self) -> bool:
+        """Whether they serve, or were never asked to."""
+        return self.process is None or self.process.poll() is None
+
+    def stop(self) -> None:
+        """End them all."""
+        if self.process is not None:
+            stop(self.process, signal.SIGTERM, 2.0)
+
+    def _ask(self, stand_ins: tuple[StandIn, ...]) -> object:
+        assert self.process is not None  # noqa: S101 - started by the caller
+        end = time.monotonic() + _SECONDS
+        while True:
+            try:
+                with reach(self.folder, _SOCKET) as pipe:
+                    pipe.send(stand_ins)
+                    if pipe.poll(_SECONDS):
+                        return pipe.recv()
+            except (FileNotFoundError, ConnectionError, EOFError):  # not yet, or not any more
+                if self.process.poll() is None and time.monotonic() < end:
+                    time.sleep(_LOOK_SECONDS)
+                    continue
+            raise EngineError(Diagnostic("LB403", f"the stand-ins do not answer; see {self.folder / LOG}"))
+
+
+def main(folder: str) -> None:
+    """The process: listen for what shall be served as well, until a signal ends it. Every error is answered."""
+    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
+    control = Control(Path(folder), _SOCKET)
+    served: set[StandIn] = set()
+    with ExitStack() as ends:
+        while True:
+            try:
+                caller = control.wait(_WAIT_SECONDS)
+                if caller is not None:
+                    with caller:
+                        caller.send(_answer(caller.recv(), served, ends))
+            except Exception as error:  # noqa: BLE001 - what serves goes on, whatever a caller sends
+                sys.stderr.write(f"{type(error).__name__}: {error}\n")
+                time.sleep(_LOOK_SECONDS)
+
+
+def _answer(asked: tuple[StandIn, ...], served: set[StandIn], ends: ExitStack) -> Failed | None:
+    new = tuple(each for each in asked if each not in served)
+    try:
+        ends.enter_context(endpoints(new))
+    except LbgenError as error:
+        return Failed(error.diagnostics, error.exit_code)
+    except OSError as error:
+        return Failed((finding(error, daemon=True),), EngineError.exit_code)
+    served.update(new)
+    return None

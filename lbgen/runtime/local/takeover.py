@@ -1,0 +1,124 @@
+"""A stack whose supervisor has ended, and that serves on -> the same as the company of a new supervisor."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lbgen.engines.checks import FILE as ORDER
+from lbgen.plan.overlay import with_admin
+from lbgen.runtime.local import agent, state
+from lbgen.runtime.local.adopt import Adopted, leaders, session, working_in
+from lbgen.runtime.local.company import Company, endpoint_states
+from lbgen.runtime.local.network import Network
+from lbgen.runtime.local.order import digest
+from lbgen.runtime.local.process import Handle, for_version
+from lbgen.runtime.local.spawn import ProcessId, stop
+from lbgen.runtime.local.stand_ins import StandIns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import ExitStack
+
+    from lbgen.engines.api import Binary
+    from lbgen.runtime.local.adopt import Leader
+    from lbgen.runtime.local.journal import SavedStack
+    from lbgen.runtime.local.order import Chosen, Progress
+
+
+def take_over(
+    saved: SavedStack, record: state.StackState, tell: Callable[[Progress], None], ends: ExitStack
+) -> Company:
+    """The company of what serves; an engine or agent that has died is started again. Raises OSError, LbgenError.
+
+    Nothing ends with `ends` before this returns.
+    """
+    order = saved.order
+    me = ProcessId.of(os.getpid())
+    assert me is not None  # noqa: S101 - we live
+    what = digest(order.plan, order.engines, order.accept, backends=order.backends)
+    listed = endpoint_states(order.plan, saved.cast)
+    record = replace(record, pid=me.pid, started=me.started, digest=what, endpoints=listed, changes=saved.generation)
+    networks = {
+        name: Network(each.host, each.inside, Adopted.of(each.holder), each.device) for name, each in saved.networks
+    }
+    made = Company(order, record, tell, ends, networks=networks, cast=saved.cast, generation=saved.generation)
+    made.plays = saved.cast
+    made.stand_ins = StandIns.adopt(Path(order.folder))
+    if saved.cast.stand_ins:
+        made.stand_ins.serve(saved.cast.stand_ins)
+    binaries = dict(saved.binaries)
+    for chosen in order.engines:
+        entry = next(each for each in record.engines if each.name == chosen.name)
+        made.handles[chosen.name] = _handle(made, chosen, entry, binaries[chosen.name])
+    for net in networks.values():
+        ends.callback(stop, net.holder, signal.SIGKILL, 1.0)
+    ends.callback(made.stand_ins.stop)
+    for handle in made.handles.values():
+        ends.callback(shutil.rmtree, handle.directory, ignore_errors=True)
+        ends.callback(handle.stop)
+    return made
+
+
+def _handle(company: Company, chosen: Chosen, entry: state.EngineState, binary: Binary) -> Handle:
+    net = company.networks.get(chosen.name)
+    plan = company.plan_for(company.order.plan, chosen, company.plays, net)
+    plan = for_version(plan, chosen.name, chosen.version)
+    if entry.admin:
+        plan = with_admin(plan, entry.admin, shared=True)
+    directory = Path(entry.directory)
+    spec = chosen.engine.process(plan, binary, directory)
+    handle = Handle(
+        chosen.name,
+        chosen.title,
+        chosen.version,
+        binary,
+        plan,
+        directory,
+        net.holder if net is not None else Adopted(entry.pid, None),
+        spec,
+        net,
+        death=None,
+    )
+    if spec.kernel:
+        return handle
+    found = leaders(entry.directory)
+    agents = [each for each in found if _is_agent(each)]
+    mains = sorted(
+        ((_epoch(spec.successive, each), each.identity) for each in found if each not in agents),
+        key=lambda each: (each[0], each[1].started),
+    )
+    if mains:
+        handle.epoch = mains[-1][0]
+        handle.process = Adopted.of(mains[-1][1])
+        handle.former = [Adopted.of(identity) for _, identity in mains[:-1]]
+    else:
+        sessions = {each.identity.pid for each in agents}
+        for left in working_in(entry.directory):  # workers that outlived their master hold the ports
+            if session(left.pid) not in sessions:
+                left.send(signal.SIGKILL)
+        handle.begin()
+    for each in agents[:-1]:
+        stop(Adopted.of(each.identity), spec.stop, 1.0)
+    if agents:
+        handle.agent = Adopted.of(agents[-1].identity)
+    elif spec.agent and (directory / ORDER).is_file():
+        handle.restart_agent()
+    return handle
+
+
+def _is_agent(leader: Leader) -> bool:
+    module = agent.ENTRY.partition(":")[0]
+    return any(f"from {module} " in word for word in leader.argv)
+
+
+def _epoch(successive: tuple[str, ...], leader: Leader) -> int:
+    """Which of the processes that succeed each other it is; 0 for an engine without such."""
+    pattern = "\0".join(re.escape(word).replace(re.escape("{epoch}"), r"(\d+)") for word in successive)
+    found = re.fullmatch(pattern, "\0".join(leader.argv)) if successive else None
+    return int(found.group(1)) if found is not None else 0
