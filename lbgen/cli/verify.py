@@ -120,7 +120,7 @@ def notes(report: Report) -> list[str]:
     if changed:
         said.append(f"lines that differ from the topology's own files, in these times only: {', '.join(changed)}")
     if not report.isolated:
-        said.append("all was on other ports of 127.0.0.1; as root, addresses are kept if none is of loopback")
+        said.append(f"listeners and endpoints were on other ports of 127.0.0.1: {report.moved_because}")
     said += [f"not tried: {what}" for what in report.untried]
     said += [f"{x.engine}/{edit} (not as lbgen renders it)" for x in report.served for edit in x.edits[:3]]
     return said

@@ -35,7 +35,8 @@ class StandIn:
     """One endpoint. `host` is an IP literal. `listen`: `yes`, `refuse` (the port is held but refuses connections) or
     `drop` (the accept queue is full, so connection attempts get no answer). HTTP/1.x and HTTP/2 are both spoken.
     `tls` None = plain; `proxied`: every connection begins with a PROXY header; `datagrams`: UDP instead, each datagram
-    goes back with the name before it."""
+    goes back with the name before it. `http`: where its behaviour is to send bytes back or to be silent, who begins
+    with an HTTP request is answered nevertheless."""
 
     name: str
     pool: str
@@ -46,6 +47,7 @@ class StandIn:
     tls: StandInTls | None = None
     proxied: bool = False
     datagrams: bool = False
+    http: bool = False
 
     def as_dict(self) -> dict[str, object]:
         """JSON data that `from_dict` reads back."""
@@ -221,11 +223,14 @@ class Endpoints:
         self.connections[name] += 1
         writer.transport.set_write_buffer_limits(high=1, low=0)  # what is drained has gone to the kernel
         own = self._behaviours[name, ""]
-        if own.mode in ("echo", "mute"):
-            while data := await reader.read(65536):
+        first = await reader.read(1) if stand_in.http and own.mode in standin.NO_HTTP else b""
+        if own.mode in standin.NO_HTTP and not (first and first in standin.METHODS):
+            data = first
+            while data := data or await reader.read(65536):
                 if own.mode == "echo":
                     writer.write(data)
                     await writer.drain()
+                data = b""
             if own.mode == "echo":
                 writer.write(f"end of {name}\n".encode())
             else:
@@ -233,7 +238,8 @@ class Endpoints:
             return
         while True:
             try:
-                arrival = await standin.read_request(reader, writer, begun, more)
+                arrival = await standin.read_request(reader, writer, begun, more, first)
+                first = b""
                 if arrival is None:
                     return
                 if arrival.method == "PRI":
@@ -262,6 +268,8 @@ class Endpoints:
         asked = standin.control_of(arrival)
         path = arrival.target.partition("?")[0]
         own = self._behaviours.get((name, path)) or self._behaviours[name, ""]
+        if own.mode in standin.NO_HTTP:
+            own = JSON
         tag = "" if asked is None else asked.tag
         digest = hashlib.sha256(arrival.body).hexdigest()
         now = time.monotonic()

@@ -42,6 +42,8 @@ Mode = Literal[
     "half_close",  # the account without a length, then the sending side is shut
     "stream",  # HTTP/2: `status` and `headers` at once, then the request's bytes as they come, then `trailers`
 ]
+NO_HTTP = ("echo", "mute")
+METHODS = b"CDGHOPT"  # what methods begin with; no bytes that a test sends to be sent back do
 MODES: tuple[str, ...] = Mode.__args__  # type: ignore[attr-defined]  # Literal keeps its words there
 
 
@@ -116,12 +118,13 @@ async def read_request(
     writer: asyncio.StreamWriter,
     begun: Callable[[Arrival], None] = lambda arrival: None,
     more: Callable[[int], None] = lambda count: None,
+    first: bytes = b"",
 ) -> Arrival | None:
     """The next request, or None when the peer has closed; BadRequestError on bytes that are none. `begun` is told of
-    its head before the body is read, `more` of body bytes as they come. The preface of HTTP/2 is a request with the
-    method PRI."""
+    its head before the body is read, `more` of body bytes as they come; `first` was read before. The preface of HTTP/2
+    is a request with the method PRI."""
     try:
-        first = await reader.read(1)
+        first = first or await reader.read(1)
         if first == b"\x16":
             raise BadRequestError("TLS where none is spoken")
         if not first:

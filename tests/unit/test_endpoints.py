@@ -204,3 +204,14 @@ def test_datagrams_go_back_with_the_name() -> None:
             with pytest.raises(ConnectionRefusedError):
                 sock.recv(100)
         assert group.requests["a-0"] == 1
+
+
+def test_who_begins_with_a_request_is_answered_where_bytes_are_sent_back() -> None:
+    port = free_port()
+    with endpoints([StandIn("a-0", "a", "127.0.0.1", port, Behaviour("echo"), http=True)]) as group:
+        assert talk(port, b"hello", shut=True) == b"helloend of a-0\n"
+        check = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        assert body(talk(port, check))["target"] == "/healthz"
+        group.behave("a-0", Behaviour("mute", wait_ms=10))
+        assert talk(port, b"hello", shut=True) == b""
+        assert body(talk(port, check))["name"] == "a-0"

@@ -16,9 +16,11 @@ from lbgen.conformance.verify import asked, faults, merge
 from lbgen.conformance.verify.cases import Phase, around
 from lbgen.conformance.verify.loopback import move_to_loopback, restore_port
 from lbgen.conformance.verify.order import Finished, Order
+from lbgen.conformance.verify.own_addresses import why_not_kept
 from lbgen.conformance.verify.report import Left, Report, pairwise
 from lbgen.conformance.verify.same_shape import has_same_shape
 from lbgen.conformance.verify.times import LONGEST, SHORTEST, Scale, scale_for, scaled, times_of
+from lbgen.conformance.verify.worker import stand_ins
 from lbgen.diagnostics import Diagnostic
 from lbgen.engines.api import Binary, RenderedFile, engine_names
 from lbgen.engines.rendered import Rendered
@@ -169,7 +171,7 @@ def result(state: State, engine: str = "nginx") -> Result:
 )
 def test_exit_codes(results: tuple[State, ...], broken: bool, code: int) -> None:
     left = (Left("envoy", (Diagnostic("LB403", "it died"),), broken=True),) if broken else ()
-    report = Report("t", tuple(map(result, results)), left, (), Scale(), isolated=True, seconds=1.0)
+    report = Report("t", tuple(map(result, results)), left, (), Scale(), moved_because="", seconds=1.0)
     assert (report.exit_code, report.green) == (code, code == 0)
     assert report.as_dict()["green"] is report.green
 
@@ -267,3 +269,66 @@ def test_tries_end_with_the_time_of_their_request() -> None:
     assert cases["6.request.head"].case.expect.within_ms == around(2000)
     assert (cases["6.request.connect"].case.expect.fault, cases["6.request.connect"].phase) == (504, Phase.DROPPED)
     assert not {"6.response", "6.retries.timeout", "6.connect"} & cases.keys()
+
+
+def moved(pools: dict[str, Any] | None = None, **listener: Any) -> str:
+    made = {"a": {"endpoints": [{"address": "10.0.0.1:80"}]}, "b": {"endpoints": [{"address": "10.0.0.2:80"}]}}
+    listeners = {"web": {"port": 8080, **listener}}
+    routes = ({"name": "b", "match": [{"path": {"prefix": "/b"}}], "forward": "b"}, {"name": "a", "forward": "a"})
+    return why_not_kept(plan_of(*routes, listeners=listeners, pools=made | (pools or {})))
+
+
+@pytest.mark.parametrize(
+    ("why", "pool", "listener"),
+    [
+        ("", {}, {}),
+        ("", {"endpoints": [{"address": "10.0.0.1:81"}]}, {"address": "192.0.2.1"}),
+        ("", {"endpoints": [{"address": "10.0.0.3:80"}], "health": {"active": {"port": 81}}}, {"address": "::"}),
+        ("listeners.web is on loopback", {}, {"address": "127.0.0.1"}),
+        ("listeners.web has an IPv6 address", {}, {"address": "2001:db8::1"}),
+        ("pools.b.endpoints[0] is on loopback", {"endpoints": [{"address": "127.0.0.1:80"}]}, {}),
+        ("pools.b.endpoints[1] is a name", {"endpoints": [{"address": "10.0.0.3:80"}, {"address": "web-1:80"}]}, {}),
+        (
+            "pools.a.endpoints[0] and pools.b.endpoints[0] share port 80 of 10.0.0.1",
+            {"endpoints": [{"address": "10.0.0.1:80"}]},
+            {},
+        ),
+        (
+            "pools.b.endpoints[0] and pools.b.endpoints[1] share port 9000 of 10.0.0.3",
+            {
+                "endpoints": [{"address": "10.0.0.3:80"}, {"address": "10.0.0.3:81"}],
+                "health": {"active": {"path": "/", "port": 9000}},
+            },
+            {},
+        ),
+        (
+            "the checks of pools.b expect another status than 200",
+            {"endpoints": [{"address": "10.0.0.3:80"}], "health": {"active": {"path": "/", "expect": [204]}}},
+            {},
+        ),
+    ],
+)
+def test_addresses_are_kept_where_stand_ins_can_have_them(
+    why: str, pool: dict[str, Any], listener: dict[str, Any]
+) -> None:
+    found = moved({"b": pool} if pool else None, **listener)
+    assert found.startswith(why)
+    assert bool(found) == bool(why)
+
+
+def test_an_endpoint_that_is_checked_elsewhere_has_a_stand_in_there() -> None:
+    checked = {"endpoints": [{"address": "10.0.0.1:80"}], "health": {"active": {"path": "/up", "port": 9000}}}
+    plan = plan_of({"name": "all", "forward": "a"}, pools={"a": checked})
+    assert [(x.name, x.pool, x.port) for x in stand_ins(plan, Path("/"))] == [
+        ("a-0", "a", 80),
+        ("a-0-check", "a", 9000),
+    ]
+    (order,) = move_to_loopback([Order("nginx", "1", Binary(Path("/x"), "1"), plan, ())])
+    assert [x.name for x in stand_ins(order.plan, Path("/"))] == ["a-0"], "checked where it serves"
+
+
+def test_on_loopback_no_address_is_asked_of_this_host() -> None:
+    listeners = {"web": {"port": 80, "address": "192.0.2.1"}, "all": {"port": 81, "address": "::"}}
+    plan = plan_of({"name": "all", "forward": "a"}, listeners=listeners)
+    (order,) = move_to_loopback([Order("nginx", "1", Binary(Path("/x"), "1"), plan, ())])
+    assert [x.address for x in order.plan.listeners] == ["127.0.0.1", "::"]

@@ -96,19 +96,22 @@ def stays(stage: Stage) -> Iterator[str]:
 
 def checked(stage: Stage) -> Iterator[str]:
     """An endpoint that refuses connections is left out in time, without any request failing afterwards, and serves
-    again in time once it is back. Without another one the answer is 503."""
+    again in time once it is back. Without another one the answer is 503. Where it is checked on another port, that
+    refuses."""
     name, others = stage.params["name"], stage.params["others"]
+    elsewhere = f"{name}-check"
+    checked = elsewhere if elsewhere in stage.endpoints.listening else name
     seconds = stage.params["out_ms"] / 1000
     want = set(others) or {"503"}
     if not eventually(lambda: name in _names(stage, 12), 3):
         yield f"{name} serves nothing although it is well"
         return
-    ill(stage, name, "refuse")
+    ill(stage, checked, "refuse")
     try:
         if not eventually(lambda: _names(stage, 8) <= want, seconds):
             yield f"{seconds:.1f} s after {name} failed: {sorted(_names(stage, 12))}, expected only {sorted(want)}"
     finally:
-        well(stage, name)
+        well(stage, checked)
     seconds = stage.params["back_ms"] / 1000
     if not eventually(lambda: name in _names(stage, 12), seconds):
         yield f"{name} is back for {seconds:.1f} s and serves nothing"
@@ -137,10 +140,12 @@ def ejected(stage: Stage) -> Iterator[str]:
 
 def mirrored(stage: Stage) -> Iterator[str]:
     """Copies of so many requests reach the other pool; the client sees nothing of it."""
-    names = [x.name for x in stage.endpoints.stand_ins if x.pool == stage.params["pool"]]
+    names = {x.name for x in stage.endpoints.stand_ins if x.pool == stage.params["pool"]}
+    active = stage.plan.pool(stage.params["pool"]).active
+    check = None if active is None else active.path
 
     def arrived() -> int:
-        return sum(stage.endpoints.requests[name] for name in names)
+        return sum(1 for x in tuple(stage.endpoints.seen) if x.name in names and x.target.partition("?")[0] != check)
 
     before = -1
     while before != (before := arrived()):  # copies of earlier requests may be on their way

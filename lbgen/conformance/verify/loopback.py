@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lbgen.conformance.verify.order import Order
-    from lbgen.plan.model import Plan
+    from lbgen.plan.model import Listener, Plan, Pool
 
 LOOPBACK = "127.0.0.1"
 
@@ -27,11 +28,25 @@ def move_to_loopback(orders: list[Order]) -> list[Order]:
     for order in orders:
         moved = {x.name: ports.take() for x in order.plan.listeners}
         plan = with_ports(order.plan, moved)
+        plan = replace(plan, listeners=tuple(_on_this_host(listener) for listener in plan.listeners))
         endpoints = [endpoint for pool in plan.pools for endpoint in pool.endpoints]
         plan = with_endpoints(plan, {x.field: (LOOPBACK, ports.take()) for x in endpoints})
+        plan = replace(plan, pools=tuple(_checked_where_it_serves(pool) for pool in plan.pools))
         own = {moved[x.name]: x.port for x in order.plan.listeners}
         placed.append(replace(order, plan=plan, own_ports=own))
     return placed
+
+
+def _on_this_host(listener: Listener) -> Listener:
+    """Any other address than "every" may be one that this host lacks."""
+    return listener if ip_address(listener.address).is_unspecified else replace(listener, address=LOOPBACK)
+
+
+def _checked_where_it_serves(pool: Pool) -> Pool:
+    """Endpoints that share an address cannot share the port of their checks; stand-ins answer 200."""
+    if pool.active is None:
+        return pool
+    return replace(pool, active=replace(pool.active, port=None, statuses=((200, 299),)))
 
 
 def restore_port(location: str, own_ports: Mapping[int, int]) -> str:

@@ -44,15 +44,15 @@ class Served:
 @dataclass(frozen=True, slots=True)
 class Report:
     """`results` hold every case on every engine. `green`: no difference that no verdict names, and no engine broke.
-    `isolated`: listeners and endpoints had the topology's own addresses. `untried`: what of the topology no case is
-    about, in words."""
+    `moved_because`: why listeners and endpoints did not have the topology's own addresses, "" when they had.
+    `untried`: what of the topology no case is about, in words."""
 
     name: str
     results: tuple[Result, ...]
     left: tuple[Left, ...]
     served: tuple[Served, ...]
     scale: Scale
-    isolated: bool
+    moved_because: str
     seconds: float
     untried: tuple[str, ...] = ()
 
@@ -65,6 +65,11 @@ class Report:
     def broken(self) -> tuple[Left, ...]:
         """Engines that did not run to the end."""
         return tuple(left for left in self.left if left.broken)
+
+    @property
+    def isolated(self) -> bool:
+        """Whether listeners and endpoints had the topology's own addresses."""
+        return not self.moved_because
 
     @property
     def green(self) -> bool:
@@ -85,6 +90,7 @@ class Report:
             "green": self.green,
             "seconds": round(self.seconds, 1),
             "own_addresses": self.isolated,
+            "moved_because": self.moved_because,
             "time_factor": self.scale.factor,
             "times": [{"real_ms": real, "verified_ms": new} for real, new in self.scale.pairs],
             "totals": counts,

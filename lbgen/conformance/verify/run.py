@@ -12,6 +12,7 @@ from lbgen.conformance.verify import asked, faults, merge
 from lbgen.conformance.verify.cases import Planned
 from lbgen.conformance.verify.loopback import LOOPBACK, move_to_loopback
 from lbgen.conformance.verify.order import Broken, Finished, Order, Told
+from lbgen.conformance.verify.own_addresses import why_not_kept
 from lbgen.conformance.verify.processes import together
 from lbgen.conformance.verify.report import Left, Report, Served, pairwise
 from lbgen.conformance.verify.same_shape import has_same_shape, render_for
@@ -64,7 +65,8 @@ def verify(
     """Run the requests and faults of `topology` on `engines` (default: all that can) and compare with the oracle.
 
     As root each engine runs in a network of its own, with the listeners and endpoints at the topology's own addresses;
-    else, or when one of those is a loopback address, on loopback and other ports. Times too long to wait for are
+    else, or where stand-ins cannot have those addresses (loopback, names, one address in two pools), on loopback and
+    other ports; the report says why. Times too long to wait for are
     divided by a factor that the report states.
     `requests` is how many a run may ask each engine, and `most_faults` how many faults it may try (default: all);
     `seed` draws them when there are more. `rendered`: a folder as `lbgen render -o` writes it, whose files are served
@@ -119,7 +121,7 @@ def _verified(
     begun = time.monotonic()
     real = given.plan
     lacking = world.possible()
-    obstacle = lacking or world.out_of_reach(real)
+    obstacle = lacking or why_not_kept(real)
     if folder is not None and obstacle:
         message = f"files as they stand need a network that has the topology's own addresses: {obstacle}"
         raise EngineError(Diagnostic("LB407", message, hint="run as root" if lacking else ""))
@@ -141,7 +143,7 @@ def _verified(
         left=(*(Left(name, reasons) for name, reasons in skipped), *broken),
         served=tuple(served for _, served in prepared),
         scale=scale,
-        isolated=not obstacle,
+        moved_because=obstacle,
         seconds=time.monotonic() - begun,
         untried=untried(real),
     )

@@ -54,7 +54,7 @@ def merged(name: str, reports: Sequence[tuple[str, Report]]) -> Report:
         left=tuple(x for each in every for x in each.left),
         served=tuple(x for each in every for x in each.served),
         scale=Scale(max(each.scale.factor for each in every), tuple(pairs)),
-        isolated=all(each.isolated for each in every),
+        moved_because=next((each.moved_because for each in every if each.moved_because), ""),
         seconds=sum(each.seconds for each in every),
         untried=tuple(x for each in every for x in each.untried),
     )
@@ -95,7 +95,7 @@ def through(
 
 
 def _nothing(name: str, why: str) -> Report:
-    return Report(name, (), (), (), Scale(), isolated=True, seconds=0.0, untried=(why,))
+    return Report(name, (), (), (), Scale(), moved_because="", seconds=0.0, untried=(why,))
 
 
 def _obstacle(edge: Tier, front: Front, engines: Mapping[str, Sequence[Engine]]) -> str:
@@ -168,7 +168,7 @@ def _asked(
         broken,
         (),
         scale,
-        isolated=True,  # its own addresses are tried tier by tier
+        moved_because="",  # its own addresses are tried tier by tier
         seconds=time.monotonic() - begun,
         untried=("faults and times, which are tried behind the tier in front",),
     )

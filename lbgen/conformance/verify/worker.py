@@ -27,6 +27,7 @@ from lbgen.conformance.subject import Subject
 from lbgen.conformance.verify.cases import Phase
 from lbgen.conformance.verify.loopback import restore_port
 from lbgen.conformance.verify.order import Before, Broken, Finished, Order, Print, Told
+from lbgen.conformance.verify.own_addresses import byte_pools, check_port
 from lbgen.conformance.verify.trust import WRONG, stand_in_tls
 from lbgen.conformance.wires import unverified, wire_for
 from lbgen.diagnostics import LbgenError
@@ -115,29 +116,29 @@ def _through(stack: ExitStack, order: Order, before: Before) -> _Through:
     return _Through(edge, before.door, handles)
 
 
-def stand_ins(plan: Plan, folder: Path) -> tuple[StandIn, ...]:
-    """One for each endpoint that is an address, where the plan says it is; those of L4 routes send bytes back."""
-    protocols = {
-        target.pool: listener.protocol
-        for listener in plan.listeners
-        for rule in listener.l4_rules
-        for target in getattr(plan.route(rule.route).action, "targets", ())
-    }
-    return tuple(
-        StandIn(
-            f"{pool.name}-{number}",
-            pool.name,
-            endpoint.host,
-            endpoint.port,
-            behaviour=Behaviour("echo" if pool.name in protocols else "json"),
-            tls=stand_in_tls(pool, folder),
-            proxied=pool.proxy_protocol is not None,
-            datagrams=protocols.get(pool.name) is Protocol.UDP,
-        )
-        for pool in plan.pools
-        for number, endpoint in enumerate(pool.endpoints)
-        if endpoint.is_ip
-    )
+def stand_ins(plan: Plan, folder: Path) -> Iterator[StandIn]:
+    """One for each endpoint that is an address, where the plan says it is; those of L4 routes send bytes back. And one
+    (`POOL-NUMBER-check`) for each that is checked elsewhere."""
+    protocols = byte_pools(plan)
+    for pool in plan.pools:
+        datagrams = protocols.get(pool.name) is Protocol.UDP
+        for number, endpoint in enumerate(pool.endpoints):
+            if not endpoint.is_ip:
+                continue
+            found = StandIn(
+                f"{pool.name}-{number}",
+                pool.name,
+                endpoint.host,
+                endpoint.port,
+                behaviour=Behaviour("echo" if pool.name in protocols else "json"),
+                tls=stand_in_tls(pool, folder),
+                proxied=pool.proxy_protocol is not None,
+                datagrams=datagrams,
+                http=True,
+            )
+            yield found
+            if (port := check_port(pool, endpoint, datagrams=datagrams)) is not None:
+                yield replace(found, name=f"{found.name}-check", port=port, behaviour=Behaviour(), datagrams=False)
 
 
 def _settle_bytes(order: Order, handle: Served, group: Endpoints) -> None:

@@ -40,14 +40,6 @@ def possible() -> str:
     return "the kernel allows no network namespaces here" if status else ""
 
 
-def out_of_reach(plan: Plan) -> str:
-    """ "" when every address of the plan can be on the side of the cable where it belongs, else why not: each side has
-    a loopback of its own."""
-    places = [(x.field, x.address) for x in plan.listeners]
-    places += [(endpoint.field, endpoint.host) for pool in plan.pools for endpoint in pool.endpoints if endpoint.is_ip]
-    return next((f"{field} is on loopback" for field, host in places if ip_address(host).is_loopback), "")
-
-
 def enter() -> None:
     """Move this process (its one thread, and those it starts later) into an empty network. EngineError LB407."""
     libc = ctypes.CDLL(None, use_errno=True)
