@@ -37,6 +37,15 @@ def scalar(value: object) -> str:
     return text if _BARE.fullmatch(text) and is_plain_text(text) else _quoted(text)
 
 
+def flow(value: object) -> str:
+    """A value on one line: mappings and lists in flow style."""
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{scalar(key)}: {flow(item)}' for key, item in value.items())} }}" if value else "{}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(flow, value))}]"
+    return scalar(value)
+
+
 def _quoted(text: str) -> str:
     return '"' + "".join(_ESCAPES.get(c) or (c if " " <= c <= "~" else _escape(ord(c))) for c in text) + '"'
 

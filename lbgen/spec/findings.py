@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from lbgen.diagnostics import Diagnostic
+from lbgen.spec import foreign
+from lbgen.spec.dump import flow
 from lbgen.spec.marks import field_text
 from lbgen.spec.problem import kind, shortened
 from lbgen.spec.quantities import in_unit_of
@@ -69,9 +71,11 @@ def _finding(line: ErrorDetails, model: type[BaseModel], data: object, marks: La
         code, message, hint = "LB103", "is required", f"add {loc[-1]}:"
         shown = (*steps, loc[-1])
     elif code == "extra_forbidden":
-        code, message, hint, at_key = "LB101", "unknown key", close_to(str(loc[-1]), _keys_at(model, loc[:-1])), True
+        code, message, hint, at_key = "LB101", "unknown key", _key_hint(str(loc[-1]), _models_at(model, loc[:-1])), True
     else:
         code, message, hint = _explained(line, marks.written(at))
+        if not hint and message.endswith("where a mapping is wanted"):
+            hint = _example_at(model, loc)
     if not at_key and isinstance(line["input"], str) and "${" in line["input"]:
         hint = "lbgen does not replace variables yet: write the value"
     return Diagnostic(code, message, marks.span(at, key=at_key), shortened(field_text(shown), 200), hint)
@@ -96,6 +100,8 @@ def _explained(line: ErrorDetails, written: str | None) -> tuple[str, str, str]:
         return "LB105", f"{kind(value)} where {wanted} is wanted", _conversion(wanted, value, shown)
     if code == "literal_error":
         words = re.findall(r"'([^']*)'", context["expected"])
+        if isinstance(value, str) and (hint := foreign.WORDS.get((str(line["loc"][-1]), value.lower()))):
+            return "LB104", f'"{shown}" is unknown', hint
         if not isinstance(value, str):
             hint = f'write "{shown}"' if shown in words else f"write {' or '.join(words) or context['expected']}"
             return "LB105", f"{kind(value)} where a word is wanted", hint
@@ -122,11 +128,31 @@ def _conversion(wanted: str, value: object, shown: str) -> str:
         return f"write {word} without quotes" if word else "write true or false"
     if wanted == "a list" and isinstance(value, str | int):
         return f"write [{shown}]"
+    if wanted == "a list" and isinstance(value, dict):
+        return "write it as a list: [{ ... }]"
     return ""
 
 
-def _keys_at(model: type[BaseModel], loc: tuple[Step, ...]) -> list[str]:
-    """The keys that the mapping at `loc` may have."""
+def _example_at(model: type[BaseModel], loc: tuple[Step, ...]) -> str:
+    """The example of the field at `loc`, where that is a mapping."""
+    for each in _models_at(model, loc[:-1]):
+        field = each.model_fields.get(str(loc[-1]))
+        for example in (field.examples or ()) if field is not None else ():
+            if isinstance(example, dict):
+                return f"write such as {loc[-1]}: {flow(example)}"
+    return ""
+
+
+def _key_hint(key: str, models: list[type[BaseModel]]) -> str:
+    """What to write instead of a key that no mapping of these models has."""
+    for model in models:
+        if hint := foreign.KEYS.get(model.__name__, {}).get(key.lower().replace("-", "_")):
+            return hint
+    return close_to(key, [name for model in models for name in model.model_fields])
+
+
+def _models_at(model: type[BaseModel], loc: tuple[Step, ...]) -> list[type[BaseModel]]:
+    """The models of the mapping at `loc`."""
     annotation: Any = model
     for step in loc:
         parts = list(_flat(annotation))
@@ -135,7 +161,7 @@ def _keys_at(model: type[BaseModel], loc: tuple[Step, ...]) -> list[str]:
             annotation = fields[str(step)].annotation
         else:
             annotation = next((get_args(part)[-1] for part in parts if get_origin(part) in (list, dict)), annotation)
-    return [name for part in _flat(annotation) if _is_model(part) for name in part.model_fields]
+    return [part for part in _flat(annotation) if _is_model(part)]
 
 
 def models_of(annotation: object) -> Iterator[type[BaseModel]]:

@@ -6,6 +6,7 @@ import re
 from unicodedata import category
 from urllib.parse import quote
 
+from lbgen.spec.foreign import CAUSES
 from lbgen.spec.problem import bad, shortened, text, wrong_type
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -203,7 +204,8 @@ def parse_retry_cause(value: object) -> int | str:
             return value
         if value.isdecimal() and value.isascii():
             raise wrong_type("a number", value, f"write {value}")
-        raise bad("LB104", f'"{shortened(value)}" is not a cause of a retry', f"{', '.join(words)} or a status")
+        hint = CAUSES.get(value.lower().replace("_", "-")) or f"write {', '.join(words)} or a status"
+        raise bad("LB104", f'"{shortened(value)}" is not a cause of a retry', hint)
     return _status(value, range(400, 600), "400 to 599")
 
 

@@ -34,8 +34,18 @@ def parse_host(value: object) -> str:
         raise bad("LB116", '"*" covers every host', "leave hosts out")
     wildcard = written.startswith("*.")
     rest = written[2:] if wildcard else written
+    if written.startswith("~") or "(" in written or "^" in written:
+        hint = "name the hosts, or write *.shop.example, which covers any depth"
+        raise bad("LB116", f'"{shortened(written)}": hosts are no regular expressions', hint)
+    if "://" in written:
+        raise bad("LB116", f'"{shortened(written)}" is a URL', "write the host alone, such as shop.example")
     if "*" in rest:
-        raise bad("LB116", f'"{shortened(written)}": a wildcard is the whole first label', "write *.shop.example")
+        last = rest.rpartition("*.")[2]
+        hint = f'write "*.{last}", which covers any depth' if last and "*" not in last else "write *.shop.example"
+        raise bad("LB116", f'"{shortened(written)}": a wildcard is the whole first label', hint)
+    if written.startswith(".") and len(written) > 1:
+        hint = f'write "*{written}" for the names below it, and "{written[1:]}" beside it for the name itself'
+        raise bad("LB116", f'"{shortened(written)}" is not a host name', shortened(hint, 200))
     if literal := _ip(rest[1:-1] if rest[:1] == "[" and rest[-1:] == "]" else rest):
         if wildcard:
             raise bad("LB116", f'"{shortened(written)}": an IP address has no subdomains')
@@ -155,7 +165,8 @@ def _name(written: str, code: str) -> str:
     if not name:
         raise bad(code, f'"{shortened(written)}" is not a host name')
     if ":" in name and code == "LB116":
-        raise bad(code, f'"{shortened(written)}" has a port', "leave the port out: the listener has it")
+        host = shortened(name.partition(":")[0])
+        raise bad(code, f'"{shortened(written)}" has a port', f'write "{host}": the port is the listener\'s')
     if not name.isascii():
         if _DEVIATIONS & set(name):
             raise bad(

@@ -100,11 +100,13 @@ def parse_rate(value: object) -> Rate:
     """`100/s`, `30/m`, `5/h`; LB124 for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
         raise bad("LB124", f"the number {value} has no time", f"write {value}/s, {value}/m or {value}/h")
-    found = re.fullmatch(r"([1-9][0-9]{0,8})/([smh])", text("a rate (100/s, 30/m, 5/h)", value))
+    written = text("a rate (100/s, 30/m, 5/h)", value)
+    found = re.fullmatch(r"([1-9][0-9]{0,8})/([smh])", written)
     if not found:
-        raise bad(
-            "LB124", f'"{shortened(str(value))}" is not a rate', "write a whole number and /s, /m or /h, such as 100/s"
-        )
+        hint = "write a whole number and /s, /m or /h, such as 100/s"
+        if near := re.fullmatch(r"([1-9][0-9]{0,8}) ?(?:r|req|requests)? ?(?:/|per) ?(s|m|h)[a-z]*", written):
+            hint = f"write {near[1]}/{near[2]}"
+        raise bad("LB124", f'"{shortened(written)}" is not a rate', hint)
     return Rate(int(found[1]), _RATE_SECONDS[found[2]])
 
 
