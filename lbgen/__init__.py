@@ -2,6 +2,7 @@
 
     topology = lbgen.load("shop.yaml")
     plan = lbgen.plan(topology)
+    lbgen.check(topology), lbgen.explain(plan, "nginx"), lbgen.diff(topology, lbgen.load("changed.yaml"))
     lbgen.render(topology, engine="nginx").write("out")
     lbgen.simulate(plan, lbgen.Request(target="/api", headers=(("Host", "shop.example"),)))
     with lbgen.up(topology, engine="haproxy") as stack:
@@ -19,13 +20,14 @@ from typing import TYPE_CHECKING
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:
+    from lbgen.conformance.difference import diff
     from lbgen.conformance.swap import up
     from lbgen.conformance.verify.report import Report
     from lbgen.conformance.verify.run import verify
     from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, Span, UsageError
-    from lbgen.engines.rendered import Rendered, render
+    from lbgen.engines.rendered import Rendered, explain, render
     from lbgen.plan.model import Plan
-    from lbgen.plan.resolve import plan
+    from lbgen.plan.resolve import check, plan
     from lbgen.plan.simulate import Outcome, Request, simulate
     from lbgen.plan.tiers import Tier, tiers
     from lbgen.runtime.api import Stack, reload
@@ -50,6 +52,9 @@ _HOMES = {
     "Tier": "lbgen.plan.tiers",
     "Topology": "lbgen.spec.load",
     "UsageError": "lbgen.diagnostics",
+    "check": "lbgen.plan.resolve",
+    "diff": "lbgen.conformance.difference",
+    "explain": "lbgen.engines.rendered",
     "load": "lbgen.spec.load:load_topology",
     "reload": "lbgen.runtime.api",
     "render": "lbgen.engines.rendered",
@@ -74,6 +79,9 @@ __all__ = [
     "Tier",
     "Topology",
     "UsageError",
+    "check",
+    "diff",
+    "explain",
     "load",
     "plan",
     "reload",

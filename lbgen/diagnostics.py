@@ -133,6 +133,7 @@ CODES: dict[str, str] = {
     "LB283": "an L4 tier behind an L7 one",
     "LB288": "a default that nothing uses",
     "LB289": "settings of an engine that is not installed",
+    "LB290": "a redirect to https that leads to a port without TLS",
     "LB293": "sticky cookies whose values can be guessed",
     "LB301": "refused by an engine",
     "LB302": "approximate on an engine and not accepted",

@@ -30,10 +30,8 @@ def command(before: str, after: str, as_json: bool) -> None:
     shown. Exit 0 when nothing changes, 4 when something does.
     """
     import lbgen
-    from lbgen.conformance.difference import compare_tiers
-    from lbgen.plan.tiers import parts
 
-    found = compare_tiers(*(parts(lbgen.load(each)) for each in (before, after)))
+    found = lbgen.diff(lbgen.load(before), lbgen.load(after))
     if as_json:
         record = {
             "same": found.same,

@@ -58,6 +58,8 @@ def command(topology: str, chosen: tuple[str, ...], output: str, accept: tuple[s
             _summary(done, folder, tier)
         else:
             _texts(done, tier.name)
+        if not as_json:
+            _notes(done, folder)
         named = bool(chosen) or tier.engine is not None
         if not as_json:
             _reasons(refused, all_of_them=named or not done)
@@ -108,6 +110,21 @@ def _summary(done: dict[str, Rendered], output: Path, tier: Tier) -> None:
         differs = dict.fromkeys(str(a.feature) for a in rendered.verdicts if a.verdict.level == "approximate")
         if differs:
             click.echo(f"  approximate on {name}: {', '.join(differs)} (lbgen explain says how)", err=True)
+
+
+def _notes(done: dict[str, Rendered], folder: Path | None) -> None:
+    """What the files do not say by themselves: who needs the agent, and where private keys went."""
+    from lbgen.engines.checks import FILE as AGENT_FILE
+
+    for name, rendered in done.items():
+        if AGENT_FILE in rendered:
+            where = folder / name if folder is not None else "DIR"
+            what = "without it health checks, slow start and the like do not work"
+            click.echo(f"{name} needs `lbgen agent {where}` beside it: {what} (lbgen agent --help)", err=True)
+        keys = [copy.path for copy in rendered.copies if copy.secret and copy.source is not None]
+        if keys and folder is not None:
+            names = ", ".join(str(folder / name / key) for key in keys)
+            click.echo(f"copied for {name}, readable by you alone: {names}", err=True)
 
 
 def _texts(done: dict[str, Rendered], tier: str) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command(
     epilog="\b\nExamples:\n  lbgen up shop.yaml               # every engine that can, each on ports of its own\n"
     "  lbgen up shop.yaml -e nginx      # one engine, on the topology's own ports\n"
-    "  lbgen up shop.yaml -e envoy --no-backends   # with the real endpoints\n"
+    "  lbgen up shop.yaml -e envoy --real-endpoints   # no stand-ins\n"
     "  lbgen up shop.yaml --runtime local   # no containers\n"
     "  lbgen up hybrid.yaml --replicas web=5   # a topology with tiers\n"
     "  lbgen up shop.yaml --swap haproxy    # in place of the engine that runs, nothing lost"
@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     help="docker: containers (see lbgen images), the default when a daemon answers; "
     "local: unprivileged processes from PATH or lbgen[engines].",
 )
-@click.option("--no-backends", is_flag=True, help="Use the pools' real endpoints instead of stand-ins.")
+@click.option(
+    "--real-endpoints", is_flag=True, help="Forward to the pools' own endpoints; without it stand-ins answer."
+)
+@click.option("--no-backends", "old_name", is_flag=True, hidden=True)
 @click.option(
     "--replicas",
     multiple=True,
@@ -61,7 +64,8 @@ def command(
     topology: str,
     chosen: tuple[str, ...],
     runtime: str | None,
-    no_backends: bool,
+    real_endpoints: bool,
+    old_name: bool,
     replicas: tuple[str, ...],
     swap: str | None,
     drain: float,
@@ -83,7 +87,7 @@ def command(
             chosen or None,
             swap=swap,
             runtime=runtime,
-            backends=not no_backends,
+            backends=not (real_endpoints or old_name),
             accept=accept,
             replicas=counts(loaded, replicas),
             drain=drain,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan
     from lbgen.plan.simulate import Outcome, Request
     from lbgen.plan.tiers import Tier
+    from lbgen.spec.load import Topology
 
 CLIENT = "198.51.100.7"
 # What a change of such a field means to those who use the topology; the nearest field around it counts.
@@ -115,6 +116,14 @@ class Comparison:
     @property
     def same(self) -> bool:
         return not self.requests and not self.fields
+
+
+def diff(before: Topology, after: Topology) -> Comparison:
+    """Requests whose answer changes from one topology to another, each kind with its smallest one, and the fields whose
+    change no request shows. Raises LbgenError with the findings of either."""
+    from lbgen.plan.tiers import parts
+
+    return compare_tiers(parts(before), parts(after))
 
 
 def compare(before: Plan, after: Plan) -> Comparison:

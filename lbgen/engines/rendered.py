@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import EngineError, LbgenError
 from lbgen.engines.api import engine as find_engine
 from lbgen.engines.api import target_version
-from lbgen.engines.verdicts import judge
+from lbgen.engines.verdicts import answers, judge
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Engine, RenderedFile
@@ -25,15 +25,18 @@ _PUBLIC, _SECRET = 0o644, 0o600
 MANIFEST = ".lbgen-files"  # names written last time, so that files of ours that are gone are removed and others are not
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Rendered(Mapping[str, str]):
     """The files of one engine: a mapping of file name (relative, `/` between folders) to text."""
 
     engine: str
     version: str
     files: tuple[RenderedFile, ...]
-    verdicts: tuple[Answer, ...] = field(default=(), repr=False)
+    verdicts: tuple[Answer, ...] = ()
     copies: tuple[File, ...] = ()  # of the topology's own, put beside the configs by `write`
+
+    def __repr__(self) -> str:
+        return f"<Rendered {self.engine} {self.version}: {', '.join(self)}>"
 
     def __getitem__(self, name: str) -> str:
         for file in self.files:
@@ -105,12 +108,26 @@ def _stage(target: Path, content: bytes, mode: int = _PUBLIC, owner: tuple[int, 
     return staged
 
 
+def explain(topology: Topology | Plan, engine: str, accept: tuple[str, ...] = ()) -> tuple[Answer, ...]:
+    """What one engine says to each feature of `topology`: its verdict, and the fields that ask for the feature.
+
+    Raises LbgenError: findings of the topology, LB305 unknown engine or version.
+    """
+    return answers(*_planned(topology, engine), accept)
+
+
 def render(topology: Topology | Plan, engine: str, accept: tuple[str, ...] = ()) -> Rendered:
     """The native configuration of `topology` for one engine, in the version that `engines.<engine>.version` asks for.
 
     `accept` names approximate features to accept beside the topology's own, `all` for every one. Raises LbgenError:
     findings of the topology, LB301 refused, LB302 approximate and not accepted, LB305 unknown engine or version.
     """
+    plan, target, version = _planned(topology, engine)
+    return render_with(target, plan, version, accept)
+
+
+def _planned(topology: Topology | Plan, engine: str) -> tuple[Plan, Engine, str]:
+    """The plan, the engine and its version."""
     from lbgen.plan.model import Plan
 
     if not isinstance(topology, Plan):
@@ -118,13 +135,12 @@ def render(topology: Topology | Plan, engine: str, accept: tuple[str, ...] = ())
 
         topology = plan(topology)
     target = find_engine(engine)
-    version = target_version(target, topology.options(engine).version)
-    return render_with(target, topology, version, accept)
+    return topology, target, target_version(target, topology.options(engine).version)
 
 
 def render_with(target: Engine, plan: Plan, version: str, accept: tuple[str, ...] = ()) -> Rendered:
     """The files of `plan` by an engine at hand, for one of its versions; LbgenError with the verdicts that stop it."""
-    answers, problems = judge(plan, target, version, accept)
+    verdicts, problems = judge(plan, target, version, accept)
     if problems:
         raise LbgenError(problems)
-    return Rendered(target.name, version, tuple(target.render(plan, version)), answers, plan.files)
+    return Rendered(target.name, version, tuple(target.render(plan, version)), verdicts, plan.files)

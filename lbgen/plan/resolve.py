@@ -69,6 +69,14 @@ def checked(topology: Topology) -> Expanded:
     return expanded
 
 
+def check(topology: Topology, *, ignore: tuple[str, ...] = ()) -> tuple[Diagnostic, ...]:
+    """All findings about `topology`, errors to advice, by place, as `lbgen check --no-engines` prints them.
+
+    The files that it names must exist. `ignore`: codes of warnings and advice to leave out.
+    """
+    return findings(topology, files=True, ignore=ignore)
+
+
 def findings(topology: Topology, *, files: bool = False, ignore: tuple[str, ...] = ()) -> tuple[Diagnostic, ...]:
     """Everything there is to say about how the objects of `topology` fit together, errors to advice, by place.
 

@@ -51,16 +51,18 @@ class Topology:
         return self.marks.wrote(path)
 
 
-def load(source: str | Path | Mapping[str, Any]) -> Topology:
+def load(source: str | Path | Mapping[Any, Any], *, base: str | Path | None = None) -> Topology:
     """The topology in a YAML file or in a mapping, laid over its profile.
 
-    Raises LbgenError with all findings (LB1xx) of the stage that found any: text, then profile, then values.
+    `base` is the folder that relative files begin at; default: the file's, for a mapping the working directory.
+    A key `True` of a mapping is `on`, as YAML 1.1 reads that word. Raises LbgenError with all findings (LB1xx) of the
+    stage that found any: text, then profile, then values.
     """
     with without_collector():
         if isinstance(source, Mapping):
-            return _loaded(read_mapping(source), Path.cwd())
+            return _loaded(read_mapping(source), Path.cwd() if base is None else Path(base))
         path = Path(source)
-        return _loaded(read_file(path), path.parent)
+        return _loaded(read_file(path), path.parent if base is None else Path(base))
 
 
 load_topology = load

@@ -252,8 +252,13 @@ def _plain(value: object, steps: tuple[Step, ...], findings: list[Diagnostic], s
         return ""
     if isinstance(value, Mapping):
         data: dict[str, Any] = {}
-        for key, item in value.items():
-            if isinstance(key, str):
+        for written, item in value.items():
+            key = "on" if written is True else written  # what YAML 1.1 reads `on:` as
+            if isinstance(key, str) and key in data:
+                findings.append(
+                    Diagnostic("LB102", f'the key "{shortened(key)}" is here twice', span, field_text(steps))
+                )
+            elif isinstance(key, str):
                 data[_whole_text(key, steps, findings, span)] = _plain(item, (*steps, key), findings, span)
             else:
                 message = f"the key {shortened(repr(key))} is not text"

@@ -302,6 +302,30 @@ def test_diff_shows_a_weight_of_zero_and_counts_one_change(tmp_path):
     assert "1 change that no request shows" in done.stdout
 
 
+def test_render_says_who_needs_the_agent_and_where_private_keys_went(tmp_path):
+    assert lbgen("init", "--template", "tls", cwd=tmp_path).returncode == 0
+    done = lbgen("render", "topology.yaml", "-e", "nginx", "-e", "haproxy", "-o", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    agent = [line for line in done.stderr.splitlines() if "lbgen agent" in line]
+    assert len(agent) == 1
+    assert agent[0].startswith("nginx needs `lbgen agent out/nginx` beside it")
+    keys = [line for line in done.stderr.splitlines() if line.startswith("copied for")]
+    assert len(keys) == 2
+    for line in keys:
+        path = tmp_path / line.rpartition(": ")[2]
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_old_name_of_real_endpoints_is_taken_and_not_shown(tmp_path):
+    shown = lbgen("up", "--help").stdout
+    assert "--real-endpoints" in shown
+    assert "--no-backends" not in shown
+    for flag in ("--real-endpoints", "--no-backends"):
+        done = lbgen("up", "nothing.yaml", flag, cwd=tmp_path)
+        assert done.returncode == 1
+        assert "LB110" in done.stderr
+
+
 def test_verify_without_rendered_files_is_a_usage_error(tmp_path):
     done = lbgen("verify", SHOP, "--rendered", str(tmp_path))
     assert done.returncode in (2, 3), "3: not root"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.plan.checks.advice import defaults, engines, listeners, pools, regexes, routes, tiers
+from lbgen.plan.checks.advice import defaults, engines, listeners, pools, redirects, regexes, routes, tiers
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
@@ -15,6 +15,7 @@ def check(context: Context) -> None:
     listeners.check(context)
     pools.check(context)
     routes.check(context)
+    redirects.check(context)
     regexes.check(context)
     engines.check(context)
     defaults.check(context)
