@@ -131,6 +131,7 @@ CODES: dict[str, str] = {
     "LB281": "clients whose address ends at the tier in front",
     "LB282": "TLS that ends in front of the tier that tells endpoints of it",
     "LB283": "an L4 tier behind an L7 one",
+    "LB286": "a field with an underscore in its name that a listener drops",
     "LB288": "a default that nothing uses",
     "LB289": "settings of an engine that is not installed",
     "LB290": "a redirect to https that leads to a port without TLS",

@@ -57,7 +57,8 @@ MEANING = {
 # What a request does show, or what is no behaviour at all.
 _SHOWN = frozenset({
     *("hosts", "l4_rules", "field", "index", "request_headers", "response_headers", "rewrite", "access", "max_body"),
-    *("cors", "compression", "paths", "limits", "trusted_proxies", "forwarded_headers", "request_id", "targets"),
+    *("cors", "compression", "paths", "underscores", "limits", "trusted_proxies", "forwarded_headers", "request_id"),
+    *("targets",),
 })  # fmt: skip
 _TIERS = {"engine": "what serves the tier", "replicas": "how many serve it"}
 _WALKED = ("timeouts", "active", "retries", "queue")  # told field by field

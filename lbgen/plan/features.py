@@ -57,6 +57,8 @@ class Feature(StrEnum):
     FRAMING = "framing"
     HOP_BY_HOP = "headers.hop_by_hop"  # the fixed list of RFC 9110 7.6.1
     CONNECTION_NOMINATED = "headers.connection_nominated"  # what a Connection header names
+    UNDERSCORES_DROP = "headers_with_underscores.drop"
+    UNDERSCORES_PASS = "headers_with_underscores.pass"  # noqa: S105  # a word of the field
     FORWARDED_HEADERS = "forwarded_headers"
     REQUEST_ID = "request_id"
     REQUEST_HEADERS_SET = "route.request_headers.set"

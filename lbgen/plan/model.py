@@ -143,6 +143,7 @@ class Listener:
     proxy_protocol: bool = False  # every connection begins with a PROXY header (v1 or v2), whose source is the peer
     max_connections: int | None = None
     paths: Paths = Paths()  # noqa: RUF009  # frozen
+    underscores: bool = False  # request fields with an underscore in their names are let in
     access: Access | None = None
     limits: Limits = Limits()  # noqa: RUF009  # frozen
     access_log: bool = False  # one JSON line per request

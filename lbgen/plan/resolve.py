@@ -151,6 +151,7 @@ def _listeners(model: TopologyModel, expanded: Expanded, files: Files) -> Iterat
             proxy_protocol=listener.proxy_protocol is not None,
             max_connections=listener.max_connections,
             paths=policies.paths(listener.paths, model.paths),
+            underscores=(listener.headers_with_underscores or model.headers_with_underscores) == "pass",
             access=policies.access(listener.access),
             limits=policies.limits(listener.limits, model.limits) if l7 else policies.limits(),
             access_log=l7 and model.access_log == "json",

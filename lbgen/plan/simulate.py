@@ -150,6 +150,8 @@ def simulate(plan: Plan, request: Request) -> Outcome:
     refusal = listener_refusal(listener, request, parsed)
     if refusal is not None:
         return _refused([refusal], request.method)
+    if not listener.underscores:
+        parsed = replace(parsed, headers=tuple(line for line in parsed.headers if "_" not in line[0]))
     index = rule_index(listener)
     winner = next((rule for rule in index.candidates(parsed) if why_not(rule, parsed) is None), None)
     contest = Contest(index.rules, winner, partial(why_not, request=parsed))

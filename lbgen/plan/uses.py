@@ -68,6 +68,7 @@ _ALWAYS = (
     Feature.WEBSOCKET,
     Feature.STATUSES,
 )
+_UNDERSCORES = "headers_with_underscores"
 _TIMES = {
     "connect": Feature.TIMEOUT_CONNECT,
     "response": Feature.TIMEOUT_RESPONSE,
@@ -126,6 +127,8 @@ def defaults(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Ask
         if listener.mode == "l7":
             for feature in _ALWAYS:
                 yield feature, f"listeners.{name}"
+            if (listener.headers_with_underscores or expanded.model.headers_with_underscores) != "pass":
+                yield Feature.UNDERSCORES_DROP, f"listeners.{name}"
             if listener.timeouts is None and not _other_client_times(expanded.model):
                 yield Feature.CLIENT_TIMEOUTS, f"listeners.{name}.timeouts"
         if listener.tls is not None and listener.tls.mode == "terminate":
@@ -186,6 +189,9 @@ def _l7_listener(model: TopologyModel, field: str, listener: Listener, forwards:
         yield Feature.CLIENT_TIMEOUTS, f"{field}.timeouts"
     if _other_client_times(model):
         yield Feature.CLIENT_TIMEOUTS, "client_timeouts"
+    if (listener.headers_with_underscores or model.headers_with_underscores) == "pass":
+        own = listener.headers_with_underscores is not None
+        yield Feature.UNDERSCORES_PASS, f"{field}.{_UNDERSCORES}" if own else _UNDERSCORES
     paths, place = listener.paths, f"{field}.paths"
     if paths is None:
         paths, place = model.paths, "paths"

@@ -57,6 +57,9 @@ class Paths(Strict):
         return either_schema(handler(core_schema), {"enum": ["strict", "normalize", "verbatim"]})
 
 
+Underscores = Literal["drop", "pass"]
+
+
 class Access(Strict):
     """Who may come in, by the address of the client. `deny` is asked first; `allow` given = nobody else."""
 
@@ -204,6 +207,12 @@ class Listener(Strict):
         default=None,
         description="which targets are let in; the topology's when left out",
         examples=[{"allow": ["empty_segments"]}],
+    )
+    headers_with_underscores: Underscores | None = Field(
+        default=None,
+        description="what becomes of request fields with an underscore in their names, which some servers take for one "
+        "with a hyphen; the topology's when left out",
+        examples=["pass"],
     )
     access: Access | None = Field(
         default=None,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PlainValidator, WithJsonSchema
 
 from lbgen.spec.base import Strict
-from lbgen.spec.listener import ClientTimeouts, Limits, Listener, Paths, TlsDefaults
+from lbgen.spec.listener import ClientTimeouts, Limits, Listener, Paths, TlsDefaults, Underscores
 from lbgen.spec.pool import Pool
 from lbgen.spec.problem import bad, wrong_type
 from lbgen.spec.route import Buffering, HeaderEdits, Route, Timeouts
@@ -120,6 +120,9 @@ class TopologyModel(Strict):
     )
     paths: Paths | None = Field(
         default=None, description="default of all listeners; strict when left out", examples=["strict"]
+    )
+    headers_with_underscores: Underscores | None = Field(
+        default=None, description="default of all l7 listeners; drop when left out", examples=["pass"]
     )
     timeouts: Timeouts | None = Field(
         default=None,

@@ -6,9 +6,9 @@ import re2
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lbgen.engines.envoy.strict import HOST, METHOD, TARGET
+from lbgen.engines.envoy.strict import METHOD, TARGET
 from lbgen.engines.envoy.values import header_value, path_literal, path_match, query_value
-from lbgen.plan.http import RefusedError, parse
+from lbgen.plan.http import AUTHORITY, RefusedError, parse
 from lbgen.plan.matching import _holds, _holds_in_list, wire
 from lbgen.plan.model import PathKind, PathMatch, ValueKind, ValueMatch
 from lbgen.plan.simulate import Request
@@ -59,7 +59,7 @@ def test_method_and_host(method: str, host: str) -> None:
         accepted = True
     except RefusedError:
         accepted = False
-    fits = re2.fullmatch(METHOD, method) is not None and re2.fullmatch(HOST, host) is not None
+    fits = re2.fullmatch(METHOD, method) is not None and re2.fullmatch(AUTHORITY, host) is not None
     assert fits == accepted
 
 

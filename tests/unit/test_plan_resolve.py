@@ -133,7 +133,7 @@ def test_actions() -> None:
 def test_baseline_features_of_l7_listeners() -> None:
     redirect = {"name": "r", "redirect": {"host": "b.test"}}
     always = {Feature.FRAMING, Feature.STATUSES, Feature.HOP_BY_HOP, Feature.CONNECTION_NOMINATED, Feature.WEBSOCKET}
-    always |= {Feature.ACCESS_LOG, Feature.CLIENT_TIMEOUTS}  # the profile's
+    always |= {Feature.UNDERSCORES_DROP, Feature.ACCESS_LOG, Feature.CLIENT_TIMEOUTS}  # the last two are the profile's
     base = {Feature.L7, Feature.PATHS_STRICT, *always}
     assert all(use.default for feature in always for use in needs(plan_of(redirect))[feature])
     written = needs(plan_of(redirect, access_log="json"))[Feature.ACCESS_LOG]
@@ -174,7 +174,7 @@ RICH: dict[str, Any] = {
             "limits": {"headers": "16KiB"},
             "timeouts": {"client_header": "1s"},
         },
-        "loose": {"port": 2, "paths": "normalize"},
+        "loose": {"port": 2, "paths": "normalize", "headers_with_underscores": "pass"},
         "raw": {"port": 3, "paths": "verbatim"},
         "edge": {"port": 4, "mode": "l4", "tls": {"mode": "passthrough"}},
         "dns": {"port": 5, "mode": "l4", "protocol": "udp"},
@@ -261,6 +261,17 @@ def test_every_feature_can_be_asked_for() -> None:
     assert plan.options("nginx").version == "1.22"
     assert [pool.name for pool in plan.pools] == ["a", "b", "c", "d", "e"]
     assert len(set(plan.uses)) == len(plan.uses)
+
+
+def test_underscores_are_dropped_unless_the_listener_or_else_the_topology_says() -> None:
+    assert [x.underscores for x in plan_of(ALL).listeners] == [False]
+    listeners = {"a": {"port": 1}, "b": {"port": 2, "headers_with_underscores": "drop"}}
+    plan = plan_of(ALL, listeners=listeners, headers_with_underscores="pass")
+    assert [x.underscores for x in plan.listeners] == [True, False]
+    assert [use.field for use in needs(plan)[Feature.UNDERSCORES_PASS]] == ["headers_with_underscores"]
+    dropping = plan_of(ALL, listeners=listeners | {"a": {"port": 1, "headers_with_underscores": "pass"}})
+    assert [use.field for use in needs(dropping)[Feature.UNDERSCORES_PASS]] == ["listeners.a.headers_with_underscores"]
+    assert [(use.field, use.default) for use in needs(dropping)[Feature.UNDERSCORES_DROP]] == [("listeners.b", True)]
 
 
 def test_places(tmp_path: Any) -> None:

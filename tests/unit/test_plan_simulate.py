@@ -350,7 +350,19 @@ def test_hop_by_hop_headers_end_here() -> None:
     )
     names = [n for n, _ in only(outcome).headers]
     ours = ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-request-id"]
-    assert names == ["host", "proxy-authorization", "x_under", "x.dot", *ours]
+    assert names == ["host", "proxy-authorization", "x.dot", *ours]
+
+
+def test_fields_with_an_underscore_reach_neither_rules_nor_endpoints_unless_let_in() -> None:
+    plan = plan_of(
+        ("asked", None, Match(ROOT, headers=(NamedMatch("x-a", ValueMatch(ValueKind.PRESENT)),))), ("all", None, ROOT)
+    )
+    outcome = ask(plan, "/", ("X_A", "1"))
+    assert outcome.route == "all"
+    assert sent(outcome, "x_a") is None
+    listener = replace(plan.listeners[0], underscores=True)
+    outcome = ask(replace(plan, listeners=(listener,)), "/", ("X_A", "1"))
+    assert (outcome.route, sent(outcome, "x_a")) == ("all", "1")
 
 
 def test_a_websocket_upgrade_passes() -> None:

@@ -26,7 +26,8 @@ listeners:
   secure: { port: 8443, tls: { certificates: [{ cert: shop.crt, key: shop.key, names: [shop.example] }],
                                  min_version: "1.2", mode: terminate,
             policy: intermediate, client: { ca: ca.crt, verify: optional } }, http2: true, proxy_protocol: accept,
-            max_connections: 1000, paths: { allow: [empty_segments] }, access: { deny: [192.0.2.0/24] },
+            max_connections: 1000, paths: { allow: [empty_segments] },
+            headers_with_underscores: pass, access: { deny: [192.0.2.0/24] },
             limits: { headers: 16KiB, target: 8KiB },
             timeouts: { client_header: 10s, client_body: 20s, keepalive: 1m } }
   db:     { port: 5432, mode: l4 }
@@ -88,6 +89,7 @@ engines:
   nftables: { forwarding: direct }
 accept: [headers.connection_nominated]
 paths: strict
+headers_with_underscores: drop
 timeouts: { connect: 2s }
 client_timeouts: { keepalive: 30s }
 forwarded_headers: false

@@ -196,7 +196,10 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
                 "allow_custom_methods": True,
                 "ignore_http_11_upgrade": [regex(_NOT_WEBSOCKET)],
             },
-            "common_http_protocol_options": {"idle_timeout": duration(_idle(listener.timeouts.keepalive))},
+            "common_http_protocol_options": {
+                "idle_timeout": duration(_idle(listener.timeouts.keepalive)),
+                **({} if listener.underscores else {"headers_with_underscores_action": "DROP_HEADER"}),
+            },
             "request_headers_timeout": duration(listener.timeouts.header),
             "stream_idle_timeout": duration(_silence(listener.timeouts)),
             "drain_timeout": duration(_DRAIN),

@@ -57,6 +57,8 @@ _V1_40: dict[Feature, Verdict] = {
     ),
     Feature.HOP_BY_HOP: NATIVE,
     Feature.CONNECTION_NOMINATED: NATIVE,
+    Feature.UNDERSCORES_DROP: NATIVE,
+    Feature.UNDERSCORES_PASS: NATIVE,
     Feature.FORWARDED_HEADERS: emulated("a header mutation filter"),
     Feature.REQUEST_ID: emulated("a header mutation filter"),
     Feature.REQUEST_HEADERS_SET: _EDITS,

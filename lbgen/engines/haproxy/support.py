@@ -43,6 +43,8 @@ _NATIVE = (
     Feature.HEADER,
     Feature.HEADER_PRESENT,
     Feature.PRIORITY,
+    Feature.UNDERSCORES_DROP,
+    Feature.UNDERSCORES_PASS,
     Feature.REQUEST_ID,
     Feature.REQUEST_HEADERS_SET,
     Feature.REQUEST_HEADERS_ADD,

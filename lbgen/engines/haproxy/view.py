@@ -73,6 +73,7 @@ class Frontend:
     is_strict: bool
     normalizes: bool
     verbatim: bool
+    drops_underscores: bool
     forwards: bool
     edits: tuple[Section, ...]
     answers: tuple[Section, ...]
@@ -246,6 +247,7 @@ def _frontend(
             is_strict=pattern == paths.STRICT,
             normalizes=listener.paths.mode is PathsMode.NORMALIZE,
             verbatim=listener.paths.mode is PathsMode.VERBATIM,
+            drops_underscores=not listener.underscores,
             packs=any(route.compression for _, route in routes),
             edits=tuple(
                 _section(title, lines)

@@ -65,6 +65,8 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.FRAMING: _HTTP,
     Feature.HOP_BY_HOP: _HTTP,
     Feature.CONNECTION_NOMINATED: _HTTP,
+    Feature.UNDERSCORES_DROP: _HTTP,
+    Feature.UNDERSCORES_PASS: _HTTP,
     Feature.FORWARDED_HEADERS: _HTTP,
     Feature.REQUEST_ID: _HTTP,
     Feature.REQUEST_HEADERS_SET: _HTTP,

@@ -56,6 +56,9 @@ def _lines(listener: Listener, face: tls.Face, replaced: frozenset[str], *, old:
     if listener.tls is not None:
         yield from tls.lines(listener.tls, face.certificate)
     yield from log.server_lines(listener)
+    if listener.underscores:  # with names that hold other characters, such as dots
+        yield Line(Atom("underscores_in_headers"), (Atom("on"),))
+        yield Line(Atom("ignore_invalid_headers"), (Atom("off"),))
     if keeps_slashes(listener):
         yield Line(Atom("merge_slashes"), (Atom("off"),))
     room = buffers(listener.limits)

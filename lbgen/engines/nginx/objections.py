@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from lbgen.engines import escapes
 from lbgen.engines.api import Objection, approximate, refused
-from lbgen.engines.nginx import conditions
+from lbgen.engines.nginx import conditions, underscores
 from lbgen.engines.nginx.gates import rate
 from lbgen.engines.nginx.members import steered
 from lbgen.engines.nginx.names import Names
@@ -42,6 +42,7 @@ def objections(plan: Plan, version: str) -> Iterator[Objection]:
     yield from _normalised(plan, version)
     yield from _l4(plan, version)
     yield from _proxy_headers(plan)
+    yield from underscores.objections(plan)
     if version != OLD:
         yield from _nominated(plan)
     for listener in plan.listeners:

@@ -32,17 +32,15 @@ _AGENT = "`lbgen agent` checks, writes the lists of endpoints anew and has nginx
 
 _FRAMING = (
     "lines that end with a bare LF and control characters in header values are accepted, HTTP/0.9 gets the text "
-    "Bad Request without a head, and where a rule asks for a name with `-`, one with `_` counts too; "
-    "frames of HTTP/2 for streams that nobody opened, or above the agreed size, are ignored; a PROXY header whose "
-    "addresses are of the other family than it says is believed; of X-Forwarded-For, where it counts, an "
-    "address with a port is read as that address; "
-    "of a request whose target nginx cannot read the access log does not know the host; where a route has retries, a "
-    "body without a length is read whole before it goes on"
+    "Bad Request without a head; frames of HTTP/2 for streams that nobody opened, or above the agreed size, are "
+    "ignored; a PROXY header whose addresses are of the other family than it says is believed; of X-Forwarded-For, "
+    "where it counts, an address with a port is read as that address; of a request whose target nginx cannot read the "
+    "access log does not know the host; where a route has retries, a body without a length is read whole before it "
+    "goes on"
 )
 _BROKEN = {
     "framing.bare_lf": "accepted",
     "framing.control": "accepted",
-    "framing.underscore": "accepted",
     "framing.h2_frames": "open",
     "framing.proxy_family": "status 200",
     "framing.proxy_family_four": "status 200",
@@ -98,6 +96,11 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.CONNECTION_NOMINATED: emulated(
         "a second form of each location that forwards, with the fields that a script (njs) leaves"
     ),
+    Feature.UNDERSCORES_DROP: approximate(
+        "fields whose names hold other characters than letters, digits and hyphens, such as dots, are dropped as well",
+        {"headers_with_underscores.drop.others": ("text: x.dot is missing", "text: x.dot: None")},
+    ),
+    Feature.UNDERSCORES_PASS: NATIVE,
     Feature.FORWARDED_HEADERS: NATIVE,
     Feature.REQUEST_ID: NATIVE,
     Feature.REQUEST_HEADERS_SET: NATIVE,

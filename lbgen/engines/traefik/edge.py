@@ -60,6 +60,7 @@ def _asked(listener: Listener) -> dict[str, Data]:
         "empty": paths.empty_segments,
         "slash": paths.encoded_slash,
         "plain": paths.encoded_unreserved,
+        "underscores": listener.underscores,
         "headers": limits.headers,
         "target": limits.target,
         "most": listener.max_connections,

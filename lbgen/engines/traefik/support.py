@@ -92,6 +92,8 @@ _SUPPORT: dict[Feature, Verdict] = {
         "takes that line off before any plugin sees it",
         {"headers.connection_nominated.response_close": "header x-foo"},
     ),
+    Feature.UNDERSCORES_DROP: emulated("the lbgen plugin drops the fields; Traefik would drop names with dots too"),
+    Feature.UNDERSCORES_PASS: NATIVE,
     Feature.FORWARDED_HEADERS: emulated("the lbgen plugin writes them; Traefik's own port is not the listener's"),
     Feature.REQUEST_ID: emulated("the lbgen plugin makes the id"),
     Feature.REQUEST_HEADERS_SET: _EDITS,

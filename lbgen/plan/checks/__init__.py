@@ -21,6 +21,7 @@ from lbgen.plan.checks import (
     routes,
     secrets,
     tiers,
+    underscores,
 )
 from lbgen.plan.checks import files as file_checks
 from lbgen.plan.checks.context import Context
@@ -49,6 +50,7 @@ def problems(
     reach.check(context)
     certificates.check(context)
     secrets.check(context)
+    underscores.check(context)
     tiers.check(context)
     datagrams.check(context)
     contradictions.check(context)

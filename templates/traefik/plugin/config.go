@@ -42,6 +42,8 @@ type Config struct {
 	Tells     bool     // no edge: it tells how the endpoints of all edges are
 	Leaves    bool     // no edge: from now on all edges close connections after their next answer
 	Taken     []string // no edge: it tells whether edges serve these listeners
+
+	Underscores bool // request fields with one in their names are let in
 }
 
 // Table is one host: a name, *.name, or empty for any host.

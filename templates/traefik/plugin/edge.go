@@ -1,6 +1,7 @@
 package lbgen
 
 import (
+	"bytes"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -57,9 +58,10 @@ func (e *edge) serve(w http.ResponseWriter, r *http.Request, noted *entry) {
 	if (e.conf.Proxied || !usual[r.Method]) && !e.allows(w, r) {
 		return
 	}
-	if !ordinary(w, r) {
+	head := rawHead(w, r)
+	if !ordinary(r, head) {
 		known := false
-		if target, known = e.accept(w, r); !known {
+		if target, known = e.accept(w, r, head); !known {
 			return
 		}
 	}
@@ -80,6 +82,9 @@ func (e *edge) serve(w http.ResponseWriter, r *http.Request, noted *entry) {
 	from := &arrival{peer: peerOf(r.RemoteAddr)}
 	if e.careful && !e.admits(w, r, from) {
 		return
+	}
+	if !e.conf.Underscores && (head == nil || bytes.IndexByte(head, '_') >= 0) {
+		dropUnderscores(r.Header)
 	}
 	q := &request{method: r.Method, path: path, matched: matched, query: query, header: r.Header, host: r.Host}
 	found := e.tableOf(r.Host).find(q)
@@ -104,9 +109,18 @@ func simple(target string) bool {
 }
 
 // ordinary is whether a request's head leaves nothing to ask but whether its target may pass.
-func ordinary(w http.ResponseWriter, r *http.Request) bool {
+func ordinary(r *http.Request, head []byte) bool {
 	return r.ProtoMajor == 1 && r.ProtoMinor == 1 && r.TransferEncoding == nil &&
-		authority.MatchString(r.Host) && strings.HasPrefix(r.RequestURI, "/") && straight(w, r)
+		authority.MatchString(r.Host) && strings.HasPrefix(r.RequestURI, "/") && (head == nil || !folded(head))
+}
+
+// dropUnderscores drops the fields that others may take for one with a hyphen.
+func dropUnderscores(h http.Header) {
+	for name := range h {
+		if strings.IndexByte(name, '_') >= 0 {
+			delete(h, name)
+		}
+	}
 }
 
 // allows is whether the connection and the method may be; if not it was answered.
@@ -173,8 +187,7 @@ func headerBytes(r *http.Request) int {
 
 // accept checks what is not ordinary before the path policy does, and gives the target in origin-form; false when it
 // was refused.
-func (e *edge) accept(w http.ResponseWriter, r *http.Request) (string, bool) {
-	head := rawHead(w, r)
+func (e *edge) accept(w http.ResponseWriter, r *http.Request, head []byte) (string, bool) {
 	target, ok := "", false
 	if head == nil || !folded(head) {
 		target, ok = e.readable(r, head)

@@ -76,12 +76,6 @@ func rawHead(w http.ResponseWriter, r *http.Request) []byte {
 	return head[start:]
 }
 
-// straight is whether the head of an HTTP/1 request has neither bare line feeds nor folded lines, as far as it is known.
-func straight(w http.ResponseWriter, r *http.Request) bool {
-	head := rawHead(w, r)
-	return head == nil || !folded(head)
-}
-
 // folded is whether a head has bare line feeds or folded lines.
 func folded(head []byte) bool {
 	return bytes.Count(head, lineFeed) != bytes.Count(head, lineEnd) || bytes.Contains(head, foldBlank) ||

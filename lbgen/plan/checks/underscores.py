@@ -1,0 +1,44 @@
+"""Fields with an underscore in their names that something asks for where they are dropped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.plan.checks.context import Context
+    from lbgen.spec.route import Route
+
+
+def check(context: Context) -> None:
+    """LB286 a rule or a key that asks for a field which `headers_with_underscores: drop` removes."""
+    model = context.model
+    for index, route in enumerate(model.routes):
+        listeners = context.expanded.listeners[index]
+        if context.expanded.is_l4(index) or not listeners:
+            continue
+        written = (model.listeners[name].headers_with_underscores for name in listeners)
+        if any((own or model.headers_with_underscores) == "pass" for own in written):
+            continue
+        for header, place in (*_asked(f"routes[{index}]", route), *_of_pools(context, route)):
+            if "_" in header:
+                message = f'listener "{listeners[0]}" drops the field {header}, as its name holds an underscore'
+                hint = f"write {header.replace('_', '-')}, or headers_with_underscores: pass on the listener"
+                context.add("LB286", place, message, hint)
+
+
+def _asked(place: str, route: Route) -> Iterator[tuple[str, str]]:
+    for number, match in enumerate(route.match or ()):
+        for name in match.headers or {}:
+            yield name, f"{place}.match[{number}].headers.{name}"
+    for key, limit in (("rate_limit", route.rate_limit), ("concurrency", route.concurrency)):
+        if limit is not None and limit.key is not None and limit.key.header is not None:
+            yield limit.key.header, f"{place}.{key}.key"
+
+
+def _of_pools(context: Context, route: Route) -> Iterator[tuple[str, str]]:
+    for target in route.forward or ():
+        pool = context.model.pools.get(target.pool)
+        if pool is not None and pool.balance is not None and pool.balance.hash is not None and pool.balance.hash.header:
+            yield pool.balance.hash.header, f"pools.{target.pool}.balance"
