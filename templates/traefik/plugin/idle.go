@@ -57,17 +57,18 @@ func (b *watchedBody) Close() error {
 	return b.body.Close()
 }
 
-// clientBody is a client's body: its silences are watched, each read too, and whether it can be read at all.
+// clientBody is a client's body. A read that takes too long is the client's silence; too long a time between two reads
+// is that of an endpoint which stopped reading.
 type clientBody struct {
 	body  io.ReadCloser
 	state *state
-	watch *watch // nil for none
-	slow  *watch // nil for none
+	watch *watch // between reads, nil for none
+	slow  *watch // of each read, nil for none
 }
 
 func (b *clientBody) Read(p []byte) (int, error) {
 	if b.watch != nil {
-		b.watch.timer.Reset(b.watch.silence)
+		b.watch.stop()
 	}
 	if b.slow != nil {
 		b.slow.start()
@@ -76,13 +77,12 @@ func (b *clientBody) Read(p []byte) (int, error) {
 	if b.slow != nil {
 		b.slow.stop()
 	}
-	if err != nil {
-		if b.watch != nil {
-			b.watch.timer.Stop()
-		}
-		if err != io.EOF {
-			b.state.broken = true
-		}
+	if err == io.EOF {
+		b.state.whole = true
+	} else if err != nil {
+		b.state.broken = true
+	} else if b.watch != nil {
+		b.watch.start()
 	}
 	return n, err
 }

@@ -41,12 +41,13 @@ type state struct {
 	due       *http.ResponseController // has that as the end of writing, nil for none
 	asked     time.Time
 	answered  time.Time
-	watch     *watch             // of the body on its way, nil for none
+	watch     *watch             // of the body on its way, nil for none; of a request's body, between two reads
 	slow      *watch             // of each read from the client, nil for none
 	stop      context.CancelFunc // ends the try under way, nil for a request without a body
 	held      []byte             // the body as far as it was read ahead
 	complete  bool               // all of it is held
 	bodied    bool
+	whole     bool  // the client's body was read to its end
 	length    int64 // of the client's body
 	tunnelled bool
 	broken    bool // the client's body could not be read
@@ -78,10 +79,19 @@ func (p *pool) serve(w http.ResponseWriter, r *http.Request, s *state) {
 // serveWithin serves a request that has a body or a time for all tries.
 func (p *pool) serveWithin(ctx context.Context, w http.ResponseWriter, r *http.Request, s *state) {
 	if s.route.Total > 0 && r.Header["Upgrade"] == nil {
-		s.until = time.Now().Add(time.Duration(s.route.Total) * time.Millisecond)
+		total := time.Duration(s.route.Total) * time.Millisecond
+		s.until = time.Now().Add(total)
 		limited, cancel := context.WithDeadline(ctx, s.until)
 		defer cancel()
 		ctx = limited
+		if s.length != 0 {
+			late := time.AfterFunc(total, func() {
+				if !s.whole { // the context does not end a read from the client
+					_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+				}
+			})
+			defer late.Stop()
+		}
 	}
 	if s.length != 0 {
 		ended, cancel := context.WithCancel(ctx)
@@ -145,7 +155,8 @@ func (s *state) out(header http.Header) {
 	}
 }
 
-// watchBody limits the size and the silences of the client's body.
+// watchBody limits the size of the client's body, the client's silences within it, and those of an endpoint that does
+// not read it.
 func (s *state) watchBody(w http.ResponseWriter, r *http.Request) {
 	if s.route.Body != nil && s.route.Body.Limited && r.ContentLength < 0 {
 		r.Body = http.MaxBytesReader(w, r.Body, int64(s.route.Body.Max))
@@ -160,13 +171,12 @@ func (s *state) watchBody(w http.ResponseWriter, r *http.Request) {
 		s.stop() // the endpoint may be the one that does not read, which ends no write to it
 	}
 	from := &clientBody{body: r.Body, state: s}
-	if most := s.edge.conf.BodyTime; most > 0 && (s.route.Idle == 0 || most < s.route.Idle) {
-		s.slow = newWatch(most, end)
+	if s.edge.conf.BodyTime > 0 {
+		s.slow = newWatch(s.edge.conf.BodyTime, end)
 		from.slow = s.slow
 	}
 	if s.route.Idle > 0 {
 		s.watch = newWatch(s.route.Idle, end)
-		s.watch.start()
 		from.watch = s.watch
 	}
 	r.Body = from
@@ -399,6 +409,14 @@ func failed(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if !s.asked.IsZero() {
 		s.answered = time.Now()
+	}
+	if !s.until.IsZero() && !time.Now().Before(s.until) {
+		if s.length != 0 && !s.whole && r.ProtoMajor == 1 {
+			w.Header().Set("Connection", "close") // Go's server would read the rest before it answers
+		}
+		r.ContentLength = s.length // not that of the try
+		s.answer(w, r, http.StatusGatewayTimeout)
+		return
 	}
 	if errors.Is(err, context.Canceled) {
 		s.left = true
