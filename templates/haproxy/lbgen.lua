@@ -309,6 +309,15 @@ core.register_fetches("bad_body", function(txn)
   return "Request Timeout"
 end)
 
+-- Why HAProxy itself answers 408 to a request whose body it waits for: the client's time is over, or the request's, which
+-- is the last number of txn.times.
+core.register_fetches("no_body", function(txn)
+  local most = tonumber((txn:get_var("txn.times") or ""):match("(%d+)$"))
+  if not most or most == 0 or txn.f:date(0, "ms") - txn:get_var("txn.begun_ms") < most then return "Request Timeout" end
+  txn:set_var("txn.over", true)
+  return "Gateway Timeout"
+end)
+
 -- CORS: what a route's policy says to a request, left in variables for the statements that answer.
 local policies = {}
 
@@ -509,12 +518,12 @@ core.register_filter("mirror", Mirror, function(made, args) return made end)
 local Times = { id = "times", flags = filter.FLT_CFG_FL_HTX }
 Times.__index = Times
 
-function Times:new() return setmetatable({}, Times) end
-
 local function clock()
   local now = core.now()
   return now.sec * 1000 + now.usec / 1000
 end
+
+function Times:new() return setmetatable({ begun = clock() }, Times) end
 
 local function earliest(a, b)
   if a == nil or b == nil then return a or b end
@@ -539,7 +548,7 @@ function Times:http_headers(txn, message)
   local now = clock()
   self.response = response ~= "0" and tonumber(response) or nil
   self.idle = idle ~= "0" and tonumber(idle) or nil
-  self.finish = request ~= "0" and now + tonumber(request) or nil
+  self.finish = request ~= "0" and self.begun + tonumber(request) or nil -- its body may have been waited for
   self.head = not told:find(" 0 %d+$") and self.finish or nil
   self.sent = now
   local headers = txn.http:req_get_headers() -- HAProxy 2.6 has none in the message when the body is here already

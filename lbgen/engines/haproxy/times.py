@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.text import Literal
+from lbgen.plan.model import Forward
 from lbgen.plan.policy import RetryCause
 
 if TYPE_CHECKING:
-    from lbgen.plan.model import Forward, Timeouts
+    from collections.abc import Iterable
+
+    from lbgen.engines.haproxy.choice import Chooser
+    from lbgen.engines.haproxy.lines import Line
+    from lbgen.plan.model import Route, Timeouts
     from lbgen.plan.policy import Retries
 
 
@@ -44,6 +50,21 @@ def kept(action: Forward) -> str:
     own = silence(times, action.retries)
     idle = times.idle if times.idle and (not own or times.idle < own) else 0
     return f"0 {idle} 0 {times.request}" if idle or times.request else ""
+
+
+def late_lines(routes: Iterable[tuple[str, Route]], chooser: Chooser) -> list[Line]:
+    """The statements that answer 504 where each try has the time of the request anew and the last head came after its
+    end. `routes` are (key, route); `txn.begun_ms` is when the request came."""
+    groups: dict[int, list[str]] = {}
+    for key, route in routes:
+        action = route.action
+        if isinstance(action, Forward) and action.timeouts.request and alone(action.retries):
+            groups.setdefault(action.timeouts.request, []).append(key)
+    answer = ("http-response return status 504 content-type text/plain string", Literal("Gateway Timeout\n"))
+    return [
+        chooser.only(answer, keys, f"late.{most}", f"{{ date(0,ms),sub(txn.begun_ms) ge {most} }} !{{ status 101 }}")
+        for most, keys in sorted(groups.items())
+    ]
 
 
 def falls_short(action: Forward) -> bool:

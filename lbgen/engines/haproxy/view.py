@@ -8,22 +8,23 @@ from lbgen.engines.haproxy import paths
 from lbgen.engines.haproxy.admission import Admission
 from lbgen.engines.haproxy.backends import Answer, Backend, Backends, answer, milliseconds
 from lbgen.engines.haproxy.binds import bind_words, certificates
+from lbgen.engines.haproxy.bodies import due_while_waiting, waiting_lines
 from lbgen.engines.haproxy.choice import Chooser
 from lbgen.engines.haproxy.cors import answer_lines, policies_file
 from lbgen.engines.haproxy.edits import header_lines, rewrite_lines, tail_lines
 from lbgen.engines.haproxy.index import Index
 from lbgen.engines.haproxy.lines import Line, Maps, Section, Word, line
 from lbgen.engines.haproxy.passages import DENIED, Passage, passage
-from lbgen.engines.haproxy.servers import NEVER, is_name
-from lbgen.engines.haproxy.sizes import WHOLE_BODY, buffer_size, head_room
+from lbgen.engines.haproxy.servers import is_name
+from lbgen.engines.haproxy.sizes import buffer_size, head_room
 from lbgen.engines.haproxy.tables import ROUTE, routing
 from lbgen.engines.haproxy.targets import TARGET, backend_lines, choices, draw_lines, kept_lines, target_edits
-from lbgen.engines.haproxy.times import kept
+from lbgen.engines.haproxy.times import kept, late_lines
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.features import Feature
 from lbgen.plan.http import AUTHORITY
 from lbgen.plan.model import Forward, Mode, PoolProtocol, Redirect
-from lbgen.plan.policy import SENT_AGAIN, PathsMode
+from lbgen.plan.policy import PathsMode
 from lbgen.records import record
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ class Times:
 @record
 class Frontend:
     """An L7 listener. `trusted`: networks of proxies whose forwarded headers are believed; `measured`: bodies of no
-    declared length are counted; `packs`: some route compresses; `paths`: regex of those that are refused."""
+    declared length are counted; `due`: the time of a request may be over while its body is waited for; `packs`: some
+    route compresses; `paths`: regex of those that are refused."""
 
     name: Atom
     origin: Atom
@@ -68,6 +70,7 @@ class Frontend:
     measured: bool
     mirrored: bool
     timed: bool
+    due: bool
     packs: bool
     paths: Literal
     is_strict: bool
@@ -214,7 +217,7 @@ def _frontend(
     answers = Chooser(maps, ROUTE, every, f"{{ var({ROUTE}) -m found }}", origins)
     pattern = paths.refused(listener.paths)
     shared = [key for key, route in routes if route.cors]
-    shown = answer_lines(shared, answers)
+    shown = [*late_lines(routes, answers), *answer_lines(shared, answers)]
     shown += header_lines("http-after-response", [e for e in response if e[1]], answers, "response")
     use = backend_lines(chosen, answered, origins, backends, index, maps) if ways else []
     return (
@@ -237,10 +240,11 @@ def _frontend(
             route=_section("Which route it takes", found.lines),
             admission=_section(
                 "What routes let in",
-                [*admission.late(), *_told(timed, mirrors, chooser), *_held(routes, chooser)],
+                [*admission.late(), *_told(timed, mirrors, chooser), *waiting_lines(routes, chooser)],
             ),
             mirrored=bool(mirrors),
             timed=bool(timed),
+            due=due_while_waiting(routes),
             measured=any(route.max_body is not None for _, route in routes),
             forwards=bool(forwarding),
             paths=Literal(pattern),
@@ -274,18 +278,6 @@ def _told(timed: dict[str, str], mirrors: dict[str, str], chooser: Chooser) -> l
     if mirrors:
         lines += chooser.valued(("http-request set-var-fmt(txn.mirrors)",), mirrors, "mirrors")
     return lines
-
-
-def _held(routes: list[tuple[str, Route]], chooser: Chooser) -> list[Line]:
-    """Bodies that are waited for; the client's own time limits how long."""
-    keys = [key for key, route in routes if isinstance(route.action, Forward) and route.action.buffering.request]
-    again = [key for key, route in routes if key not in keys and getattr(route.action, "retries", None) is not None]
-    found = [(keys, WHOLE_BODY, "held"), (again, SENT_AGAIN + 1, "sent_again")]
-    return [
-        chooser.only((f"http-request wait-for-body time {NEVER} at-least {size}",), chosen, name)
-        for chosen, size, name in found
-        if chosen
-    ]
 
 
 def _mirrors(routes: list[tuple[str, Route]], index: Index, backends: Backends) -> dict[str, str]:
