@@ -289,12 +289,16 @@ def _forward(
             if getattr(route.rewrite, key) is not None:
                 yield feature, f"{field}.rewrite.{key}"
     for key, feature in _TIMES.items():
-        if route.timeouts is not None and getattr(route.timeouts, key) is not None:
+        own = None if route.timeouts is None else getattr(route.timeouts, key)
+        above = None if model.timeouts is None else getattr(model.timeouts, key)
+        if key == "request" and not (above if own is None else own):
+            continue  # no limit
+        if own is not None:
             yield feature, f"{field}.timeouts.{key}"
-        elif model.timeouts is not None and getattr(model.timeouts, key) is not None:
+        elif above is not None:
             if not l4 or (key in ("connect", "idle") and written(f"timeouts.{key}")):
                 yield feature, f"timeouts.{key}"
-        elif key != "request" and not l4:
+        elif not l4:
             yield feature, field  # a built-in default is in force
 
 
