@@ -36,7 +36,7 @@ Mode = Literal[
     "reset_body",  # head and half a body, then RST
     "cut_body",  # head and half a body, then close
     "stall_body",  # head and half a body, then silence for `wait_ms`
-    "hang",  # silence for `wait_ms`, then the account
+    "hang",  # silence for `wait_ms`, then the account with `status`
     "drip",  # `count` chunks, `wait_ms` apart
     "garbage",  # bytes that are no HTTP
     "half_close",  # the account without a length, then the sending side is shut
@@ -303,9 +303,9 @@ async def answer(writer: asyncio.StreamWriter, name: str, arrival: Arrival, told
     if how.mode == "hang":
         await asyncio.sleep(how.wait_ms / 1000)
     if arrival.method == "HEAD":
-        writer.write(_head(200, (*sized, (SEEN, base64.b64encode(told).decode()))))
+        writer.write(_head(how.status, (*sized, (SEEN, base64.b64encode(told).decode()))))
     else:
-        writer.write(_head(200, sized) + told)
+        writer.write(_head(how.status, sized) + told)
     return True
 
 

@@ -21,6 +21,7 @@ from lbgen.plan.tls import Certificate, File, ListenerTls
 from lbgen.spec.load import load
 
 TWO = [{"address": "10.0.0.1:80"}, {"address": "10.0.0.2:80"}]
+PATIENT = {"timeouts": {"client_header": "10s", "client_body": "10s", "keepalive": "10s"}}
 
 
 def plan_of(
@@ -71,7 +72,8 @@ def notes(plan: Plan, feature: Feature) -> list[str]:
 
 def test_idempotent_methods_have_a_policy_of_their_own() -> None:
     plan = plan_of({"retries": {"max": 2, "on": ["connect_failure", "reset", "timeout", 503]}})
-    found = [r for r in routes(plan) if all(h["name"] != "upgrade" for h in r["match"].get("headers", []))]
+    own = ("upgrade", "x-lbgen-coded")  # of WebSockets, and of requests without a body
+    found = [r for r in routes(plan) if all(h["name"] not in own for h in r["match"].get("headers", []))]
     long, every, rest = (r["route"]["retry_policy"] for r in found)
     assert found[0]["match"]["headers"][-1]["range_match"]["start"] == 16 * 1024 + 1
     assert long == rest
@@ -94,12 +96,16 @@ def test_causes_that_envoy_cannot_tell_apart_are_said() -> None:
 
 def test_silence_of_the_client_outlasts_all_tries_but_not_a_tunnel() -> None:
     retries = {"max": 2, "on": ["connect_failure", "reset", "timeout"], "methods": "all"}
-    plan = plan_of({"retries": retries, "timeouts": {"connect": "1s", "response": "5s", "idle": "5s"}})
-    long, tunnel, other = routes(plan)
+    plan = plan_of(
+        {"retries": retries, "timeouts": {"connect": "1s", "response": "5s", "idle": "5s"}}, listener=PATIENT
+    )
+    long, tunnel, head_only, other = routes(plan)
     assert long["match"]["headers"][-1]["name"] == "content-length"
     assert tunnel["match"]["headers"][-1]["name"] == "upgrade"
     assert tunnel["route"]["idle_timeout"] == "5s"
-    assert other["route"]["idle_timeout"] == "18.500s"  # (1 + 2) * (1 + 5) s and some slack
+    assert head_only["match"]["headers"][-1]["name"] == "x-lbgen-coded"
+    assert head_only["route"]["idle_timeout"] == "18.500s"  # (1 + 2) * (1 + 5) s and some slack
+    assert other["route"]["idle_timeout"] == long["route"]["idle_timeout"] == "10s"  # the client's own, below
     policy = other["route"]["retry_policy"]
     # Once the time of a try is over, Envoy forgets its silence.
     assert policy["per_try_idle_timeout"] == "5s"
@@ -110,6 +116,12 @@ def test_a_try_whose_response_time_is_shorter_than_its_silence_has_both_and_says
     plan = plan_of({"retries": {"max": 1, "on": ["timeout"]}, "timeouts": {"response": "2s", "idle": "5s"}})
     assert {r["route"]["retry_policy"].get("per_try_timeout") for r in routes(plan)} == {"2s"}
     assert any("silent or stops reading within a body" in note for note in notes(plan, Feature.TIMEOUT_IDLE))
+
+
+def test_keepalive_counts_are_said_where_there_is_one() -> None:
+    assert notes(plan_of(pool={"connections": {"keepalive": 4}}), Feature.KEEPALIVE)
+    assert not notes(plan_of(pool={"connections": {"keepalive": 0}}), Feature.KEEPALIVE)
+    assert not notes(plan_of(), Feature.KEEPALIVE)
 
 
 def test_a_budget_is_the_clusters() -> None:

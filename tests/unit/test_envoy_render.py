@@ -102,16 +102,18 @@ def test_rendering_is_repeatable() -> None:
 
 
 def test_a_pool_has_one_cluster_for_each_connect_time() -> None:
-    plan = plan_of(forward(), forward(Timeouts(250, 0, 0)))
+    plan = plan_of(forward(), forward(Timeouts(250, 60_000, 60_000)))
     clusters = {c["name"]: c["connect_timeout"] for c in render(plan)["static_resources"]["clusters"]}
     assert clusters == {"p@250ms": "0.250s", "p@1000ms": "1s"}
     assert [r["route"]["cluster"] for r in routes_of(plan)] == ["p@1000ms", "p@250ms"]
 
 
 def test_a_time_of_zero_sets_no_limit() -> None:
-    (route,) = routes_of(plan_of(forward(Timeouts(0, 0, 0))))
-    assert route["route"]["timeout"] == route["route"]["idle_timeout"] == "0s"
-    assert "retry_policy" not in route["route"]
+    tunnel, head_only, other = routes_of(plan_of(forward(Timeouts(0, 0, 0))))
+    for route in (tunnel, head_only):
+        assert route["route"]["timeout"] == route["route"]["idle_timeout"] == "0s"
+        assert "retry_policy" not in route["route"]
+    assert other["route"]["idle_timeout"] == "60s"  # of a client within its body
 
 
 def test_names_are_resolved_and_drained_endpoints_stay() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.judge import account_of
 from lbgen.conformance.probe import Stream, wire
 from lbgen.conformance.scripts.stage import get, told_of
 from lbgen.plan.simulate import Request
+from lbgen.runtime.standin import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +62,25 @@ def request_ids_are_unique(stage: Stage) -> Iterator[str]:
             seen.update(v for n, v in told["headers"] if n.lower() == "x-request-id")
     if len(seen) != 10 or "spoofed" in seen:
         yield f"10 requests had the ids {dict(seen)}"
+
+
+def few_idle_connections(stage: Stage) -> Iterator[str]:
+    """Of many connections to an endpoint, `keepalive` (1, for each worker) stay when they are idle: the next requests
+    need new ones."""
+    busy = json.dumps({"mode": "hang", "wait_ms": 500})
+    before = 0
+    for burst in range(2):
+        before = sum(stage.endpoints.connections.values())
+        with ExitStack() as open_:
+            streams = [open_.enter_context(Stream(stage.at["web"])) for _ in range(12)]
+            for stream in streams:
+                stream.send(wire(get(f"/{burst}", (CONTROL, busy))))
+            if odd := {answer.status for answer in (stream.answer() for stream in streams)} - {200}:
+                yield f"statuses {odd}"
+                return
+        time.sleep(0.4)
+    if (new := sum(stage.endpoints.connections.values()) - before) < 6:
+        yield f"idle connections: 12 requests at once after 12 others opened {new} new ones, expected 6 at least"
 
 
 def keepalive_over(stage: Stage) -> Iterator[str]:

@@ -72,6 +72,26 @@ def http2_pause(stage: Stage) -> Iterator[str]:
             time.sleep(1.2)
 
 
+def http2_stalled_body(stage: Stage) -> Iterator[str]:
+    """A client that stops within a body gets one of `statuses` (or a reset stream) in time."""
+    method = stage.params.get("method", "PUT")
+    low, high = stage.params["within_ms"]
+    with _open(stage) as stream:
+        client = Http2(stream)
+        head = pairs(Request(method, stage.params["path"], (("Host", "h"),)), stream.secure)
+        number = client.head(head, method=method, end=False)
+        client.data(number, b"abc", end=False)
+        begun = time.monotonic()
+        answer = client.answer(number)
+        took = (time.monotonic() - begun) * 1000
+    if account_of(answer) is not None or (answer.status is None and answer.after == "open"):
+        yield f"status {answer.status}, {answer.problem}, expected one of {stage.params['statuses']}"
+    elif answer.status is not None and answer.status not in stage.params["statuses"]:
+        yield f"status {answer.status}, expected one of {stage.params['statuses']}"
+    elif not low <= took <= high:
+        yield f"the stream ended after {took:.0f} ms, expected {low} to {high}"
+
+
 def http2_slow_stream(stage: Stage) -> Iterator[str]:
     """A stream whose endpoint is slow holds up no other."""
     with _open(stage) as stream:

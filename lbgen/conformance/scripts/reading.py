@@ -30,8 +30,9 @@ def client_pauses(stage: Stage) -> Iterator[str]:
 
 
 def endpoint_stops_reading(stage: Stage) -> Iterator[str]:
-    """An upload that its endpoint reads nothing of is given up after the idle time (700 ms)."""
-    request = replace(get(stage.params["target"], (CONTROL, json.dumps({"mode": "deaf"}))), listener="web")
+    """An upload that its endpoint reads nothing of is given up after the idle time and that of clients (700 ms)."""
+    told = (CONTROL, json.dumps({"mode": "deaf"}))
+    request = replace(get(stage.params["target"], told), listener=stage.params["listener"])
     params = {"request": request, "size": _SIZE, "within_ms": (300, 2000), "patience": 8}
     yield from stuck_upload(replace(stage, params=params))
 

@@ -21,16 +21,18 @@ def _tunnel(stage: Stage) -> Stream:
 
 
 def websocket_outlives_response_time(stage: Stage) -> Iterator[str]:
-    """A quiet tunnel lives longer than the response time (500 ms) if the idle time (3 s) allows it."""
+    """A quiet tunnel lives longer than the response time (500 ms) if the idle time (3 s) allows it (`pause`: seconds of
+    silence)."""
+    pause = stage.params.get("pause", 1.2)
     with _tunnel(stage) as stream:
         stream.send(wire(get("/long", *HANDSHAKE)))
         if (status := stream.answer().status) != 101:
             yield f"status {status}, expected 101"
             return
         for number in range(2):
-            time.sleep(1.2)
+            time.sleep(pause)
             if echo(stream, b"hello") != b"hello":
-                yield f"the tunnel died within {1.2 * (number + 1):.1f} s of silence"
+                yield f"the tunnel died within {pause * (number + 1):.1f} s of silence"
                 return
 
 

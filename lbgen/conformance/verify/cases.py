@@ -28,6 +28,7 @@ SERVER = f"{Feature.STATUSES}.server"  # what some engines say of themselves in 
 OTHER_NAME = f"{Feature.TLS_CLIENT_CERT}.other_name"
 WAITS, BODY, TUNNEL = "timeouts.idle.waits", "timeouts.idle.body", "timeouts.idle.tunnel"
 ALIKE = "route.retries.alike"  # causes that an engine cannot tell apart
+_ANSWERED = "timeouts.idle.answered"  # by the clock of the client's body
 HANG = {"mode": "hang", "wait_ms": 60_000}
 _EXCUSES: dict[str, tuple[str, ...]] = {
     "6.response": (WAITS, ALIKE),
@@ -72,6 +73,8 @@ def around(milliseconds: float, tries: int = 1) -> tuple[int, int]:
 def fault(clause: str, request: Request, route: Route, *steps: dict[str, Any], **expect: Any) -> Planned:  # noqa: ANN401  # as `Expect` has it
     """A request that the endpoints treat as `steps` say, one step a try. The clause tells what may excuse it."""
     features = next((found for start, found in _EXCUSES.items() if clause.startswith(start)), ())
+    if request.method not in ("GET", "HEAD") and clause.startswith("6."):
+        features = (*features, _ANSWERED)
     longest = expect.get("within_ms", (0, 2000))[1] / 1000
     case = Case("", clause, request, Expect(**expect), features, routes=(route.name,), steps=steps, timeout=longest + 2)
     return Planned(case)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from lbgen.plan.model import Listener, Plan
 
-_HEAD, _BODY, _SILENCE = "listener.timeouts.head", "listener.timeouts.body", "listener.timeouts.silence"
+_HEAD, _BODY = "listener.timeouts.head", "listener.timeouts.body"
 
 
 def planned(plan: Plan, listener: Listener, client: str) -> Iterator[Planned]:
@@ -36,8 +36,8 @@ def planned(plan: Plan, listener: Listener, client: str) -> Iterator[Planned]:
         when: tuple[str, ...] = () if alike else (_HEAD,)
         yield from _slow("6.client.header", request, sent, times.header, (_HEAD,), when, drips=True)
     if times.body and found is not None:
-        when = (_SILENCE,) if alike else (_BODY, _SILENCE)
-        yield from _slow("6.client.body", found, half_body(found), times.body, (_BODY, _SILENCE), when)
+        when = () if alike else (_BODY,)
+        yield from _slow("6.client.body", found, half_body(found), times.body, (_BODY,), when)
 
 
 def _uploads(plan: Plan, listener: Listener, client: str) -> Iterator[Request]:

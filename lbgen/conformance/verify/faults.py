@@ -140,8 +140,10 @@ def _stuck(plan: Plan, route: Route, times: Timeouts, hit: Request) -> Iterator[
     deaf = with_headers(hit, (CONTROL, json.dumps({"mode": "deaf"})))
     if http2_asked(plan, hit):
         return  # streams stop, connections go on
-    if simulate(plan, replace(deaf, method="POST")).route == route.name and route.max_body is None:
-        params = {"request": deaf, "within_ms": around(first)}
+    silence = plan.listener(hit.listener).timeouts.body  # this time or the idle time ends it
+    if silence and simulate(plan, replace(deaf, method="POST")).route == route.name and route.max_body is None:
+        last = first if first != times.idle else max(first, silence)
+        params = {"request": deaf, "within_ms": (around(min(first, silence))[0], around(last)[1])}
         one = scripted("6.idle.upload", "stuck_upload", hit, params, (*ends, "timeouts.idle.upload"), route.name)
         yield replace(one, phase=Phase.HEAVY)
 

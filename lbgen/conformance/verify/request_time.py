@@ -45,7 +45,7 @@ def _uploads(route: Route, hit: Request, whole: int, silence: int) -> Iterator[P
     """Uploads that stop, and that go on too slowly. `silence`: how long the listener lets a client be silent."""
     ended, seconds = Expect(status=504, within_ms=around(whole)), around(whole)[1] / 1000
     expect = ended if not silence or whole < silence else Expect(dropped=True, within_ms=around(silence))
-    features = _FEATURES if expect is ended else (*_FEATURES, "listener.timeouts.body", "listener.timeouts.silence")
+    features = _FEATURES if expect is ended else (*_FEATURES, "listener.timeouts.body")
     stalled = (half_body(hit), seconds)
     yield Planned(_sent("6.request.stalled", hit, route, expect, features, stalled))
     pause = whole / 1000 / _GAPS

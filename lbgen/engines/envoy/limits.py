@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import Objection, approximate, refused
 from lbgen.engines.envoy.clusters import clusters_of
 from lbgen.engines.envoy.cors import ANSWERED
-from lbgen.engines.envoy.retries import tries
+from lbgen.engines.envoy.timeouts import longest_silences
 from lbgen.engines.envoy.tls import served
 from lbgen.engines.escapes import has_boundary, parse
 from lbgen.plan.features import Feature
@@ -42,8 +42,9 @@ def objections(plan: Plan) -> Iterator[Objection]:
     for listener in plan.listeners:
         yield from _of_listener(plan, listener)
     below = clusters_of(plan).l4
+    counted = {use.field for use in plan.uses if use.feature is Feature.KEEPALIVE}
     for pool in plan.pools:
-        yield from _of_pool(pool, below)
+        yield from _of_pool(pool, below, counted)
 
 
 def _of_rule(rule: Rule) -> Iterator[Objection]:
@@ -68,6 +69,7 @@ def _of_route(plan: Plan, route: Route) -> Iterator[Objection]:
         note = f"the idle time of {times.idle} ms also ends the wait for a response head ({asked}), with 504"
         shows = {"timeouts.idle.waits": ("status 504", "time")}
         yield Objection(approximate(note, shows), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
+    yield from _of_answers(plan, route)
     for mirror in forward.mirrors:
         if plan.pool(mirror.pool).max_per_endpoint is not None:
             note = f"copies are not counted among the requests of {mirror.pool}"
@@ -95,16 +97,39 @@ def _of_retries(plan: Plan, route: Route, forward: Forward, retries: Retries) ->
         note = "a further try may go to an endpoint that is full"
         full = {"pool.connections.max_per_endpoint.tries": "text: at a time"}
         yield Objection(approximate(note, full), place, Feature.MAX_PER_ENDPOINT)
-    _, silence = tries(forward, pools, everything=True)
-    if silence != forward.timeouts.idle:
+    silence = max(clocks.head_only for clocks in longest_silences(plan, route))
+    times = forward.timeouts
+    if 0 < times.response < times.idle and silence != times.idle:
         limit = f"{silence} ms" if silence else "no time at all"
-        what = "stops reading a request's body"
-        said: dict[str, str | tuple[str, ...]] = {"timeouts.idle.upload": ("time", "text: the upload")}
-        if 0 < forward.timeouts.response < forward.timeouts.idle:
-            what = "goes silent or stops reading within a body"
-            said["timeouts.idle.body"] = ("time", "text: the upload", "text: the client took")
-        note = f"an endpoint or a client that {what} is given up after {limit}, as long as all tries may take"
+        note = (
+            f"an endpoint or a client that goes silent or stops reading within a body is given up after {limit}, as "
+            "long as all tries may take"
+        )
+        said = {"timeouts.idle.body": ("time", "text: the upload", "text: the client took")}
         yield Objection(approximate(note, said), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
+
+
+def _of_answers(plan: Plan, route: Route) -> Iterator[Objection]:
+    """Where the time for a client's body also governs the answer to it."""
+    rules = [rule for listener in plan.listeners for table in listener.hosts for rule in table.rules]
+    methods = {method for rule in rules if rule.route == route.name for method in rule.match.methods or ("POST",)}
+    if methods <= {"GET", "HEAD"}:
+        return
+    for clocks in longest_silences(plan, route):
+        if clocks.alike:
+            continue
+        ends = f"{clocks.others} ms (client_body)" if clocks.others else "no time at all"
+        whole = f"{clocks.head_only} ms" if clocks.head_only else "without limit"
+        note = (
+            "Envoy has one clock for a client's body and for the answer to it: the answer to a request other than GET "
+            f"and HEAD may let itself be waited for, and be silent, for {ends}, not {whole}; give client_body and idle "
+            "the same time, or the route `methods: [GET]`"
+        )
+        shows: dict[str, str | tuple[str, ...]] = {
+            "timeouts.idle.answered": ("cut", "time", "status 504", "status 200", "text: tries reached endpoints")
+        }
+        yield Objection(approximate(note, shows), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
+        return
 
 
 def _shown(routes: list[Route]) -> tuple[str, ...]:
@@ -127,18 +152,6 @@ def _of_listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
             note = "a 403 of the listener has the response_headers of the route that the request would have taken"
             verdict = approximate(note, {"listener.access.route_headers": own})
             yield Objection(verdict, f"{listener.field}.access", Feature.LISTENER_ACCESS)
-    written = any(use.feature is Feature.CLIENT_TIMEOUTS and not use.default for use in plan.uses)
-    body = listener.timeouts.body
-    if written and any(not each or (body and each > body) for each in _silences(plan, routes)):
-        note = (
-            "on a route that forwards, a client may be silent within a body for the route's idle time, and with "
-            "retries for as long as all tries may take"
-        )
-        shows = {
-            "listener.timeouts.body": ("time", "open"),
-            "listener.timeouts.silence": ("time", "open", "text: the connection"),
-        }
-        yield Objection(approximate(note, shows), f"{listener.field}.timeouts.client_body", Feature.CLIENT_TIMEOUTS)
     if listener.paths.mode is PathsMode.NORMALIZE:
         sizes = {route.max_body for route in routes}
         kinds = {route.compression for route in routes}
@@ -152,19 +165,11 @@ def _of_listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
             yield Objection(approximate(note, others), f"{listener.field}.paths", Feature.PATHS_NORMALIZE)
     if listener.tls is not None and len(served(listener.tls.certificates)) > 1:
         note = "a server name with capital letters gets the first certificate"
-        shows = {"listener.tls.capitals": ("text: TLS: names",)}
-        yield Objection(approximate(note, shows), f"{listener.field}.tls.certificates", Feature.TLS_TERMINATE)
+        capitals = {"listener.tls.capitals": "text: TLS: names"}
+        yield Objection(approximate(note, capitals), f"{listener.field}.tls.certificates", Feature.TLS_TERMINATE)
         note = "a client without a server name gets the first ECDSA certificate that it can use, before any RSA one"
         shows = {"listener.tls.no_sni.kinds": ("text: TLS: names", "text: TLS: certificate")}
         yield Objection(approximate(note, shows), f"{listener.field}.tls", Feature.TLS_NO_SNI)
-
-
-def _silences(plan: Plan, routes: list[Route]) -> Iterator[int]:
-    """How long a client of each route that forwards may be silent, in ms; 0 = for ever."""
-    for route in routes:
-        if isinstance(route.action, Forward):
-            pools = [plan.pool(target.pool) for target in route.action.targets if target.weight]
-            yield tries(route.action, pools, everything=True)[1]
 
 
 def _of_datagrams(plan: Plan, listener: Listener) -> Iterator[Objection]:
@@ -178,7 +183,11 @@ def _of_datagrams(plan: Plan, listener: Listener) -> Iterator[Objection]:
         yield Objection(refused(note), f"{listener.field}.max_connections", Feature.L4_MAX_CONNECTIONS)
 
 
-def _of_pool(pool: Pool, l4: frozenset[str]) -> Iterator[Objection]:
+def _of_pool(pool: Pool, l4: frozenset[str], counted: set[str]) -> Iterator[Objection]:
+    if pool.keepalive and f"{pool.field}.connections.keepalive" in counted:
+        note = "Envoy keeps every idle connection for 60 s, however many there are"
+        shows = {"pool.connections.keepalive.count": "text: idle connections"}
+        yield Objection(approximate(note, shows), f"{pool.field}.connections.keepalive", Feature.KEEPALIVE)
     if pool.sticky is not None and not all(endpoint.is_ip for endpoint in pool.endpoints):
         note = "Envoy finds the endpoint of a cookie by its address, and that of a name is known only while it runs"
         yield Objection(refused(note), f"{pool.field}.sticky", Feature.STICKY)

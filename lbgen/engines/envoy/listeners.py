@@ -23,6 +23,7 @@ from lbgen.engines.envoy.strict import strict_filter
 from lbgen.engines.envoy.switches import policy_filters
 from lbgen.engines.envoy.tables import build_virtual_hosts, with_odd_route
 from lbgen.engines.envoy.tcp import l4_chains
+from lbgen.engines.envoy.timeouts import head_only_filter, marks_head_only
 from lbgen.engines.envoy.tls import inspector, listener_socket
 from lbgen.engines.envoy.udp import udp_proxy
 from lbgen.engines.envoy.values import regex
@@ -146,6 +147,8 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
     forwards = any(isinstance(route.action, Forward) for route in used)
     if forwards:
         filters.append(handshake_filter())
+    if marks_head_only(used, listener.timeouts.body, clusters):
+        filters.append(head_only_filter())
     if listener.access is not None:
         filters.append(access_filter("listener-access", listener.access))
     filters += policy_filters(plan, used, clusters)

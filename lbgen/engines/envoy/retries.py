@@ -46,10 +46,13 @@ def retry_groups(forward: Forward, methods: tuple[str, ...]) -> Iterator[tuple[b
         yield False, []
 
 
-def tries(forward: Forward, pools: list[Pool], *, everything: bool) -> tuple[dict[str, Data], int]:
+def tries(
+    forward: Forward, pools: list[Pool], *, everything: bool, watched: bool = False
+) -> tuple[dict[str, Data], int]:
     """The fields of a route action for its tries, and the longest silence (ms, 0 = any) that a client may see.
 
-    Envoy's clock for silence runs through all tries, so with retries the endpoint's own silence has another.
+    Envoy's clock for silence runs through all tries, so with retries the endpoint's own silence has another; it has it
+    too where the first clock keeps another time (`watched`).
     """
     times = forward.timeouts
     found: dict[str, Data] = {"num_retries": 0}
@@ -67,11 +70,12 @@ def tries(forward: Forward, pools: list[Pool], *, everything: bool) -> tuple[dic
             found["retriable_status_codes"] = list(forward.retries.statuses)
         # The shortest there is; the default waits 25 ms on average before the first retry, then longer.
         found["retry_back_off"] = {"base_interval": "0.001s", "max_interval": "0.001s"}
-    if times.idle and (asked or waits):
+    if times.idle and (asked or waits or watched):
         found["per_try_idle_timeout"] = duration(times.idle)
         if silence_ends_tries(forward):
             # It ends the wait for a head too; once the time of a try is over, Envoy forgets a try's silence.
-            del found["per_try_timeout"]
+            found.pop("per_try_timeout", None)
+    if times.idle and (asked or waits):
         answer = min(times.response or times.idle, times.idle)
         tried = (1 + asked) * times.connect + (answer if causes == ["connect-failure"] else (1 + asked) * answer)
         silence = max(times.idle, tried + waits + _SLACK) if times.connect else 0
@@ -93,7 +97,8 @@ def sent_again(forward: Forward, *, everything: bool) -> dict[str, Data]:
 
 def silence_ends_tries(forward: Forward) -> bool:
     """Whether the idle time is over before the response time is, so that one clock holds both."""
-    return 0 < forward.timeouts.idle <= forward.timeouts.response
+    times = forward.timeouts
+    return times.idle > 0 and not 0 < times.response < times.idle
 
 
 def _retry_on(retries: Retries, *, everything: bool) -> list[str]:

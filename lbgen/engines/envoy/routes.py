@@ -14,9 +14,10 @@ from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.edits import CONTENT_TYPE, late_edits, merged, request_edits, response_edits, switched_edits
 from lbgen.engines.envoy.forwarded import KEPT_PROTO, PROTO
 from lbgen.engines.envoy.places import PLACES, bounded_pools, places_switch
-from lbgen.engines.envoy.retries import LONG, retry_groups, sent_again, tries
+from lbgen.engines.envoy.retries import LONG, retry_groups, sent_again
 from lbgen.engines.envoy.sticky import REMOVED, owners, sticky_pools
 from lbgen.engines.envoy.switches import admission, metadata, switches
+from lbgen.engines.envoy.timeouts import HEAD_ONLY, IS_HEAD_ONLY, SWITCHED_ON, silences
 from lbgen.engines.envoy.values import cookie_value, header_value, path_literal, path_match, query_value, regex
 from lbgen.plan.model import Forward, HeaderEdits, PathKind, Redirect, Respond
 
@@ -86,7 +87,7 @@ def _actions(
 ) -> Iterator[tuple[_Condition, dict[str, Data]]]:
     match route.action:
         case Forward():
-            yield from _forwards(route.action, rule, route, clusters)
+            yield from _forwards(route.action, rule, route, listener, clusters)
         case Redirect():
             own: dict[str, Data] = {"redirect": _redirect(route.action, rule, listener)}
             if needs_request_host(rule, route):
@@ -99,23 +100,29 @@ def _actions(
 
 
 def _forwards(
-    forward: Forward, rule: Rule, route: Route, clusters: Clusters
+    forward: Forward, rule: Rule, route: Route, listener: Listener, clusters: Clusters
 ) -> Iterator[tuple[_Condition, dict[str, Data]]]:
     for everything, headers in retry_groups(forward, rule.match.methods):
         bound = sent_again(forward, everything=everything)
+        short = LONG not in headers  # a body that is long is there
         for target, cookie in (*owners(forward, clusters.pools), (None, None)):
             to = forward if target is None else replace(forward, targets=(replace(target, weight=1),))
             action, edits = _forward(to, rule, route, clusters)
             cookies = [] if cookie is None else [cookie]
             pools = [clusters.pools[each.pool] for each in to.targets if each.weight]
-            policy, silence = tries(forward, pools, everything=everything)
-            if LONG not in headers and (silence != forward.timeouts.idle or forward.buffering.request):
-                tunnel = {**action, **policy, "idle_timeout": duration(forward.timeouts.idle)}
+            clocks = silences(forward, pools, listener.timeouts.body, everything=everything)
+            times = forward.timeouts
+            if short and (clocks.others != times.idle or times.request or forward.buffering.request):
+                tunnel = {**action, **clocks.policy, "idle_timeout": duration(times.idle)}
                 yield _Condition([*headers, _TUNNEL], cookies, tunnel=True), {"route": tunnel, **edits}
-            yield (
-                _Condition(headers, cookies),
-                {"route": {**action, **policy, "idle_timeout": duration(silence)}, **edits, **bound},
-            )
+            if times.request:
+                action["max_stream_duration"] = {"max_stream_duration": duration(times.request)}
+            if short and not clocks.alike:
+                alone = {**action, **clocks.policy, "idle_timeout": duration(clocks.head_only)}
+                yield _Condition([*headers, IS_HEAD_ONLY], cookies), {"route": alone, **edits, **bound}
+                edits = _with_filters(edits, {HEAD_ONLY: SWITCHED_ON})
+            whole = {**action, **clocks.policy, "idle_timeout": duration(clocks.others)}
+            yield _Condition(headers, cookies), {"route": whole, **edits, **bound}
 
 
 def _response(route: Route, cors: list[dict[str, Data]]) -> dict[str, Data]:
@@ -230,8 +237,6 @@ def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> 
         edits["request_headers_to_remove"] = [*_listed(edits.get("request_headers_to_remove")), *REMOVED]
     # The route's own timeout would run to the end of the body.
     action["timeout"] = "0s"
-    if forward.timeouts.request:
-        action["max_stream_duration"] = {"max_stream_duration": duration(forward.timeouts.request)}
     if forward.mirrors:
         action["request_mirror_policies"] = [_mirror(mirror, asked, clusters) for mirror in forward.mirrors]
     if forward.rewrite is not None:

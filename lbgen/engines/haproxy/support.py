@@ -227,7 +227,10 @@ def objections(plan: Plan, version: str) -> Iterable[Objection]:
             shows = {"timeouts.idle.body": ("cut", "time")}
             yield Objection(approximate(note, shows), f"{route.field}.timeouts", Feature.TIMEOUT_IDLE)
         if isinstance(action, Forward) and action.timeouts.request and alone(action.retries):
-            note = "with retries on reset or timeout the time of the request counts anew for each try, until its head"
+            note = (
+                "with retries on reset or timeout the time of the request counts anew for each try, until its head; an "
+                "answer that begins after its end is 504 all the same"
+            )
             verdict = approximate(note, {"timeouts.request.tries": ("time", "text: tries reached")})
             yield Objection(verdict, f"{route.field}.timeouts.request", Feature.TIMEOUT_REQUEST)
         if isinstance(action, Forward) and action.retries is not None:

@@ -1,0 +1,53 @@
+"""Times of clients and routes -> Envoy's clocks for silence, and what is said where one clock has to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lbgen.conformance.prepare import plan_of
+from lbgen.engines.envoy import ENGINE
+from lbgen.engines.envoy.timeouts import longest_silences
+from lbgen.engines.verdicts import judge
+
+
+def topology(times: dict[str, Any], client: dict[str, Any] | None = None, **route: Any) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "name": "t",
+        "listeners": {"web": {"port": 8080, **({"timeouts": client} if client else {})}},
+        "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}},
+        "routes": [{"name": "r", "forward": "p", "timeouts": times, **route}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("times", "head_only", "others"),
+    [
+        ({"idle": "60s"}, 60_000, 60_000),
+        ({"idle": "30s"}, 60_000, 60_000),  # the idle time has a clock of its own, which starts with the wait
+        ({"idle": "30s", "response": "10s"}, 30_000, 60_000),
+        ({"idle": "1h"}, 3_600_000, 60_000),
+        ({"idle": "0s"}, 0, 60_000),
+        ({"request": "2s"}, 60_000, 60_000),
+    ],
+)
+def test_a_client_has_its_own_time_for_a_body(times: dict[str, Any], head_only: int, others: int) -> None:
+    plan = plan_of(topology(times))
+    (found,) = longest_silences(plan, plan.routes[0])
+    assert (found.head_only, found.others) == (head_only, others)
+
+
+@pytest.mark.parametrize("client", [None, {"client_header": "60s", "client_body": "60s", "keepalive": "75s"}])
+def test_a_verdict_is_the_same_whoever_gave_the_time(client: dict[str, Any] | None) -> None:
+    _, stops = judge(plan_of(topology({"idle": "1h"}, client)), ENGINE, "1.40")
+    assert [stop.message.partition(" is ")[0] for stop in stops] == ["timeouts.idle"]
+    _, stops = judge(plan_of(topology({"idle": "1h"}, client, match=[{"methods": ["GET"]}])), ENGINE, "1.40")
+    assert not stops  # the route of WebSockets
+
+
+@pytest.mark.parametrize("profile", ["minimal", "production", "edge", "low-latency"])
+def test_profiles_start_without_accepting_anything(profile: str) -> None:
+    plan = plan_of({**topology({}), "profile": profile})
+    assert not judge(plan, ENGINE, "1.40")[1]
