@@ -304,6 +304,7 @@ end)
 -- Why HAProxy itself answers 400 to a request that was on its way to an endpoint.
 core.register_fetches("bad_body", function(txn)
   if txn:get_var("txn.too_large") then return "Content Too Large" end
+  if txn:get_var("txn.over") then return "Gateway Timeout" end
   if txn.req:may_recv() then return "Bad Request" end
   txn:set_var("txn.stopped", true) -- the client's time is over
   return "Request Timeout"
@@ -553,14 +554,26 @@ function Times:http_headers(txn, message)
   self.sent = now
   local headers = txn.http:req_get_headers() -- HAProxy 2.6 has none in the message when the body is here already
   local length = headers["content-length"] and headers["content-length"][0] or "0"
-  if self.response and (length ~= "0" or headers["transfer-encoding"] or not message:eom()) then
+  if (self.response or self.idle) and (length ~= "0" or headers["transfer-encoding"] or not message:eom()) then
     self.sent = nil
     filter.register_data_filter(self, message.channel)
   end
 end
 
+-- An endpoint that stops reading leaves what waits for it as it is.
+function Times:taken(txn, message)
+  if not self.idle then return end
+  local now, waits = clock(), message.channel:output()
+  if waits == 0 or waits ~= self.waits then self.waits, self.moved = waits, now end
+  if now - self.moved >= self.idle then
+    txn:set_var("txn.over", true)
+    error("the endpoint does not read") -- HAProxy answers 400, which becomes 504
+  end
+  wake(self.moved + self.idle, now)
+end
+
 function Times:http_payload(txn, message)
-  if not message:is_resp() then return end
+  if not message:is_resp() then return self:taken(txn, message) end
   local now = clock()
   if message:input() > 0 then self.last = now end
   local due = earliest(self.finish, self.idle and self.last + self.idle)
