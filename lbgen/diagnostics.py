@@ -166,6 +166,7 @@ CODES: dict[str, str] = {
     "LB426": "lbgen failed, or its supervisor ended, while it changed a running stack",
     "LB427": "a certificate and a key that do not belong together, or a key that cannot be used",
     "LB428": "a certificate that is not valid today",
+    "LB429": "a change that serves, while what goes with it is not done",
 }
 
 

@@ -133,6 +133,7 @@ class Door:
             up.start()
             while piece := daemon.recv(1 << 16):
                 client.sendall(piece)
+            client.shutdown(socket.SHUT_RDWR)  # the thread may still wait for more: a client waits for the end then
 
 
 def _copy(reader: object, to: socket.socket) -> None:

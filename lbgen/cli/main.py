@@ -129,8 +129,10 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = exit_codes.OK
     except OSError as wrong:
-        remedy = "; free some disk space, or set LBGEN_STATE_DIR" if wrong.errno in (ENOSPC, EDQUOT) else ""
-        click.echo(f"lbgen: {wrong.strerror or wrong}: {wrong.filename or ''}".rstrip(": ") + remedy, err=True)
+        from lbgen.system_errors import remedy
+
+        hint = "free some disk space, or set LBGEN_STATE_DIR" if wrong.errno in (ENOSPC, EDQUOT) else remedy(wrong)
+        click.echo(f"lbgen: {wrong.strerror or wrong}: {wrong.filename or ''}".rstrip(": ") + f"; {hint}", err=True)
         code = exit_codes.ENGINE
     except Exception as bug:  # the last resort: a user can do nothing with a traceback
         if os.environ.get("LBGEN_DEBUG"):

@@ -11,6 +11,7 @@ from lbgen.diagnostics import NOWHERE, Diagnostic, DifferenceError, EngineError,
 from lbgen.plan.model import Protocol
 from lbgen.plan.places import nearest
 from lbgen.runtime import listing
+from lbgen.system_errors import finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,12 +25,14 @@ _TAKEN = "LB404"
 @contextmanager
 def located(plans: Sequence[Plan]) -> Iterator[None]:
     """Raises what the block raises; an LbgenError gets places from `plans`, the tiers of one topology or its only
-    plan."""
+    plan, and an OSError becomes EngineError LB408 or LB425."""
     try:
         yield
     except LbgenError as error:
         kind = next(each for each in _KINDS if isinstance(error, each))
         raise kind([_completed(each, plans) for each in error.diagnostics]) from error
+    except OSError as error:
+        raise EngineError(finding(error)) from error
 
 
 def _completed(found: Diagnostic, plans: Sequence[Plan]) -> Diagnostic:

@@ -193,8 +193,11 @@ def reload_all(
         back = all(change.outcome is Outcome.BEFORE for change in loaded)
         if back if isinstance(error, KeyboardInterrupt) else not back and {x.code for x in reasons} == {"LB421"}:
             raise  # nothing more can be said than that it was interrupted, or that nobody can be asked
+        if not loaded:  # nothing changes but what is noted
+            raise EngineError(reasons) from error
         title = loaded[-1].live.title
-        told = Diagnostic("LB413", f"{title} does not serve the change; {outcome}")
+        hint = "the other findings say why; once that is mended, the same command works"
+        told = Diagnostic("LB413", f"{title} does not serve the change; {outcome}", hint=hint)
         raise EngineError((told, *reasons)) from None
     return tuple(warnings)
 

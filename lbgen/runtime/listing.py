@@ -38,22 +38,28 @@ def driver(runtime: str) -> Driver:
 
 def every() -> tuple[StackState, ...]:
     """The stacks of all runtimes, those of a topology of tiers as one."""
-    found = (*local.running(), *_containers())
+    return _every()[0]
+
+
+def _every() -> tuple[tuple[StackState, ...], tuple[Diagnostic, ...]]:
+    """The stacks, and why those of containers are not among them (LB420), where they cannot be seen."""
+    containers, hidden = _containers()
+    found = (*local.running(), *containers)
     groups = group.every()
     parts = frozenset(name for each in groups for name in each.names)
-    return (*(x for x in found if x.name not in parts), *(group.joined(each, found) for each in groups))
+    return (*(x for x in found if x.name not in parts), *(group.joined(each, found) for each in groups)), hidden
 
 
-def _containers() -> tuple[StackState, ...]:
-    """Stacks of containers; none where no daemon answers (see `unseen`)."""
+def _containers() -> tuple[tuple[StackState, ...], tuple[Diagnostic, ...]]:
+    """Stacks of containers; none where no daemon answers, and why."""
     if not may_have_docker():
-        return ()
+        return (), ()
     try:
-        return driver("docker").running()
+        return driver("docker").running(), ()
     except EngineError as error:
         if any(each.code != "LB420" for each in error.diagnostics):
             raise
-        return ()
+        return (), error.diagnostics
 
 
 def unseen() -> tuple[Diagnostic, ...]:
@@ -91,15 +97,14 @@ def running(name: str | None) -> StackState:
     here = next((each for each in local.running() if each.name == name), None)
     if here is not None:  # no daemon needs to be asked
         return here
-    known = every()
+    known, hidden = _every()
     found = [each for each in known if name in (None, each.name)]
     if not found and name is not None:  # a part of one
         found = [x for each in known if isinstance(each, GroupState) for _, x in each.parts if x.name == name]
     if len(found) == 1:
         return found[0]
     there = ", ".join(each.name for each in known)
-    hidden = () if found else unseen()
-    if hidden:
+    if hidden and not found:
         what = "no stack" if name is None else f"no stack {name!r}"
         message = f"{what} runs as processes of this host, and containers cannot be seen: {hidden[0].message}"
         raise EngineError(Diagnostic("LB420", message, hint=hidden[0].hint))

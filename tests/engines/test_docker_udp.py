@@ -3,43 +3,59 @@ connections for it before."""
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 import lbgen
+from lbgen.runtime.api import Progress, Step
 from lbgen.runtime.docker.converge import found
 from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.docker.sockets import sockets
 from lbgen.runtime.local.ports import free_port
-from tests.daemon import IN_CONTAINERS, first_port, name_of
+from tests.daemon import AS_ROOT, IN_CONTAINERS, first_port, name_of
 from tests.engines.test_udp_ready import dns
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
-pytestmark = [*IN_CONTAINERS, pytest.mark.usefixtures("nothing_left")]
+pytestmark = [*IN_CONTAINERS, AS_ROOT, pytest.mark.usefixtures("nothing_left")]
 NAME = name_of("udp")
 PORTS = first_port(1_150)
+_STOPPED_SECONDS = 1.5
 
 
-@pytest.mark.parametrize("name", ["envoy", "traefik"])
-def test_up_returns_when_the_port_is_bound(name: str, daemon: DockerClient) -> None:
+def up_with_a_slow_start(daemon: DockerClient, topology: lbgen.Topology, name: str) -> list[set[tuple[int, str]]]:
+    """What was bound when the engine had just started and was stopped for a while, and what when `up` returned."""
+    bound = []
+
+    def look() -> None:
+        [holder] = [each for each in found(daemon, NAME) if each.record.role is Role.PORTS]
+        waits = [each for each in sockets(holder) if each.state in ("07", "0A")]
+        bound.append({(each.port, each.protocol) for each in waits})
+
+    def stop_for_a_while(progress: Progress) -> None:
+        if (progress.step, progress.engine) == (Step.STARTED, name):
+            top = daemon.containers.get(f"lbgen-{NAME}-{name}").top()
+            pids = [int(each[top["Titles"].index("PID")]) for each in top["Processes"]]
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            threading.Timer(_STOPPED_SECONDS, lambda: [os.kill(pid, signal.SIGCONT) for pid in pids]).start()
+            look()
+
+    lbgen.up(topology, engine=name, runtime="docker", backends=False, accept=("all",), progress=stop_for_a_while)
+    look()
+    return bound
+
+
+@pytest.mark.parametrize("protocol", ["udp", "tcp"])
+def test_up_returns_when_the_port_is_bound(protocol: str, daemon: DockerClient) -> None:
     port = free_port("127.0.0.1", PORTS)
-    lbgen.up(dns(NAME, port), engine=name, runtime="docker", backends=False, accept=("all",))
-    [holder] = [each for each in found(daemon, NAME) if each.record.role is Role.PORTS]
-    assert (port, "udp") in {(each.port, each.protocol) for each in sockets(holder)}
-
-
-def test_up_returns_when_a_port_for_tcp_is_bound(daemon: DockerClient) -> None:
-    port = free_port("127.0.0.1", PORTS)
-    data = {
-        "version": 1,
-        "name": NAME,
-        "listeners": {"raw": {"port": port, "mode": "l4"}},
-        "pools": {"app": {"endpoints": [{"address": "10.0.0.1:53"}]}},
-        "routes": [{"name": "raw", "listeners": ["raw"], "forward": "app"}],
-    }
-    lbgen.up(lbgen.load(data), engine="envoy", runtime="docker", backends=False, accept=("all",))
-    [holder] = [each for each in found(daemon, NAME) if each.record.role is Role.PORTS]
-    assert (port, "tcp") in {(each.port, each.protocol) for each in sockets(holder) if each.state == "0A"}
+    data = dns(NAME, port).model.model_dump(exclude_unset=True, mode="json")
+    data["listeners"]["dns"]["protocol"] = protocol
+    before, after = up_with_a_slow_start(daemon, lbgen.load(data), "envoy")
+    assert (port, protocol) not in before
+    assert (port, protocol) in after

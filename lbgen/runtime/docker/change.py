@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import EngineError
+from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.docker import container, network, wanted
 from lbgen.runtime.docker.check import check
 from lbgen.runtime.docker.client import told
@@ -18,11 +19,10 @@ from lbgen.runtime.interrupts import deferred
 from lbgen.runtime.local.order import Progress, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from docker import DockerClient
 
-    from lbgen.diagnostics import Diagnostic
     from lbgen.runtime.docker.wanted import Part, Whole
 
 _READY_SECONDS = 10.0
@@ -39,7 +39,7 @@ def reloaded(
     """Have the containers that are there serve what `made` says; warnings are returned.
 
     Raises EngineError LB401 (an engine's checker refuses its files), LB412 (only with other containers), LB413 (taken
-    back, and why).
+    back, and why), LB429 (it serves, and an agent was not started or ended).
     """
     names = {each.name: each for each in there}
     _same_parts(made, names)
@@ -47,29 +47,49 @@ def reloaded(
     changes = [_change(made, part, names) for part in parts]
     _checked(client, parts, made.helper, progress)
     more_endpoints(made, there)
+
+    def commit() -> None:
+        for part, (_, live) in zip(parts, changes, strict=True):
+            live.note(part.record)
+        made.kept.write()
+
     try:
-        warnings = reload_all(tuple(change for change, _ in changes), seconds=seconds, progress=progress)
+        warnings = reload_all(tuple(change for change, _ in changes), seconds=seconds, progress=progress, commit=commit)
     except BaseException:
         with deferred(forget=True):
             for change, live in changes:
                 if change.outcome is Outcome.BEFORE:
-                    live.note(live.there.record)
+                    with suppress(EngineError):  # without a note its files are read
+                        live.note(live.there.record)
         raise
-    with deferred():  # it serves: what is left to do is noted
+    with deferred(), _serves_already():
         for part, (_, live) in zip(parts, changes, strict=True):
             live.taken_over()
-            live.note(part.record)
             progress(Progress(Step.RELOADED, part.record.engine))
-        made.kept.write()
-        # Agents that are no longer, or newly, needed.
-        work = Converger(client, made.kept.plan.name, network.name(made.kept.plan.name), progress)
-        try:
-            work.converge(made.containers)
-        except BaseException:
-            work.undo()
-            raise
-        work.keep()
+        _converge_agents(client, made, progress)
     return warnings
+
+
+@contextmanager
+def _serves_already() -> Iterator[None]:
+    """What fails now cannot take the change back: EngineError LB429."""
+    try:
+        yield
+    except EngineError as error:
+        message = "the change serves, but what goes with it is not done"
+        told = Diagnostic("LB429", message, hint="`lbgen up` does the rest, and loses no request")
+        raise EngineError((told, *error.diagnostics)) from error
+
+
+def _converge_agents(client: DockerClient, made: Whole, progress: Callable[[Progress], None]) -> None:
+    """Start agents that are newly needed, remove those that are no longer needed."""
+    work = Converger(client, made.kept.plan.name, network.name(made.kept.plan.name), progress)
+    try:
+        work.converge(made.containers)
+    except BaseException:
+        work.undo()
+        raise
+    work.keep()
 
 
 def check_replaced(

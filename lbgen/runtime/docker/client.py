@@ -7,12 +7,14 @@ import os
 import socket
 import tarfile
 from contextlib import contextmanager, nullcontext
+from errno import EMFILE, ENFILE, ENOMEM
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.interrupts import deferred
+from lbgen.system_errors import remedy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,6 +132,9 @@ def _ours(family: int, host: object) -> bool:
 
 def _unreachable(where: str, error: Exception) -> Diagnostic:
     place, text = where or "the default socket", str(error)
+    limit = _limit(error)
+    if limit is not None:
+        return Diagnostic("LB420", f"cannot ask the docker daemon at {place}: {limit.strerror}", hint=remedy(limit))
     if "Permission denied" in text:
         hint = "add yourself to the group docker (and log in again), run as root, or use --runtime local"
         return Diagnostic("LB420", f"no right to talk to the docker daemon at {place}", hint=hint)
@@ -152,6 +157,11 @@ def _cause(error: BaseException) -> str:
     chain = _chain(error)
     said = [each.strerror for each in chain if isinstance(each, OSError) and each.strerror]
     return str((said or [str(chain[-1])])[-1] or type(chain[-1]).__name__).splitlines()[0][:200]
+
+
+def _limit(error: BaseException) -> OSError | None:
+    """The cause when it is a limit of this process, and none of the daemon's."""
+    return next((x for x in _chain(error) if isinstance(x, OSError) and x.errno in (EMFILE, ENFILE, ENOMEM)), None)
 
 
 def _chain(error: BaseException) -> list[BaseException]:
@@ -186,10 +196,13 @@ def told(what: str, *, whole: bool = True) -> Iterator[None]:
         OSError,
         tarfile.TarError,
     ) as error:
-        message = f"{what}: the docker daemon went away ({_cause(error)})"
-        raise EngineError(Diagnostic("LB421", message, hint=_AGAIN)) from error
+        limit = _limit(error)
+        gone = f"the docker daemon went away ({_cause(error)})"
+        message = f"{what}: {gone if limit is None else limit.strerror}"
+        raise EngineError(Diagnostic("LB421", message, hint=_AGAIN if limit is None else remedy(limit))) from error
 
 
+_SEE = "the daemon's own log says more (journalctl -u docker)"
 _AGAIN = "once it answers, `lbgen up` puts right what is left, and `lbgen down` removes it"
 
 
@@ -199,4 +212,4 @@ def _remedy(error: Exception) -> str:
         return "free some space on the daemon's disk; `docker system df` shows what takes it"
     if "port is already allocated" in text or "address already in use" in text:
         return "something else listens there: change the listener's port, or stop it"
-    return ""
+    return _SEE

@@ -183,7 +183,7 @@ def start(made: Container, wanted: Wanted) -> None:
             made.start()
     except EngineError as error:
         text = str(error)
-        if "already allocated" in text or "already in use" in text:
+        if wanted.published and ("already allocated" in text or "already in use" in text):
             host, port, protocol = next((x for x in wanted.published if f"{x[0]}:{x[1]}" in text), wanted.published[0])
             message = f"{wanted.name} cannot publish {host}:{port}: {_holder(made, port, protocol)}"
             raise PortTakenError(Diagnostic("LB404", message, hint=_OTHER_PORT), port, protocol) from error

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 STOP_SECONDS = 10
 ASIDE = "-before"
 _TOGETHER = 4
+_GOING = ("removing", "dead")  # docker's words for one that is removed meanwhile
+_RESTARTING = "restarting"  # docker's word for one that died and is to be started again
 _AGAIN_SECONDS = 0.1
 _ORDER = (Role.CHECK, Role.AGENT, Role.ENGINE, Role.PORTS, Role.ENDPOINTS)  # in which a stack ends
 Exchange = tuple["Wanted", Record, "Found | None"]  # a container, what it is, the one that it replaces
@@ -60,9 +62,16 @@ def found(client: DockerClient, stack: str | None = None) -> tuple[Found, ...]:
 def _now(made: Container, record: Record) -> Record:
     if record.role not in (Role.ENGINE, Role.ENDPOINTS, Role.PORTS):
         return record
-    with suppress(EngineError):  # it went away meanwhile
+    from docker.errors import NotFound
+
+    try:
         return record.now(container.read(made, RECORD_FILE))
-    return record
+    except EngineError:
+        with told(f"looking at the container {made.name}"), suppress(NotFound):
+            made.reload()
+            if made.status not in _GOING:
+                raise  # its labels alone may say what it was long ago
+        return record
 
 
 @contextmanager
@@ -133,7 +142,8 @@ class Converger:
             each.made.rename(each.name + ASIDE)
 
     def _stop(self, each: Found) -> None:
-        if each.running and not each.name.endswith(ASIDE):
+        """Also one that has ended: docker would start it again, and it would take back its address."""
+        if not each.name.endswith(ASIDE):
             with told(f"stopping the container {each.name}"):
                 each.made.stop(timeout=STOP_SECONDS)
 
@@ -182,7 +192,7 @@ class Converger:
                 with suppress(EngineError), told(f"starting the container {each.name} again"):
                     if each.running and str(each.made.attrs["HostConfig"]["NetworkMode"]) in networks:
                         each.made.restart(timeout=0)  # into the network that is there again
-                    elif each.running:
+                    elif each.running or each.made.status == _RESTARTING:
                         each.made.start()  # nothing happens where it was not stopped yet
             self._new.clear()
             self._aside.clear()

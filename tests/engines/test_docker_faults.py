@@ -1,0 +1,407 @@
+"""A change that fails, at any of its steps, never stops what serves: an error of the daemon's, a throw-away container
+that vanishes, too many open files, a full disk, an engine or stand-in that is killed. Clients on kept connections lose
+nothing (unless what serves them is killed), the last good state serves, the finding says what was wrong and what to do,
+and the same change works once the fault is gone.
+
+`--interrupts all` takes every step, else a few of each act are taken.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import lbgen
+from lbgen.diagnostics import EngineError
+from lbgen.runtime import api
+from lbgen.runtime.docker.converge import found
+from lbgen.runtime.docker.labels import Role
+from lbgen.runtime.local.ports import free_port
+from tests.daemon import AS_ROOT, IN_CONTAINERS, door, first_port, left, name_of
+from tests.traffic import traffic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from docker import DockerClient
+    from docker.models.containers import Container
+
+pytestmark = [*IN_CONTAINERS, pytest.mark.usefixtures("nothing_left")]
+NAME = name_of("faults")
+PORTS = first_port(1_000)
+ENGINE = "haproxy"
+ACTS = ("reload", "renew", "up")
+# Steps of the sample, as shares of all requests of an act.
+SHARES = {"reload": (0.55, 0.8), "renew": (0.7,), "up": (0.6,)}
+WITHOUT = "up"  # the act before which nothing serves
+BACK_SECONDS = 15.0
+
+
+class Act:
+    """A change: `reload` in the running container, `renew` by another container without a gap, `up` of a new stack.
+    After each run that worked the change goes the other way."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.port = free_port("127.0.0.1", PORTS)
+        more = {"containers": {"memory": "200MiB"}} if name == "renew" else {}
+        self.now, self.next = self._topology("/one"), self._topology("/two", **more)
+        self.paths = {"before": "/one", "after": "/two"}
+
+    def _topology(self, path: str, **more: Any) -> lbgen.Topology:
+        data: dict[str, Any] = {
+            "version": 1,
+            "name": NAME,
+            "listeners": {"web": {"port": self.port}},
+            "pools": {"app": {"endpoints": [{"address": "10.9.0.1:80"}]}},
+            "routes": [
+                {"name": "steady", "match": [{"path": {"prefix": "/steady"}}], "forward": "app"},
+                {"name": "one", "match": [{"path": {"prefix": path}}], "forward": "app"},
+            ],
+            **more,
+        }
+        return lbgen.load(data)
+
+    def prepare(self) -> None:
+        """The state before, which serves."""
+        if self.name != WITHOUT:
+            if self.state() != "before":
+                up(self.now)
+            assert self.state() == "before"
+        elif any(each.name == NAME for each in api.ps()):
+            api.down(NAME)
+
+    def run(self) -> None:
+        if self.name == "reload":
+            lbgen.reload(self.next, accept=("all",))
+        else:
+            up(self.next)
+
+    def turn(self) -> None:
+        """What was after is before."""
+        self.now, self.next = self.next, self.now
+        self.paths = {"before": self.paths["after"], "after": self.paths["before"]}
+
+    def state(self) -> str:
+        """What serves."""
+        return " and ".join(name for name, path in self.paths.items() if serves(self.port, path)) or "nothing"
+
+    def file(self, folder: Path) -> Path:
+        """The topology after, for the command."""
+        path = folder / "next.yaml"
+        path.write_text(json.dumps(self.next.model.model_dump(exclude_unset=True, mode="json")))
+        return path
+
+    @contextmanager
+    def load(self) -> Iterator[list[str]]:
+        """What clients on kept connections lose meanwhile; there are none where nothing serves before."""
+        if self.name == WITHOUT:
+            yield []
+            return
+        with traffic(self.port, pause=0.02) as seen:
+            yield seen.lost
+        assert seen.good
+
+
+def up(topology: lbgen.Topology) -> api.Stack:
+    return lbgen.up(topology, [ENGINE], runtime="docker", accept=("all",))
+
+
+def serves(port: int, path: str) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status == 200 and json.loads(answer.read())["pool"] == "app"
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def fails(
+    act: Act,
+    daemon: DockerClient,
+    fault: AbstractContextManager[object],
+    *,
+    run: Callable[[], None] | None = None,
+    cuts: bool = False,
+) -> str:
+    """Run the act (or `run`) with a fault, then without; returns how it ended and what served then. `cuts`: the fault
+    itself costs requests, as what serves them is killed."""
+    act.prepare()
+    ended = "no error"
+    with act.load() as lost:
+        try:
+            with fault:
+                (run or act.run)()
+        except EngineError as error:
+            ended = "error"
+            check(error)
+        end = time.monotonic() + (BACK_SECONDS if cuts else 0)
+        while (state := act.state()) == "nothing" and time.monotonic() < end:
+            time.sleep(0.1)
+        if ended == "error" and act.name == WITHOUT:
+            assert not left(daemon, NAME)
+        else:
+            assert state in ("before", "after"), f"{state} serves"
+            assert state == "after" or ended == "error", "no error, and the state before serves"
+        assert not [each.name for each in found(daemon, NAME) if each.name.endswith("-before")]
+        act.run()
+        assert act.state() == "after", "the same change does not serve then"
+    assert cuts or not lost, f"{len(lost)} requests lost: {lost[:3]}"
+    act.turn()
+    return f"{ended}, {state} serves"
+
+
+def check(error: EngineError) -> None:
+    """What was wrong and what to do, and no traceback."""
+    assert error.exit_code == 3
+    check_text(str(error))
+    assert any(each.hint for each in error.diagnostics), f"no remedy: {error}"
+    assert all(each.code.startswith("LB4") for each in error.diagnostics), str(error)
+
+
+def check_text(text: str) -> None:
+    assert "Traceback" not in text, text
+    assert "lbgen failed" not in text, text  # how a fault of lbgen's own is told
+
+
+class Tally:
+    """How the steps of an act ended, and those that were wrong."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.ended: dict[str, int] = {}
+        self.wrong: list[str] = []
+
+    def take(self, step: str, run: Callable[[], str], where: Callable[[], str] = str) -> None:
+        begun = time.monotonic()
+        try:
+            how = run()
+        except (AssertionError, lbgen.LbgenError, OSError) as error:
+            how = "wrong"
+            self.wrong.append(f"{step} {where()}: {type(error).__name__}: {str(error)[:600]}")
+        self.ended[how] = self.ended.get(how, 0) + 1
+        print(f"{self.name}, {step} {where()[:90]}: {how} ({time.monotonic() - begun:.1f} s)", flush=True)  # noqa: T201
+
+    def judge(self) -> None:
+        print(f"{self.name}: {sum(self.ended.values())} steps: {self.ended}")  # noqa: T201
+        assert not self.wrong, "\n".join(self.wrong)
+
+
+class At:
+    """What is asked of the daemon at the request of that number, which `then` may answer or act upon."""
+
+    def __init__(self, number: int, then: Callable[[str], tuple[int, str] | None]) -> None:
+        self.number, self.then, self.what = number, then, ""
+
+    def __call__(self, now: int, text: str) -> tuple[int, str] | None:
+        if now != self.number:
+            return None
+        self.what = text
+        return self.then(text)
+
+
+@contextmanager
+def through(
+    meet: Callable[[int, str], tuple[int, str] | None], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    with door(folder, meet) as there, monkeypatch.context() as patch:
+        patch.setenv("DOCKER_HOST", there.host)
+        yield
+
+
+def requests(act: Act, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """All that the act asks the daemon; then it is as before."""
+    act.prepare()
+    with door(folder) as there, monkeypatch.context() as patch:
+        patch.setenv("DOCKER_HOST", there.host)
+        act.run()
+    act.turn()
+    return there.said
+
+
+@pytest.fixture
+def every(request: pytest.FixtureRequest) -> bool:
+    """Whether all steps are asked for."""
+    return bool(request.config.getoption("--interrupts") == "all")
+
+
+@pytest.mark.parametrize("name", ACTS)
+def test_an_error_of_the_daemon(
+    name: str, daemon: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: bool
+) -> None:
+    """At each request once: it answers 500."""
+    act, tally = Act(name), Tally(f"{name}, daemon")
+    asked = requests(act, tmp_path, monkeypatch)
+    for number in numbers(asked) if every else [int(len(asked) * share) for share in SHARES[name]]:
+        at = At(number, lambda text: (500, "injected: write /x: no space left on device"))
+        fault = through(at, tmp_path, monkeypatch)
+        tally.take(f"request {number}", partial(fails, act, daemon, fault), lambda at=at: at.what)
+    tally.judge()
+
+
+def numbers(asked: list[str], wanted: Callable[[str], bool] = lambda text: True) -> list[int]:
+    return [number for number, text in enumerate(asked, 1) if wanted(text)]
+
+
+def helper_in(daemon: DockerClient, text: str) -> Container | None:
+    """The throw-away container that a request is about: a checker, or one that sets rules."""
+    from docker.errors import APIError
+
+    words = text.split("?")[0].split("/")
+    if "containers" not in words or words[-2] == "containers":
+        return None
+    with suppress(APIError):
+        each = daemon.containers.get(words[words.index("containers") + 1])
+        if "-check" in str(each.name) or "-turn-" in str(each.name):
+            return each
+    return None
+
+
+class Vanishing:
+    """Removes the helper by force before the request of that number about one; 0 = none. `seen`: such requests."""
+
+    def __init__(self, daemon: DockerClient, number: int = 0) -> None:
+        self.daemon, self.number, self.seen, self.what = daemon, number, 0, ""
+
+    def __call__(self, now: int, text: str) -> None:
+        each = helper_in(self.daemon, text)
+        if each is not None and not text.startswith("DELETE"):
+            self.seen += 1
+            if self.seen == self.number:
+                self.what = text
+                each.remove(force=True, v=True)
+
+
+def test_a_helper_that_vanishes(
+    daemon: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: bool
+) -> None:
+    for name in ("reload", "renew") if every else ("reload",):
+        act, tally, count = Act(name), Tally(f"{name}, helper"), Vanishing(daemon)
+        act.prepare()
+        with through(count, tmp_path, monkeypatch):
+            act.run()
+        act.turn()
+        assert count.seen
+        for number in range(1, count.seen + 1) if every else (3,):
+            gone = Vanishing(daemon, number)
+            fault = through(gone, tmp_path, monkeypatch)
+            tally.take(f"request {number}", partial(fails, act, daemon, fault), lambda gone=gone: gone.what)
+        tally.judge()
+        api.down(NAME)
+
+
+# Imports need open files as well, and come first.
+PRELOADED = """
+import os, resource, sys
+import lbgen.cli.main, lbgen.cli.reload, lbgen.cli.up, lbgen.cli.output, lbgen.runtime.docker.stack, docker
+import lbgen.runtime.tiers, lbgen.plan.resolve, lbgen.plan.checks, docker.context, rich.table, rich.status, rich.live
+import requests, requests.exceptions, urllib3.exceptions, concurrent.futures.thread, difflib, tempfile
+from lbgen.engines.api import engines
+engines()
+open_now = len(os.listdir("/proc/self/fd"))
+resource.setrlimit(resource.RLIMIT_NOFILE, (open_now + int(sys.argv.pop(1)),) * 2)
+lbgen.cli.main.main()
+"""
+
+
+def command(act: Act, folder: Path, more: int) -> None:
+    """The act by the command, which may open `more` files beside those that it has when it begins. EngineError with
+    what it said when it fails."""
+    verb = ("reload", str(act.file(folder))) if act.name == "reload" else ("up", str(act.file(folder)), "-e", ENGINE)
+    argv = [sys.executable, "-c", PRELOADED, str(more), *verb, "--accept", "all"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    check_text(done.stderr)
+    if done.returncode:
+        assert done.returncode == 3, f"exit {done.returncode}: {done.stderr}"
+        assert "ulimit -n" in done.stderr, f"no remedy: {done.stderr}"
+        raise EngineError(lbgen.Diagnostic("LB421", done.stderr, hint="ulimit -n"))
+
+
+def test_too_many_open_files(daemon: DockerClient, tmp_path: Path, every: bool) -> None:
+    """lbgen may open none, one, two ... files more than it has when it begins, until that is enough."""
+    for name in ACTS if every else ("reload",):
+        act, tally = Act(name), Tally(f"{name}, open files")
+        for more in range(64) if every else (4,):
+            tally.take(
+                f"{more} more files",
+                partial(fails, act, daemon, nullcontext(), run=partial(command, act, tmp_path, more)),
+            )
+            if any(how.startswith("no error") for how in tally.ended):
+                break
+        tally.judge()
+        api.down(NAME)
+
+
+@contextmanager
+def full(place: Path) -> Iterator[None]:
+    """No room is left on the file system of that folder meanwhile."""
+    filler = place / "filler"
+    with filler.open("wb", buffering=0) as stream, suppress(OSError):
+        while True:
+            stream.write(b"x" * 4096)
+    try:
+        yield
+    finally:
+        filler.unlink()
+
+
+@AS_ROOT
+def test_a_full_state_directory(
+    daemon: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: bool
+) -> None:
+    place = tmp_path / "state"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", place], check=True)
+    try:
+        monkeypatch.setenv("LBGEN_STATE_DIR", str(place))
+        for name in ACTS if every else ("reload",):
+            act, tally = Act(name), Tally(f"{name}, state directory")
+            tally.take("no room left", partial(fails, act, daemon, full(place)))
+            tally.judge()
+            api.down(NAME)
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+@AS_ROOT
+def test_what_serves_is_killed(
+    daemon: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: bool
+) -> None:
+    """An engine, or its stand-ins, are killed meanwhile: some state serves, and the change works then."""
+
+    def kill(text: str, role: Role) -> None:
+        for each in found(daemon, NAME):
+            pid = int(each.made.attrs["State"]["Pid"])
+            if each.record.role is role and pid:
+                os.kill(pid, signal.SIGKILL)
+
+    for name in ("reload", "renew") if every else ("reload",):
+        for role in (Role.ENGINE, Role.ENDPOINTS):
+            act, tally = Act(name), Tally(f"{name}, {role} killed")
+            asked = requests(act, tmp_path, monkeypatch)
+            changing = numbers(asked, lambda text: not text.startswith("GET"))
+            for number in changing if every else changing[-1:]:
+                at = At(number, lambda text, role=role: kill(text, role))
+                fault = through(at, tmp_path, monkeypatch)
+                tally.take(
+                    f"request {number}",
+                    partial(fails, act, daemon, fault, cuts=True),
+                    lambda at=at: at.what,
+                )
+            tally.judge()
+            api.down(NAME)
