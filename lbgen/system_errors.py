@@ -12,22 +12,33 @@ NO_SPACE = (ENOSPC, EDQUOT)
 _OPEN_FILES = 65_536
 
 
-def finding(error: OSError, place: str = "", *, daemon: bool = False) -> Diagnostic:
-    """LB408 for a full disk, else LB425. `place` is named where the error names no file. `daemon`: this process goes on
-    running, so that its limits are changed from outside."""
+class _Process:
+    """What this process is. `lasting`: it goes on running, so that its limits are changed from outside."""
+
+    lasting = False
+
+
+def this_process_lasts() -> None:
+    """Have remedies say how this process, a supervisor, is given what it lacks."""
+    _Process.lasting = True
+
+
+def finding(error: OSError, place: str = "") -> Diagnostic:
+    """LB408 for a full disk, else LB425. `place` is named where the error names no file."""
     code = "LB408" if error.errno in NO_SPACE else "LB425"
     name = error.filename if error.filename is not None else place
     shown = os.fsdecode(name) if isinstance(name, str | bytes) else str(name)
     reason = error.strerror or str(error) or type(error).__name__
-    return Diagnostic(code, f"{shown}: {reason}" if shown else reason, hint=remedy(error, daemon=daemon))
+    return Diagnostic(code, f"{shown}: {reason}" if shown else reason, hint=remedy(error))
 
 
-def remedy(error: OSError, *, daemon: bool = False) -> str:
+def remedy(error: OSError) -> str:
     """What the user can do about `error`."""
     if error.errno in (EACCES, EPERM):
         return f"let the user {_user()} read it (chmod, chown), or run lbgen as its owner"
     if error.errno == EMFILE:
-        how = f"prlimit --pid {os.getpid()} --nofile={_OPEN_FILES}" if daemon else f"ulimit -n {_OPEN_FILES}"
+        lasting = f"prlimit --pid {os.getpid()} --nofile={_OPEN_FILES}"
+        how = lasting if _Process.lasting else f"ulimit -n {_OPEN_FILES}"
         return f"raise the limit of open files: {how}"
     return _REMEDIES.get(error.errno or 0, "mend that, then run the command again")
 

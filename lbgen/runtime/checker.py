@@ -19,7 +19,7 @@ from lbgen.runtime.host import judged
 from lbgen.runtime.local import ports
 from lbgen.runtime.local.binaries import find, fitting
 from lbgen.runtime.local.process import for_version
-from lbgen.runtime.local.spawn import spawn, stop
+from lbgen.runtime.local.spawn import KILLED, how_ended, spawn, stop
 from lbgen.runtime.local.user import User, borrow, engine_user, give, make_directory
 
 if TYPE_CHECKING:
@@ -116,7 +116,14 @@ def _run(argv: tuple[str, ...], spec: CheckSpec, place: Path, user: User, title:
         raise EngineError(Diagnostic("LB403", f"{title}'s checker did not end in {SECONDS:g} s")) from None
     finally:
         stop(process, SIGTERM, 1.0)
+    _ended_itself(code, title)
     return spec.judge(code, _said(place), {})
+
+
+def _ended_itself(code: int, title: str) -> None:
+    """EngineError LB403 when the checker was ended by a signal, which says nothing of the files."""
+    if code < 0:
+        raise EngineError(Diagnostic("LB403", f"{title}'s checker {how_ended(code)}", hint=KILLED))
 
 
 def _in_namespace(argv: tuple[str, ...]) -> tuple[str, ...]:
@@ -141,6 +148,7 @@ def _ask(spec: CheckSpec, plan: Plan, place: Path, user: User, title: str) -> tu
         while time.monotonic() < end:
             code = process.poll()
             if code is not None:
+                _ended_itself(code, title)
                 return spec.judge(code, _said(place), {})
             now = answers(plan.admin_port, spec.ask)
             if now is not None and now == before:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import select
 import socket
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from errno import EMFILE, ENFILE
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
@@ -26,18 +27,36 @@ class Control:
         with _short(folder, name) as path:
             self._socket.bind(path)
         self._socket.listen(4)
+        self._reserve: int | None = _spare()
 
     def wait(self, seconds: float) -> Connection | None:
         """Somebody who came, None when nobody did for so long."""
         ready, _, _ = select.select([self._socket], [], [], seconds)
+        if self._reserve is None:
+            with suppress(OSError):
+                self._reserve = _spare()
         if not ready:
             return None
-        caller, _ = self._socket.accept()
+        try:
+            caller, _ = self._socket.accept()
+        except OSError as error:
+            if error.errno not in (EMFILE, ENFILE) or self._reserve is None:
+                raise
+            os.close(self._reserve)  # so that the caller is at least told
+            self._reserve = None
+            caller, _ = self._socket.accept()
         return Connection(caller.detach())
 
     def close(self) -> None:
         """Let nobody in any more."""
         self._socket.close()
+        if self._reserve is not None:
+            os.close(self._reserve)
+
+
+def _spare() -> int:
+    """A descriptor that can be given up."""
+    return os.open(os.devnull, os.O_RDONLY)
 
 
 def reach(folder: Path, name: str = _NAME) -> Connection:

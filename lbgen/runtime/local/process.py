@@ -21,7 +21,7 @@ from lbgen.plan.model import EngineOptions, Protocol
 from lbgen.plan.overlay import with_admin
 from lbgen.runtime.local import agent, ports
 from lbgen.runtime.local.binaries import find, fitting
-from lbgen.runtime.local.spawn import how_ended, spawn, stop
+from lbgen.runtime.local.spawn import KILLED, how_ended, spawn, stop
 from lbgen.runtime.local.user import borrow, engine_user, give, make_directory, reachable
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Handle:
         """EngineError LB403 with the log's end when it has ended."""
         code = self.process.poll()
         if code is not None:
-            raise failure(self.title, f"{self.title} {self.binary.version} {how_ended(code)}", self.log)
+            raise failure(self.title, f"{self.title} {self.binary.version} {how_ended(code)}", self.log, code)
 
     def tail(self, lines: int = 15) -> str:
         """The last lines of what the engine printed."""
@@ -287,7 +287,7 @@ def _wait_listening(handle: Handle, seconds: float) -> None:
     while True:
         code = handle.process.poll()
         if code is not None:
-            raise failure(title, f"{title} {handle.binary.version} {how_ended(code)} while starting", handle.log)
+            raise failure(title, f"{title} {handle.binary.version} {how_ended(code)} while starting", handle.log, code)
         waiting = [x for x in waiting if not _listens(x)]
         if not waiting and _is_ready(handle):
             return
@@ -317,12 +317,11 @@ def _is_ready(handle: Handle) -> bool:
         return False
 
 
-def failure(title: str, message: str, log: Path) -> EngineError:
-    """LB403 with the last lines of the log."""
+def failure(title: str, message: str, log: Path, code: int = 0) -> EngineError:
+    """LB403 with the last lines of the log; `code` is the exit status of a process that ended."""
     said = tail(log)
-    return EngineError(
-        Diagnostic("LB403", f"{message}; {title} said:\n{said}" if said else f"{message} and said nothing")
-    )
+    message = f"{message}; {title} said:\n{said}" if said else f"{message} and said nothing"
+    return EngineError(Diagnostic("LB403", message, hint=KILLED if code < 0 else ""))
 
 
 @contextmanager

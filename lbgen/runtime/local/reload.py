@@ -18,7 +18,7 @@ from lbgen.runtime.checker import check
 from lbgen.runtime.health import watched
 from lbgen.runtime.hot import Change, obstacles
 from lbgen.runtime.local import ports
-from lbgen.runtime.local.process import failure, for_version, wait_listening
+from lbgen.runtime.local.process import for_version, wait_listening
 from lbgen.runtime.local.user import engine_user
 
 if TYPE_CHECKING:
@@ -94,8 +94,7 @@ class Process:
         wait_listening(self.handle, seconds)
 
     def stays(self) -> None:
-        if not self.handle.alive():
-            raise failure(self.handle.title, f"{self.handle.title} ended", self.handle.log)
+        self.handle.stays()
 
 
 def prepare(handle: Handle, target: Engine, plan: Plan, accept: tuple[str, ...]) -> Change:

@@ -125,6 +125,7 @@ class Process(Protocol):
 
 
 UNKNOWN_STATUS = 1 << 16  # of a process that is not our child
+KILLED = "run the command again; where the kernel ended it (dmesg), free some memory first"
 
 
 def how_ended(code: int) -> str:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.api import Engine
     from lbgen.plan.model import Plan
+    from lbgen.runtime.local.spawn import ProcessId
     from lbgen.runtime.local.state import StackState
     from lbgen.runtime.logs import Line
     from lbgen.runtime.selection import Skipped
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["behind", "choose", "connections", "end", "join", "lines", "place", "places", "reload", "running", "up"]
 
 _STOP_SECONDS = 30.0
+_ENDING_SECONDS = 5.0
 _CHILDREN: dict[int, subprocess.Popen[bytes]] = {}  # supervisors that this process started
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -186,7 +188,7 @@ def _reloaded(name: str, asked: Reload, progress: Callable[[Progress], None]) ->
             pipe.send(asked)
             return _listen(pipe, progress)
     except (EOFError, ConnectionError, FileNotFoundError):
-        if before is None or before.supervisor.alive():
+        if before is None or not _ended(before.supervisor):
             raise EngineError(refusal(f"the supervisor of {name} does not answer")) from None
         if not before.committed or not any(each.running for each in before.engines):
             raise EngineError(refusal(f"{name} does not run any more")) from None
@@ -196,6 +198,15 @@ def _reloaded(name: str, asked: Reload, progress: Callable[[Progress], None]) ->
     message = f"the supervisor of {name} ended in the middle of the change; another one took over"
     outcome = f"{message}, the files before are in place again and serve"
     raise EngineError(Diagnostic("LB426", outcome, hint="run the command again"))
+
+
+def _ended(supervisor: ProcessId) -> bool:
+    """Whether it ends within the moment in which a process that was killed has closed its sockets already."""
+    limit = time.monotonic() + _ENDING_SECONDS
+    while supervisor.alive() and time.monotonic() < limit:
+        _reap(supervisor.pid)
+        time.sleep(0.01)
+    return not supervisor.alive()
 
 
 def choose(

@@ -17,7 +17,7 @@ from lbgen.runtime.local.adopt import Adopted, leaders
 from lbgen.runtime.local.control import Control, reach
 from lbgen.runtime.local.order import Failed
 from lbgen.runtime.local.spawn import spawn_own, stop
-from lbgen.system_errors import finding
+from lbgen.system_errors import finding, this_process_lasts
 
 if TYPE_CHECKING:
     from lbgen.runtime.endpoints import StandIn
@@ -85,6 +85,7 @@ class StandIns:
 
 def main(folder: str) -> None:
     """The process: listen for what shall be served as well, until a signal ends it. Every error is answered."""
+    this_process_lasts()
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
     control = Control(Path(folder), _SOCKET)
     served: set[StandIn] = set()
@@ -107,6 +108,6 @@ def _answer(asked: tuple[StandIn, ...], served: set[StandIn], ends: ExitStack) -
     except LbgenError as error:
         return Failed(error.diagnostics, error.exit_code)
     except OSError as error:
-        return Failed((finding(error, daemon=True),), EngineError.exit_code)
+        return Failed((finding(error),), EngineError.exit_code)
     served.update(new)
     return None

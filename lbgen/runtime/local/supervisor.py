@@ -25,7 +25,7 @@ from lbgen.runtime.local.order import Commit, Failed, Progress, Reload, TakeOver
 from lbgen.runtime.local.spawn import ProcessId
 from lbgen.runtime.local.takeover import take_over
 from lbgen.runtime.local.watch import Backoff, Watch
-from lbgen.system_errors import finding
+from lbgen.system_errors import finding, this_process_lasts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -214,7 +214,7 @@ class Supervisor:
 
 def _failure(error: Exception, place: str = "") -> Diagnostic:
     """What is said of an error that has no finding of its own."""
-    return finding(error, place, daemon=True) if isinstance(error, OSError) else unforeseen(error)
+    return finding(error, place) if isinstance(error, OSError) else unforeseen(error)
 
 
 def _log(text: str) -> None:
@@ -268,6 +268,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def main(descriptor: int) -> None:
     """Serve what comes over the pipe with this descriptor: a stack to bring up, or to take over."""
+    this_process_lasts()
     pipe = Connection(descriptor)
     try:
         asked: Order | TakeOver = pipe.recv()

@@ -1,0 +1,408 @@
+"""A failure at every step of `up`, `reload` and of taking a stack over, under load: nothing is lost, and it goes on.
+
+The steps are those of tests/faults/sitecustomize.py. `--interrupts all` takes each of them, on every engine; else some
+are taken, spread over the whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import lbgen
+from lbgen.diagnostics import EngineError, LbgenError, Severity
+from lbgen.runtime import api, listing
+from lbgen.runtime.certificates import Spec, make
+from lbgen.runtime.local import state
+from lbgen.runtime.local.adopt import leaders, working_in
+from tests.engines.test_local_runtime import need
+from tests.traffic import traffic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.traffic import Traffic
+
+pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
+PORT = 24_820
+NAME = "faulty"
+FAULTS = Path(__file__).parents[1] / "faults"
+SOME = {"haproxy": 3, "nginx": 2}  # steps of each kind
+L7 = ("haproxy", "nginx", "envoy", "traefik")
+
+
+class Drill:
+    """Commands on one stack, of which one process meets a fault."""
+
+    def __init__(self, engine: str, folder: Path) -> None:
+        self.engine = engine
+        self.file = folder / "fault.json"
+        self.path = folder / "faulty.yaml"
+        self.number = 0
+        self.tried = 0
+        self.failed = 0
+
+    def topology(self, number: int) -> lbgen.Topology:
+        """With a route `/N`, and with checks, for which nginx has an agent."""
+        made = {
+            "version": 1,
+            "name": NAME,
+            "profile": "minimal",
+            "listeners": {"web": {"port": PORT}},
+            "pools": {
+                "app": {"endpoints": [{"address": "10.9.0.1:80"}], "health": {"active": {"path": "/health"}}},
+                "other": {"endpoints": [{"address": "10.9.0.2:80"}]},
+            },
+            "routes": [
+                {"name": "new", "match": [{"path": {"exact": f"/{number}"}}], "respond": {"status": 218}},
+                {"name": "other", "match": [{"path": {"prefix": f"/to/{number}"}}], "forward": "other"},
+                {"name": "rest", "forward": "app"},
+            ],
+        }
+        self.path.write_text(json.dumps(made))
+        return lbgen.load(self.path)
+
+    def plan(self, role: str = "", at: int = 0, kind: str = "") -> None:
+        self.file.write_text(json.dumps({"role": role, "at": at, "kind": kind}))
+        Path(f"{self.file}.log").unlink(missing_ok=True)
+
+    def steps(self) -> list[str]:
+        """What was logged since `plan`."""
+        log = Path(f"{self.file}.log")
+        return log.read_text().splitlines() if log.exists() else []
+
+    def up(self, number: int) -> api.Stack:
+        return lbgen.up(self.topology(number), engine=self.engine, accept=("all",), runtime="local", seconds=20)
+
+    def serves(self, number: int) -> bool:
+        """Whether the route of that topology answers, and no other's."""
+        return [status(f"/{each}") for each in (number - 1, number, number + 1)] == [200, 218, 200]
+
+
+def status(path: str) -> int:
+    import http.client
+
+    connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=10)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+@pytest.fixture(autouse=True)
+def state_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent")
+    monkeypatch.setattr(listing, "may_have_docker", lambda: False)  # stacks of containers are not ours
+    yield tmp_path / "state"
+    for each in api.ps():
+        each.down()
+
+
+@pytest.fixture
+def drill(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Drill:
+    name = request.param
+    if name not in SOME and request.config.getoption("--interrupts") != "all":
+        pytest.skip("--interrupts all tries this engine as well")
+    need(name)
+    made = Drill(name, tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(FAULTS))
+    monkeypatch.setenv("LBGEN_TEST_FAULTS", str(made.file))
+    made.plan()
+    return made
+
+
+def chosen(request: pytest.FixtureRequest, engine: str, count: int) -> list[int]:
+    """Numbers of the steps to try out of so many."""
+    if request.config.getoption("--interrupts") == "all":
+        return list(range(1, count + 1))
+    some = min(SOME[engine], count)
+    return sorted({1 + (2 * i + 1) * count // (2 * some) for i in range(some)} & set(range(1, count + 1)))
+
+
+def good(error: LbgenError) -> None:
+    """It says what, and what to do."""
+    assert error.exit_code == 3, str(error)
+    worst = [each for each in error.diagnostics if each.severity is Severity.ERROR]
+    assert worst
+    assert any(each.hint for each in worst), str(error)
+    assert "Traceback" not in str(error)
+    assert "fault of lbgen" not in str(error), str(error)
+
+
+@pytest.mark.parametrize("drill", L7, indirect=True)
+def test_reload(drill: Drill, request: pytest.FixtureRequest) -> None:
+    drill.up(0)
+    drill.plan("supervisor")
+    lbgen.reload(drill.topology(1))
+    drill.number = 1
+    count = len(drill.steps())
+    assert count > 20
+    with traffic(PORT) as seen:
+        for kind in ("error", "kill", "child"):
+            for at in chosen(request, drill.engine, count):
+                one_reload(drill, "supervisor", kind, at, seen)
+    print(f"{drill.engine}: {drill.tried} faults in {count} steps of a reload, {drill.failed} of them stopped it")  # noqa: T201
+
+
+def one_reload(drill: Drill, role: str, kind: str, at: int, seen: Traffic) -> None:
+    """A reload that meets a fault, and the next one."""
+    before = drill.number
+    drill.plan(role, at, kind)
+    what = ""
+    try:
+        lbgen.reload(drill.topology(before + 2))
+        after = before + 2
+    except EngineError as error:
+        after, what = before, str(error)
+        good(error)
+        drill.failed += 1
+    drill.tried += 1
+    steps = drill.steps()
+    shown = f"{kind} at {steps[at - 1] if at <= len(steps) else at}: {what}"
+    print(shown)  # noqa: T201
+    assert drill.serves(after), shown
+    drill.plan()
+    lbgen.reload(drill.topology(before + 4))
+    drill.number = before + 4
+    assert drill.serves(before + 4), shown
+    (stack,) = api.ps()
+    assert stack.alive, shown
+    assert stack.engines[0].running, shown
+    assert not seen.lost, f"{shown}: {seen.lost[:3]}"
+
+
+@pytest.mark.parametrize("drill", L7, indirect=True)
+def test_taking_over(drill: Drill, request: pytest.FixtureRequest) -> None:
+    """A fault in the supervisor that takes over from one that was killed in the middle of a change."""
+    drill.up(0)
+    drill.plan("supervisor")
+    lbgen.reload(drill.topology(1))
+    drill.number = 1
+    steps = [each.split(" ", 2) for each in drill.steps()]
+    middle = next(int(n) for n, event, name in steps if event == "os.rename" and "/.previous" in name) + 2
+    count = 0
+    with traffic(PORT) as seen:
+        for kind in ("error", "kill"):
+            at = 0
+            numbers = [0]
+            while numbers:
+                at = numbers.pop(0)
+                drill.plan("supervisor", middle, "kill")
+                with pytest.raises(EngineError):
+                    lbgen_without_takeover(drill)
+                drill.plan("takeover", at, kind)
+                try:
+                    lbgen.reload(drill.topology(drill.number + 2))
+                    drill.number += 2
+                except EngineError as error:
+                    good(error)
+                    drill.failed += 1
+                    print(f"{kind} at {drill.steps()[-1]}: {error}")  # noqa: T201
+                drill.tried += 1
+                if not at:
+                    count = len(drill.steps())
+                    numbers = chosen(request, drill.engine, count)
+                drill.plan()
+                lbgen.reload(drill.topology(drill.number + 4))
+                drill.number += 4
+                assert drill.serves(drill.number)
+                assert not seen.lost, f"{kind} at {at}: {seen.lost[:3]}"
+    print(f"{drill.engine}: {drill.tried} faults in {count} steps of taking over, {drill.failed} stopped it")  # noqa: T201
+
+
+def lbgen_without_takeover(drill: Drill) -> None:
+    """A reload whose supervisor is killed, by a command that is killed with it, so that nobody takes over yet."""
+    from lbgen.runtime.local import stack
+
+    def refuse(*words: object) -> None:
+        raise EngineError(())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stack, "_taken_on", refuse)
+        lbgen.reload(drill.topology(drill.number + 1))
+
+
+@pytest.mark.parametrize("drill", L7, indirect=True)
+def test_up(drill: Drill, request: pytest.FixtureRequest, state_dir: Path) -> None:
+    drill.plan("supervisor")
+    drill.up(0)
+    (stack,) = api.ps()
+    stack.down()
+    count = len(drill.steps())
+    assert count > 20
+    for kind in ("error", "kill", "child"):
+        for at in chosen(request, drill.engine, count):
+            drill.plan("supervisor", at, kind)
+            folder = state_dir / "stacks" / NAME
+            try:
+                drill.up(0)
+                what = ""
+            except EngineError as error:
+                good(error)
+                what = str(error)
+                drill.failed += 1
+                assert api.ps() == ()
+                assert not folder.exists()
+            drill.tried += 1
+            steps = drill.steps()
+            print(f"{kind} at {steps[at - 1] if at <= len(steps) else at}: {what}")  # noqa: T201
+            drill.plan()
+            again = drill.up(0)
+            assert again.alive
+            assert drill.serves(0)
+            again.down()
+            assert working_in(str(folder)) == []
+            assert working_in(again.engines[0].directory) == []
+    print(f"{drill.engine}: {drill.tried} faults in {count} steps of an up, {drill.failed} of them stopped it")  # noqa: T201
+
+
+@pytest.mark.parametrize("verb", ["up", "reload"])
+@pytest.mark.parametrize("drill", ["haproxy"], indirect=True)
+def test_the_command_itself(drill: Drill, verb: str, request: pytest.FixtureRequest) -> None:
+    """A fault in the process of the command, with a stack that runs."""
+    drill.up(0)
+    drill.topology(1)
+    words = (
+        verb,
+        str(drill.path),
+        *(("-e", drill.engine, "--runtime", "local", "--accept", "all") if verb == "up" else ()),
+    )
+    drill.plan("client")
+    assert command(*words).returncode == 0
+    drill.number = 1
+    count = len(drill.steps())
+    with traffic(PORT) as seen:
+        for kind in ("error", "kill"):
+            for at in chosen(request, drill.engine, count):
+                drill.topology(drill.number + 2)
+                drill.plan("client", at, kind)
+                done = command(*words)
+                shown = f"{kind} at {drill.steps()[-1]}: {done.stderr[-300:]}"
+                print(shown)  # noqa: T201
+                assert done.returncode in ((0, 3) if kind == "error" else (-signal.SIGKILL,)), shown
+                assert "Traceback" not in done.stderr, shown
+                drill.tried += 1
+                drill.failed += done.returncode != 0
+                drill.plan()
+                drill.topology(drill.number + 4)
+                done = command(*words)
+                assert done.returncode == 0, f"{shown}\n{done.stderr}"
+                drill.number += 4
+                assert drill.serves(drill.number), shown
+                assert not seen.lost, f"{shown}: {seen.lost[:3]}"
+    print(f"{verb}: {drill.tried} faults in {count} steps of the command, {drill.failed} of them stopped it")  # noqa: T201
+
+
+def command(*words: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "lbgen", *words]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.mark.parametrize("drill", ["haproxy"], indirect=True)
+def test_no_descriptors_are_left(drill: Drill) -> None:
+    stack = drill.up(0)
+    pid = stack.state.pid
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    used = max(int(each.name) for each in Path(f"/proc/{pid}/fd").iterdir())
+    with traffic(PORT) as seen:
+        for spare in (0, 1, 2, 4, 8):
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (used + 1 + spare, before[1]))
+            said = f"prlimit --pid {pid}"
+            try:
+                lbgen.reload(drill.topology(drill.number + 2))
+                drill.number += 2
+            except EngineError as error:
+                good(error)
+                said = str(error)
+                drill.failed += 1
+            assert f"prlimit --pid {pid}" in said
+            assert drill.serves(drill.number)
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+            lbgen.reload(drill.topology(drill.number + 2))
+            drill.number += 2
+            assert drill.serves(drill.number)
+        assert seen.lost == []
+    assert drill.failed >= 3
+
+
+@pytest.mark.parametrize("drill", ["haproxy", "nginx"], indirect=True)
+def test_a_full_disk(drill: Drill, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to mount a small file system")
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(("mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", str(small)), check=False)
+    if mounted.returncode != 0:
+        pytest.skip("no file system can be mounted here")
+    monkeypatch.setenv("LBGEN_STATE_DIR", str(small / "state"))
+    try:
+        drill.up(0)
+        with traffic(PORT) as seen:
+            filler = small / "filler"
+            with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+                deque(iter(lambda: file.write(bytes(4096)), 0), maxlen=0)
+            with pytest.raises(EngineError, match="LB408") as raised:
+                lbgen.reload(drill.topology(2))
+            good(raised.value)
+            assert str(small) in str(raised.value)
+            assert drill.serves(0)
+            filler.unlink()
+            lbgen.reload(drill.topology(2))
+            assert drill.serves(2)
+        assert seen.lost == []
+    finally:
+        for each in api.ps():
+            each.down()
+        subprocess.run(("umount", "-l", str(small)), check=True)
+
+
+@pytest.mark.parametrize("name", L7)
+def test_a_key_that_is_gone_at_a_reload(name: str, tmp_path: Path) -> None:
+    """The stack went down with it once."""
+    need(name)
+    make(tmp_path, (Spec("app", ("app.example",)),))
+    made = {
+        "version": 1,
+        "name": NAME,
+        "profile": "minimal",
+        "listeners": {
+            "web": {"port": PORT},
+            "tls": {"port": PORT + 1, "tls": {"certificates": [{"cert": "app.crt", "key": "app.key"}]}},
+        },
+        "pools": {"app": {"endpoints": [{"address": "10.9.0.1:80"}]}},
+        "routes": [{"name": "rest", "forward": "app"}],
+    }
+    path = tmp_path / "site.yaml"
+    path.write_text(json.dumps(made))
+    loaded = lbgen.load(path)
+    plan = lbgen.plan(loaded)
+    with lbgen.up(loaded, engine=name, accept=("all",), runtime="local") as stack, traffic(PORT) as seen:
+        key = (tmp_path / "app.key").read_bytes()
+        (tmp_path / "app.key").unlink()
+        with pytest.raises(EngineError) as raised:
+            lbgen.reload(plan)
+        assert {each.code for each in raised.value.diagnostics} == {"LB424"}
+        assert f"{path}:1:" in str(raised.value)
+        good(raised.value)
+        assert status("/x") == 200
+        (now,) = api.ps()
+        assert now.alive
+        assert now.state.pid == stack.state.pid
+        (tmp_path / "app.key").write_bytes(key)
+        lbgen.reload(plan)
+        time.sleep(0.2)
+        assert seen.lost == []
+        assert leaders(stack.engines[0].directory)
+    assert not (state.root() / "stacks" / NAME).exists()
