@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cryptography import x509
 
 import lbgen
 from lbgen.conformance.curl import curl
@@ -104,3 +106,13 @@ def test_a_line_for_curl_says_how_to_shake_hands() -> None:
     line = curl(("10.0.0.9", 8443), Request("GET", "/a", (("Host", "h"),)), via)
     assert "--cacert ca.crt --tls-max 1.2 --cert client.crt --key client.key" in line
     assert line.endswith("--resolve shop.example:8443:10.0.0.9 https://shop.example:8443/a")
+
+
+def test_endpoints_that_move_to_loopback_show_a_certificate_for_it() -> None:
+    plan = plan_of({}, pool={"tls": {"ca": "ca.crt"}})
+    with trusted(plan) as given:
+        shown = stand_in_tls(given.plan.pools[0], given.folder)
+        assert shown is not None
+        names = x509.load_pem_x509_certificate(Path(shown.certificate).read_bytes()).extensions
+        found = names.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(x509.IPAddress)
+    assert [str(address) for address in found] == ["10.0.0.1", "127.0.0.1"]

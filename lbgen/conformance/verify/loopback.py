@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 from lbgen.conformance.free_ports import FreePorts
+from lbgen.conformance.verify.own_addresses import LOOPBACK
 from lbgen.plan.forwarding import DEFAULT_PORTS
 from lbgen.plan.model import Redirect
 from lbgen.plan.overlay import with_endpoints, with_ports
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
     from lbgen.conformance.verify.order import Order
     from lbgen.plan.model import Listener, Plan, Pool
-
-LOOPBACK = "127.0.0.1"
 
 
 def move_to_loopback(orders: list[Order]) -> list[Order]:

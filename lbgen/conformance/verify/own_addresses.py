@@ -10,6 +10,7 @@ from lbgen.plan.model import Forward, Mode, Protocol
 if TYPE_CHECKING:
     from lbgen.plan.model import Endpoint, Plan, Pool
 
+LOOPBACK = "127.0.0.1"  # where everything is that cannot keep its address
 _OK = 200  # what stand-ins answer to checks
 
 

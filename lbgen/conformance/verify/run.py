@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.verify import asked, faults, merge
 from lbgen.conformance.verify.cases import Planned
-from lbgen.conformance.verify.loopback import LOOPBACK, move_to_loopback
+from lbgen.conformance.verify.loopback import move_to_loopback
 from lbgen.conformance.verify.order import Broken, Finished, Order, Told
-from lbgen.conformance.verify.own_addresses import why_not_kept
+from lbgen.conformance.verify.own_addresses import LOOPBACK, why_not_kept
 from lbgen.conformance.verify.processes import together
 from lbgen.conformance.verify.report import Left, Report, Served, pairwise
 from lbgen.conformance.verify.same_shape import has_same_shape, render_for

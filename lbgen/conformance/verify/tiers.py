@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from lbgen.conformance.free_ports import FreePorts
 from lbgen.conformance.verify import asked
 from lbgen.conformance.verify.cases import Planned
-from lbgen.conformance.verify.loopback import LOOPBACK
 from lbgen.conformance.verify.order import Before, Broken, Finished, Order
+from lbgen.conformance.verify.own_addresses import LOOPBACK
 from lbgen.conformance.verify.processes import together
 from lbgen.conformance.verify.report import Left, Report
 from lbgen.conformance.verify.times import Scale, scale_for, scaled

@@ -11,6 +11,7 @@ from shutil import rmtree
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
+from lbgen.conformance.verify.own_addresses import LOOPBACK
 from lbgen.plan.tls import File
 from lbgen.runtime.certificates import CA, CLIENT_CA, FOREIGN_CA, Spec, make
 from lbgen.runtime.incoming import StandInTls
@@ -65,7 +66,7 @@ def _name(pool: Pool) -> str:
 
 def _spec(pool: Pool) -> Spec:
     assert pool.tls is not None  # noqa: S101  # the caller asked
-    hosts = tuple(dict.fromkeys(endpoint.host for endpoint in pool.endpoints))
+    hosts = tuple(dict.fromkeys((*(endpoint.host for endpoint in pool.endpoints), LOOPBACK)))
     return Spec(_name(pool), hosts if pool.tls.server_name is None else (pool.tls.server_name,))
 
 
