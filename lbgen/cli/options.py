@@ -34,6 +34,20 @@ class EngineName(click.ParamType[str]):
         return [CompletionItem(name) for name in engine_names() if name.startswith(incomplete)]
 
 
+class Seconds(click.FloatRange):
+    """A time in seconds, with an end."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, max=86_400)
+
+    def convert(self, value: float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number; a usage error for `nan`, which is in no range and outside of none."""
+        found: float = super().convert(value, param, ctx)
+        if found != found:
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+        return found
+
+
 class OneOf(click.ParamType[str]):
     """One of many words, completed by the shell; a usage error names the nearest."""
 

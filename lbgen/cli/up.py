@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--drain",
-    type=click.FloatRange(0),
+    type=options.Seconds(),
     default=10,
     show_default=True,
     metavar="SECONDS",

@@ -105,6 +105,41 @@ def test_files_that_are_no_topology(verb, tmp_path, capsys):
     assert "Traceback" not in "".join(capsys.readouterr())
 
 
+def test_folders_and_orders_that_the_agent_cannot_use(tmp_path, capsys):
+    run("agent", "nothing")
+    for name, content in {"a": b"{}", "b": b"\xff\0", "c": b"[]", "d": None}.items():
+        (tmp_path / name).mkdir()
+        if content is not None:
+            (tmp_path / name / "agent.json").write_bytes(content)
+        with pytest.raises(LbgenError, match="LB410"):
+            group.main(["agent", str(tmp_path / name)], standalone_mode=False)
+    (tmp_path / "d/agent.json").mkdir()
+    with pytest.raises(LbgenError, match="LB410"):
+        group.main(["agent", str(tmp_path / "d")], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(["init", place] for place in ("/", "nothing/x", "/proc/x", "/dev/full")),
+        *(["schema", "-o", place] for place in ("/", "nothing/x", "/proc/x", "/dev/full")),
+        *(["render", SHOP, "-e", "haproxy", "-o", place] for place in ("/proc/x", "/dev/full")),
+    ],
+    ids=" ".join,
+)
+def test_places_that_cannot_be_written(line):
+    done = lbgen(*line)
+    assert b"Traceback" not in done.stderr
+    assert done.returncode in (2, 3), done.stderr
+    assert len(done.stderr.splitlines()) <= 4
+
+
+def test_a_drain_time_that_is_no_number():
+    done = lbgen("up", SHOP, "--drain", "nan")
+    assert done.returncode == 2
+    assert b"is not a number of seconds" in done.stderr
+
+
 @pytest.mark.parametrize("verb", READERS)
 def test_junk_in_every_argument(verb, capsys):
     command = group.get_command(click.Context(group), verb)

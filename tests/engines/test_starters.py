@@ -26,11 +26,17 @@ CAN = ("envoy", "haproxy", "nginx", "traefik")
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
 
 
-def written(template: str, folder: Path) -> lbgen.Topology:
-    """What `lbgen init --template` writes into the folder, loaded."""
-    done = CliRunner().invoke(command, ["--template", template, str(folder / "topology.yaml")])
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A working directory: the topology is named by a relative path, as a newcomer does."""
+    monkeypatch.chdir(tmp_path)
+
+
+def written(template: str) -> lbgen.Topology:
+    """What `lbgen init --template` writes, loaded."""
+    done = CliRunner().invoke(command, ["--template", template])
     assert done.exit_code == 0, done.output
-    return lbgen.load(folder / "topology.yaml")
+    return lbgen.load("topology.yaml")
 
 
 def present() -> list[str]:
@@ -45,8 +51,8 @@ def present() -> list[str]:
 
 
 @pytest.mark.parametrize("template", starters())
-def test_a_starter_has_neither_findings_nor_advice_and_pleases_every_engine(template: str, tmp_path: Path) -> None:
-    topology = written(template, tmp_path)
+def test_a_starter_has_neither_findings_nor_advice_and_pleases_every_engine(template: str) -> None:
+    topology = written(template)
     assert findings(topology, files=True) == ()
     for name in engine_names():
         if name not in CAN:
@@ -61,7 +67,7 @@ def test_up_serves_a_starter_on_every_engine(template: str, tmp_path: Path, monk
     if not (engines := present()):
         pytest.skip("no engine")
     monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
-    topology = written(template, tmp_path)
+    topology = written(template)
     with lbgen.up(topology, engines, runtime="local") as stack:  # every route has answered as the oracle says
         assert {one.name for one in stack.engines} == set(engines)
         if template == "tls":
