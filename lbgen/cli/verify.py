@@ -32,7 +32,10 @@ SHOWN = 5  # differences printed, the first ones
     "--rendered", type=click.Path(file_okay=False), metavar="DIR", help="Serve DIR/<engine>/ as it stands (root)."
 )
 @click.option("--requests", type=click.IntRange(1), default=1000, show_default=True, help="At most so many per engine.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Draws the requests when there are more.")
+@click.option(
+    "--faults", type=click.IntRange(0), help="At most so many faults and policies per engine.  [default: all]"
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Draws requests and faults when there are more.")
 @options.accept
 @options.json_flag
 def command(
@@ -40,6 +43,7 @@ def command(
     chosen: tuple[str, ...],
     rendered: str | None,
     requests: int,
+    faults: int | None,
     seed: int,
     accept: tuple[str, ...],
     as_json: bool,
@@ -68,6 +72,7 @@ def command(
             chosen or None,
             accept=accept,
             requests=requests,
+            most_faults=faults,
             seed=seed,
             rendered=rendered,
             progress=lambda told: _tell(bars, tasks, told),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -332,3 +333,24 @@ def test_on_loopback_no_address_is_asked_of_this_host() -> None:
     plan = plan_of({"name": "all", "forward": "a"}, listeners=listeners)
     (order,) = move_to_loopback([Order("nginx", "1", Binary(Path("/x"), "1"), plan, ())])
     assert [x.address for x in order.plan.listeners] == ["127.0.0.1", "::"]
+
+
+def test_what_both_files_begin_and_end_with_is_not_compared_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """difflib takes time in the square of how often a line repeats."""
+    handed: list[int] = []
+
+    class Counting(difflib.SequenceMatcher[str]):
+        def __init__(self, isjunk: None, a: list[str], b: list[str], autojunk: bool) -> None:
+            handed.append(len(a) + len(b))
+            super().__init__(isjunk, a, b, autojunk)
+
+    monkeypatch.setattr(merge.difflib, "SequenceMatcher", Counting)
+    lines = ["location /n {", "proxy_read_timeout 60s;", "}"]
+    text = "\n".join("\n".join(lines).replace("/n", f"/{n}") for n in range(2000)) + "\n"
+    real, short = rendered(text), rendered(text.replace("60s", "6s"))
+    mine = rendered(text.replace("60s;", "30s;", 1200).replace("30s;", "60s;", 1199))
+    assert merge.merged(real, real, short)["x.conf"] == short["x.conf"]
+    changed = merge.merged(mine, real, short)["x.conf"].splitlines()
+    assert [line for line in changed if "timeout" in line and "6s" not in line] == ["proxy_read_timeout 3s;"]
+    assert merge.edits(mine, real) == ("x.conf:3599: proxy_read_timeout 30s;",)
+    assert max(handed) == 2

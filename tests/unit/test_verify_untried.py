@@ -8,14 +8,14 @@ import lbgen
 from lbgen.conformance.verify.untried import untried
 
 
-def said(pool: dict[str, Any], **route: Any) -> tuple[str, ...]:
+def said(pool: dict[str, Any], routes: list[dict[str, Any]] | None = None, **route: Any) -> tuple[str, ...]:
     data = {
         "version": 1,
         "name": "t",
         "profile": "minimal",
         "listeners": {"web": {"port": 8080}},
         "pools": {"a": {"endpoints": [{"address": "10.0.0.1:80"}], **pool}},
-        "routes": [{"name": "r", "forward": "a", **route}],
+        "routes": routes or [{"name": "r", "forward": "a", **route}],
     }
     return untried(lbgen.plan(lbgen.load(data)))
 
@@ -34,3 +34,10 @@ def test_routes_whose_faults_are_left_out_are_named() -> None:
     limited = said({}, rate_limit={"rate": "10/s", "burst": 5, "key": "route"})
     assert any("use up (r)" in x for x in limited)
     assert any("HTTP/2 endpoints" in x for x in said({"protocol": "http2"}))
+
+
+def test_of_many_routes_ten_are_named() -> None:
+    routes = [{"name": f"r{n}", "match": [{"path": {"prefix": f"/{n}"}}], "forward": "a"} for n in range(2000)]
+    found = said({"health": {"active": {"path": "/"}}}, routes=routes)
+    names = ", ".join(f"r{n}" for n in range(10))
+    assert f"failing endpoints of routes with health checks ({names} and 1990 more), but for the checks" in found

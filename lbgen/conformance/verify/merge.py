@@ -70,11 +70,27 @@ def edits(mine: Rendered, real: Rendered) -> tuple[str, ...]:
             found.append(f"{name}: {'is missing' if name not in mine else 'is not one of lbgen'}")
             continue
         ours, theirs = mine[name].splitlines(), real[name].splitlines()
-        for tag, a, b, _, _ in difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+        for tag, a, b, _, _ in _blocks(ours, theirs):
             if tag != "equal":
                 shown = ours[a].strip() if a < b else "(a line is missing)"
                 found.append(f"{name}:{a + 1}: {shown}")
     return tuple(found)
+
+
+def _blocks(ours: list[str], theirs: list[str]) -> list[tuple[str, int, int, int, int]]:
+    """Opcodes of difflib. What both begin and end with is not compared further: where lines repeat, as those of routes
+    do, that takes time in the square of their number."""
+    head = next((n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
+    most = min(len(ours), len(theirs)) - head
+    pairs = zip(reversed(ours), reversed(theirs), strict=False)
+    tail = next((n for n, (a, b) in enumerate(pairs) if n == most or a != b), most)
+    a, b = len(ours) - tail, len(theirs) - tail
+    inner = difflib.SequenceMatcher(None, ours[head:a], theirs[head:b], autojunk=False).get_opcodes()
+    moved = ((tag, i + head, j + head, k + head, m + head) for tag, i, j, k, m in inner)
+    whole = [("equal", 0, head, 0, head), *moved, ("equal", a, len(ours), b, len(theirs))]
+    return [
+        block for block in whole if block[1:] != (head, head, head, head) and block[1] + block[3] < block[2] + block[4]
+    ]
 
 
 def _merge(mine: str, real: str, verified: str) -> str:
@@ -85,7 +101,7 @@ def _merge(mine: str, real: str, verified: str) -> str:
         known.setdefault(one, set()).add(other)
     out = list(ours)
     fine = _MILLISECONDS.search(verified) is not None
-    for tag, a, b, c, d in difflib.SequenceMatcher(None, ours, base, autojunk=False).get_opcodes():
+    for tag, a, b, c, d in _blocks(ours, base):
         for at in range(a, b):
             if tag == "equal":
                 out[at] = goal[c + at - a]

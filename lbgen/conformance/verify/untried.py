@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.verify.cases import counts_clients, own_client, watched
@@ -10,6 +11,8 @@ from lbgen.plan.model import Forward, PoolProtocol
 from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from lbgen.plan.model import Plan
 
 _FEATURES = (
@@ -25,6 +28,9 @@ _FEATURES = (
 )
 
 
+_MOST = 10  # names that a line lists
+
+
 def untried(plan: Plan) -> tuple[str, ...]:
     """Features that the topology asks for, and routes whose faults are left out, each with the places."""
     found = []
@@ -32,23 +38,28 @@ def untried(plan: Plan) -> tuple[str, ...]:
     for feature in _FEATURES:
         fields = dict.fromkeys(use.field for use in used.get(feature, ()) if not use.default)
         if fields:
-            found.append(f"{feature} ({', '.join(fields)})")
+            found.append(f"{feature} ({_some(fields)})")
     l4 = {rule.route for listener in plan.listeners for rule in listener.l4_rules}
     forwards = [(x, x.action) for x in plan.routes if isinstance(x.action, Forward) and x.name not in l4]
     checked = [route.name for route, action in forwards if watched(plan, action)]
     if checked:
-        found.append(f"failing endpoints of routes with health checks ({', '.join(checked)}), but for the checks")
+        found.append(f"failing endpoints of routes with health checks ({_some(checked)}), but for the checks")
     spent = [x.name for x, _ in forwards if x.rate_limit is not None and x.rate_limit.key.kind is KeyKind.ROUTE]
     if spent:
-        found.append(f"failing endpoints of routes whose rate they would use up ({', '.join(spent)})")
+        found.append(f"failing endpoints of routes whose rate they would use up ({_some(spent)})")
     few = [x.name for x in plan.routes if x.name not in l4 and counts_clients(x) and own_client(0, x.access) is None]
     if few:
-        found.append(f"limits by client, and failing endpoints, of routes that let in few clients ({', '.join(few)})")
+        found.append(f"limits by client, and failing endpoints, of routes that let in few clients ({_some(few)})")
     streams = [
         route.name
         for route, action in forwards
         if any(plan.pool(target.pool).protocol is not PoolProtocol.HTTP1 for target in action.targets)
     ]
     if streams:
-        found.append(f"WebSockets to HTTP/2 endpoints, and uploads that these stop reading ({', '.join(streams)})")
+        found.append(f"WebSockets to HTTP/2 endpoints, and uploads that these stop reading ({_some(streams)})")
     return tuple(found)
+
+
+def _some(names: Collection[str]) -> str:
+    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    return ", ".join(islice(names, _MOST)) + more
