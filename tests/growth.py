@@ -17,11 +17,13 @@ MOST = 2.2  # times as much for twice the routes
 _MOST_OF_ONE = 2.5  # the same of a single function, of which some sort
 
 
-def topology(routes: int, *, hosts: int = 100, pools: int = 50, changed: bool = False, listeners: int = 1) -> str:
+def topology(
+    routes: int, *, hosts: int = 100, pools: int = 50, changed: bool = False, listeners: int = 1, port: int = 8080
+) -> str:
     """`routes` routes in `hosts` hosts, each with a prefix of its own, and `pools` pools of two endpoints with active
-    checks; `changed` gives one route another prefix. All routes are on each of the `listeners`."""
-    ports = ", ".join(f"web{n or ''}: {{ port: {8080 + n} }}" for n in range(listeners))
-    lines = ["version: 1", "name: growth", f"listeners: {{ {ports} }}", "pools:"]
+    checks; `changed` gives one route another prefix. All routes are on each of the `listeners`, from `port` on."""
+    ports = ", ".join(f"web{n or ''}: {{ port: {port + n} }}" for n in range(listeners))
+    lines = ["version: 1", "name: growth", "access_log: json", f"listeners: {{ {ports} }}", "pools:"]
     for n in range(pools):
         endpoints = ", ".join(f'{{ address: "10.0.{n}.{m}:8080" }}' for m in (1, 2))
         lines.append(f"  p{n}: {{ endpoints: [{endpoints}], health: {{ active: {{ path: /healthz }} }} }}")
