@@ -1,4 +1,4 @@
-"""Every topology that `lbgen init` writes: no finding and no advice, and all engines serve it as it stands."""
+"""Every topology that `lbgen init` writes is served by all engines as it stands (tests/unit has its findings)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from click.testing import CliRunner
 import lbgen
 from lbgen.cli.init import command
 from lbgen.diagnostics import EngineError
-from lbgen.engines.api import engine, engine_names
-from lbgen.plan.resolve import findings
+from lbgen.engines.api import engine
 from lbgen.runtime.checker import check
 from lbgen.runtime.local.binaries import find
 from lbgen.spec.starter import starters
@@ -51,15 +50,10 @@ def present() -> list[str]:
 
 
 @pytest.mark.parametrize("template", starters())
-def test_a_starter_has_neither_findings_nor_advice_and_pleases_every_engine(template: str) -> None:
+def test_a_starter_pleases_the_checker_of_every_engine(template: str) -> None:
     topology = written(template)
-    assert findings(topology, files=True) == ()
-    for name in engine_names():
-        if name not in CAN:
-            with pytest.raises(lbgen.LbgenError, match="is refused by"):
-                lbgen.render(topology, engine=name)
-        elif name in present():
-            assert check(lbgen.plan(topology), name) == ()
+    for name in present():
+        assert check(lbgen.plan(topology), name) == ()
 
 
 @pytest.mark.parametrize("template", starters())
