@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from docker import DockerClient
 
-    from lbgen.runtime.docker.wanted import Chosen, Whole
+    from lbgen.runtime.docker.wanted import Chosen, Part, Whole
 
 
 @dataclass(slots=True)
@@ -81,9 +81,7 @@ def succession(
             if now is not None and now.record.hash == part.record.hash and not outlived(now, entry.holder):
                 continue
             try:
-                tool = stack.enter_context(turn.tool(client, made.kept.plan.name, entry.holder, made.helper))
-                trial = Turn(entry, part, part.ports[0].address, tool)
-                trial.prepare()
+                tool = _tool(client, stack, entry, part, made)
             except EngineError as error:
                 said = f"it cannot be replaced without a gap: {error.diagnostics[0].message}"
                 progress(Progress(Step.REPLACING, part.record.engine, said))
@@ -104,6 +102,27 @@ def succession(
                 turns[part.wanted.name] = Turn(entry, part, part.ports[0].address, tool)
                 turns[part.wanted.name].prepare()
         yield Succession(made, turns)
+
+
+def _tool(client: DockerClient, stack: ExitStack, entry: turn.Entry, part: Part, made: Whole) -> Found:
+    """A container, for as long as `stack` is open, that has shown that it can set the rules of a turn. An error of
+    docker's may be a passing one: it is tried again once, as without rules connections are cut. EngineError LB403,
+    LB421.
+    """
+    try:
+        return _tool_that_works(client, stack, entry, part, made)
+    except EngineError as error:
+        if any(each.code != "LB421" for each in error.diagnostics):
+            raise
+        return _tool_that_works(client, stack, entry, part, made)
+
+
+def _tool_that_works(client: DockerClient, stack: ExitStack, entry: turn.Entry, part: Part, made: Whole) -> Found:
+    with ExitStack() as tried:
+        tool = tried.enter_context(turn.tool(client, made.kept.plan.name, entry.holder, made.helper))
+        Turn(entry, part, part.ports[0].address, tool).prepare()
+        stack.push(tried.pop_all())
+        return tool
 
 
 def recover(client: DockerClient, stack: str, there: Sequence[Found], helper: Callable[[], str]) -> tuple[Found, ...]:
