@@ -43,8 +43,8 @@ NAME = name_of("faults")
 PORTS = first_port(1_000)
 ENGINE = "haproxy"
 ACTS = ("reload", "renew", "up")
-# Steps of the sample, as shares of all requests of an act.
-SHARES = {"reload": (0.55, 0.8), "renew": (0.7,), "up": (0.6,)}
+# Requests of the sample: a signal, a container that sets rules, one that is started.
+SAMPLE = {"reload": ("/kill?signal",), "renew": ("-turn-",), "up": ("/start",)}
 WITHOUT = "up"  # the act before which nothing serves
 BACK_SECONDS = 15.0
 
@@ -203,13 +203,13 @@ class Tally:
 
 
 class At:
-    """What is asked of the daemon at the request of that number, which `then` may answer or act upon."""
+    """The request to the daemon of that number, or the first with that text, which `then` may answer or act upon."""
 
-    def __init__(self, number: int, then: Callable[[str], tuple[int, str] | None]) -> None:
-        self.number, self.then, self.what = number, then, ""
+    def __init__(self, which: int | str, then: Callable[[str], tuple[int, str] | None]) -> None:
+        self.which, self.then, self.what = which, then, ""
 
     def __call__(self, now: int, text: str) -> tuple[int, str] | None:
-        if now != self.number:
+        if now != self.which if isinstance(self.which, int) else self.what or self.which not in text:
             return None
         self.what = text
         return self.then(text)
@@ -246,11 +246,10 @@ def test_an_error_of_the_daemon(
 ) -> None:
     """At each request once: it answers 500."""
     act, tally = Act(name), Tally(f"{name}, daemon")
-    asked = requests(act, tmp_path, monkeypatch)
-    for number in numbers(asked) if every else [int(len(asked) * share) for share in SHARES[name]]:
-        at = At(number, lambda text: (500, "injected: write /x: no space left on device"))
+    for which in numbers(requests(act, tmp_path, monkeypatch)) if every else SAMPLE[name]:
+        at = At(which, lambda text: (500, "injected: write /x: no space left on device"))
         fault = through(at, tmp_path, monkeypatch)
-        tally.take(f"request {number}", partial(fails, act, daemon, fault), lambda at=at: at.what)
+        tally.take(f"request {which}", partial(fails, act, daemon, fault), lambda at=at: at.what)
     tally.judge()
 
 
