@@ -7,11 +7,13 @@ import http.client
 import json
 import os
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -143,6 +145,36 @@ def test_listeners_and_endpoints_come_and_go(name):
         while _accepts(PORT + 1):
             assert time.monotonic() < until
             time.sleep(0.05)
+
+
+@pytest.mark.parametrize(("name", "version"), L7[:4])
+def test_it_returns_once_the_change_is_loaded(name, version):
+    """Another number of endpoints shows in no route's answer: workers from before answer just so."""
+    need(name, version)
+    made = topology(name, version)
+    with lbgen.up(lbgen.load(made), engine=name, accept=("all",), runtime="local") as stack:
+        master = stack.engines[0].pid
+        made["pools"]["app"]["endpoints"].append({"address": "10.9.0.2:80"})
+        os.kill(master, signal.SIGSTOP)  # it hears of nothing
+        try:
+            with ThreadPoolExecutor(1) as pool:
+                reload = pool.submit(lbgen.reload, lbgen.load(made))
+                with pytest.raises(TimeoutError):
+                    reload.result(4)
+                os.kill(master, signal.SIGCONT)
+                reload.result()
+        finally:
+            os.kill(master, signal.SIGCONT)
+        assert {endpoint_of("/x") for _ in range(8)} == {"pools.app.endpoints[0]", "pools.app.endpoints[1]"}
+
+
+def endpoint_of(path: str) -> str:
+    connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=5)
+    try:
+        connection.request("GET", path)
+        return str(json.loads(connection.getresponse().read())["name"])
+    finally:
+        connection.close()
 
 
 def _accepts(port: int) -> bool:

@@ -23,6 +23,7 @@ from lbgen.runtime.local import agent, ports
 from lbgen.runtime.local.binaries import find, fitting
 from lbgen.runtime.local.spawn import KILLED, how_ended, spawn, stop
 from lbgen.runtime.local.user import borrow, engine_user, give, make_directory, reachable
+from lbgen.runtime.local.workers import wait_let_go, workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from lbgen.engines.rendered import Rendered
     from lbgen.plan.model import Listener, Plan
     from lbgen.runtime.local.network import Network
-    from lbgen.runtime.local.spawn import Process
+    from lbgen.runtime.local.spawn import Process, ProcessId
 
 LOG = "engine.log"
 START_SECONDS = 20.0
@@ -56,6 +57,7 @@ class Handle:
     agent: Process | None = None  # checks endpoints for an engine that has no checks of its own
     former: list[Process] = field(default_factory=list)  # from whom `process` took over, while they end
     epoch: int = 0
+    former_workers: tuple[ProcessId, ...] = ()  # from before the last signal to load other files
     death: signal.Signals | None = signal.SIGTERM  # what it and its agent get when this process ends; None = they go on
 
     @property
@@ -129,6 +131,7 @@ class Handle:
         elif spec.successive and succeeded:
             self._hand_over(plan, spec)
         elif spec.reload is not None and self.alive():
+            self.former_workers = workers(self.pid)
             self.process.send_signal(spec.reload)
         self.plan, self.spec = plan, spec
         if spec.agent:
@@ -136,14 +139,23 @@ class Handle:
         else:
             self.agent = None
 
+    def wait_loaded(self, seconds: float) -> None:
+        """Return once workers from before the last reload take no connections any more: until then nobody can tell who
+        answers. EngineError LB403 with the log's end when they still do after so many seconds."""
+        listening = {each.port for each in self.plan.listeners if each.protocol is Protocol.TCP}
+        if not wait_let_go(self.former_workers, listening, seconds):
+            raise failure(self.title, f"{self.title} has not loaded the files after {seconds:g} s", self.log)
+        self.former_workers = ()
+
     def _hand_over(self, plan: Plan, spec: ProcessSpec) -> None:
         """Start the process that takes over; if the last one died of it, the one before still serves."""
         if not self.alive() and self.former and self.former[-1].poll() is None:
             self.process = self.former.pop()
             self.epoch -= 1
+        process = _spawned(spec, plan, self.directory, self.network, self.epoch + 1, self.death)
         self.former = [*(each for each in self.former if each.poll() is None), self.process]
         self.epoch += 1
-        self.process = _spawned(spec, plan, self.directory, self.network, self.epoch, self.death)
+        self.process = process
 
     def restart(self) -> None:
         """Start the engine, which has died, anew on the files that are there. For engines that are processes."""

@@ -92,6 +92,7 @@ class Process:
 
     def wait_listening(self, seconds: float) -> None:
         wait_listening(self.handle, seconds)
+        self.handle.wait_loaded(seconds)
 
     def stays(self) -> None:
         self.handle.stays()
