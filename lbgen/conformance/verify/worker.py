@@ -51,7 +51,7 @@ QUICK, WAITING, HEAVY, AGAIN = 6, 48, 12, 8
 _GOES = 4  # more of them for a case that was only late: the machine may have been busy
 _READY_SECONDS = 8.0
 _SECONDS = 1.0  # a case may take longer than this
-_LATE = ("took ", "the client took", "the tunnel took", "the connection took", "the upload took")
+_LATE = ("after ", "took ", "the client took", "the tunnel took", "the connection took", "the upload took")
 # What a proxy says that waited for one of our own endpoints on a busy machine.
 _WAITED = 504
 _BUSY = (

@@ -262,7 +262,7 @@ func hashed(group []*endpoint, key string) *endpoint {
 	most := 0.0
 	for _, each := range group {
 		sum := fnv.New64a()
-		_, _ = sum.Write([]byte(key + " " + each.conf.ID))
+		_, _ = sum.Write([]byte(key + " " + each.conf.Host + ":" + each.conf.Port))
 		draw := sum.Sum64() // similar texts give similar sums: mixed as in murmur3
 		draw ^= draw >> 33
 		draw *= 0xff51afd7ed558ccd
