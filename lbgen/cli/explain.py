@@ -101,6 +101,8 @@ def _table(columns: dict[str, tuple[Answer, ...]], titles: dict[str, str], title
     for note, number in notes.items():
         out.print(f"[dim]{number:>3}[/]  ", end="")
         out.print(note, markup=False)
+    if any(answer.default and answer.verdict.level == "approximate" for found in columns.values() for answer in found):
+        out.print("[dim](default)[/] no field asks for it and no client gets past a rule by it: it stops nothing")
 
 
 def _cell(answer: Answer, title: str, notes: dict[str, int]) -> str:

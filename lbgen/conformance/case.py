@@ -127,8 +127,8 @@ class Expect:
 class Case:
     """One request (or bytes, or script) and what must come of it. `id` is unique; `clause` groups in the matrix.
 
-    `features` names features, or parts of them (`framing.bare_lf`), whose verdict excuses a difference; a file's
-    `about` makes such a part of each clause.
+    `features` names features, or parts of them (`framing.malformed.folded`), whose verdict excuses a difference; a
+    file's `about` makes such a part of each clause.
     `raw`: these bytes instead of a request. `send`: bytes with pauses (seconds) between them. `tcp`: bytes on an L4
     listener. `websocket`: messages to be echoed. `script`: a function of `scripts` that judges alone, told `params`;
     `routes` are those it needs (default: all). `steps`: what endpoints do with the first, second ... try of the

@@ -25,7 +25,7 @@ _WORDS = {
 
 
 def feature_of(aspect: str) -> str:
-    """`framing.bare_lf` -> `framing`: the feature whose clause the aspect is a part of; "" when there is none."""
+    """`pool.backup.by_retry` -> `pool.backup`: the feature whose clause the aspect is a part of; "" = there is none."""
     name = aspect
     while name and name not in Feature._value2member_map_:
         name = name.rpartition(".")[0]

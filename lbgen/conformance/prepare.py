@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _AS_EXPECTED = StandInSpec()
 _ROUTE = re.compile(r"routes\[(\d+)\]")
-OWN_HEADERS = f"{features.Feature.STATUSES}.server"  # the part of a verdict; a case of its own shows it
+OWN_HEADERS = f"{features.Feature.FAILURES}.server"  # the part of a verdict; a case of its own shows it
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class Level(StrEnum):
 class Verdict:
     """`note`: how it is emulated, what differs, or why it is refused, in a user's words; native needs none.
 
-    `differs` is the same for the conformance suite: parts of the clause (`framing.bare_lf`) and what each shows
+    `differs` is the same for the conformance suite: parts of the clause (`pool.backup.by_retry`) and what each shows
     instead. A case about such a part must show just that. The words are: `accepted` (an endpoint gets it), `closed`
     (the connection ends without an answer), `open` (nothing happens), `cut` (the body ends early), `no http`, `text`
     (body and media type are the engine's own), `time`, `status N`, `header NAME`, `header NAME: VALUE`,

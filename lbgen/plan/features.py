@@ -54,7 +54,8 @@ class Feature(StrEnum):
     PATHS_NORMALIZE = "paths.normalize"
     PATHS_VERBATIM = "paths.verbatim"
     # section 4: what reaches whom
-    FRAMING = "framing"
+    FRAMING = "framing"  # what a client could use to get past a rule
+    MALFORMED = "framing.malformed"  # malformed requests: answered in another way, or passed on in one safe reading
     HOP_BY_HOP = "headers.hop_by_hop"  # the fixed list of RFC 9110 7.6.1
     CONNECTION_NOMINATED = "headers.connection_nominated"  # what a Connection header names
     UNDERSCORES_DROP = "headers_with_underscores.drop"
@@ -81,7 +82,8 @@ class Feature(StrEnum):
     BUFFERING = "route.buffering"
     WEBSOCKET = "route.websocket"
     # section 5 and 6: limits, time, retries
-    STATUSES = "statuses"
+    STATUSES = "statuses"  # refusals: malformed, denied, over a limit, without a route
+    FAILURES = "statuses.failures"  # answers where an endpoint failed
     RATE_LIMIT = "route.rate_limit"
     CONCURRENCY = "route.concurrency"
     MAX_BODY = "route.max_body"

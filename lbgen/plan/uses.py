@@ -62,11 +62,11 @@ _POOL = {
 _REQUEST_EDITS = (Feature.REQUEST_HEADERS_SET, Feature.REQUEST_HEADERS_ADD, Feature.REQUEST_HEADERS_REMOVE)
 _RESPONSE_EDITS = (Feature.RESPONSE_HEADERS_SET, Feature.RESPONSE_HEADERS_ADD, Feature.RESPONSE_HEADERS_REMOVE)
 _ALWAYS = (
-    Feature.FRAMING,
+    Feature.MALFORMED,
     Feature.HOP_BY_HOP,
     Feature.CONNECTION_NOMINATED,
     Feature.WEBSOCKET,
-    Feature.STATUSES,
+    Feature.FAILURES,
 )
 _UNDERSCORES = "headers_with_underscores"
 _TIMES = {
@@ -176,6 +176,8 @@ def _listener(model: TopologyModel, field: str, listener: Listener, forwards: bo
 
 def _l7_listener(model: TopologyModel, field: str, listener: Listener, forwards: bool) -> Iterator[Asked]:
     yield Feature.L7, field
+    yield Feature.FRAMING, field
+    yield Feature.STATUSES, field
     if forwards:
         if model.forwarded_headers is not False:
             yield Feature.FORWARDED_HEADERS, field if model.forwarded_headers is None else "forwarded_headers"

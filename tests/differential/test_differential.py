@@ -127,7 +127,7 @@ EXCUSED = {
     Feature.HEADER_REGEX: repeats_a_header,
     Feature.HEADER_PRESENT: repeats_a_header,
     Feature.REQUEST_HEADERS_ADD: repeats_a_header,
-    Feature.FRAMING: names_a_default_port,  # in absolute form; some engines take the port out of Host then
+    Feature.MALFORMED: names_a_default_port,  # in absolute form; some engines take the port out of Host then
 }
 
 

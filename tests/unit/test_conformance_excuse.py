@@ -9,12 +9,14 @@ from lbgen.engines.api import Level, engines
 from lbgen.plan.features import Feature
 
 NEAR = Near(
-    "framing", "a note", differs=(("framing.bare_lf", ("accepted",)), ("framing.version", ("status 505", "text")))
+    "framing",
+    "a note",
+    differs=(("framing.malformed.bare_lf", ("accepted",)), ("framing.malformed.version", ("status 505", "text"))),
 )
 
 
 def test_the_feature_of_a_part() -> None:
-    assert feature_of("framing.bare_lf") == "framing"
+    assert feature_of("framing.malformed.bare_lf") == "framing"
     assert feature_of("match.headers.regex.lines") == "match.headers.regex"
     assert feature_of("pool.sticky") == "pool.sticky"
     assert feature_of("nothing.known") == ""
@@ -22,14 +24,14 @@ def test_the_feature_of_a_part() -> None:
 
 def test_what_is_stated_is_excused_and_nothing_else() -> None:
     got = "reached an endpoint: b'{}'"
-    assert excused(["framing.bare_lf"], [NEAR], [got]) == (NEAR,)
-    assert excused(["framing.bare_lf"], [NEAR], [got, "took 900 ms, expected 0 to 10"]) == ()
-    assert excused(["framing.folded"], [NEAR], [got]) == ()
+    assert excused(["framing.malformed.bare_lf"], [NEAR], [got]) == (NEAR,)
+    assert excused(["framing.malformed.bare_lf"], [NEAR], [got, "took 900 ms, expected 0 to 10"]) == ()
+    assert excused(["framing.malformed.folded"], [NEAR], [got]) == ()
     assert excused(["framing"], [NEAR], [got]) == ()
     assert excused(["statuses"], [NEAR], [got]) == ()
     two = ["status 505, expected 400", "body b'x', expected b'y'"]
-    assert excused(["framing.version"], [NEAR], two) == (NEAR,)
-    assert excused(["framing.version"], [NEAR], ["status 501, expected 400"]) == ()
+    assert excused(["framing.malformed.version"], [NEAR], two) == (NEAR,)
+    assert excused(["framing.malformed.version"], [NEAR], ["status 501, expected 400"]) == ()
 
 
 def test_a_stated_value_is_that_value() -> None:
@@ -38,8 +40,8 @@ def test_a_stated_value_is_that_value() -> None:
 
 def test_a_stated_difference_must_show() -> None:
     with pytest.raises(NotShownError, match="accepted"):
-        excused(["framing.bare_lf"], [NEAR], [])
-    assert excused(["framing.folded"], [NEAR], []) == ()
+        excused(["framing.malformed.bare_lf"], [NEAR], [])
+    assert excused(["framing.malformed.folded"], [NEAR], []) == ()
 
 
 @pytest.mark.parametrize(

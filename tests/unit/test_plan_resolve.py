@@ -132,9 +132,9 @@ def test_actions() -> None:
 
 def test_baseline_features_of_l7_listeners() -> None:
     redirect = {"name": "r", "redirect": {"host": "b.test"}}
-    always = {Feature.FRAMING, Feature.STATUSES, Feature.HOP_BY_HOP, Feature.CONNECTION_NOMINATED, Feature.WEBSOCKET}
+    always = {Feature.MALFORMED, Feature.FAILURES, Feature.HOP_BY_HOP, Feature.CONNECTION_NOMINATED, Feature.WEBSOCKET}
     always |= {Feature.UNDERSCORES_DROP, Feature.ACCESS_LOG, Feature.CLIENT_TIMEOUTS}  # the last two are the profile's
-    base = {Feature.L7, Feature.PATHS_STRICT, *always}
+    base = {Feature.L7, Feature.FRAMING, Feature.STATUSES, Feature.PATHS_STRICT, *always}
     assert all(use.default for feature in always for use in needs(plan_of(redirect))[feature])
     written = needs(plan_of(redirect, access_log="json"))[Feature.ACCESS_LOG]
     assert [(use.field, use.default) for use in written] == [("access_log", False)]

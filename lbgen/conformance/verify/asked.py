@@ -195,20 +195,20 @@ def excuses(ask: Ask) -> tuple[str, ...]:
     request = ask.request
     found = ["listener.access.route_headers"] if ask.clause == "5.access" else []
     if ask.clause.startswith(("3.", "5.limits")):
-        found.append("framing.route_headers")
+        found.append("framing.malformed.route_headers")
     names = [name.lower() for name, _ in request.headers if name.lower() != "cookie"]
     if len(set(names)) < len(names):
         matched = (Feature.HEADER, Feature.HEADER_REGEX, Feature.HEADER_PRESENT, Feature.REQUEST_HEADERS_ADD)
         found += [f"{feature}.lines" for feature in matched]
     if "://" in request.target:
-        found += ["framing.absolute_host", "framing.absolute_port"]
+        found += ["framing.malformed.absolute_host", "framing.malformed.absolute_port"]
     if "%zz" in request.target:
-        found.append("framing.bad_escape")
+        found.append("framing.malformed.bad_escape")
     if any(char in request.target for char in _NO_URI):
         found.append("framing.raw_target")
     found += [f"framing.{method.lower()}" for method in ("CONNECT", "TRACE") if request.method == method]
     if request.method.islower():
         found.append("framing.method")
     if not any(name == "host" for name in names):
-        found.append("framing.no_host")
+        found.append("framing.malformed.no_host")
     return tuple(found)

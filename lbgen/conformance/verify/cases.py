@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lbgen.plan.policy import Access, Retries
 
 
-SERVER = f"{Feature.STATUSES}.server"  # what some engines say of themselves in answers of HTTP/2 endpoints
+SERVER = f"{Feature.FAILURES}.server"  # what some engines say of themselves in answers of HTTP/2 endpoints
 OTHER_NAME = f"{Feature.TLS_CLIENT_CERT}.other_name"
 WAITS, BODY, TUNNEL = "timeouts.idle.waits", "timeouts.idle.body", "timeouts.idle.tunnel"
 ALIKE = "route.retries.alike"  # causes that an engine cannot tell apart

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from lbgen.plan.model import Plan, Route, Timeouts
 
-_NO_RETRY = f"{Feature.STATUSES}.kept_no_retry"  # an endpoint that closes where others are tried again
+_NO_RETRY = f"{Feature.FAILURES}.kept_no_retry"  # an endpoint that closes where others are tried again
 _OWN = 500  # a status that nobody retries unless asked
 _NEVER = 1e-7  # chance that so many requests do not meet a share
 _MOST_DRAWN = 1_600  # requests, enough for 1 %

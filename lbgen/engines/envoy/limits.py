@@ -146,8 +146,8 @@ def _of_listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
     if listener.mode is Mode.L7 and (names := _shown(routes)):
         own = tuple(f"header {name}" for name in names)
         note = "the 400 or 414 of a target has the response_headers of the route that the target names"
-        verdict = approximate(note, {"framing.route_headers": own})
-        yield Objection(verdict, listener.field, Feature.FRAMING)
+        verdict = approximate(note, {"framing.malformed.route_headers": own})
+        yield Objection(verdict, listener.field, Feature.MALFORMED)
         if listener.access is not None:
             note = "a 403 of the listener has the response_headers of the route that the request would have taken"
             verdict = approximate(note, {"listener.access.route_headers": own})

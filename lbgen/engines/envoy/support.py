@@ -34,25 +34,32 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.COOKIE_PRESENT: NATIVE,
     Feature.PRIORITY: _SORTED,
     Feature.PATHS_STRICT: emulated("an RBAC filter with one regex for the target"),
-    Feature.FRAMING: approximate(
-        "ambiguous lengths and codings are refused, but bare LF, folded headers, HTTP/0.9 and odd versions are read "
-        "leniently and passed on in clean form, as is a bare CR in a header; a target in absolute form, and :authority "
-        "in HTTP/2, win over a Host that disagrees; a Connection header that names over ten headers gets 400; over "
-        "HTTP/2 a head above `limits.headers` gets a reset stream instead of 431; where other causes are retried as "
-        "well, a failed connection is not tried again for a body without a length once over 16 KiB of it have come",
+    Feature.FRAMING: emulated("an RBAC filter beside Envoy's own parser"),
+    Feature.MALFORMED: approximate(
+        "ambiguous lengths and codings are refused, but bare LF, folded headers, HTTP/0.9, odd versions and further "
+        "blanks or tabs in the request line are read leniently and passed on in clean form, as is a bare CR in a "
+        "header; user information in a target is dropped; several equal lengths are refused; a target in absolute "
+        "form, and :authority in HTTP/2, win over a Host that disagrees; a Connection header that names over ten "
+        "headers gets 400; over HTTP/2 a head above `limits.headers` gets a reset stream instead of 431; where other "
+        "causes are retried as well, a failed connection is not tried again for a body without a length once over 16 "
+        "KiB of it have come",
         {
-            "framing.unsized_connect": "status 504",
-            "framing.bare_lf": "accepted",
-            "framing.h2_limit": "text: None RST_STREAM",
-            "framing.folded": "accepted",
-            "framing.bare_cr": _SECOND,
-            "framing.h2_frames": ("text: two hosts", "text: 1 of these requests"),
-            "framing.http09": "accepted",
-            "framing.no_version": "accepted",
-            "framing.version": "accepted",
-            "framing.absolute_host": ("status 404", "text: expected 400 (the target's host"),
-            "framing.absolute_port": "accepted",
-            "framing.nominated": "status 400",
+            "framing.malformed.unsized_connect": "status 504",
+            "framing.malformed.bare_lf": "accepted",
+            "framing.malformed.h2_limit": "text: None RST_STREAM",
+            "framing.malformed.folded": "accepted",
+            "framing.malformed.bare_cr": _SECOND,
+            "framing.malformed.h2_frames": ("text: two hosts", "text: 1 of these requests"),
+            "framing.malformed.http09": "accepted",
+            "framing.malformed.no_version": "accepted",
+            "framing.malformed.version": "accepted",
+            "framing.malformed.absolute_host": ("status 404", "text: expected 400 (the target's host"),
+            "framing.malformed.absolute_port": "accepted",
+            "framing.malformed.nominated": "status 400",
+            "framing.malformed.request_line": "accepted",
+            "framing.malformed.trailing_blank": "accepted",
+            "framing.malformed.user_information": "accepted",
+            "framing.malformed.equal_lengths": "status 400",
         },
     ),
     Feature.HOP_BY_HOP: NATIVE,
@@ -77,6 +84,7 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.REWRITE_HOST: NATIVE,
     Feature.WEBSOCKET: emulated("a blank behind the word: Envoy drops the body of a 200 that refuses just `websocket`"),
     Feature.STATUSES: emulated("local reply mappers by the cause"),
+    Feature.FAILURES: emulated("local reply mappers by the cause"),
     Feature.TIMEOUT_CONNECT: emulated("one cluster for each connect time asked of a pool"),
     Feature.TIMEOUT_RESPONSE: emulated("the time of the only try, which ends with the response head"),
     Feature.TIMEOUT_IDLE: NATIVE,

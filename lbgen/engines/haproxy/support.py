@@ -43,6 +43,8 @@ _NATIVE = (
     Feature.HEADER,
     Feature.HEADER_PRESENT,
     Feature.PRIORITY,
+    Feature.FRAMING,
+    Feature.STATUSES,
     Feature.UNDERSCORES_DROP,
     Feature.UNDERSCORES_PASS,
     Feature.REQUEST_ID,
@@ -133,15 +135,15 @@ _APPROXIMATE = {
     "and names that no certificate holds together",
     Feature.ACCESS_LOG: "a client that leaves before a short answer is logged as answered; of a compressed answer "
     "the bytes before compression are counted",
-    Feature.STATUSES: "when the connect time is over for a later request of a kept client connection, or its endpoint "
+    Feature.FAILURES: "when the connect time is over for a later request of a kept client connection, or its endpoint "
     "closes and a route with retries does not try again, HAProxy closes that connection (HTTP/2: resets the stream) "
     "instead of answering 504 or 502",
-    Feature.FRAMING: "some ambiguous requests are not refused but passed on in one unambiguous reading: Content-Length "
-    "beside Transfer-Encoding is dropped, equal lengths or Host lines become one, bare LF and folded lines are "
-    "written anew; an unknown coding before chunked is answered 422, and what HAProxy's parser refuses gets its "
-    "built-in 400 page; over HTTP/2 a Host beside :authority is ignored, GET * is GET /, and the scheme's own port "
-    "behind a host is dropped before the rest is judged; numbers of a PROXY header that are too large, or an address "
-    "that is too short, are believed",
+    Feature.MALFORMED: "some malformed requests are not refused but passed on in one unambiguous reading: "
+    "Content-Length beside Transfer-Encoding is dropped, equal lengths or Host lines become one, bare LF, folded lines and further "
+    "blanks or tabs in the request line are written anew; an unknown coding before chunked is answered 422, and "
+    "what HAProxy's parser refuses, a head above 24 KiB included, gets its built-in 400 page; over HTTP/2 a Host "
+    "beside :authority is ignored, GET * is GET /, and the scheme's own port behind a host is dropped before the "
+    "rest is judged; numbers of a PROXY header that are too large, or an address that is too short, are believed",
 }
 
 # What the conformance cases about them show instead.
@@ -150,24 +152,26 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
         "listener.tls.no_sni.first": "text: no answer",
         "listener.tls.no_sni.other": "text: no answer",
     },
-    Feature.STATUSES: {"statuses.kept_connect": "closed", "statuses.kept_no_retry": "closed"},
+    Feature.FAILURES: {"statuses.failures.kept_connect": "closed", "statuses.failures.kept_no_retry": "closed"},
     Feature.ACCESS_LOG: {"access_log.client_left": "text: statuses [200]"},
-    Feature.FRAMING: {
-        "framing.length_with_coding": "accepted",
-        "framing.equal_hosts": "accepted",
-        "framing.bare_lf": "accepted",
-        "framing.folded": "accepted",
-        "framing.coding_before_chunked": "status 422",
-        "framing.two_hosts": "text",
-        "framing.absolute_host": "text",
-        "framing.absolute_port": "text",
-        "framing.host_characters": "text",
-        "framing.host_comma": "text",
-        "framing.h2_asterisk": "status 404",
-        "framing.h2_port": "accepted",
-        "framing.proxy_numbers": "status 200",
-        "framing.proxy_l4": "status 200",
-        "framing.h2_frames": ("text: two hosts", "text: 1 of these requests"),
+    Feature.MALFORMED: {
+        "framing.malformed.length_with_coding": "accepted",
+        "framing.malformed.equal_hosts": "accepted",
+        "framing.malformed.bare_lf": "accepted",
+        "framing.malformed.folded": "accepted",
+        "framing.malformed.coding_before_chunked": "status 422",
+        "framing.malformed.two_hosts": "text",
+        "framing.malformed.absolute_host": "text",
+        "framing.malformed.absolute_port": "text",
+        "framing.malformed.host_characters": "text",
+        "framing.malformed.host_comma": "text",
+        "framing.malformed.h2_asterisk": "status 404",
+        "framing.malformed.h2_port": "accepted",
+        "framing.malformed.request_line": "accepted",
+        "framing.malformed.oversized": "status 400",
+        "framing.malformed.proxy_numbers": "status 200",
+        "framing.malformed.proxy_l4": "status 200",
+        "framing.malformed.h2_frames": ("text: two hosts", "text: 1 of these requests"),
     },
 }
 
@@ -179,7 +183,7 @@ _REFUSED = {
 
 
 # HAProxy 2.6 leaves these to lbgen's rules.
-_NEW_PARSER = ("framing.host_characters", "framing.host_comma", "framing.h2_asterisk")
+_NEW_PARSER = ("framing.malformed.host_characters", "framing.malformed.host_comma", "framing.malformed.h2_asterisk")
 _SHORT_BODY = "; over HTTP/2 a body that is shorter than its length reaches the endpoint before it is found out"
 
 # HAProxy 2.6 has no way to answer there.
@@ -187,7 +191,12 @@ _CLOSED = (
     "when the connect time is over, or the endpoint closes without a response, for a later request of a kept client "
     "connection, HAProxy closes that connection (HTTP/2: resets the stream) instead of answering 504 or 502"
 )
-_CLOSED_WHERE = ("statuses.kept_connect", "statuses.kept_close", "statuses.kept_no_retry", "statuses.h2_close")
+_CLOSED_WHERE = (
+    "statuses.failures.kept_connect",
+    "statuses.failures.kept_close",
+    "statuses.failures.kept_no_retry",
+    "statuses.failures.h2_close",
+)
 
 
 @cache
@@ -203,10 +212,10 @@ def support(version: str) -> Mapping[Feature, Verdict]:
     if version == "2.6":
         stops = {"listener.timeouts.body": ("status 504", "time")}
         known[Feature.CLIENT_TIMEOUTS] = approximate("a body that stops ends with the response time", stops)
-        known[Feature.STATUSES] = approximate(_CLOSED, dict.fromkeys(_CLOSED_WHERE, "closed"))
-        framing = {part: shown for part, shown in _DIFFERS[Feature.FRAMING].items() if part not in _NEW_PARSER}
-        framing["framing.h2_frames"] = ("text: a length that", "text: two hosts", "text: 2 of these requests")
-        known[Feature.FRAMING] = approximate(_APPROXIMATE[Feature.FRAMING] + _SHORT_BODY, framing)
+        known[Feature.FAILURES] = approximate(_CLOSED, dict.fromkeys(_CLOSED_WHERE, "closed"))
+        framing = {part: shown for part, shown in _DIFFERS[Feature.MALFORMED].items() if part not in _NEW_PARSER}
+        framing["framing.malformed.h2_frames"] = ("text: a length that", "text: two hosts", "text: 2 of these requests")
+        known[Feature.MALFORMED] = approximate(_APPROXIMATE[Feature.MALFORMED] + _SHORT_BODY, framing)
     return {feature: known[feature] for feature in Feature}
 
 

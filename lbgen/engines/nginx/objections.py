@@ -49,6 +49,10 @@ def objections(plan: Plan, version: str) -> Iterator[Objection]:
         if version == OLD and listener.http2 and listener.tls is None:
             why = "nginx 1.22 cannot speak both HTTP/1.1 and HTTP/2 on a port without TLS (1.25 and newer can)"
             yield Objection(refused(why), f"{listener.field}.http2", Feature.HTTP2)
+        if version == OLD and listener.http2 and listener.limits.headers is not None:
+            why = "over HTTP/2 nginx 1.22 counts what HPACK makes of headers, which may be far less"
+            less = {"listener.limits.http2": ("text: over, huffman-coded: 200", "text: over, repeated: 200")}
+            yield Objection(approximate(why, less), f"{listener.field}.limits", Feature.LISTENER_LIMITS)
         if listener.tls is not None and listener.tls.client_ca is not None and listener.mode is Mode.L7:
             why = "a request for another host than the server name of its handshake is answered 421"
             shows = {

@@ -30,24 +30,28 @@ NOMINATED = (
 
 _AGENT = "`lbgen agent` checks, writes the lists of endpoints anew and has nginx load them"
 
-_FRAMING = (
+_MALFORMED = (
     "lines that end with a bare LF and control characters in header values are accepted, HTTP/0.9 gets the text "
     "Bad Request without a head; frames of HTTP/2 for streams that nobody opened, or above the agreed size, are "
     "ignored; a PROXY header whose addresses are of the other family than it says is believed; of X-Forwarded-For, "
     "where it counts, an address with a port is read as that address; of a request whose target nginx cannot read the "
     "access log does not know the host; where a route has retries, a body without a length is read whole before it "
-    "goes on"
+    "goes on; a line without a colon is a field without a value, and fields whose names are none are dropped; several "
+    "equal lengths are refused"
 )
 _BROKEN = {
-    "framing.bare_lf": "accepted",
-    "framing.control": "accepted",
-    "framing.h2_frames": "open",
-    "framing.proxy_family": "status 200",
-    "framing.proxy_family_four": "status 200",
-    "framing.forwarded_port": "status 403",
-    "framing.log_bad_escape": "text: host ''",
-    "framing.log_unread": "text: host ''",
-    "framing.unsized_flows": "text: no byte of the body",
+    "framing.malformed.no_colon": "accepted",
+    "framing.malformed.field_names": "accepted",
+    "framing.malformed.equal_lengths": "status 400",
+    "framing.malformed.bare_lf": "accepted",
+    "framing.malformed.control": "accepted",
+    "framing.malformed.h2_frames": "open",
+    "framing.malformed.proxy_family": "status 200",
+    "framing.malformed.proxy_family_four": "status 200",
+    "framing.malformed.forwarded_port": "status 403",
+    "framing.malformed.log_bad_escape": "text: host ''",
+    "framing.malformed.log_unread": "text: host ''",
+    "framing.malformed.unsized_flows": "text: no byte of the body",
 }
 
 _COMMON: dict[Feature, Verdict] = {
@@ -91,7 +95,8 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.PATHS_ALLOW: emulated("rules look at the path as it was sent"),
     Feature.PATHS_NORMALIZE: emulated("a script (njs) that writes the normal form of paths that are not in it already"),
     Feature.PATHS_VERBATIM: emulated("rules look at the path as it was sent"),
-    Feature.FRAMING: approximate(_FRAMING, _BROKEN | {"framing.forwarded_brackets": "status 403"}),
+    Feature.FRAMING: emulated("a regex over Host and the request line, beside nginx's own parser"),
+    Feature.MALFORMED: approximate(_MALFORMED, _BROKEN | {"framing.malformed.forwarded_brackets": "status 403"}),
     Feature.HOP_BY_HOP: NATIVE,
     Feature.CONNECTION_NOMINATED: emulated(
         "a second form of each location that forwards, with the fields that a script (njs) leaves"
@@ -131,12 +136,13 @@ _COMMON: dict[Feature, Verdict] = {
     ),
     Feature.BUFFERING: NATIVE,
     Feature.WEBSOCKET: NATIVE,
-    Feature.STATUSES: approximate(
+    Feature.STATUSES: NATIVE,
+    Feature.FAILURES: approximate(
         "bytes of an endpoint that are no HTTP go to the client as they are, not as 502; answers that nginx makes "
         "carry `Server: nginx`, as do those of HTTP/2 endpoints that send no Server header",
         {
-            "statuses.garbage": ("no http", "text: tries reached", "text: tries went to"),
-            "statuses.server": "header server: nginx",
+            "statuses.failures.garbage": ("no http", "text: tries reached", "text: tries went to"),
+            "statuses.failures.server": "header server: nginx",
         },
     ),
     Feature.RATE_LIMIT: NATIVE,
@@ -195,10 +201,7 @@ SUPPORT: dict[str, dict[Feature, Verdict]] = {
     NEW: _COMMON,
     OLD: _COMMON
     | {
-        Feature.FRAMING: approximate(
-            _FRAMING + "; for `limits.headers` nginx 1.22 counts what HPACK makes of headers, which may be far less",
-            _BROKEN | {"framing.h2_limit": ("text: over, huffman-coded: 200", "text: over, repeated: 200")},
-        ),
+        Feature.MALFORMED: approximate(_MALFORMED, _BROKEN),
         Feature.HOP_BY_HOP: approximate(
             "an Upgrade in a response other than 101 reaches the client",
             {"headers.hop_by_hop.response_upgrade": "header upgrade"},

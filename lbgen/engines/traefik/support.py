@@ -62,26 +62,29 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.PATHS_ALLOW: _TARGET,
     Feature.PATHS_NORMALIZE: _TARGET,
     Feature.PATHS_VERBATIM: _TARGET,
-    Feature.FRAMING: approximate(
+    Feature.FRAMING: emulated("the lbgen plugin refuses what Go's server would read leniently"),
+    Feature.MALFORMED: approximate(
         "what Go's server refuses before any plugin runs gets Traefik's own text instead of the reason phrase (over "
-        "HTTP/2 a reset stream), unknown transfer codings 501, other HTTP versions 505, and no line in the access log; "
-        "a first line without a version is waited on for more; in a head above 4 KiB bare line feeds and folded lines "
-        "are accepted, and so is a PROXY header that says TCP6 and names IPv4 addresses",
+        "HTTP/2 a reset stream), unknown transfer codings 501, other HTTP versions 505, and no line in the access "
+        "log; a first line without a version is waited on for more; in a head above 4 KiB bare line feeds and folded "
+        "lines are accepted, and so is a PROXY header that says TCP6 and names IPv4 addresses; an empty line before "
+        "a request is refused",
         {
-            "framing.no_host": "text",
-            "framing.log_bad_escape": "text: 0 lines",
-            "framing.proxy_family": "status 200",
-            "framing.two_hosts": "text",
-            "framing.equal_hosts": "text",
-            "framing.host_characters": "text",
-            "framing.bad_escape": "text",
-            "framing.h2_bad_escape": "closed",
-            "framing.unknown_coding": "status 501",
-            "framing.coding_before_chunked": "status 501",
-            "framing.version": "status 505",
-            "framing.http09": "open",
-            "framing.not_http": "open",
-            "framing.large_head": "accepted",
+            "framing.malformed.no_host": "text",
+            "framing.malformed.log_bad_escape": "text: 0 lines",
+            "framing.malformed.proxy_family": "status 200",
+            "framing.malformed.two_hosts": "text",
+            "framing.malformed.equal_hosts": "text",
+            "framing.malformed.host_characters": "text",
+            "framing.malformed.bad_escape": "text",
+            "framing.malformed.h2_bad_escape": "closed",
+            "framing.malformed.unknown_coding": "status 501",
+            "framing.malformed.coding_before_chunked": "status 501",
+            "framing.malformed.version": "status 505",
+            "framing.malformed.http09": "open",
+            "framing.malformed.not_http": "open",
+            "framing.malformed.large_head": "accepted",
+            "framing.malformed.empty_line": "status 400",
         },
     ),
     Feature.HOP_BY_HOP: emulated(
@@ -118,6 +121,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.BUFFERING: _LAST_HOP,
     Feature.WEBSOCKET: _LAST_HOP,
     Feature.STATUSES: _ANSWER,
+    Feature.FAILURES: _ANSWER,
     Feature.RATE_LIMIT: emulated("the lbgen plugin keeps the buckets; Traefik's own delays requests and adds headers"),
     Feature.CONCURRENCY: emulated("the lbgen plugin counts; Traefik's own count is of one router"),
     Feature.MAX_BODY: _ANSWER,

@@ -47,6 +47,8 @@ def _idle(context: Context) -> Iterator[tuple[str, str]]:
         yield "max_body", "no route forwards requests without its own"
     if model.paths is not None and all(listener.paths is not None for listener in l7):
         yield "paths", "no listener reads requests without its own"
+    if model.headers_with_underscores is not None and all(x.headers_with_underscores is not None for x in l7):
+        yield "headers_with_underscores", "no listener reads requests without its own"
     if model.tls is not None and all(x.tls is not None and (x.tls.policy or x.tls.min_version) for x in ends):
         yield "tls", "no listener ends TLS without its own"
     for key in ("forwarded_headers", "request_id"):
