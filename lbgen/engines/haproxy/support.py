@@ -139,11 +139,12 @@ _APPROXIMATE = {
     "closes and a route with retries does not try again, HAProxy closes that connection (HTTP/2: resets the stream) "
     "instead of answering 504 or 502",
     Feature.MALFORMED: "some malformed requests are not refused but passed on in one unambiguous reading: "
-    "Content-Length beside Transfer-Encoding is dropped, equal lengths or Host lines become one, bare LF, folded lines and further "
-    "blanks or tabs in the request line are written anew; an unknown coding before chunked is answered 422, and "
-    "what HAProxy's parser refuses, a head above 24 KiB included, gets its built-in 400 page; over HTTP/2 a Host "
-    "beside :authority is ignored, GET * is GET /, and the scheme's own port behind a host is dropped before the "
-    "rest is judged; numbers of a PROXY header that are too large, or an address that is too short, are believed",
+    "Content-Length beside Transfer-Encoding is dropped, equal lengths or Host lines become one, bare LF, folded "
+    "lines and further blanks or tabs in the request line are written anew; an unknown coding before chunked is "
+    "answered 422, and what HAProxy's parser refuses, a head above 24 KiB included, gets its built-in 400 page; "
+    "over HTTP/2 a Host beside :authority is ignored, GET * is GET /, and the scheme's own port behind a host is "
+    "dropped before the rest is judged; numbers of a PROXY header that are too large, or an address that is too "
+    "short, are believed",
 }
 
 # What the conformance cases about them show instead.
