@@ -222,6 +222,7 @@ def plans(draw: st.DrawFn, shape: PlanShape = PlanShape()) -> Plan:
         trusted_proxies=draw(st.sampled_from(((), (), ("127.0.0.1/32",)))),
         forwarded_headers=draw(st.sampled_from((True, True, False))),
         request_id=draw(st.sampled_from((True, True, False))),
+        underscores=draw(st.sampled_from((False, False, False, True))),
     )
     pools = tuple(
         Pool(f"p{n}", Balance.ROUND_ROBIN, (endpoint(f"p{n}", 0, 9000 + n),), f"pools.p{n}") for n in range(2)
@@ -304,6 +305,16 @@ ODD_TARGETS = (
 )
 
 
+ODD_HOSTS = ("{}:80:80", "{}:99x", "{}:65536", "{}..", ".{}", ":80", "[::1", "[::1]x", "..", "[zz]")
+# The endpoint answers so: what its Connection names ends at the proxy.
+ENDED = (
+    (
+        "X-Stand-In",
+        '{"mode": "fixed", "body": "b", "headers": [["Connection", "x-ended"], ["X-Ended", "1"], ["X-Kept", "2"]]}',
+    ),
+)
+
+
 @st.composite
 def requests(draw: st.DrawFn, plan: Plan, odd: bool = True) -> Request:
     """A request that one rule of `plan` takes or nearly takes; with `odd`, now and then one that is refused."""
@@ -359,9 +370,14 @@ def requests(draw: st.DrawFn, plan: Plan, odd: bool = True) -> Request:
             headers.append(("Cookie", "; ".join(cookies)))
     headers += draw(
         st.sampled_from(
-            ((), (), (), (("X-Forwarded-For", "192.0.2.1"),), (("X-A", "a"), ("x-a", "1")), (("X-Request-Id", "mine"),))
+            (
+                *((), (), (), (("X-Forwarded-For", "192.0.2.1"),), (("X-A", "a"), ("x-a", "1"))),
+                *((("X-Request-Id", "mine"),), (("X_A", "a"), ("x_b", "1")), ENDED),
+            )
         )
     )
+    if odd and draw(ONE_IN_20):
+        host = draw(st.sampled_from(ODD_HOSTS)).format(host)
     target = path + ("?" + "&".join(query) if query or draw(ONE_IN_20) else "")
     if odd and draw(ONE_IN_20):
         target = draw(st.sampled_from(ODD_TARGETS))

@@ -9,14 +9,14 @@ from lbgen.engines.api import Level, engines
 from lbgen.plan.features import Feature
 
 NEAR = Near(
-    "framing",
+    "framing.malformed",
     "a note",
     differs=(("framing.malformed.bare_lf", ("accepted",)), ("framing.malformed.version", ("status 505", "text"))),
 )
 
 
 def test_the_feature_of_a_part() -> None:
-    assert feature_of("framing.malformed.bare_lf") == "framing"
+    assert feature_of("framing.malformed.bare_lf") == "framing.malformed"
     assert feature_of("match.headers.regex.lines") == "match.headers.regex"
     assert feature_of("pool.sticky") == "pool.sticky"
     assert feature_of("nothing.known") == ""
@@ -27,7 +27,7 @@ def test_what_is_stated_is_excused_and_nothing_else() -> None:
     assert excused(["framing.malformed.bare_lf"], [NEAR], [got]) == (NEAR,)
     assert excused(["framing.malformed.bare_lf"], [NEAR], [got, "took 900 ms, expected 0 to 10"]) == ()
     assert excused(["framing.malformed.folded"], [NEAR], [got]) == ()
-    assert excused(["framing"], [NEAR], [got]) == ()
+    assert excused(["framing.malformed"], [NEAR], [got]) == ()
     assert excused(["statuses"], [NEAR], [got]) == ()
     two = ["status 505, expected 400", "body b'x', expected b'y'"]
     assert excused(["framing.malformed.version"], [NEAR], two) == (NEAR,)

@@ -131,6 +131,7 @@ def asks(plan: Plan) -> Iterator[Ask]:
         yield Ask("3.method", replace(nowhere, method="CONNECT", target=there, headers=(("Host", there),)))
         yield Ask("3.host", replace(nowhere, target=f"http://{NOWHERE}/a"))
         yield Ask("3.host", replace(nowhere, target="http://other.invalid/a"))
+        yield Ask("3.host", replace(nowhere, headers=(("Host", f"{NOWHERE}:99x"),)))
 
 
 def rules(listener: Listener) -> list[Rule]:
@@ -167,6 +168,7 @@ def _around(plan: Plan, listener: Listener, hit: Request, route: Route) -> Itera
     yield Ask("4.query", replace(hit, target=hit.target + ("&" if "?" in hit.target else "?") + "a=1&b=%20c&a=2"))
     touched = sorted(set(_edited(route)))
     yield Ask("4.edits", replace(hit, headers=(*hit.headers, *((n, "sent") for n in touched))))
+    yield Ask("4.underscores", replace(hit, headers=(*hit.headers, ("X_Lbgen_Sent", "1"))))
     yield Ask("4.forwarded", replace(hit, headers=(*hit.headers, *_SPOOFED)))
     yield Ask(
         "4.hop", replace(hit, headers=(*hit.headers, ("Keep-Alive", "5"), ("Proxy-Connection", "x"), ("TE", "gzip")))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Listener, Plan, Route
     from lbgen.plan.policy import Key
 
-_SHOWS = {"headers_with_underscores.pass.rules": ("text: pool q", "text: to the endpoint: pool 'q'")}
+_SHOWS = {"headers_with_underscores.pass.rules": ("text: pool ", "text: to the endpoint: pool ")}
 
 
 def objections(plan: Plan) -> Iterator[Objection]:
