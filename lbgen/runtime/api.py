@@ -21,6 +21,7 @@ from lbgen.runtime.local.process import START_SECONDS
 from lbgen.runtime.results import Stack, Swapped
 from lbgen.runtime.tiers import Wanted, named
 from lbgen.runtime.tiers import up as tiers_up
+from lbgen.runtime.time_limits import for_routes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,7 +62,8 @@ def up(
     their published ports are others; their open connections live on for `drain` seconds at most.
     A topology of tiers becomes a stack that has a part for each replica, one engine each (see `lbgen.runtime.tiers`);
     `replicas` says how many, by tier, instead of the topology.
-    `progress` is called with every step. `seconds` is how long to wait for listeners, and again for routes. If this
+    `progress` is called with every step. `seconds` is how long to wait for listeners, and again for routes, where
+    there are up to 1,000 of them; for more it is longer in proportion. If this
     process ends before `up` returns, nothing new keeps running.
 
     With `swap` that engine takes the place of the one that runs (of `engine`, where several do) at the same published
@@ -116,7 +118,7 @@ def up(
             backends=backends,
             accept=accept,
             progress=progress,
-            seconds=seconds,
+            seconds=for_routes(topology, seconds),
             drain=drain,
         )
     stack = Stack.of(result)
@@ -170,7 +172,8 @@ def reload(
     """Have the running stack of that name (default: the topology's) serve `topology` from now on, no request lost.
 
     The engines' own checkers see the new files first. They are put in place whole, loaded the engine's own way, and
-    every route is asked; when one does not answer as it must within `seconds`, all engines go back to the files before.
+    every route is asked; when one does not answer as it must within `seconds` (longer in proportion where there are
+    more than 1,000 routes), all engines go back to the files before.
     `accept` comes on top of what `up` accepted. Raises LbgenError (findings, verdicts), UsageError LB406 (nothing of
     that name runs), EngineError LB401 (a checker refuses the files), LB404 (port taken), LB412 (only possible with a
     new start), LB413 (taken back, and why).
@@ -191,7 +194,8 @@ def reload(
     found = listing.running(topology.name)
     with located((topology,)):
         driver = listing.driver(found.runtime)
-        result = driver.reload(found, topology, accept=accept, progress=progress, seconds=seconds)
+        limit = for_routes(topology, seconds)
+        result = driver.reload(found, topology, accept=accept, progress=progress, seconds=limit)
     return Stack(result.state, result.skipped, (*warnings, *result.warnings), reloaded=True)
 
 

@@ -21,15 +21,17 @@ from lbgen.runtime.local.binaries import find, fitting
 from lbgen.runtime.local.process import for_version
 from lbgen.runtime.local.spawn import KILLED, how_ended, spawn, stop
 from lbgen.runtime.local.user import User, borrow, engine_user, give, make_directory
+from lbgen.runtime.time_limits import for_routes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from lbgen.engines.api import Binary, CheckSpec, Engine
+    from lbgen.engines.rendered import Rendered
     from lbgen.plan.model import Plan
 
-SECONDS = 30.0
+SECONDS = 30.0  # for up to 1,000 routes
 _LOG = "checker.log"
 
 
@@ -41,13 +43,15 @@ def check(
     version: str | None = None,
     accept: tuple[str, ...] = (),
     directory: Path | None = None,
+    rendered: Rendered | None = None,
 ) -> tuple[Diagnostic, ...]:
     """LB401 for each problem that the engine's checker names in what `plan` renders to; empty when it is content.
 
     Runs without rights in a folder of its own (`directory` keeps it). Ports that only root may bind, and addresses that
     this host does not have, are exchanged for others first, since nginx and Traefik bind them even to check: the files
-    are judged, not the host. Raises LbgenError (verdicts), EngineError LB402 (no executable),
-    LB403 (the checker did not end in 30 s), LB407 (nftables, where no namespace can be made without root).
+    are judged, not the host. `rendered` are the files of `plan`, where they are there already.
+    Raises LbgenError (verdicts), EngineError LB402 (no executable), LB403 (the checker did not end in 30 s, or longer
+    in proportion where there are more than 1,000 routes), LB407 (nftables, no root and no namespace to be had).
     """
     if isinstance(target, str):
         target = engine_by_name(target)
@@ -61,17 +65,21 @@ def check(
         binary = borrow(binary, place, user)
         plan, _ = judged(for_version(plan, target.name, version), target, version, accept)
         spec = target.check(plan, binary, place)
-        plan = _checkable(plan, serves=spec.serves)
+        limit = for_routes(plan, SECONDS)
+        checkable = _checkable(plan, serves=spec.serves)
+        if rendered is None or checkable is not plan:
+            rendered = render_with(target, checkable, version, accept)
+        plan = checkable
         spec = target.check(plan, binary, place)
-        render_with(target, plan, version, accept).write(place)
+        rendered.write(place)
         (place / _LOG).touch()
         give(place, user)
         if spec.serves:
-            problems = _ask(spec, plan, place, user, target.title)
+            problems = _ask(spec, plan, place, user, target.title, limit)
         elif target.process(plan, binary, place).kernel:
-            problems = _run(_in_namespace(spec.argv), spec, place, User(), target.title)
+            problems = _run(_in_namespace(spec.argv), spec, place, User(), target.title, limit)
         else:
-            problems = _run(spec.argv, spec, place, user, target.title)
+            problems = _run(spec.argv, spec, place, user, target.title, limit)
     finally:
         if directory is None:
             shutil.rmtree(place, ignore_errors=True)
@@ -88,8 +96,8 @@ def refused_files(plan: Plan, title: str, problems: Iterable[str]) -> Iterator[D
 
 
 def _checkable(plan: Plan, *, serves: bool) -> Plan:
-    """`plan` on addresses and ports that can be bound here. When the checker serves, every port is another one, and
-    there is an admin port."""
+    """`plan` on addresses and ports that can be bound here; the same object where it is so already. When the checker
+    serves, every port is another one, and there is an admin port."""
     first, start = ports.first_unprivileged(), 20_000 + os.getpid() % 4000
     addresses: dict[str, str] = {}
     moved: dict[str, int] = {}
@@ -101,19 +109,20 @@ def _checkable(plan: Plan, *, serves: bool) -> Plan:
         if serves or not own or listener.port < first:
             moved[listener.name] = ports.free_port(addresses.get(listener.name, listener.address), start, taken)
             taken |= {moved[listener.name]}
-    plan = with_addresses(with_ports(plan, moved), addresses)
+    if moved or addresses:
+        plan = with_addresses(with_ports(plan, moved), addresses)
     if serves:
         plan = with_admin(plan, ports.free_port("127.0.0.1", start, taken))
     return plan
 
 
-def _run(argv: tuple[str, ...], spec: CheckSpec, place: Path, user: User, title: str) -> tuple[str, ...]:
+def _run(argv: tuple[str, ...], spec: CheckSpec, place: Path, user: User, title: str, limit: float) -> tuple[str, ...]:
     with (place / _LOG).open("ab") as output:
         process = spawn(argv, user=user, directory=place, output=output)
     try:
-        code = process.wait(SECONDS)
+        code = process.wait(limit)
     except subprocess.TimeoutExpired:
-        raise EngineError(Diagnostic("LB403", f"{title}'s checker did not end in {SECONDS:g} s")) from None
+        raise EngineError(Diagnostic("LB403", f"{title}'s checker did not end in {limit:g} s")) from None
     finally:
         stop(process, SIGTERM, 1.0)
     _ended_itself(code, title)
@@ -138,11 +147,11 @@ def _in_namespace(argv: tuple[str, ...]) -> tuple[str, ...]:
     return (unshare, *flags, *argv)
 
 
-def _ask(spec: CheckSpec, plan: Plan, place: Path, user: User, title: str) -> tuple[str, ...]:
+def _ask(spec: CheckSpec, plan: Plan, place: Path, user: User, title: str, limit: float) -> tuple[str, ...]:
     """Start the engine on spare ports, ask it what it made of its files, stop it."""
     with (place / _LOG).open("ab") as output:
         process = spawn(spec.argv, user=user, directory=place, output=output)
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + limit
     before: dict[str, object] | None = None
     try:
         while time.monotonic() < end:
@@ -157,7 +166,7 @@ def _ask(spec: CheckSpec, plan: Plan, place: Path, user: User, title: str) -> tu
             time.sleep(SETTLE if now is not None else 0.05)
     finally:
         stop(process, SIGTERM, 3.0)
-    raise EngineError(Diagnostic("LB403", f"{title} did not answer on its admin port in {SECONDS:g} s"))
+    raise EngineError(Diagnostic("LB403", f"{title} did not answer on its admin port in {limit:g} s"))
 
 
 def _said(place: Path) -> str:

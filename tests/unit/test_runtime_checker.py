@@ -10,6 +10,7 @@ import pytest
 
 from lbgen.engines.api import Binary, CheckSpec
 from lbgen.engines.nftables import ENGINE as NFTABLES
+from lbgen.engines.rendered import render_with
 from lbgen.runtime.checker import check
 from tests.engines.test_nftables import plan as l4_plan
 from tests.engines.test_nftables import pool
@@ -45,6 +46,24 @@ def test_ports_of_root_are_exchanged(program):
             return CheckSpec(("grep", "-c", '"port": 80}', "fake.json"), lambda code, out, _: () if code else (out,))
 
     assert check(plan(port=80), Strict(program)) == ()
+
+
+def test_files_that_are_there_are_checked_as_they_stand_unless_a_port_is_exchanged(program):
+    rendered = []
+
+    @dataclass(frozen=True)
+    class Counting(FakeEngine):
+        def render(self, plan, version):
+            rendered.append(plan)
+            return super().render(plan, version)
+
+    there = render_with(FakeEngine(program), plan("bad.example"), "1.0.3", ())
+    (found,) = check(plan(), Counting(program), rendered=there)
+    assert found.message == "Fake 1.0.3: fake.json:3 unhappy"
+    assert not rendered
+    assert check(replace(plan(), listeners=(replace(plan().listeners[0], address="192.0.2.77"),)), Counting(program),
+                 rendered=there) == ()  # fmt: skip
+    assert len(rendered) == 1
 
 
 def test_a_checker_that_serves_is_asked_on_spare_ports(program):

@@ -15,6 +15,7 @@ from lbgen.runtime.docker.bundle import WORK
 from lbgen.runtime.docker.client import told
 from lbgen.runtime.docker.container import Wanted
 from lbgen.runtime.docker.labels import Record, Role
+from lbgen.runtime.time_limits import for_routes
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 
     from lbgen.runtime.docker.wanted import Part
 
-_SECONDS = 30
+_SECONDS = 30.0  # for up to 1,000 routes
 
 
 def check(client: DockerClient, part: Part, helper: str) -> tuple[Diagnostic, ...]:
     """LB401 for each problem; empty when it is content. Raises EngineError LB403 (it does not end), LB421."""
     engine = part.chosen.engine
     spec = engine.check(part.plan, part.binary, Path(WORK))
-    name = f"{part.wanted.name}-{Role.CHECK}"
+    name, limit = f"{part.wanted.name}-{Role.CHECK}", for_routes(part.plan, _SECONDS)
     record = Record(part.record.stack, Role.CHECK, "", engine=engine.name)
     # An address that it has not got there can be listened on all the same.
     anywhere = (("net.ipv4.ip_nonlocal_bind", "1"),)
@@ -50,7 +51,7 @@ def check(client: DockerClient, part: Part, helper: str) -> tuple[Diagnostic, ..
                         "-m",
                         "lbgen.runtime.answers",
                         str(part.plan.admin_port),
-                        str(_SECONDS),
+                        f"{limit:g}",
                         *spec.ask,
                     ),
                     files={},
@@ -59,12 +60,13 @@ def check(client: DockerClient, part: Part, helper: str) -> tuple[Diagnostic, ..
                     once=True,
                 ),
                 record,
+                limit,
             )
             with told(f"looking at {name}"):
                 made.reload()
             code = 0 if made.status == "running" else int(made.attrs["State"]["ExitCode"])
         else:
-            code = _ended(made)
+            code = _ended(made, limit)
         with told(f"reading what {name} said"):
             said = made.logs().decode("utf-8", "replace")
     finally:
@@ -81,13 +83,13 @@ def _made(client: DockerClient, wanted: Wanted, record: Record) -> Container:
     return container.create(client, wanted, record, "")
 
 
-def _ask(client: DockerClient, beside: Container, wanted: Wanted, record: Record) -> dict[str, object]:
+def _ask(client: DockerClient, beside: Container, wanted: Wanted, record: Record, limit: float) -> dict[str, object]:
     """What the engine answers on its admin port; nothing when it ended before it answered."""
     made = _made(client, wanted, record)
     try:
         with told(f"starting {wanted.name}"):
             made.start()
-        code = _ended(made)
+        code = _ended(made, limit)
         with told(f"reading what {wanted.name} said"):
             said = made.logs(stderr=False)
             beside.reload()
@@ -101,9 +103,9 @@ def _ask(client: DockerClient, beside: Container, wanted: Wanted, record: Record
         _discard(made)
 
 
-def _ended(made: Container) -> int:
+def _ended(made: Container, limit: float) -> int:
     with told(f"waiting for {made.name}"):
-        return int(made.wait(timeout=_SECONDS)["StatusCode"])
+        return int(made.wait(timeout=limit)["StatusCode"])
 
 
 def _discard(made: Container) -> None:

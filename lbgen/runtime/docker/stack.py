@@ -33,6 +33,7 @@ from lbgen.runtime.local.order import Progress, Step
 from lbgen.runtime.local.process import START_SECONDS, for_version
 from lbgen.runtime.local.state import StackState, locked
 from lbgen.runtime.standins import Cast, played, whose
+from lbgen.runtime.time_limits import for_routes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -84,7 +85,7 @@ def up(
         made = make(chosen)
         try:
             if change.differs(made, before):
-                warnings = change.reloaded(client, made, before, progress, RELOAD_SECONDS)
+                warnings = change.reloaded(client, made, before, progress, for_routes(plan, RELOAD_SECONDS))
                 return Result(state(plan.name, found(client, plan.name)), skipped, warnings, reloaded=True)
         except EngineError as error:
             if any(each.code != "LB412" for each in error.diagnostics):

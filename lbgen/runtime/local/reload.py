@@ -119,7 +119,7 @@ def prepare(handle: Handle, target: Engine, plan: Plan, accept: tuple[str, ...])
             if new and listener.protocol is Protocol.TCP:
                 field = f"{listener.field}.port"
                 ports.claim(listener.address, listener.port, field, privileged=engine_user().uid is not None)
-    problems = check(plan, target, handle.binary, accept=accept)
+    problems = check(plan, target, handle.binary, accept=accept, rendered=rendered)
     if problems:
         raise EngineError(problems)
     return Change(Process(handle), plan, spec, rendered, (handle.plan, handle.spec))

@@ -31,6 +31,7 @@ from lbgen.runtime.local.order import Chosen, Commit, Failed, Order, Progress, R
 from lbgen.runtime.local.process import START_SECONDS, for_version, tail
 from lbgen.runtime.local.spawn import how_ended
 from lbgen.runtime.standins import played, whose
+from lbgen.runtime.time_limits import for_routes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -173,7 +174,9 @@ def _taken_over(
         return None
     engines = tuple((x.name, x.version, x.binary) for x in chosen)
     try:
-        return _reloaded(before.name, Reload(plan, accept, RELOAD_SECONDS, engines, backends), progress)
+        return _reloaded(
+            before.name, Reload(plan, accept, for_routes(plan, RELOAD_SECONDS), engines, backends), progress
+        )
     except EngineError as error:
         if any(each.code != "LB412" for each in error.diagnostics):
             raise
