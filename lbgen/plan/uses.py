@@ -108,8 +108,6 @@ def uses(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Asked]:
                         yield feature, f"pools.{name}.proxy_protocol"
     for index, route in routes:
         yield from _route(model, f"routes[{index}]", route, expanded.is_l4(index), written)
-    if model.access_log == "json" and written("access_log"):
-        yield Feature.ACCESS_LOG, "access_log"
     for name, engine in model.engines.items():
         for place in engine.verbatim:
             yield Feature.ESCAPE_HATCH, f"engines.{name}.{place}"
@@ -120,8 +118,8 @@ def uses(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Asked]:
 def defaults(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Asked]:
     """What holds for every topology, asked for or not: an engine that differs there says so, and goes on.
 
-    For L7 listeners the clauses that no field turns on or off, and the profile's access log; for L4 routes the times
-    that nobody wrote, as a kernel keeps none.
+    For L7 listeners the clauses that no field turns on or off, the usual client times and the access log, whoever wrote
+    them; for L4 routes the times that nobody wrote, as a kernel keeps none.
     """
     for name, listener in expanded.model.listeners.items():
         if listener.mode == "l7":
@@ -129,12 +127,12 @@ def defaults(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Ask
                 yield feature, f"listeners.{name}"
             if (listener.headers_with_underscores or expanded.model.headers_with_underscores) != "pass":
                 yield Feature.UNDERSCORES_DROP, f"listeners.{name}"
-            if listener.timeouts is None and not _other_client_times(expanded.model):
+            if not _other_client_times(expanded.model, listener):
                 yield Feature.CLIENT_TIMEOUTS, f"listeners.{name}.timeouts"
         if listener.tls is not None and listener.tls.mode == "terminate":
             yield Feature.TLS_NO_SNI, f"listeners.{name}.tls"
     l7 = any(listener.mode == "l7" for listener in expanded.model.listeners.values())
-    if l7 and expanded.model.access_log == "json" and not written("access_log"):
+    if l7 and expanded.model.access_log == "json":
         yield Feature.ACCESS_LOG, "access_log"
     times = expanded.model.timeouts
     for index, route in enumerate(expanded.model.routes):
@@ -147,9 +145,9 @@ def defaults(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Ask
                 yield _TIMES[key], f"routes[{index}].timeouts.{key}"
 
 
-def _other_client_times(model: TopologyModel) -> bool:
+def _other_client_times(model: TopologyModel, listener: Listener) -> bool:
     """What is the same as lbgen's own asks for nothing."""
-    return model.client_timeouts is not None and client_timeouts(model.client_timeouts) != CLIENT
+    return client_timeouts(listener.timeouts, model.client_timeouts) != CLIENT
 
 
 def _listener(model: TopologyModel, field: str, listener: Listener, forwards: bool) -> Iterator[Asked]:
@@ -187,10 +185,10 @@ def _l7_listener(model: TopologyModel, field: str, listener: Listener, forwards:
         yield Feature.TRUSTED_PROXIES, f"{field}.trusted_proxies"
     if listener.http2 or (listener.http2 is None and listener.tls is not None):
         yield Feature.HTTP2, f"{field}.tls" if listener.http2 is None else f"{field}.http2"
-    if listener.timeouts is not None:
-        yield Feature.CLIENT_TIMEOUTS, f"{field}.timeouts"
-    if _other_client_times(model):
-        yield Feature.CLIENT_TIMEOUTS, "client_timeouts"
+    if _other_client_times(model, listener):
+        for times, place in ((listener.timeouts, f"{field}.timeouts"), (model.client_timeouts, "client_timeouts")):
+            if times is not None:
+                yield Feature.CLIENT_TIMEOUTS, place
     if (listener.headers_with_underscores or model.headers_with_underscores) == "pass":
         own = listener.headers_with_underscores is not None
         yield Feature.UNDERSCORES_PASS, f"{field}.{_UNDERSCORES}" if own else _UNDERSCORES

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lbgen.conformance.prepare import plan_of
+from lbgen.engines.api import engine
 from lbgen.engines.envoy import ENGINE
 from lbgen.engines.envoy.timeouts import longest_silences
 from lbgen.engines.verdicts import judge
@@ -45,6 +46,20 @@ def test_a_verdict_is_the_same_whoever_gave_the_time(client: dict[str, Any] | No
     assert [stop.message.partition(" is ")[0] for stop in stops] == ["timeouts.idle"]
     _, stops = judge(plan_of(topology({"idle": "1h"}, client, match=[{"methods": ["GET"]}])), ENGINE, "1.40")
     assert not stops  # the route of WebSockets
+
+
+@pytest.mark.parametrize("name", ["nginx", "haproxy", "envoy", "traefik"])
+def test_times_and_logs_that_are_the_usual_ones_may_be_written(name: str) -> None:
+    written = topology({"idle": "10s", "response": "10s"}, {"client_header": "60s", "client_body": "60s"})
+    found = [
+        {
+            (str(a.feature), a.verdict.note, a.default)
+            for a in judge(plan_of(each), engine(name), engine(name).versions[0])[0]
+            if a.verdict.note
+        }
+        for each in (topology({"idle": "10s", "response": "10s"}), {**written, "access_log": "json"})
+    ]
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("profile", ["minimal", "production", "edge", "low-latency"])

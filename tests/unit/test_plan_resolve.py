@@ -137,7 +137,7 @@ def test_baseline_features_of_l7_listeners() -> None:
     base = {Feature.L7, Feature.FRAMING, Feature.STATUSES, Feature.PATHS_STRICT, *always}
     assert all(use.default for feature in always for use in needs(plan_of(redirect))[feature])
     written = needs(plan_of(redirect, access_log="json"))[Feature.ACCESS_LOG]
-    assert [(use.field, use.default) for use in written] == [("access_log", False)]
+    assert [(use.field, use.default) for use in written] == [("access_log", True)]  # the same, whoever wrote it
     assert base | {Feature.REDIRECT} == needs(plan_of(redirect)).keys()
     forwarding = needs(plan_of(ALL)).keys()
     assert base | {Feature.FORWARDED_HEADERS, Feature.REQUEST_ID} < forwarding
