@@ -1,4 +1,4 @@
-"""Where `templates/`, `profiles/`, `starters/` are, installed or in a checkout; and the user's cache."""
+"""Where `templates/` and `profiles/` are, installed or in a checkout; and the user's cache."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def folder(kind: str) -> Path:
-    """The folder `templates`, `profiles` or `starters`; FileNotFoundError names both places that were tried."""
+    """The folder `templates` or `profiles`; FileNotFoundError names both places that were tried."""
     installed = _PACKAGE / "_data" / kind
     if installed.is_dir():
         return installed

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from lbgen import resources
+from pathlib import Path
 
+_FOLDER = Path(__file__).parent / "starters"
 DEFAULT = "default"
 SCHEMA_FILE = "lbgen.schema.json"  # the first line of every starter names it for editors
 
 
 def starters() -> tuple[str, ...]:
     """The names of the starters, the default first."""
-    others = sorted(path.stem for path in resources.folder("starters").glob("*.yaml"))
+    others = sorted(path.stem for path in _FOLDER.glob("*.yaml"))
     others.remove(DEFAULT)
     return (DEFAULT, *others)
 
@@ -19,4 +20,4 @@ def starter(template: str = DEFAULT) -> str:
     """The text of that starter; KeyError when there is none of that name."""
     if template not in starters():
         raise KeyError(template)
-    return (resources.folder("starters") / f"{template}.yaml").read_text(encoding="utf-8")
+    return (_FOLDER / f"{template}.yaml").read_text(encoding="utf-8")

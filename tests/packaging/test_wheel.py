@@ -22,7 +22,7 @@ def wheel(tmp_path_factory) -> Path:
 
 def test_the_wheel_carries_its_data_and_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    for kind in ("templates", "profiles", "starters"):
+    for kind in ("templates", "profiles"):
         shipped = {n.removeprefix("lbgen/_data/") for n in names if n.startswith(f"lbgen/_data/{kind}/")}
         source = {
             p.relative_to(ROOT).as_posix()
@@ -31,7 +31,7 @@ def test_the_wheel_carries_its_data_and_nothing_else(wheel):
         }
         assert shipped == source
     assert not [n for n in names if not n.startswith(("lbgen/", "lbgen-"))]
-    assert "lbgen/py.typed" in names
+    assert {"lbgen/py.typed", "lbgen/spec/starters/default.yaml"} <= set(names)
 
 
 def test_it_renders_in_a_fresh_environment(wheel, tmp_path):

@@ -44,7 +44,7 @@ def refused(data: object) -> list[str]:
 
 
 def topologies() -> Iterator[tuple[str, Any]]:
-    for path in [*ROOT.glob("examples/*/topology.yaml"), *(ROOT / "starters").glob("*.yaml")]:
+    for path in [*ROOT.glob("examples/*/topology.yaml"), *(ROOT / "lbgen/spec/starters").glob("*.yaml")]:
         yield str(path.relative_to(ROOT)), read_file(path).data
     yield "everything", read_text(EVERYTHING, "everything").data
     for path in sorted(ERRORS.glob("*.yaml")):
