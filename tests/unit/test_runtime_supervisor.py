@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from lbgen import system_errors
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.local import supervisor
 from lbgen.runtime.local.control import Control, reach
@@ -30,6 +31,7 @@ class Company:
         self.outcomes = list(outcomes)
         self.record = SimpleNamespace(engines=())
         self.handles: dict[str, object] = {}
+        self.stand_ins = SimpleNamespace(alive=lambda: True)
 
     def reload(self, asked: Reload) -> tuple[Diagnostic, ...]:
         outcome = self.outcomes.pop(0)
@@ -45,6 +47,7 @@ def made(tmp_path, monkeypatch):
     made.order = SimpleNamespace(folder=str(tmp_path))
     made.pipe, _ = Pipe()
     monkeypatch.setattr(supervisor, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(system_errors._Process, "lasting", True)
     return made
 
 
@@ -68,6 +71,7 @@ def serve(made: Supervisor, tmp_path, *outcomes: object):
     for _ in outcomes:
         with reach(tmp_path) as pipe:
             pipe.send(Reload(plan(), (), 1.0))
+            assert pipe.poll(20), "no answer"
             answers.append(pipe.recv())
     thread.join(5)
     assert not thread.is_alive()
