@@ -8,6 +8,7 @@ from lbgen.engines.haproxy.cors import asked_lines, preflight_lines
 from lbgen.engines.haproxy.lines import Line, line
 from lbgen.engines.haproxy.packing import asking_lines, packing
 from lbgen.engines.haproxy.quote import Sample, argument
+from lbgen.engines.text import Literal
 from lbgen.plan.phrases import phrase
 from lbgen.plan.policy import KeyKind
 
@@ -158,13 +159,13 @@ class Admission:
         for number, (key, found) in enumerate(_grouped((k, key) for k, (_, key) in keys.items()), 1):
             names = {each: keys[each][0].name for each in found}
             purpose = f"{variable.partition('.')[2]}.{number}"
-            more: tuple[str, ...] = ()
+            more: tuple[str | Literal, ...] = ()
             match key.kind:
                 case KeyKind.CLIENT_IP:
                     suffix: str | Sample = Sample(self.client)
                 case KeyKind.HEADER:
                     suffix = Sample(f"req.fhdr({argument(key.name)})")
-                    more = (f"{{ req.fhdr_cnt({key.name}) gt 0 }}",)
+                    more = ("{", Literal(f"req.fhdr_cnt({argument(key.name)})"), "gt 0 }")
                 case _:
                     suffix = ""
             yield from self._chooser.valued(

@@ -201,7 +201,7 @@ def _pool_lines(pool: Pool, l7: bool) -> list[Line]:
     if any(endpoint.backup for endpoint in pool.endpoints):
         lines.append(line(pool.field, "option allbackups"))
     if pool.sticky is not None and l7:
-        words: list[str | Word] = [f"cookie {pool.sticky.cookie} insert httponly attr SameSite=Lax"]
+        words: list[str | Word] = ["cookie", Literal(pool.sticky.cookie), "insert httponly attr SameSite=Lax"]
         if pool.sticky.ttl is not None:
             words.append(f"attr Max-Age={pool.sticky.ttl}")
         if pool.sticky.secure:

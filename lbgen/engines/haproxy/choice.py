@@ -28,7 +28,7 @@ class Chooser:
     everywhere: str
     origins: dict[str, str]  # key -> topology field
 
-    def when(self, keys: Sequence[str], purpose: str, *more: str) -> tuple[str, ...]:
+    def when(self, keys: Sequence[str], purpose: str, *more: str | Literal) -> tuple[str | Literal, ...]:
         """`if ...`: the request's key is one of `keys`, and `more` holds."""
         mine = (
             self.everywhere if self.every <= set(keys) else self.maps.among(self.variable, keys, purpose, self.origins)
@@ -36,7 +36,7 @@ class Chooser:
         conditions = [c for c in (mine, *more) if c]
         return ("if", *conditions) if conditions else ()
 
-    def only(self, action: tuple[str | Literal, ...], keys: Sequence[str], purpose: str, *more: str) -> Line:
+    def only(self, action: tuple[str | Literal, ...], keys: Sequence[str], purpose: str, *more: str | Literal) -> Line:
         """`action` for these keys."""
         return line(self._origin(keys), *action, *self.when(keys, purpose, *more))
 
@@ -45,7 +45,7 @@ class Chooser:
         action: tuple[str | Literal, ...],
         values: Mapping[str, str],
         purpose: str,
-        *more: str,
+        *more: str | Literal,
         suffix: str | Sample = "",
     ) -> list[Line]:
         """`action VALUE`, where the value depends on the key; `suffix` follows every value."""

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 Word = Atom | Literal | int
+# Outside of quotes no comment, escape or variable of the environment begins, and quotes end where they should.
+_MADE = r"""(?:[^\x00-\x1f"#$'\\]|'[^'\n]*'|"(?:[^"$\\\n]|\\n)*")*"""
 _ON_A_LINE = 30  # patterns of one condition; HAProxy takes 64 words in a line
 
 
@@ -33,8 +35,11 @@ class Section:
 
 
 def line(origin: str, *words: str | Word) -> Line:
-    """A statement; a `str` is text made by code (or a value whose grammar leaves no room), a Literal free text."""
-    return Line(tuple(Atom(w) if isinstance(w, str) else w for w in words), Atom(origin))
+    """A statement; a `str` is text made by code (or a value whose grammar leaves no room), a Literal free text.
+
+    ValueError for a `str` that HAProxy would read otherwise than it is written: that text has to be a Literal.
+    """
+    return Line(tuple(Atom.of(_MADE, w) if isinstance(w, str) else w for w in words), Atom(origin))
 
 
 @dataclass(slots=True)

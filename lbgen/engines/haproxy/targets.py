@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.lines import Line, line
+from lbgen.engines.haproxy.quote import argument
+from lbgen.engines.text import Literal
 from lbgen.plan.model import Forward
 from lbgen.records import record
 
@@ -84,10 +86,11 @@ def kept_lines(drawn: list[Choice], index: Index, maps: Maps) -> list[Line]:
                 seen.add(f"{key}|{value}")
                 file.add(f"{key}|{value}", choice.key, choice.target.field)
         kept_in = f"txn.kept_{number}"
-        asked = f"{{ req.cook({cookie}) -m found }} {{ var(txn.drawn) -m found }}"
+        named = Literal(f"req.cook({argument(cookie)})")
+        asked = ("{", named, "-m found } { var(txn.drawn) -m found }")
         lookup = f"var(txn.route),concat(|,{kept_in}),map_str({file.name})"
         lines += [
-            line("", f"http-request set-var({kept_in}) req.cook({cookie}) if {asked}"),
+            line("", f"http-request set-var({kept_in})", named, "if", *asked),
             line("", f"http-request set-var({TARGET}) {lookup} if {{ var({kept_in}) -m found }}"),
         ]
     return lines

@@ -55,7 +55,7 @@ class Compressions:
 
 def lines(wanted: Compression) -> tuple[Line, ...]:
     """The gzip directives of a location."""
-    types = tuple(Atom.of(r"[A-Za-z0-9!#&^_.+-]+/[A-Za-z0-9!#&^_.+-]+", t) for t in wanted.types if t != _HTML)
+    types = tuple(Literal(media) for media in wanted.types if media != _HTML)
     return (
         Line(Atom("gzip"), (Atom("on"),)),
         *((Line(Atom("gzip_types"), types),) if types else ()),

@@ -18,6 +18,7 @@ from lbgen.engines.nginx.support import NOMINATED, OLD
 from lbgen.engines.nginx.transports import GRPC, kind
 from lbgen.engines.nginx.tree import Candidate
 from lbgen.engines.nginx.values import Values
+from lbgen.plan import places
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, PathKind, PoolProtocol, Protocol, Redirect, Respond, ValueKind
 from lbgen.plan.policy import KeyKind, PathsMode, RetryCause
@@ -43,6 +44,9 @@ def objections(plan: Plan, version: str) -> Iterator[Objection]:
     yield from _l4(plan, version)
     yield from _proxy_headers(plan)
     yield from underscores.objections(plan)
+    for field, file in places.files(plan):
+        if "$" in file.path:
+            yield Objection(refused("nginx reads a variable in the path of a file with a dollar sign"), field)
     if version != OLD:
         yield from _nominated(plan)
     for listener in plan.listeners:
@@ -325,6 +329,7 @@ def _route(route: Route, *, l7: bool) -> Iterator[Objection]:
             yield from _times(action.timeouts, route.field)
         for edits in (route.request_headers, *(t.request_headers for t in action.targets)):
             yield from _added(edits, route.field)
+        yield from _shares(action)
     own = _OWN + (_OWN_OF_REDIRECT if isinstance(action, Redirect) else ())
     edits = route.response_headers
     shown = [name for name, _ in (*edits.set, *edits.add)] + list(edits.remove)
@@ -351,6 +356,16 @@ def _shown(milliseconds: int) -> str:
     if milliseconds == 0:
         return "no limit of time"
     return f"{milliseconds / 1000:g} s"
+
+
+def _shares(action: Forward) -> Iterator[Objection]:
+    """Of a header that one target of a split edits, the others get the client's, which nginx has to read."""
+    for target in action.targets if len(action.targets) > 1 else ():
+        edits = target.request_headers
+        for name in dict.fromkeys((*(name for name, _ in (*edits.set, *edits.add)), *edits.remove)):
+            if not _NAMED_BY_VARIABLE.fullmatch(name):
+                why = f"nginx cannot read the header {name}, so it cannot leave it alone for other targets"
+                yield Objection(refused(why), f"{target.field}.request_headers")
 
 
 def _added(edits: HeaderEdits, field: str) -> Iterator[Objection]:

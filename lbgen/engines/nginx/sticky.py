@@ -65,7 +65,7 @@ class Stickies:
                 source = text(inline(chosen), "\n", asked, "\n", answered)
             start = "^" if chosen is None else f"^{pool.name.replace('.', '[.]')}\\n"
             kept = Entry(Literal(rf"{start}=([0-9a-f]+)\n\1$", "regex"), EMPTY)
-            given = text(f"{sticky.cookie}=", inline("endpoint"), _attributes(sticky))
+            given = self._texts.of(f"{sticky.cookie}=", inline("endpoint"), _attributes(sticky))
             new = Entry(Literal(rf"{start}[^\n]*\n(?<endpoint>[0-9a-f]+)$", "regex"), given)
             self._add(pool, name, source, EMPTY, (kept, new))
             self._cookies[key] = text(inline(name))

@@ -10,7 +10,9 @@ from lbgen.engines.text import Atom, Literal
 
 
 def text(*parts: str | Atom) -> Text:
-    """Strings are free text, atoms are variables."""
+    """Strings are free text, atoms are variables. ValueError for a `$`, which needs the constant of `Texts`."""
+    if any(isinstance(part, str) and "$" in part for part in parts):
+        raise ValueError(f"{parts!r} holds a dollar sign")
     return _text([Literal(part, "part") if isinstance(part, str) else part for part in parts])
 
 
