@@ -223,12 +223,18 @@ def _confirmed(
 ) -> tuple[Diagnostic, ...]:
     live.wait_listening(seconds)
     plan = live.plan
-    wanted = readiness.probes_of_change(before, plan)
+    first, others = readiness.probes_of_change(before, plan)
+    wanted = (*first, *others)
+    done = 0
 
     def answered(probe: readiness.Probe, left: int) -> None:
-        progress(Progress(Step.ANSWERED, live.engine, probe.route, len(wanted) - left, len(wanted)))
+        nonlocal done
+        done += 1
+        progress(Progress(Step.ANSWERED, live.engine, probe.route, done, len(wanted)))
 
-    late = readiness.wait(plan, wanted, live.address, seconds=seconds, answered=answered)
+    late = readiness.wait(plan, first, live.address, seconds=seconds, answered=answered)
+    if all(map(readiness.is_warning, late)):
+        late += readiness.wait(plan, others, live.address, seconds=seconds, answered=answered)
     _wait_followed(live, before, seconds)
     time.sleep(live.spec.overlap)
     live.stays()

@@ -75,13 +75,24 @@ def probes(plan: Plan) -> tuple[Probe, ...]:
     return tuple(sorted(found.values(), key=lambda each: (order[each.route], each.listener)))
 
 
-def probes_of_change(before: Plan, after: Plan) -> tuple[Probe, ...]:
+def probes_of_change(before: Plan, after: Plan) -> tuple[tuple[Probe, ...], tuple[Probe, ...]]:
     """What to ask an engine that goes over from `before` to `after`: `turned` and the probes of `after`, each request
-    once."""
+    once. First those that `before` answers otherwise, which show that the change has taken hold, then the others:
+    asked earlier these would show nothing, and keep an engine from loading."""
     found: dict[tuple[Request | str, str, Door], Probe] = {}
     for probe in (*turned(before, after), *probes(after)):
         found.setdefault((probe.request or probe.route, probe.listener, probe.door), probe)
-    return tuple(found.values())
+    shows = {key: _shows(before, probe) for key, probe in found.items()}
+    first, others = (tuple(probe for key, probe in found.items() if shows[key] is each) for each in (True, False))
+    return first, others
+
+
+def _shows(before: Plan, probe: Probe) -> bool:
+    listeners = (listener.name for listener in before.listeners if listener.mode is Mode.L7)
+    if probe.request is None or probe.listener not in listeners:
+        return False
+    outcome = simulate(before, probe.request)
+    return (outcome.status, frozenset(up.pool for up in outcome.upstreams)) != (probe.status, probe.pools)
 
 
 def turned(before: Plan, after: Plan) -> tuple[Probe, ...]:
@@ -328,12 +339,12 @@ def diagnostics(
     the engine has too little of, if anything; it is asked when there is an error."""
     spans = dict(plan.spans)
     found = []
-    missing = lack() if any(not _soft(each) for each in late) else ""
+    missing = lack() if any(not is_warning(each) for each in late) else ""
     for each in late:
         asked = each.probe.request
         what = f"{asked.method} {asked.target}" if asked else "a connection"
         message = f"{title}: route {each.probe.route} on {each.probe.listener} gave {what} {each.got}"
-        soft = _soft(each)
+        soft = is_warning(each)
         severity = Severity.WARNING if soft else Severity.ERROR
         hint = "start its endpoints" if soft else "; ".join(filter(None, (f"waited {seconds:g} s", missing)))
         span = spans.get(each.probe.field, NOWHERE)
@@ -341,5 +352,6 @@ def diagnostics(
     return tuple(found)
 
 
-def _soft(late: Late) -> bool:
+def is_warning(late: Late) -> bool:
+    """Whether a real endpoint does not answer, which is no fault of the engine."""
     return late.probe.real and late.got.startswith("no endpoint")

@@ -12,6 +12,7 @@ import sys
 import time
 from dataclasses import replace
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -186,9 +187,10 @@ def _taken_over(
 def _reloaded(name: str, asked: Reload, progress: Callable[[Progress], None]) -> Up:
     """Ask the supervisor. It goes on with it if we end meanwhile; if it ends, another one takes over."""
     before = state.read(name)
+    wire = bytes(ForkingPickler.dumps(asked))  # before it listens to us: thousands of routes take seconds
     try:
         with reach(state.folder(name)) as pipe:
-            pipe.send(asked)
+            pipe.send_bytes(wire)
             return _listen(pipe, progress)
     except (EOFError, ConnectionError, FileNotFoundError):
         if before is None or not _ended(before.supervisor):
