@@ -1,16 +1,19 @@
 """No name and no text of a topology changes more than its own place: each is drawn from the spec's grammar, rendered,
 and read back as the engine reads it, beside the same topology with a plain word in its place.
 
-The trees have the same shape, and the leaves that differ hold the text (in the engine's own spelling). What an engine
-cannot hold, it refuses.
+The trees have the same shape, and the leaves that differ hold the text (in the engine's own spelling). Then the
+engine's own checker loads a topology in which all of them are drawn. What an engine cannot hold, it refuses.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 from functools import cache
 from itertools import product
+from pathlib import Path, PurePath
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -20,12 +23,17 @@ from hypothesis import strategies as st
 from property.read_back import Tree, tree
 
 import lbgen
+from lbgen.conformance.subject import subjects
 from lbgen.engines.api import engines
 from lbgen.engines.verdicts import judge
 from lbgen.plan.resolve import plan
+from lbgen.runtime.certificates import throw_away
+from lbgen.runtime.checker import check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from lbgen.conformance.subject import Subject
 
 MARKED = "abcXYZ019!#$%&'*+.^_`|~-"
 TOKENS = st.text(MARKED, min_size=1, max_size=8)
@@ -143,7 +151,7 @@ def topology(v: dict[str, str]) -> dict[str, Any]:
         },
         "pools": pools,
         "routes": routes,
-        "resolvers": ["10.0.0.53"],
+        "resolvers": ["127.0.0.53"],
     }
 
 
@@ -221,6 +229,7 @@ L7 = ("envoy", "haproxy", "nginx", "traefik")
 MARKS = "#$%'`*|&~"
 TOKEN_SLOTS = ("sticky", "match_cookie", "hash_cookie", "rate_header", "busy_header", "match_header", "set_name",
                "share_name", "packed")  # fmt: skip
+HEADER_NAMES = [slot for slot, (strategy, _) in SLOTS.items() if strategy in (HEADERS, TOKENS)]
 
 
 def read(engine: str, values: dict[str, str]) -> dict[str, Tree]:
@@ -281,3 +290,61 @@ def test_every_mark_in_a_name_comes_back_or_is_refused(engine: str, slot: str) -
     lead, marks = ("a/", "#$&^") if slot == "packed" else ("", MARKS)
     for text in (f"{lead}{marks}x{marks}", f"{lead}#x", f"{lead}$x"):
         comes_back(engine, slot, text)
+
+
+def accepted(engine: str, version: str, values: dict[str, str]) -> dict[str, str]:
+    """`values`, but the plain word where the engine refuses one; nginx 1.22 takes no endpoint's name at all."""
+
+    def refused(more: dict[str, str]) -> bool:
+        made = plan(lbgen.load(topology({**base, **more})))
+        return bool(judge(made, engines()[engine], version, ("all",))[1])
+
+    base = PLAIN
+    if refused({}):
+        base = PLAIN | {"endpoint": "10.0.0.9"}
+        assert not refused({})
+    return {slot: base[slot] if refused({slot: text}) else text for slot, text in values.items()}
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("subject", [s for s in subjects() if s.engine in L7], ids=lambda s: s.label.replace(" ", "-"))
+def test_the_engine_loads_all_of_them(subject: Subject) -> None:
+    """Two topologies with every slot drawn, and one with marks in every name."""
+    if subject.binary is None:
+        pytest.skip(subject.gap)
+    made = throw_away()
+
+    def load(folder: Path, values: dict[str, str]) -> None:
+        values = accepted(subject.engine, subject.version, values)
+        for slot, source in (("file", "ca"), ("certificate", "shop"), ("client_ca", "client-ca")):
+            target = folder / f"{PurePath(values[slot]).stem}-{slot}.crt"
+            shutil.copy(made / f"{source}.crt", target)
+            target.chmod(0o644)
+            if slot == "certificate":
+                key = Path(shutil.copy(made / "shop.key", f"{target}.key"))
+                key.chmod(0o644)
+            values[slot] = str(target)
+        data = topology(values) | {"engines": {subject.engine: {"version": subject.version}}}
+        problems = check(plan(lbgen.load(data)), subject.engine, binary=subject.binary, accept=("all",))
+        assert not problems, [*map(str, problems), values]
+
+    @settings(
+        max_examples=2,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.fixed_dictionaries({slot: strategy for slot, (strategy, _) in SLOTS.items()}))
+    def one(values: dict[str, str]) -> None:
+        load(
+            folder,
+            PLAIN | {slot: text for slot, text in values.items() if not slot.endswith("_name") or slot in HEADER_NAMES},
+        )
+
+    with TemporaryDirectory() as name:  # that the checkers can read, which run without rights
+        folder = Path(name)
+        folder.chmod(0o755)
+        load(folder, PLAIN | {slot: f"{MARKS}{n}" for n, slot in enumerate(HEADER_NAMES)})
+        one()
