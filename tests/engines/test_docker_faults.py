@@ -153,7 +153,7 @@ def fails(
         end = time.monotonic() + (BACK_SECONDS if cuts else 0)
         while (state := act.state()) == "nothing" and time.monotonic() < end:
             time.sleep(0.1)
-        if ended == "error" and act.name == WITHOUT:
+        if ended == "error" and act.name == WITHOUT and state != "after":
             assert not left(daemon, NAME)
         else:
             assert state in ("before", "after"), f"{state} serves"

@@ -62,7 +62,7 @@ def reloaded(
                     with suppress(EngineError):  # without a note its files are read
                         live.note(live.there.record)
         raise
-    with deferred(), _serves_already():
+    with deferred(), serves_already():
         for part, (_, live) in zip(parts, changes, strict=True):
             live.taken_over()
             progress(Progress(Step.RELOADED, part.record.engine))
@@ -71,7 +71,7 @@ def reloaded(
 
 
 @contextmanager
-def _serves_already() -> Iterator[None]:
+def serves_already() -> Iterator[None]:
     """What fails now cannot take the change back: EngineError LB429."""
     try:
         yield

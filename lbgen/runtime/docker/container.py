@@ -158,7 +158,7 @@ def create(client: DockerClient, wanted: Wanted, record: Record, network: str) -
     with told(f"making the container {wanted.name}"):
         if not wanted.inside and not wanted.once:
             client.volumes.create(volume, labels=record.labels())
-        made = client.containers.create(wanted.image, **options)
+        made = _created(client, wanted, record, options)
     try:
         with told(f"making the container {wanted.name}"):
             if not wanted.inside and (wanted.address or wanted.aliases):
@@ -174,6 +174,21 @@ def create(client: DockerClient, wanted: Wanted, record: Record, network: str) -
             remove(made)
         raise
     return made
+
+
+def _created(client: DockerClient, wanted: Wanted, record: Record, options: dict[str, Any]) -> Container:
+    """Where docker makes the container and then cannot tell of it, it is removed again. Raises docker's errors."""
+    from docker.errors import APIError
+
+    try:
+        return client.containers.create(wanted.image, **options)
+    except APIError as error:
+        if error.status_code != HTTPStatus.CONFLICT:  # then the name is that of another one
+            with suppress(APIError):
+                left = client.containers.get(wanted.name)
+                if record.labels().items() <= left.labels.items():
+                    remove(left)
+        raise
 
 
 def start(made: Container, wanted: Wanted) -> None:

@@ -115,7 +115,7 @@ def up(
             try:
                 cut = next_ones.drain(drain, progress)
             finally:
-                with deferred():  # it serves: what was before goes
+                with deferred(), change.serves_already():  # what was before goes
                     work.keep()
         now = state(plan.name, found(client, plan.name))
         return Result(now, skipped, warnings, not work.changed, bool(before) and work.changed, cut=cut)
