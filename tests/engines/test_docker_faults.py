@@ -44,7 +44,7 @@ PORTS = first_port(1_000)
 ENGINE = "haproxy"
 ACTS = ("reload", "renew", "up")
 # Requests of the sample: a signal, a container that sets rules, one that is started.
-SAMPLE = {"reload": ("/kill?signal",), "renew": ("-turn-",), "up": ("/start",)}
+SAMPLE = {"reload": ("/kill?signal",), "renew": ("-turn-",), "up": ("/start", "/volumes?")}
 WITHOUT = "up"  # the act before which nothing serves
 BACK_SECONDS = 15.0
 
