@@ -203,6 +203,7 @@ RICH: dict[str, Any] = {
         "c": {"balance": {"hash": {"header": "x"}}, "endpoints": [{"address": "a:1"}, {"address": "b:1", "weight": 0}]},
         "d": {"balance": "random", "endpoints": [{"address": "a:1"}], "proxy_protocol": "v2"},
         "e": {"endpoints": [{"address": "a:1"}], "proxy_protocol": "v1"},
+        "g": {"endpoints": [{"address": "a:2"}]},
         "unused": {"endpoints": [{"address": "a:1"}]},
     },
     "routes": [
@@ -239,7 +240,7 @@ RICH: dict[str, Any] = {
         {"name": "c", "match": [{"path": {"exact": "/c"}}], "redirect": {"host": "z.test"}},
         {"name": "d", "match": [{"path": {"exact": "/d"}}], "respond": {"status": 200}},
         {"name": "e", "listeners": ["edge"], "hosts": ["a.test"], "sources": ["10.0.0.0/8"], "forward": "e"},
-        {"name": "f", "listeners": ["dns", "db"], "forward": "e"},
+        {"name": "f", "listeners": ["dns", "db"], "forward": "g"},
     ],
     "forwarded_headers": True,
     "request_id": True,
@@ -259,7 +260,7 @@ def test_every_feature_can_be_asked_for() -> None:
     assert plan.accept == ("framing", "all")
     assert plan.resolvers == ("10.0.0.2",)
     assert plan.options("nginx").version == "1.22"
-    assert [pool.name for pool in plan.pools] == ["a", "b", "c", "d", "e"]
+    assert [pool.name for pool in plan.pools] == ["a", "b", "c", "d", "e", "g"]
     assert len(set(plan.uses)) == len(plan.uses)
 
 
