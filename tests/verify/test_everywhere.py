@@ -93,6 +93,14 @@ RED_ONCE: dict[str, tuple[str, Data]] = {
             pool={"health": {"active": {"path": "/healthz"}}},
         ),
     ),
+    "no forwarded headers, one silence in a body and another before an answer": (
+        "envoy",
+        {
+            **one_route(retries={"max": 2, "on": ["connect_failure", 502]}),
+            "profile": "minimal",
+            "accept": ["timeouts.idle"],
+        },
+    ),
     "all routes have a rate": ("traefik", one_route(rate_limit={"rate": "10/s", "burst": 20, "key": "client_ip"})),
     "endpoints are names": (
         "haproxy",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.forwarded import CODED, lua
+from lbgen.engines.envoy.forwarded import CODED, PROTO, lua
 from lbgen.engines.envoy.retries import silence_ends_tries, tries
 from lbgen.plan.model import Forward, Mode
 from lbgen.records import record
@@ -30,6 +30,7 @@ SWITCHED_ON: dict[str, Data] = {
     "filter_context": {"marks": True},
 }
 # A GET or HEAD that announces no body has none, or one that is read first, in the time that a client has for its body.
+# Envoy finds no route for a request without X-Forwarded-Proto, which may be removed by then; metadata() looks it up.
 _MARKS = f"""\
 function envoy_on_request(handle)
   if not handle:filterContext():get("marks") then return end
@@ -39,7 +40,11 @@ function envoy_on_request(handle)
   if headers:get("{CODED}") ~= nil or (length ~= nil and length ~= "0") then return end
   handle:body()
   headers:replace("{CODED}", "{_MARK}")
+  local proto = headers:get("{PROTO}")
+  headers:replace("{PROTO}", proto or "http")
   handle:clearRouteCache()
+  handle:metadata()
+  if proto == nil then headers:remove("{PROTO}") end
 end
 """
 
