@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 MARKED = "abcXYZ019!#$%&'*+.^_`|~-"
 TOKENS = st.text(MARKED, min_size=1, max_size=8)
-HEADERS = TOKENS.filter(
+# A name with an underscore is dropped unless the listener passes it: LB286.
+HEADERS = st.text(MARKED.replace("_", ""), min_size=1, max_size=8).filter(
     lambda name: name.lower() not in {"host", "te", "trailer", "upgrade", "connection", "keep-alive", "server", "date"}
 )
 PRINTED = st.characters(codec="utf-8", exclude_categories=("C", "Z"))
