@@ -354,3 +354,18 @@ def test_what_both_files_begin_and_end_with_is_not_compared_line_by_line(monkeyp
     assert [line for line in changed if "timeout" in line and "6s" not in line] == ["proxy_read_timeout 3s;"]
     assert merge.edits(mine, real) == ("x.conf:3599: proxy_read_timeout 30s;",)
     assert max(handed) == 2
+
+
+@pytest.mark.parametrize(
+    ("rate", "key", "client", "tried"),
+    [
+        ("10/s", "client_ip", "127.0.0.1", True),
+        ("30/m", "client_ip", "127.0.0.1", False),
+        ("30/m", "client_ip", CLIENT, True),
+        ("30/m", "route", CLIENT, False),
+        ("30/m", {"header": "x-key"}, "127.0.0.1", True),
+    ],
+)
+def test_a_rate_is_tried_where_no_other_case_has_used_it_up(rate: str, key: Any, client: str, tried: bool) -> None:
+    plan = plan_of({"name": "all", "forward": "a", "rate_limit": {"rate": rate, "burst": 12, "key": key}})
+    assert any(one.case.clause == "5.rate" for one in faults.planned(plan, client)) is tried

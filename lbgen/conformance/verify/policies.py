@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.plan.model import Endpoint, Listener, Plan, Pool, Route
-    from lbgen.plan.policy import Access, Key
+    from lbgen.plan.policy import Access, Key, RateLimit
     from lbgen.plan.simulate import Request
 
 MOST = 300  # requests that one case may need
+_REFILL = 3  # seconds in which tokens that other cases took have surely come back
 _TIMES = 240  # requests whose shares are counted
 _KEYS = 24
 _CHOSEN = (Balance.HASH, Balance.SOURCE_HASH, Balance.RANDOM)  # who serves does not depend on who has places
@@ -48,7 +49,13 @@ def _alone(one: Planned) -> Planned:
 def _limits(listener: Listener, route: Route, hit: Request) -> Iterator[Planned]:
     rate, most = route.rate_limit, route.concurrency
     access = (listener.access, route.access)
-    if rate is not None and rate.burst <= MOST and (asked := _keyed(hit, rate.key, 1, access)) is not None:
+    spent = rate is not None and shares_tokens(rate, hit.client) and rate.burst * rate.seconds > _REFILL * rate.amount
+    if (
+        rate is not None
+        and not spent
+        and rate.burst <= MOST
+        and (asked := _keyed(hit, rate.key, 1, access)) is not None
+    ):
         params = {"request": asked, "burst": rate.burst, "per_second": rate.amount / rate.seconds}
         yield scripted("5.rate", "rate_holds", hit, params, (str(Feature.RATE_LIMIT),), route.name)
     enough = rate is None or rate.burst > (most.max if most is not None else 0) + 2
@@ -57,6 +64,11 @@ def _limits(listener: Listener, route: Route, hit: Request) -> Iterator[Planned]
     if (asked := _keyed(hit, most.key, 2, access)) is not None:
         params = {"request": asked, "most": most.max, "status": 429, "hold_ms": _hold(route)}
         yield scripted("5.concurrency", "at_a_time", hit, params, (str(Feature.CONCURRENCY),), route.name)
+
+
+def shares_tokens(rate: RateLimit, client: str) -> bool:
+    """Whether all requests of a verification are counted together: on loopback they come from one client."""
+    return rate.key.kind is KeyKind.ROUTE or (rate.key.kind is KeyKind.CLIENT_IP and client.startswith("127."))
 
 
 def _hold(route: Route) -> int:

@@ -46,7 +46,7 @@ def untried(plan: Plan) -> tuple[str, ...]:
         found.append(f"failing endpoints of routes with health checks ({_some(checked)}), but for the checks")
     spent = [x.name for x, _ in forwards if x.rate_limit is not None and x.rate_limit.key.kind is KeyKind.ROUTE]
     if spent:
-        found.append(f"failing endpoints of routes whose rate they would use up ({_some(spent)})")
+        found.append(f"failing endpoints and slow rates of routes whose rate is shared ({_some(spent)})")
     few = [x.name for x in plan.routes if x.name not in l4 and counts_clients(x) and own_client(0, x.access) is None]
     if few:
         found.append(f"limits by client, and failing endpoints, of routes that let in few clients ({_some(few)})")
