@@ -60,6 +60,7 @@ EDITS = {"set": {"x-set": "s"}, "add": {"x-add": "t"}, "remove": ["x-gone"]}
 TOPOLOGY = {
     "version": 1,
     "name": "connection",
+    "headers_with_underscores": "pass",  # else nginx drops every name with an unusual character, a verdict of its own
     "listeners": {"web": {"port": 8080}, "trusted": {"port": 8081, "trusted_proxies": ["127.0.0.0/8"]}},
     "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}},
     "routes": [

@@ -43,8 +43,8 @@ NAME = name_of("faults")
 PORTS = first_port(1_000)
 ENGINE = "haproxy"
 ACTS = ("reload", "renew", "up")
-# Requests of the sample: a signal, a container that sets rules, one that is started.
-SAMPLE = {"reload": ("/kill?signal",), "renew": ("-turn-",), "up": ("/start", "/volumes?")}
+# Requests of the sample: a signal, a container that sets rules, one that is started, what comes when it serves.
+SAMPLE = {"reload": ("/kill?signal",), "renew": ("-turn-", "/kill?signal"), "up": ("/start", "/volumes?")}
 WITHOUT = "up"  # the act before which nothing serves
 BACK_SECONDS = 15.0
 

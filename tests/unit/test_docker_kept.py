@@ -10,6 +10,7 @@ import pytest
 
 import lbgen
 from lbgen.diagnostics import EngineError
+from lbgen.runtime import saved
 from lbgen.runtime.docker import kept
 from lbgen.runtime.docker.kept import Kept
 from lbgen.runtime.endpoints import StandIn
@@ -57,7 +58,7 @@ def test_another_lbgens_or_a_strangers_is_not_read(monkeypatch: pytest.MonkeyPat
     wanted.write()
     name, file = wanted.plan.name, kept.folder(wanted.plan.name) / "kept"
     with monkeypatch.context() as patch:
-        patch.setattr(kept.own, "tag", lambda: "another")
+        patch.setattr(saved, "_version", lambda: b"another\n")
         assert kept.read(name) is None
     file.chmod(0o620)
     assert kept.read(name) is None

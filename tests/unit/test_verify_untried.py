@@ -32,7 +32,7 @@ def test_features_are_named_with_their_places() -> None:
 def test_routes_whose_faults_are_left_out_are_named() -> None:
     assert any("health checks (r)" in x for x in said({"health": {"active": {"path": "/"}}}))
     limited = said({}, rate_limit={"rate": "10/s", "burst": 5, "key": "route"})
-    assert any("use up (r)" in x for x in limited)
+    assert any("whose rate is shared (r)" in x for x in limited)
     assert any("HTTP/2 endpoints" in x for x in said({"protocol": "http2"}))
 
 

@@ -174,6 +174,8 @@ class Converger:
         """What was is removed for good."""
         for each in self._aside:
             with told(f"removing the container {each.name}"):
+                if each.running:  # one that could not be drained may have a request under way
+                    each.made.stop(timeout=STOP_SECONDS)
                 container.remove(each.made)
         self._aside.clear()
         self._new.clear()
