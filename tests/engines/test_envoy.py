@@ -59,7 +59,7 @@ def serving(plan: Plan) -> Iterator[Handle]:
     except EngineError as missing:
         pytest.skip(str(missing))
     stand_in = StandIn("e", "p", "127.0.0.1", plan.pools[0].endpoints[0].port)
-    with endpoints((stand_in,)), running(ENGINE, plan, binary, accept=("framing",)) as handle:
+    with endpoints((stand_in,)), running(ENGINE, plan, binary, accept=("all",)) as handle:
         yield handle
 
 

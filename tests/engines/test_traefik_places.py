@@ -46,7 +46,7 @@ PORTS = 23_500
 PLACES = 3
 LARGE = 64 << 20  # bytes, more than loopback's buffers take
 FULL = {"/endpoint": 503, "/route": 429, "/total": 429, "/queue": 503, "/retry": 503}
-_MARGIN = 3.5  # seconds that a busy host may take for it; less than a body may take
+_MARGIN = 3.5  # seconds that a busy host may take for it
 
 
 def _plan(port: int, backend: int) -> Plan:
@@ -74,7 +74,7 @@ def _plan(port: int, backend: int) -> Plan:
         target = Target("route" if name == "total" else name, 1, HeaderEdits(), "")
         action = Forward((target,), times, retries=again)
         routes.append(Route(name, i, action, f"routes[{i}]", concurrency=concurrency))
-    return by_prefix(port, routes, pools, timeouts=ClientTimeouts(1000, 5000, 5000))
+    return by_prefix(port, routes, pools, timeouts=ClientTimeouts(1000, 1000, 5000))
 
 
 @pytest.fixture(scope="module")

@@ -102,7 +102,7 @@ def _of_retries(plan: Plan, route: Route, forward: Forward, retries: Retries) ->
         note = "a further try may go to an endpoint that is full"
         full = {"pool.connections.max_per_endpoint.tries": "text: at a time"}
         yield Objection(approximate(note, full), place, Feature.MAX_PER_ENDPOINT)
-    silence = max(clocks.head_only for clocks in longest_silences(plan, route))
+    silence = max((clocks.head_only for clocks in longest_silences(plan, route)), default=0)
     times = forward.timeouts
     if 0 < times.response < times.idle and silence != times.idle:
         limit = f"{silence} ms" if silence else "no time at all"
