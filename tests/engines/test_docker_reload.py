@@ -191,7 +191,7 @@ def test_files_that_the_engine_refuses_change_nothing(tmp_path: Path) -> None:
     made["listeners"]["web"]["tls"] = {"certificates": [{"cert": "a.crt", "key": "b.key"}]}
     file = tmp_path / "t.yaml"
     file.write_text(json.dumps(made))
-    with pytest.raises(EngineError, match=r"LB401.*(?i:key)"):
+    with pytest.raises(EngineError, match=r"LB427.*(?i:key)"):
         lbgen.reload(lbgen.load(str(file)), accept=("all",))
     assert pool_of(port, "/one") == "one"
 
@@ -223,8 +223,8 @@ def test_a_reload_that_is_killed_leaves_what_up_puts_right(name: str) -> None:
         argv = [sys.executable, "-c", CHILD, json.dumps(data(port, "two"))]
         with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as child:
             assert child.stdout is not None
-            assert child.stdout.readline().strip() == "the change is sound"
-            deadline = time.monotonic() + 5
+            assert child.stdout.readline().strip() == "checks the change"
+            deadline = time.monotonic() + 30
             while time.monotonic() < deadline:  # as soon as its container says that it changes
                 [there] = [x for x in found(client.connect(), NAME) if x.record.engine == name]
                 if not there.record.hash:

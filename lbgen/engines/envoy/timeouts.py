@@ -29,6 +29,7 @@ SWITCHED_ON: dict[str, Data] = {
     "@type": "type.googleapis.com/envoy.extensions.filters.http.lua.v3.LuaPerRoute",
     "filter_context": {"marks": True},
 }
+# An upgrade has a route of its own, and its bytes would be taken for a body that never ends.
 # A GET or HEAD that announces no body has none, or one that is read first, in the time that a client has for its body.
 # Envoy finds no route for a request without X-Forwarded-Proto, which may be removed by then; metadata() looks it up.
 _MARKS = f"""\
@@ -36,7 +37,7 @@ function envoy_on_request(handle)
   if not handle:filterContext():get("marks") then return end
   local headers = handle:headers()
   local method, length = headers:get(":method"), headers:get("content-length")
-  if method ~= "GET" and method ~= "HEAD" then return end
+  if method ~= "GET" and method ~= "HEAD" or headers:get("upgrade") ~= nil then return end
   if headers:get("{CODED}") ~= nil or (length ~= nil and length ~= "0") then return end
   handle:body()
   headers:replace("{CODED}", "{_MARK}")
