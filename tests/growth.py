@@ -1,20 +1,25 @@
-"""A topology of as many routes as asked, and the count of Python calls that a piece of work makes.
+"""A topology of as many routes as asked, and the count of the lines and calls that a piece of work executes.
 
-Calls are counted instead of seconds: they are the same on every machine and beside every other process.
+They are counted instead of seconds: they are the same on every machine and beside every other process. Lines show a
+loop within one function, such as a comprehension, which calls do not.
 """
 
 from __future__ import annotations
 
 import cProfile
+import sys
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import CodeType, FrameType
 
 MOST = 2.2  # times as much for twice the routes
 _MOST_OF_ONE = 2.5  # the same of a single function, of which some sort
+_FEW_CALLS, _FEW_LINES = 1, 20  # of one function for each route
+_LINES = "lines of "
 
 
 def topology(
@@ -39,7 +44,7 @@ def topology(
 
 @dataclass(frozen=True)
 class Growth:
-    """How many times as many calls twice the routes take: all, and of the function that grows most."""
+    """How many times as many lines and calls twice the routes take: all, and of the function that grows most."""
 
     all: float
     worst: float
@@ -53,23 +58,50 @@ class Growth:
 def growth(work: Callable[[int], Callable[[], object]], routes: int) -> Growth:
     """`work(n)` prepares work on n routes, which does not count, and returns the function that does it, which does."""
     work(2)()  # what is made once per process
-    one, two = _calls(work(routes)), _calls(work(2 * routes))
-    # Fewer calls than routes are no growth that could hurt.
-    ratios = {name: count / one.get(name, 1) for name, count in two.items() if count > 2 * routes}
+    one, two = _executed(work(routes)), _executed(work(2 * routes))
+    # Few for each route are no growth that could hurt.
+    few = {name: 2 * routes * (_FEW_LINES if name.startswith(_LINES) else _FEW_CALLS) for name in two}
+    ratios = {name: count / one.get(name, 1) for name, count in two.items() if count > few[name]}
     worst = max(ratios, key=lambda name: ratios[name], default="")
     return Growth(two.total() / one.total(), ratios.get(worst, 0), worst)
 
 
+def _executed(work: Callable[[], object]) -> Counter[str]:
+    """How often each function is called, those in C among them, and how many lines of each function run."""
+    return _calls(work) + _lines(work)
+
+
 def _calls(work: Callable[[], object]) -> Counter[str]:
-    """How often each function is called, those in C among them; a step of a generator counts as a call."""
+    """How often each function is called; a step of a generator counts as a call."""
     profile = cProfile.Profile()
     profile.runcall(work)
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for entry in profile.getstats():
         code = entry.code
-        name = code if isinstance(code, str) else f"{code.co_filename}:{code.co_firstlineno} {code.co_name}"
-        found[name] += entry.callcount
-    return found
+        counts[code if isinstance(code, str) else _name(code)] += entry.callcount
+    return counts
+
+
+def _lines(work: Callable[[], object]) -> Counter[str]:
+    """How many lines of each function run; each turn of a loop counts, also where it stands in one line."""
+    counts: Counter[CodeType] = Counter()
+
+    def count(frame: FrameType, event: str, _: object) -> Callable[..., object]:
+        if event == "line":
+            counts[frame.f_code] += 1
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return Counter({f"{_LINES}{_name(code)}": found for code, found in counts.items()})
+
+
+def _name(code: CodeType) -> str:
+    return f"{code.co_filename}:{code.co_firstlineno} {code.co_name}"
 
 
 def rich_topology(routes: int, *, changed: bool = False, listeners: int = 1) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, approximate, refused
@@ -15,8 +16,9 @@ from lbgen.plan.model import Balance, Forward, Mode, Protocol, ValueKind
 from lbgen.plan.policy import PathsMode, RetryCause
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from lbgen.engines.envoy.timeouts import Silences
     from lbgen.plan.model import Listener, Plan, Pool, Route, Rule
     from lbgen.plan.policy import Retries
 
@@ -36,15 +38,26 @@ def objections(plan: Plan) -> Iterator[Objection]:
                         seen.add(key)
                         yield objection
     l4 = {rule.route for listener in plan.listeners if listener.mode is Mode.L4 for rule in listener.l4_rules}
+    rules = _rules_by_route(plan)
     for route in plan.routes:
         if route.name not in l4:
-            yield from _of_route(plan, route)
+            yield from _of_route(plan, route, rules[route.name])
     for listener in plan.listeners:
         yield from _of_listener(plan, listener)
     below = clusters_of(plan).l4
     counted = {use.field for use in plan.uses if use.feature is Feature.KEEPALIVE}
     for pool in plan.pools:
         yield from _of_pool(pool, below, counted)
+
+
+def _rules_by_route(plan: Plan) -> Mapping[str, list[tuple[Listener, Rule]]]:
+    """The rules of each route with their listeners, found once for all routes."""
+    rules: defaultdict[str, list[tuple[Listener, Rule]]] = defaultdict(list)
+    for listener in plan.listeners:
+        for table in listener.hosts:
+            for rule in table.rules:
+                rules[rule.route].append((listener, rule))
+    return rules
 
 
 def _of_rule(rule: Rule) -> Iterator[Objection]:
@@ -64,7 +77,7 @@ def _of_rule(rule: Rule) -> Iterator[Objection]:
             yield Objection(approximate(note, shows), f"{rule.field}.query.{parameter.name}", Feature.QUERY_REGEX)
 
 
-def _of_route(plan: Plan, route: Route) -> Iterator[Objection]:
+def _of_route(plan: Plan, route: Route, rules: list[tuple[Listener, Rule]]) -> Iterator[Objection]:
     forward = route.action
     if not isinstance(forward, Forward):
         return
@@ -74,17 +87,20 @@ def _of_route(plan: Plan, route: Route) -> Iterator[Objection]:
         note = f"the idle time of {times.idle} ms also ends the wait for a response head ({asked}), with 504"
         shows = {"timeouts.idle.waits": ("status 504", "time")}
         yield Objection(approximate(note, shows), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
-    yield from _of_answers(plan, route)
+    clocks = longest_silences(plan, route, (listener for listener, _ in rules))
+    yield from _of_answers(route, clocks, rules)
     for mirror in forward.mirrors:
         if plan.pool(mirror.pool).max_per_endpoint is not None:
             note = f"copies are not counted among the requests of {mirror.pool}"
             copies = {"pool.connections.max_per_endpoint.copies": "text: at a time"}
             yield Objection(approximate(note, copies), mirror.field, Feature.MAX_PER_ENDPOINT)
     if forward.retries is not None:
-        yield from _of_retries(plan, route, forward, forward.retries)
+        yield from _of_retries(plan, route, forward, forward.retries, clocks)
 
 
-def _of_retries(plan: Plan, route: Route, forward: Forward, retries: Retries) -> Iterator[Objection]:
+def _of_retries(
+    plan: Plan, route: Route, forward: Forward, retries: Retries, clocks: list[Silences]
+) -> Iterator[Objection]:
     place = f"{route.field}.retries"
     asked = retries.causes
     alike = frozenset(RetryCause)
@@ -102,7 +118,7 @@ def _of_retries(plan: Plan, route: Route, forward: Forward, retries: Retries) ->
         note = "a further try may go to an endpoint that is full"
         full = {"pool.connections.max_per_endpoint.tries": "text: at a time"}
         yield Objection(approximate(note, full), place, Feature.MAX_PER_ENDPOINT)
-    silence = max((clocks.head_only for clocks in longest_silences(plan, route)), default=0)
+    silence = max((each.head_only for each in clocks), default=0)
     times = forward.timeouts
     if 0 < times.response < times.idle and silence != times.idle:
         limit = f"{silence} ms" if silence else "no time at all"
@@ -114,17 +130,16 @@ def _of_retries(plan: Plan, route: Route, forward: Forward, retries: Retries) ->
         yield Objection(approximate(note, said), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
 
 
-def _of_answers(plan: Plan, route: Route) -> Iterator[Objection]:
+def _of_answers(route: Route, clocks: list[Silences], rules: list[tuple[Listener, Rule]]) -> Iterator[Objection]:
     """Where the time for a client's body also governs the answer to it."""
-    rules = [rule for listener in plan.listeners for table in listener.hosts for rule in table.rules]
-    methods = {method for rule in rules if rule.route == route.name for method in rule.match.methods or ("POST",)}
+    methods = {method for _, rule in rules for method in rule.match.methods or ("POST",)}
     if methods <= {"GET", "HEAD"}:
         return
-    for clocks in longest_silences(plan, route):
-        if clocks.alike:
+    for each in clocks:
+        if each.alike:
             continue
-        ends = f"{clocks.others} ms (client_body)" if clocks.others else "no time at all"
-        whole = f"{clocks.head_only} ms" if clocks.head_only else "without limit"
+        ends = f"{each.others} ms (client_body)" if each.others else "no time at all"
+        whole = f"{each.head_only} ms" if each.head_only else "without limit"
         note = (
             "Envoy has one clock for a client's body and for the answer to it: the answer to a request other than GET "
             f"and HEAD may let itself be waited for, and be silent, for {ends}, not {whole}; give client_body and idle "

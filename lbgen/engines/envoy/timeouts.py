@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.forwarded import CODED, PROTO, lua
 from lbgen.engines.envoy.retries import silence_ends_tries, tries
-from lbgen.plan.model import Forward, Mode
+from lbgen.plan.model import Forward
 from lbgen.records import record
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.document import Data
     from lbgen.engines.envoy.clusters import Clusters
-    from lbgen.plan.model import Plan, Pool, Route
+    from lbgen.plan.model import Listener, Plan, Pool, Route
 
 HEAD_ONLY = "head-only"
 """The name of the filter that marks requests without a body."""
@@ -76,19 +76,12 @@ def silences(forward: Forward, pools: list[Pool], body: int, *, everything: bool
     return Silences(policy, longest, body)
 
 
-def longest_silences(plan: Plan, route: Route) -> list[Silences]:
+def longest_silences(plan: Plan, route: Route, listeners: Iterable[Listener]) -> list[Silences]:
     """The clocks of a route, once for each time that its listeners give clients for a body."""
     if not isinstance(route.action, Forward):
         return []
     pools = [plan.pool(target.pool) for target in route.action.targets if target.weight]
-    bodies = {
-        listener.timeouts.body
-        for listener in plan.listeners
-        if listener.mode is Mode.L7
-        for table in listener.hosts
-        for rule in table.rules
-        if rule.route == route.name
-    }
+    bodies = {listener.timeouts.body for listener in listeners}
     return [silences(route.action, pools, body, everything=True) for body in sorted(bodies)]
 
 
