@@ -95,7 +95,7 @@ class Code(OneOf):
 
     def words(self) -> tuple[str, ...]:
         """Every code."""
-        from lbgen.diagnostics import CODES
+        from lbgen.codes import CODES
 
         return tuple(CODES)
 

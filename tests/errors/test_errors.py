@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lbgen.diagnostics import CODES, LbgenError
+from lbgen.codes import CODES
+from lbgen.diagnostics import LbgenError
 from lbgen.plan import resolve
 from lbgen.spec.load import load
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import lbgen
-from lbgen.diagnostics import CODES, Diagnostic, EngineError, LbgenError, Span, UsageError
+from lbgen.codes import CODES
+from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Span, UsageError
 from lbgen.engines.api import engine, engine_names, engines, target_version
 from lbgen.plan.features import Feature
 from lbgen.resources import folder

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import CODES, Diagnostic, Severity
+from lbgen.codes import CODES
+from lbgen.diagnostics import Diagnostic, Severity
 from lbgen.plan.checks.context import instead
 
 if TYPE_CHECKING:

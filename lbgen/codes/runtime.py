@@ -1,0 +1,108 @@
+"""LB4xx: engines, processes, containers and the state of stacks."""
+
+TEXT = """
+LB401 the engine's own checker refuses the configuration
+  cause: The engine's checker rejects the rendered files. The finding has its output.
+  example: $ lbgen check topology.yaml -e nginx    # a verbatim text with an error
+  remedy: Correct the verbatim text in `engines`; without any, report a fault of lbgen.
+LB402 an executable is missing
+  cause: The engine (or `ip`, `unshare`) is not installed, is too old, or the variable that names it is wrong.
+  example: $ LBGEN_NGINX=/no/such/nginx lbgen up topology.yaml -e nginx
+  remedy: Install what the finding names, or use `--runtime docker`.
+LB403 an engine does not start, or ends
+  cause: A process or container ends, does not answer in time, or a command that sets it up fails. The finding has its
+    last lines.
+  example: $ lbgen up topology.yaml -e envoy    # with too little memory
+  remedy: Read the output in the finding or in `lbgen logs`.
+LB404 a port is taken
+  cause: Another process or container listens on a port that the stack needs, or no free port is left.
+  example: $ lbgen up topology.yaml    # while something listens on port 8080
+  remedy: Stop the other process, or choose another port.
+LB405 a route does not answer as it should
+  cause: The probe of a route after a start or reload got another answer than the plan predicts, or none.
+  example: $ lbgen up topology.yaml    # with an endpoint that refuses connections
+  remedy: Check the endpoints of the route; `lbgen route` shows what it should answer.
+LB406 no such stack, or several
+  cause: The name fits no running stack, no name is given and several run, or a stack of that name runs elsewhere.
+  example: $ lbgen logs no-such-stack
+  remedy: Name one of the stacks that `lbgen ps` lists.
+LB407 root is needed
+  cause: Network namespaces, kernel rules and ports of containers need root.
+  example: $ lbgen up topology.yaml -e nftables --runtime local    # not as root
+  remedy: Run as root, or leave out what needs it.
+LB408 the state directory cannot be used
+  cause: The folder for the state of stacks is not writable, belongs to another user, or holds a damaged file.
+  example: $ LBGEN_STATE_DIR=/proc lbgen ps
+  remedy: Set `LBGEN_STATE_DIR` to a folder of your own, or remove the damaged file.
+LB409 unknown runtime
+  cause: The runtime is neither `local` nor `docker`.
+  example: $ python -c 'import lbgen; lbgen.up("topology.yaml", runtime="podman")'
+  remedy: Use one of the runtimes that the finding lists.
+LB410 the agent's specification cannot be used
+  cause: `agent.json` in the agent's folder is missing, malformed or of another version, or its engine needs no agent.
+  example: $ lbgen agent empty-folder
+  remedy: Render the topology again with the same lbgen.
+LB411 no rendered files
+  cause: The folder that `--rendered` names holds no files of the engine.
+  example: $ lbgen verify topology.yaml --rendered empty-folder
+  remedy: Write them with `lbgen render -o FOLDER`.
+LB412 a change that needs a restart
+  cause: The running stack cannot take the change over by reloading: other ports, versions, or files that an engine
+    reads only at its start. Nothing was changed.
+  example: $ lbgen reload topology.yaml    # with another port
+  remedy: Run `lbgen up`, or `lbgen down` and `lbgen up`.
+LB413 a change that was rolled back
+  cause: The stack did not serve correctly with the change; the files and engines of before serve again.
+  example: $ lbgen reload topology.yaml    # a route whose endpoints are down
+  remedy: Solve what the other findings name, then run the same command again.
+LB414 two engines that behave differently
+  cause: The verification before a swap found a difference. Nothing was changed.
+  example: $ lbgen up topology.yaml --swap haproxy
+  remedy: Look at all differences with `lbgen verify -e OLD -e NEW`.
+LB415 a swap that is not possible
+  cause: The stack is local or tiered, runs several engines and none is named, or already runs the new engine.
+  example: $ lbgen up topology.yaml --swap nginx    # while nginx serves
+  remedy: Name one engine with `-e`, or change the stack as the finding says.
+LB420 no docker daemon
+  cause: The docker SDK is not installed, or no daemon answers at the address in use, or it is too old, remote, or not
+    permitted.
+  example: $ DOCKER_HOST=unix:///no.sock lbgen up topology.yaml --runtime docker
+  remedy: Start the daemon, join the group `docker`, correct `DOCKER_HOST`, or use `--runtime local`.
+LB421 docker refuses an operation
+  cause: The daemon returned an error or did not answer in time. The finding has its text.
+  example: $ lbgen up topology.yaml --runtime docker    # with no disk space left
+  remedy: Solve what the daemon reports (`journalctl -u docker`).
+LB422 no image
+  cause: The engine's image cannot be pulled or built, or is made for another processor.
+  example: $ lbgen up topology.yaml --runtime docker    # without a network and without images
+  remedy: Build images with `lbgen images`, or name one that exists.
+LB423 a docker network that containers cannot join
+  cause: `docker.networks` names a network that does not exist or has no container names. As advice: an endpoint has the
+    name of a container on a network that the stack does not join.
+  example: $ lbgen up topology.yaml --runtime docker    # docker: { networks: [no-such-network] }
+  remedy: Create the network with `docker network create`, or correct its name.
+LB424 a file of the topology cannot be read while it is used
+  cause: A certificate or key was removed or became unreadable after the topology was checked.
+  example: $ lbgen render topology.yaml -e haproxy -o out    # without permission to read the key
+  remedy: Make the file readable.
+LB425 the operating system refuses a resource
+  cause: A system call failed: no memory, no file descriptors, no disk space, no permission.
+  example: $ (ulimit -n 32; lbgen up topology.yaml)
+  remedy: Raise the limit that the finding names.
+LB426 lbgen failed while it changed a running stack
+  cause: lbgen, or the supervisor of a local stack, ended before the change was complete.
+  example: $ lbgen reload topology.yaml    # while the supervisor is killed
+  remedy: Run the command again; report the fault with the output of `lbgen logs`.
+LB427 a certificate and a key that do not belong together
+  cause: The key is of another certificate, is encrypted, or the file has no PEM text.
+  example: listeners: { web: { port: 8443, tls: { certificates: [{ cert: pair.crt, key: pair.crt }] } } }
+  remedy: Name the key that belongs to the first certificate of the file, without a passphrase.
+LB428 a certificate that is not valid today
+  cause: A certificate of the chain has expired or is not valid yet.
+  example: $ lbgen check topology.yaml    # with an expired certificate
+  remedy: Renew the certificate.
+LB429 a change that serves, with a step left to do
+  cause: The change serves and cannot be rolled back, but an agent could not be started or ended.
+  example: $ lbgen reload topology.yaml    # while docker refuses to start the agent
+  remedy: Run `lbgen up`, which does the rest.
+"""
