@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, Span, UsageError
     from lbgen.engines.rendered import Rendered, explain, render
     from lbgen.plan.model import Plan
+    from lbgen.plan.request import Request
     from lbgen.plan.resolve import check, plan
-    from lbgen.plan.simulate import Outcome, Request, simulate
+    from lbgen.plan.simulate import Outcome, simulate
     from lbgen.plan.tiers import Tier, tiers
     from lbgen.runtime.api import Stack, reload
     from lbgen.spec.load import Topology
@@ -45,7 +46,7 @@ _HOMES = {
     "Plan": "lbgen.plan.model",
     "Rendered": "lbgen.engines.rendered",
     "Report": "lbgen.conformance.verify.report",
-    "Request": "lbgen.plan.simulate",
+    "Request": "lbgen.plan.request",
     "Severity": "lbgen.diagnostics",
     "Span": "lbgen.diagnostics",
     "Stack": "lbgen.runtime.api",

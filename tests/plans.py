@@ -19,7 +19,7 @@ from lbgen.plan.model import (
     Target,
     Timeouts,
 )
-from lbgen.plan.precedence import Entry, host_tables, ranked
+from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
 from lbgen.plan.tiers import parts
 
 if TYPE_CHECKING:
@@ -44,16 +44,17 @@ def by_prefix(port: int, routes: Iterable[Route], pools: Iterable[Pool], **liste
     """`/NAME` leads to the route of that name, on a listener `web` with these further fields."""
     routes = tuple(routes)
     entries = [
-        Entry(f"{r.name}.0", r.name, 0, None, Match(PathMatch(PathKind.PREFIX, f"/{r.name}")), r.field) for r in routes
+        UnrankedRule(f"{r.name}.0", r.name, 0, None, Match(PathMatch(PathKind.PREFIX, f"/{r.name}")), r.field)
+        for r in routes
     ]
     return on_web(entries, routes, pools, port, **listener)
 
 
 def on_web(
-    entries: Iterable[Entry], routes: Iterable[Route], pools: Iterable[Pool], port: int = 8080, **listener: Any
+    entries: Iterable[UnrankedRule], routes: Iterable[Route], pools: Iterable[Pool], port: int = 8080, **listener: Any
 ) -> Plan:
     """`entries` lead to `routes`, on a listener `web` with these further fields."""
-    listener = {"address": "127.0.0.1", **listener, "hosts": host_tables(ranked(list(entries)))}
+    listener = {"address": "127.0.0.1", **listener, "hosts": host_tables(rank_rules(list(entries)))}
     web = Listener("web", port=port, mode=Mode.L7, protocol=Protocol.TCP, field="listeners.web", **listener)
     return Plan("t", (web,), tuple(pools), tuple(routes))
 

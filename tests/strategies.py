@@ -35,9 +35,9 @@ from lbgen.plan.model import (
     ValueKind,
     ValueMatch,
 )
-from lbgen.plan.precedence import Entry, host_tables, ranked
-from lbgen.plan.regex import full
-from lbgen.plan.simulate import Request
+from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
+from lbgen.plan.regex import matches_whole
+from lbgen.plan.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -190,7 +190,7 @@ def endpoint(pool: str, index: int, port: int) -> Endpoint:
 def plans(draw: st.DrawFn, shape: PlanShape = PlanShape()) -> Plan:
     """One L7 listener `web` and pools p0, p1 (ports 9000, 9001). Routes have up to three rules, no two are twins,
     some may be unreachable. Every route's answer names it: a forward sets x-route, others carry it as a header."""
-    entries: list[Entry] = []
+    entries: list[UnrankedRule] = []
     routes: list[Route] = []
     twins = set()
     while len(entries) < shape.rules and (not routes or draw(st.integers(0, shape.rules)) > 0):
@@ -205,7 +205,7 @@ def plans(draw: st.DrawFn, shape: PlanShape = PlanShape()) -> Plan:
         strictest = next((p for p in kinds if p.kind is PathKind.REGEX), kinds[0])
         twins.update((*w, priority) for w in ways)
         for at, (host, match) in enumerate(ways[: shape.rules - len(entries)]):
-            entries.append(Entry(f"{name}.{at}", name, priority, host, match, f"routes[{index}]"))
+            entries.append(UnrankedRule(f"{name}.{at}", name, priority, host, match, f"routes[{index}]"))
         action = Forward(_TARGETS[0], _TIMES) if shape.plain else draw(actions(strictest))
         edits = HeaderEdits() if shape.plain else draw(EDITS)
         asked = replace(edits, set=(*edits.set, ("x-route", name)))
@@ -218,7 +218,7 @@ def plans(draw: st.DrawFn, shape: PlanShape = PlanShape()) -> Plan:
         Mode.L7,
         Protocol.TCP,
         "listeners.web",
-        hosts=host_tables(ranked(entries)),
+        hosts=host_tables(rank_rules(entries)),
         trusted_proxies=draw(st.sampled_from(((), (), ("127.0.0.1/32",)))),
         forwarded_headers=draw(st.sampled_from((True, True, False))),
         request_id=draw(st.sampled_from((True, True, False))),
@@ -240,7 +240,9 @@ def _value(draw: st.DrawFn, wanted: ValueMatch) -> str:
     if wanted.kind is ValueKind.EXACT:
         return wanted.value
     values = ("1", "a", "ab", "x", "xz", "22")
-    return draw(st.sampled_from([v for v in values if wanted.kind is ValueKind.PRESENT or full(wanted.value, v)]))
+    return draw(
+        st.sampled_from([v for v in values if wanted.kind is ValueKind.PRESENT or matches_whole(wanted.value, v)])
+    )
 
 
 _REGEX_PATHS = (
@@ -263,7 +265,7 @@ _REGEX_PATHS = (
 
 def _path(draw: st.DrawFn, wanted: PathMatch) -> str:
     if wanted.kind is PathKind.REGEX:
-        return draw(st.sampled_from([path for path in _REGEX_PATHS if full(wanted.value, path)]))
+        return draw(st.sampled_from([path for path in _REGEX_PATHS if matches_whole(wanted.value, path)]))
     if wanted.kind is PathKind.PREFIX and draw(st.booleans()):
         return (wanted.value + draw(paths(2))).replace("//", "/")
     return wanted.value

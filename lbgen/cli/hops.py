@@ -11,12 +11,12 @@ from lbgen.cli.output import as_json as print_json
 from lbgen.cli.route import SHOWN, build, chosen, parsed, record, show
 from lbgen.plan.model import Protocol
 from lbgen.plan.simulate import L4Outcome
-from lbgen.plan.through import follow
+from lbgen.plan.tier_simulation import follow_tiers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lbgen.plan.through import Hop
+    from lbgen.plan.tier_simulation import Hop
     from lbgen.plan.tiers import Tier
 
 
@@ -38,7 +38,7 @@ def print_hops(
     request = replace(build(method, url, headers, client), listener="")
     host = (authority or "").rpartition("@")[2]
     sni = host.rpartition(":")[0] or host if scheme == "https" else None
-    hops = follow(tiers, name, request, sni)
+    hops = follow_tiers(tiers, name, request, sni)
     if as_json:
         print_json(_record(hops))
     else:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lbgen.plan.model import Listener
-    from lbgen.plan.simulate import Outcome, Request
+    from lbgen.plan.request import Request
+    from lbgen.plan.simulate import Outcome
 
 _URL = re.compile(r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*))?(?P<target>.*)", re.DOTALL)
 _PORTS = {"http": 80, "https": 443}
@@ -83,7 +84,7 @@ def command(
 
 def build(method: str, url: str, headers: tuple[str, ...], client: str) -> Request:
     """The request that the command line describes, without its listener; click.UsageError when it describes none."""
-    from lbgen.plan.simulate import Request
+    from lbgen.plan.request import Request
 
     _, authority, target = parsed(url)
     lines = [_header(text) for text in headers]

@@ -13,7 +13,7 @@ import yaml
 
 from lbgen.conformance.probe import filler
 from lbgen.conformance.wires import ANYHOW, Asked
-from lbgen.plan.simulate import Request
+from lbgen.plan.request import Request
 from lbgen.runtime.standin import Behaviour
 
 CASES = Path(__file__).parent / "cases"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lbgen.plan.model import Mode, PathKind, ValueKind
-from lbgen.plan.simulate import Request
+from lbgen.plan.request import Request
 from lbgen.runtime.sample import sample
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from lbgen.conformance.wires import PLAIN
 if TYPE_CHECKING:
     from lbgen.conformance.probe import Address
     from lbgen.conformance.wires import Wire
-    from lbgen.plan.simulate import Request
+    from lbgen.plan.request import Request
 
 _SHORT = 2000  # bytes of a body that a line holds
 

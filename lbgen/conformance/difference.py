@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lbgen.plan.model import Plan
-    from lbgen.plan.simulate import Outcome, Request
+    from lbgen.plan.request import Request
+    from lbgen.plan.simulate import Outcome
     from lbgen.plan.tiers import Tier
     from lbgen.spec.load import Topology
 

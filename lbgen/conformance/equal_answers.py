@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lbgen.plan.http import RefusedError, parse
-from lbgen.plan.matching import why_not
+from lbgen.plan.matching import mismatch
 from lbgen.plan.model import Forward
+from lbgen.plan.request import RefusedError, parse_request
 from lbgen.plan.rule_index import rule_index
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Listener, Plan, Rule
-    from lbgen.plan.simulate import Request
+    from lbgen.plan.request import Request
 
 
 class EqualAnswers:
@@ -39,11 +39,11 @@ class EqualAnswers:
             return False
         before, after = (plan.listener(request.listener) for plan in self._plans)
         try:
-            parsed = parse(request, before.paths)
+            parsed = parse_request(request, before.paths)
         except RefusedError:
             return True
         one, other = (
-            next((rule for rule in rule_index(listener).candidates(parsed) if why_not(rule, parsed) is None), None)
+            next((rule for rule in rule_index(listener).candidates(parsed) if mismatch(rule, parsed) is None), None)
             for listener in (before, after)
         )
         if one is None or other is None:

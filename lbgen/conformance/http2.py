@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from lbgen.conformance.probe import Address
     from lbgen.conformance.wires import Wire
-    from lbgen.plan.simulate import Headers, Request
+    from lbgen.plan.request import Headers, Request
 
 Pairs = list[tuple[bytes, bytes]]
 

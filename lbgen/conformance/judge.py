@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.compare import combined, header_differences, literal_differences, part
 from lbgen.plan.compression import compresses
-from lbgen.plan.http import nominated
-from lbgen.plan.phrases import phrase
+from lbgen.plan.reason_phrases import reason_phrase
+from lbgen.plan.request import connection_options
 from lbgen.runtime.standin import CONTROL, NAME, SEEN, Behaviour, body_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from lbgen.conformance.case import Case, Expect
     from lbgen.conformance.probe import Answer
     from lbgen.plan.model import HeaderEdits
-    from lbgen.plan.simulate import Headers, Outcome, Request, Upstream
+    from lbgen.plan.request import Headers, Request
+    from lbgen.plan.simulate import Outcome, Upstream
 
 # Framing and connection handling belong to each hop; Date may be added by a proxy (RFC 9110 6.6.1).
 _HOP = frozenset({"connection", "content-length", "date", "keep-alive", "transfer-encoding"})
@@ -153,7 +154,7 @@ def dropped(case: Case, answer: Answer) -> Iterator[str]:
 
 def reason_body(status: int) -> str:
     """The body of a status that the proxy makes: the reason phrase and a newline."""
-    return f"{phrase(status)}\n"
+    return f"{reason_phrase(status)}\n"
 
 
 def edited(headers: Iterable[tuple[str, str]], edits: HeaderEdits) -> Headers:
@@ -220,7 +221,7 @@ def _forwarded(case: Case, outcome: Outcome, answer: Answer) -> Iterator[str]:
     if upstream.set_cookies:
         shown, problem = _without_cookie(upstream.set_cookies[int(told["name"].rpartition("-")[2])], shown)
         yield from problem
-    options = nominated(v for n, v in sent if n.lower() == "connection") - _FRAMING
+    options = connection_options(v for n, v in sent if n.lower() == "connection") - _FRAMING
     kept: Headers = tuple((n, v) for n, v in sent if n.lower() not in _ENDED | options)
     free = _UPGRADE if status == 101 else frozenset[str]()
     if _compressed(case, outcome, behaviour, kept, answer):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lbgen.conformance.wires import PLAIN, HandshakeError, Shaken, Wire, shaken
 
 if TYPE_CHECKING:
-    from lbgen.plan.simulate import Headers, Request
+    from lbgen.plan.request import Headers, Request
 
 Address = tuple[str, int]
 TIMEOUT = 6.0  # seconds for one exchange

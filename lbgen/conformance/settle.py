@@ -10,7 +10,8 @@ from lbgen.conformance.corpus import NOWHERE, corpus
 from lbgen.conformance.http2 import ask
 from lbgen.conformance.wires import ANYHOW, Asked, wire_for
 from lbgen.plan.model import Mode
-from lbgen.plan.simulate import Request, simulate
+from lbgen.plan.request import Request
+from lbgen.plan.simulate import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import socket
 
     from lbgen.plan.model import HostPattern, Listener
-    from lbgen.plan.simulate import Request
+    from lbgen.plan.request import Request
     from lbgen.plan.tls import ListenerTls
 
 _VERSIONS = {

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from lbgen.plan.forwarding import trusted
+from lbgen.plan.forwarding import is_trusted
 from lbgen.plan.model import Forward
 from lbgen.spec.quantities import write_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.plan.http import Parsed
     from lbgen.plan.model import Listener, Route
-    from lbgen.plan.simulate import Request
+    from lbgen.plan.request import ParsedRequest, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ def client_address(listener: Listener, peer: str, forwarded: tuple[str, ...]) ->
     as the listener trusts whoever wrote them, from the peer backwards. An element with a port is no address here."""
     client = peer
     for element in reversed([one.strip(" \t") for line in forwarded for one in line.split(",")]):
-        if not trusted(listener, client) or not _is_address(element):
+        if not is_trusted(listener, client) or not _is_address(element):
             break
         client = element
     return client
@@ -55,7 +54,7 @@ def target_refusal(listener: Listener, request: Request) -> Refusal | None:
     )
 
 
-def listener_refusal(listener: Listener, request: Request, parsed: Parsed) -> Refusal | None:
+def listener_refusal(listener: Listener, request: Request, parsed: ParsedRequest) -> Refusal | None:
     """What is refused before any route is looked for, in this order: target, headers, access."""
     if (found := target_refusal(listener, request)) is not None:
         return found
@@ -70,7 +69,7 @@ def listener_refusal(listener: Listener, request: Request, parsed: Parsed) -> Re
 
 
 def route_refusals(
-    route: Route, listener: Listener, request: Request, parsed: Parsed, *, preflight: bool = False
+    route: Route, listener: Listener, request: Request, parsed: ParsedRequest, *, preflight: bool = False
 ) -> Iterator[Refusal]:
     """Every rule of the route that the request breaks by itself; which of them is answered is not promised. A CORS
     preflight is answered before its body counts."""
@@ -86,6 +85,6 @@ def route_refusals(
         yield Refusal((413,), f"the body has {size} bytes, more than the {write_size(route.max_body)} of max_body")
 
 
-def limited(route: Route) -> tuple[int, ...]:
+def shared_limit_statuses(route: Route) -> tuple[int, ...]:
     """Statuses that depend on what other requests do."""
     return (429,) if route.rate_limit is not None or route.concurrency is not None else ()

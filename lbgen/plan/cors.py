@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from lbgen.plan.model import HeaderEdits
 
 if TYPE_CHECKING:
-    from lbgen.plan.http import Parsed
     from lbgen.plan.policy import Cors
+    from lbgen.plan.request import ParsedRequest
 
 # Only the proxy speaks CORS on such a route: what the endpoint says of it is dropped.
-OWN = (
+CORS_HEADERS = (
     "access-control-allow-credentials",
     "access-control-allow-headers",
     "access-control-allow-methods",
@@ -23,18 +23,18 @@ SAFE_METHODS = ("GET", "HEAD", "POST")
 SAFE_HEADERS = ("accept", "accept-language", "content-language", "content-type")
 
 
-def is_preflight(request: Parsed) -> bool:
+def is_preflight(request: ParsedRequest) -> bool:
     """Whether the proxy answers it: OPTIONS with Origin and Access-Control-Request-Method."""
     asks = request.lines("access-control-request-method")
     return request.method == "OPTIONS" and bool(request.lines("origin")) and bool(asks)
 
 
-def constant(cors: Cors) -> bool:
+def constant_headers(cors: Cors) -> bool:
     """Whether Access-Control-Allow-Origin is `*` for everybody, so that answers do not depend on Origin."""
     return any(origin.any for origin in cors.origins) and not cors.credentials
 
 
-def preflight(cors: Cors, request: Parsed) -> tuple[tuple[str, str], ...]:
+def preflight_headers(cors: Cors, request: ParsedRequest) -> tuple[tuple[str, str], ...]:
     """The headers of a preflight's answer, but Vary; none when the origin, the method or a header is not allowed."""
     method = request.lines("access-control-request-method")[0]
     asked = {
@@ -53,7 +53,7 @@ def preflight(cors: Cors, request: Parsed) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def shown(cors: Cors, request: Parsed) -> HeaderEdits:
+def response_edits(cors: Cors, request: ParsedRequest) -> HeaderEdits:
     """What is done to every other answer of the route, before the route's own edits."""
     origin = _allowed_origin(cors, request)
     found: list[tuple[str, str]] = []
@@ -63,17 +63,17 @@ def shown(cors: Cors, request: Parsed) -> HeaderEdits:
             found.append(("access-control-allow-credentials", "true"))
         if cors.expose_headers:
             found.append(("access-control-expose-headers", ", ".join(cors.expose_headers)))
-    return HeaderEdits(set=tuple(found), add=vary(cors), remove=OWN)
+    return HeaderEdits(set=tuple(found), add=vary_header(cors), remove=CORS_HEADERS)
 
 
-def vary(cors: Cors) -> tuple[tuple[str, str], ...]:
+def vary_header(cors: Cors) -> tuple[tuple[str, str], ...]:
     """The Vary line of every answer."""
-    return () if constant(cors) else (("vary", "Origin"),)
+    return () if constant_headers(cors) else (("vary", "Origin"),)
 
 
-def _allowed_origin(cors: Cors, request: Parsed) -> str | None:
+def _allowed_origin(cors: Cors, request: ParsedRequest) -> str | None:
     """The value of Access-Control-Allow-Origin; None when the page may not read the answer."""
     asked = ", ".join(request.lines("origin"))
     if not asked or not any(origin.covers(asked) for origin in cors.origins):
         return None
-    return "*" if constant(cors) else asked
+    return "*" if constant_headers(cors) else asked

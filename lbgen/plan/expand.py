@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lbgen.plan.model import HostPattern, L4Rule, Match, NamedMatch, PathKind, PathMatch, Rule, ValueKind, ValueMatch
-from lbgen.plan.precedence import Entry, L4Entry, ranked, ranked_l4
+from lbgen.plan.precedence import UnrankedL4Rule, UnrankedRule, rank_l4_rules, rank_rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ EVERYTHING = Match(PathMatch(PathKind.PREFIX, "/"))
 
 
 @dataclass(frozen=True)
-class Expanded:
+class ExpandedTopology:
     """`listeners[i]` are the names of the listeners that route i is on (those that exist), in the order of the file."""
 
     model: TopologyModel
@@ -31,23 +31,25 @@ class Expanded:
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
         """Every L7 rule, ranked."""
-        found: list[Entry] = []
+        found: list[UnrankedRule] = []
         for index, route in enumerate(self.model.routes):
             if self.is_l7(index):
                 found += _entries(index, route)
-        return ranked(found)
+        return rank_rules(found)
 
     @cached_property
     def l4_rules(self) -> tuple[L4Rule, ...]:
         """Every L4 rule, ranked."""
-        found: list[L4Entry] = []
+        found: list[UnrankedL4Rule] = []
         for index, route in enumerate(self.model.routes):
             if self.is_l4(index):
                 found += [
-                    L4Entry(f"{route.name}.{n}", route.name, route.priority, host, tuple(route.sources or ()), field)
+                    UnrankedL4Rule(
+                        f"{route.name}.{n}", route.name, route.priority, host, tuple(route.sources or ()), field
+                    )
                     for n, (host, field) in enumerate(_hosts(index, route))
                 ]
-        return ranked_l4(found)
+        return rank_l4_rules(found)
 
     def is_l4(self, index: int) -> bool:
         """Whether the route is on L4 listeners and no others."""
@@ -61,10 +63,10 @@ class Expanded:
         return {self.model.listeners[name].mode for name in self.listeners[index]}
 
 
-def expand(model: TopologyModel) -> Expanded:
+def expand(model: TopologyModel) -> ExpandedTopology:
     """Where each route belongs; a route that names no listener is on every L7 listener."""
     everywhere = tuple(name for name, listener in model.listeners.items() if listener.mode == "l7")
-    return Expanded(
+    return ExpandedTopology(
         model,
         tuple(
             everywhere
@@ -93,19 +95,19 @@ def _hosts(index: int, route: WrittenRoute) -> list[tuple[HostPattern | None, st
     ]
 
 
-def _entries(index: int, route: WrittenRoute) -> list[Entry]:
+def _entries(index: int, route: WrittenRoute) -> list[UnrankedRule]:
     if route.match is None:
         matches = [(EVERYTHING, f"routes[{index}]")]
     else:
-        matches = [(plain_match(match), f"routes[{index}].match[{n}]") for n, match in enumerate(route.match)]
+        matches = [(resolve_match(match), f"routes[{index}].match[{n}]") for n, match in enumerate(route.match)]
     ways = [(host, match, field) for match, field in matches for host, _ in _hosts(index, route)]
     return [
-        Entry(f"{route.name}.{n}", route.name, route.priority, host, match, field)
+        UnrankedRule(f"{route.name}.{n}", route.name, route.priority, host, match, field)
         for n, (host, match, field) in enumerate(ways)
     ]
 
 
-def plain_match(written: WrittenMatch) -> Match:
+def resolve_match(written: WrittenMatch) -> Match:
     """A match as the plan has it: defaults written out, sorted by name."""
     return Match(
         _path(written.path),

@@ -6,14 +6,13 @@ from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
-from lbgen.plan.http import nominated
-from lbgen.plan.matching import wire
+from lbgen.plan.matching import to_wire
 from lbgen.plan.model import PathKind
+from lbgen.plan.request import connection_options
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Address, IPv6Address
 
-    from lbgen.plan.http import Parsed
     from lbgen.plan.model import (
         Endpoint,
         Forward,
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
         Rewrite,
         Target,
     )
+    from lbgen.plan.request import ParsedRequest
 
 Lines = list[tuple[str, str | None]]
 
@@ -38,7 +38,7 @@ _REQUEST_ID = "x-request-id"
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-def trusted(listener: Listener, client: str) -> bool:
+def is_trusted(listener: Listener, client: str) -> bool:
     """Whether the TCP peer is one of the listener's trusted proxies."""
     peer = _peer(client)
     return any(peer in ip_network(network) for network in listener.trusted_proxies)
@@ -50,9 +50,9 @@ def _peer(client: str) -> IPv4Address | IPv6Address:
     return getattr(peer, "ipv4_mapped", None) or peer
 
 
-def forwarded_headers(request: Parsed, listener: Listener, client: str) -> Lines:
+def forwarded_headers(request: ParsedRequest, listener: Listener, client: str) -> Lines:
     """The header lines that go on before any edit, Host first; None stands for a value that the proxy makes up."""
-    trust = trusted(listener, client)
+    trust = is_trusted(listener, client)
     ours = {
         "x-forwarded-for": client,
         "x-forwarded-proto": listener.scheme,
@@ -88,40 +88,42 @@ def _made(name: str, listener: Listener) -> bool:
     return listener.request_id if name == _REQUEST_ID else listener.forwarded_headers
 
 
-def _nominated(request: Parsed) -> set[str]:
+def _nominated(request: ParsedRequest) -> set[str]:
     """Headers that Connection names."""
-    return nominated(request.lines("connection")) - ({"upgrade"} if is_websocket(request) else set())
+    return connection_options(request.lines("connection")) - ({"upgrade"} if is_websocket(request) else set())
 
 
-def is_websocket(request: Parsed) -> bool:
+def is_websocket(request: ParsedRequest) -> bool:
     """Whether the request asks for a WebSocket."""
     asked = [value.lower() for value in request.lines("upgrade")] == ["websocket"]
-    return request.method == "GET" and asked and "upgrade" in nominated(request.lines("connection"))
+    return request.method == "GET" and asked and "upgrade" in connection_options(request.lines("connection"))
 
 
-def edited(lines: Lines, edits: HeaderEdits) -> Lines:
+def apply_edits(lines: Lines, edits: HeaderEdits) -> Lines:
     """`lines` after `edits`: remove, set, add."""
     gone = {*edits.remove, *(name for name, _ in edits.set)}
     kept = [(name, value) for name, value in lines if name not in gone]
-    return kept + [(name, wire(value)) for name, value in (*edits.set, *edits.add)]
+    return kept + [(name, to_wire(value)) for name, value in (*edits.set, *edits.add)]
 
 
-def with_prefix(request: Parsed, matched: PathMatch, prefix: str) -> str:
+def replace_prefix(request: ParsedRequest, matched: PathMatch, prefix: str) -> str:
     """The request's path with the matched prefix (or matched exact path) replaced; never empty, never `//...`."""
     old = matched.value.rstrip("/")
     tail = request.path[len(old) :] if matched.kind is PathKind.PREFIX else ""
-    return wire(prefix).rstrip("/") + tail or "/"
+    return to_wire(prefix).rstrip("/") + tail or "/"
 
 
-def rewritten(request: Parsed, matched: PathMatch, rewrite: Rewrite | None) -> str:
+def rewrite_target(request: ParsedRequest, matched: PathMatch, rewrite: Rewrite | None) -> str:
     """The target that the endpoint sees."""
     if rewrite is None or (rewrite.path is None and rewrite.prefix is None):
         return request.target
-    path = wire(rewrite.path) if rewrite.path is not None else with_prefix(request, matched, rewrite.prefix or "/")
+    path = (
+        to_wire(rewrite.path) if rewrite.path is not None else replace_prefix(request, matched, rewrite.prefix or "/")
+    )
     return path + _query(request)
 
 
-def location(request: Parsed, matched: PathMatch, redirect: Redirect, listener: Listener) -> str:
+def redirect_location(request: ParsedRequest, matched: PathMatch, redirect: Redirect, listener: Listener) -> str:
     """The absolute URL that a redirect leads to."""
     scheme = redirect.scheme or listener.scheme
     default = DEFAULT_PORTS[scheme]
@@ -130,17 +132,17 @@ def location(request: Parsed, matched: PathMatch, redirect: Redirect, listener: 
     host = redirect.host or request.host or own
     path = request.path
     if redirect.path is not None:
-        path = wire(redirect.path)
+        path = to_wire(redirect.path)
     elif redirect.prefix is not None:
-        path = with_prefix(request, matched, redirect.prefix)
+        path = replace_prefix(request, matched, redirect.prefix)
     return f"{scheme}://{host}{'' if port == default else f':{port}'}{path}{_query(request)}"
 
 
-def _query(request: Parsed) -> str:
+def _query(request: ParsedRequest) -> str:
     return "" if request.query is None else f"?{request.query}"
 
 
-def sticky_target(plan: Plan, forward: Forward, request: Parsed) -> tuple[Target, Endpoint] | None:
+def sticky_target(plan: Plan, forward: Forward, request: ParsedRequest) -> tuple[Target, Endpoint] | None:
     """The share and the endpoint that a sticky cookie of the request names; None when no cookie names any. Every
     endpoint counts as up."""
     for target in forward.targets:

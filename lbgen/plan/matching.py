@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.plan.model import PathKind, ValueKind
-from lbgen.plan.regex import full
+from lbgen.plan.regex import matches_whole
 
 if TYPE_CHECKING:
-    from lbgen.plan.http import Parsed
     from lbgen.plan.model import HostPattern, PathMatch, Rule, ValueMatch
+    from lbgen.plan.request import ParsedRequest
 
 
-def wire(text: str) -> str:
+def to_wire(text: str) -> str:
     """Text of the plan as it is on the wire: its UTF-8 bytes, one character per byte."""
     return text.encode().decode("latin-1")
 
 
-def why_not(rule: Rule, request: Parsed) -> str | None:
+def mismatch(rule: Rule, request: ParsedRequest) -> str | None:
     """None when every part of `rule` holds for `request`, else the first part that does not."""
     match = rule.match
     if not covers_host(rule.host, request.host):
@@ -31,11 +31,11 @@ def why_not(rule: Rule, request: Parsed) -> str | None:
         if not _holds_in_list(wanted.value, lines):
             return _differs(f"header {wanted.name}", ", ".join(lines) if lines else None, wanted.value)
     for wanted in match.query:
-        value = request.parameter(wire(wanted.name))
+        value = request.parameter(to_wire(wanted.name))
         if value is None or not _holds(wanted.value, value):
             return _differs(f"query parameter {wanted.name}", value, wanted.value)
     for wanted in match.cookies:
-        value = request.cookie(wire(wanted.name))
+        value = request.cookie(to_wire(wanted.name))
         if value is None or not _holds(wanted.value, value):
             return _differs(f"cookie {wanted.name}", value, wanted.value)
     return None
@@ -46,7 +46,7 @@ def covers_host(pattern: HostPattern | None, host: str | None) -> bool:
     return pattern is None or (host is not None and pattern.covers(host))
 
 
-def _covers_path(wanted: PathMatch, request: Parsed) -> bool:
+def _covers_path(wanted: PathMatch, request: ParsedRequest) -> bool:
     path = request.matched_path
     match wanted.kind:
         case PathKind.EXACT:
@@ -54,7 +54,7 @@ def _covers_path(wanted: PathMatch, request: Parsed) -> bool:
         case PathKind.PREFIX:
             return wanted.value == "/" or path == wanted.value or path.startswith(wanted.value + "/")
         case PathKind.REGEX:
-            return full(wanted.value, request.path)
+            return matches_whole(wanted.value, request.path)
         case _:
             assert_never(wanted.kind)
 
@@ -62,9 +62,9 @@ def _covers_path(wanted: PathMatch, request: Parsed) -> bool:
 def _holds(wanted: ValueMatch, value: str) -> bool:
     match wanted.kind:
         case ValueKind.EXACT:
-            return value == wire(wanted.value)
+            return value == to_wire(wanted.value)
         case ValueKind.REGEX:
-            return full(wanted.value, value)
+            return matches_whole(wanted.value, value)
         case ValueKind.PRESENT:
             return value != ""
         case _:

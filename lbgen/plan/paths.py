@@ -17,7 +17,7 @@ class PathError(ValueError):
     """The target is refused; the message says why in a sentence."""
 
 
-def accepted(target: str, paths: Paths) -> str:
+def accept_target(target: str, paths: Paths) -> str:
     """An origin-form target as it goes on; PathError when `paths` does not let it in."""
     if not _TARGET.fullmatch(target):
         raise PathError("the target holds a character outside the URI set, or a fragment")
@@ -33,19 +33,19 @@ def accepted(target: str, paths: Paths) -> str:
             return target
         case PathsMode.NORMALIZE:
             _check_escapes(path, Paths(encoded_unreserved=True))
-            return normalised(path) + mark + query
+            return normalise_path(path) + mark + query
         case PathsMode.STRICT:
             _check_escapes(path, paths)
             _check_segments(path, paths)
             return target
 
 
-def matched(path: str, paths: Paths) -> str:
+def path_to_match(path: str, paths: Paths) -> str:
     """`path` as rules see it: hex escapes in upper case, unless it is taken as it is."""
     return path if paths.mode is PathsMode.VERBATIM else _ESCAPE.sub(lambda found: found[0].upper(), path)
 
 
-def normalised(path: str) -> str:
+def normalise_path(path: str) -> str:
     """Unreserved characters decoded, slashes merged, dot segments resolved; PathError above the root."""
     found: list[str] = []
     segments = re.sub("/+", "/", _decoded(path)).split("/")[1:]

@@ -13,8 +13,8 @@ from ipaddress import ip_address, ip_network
 
 # RFC 9110 9.2.2. TRACE is never served.
 IDEMPOTENT = ("GET", "HEAD", "OPTIONS", "PUT", "DELETE")
-SENT_AGAIN = 16 * 1024  # bytes of a body that further tries send again, where it is not held whole
-BELOW = "[A-Za-z0-9.-]"  # what the host of an origin that a wildcard covers may hold, as a regex
+REPLAYED_BODY = 16 * 1024  # bytes of a body that further tries send again, where it is not held whole
+SUBDOMAIN_CHARACTER = "[A-Za-z0-9.-]"  # what the host of an origin that a wildcard covers may hold, as a regex
 
 
 class PathsMode(StrEnum):
@@ -144,7 +144,7 @@ class Origin:
         if not self.wildcard:
             return host == self.host
         # A path or a user before an allowed name is no host below it.
-        return host.endswith("." + self.host) and re.fullmatch(f"{BELOW}*", host) is not None
+        return host.endswith("." + self.host) and re.fullmatch(f"{SUBDOMAIN_CHARACTER}*", host) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from lbgen.plan.model import HostPattern, HostTable, L4Rule, PathKind, Rule
-from lbgen.plan.regex import full, literal_start
+from lbgen.plan.regex import literal_start, matches_whole
 from lbgen.records import record
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _CASE_OPEN = re.compile("%(?:[A-F].|.[A-F])")  # an escape that a client may als
 
 
 @record
-class Entry:
+class UnrankedRule:
     """A rule that has no rank yet. Entries are given in the order of the file."""
 
     id: str
@@ -38,7 +38,7 @@ class Entry:
 
 
 @record
-class L4Entry:
+class UnrankedL4Rule:
     """An L4 rule that has no rank yet. Entries are given in the order of the file."""
 
     id: str
@@ -79,7 +79,7 @@ def host_order(host: HostPattern | None) -> tuple[int, int]:
     return (1, -len(host.name)) if host.wildcard else (0, 0)
 
 
-def _order(entry: Entry) -> tuple[object, ...]:
+def _order(entry: UnrankedRule) -> tuple[object, ...]:
     match = entry.match
     length = 0 if match.path.kind is PathKind.EXACT else -len(match.path.value)
     return (
@@ -93,26 +93,26 @@ def _order(entry: Entry) -> tuple[object, ...]:
     )
 
 
-def ranked(entries: Iterable[Entry]) -> tuple[Rule, ...]:
+def rank_rules(entries: Iterable[UnrankedRule]) -> tuple[Rule, ...]:
     """The rules in the order of trial, which is total: rank 0 is tried first."""
     return tuple(
         Rule(e.id, rank, e.route, e.host, e.match, e.field) for rank, e in enumerate(sorted(entries, key=_order))
     )
 
 
-def _l4_order(entry: L4Entry) -> tuple[object, ...]:
+def _l4_order(entry: UnrankedL4Rule) -> tuple[object, ...]:
     longest = max((ip_network(source).prefixlen for source in entry.sources), default=-1)
     return (-entry.priority, host_order(entry.sni), -longest)
 
 
-def ranked_l4(entries: Iterable[L4Entry]) -> tuple[L4Rule, ...]:
+def rank_l4_rules(entries: Iterable[UnrankedL4Rule]) -> tuple[L4Rule, ...]:
     """The same for L4: priority, SNI as hosts, longest source network, order in the file."""
     return tuple(
         L4Rule(e.id, rank, e.route, e.sni, e.sources, e.field) for rank, e in enumerate(sorted(entries, key=_l4_order))
     )
 
 
-def wider(host: HostPattern | None) -> Iterator[HostPattern | None]:
+def covering_hosts(host: HostPattern | None) -> Iterator[HostPattern | None]:
     """`host` and every pattern that covers it, narrow to wide, None last."""
     if host is not None:
         yield host
@@ -131,13 +131,13 @@ def host_tables(rules: Iterable[Rule]) -> tuple[HostTable, ...]:
     A table holds the rules of every wider host in order of rank and ends at its first catch-all, so a host with a
     catch-all of its own copies nothing; a host without one costs a copy of the wider rules.
     """
-    own = grouped((rule.host, rule) for rule in sorted(rules, key=_BY_RANK))
+    own = group((rule.host, rule) for rule in sorted(rules, key=_BY_RANK))
     hosts = sorted((h for h in own if h is not None), key=lambda h: (host_order(h), h.name))
     return tuple(HostTable(host, tuple(_meetable(host, own))) for host in (*hosts, None))
 
 
 def _meetable(host: HostPattern | None, own: Mapping[HostPattern | None, Sequence[Rule]]) -> Iterator[Rule]:
-    for rule in merge(*(own[h] for h in wider(host) if h in own), key=_BY_RANK):
+    for rule in merge(*(own[h] for h in covering_hosts(host) if h in own), key=_BY_RANK):
         yield rule
         if rule.match.covers_all:
             return
@@ -154,8 +154,8 @@ def path_groups(rules: Sequence[Rule]) -> tuple[PathGroup, ...]:
     case) and stays to be tested in a PREFIX group; regexes that cannot match there are left out. When a regex can match
     below no prefix, a PREFIX group `/` is made for it. Groups are sorted: EXACT by path, then PREFIX longest first.
     """
-    exact = grouped((r.match.path.value, r) for r in rules if r.match.path.kind is PathKind.EXACT)
-    prefix = grouped((r.match.path.value, r) for r in rules if r.match.path.kind is PathKind.PREFIX)
+    exact = group((r.match.path.value, r) for r in rules if r.match.path.kind is PathKind.EXACT)
+    prefix = group((r.match.path.value, r) for r in rules if r.match.path.kind is PathKind.PREFIX)
     regexes = _Regexes([r for r in rules if r.match.path.kind is PathKind.REGEX], prefix)
     groups = [
         PathGroup(PathKind.EXACT, path, tuple(_candidates(path, exact[path], prefix, regexes.at(path))))
@@ -167,7 +167,7 @@ def path_groups(rules: Sequence[Rule]) -> tuple[PathGroup, ...]:
     return tuple(groups)
 
 
-def covering(path: str) -> Iterator[str]:
+def covering_prefixes(path: str) -> Iterator[str]:
     """The prefixes that cover `path`, longest first: `/a/b`, `/a`, `/`; of `/a/` they are `/a`, `/`."""
     at = len(path)
     while at > 0:
@@ -180,8 +180,8 @@ def covering(path: str) -> Iterator[str]:
 def _candidates(
     path: str, own: Sequence[Rule], prefix: Mapping[str, Sequence[Rule]], regexes: Iterator[Candidate]
 ) -> Iterator[Candidate]:
-    implied = (own, *(prefix[p] for p in covering(path) if p in prefix))
-    decided = [[Candidate(rule, test_path=False) for rule in group] for group in implied]
+    implied = (own, *(prefix[p] for p in covering_prefixes(path) if p in prefix))
+    decided = [[Candidate(rule, test_path=False) for rule in implying] for implying in implied]
     for candidate in merge(*decided, regexes, key=lambda c: c.rule.rank):
         yield candidate
         if candidate.unconditional:
@@ -192,23 +192,23 @@ class _Regexes:
     """The regex rules of a table, found by the literal text that every path they match begins with."""
 
     def __init__(self, rules: Iterable[Rule], prefix: Mapping[str, Sequence[Rule]]) -> None:
-        self._starts = grouped((literal_start(rule.match.path.value), rule) for rule in rules)
+        self._starts = group((literal_start(rule.match.path.value), rule) for rule in rules)
         self._lengths = sorted({len(start) for start in self._starts})
         # A regex whose matches all lie below a prefix concerns that prefix and those inside it, no wider one.
-        self._homes = grouped(
-            (next((p for p in covering(start.rpartition("/")[0]) if p in prefix), "/"), rule)
-            for start, group in self._starts.items()
-            for rule in group
+        self._homes = group(
+            (next((p for p in covering_prefixes(start.rpartition("/")[0]) if p in prefix), "/"), rule)
+            for start, same_start in self._starts.items()
+            for rule in same_start
         )
-        for group in self._homes.values():
-            group.sort(key=_BY_RANK)
+        for same_home in self._homes.values():
+            same_home.sort(key=_BY_RANK)
 
     def at(self, path: str) -> Iterator[Candidate]:
         """Candidates for this one path, in order of rank."""
         for rule in self._possible(path):
             if _CASE_OPEN.search(path):
                 yield Candidate(rule, test_path=True)
-            elif full(rule.match.path.value, path):
+            elif matches_whole(rule.match.path.value, path):
                 yield Candidate(rule, test_path=False)
 
     def below(self, path: str) -> Iterator[Candidate]:
@@ -225,7 +225,7 @@ class _Regexes:
         return merge(*(self._starts[start] for start in starts if start in self._starts), key=_BY_RANK)
 
 
-def grouped(pairs: Iterable[tuple[_K, _V]]) -> dict[_K, list[_V]]:
+def group(pairs: Iterable[tuple[_K, _V]]) -> dict[_K, list[_V]]:
     """The values of each key, in their order."""
     found: dict[_K, list[_V]] = {}
     for key, value in pairs:

@@ -11,14 +11,14 @@ _LONGEST = 256  # bytes of literal text looked for
 
 
 @lru_cache(maxsize=100_000)
-def compiled(pattern: str) -> Any:  # noqa: ANN401  # re2 ships no types
+def compile_pattern(pattern: str) -> Any:  # noqa: ANN401  # re2 ships no types
     """The compiled pattern; re2.error when it is no RE2 syntax."""
     return re2.compile(pattern)
 
 
-def full(pattern: str, raw: str) -> bool:
+def matches_whole(pattern: str, raw: str) -> bool:
     """Whether `pattern` matches the whole of `raw`, a latin-1 text of one character per byte."""
-    return compiled(pattern).fullmatch(raw.encode("latin-1")) is not None
+    return compile_pattern(pattern).fullmatch(raw.encode("latin-1")) is not None
 
 
 @lru_cache(maxsize=100_000)

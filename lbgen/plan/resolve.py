@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Severity, UsageError
-from lbgen.plan import policies
-from lbgen.plan.chain import with_replicas
-from lbgen.plan.checks import problems
+from lbgen.plan import resolve_policies
+from lbgen.plan.checks import find_problems
 from lbgen.plan.checks.files import named_files
 from lbgen.plan.expand import expand, path_prefix
+from lbgen.plan.feature_uses import default_uses, explicit_uses, used_pools
 from lbgen.plan.files import Files
 from lbgen.plan.model import (
     Balance,
@@ -31,15 +31,15 @@ from lbgen.plan.model import (
     Target,
     Use,
 )
-from lbgen.plan.precedence import grouped, host_tables
+from lbgen.plan.precedence import group, host_tables
 from lbgen.plan.sticky import cookie_key, cookie_value
-from lbgen.plan.uses import defaults, used_pools, uses
+from lbgen.plan.tier_links import with_replica_endpoints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.diagnostics import Span
-    from lbgen.plan.expand import Expanded
+    from lbgen.plan.expand import ExpandedTopology
     from lbgen.spec import pool as written_pool
     from lbgen.spec import route as written_route
     from lbgen.spec.load import Topology
@@ -51,19 +51,19 @@ HSTS = "strict-transport-security"
 
 def plan(topology: Topology) -> Plan:
     """What every engine has to achieve for `topology`. Raises LbgenError with all cross-object errors (LB2xx)."""
-    expanded = checked(with_replicas(topology))
+    expanded = expand_checked(with_replica_endpoints(topology))
     if topology.model.tiers is not None:
         message = "a topology of tiers has a plan for each of them, and this asks for one plan"
         raise UsageError(
             Diagnostic("LB306", message, topology.span("tiers"), "tiers", "lbgen.tiers(topology) has them")
         )
-    return resolved(topology, expanded)
+    return build_plan(topology, expanded)
 
 
-def checked(topology: Topology) -> Expanded:
+def expand_checked(topology: Topology) -> ExpandedTopology:
     """Its routes expanded. Raises LbgenError with all cross-object errors."""
     expanded = expand(topology.model)
-    errors = [d for d in problems(topology, expanded) if d.severity is Severity.ERROR]
+    errors = [d for d in find_problems(topology, expanded) if d.severity is Severity.ERROR]
     if errors:
         raise LbgenError(errors)
     return expanded
@@ -82,12 +82,12 @@ def findings(topology: Topology, *, files: bool = False, ignore: tuple[str, ...]
 
     With `files` the files it names must exist: LB211. `ignore` are codes of warnings and advice to leave out.
     """
-    topology = with_replicas(topology)
-    found = problems(topology, expand(topology.model), files=files, ignore=ignore)
+    topology = with_replica_endpoints(topology)
+    found = find_problems(topology, expand(topology.model), files=files, ignore=ignore)
     return tuple(sorted(found, key=lambda d: (d.span, d.code, d.field)))
 
 
-def resolved(topology: Topology, expanded: Expanded) -> Plan:
+def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
     """The plan of what is on the topology's listeners; routes that are on none of them are another tier's."""
     model = topology.model
     used = used_pools(model)
@@ -98,8 +98,11 @@ def resolved(topology: Topology, expanded: Expanded) -> Plan:
         pools=tuple(_pool(name, pool, files, topology) for name, pool in model.pools.items() if name in used),
         routes=tuple(_route(model, expanded, index, route) for index, route in _here(expanded)),
         uses=(
-            *(Use(f, field, topology.span(field)) for f, field in dict.fromkeys(uses(expanded, topology.wrote))),
-            *(Use(f, field, topology.span(field), default=True) for f, field in defaults(expanded, topology.wrote)),
+            *(
+                Use(f, field, topology.span(field))
+                for f, field in dict.fromkeys(explicit_uses(expanded, topology.wrote))
+            ),
+            *(Use(f, field, topology.span(field), default=True) for f, field in default_uses(expanded, topology.wrote)),
         ),
         accept=tuple(dict.fromkeys(model.accept)),
         engines=tuple((name, _options(block)) for name, block in model.engines.items()),
@@ -110,7 +113,7 @@ def resolved(topology: Topology, expanded: Expanded) -> Plan:
     )
 
 
-def _here(expanded: Expanded) -> Iterator[tuple[int, written_route.Route]]:
+def _here(expanded: ExpandedTopology) -> Iterator[tuple[int, written_route.Route]]:
     return ((index, route) for index, route in enumerate(expanded.model.routes) if expanded.listeners[index])
 
 
@@ -127,10 +130,10 @@ def _spans(topology: Topology) -> Iterator[tuple[str, Span]]:
     return ((field, topology.span(field)) for field in fields)
 
 
-def _listeners(model: TopologyModel, expanded: Expanded, files: Files) -> Iterator[Listener]:
+def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files) -> Iterator[Listener]:
     on = {route.name: expanded.listeners[index] for index, route in enumerate(model.routes)}
-    rules = grouped((name, rule) for rule in expanded.rules for name in on[rule.route])
-    l4_rules = grouped((name, rule) for rule in expanded.l4_rules for name in on[rule.route])
+    rules = group((name, rule) for rule in expanded.rules for name in on[rule.route])
+    l4_rules = group((name, rule) for rule in expanded.l4_rules for name in on[rule.route])
     for name, listener in model.listeners.items():
         l7 = listener.mode == "l7"
         yield Listener(
@@ -145,15 +148,15 @@ def _listeners(model: TopologyModel, expanded: Expanded, files: Files) -> Iterat
             trusted_proxies=tuple(listener.trusted_proxies),
             forwarded_headers=model.forwarded_headers is not False,
             request_id=model.request_id is not False,
-            timeouts=policies.client_timeouts(listener.timeouts, model.client_timeouts),
-            tls=policies.listener_tls(listener.tls, model.tls, f"listeners.{name}.tls", files),
+            timeouts=resolve_policies.client_timeouts(listener.timeouts, model.client_timeouts),
+            tls=resolve_policies.listener_tls(listener.tls, model.tls, f"listeners.{name}.tls", files),
             http2=listener.tls is not None and l7 if listener.http2 is None else listener.http2,
             proxy_protocol=listener.proxy_protocol is not None,
             max_connections=listener.max_connections,
-            paths=policies.paths(listener.paths, model.paths),
+            paths=resolve_policies.paths(listener.paths, model.paths),
             underscores=(listener.headers_with_underscores or model.headers_with_underscores) == "pass",
-            access=policies.access(listener.access),
-            limits=policies.limits(listener.limits, model.limits) if l7 else policies.limits(),
+            access=resolve_policies.access(listener.access),
+            limits=resolve_policies.limits(listener.limits, model.limits) if l7 else resolve_policies.limits(),
             access_log=l7 and model.access_log == "json",
             address_written="address" in listener.model_fields_set,
         )
@@ -180,13 +183,13 @@ def _pool(name: str, pool: written_pool.Pool, files: Files, topology: Topology) 
         endpoints=tuple(_endpoints(name, pool, topology)),
         field=f"pools.{name}",
         keepalive=KEEPALIVE if keepalive is None else keepalive,
-        hash_key=policies.hash_key(pool.balance),
-        active=policies.active_health(pool.health),
-        passive=policies.passive_health(pool.health),
+        hash_key=resolve_policies.hash_key(pool.balance),
+        active=resolve_policies.active_health(pool.health),
+        passive=resolve_policies.passive_health(pool.health),
         max_per_endpoint=None if connections is None else connections.max_per_endpoint,
-        queue=policies.queue(connections),
-        sticky=policies.sticky(pool.sticky),
-        tls=policies.pool_tls(pool.tls, f"pools.{name}.tls", files),
+        queue=resolve_policies.queue(connections),
+        sticky=resolve_policies.sticky(pool.sticky),
+        tls=resolve_policies.pool_tls(pool.tls, f"pools.{name}.tls", files),
         protocol=PoolProtocol(pool.protocol or "http1"),
         proxy_protocol=pool.proxy_protocol,
         slow_start=pool.slow_start or 0,
@@ -204,7 +207,7 @@ def _endpoints(name: str, pool: written_pool.Pool, topology: Topology) -> Iterat
         yield made if key is None else replace(made, cookie_value=cookie_value(key, made.authority))
 
 
-def _route(model: TopologyModel, expanded: Expanded, index: int, route: written_route.Route) -> Route:
+def _route(model: TopologyModel, expanded: ExpandedTopology, index: int, route: written_route.Route) -> Route:
     l4 = expanded.is_l4(index)
     field = f"routes[{index}]"
     action: Forward | Redirect | Respond
@@ -215,28 +218,28 @@ def _route(model: TopologyModel, expanded: Expanded, index: int, route: written_
     else:
         action = Forward(
             tuple(
-                Target(to.pool, to.weight, policies.edits(to.request_headers), f"{field}.forward[{i}]")
+                Target(to.pool, to.weight, resolve_policies.edits(to.request_headers), f"{field}.forward[{i}]")
                 for i, to in enumerate(route.forward or ())
             ),
-            policies.forward_timeouts(route.timeouts, model.timeouts),
+            resolve_policies.forward_timeouts(route.timeouts, model.timeouts),
             None if route.rewrite is None else _rewrite(route.rewrite),
-            policies.retries(route.retries),
-            policies.buffering(route.buffering, None if l4 else model.buffering),
-            policies.mirrors(route.mirror, field),
+            resolve_policies.retries(route.retries),
+            resolve_policies.buffering(route.buffering, None if l4 else model.buffering),
+            resolve_policies.mirrors(route.mirror, field),
         )
     return Route(
         route.name,
         index,
         action,
         field,
-        policies.edits(route.request_headers),
-        policies.edits(route.response_headers, _default_headers(model, expanded, index)),
-        access=policies.access(route.access),
-        rate_limit=policies.rate_limit(route.rate_limit),
-        concurrency=policies.concurrency(route.concurrency),
+        resolve_policies.edits(route.request_headers),
+        resolve_policies.edits(route.response_headers, _default_headers(model, expanded, index)),
+        access=resolve_policies.access(route.access),
+        rate_limit=resolve_policies.rate_limit(route.rate_limit),
+        concurrency=resolve_policies.concurrency(route.concurrency),
         max_body=model.max_body if route.max_body is None and route.forward is not None and not l4 else route.max_body,
-        cors=policies.cors(route.cors),
-        compression=policies.compression(route.compression),
+        cors=resolve_policies.cors(route.cors),
+        compression=resolve_policies.compression(route.compression),
     )
 
 
@@ -244,7 +247,7 @@ def _rewrite(rewrite: written_route.Rewrite) -> Rewrite:
     return Rewrite(None if rewrite.prefix is None else path_prefix(rewrite.prefix), rewrite.path, rewrite.host)
 
 
-def _default_headers(model: TopologyModel, expanded: Expanded, index: int) -> written_route.HeaderEdits | None:
+def _default_headers(model: TopologyModel, expanded: ExpandedTopology, index: int) -> written_route.HeaderEdits | None:
     """The topology's response_headers for a route; HSTS only where all of its listeners speak TLS (RFC 6797 7.2)."""
     edits = None if expanded.is_l4(index) else model.response_headers
     if edits is None or all(model.listeners[name].tls is not None for name in expanded.listeners[index]):

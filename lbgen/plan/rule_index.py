@@ -1,6 +1,6 @@
 """Rules by host and path, so that a request is compared with the few rules that can take it and not with all.
 
-The index narrows only: each candidate is still judged as a whole by `why_not`, and the lowest rank wins. It is built
+The index narrows only: each candidate is still judged as a whole by `mismatch`, and the lowest rank wins. It is built
 from the ranks alone, not from the host tables or path groups that engines use, so that it can prove those.
 """
 
@@ -11,14 +11,14 @@ from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
 from lbgen.plan.model import PathKind
-from lbgen.plan.precedence import covering, grouped
+from lbgen.plan.precedence import covering_prefixes, group
 from lbgen.plan.regex import literal_start
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
-    from lbgen.plan.http import Parsed
     from lbgen.plan.model import L4Rule, Listener, Rule
+    from lbgen.plan.request import ParsedRequest
 
 _INDEXES = 64  # listeners whose index is kept
 
@@ -29,13 +29,13 @@ class RuleIndex:
     def __init__(self, listener: Listener) -> None:
         by_rank = {rule.rank: rule for table in listener.hosts for rule in table.rules}
         self.rules = tuple(by_rank[rank] for rank in sorted(by_rank))
-        self._found = grouped((_key(rule), rule) for rule in self.rules)
+        self._found = group((_key(rule), rule) for rule in self.rules)
         self._starts = sorted({len(key[2]) for key in self._found if key[1] is PathKind.REGEX})
 
-    def candidates(self, request: Parsed) -> list[Rule]:
+    def candidates(self, request: ParsedRequest) -> list[Rule]:
         """Every rule whose host and path `request` can have, in the order of trial."""
         path = request.matched_path
-        paths = [(PathKind.EXACT, path), *((PathKind.PREFIX, prefix) for prefix in covering(path))]
+        paths = [(PathKind.EXACT, path), *((PathKind.PREFIX, prefix) for prefix in covering_prefixes(path))]
         raw = request.path
         paths += [(PathKind.REGEX, raw[:length]) for length in self._starts if length <= len(raw)]
         found = [
@@ -54,7 +54,7 @@ class L4Index:
     def __init__(self, listener: Listener) -> None:
         self.rules = tuple(sorted(listener.l4_rules, key=lambda rule: rule.rank))
         pairs = [(rule, source) for rule in self.rules for source in rule.sources or (None,)]
-        self._found = grouped(((_pattern(rule.sni), _network(source)), rule) for rule, source in pairs)
+        self._found = group(((_pattern(rule.sni), _network(source)), rule) for rule, source in pairs)
         networks = {ip_network(source) for _, source in pairs if source is not None}
         self._lengths = sorted({(network.version, network.prefixlen) for network in networks})
 

@@ -7,39 +7,30 @@ from functools import partial
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Generic, TypeVar, assert_never
 
-from lbgen.plan.admission import Refusal, limited, listener_refusal, route_refusals, target_refusal
-from lbgen.plan.cors import OWN, is_preflight, preflight, shown, vary
-from lbgen.plan.forwarding import edited, forwarded_headers, location, rewritten, sticky_cookies, sticky_target
-from lbgen.plan.http import RefusedError, parse
-from lbgen.plan.matching import covers_host, why_not, wire
+from lbgen.plan.admission import Refusal, listener_refusal, route_refusals, shared_limit_statuses, target_refusal
+from lbgen.plan.cors import CORS_HEADERS, is_preflight, preflight_headers, response_edits, vary_header
+from lbgen.plan.forwarding import (
+    apply_edits,
+    forwarded_headers,
+    redirect_location,
+    rewrite_target,
+    sticky_cookies,
+    sticky_target,
+)
+from lbgen.plan.matching import covers_host, mismatch, to_wire
 from lbgen.plan.model import Forward, HeaderEdits, L4Rule, Mode, Redirect, Respond, Rule
-from lbgen.plan.phrases import phrase
+from lbgen.plan.reason_phrases import reason_phrase
+from lbgen.plan.request import Headers, RefusedError, Request, parse_request
 from lbgen.plan.rule_index import l4_index, rule_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lbgen.plan.http import Parsed
     from lbgen.plan.model import Listener, Plan, Route
     from lbgen.plan.policy import Compression
+    from lbgen.plan.request import ParsedRequest
 
 _R = TypeVar("_R", Rule, L4Rule)
-
-Headers = tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One HTTP request as it is on the wire. `target` and header values are raw (latin-1 text, one character per byte);
-    `headers` hold Host like any other line, in order. `listener` "" = the first L7 listener of the plan."""
-
-    method: str = "GET"
-    target: str = "/"
-    headers: Headers = ()
-    listener: str = ""
-    client: str = "127.0.0.1"
-    version: str = "1.1"  # 1.0, 1.1 or 2
-    body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +51,7 @@ class Upstream:
 
 
 @dataclass(frozen=True, slots=True)
-class Loser:
+class LosingRule:
     """A rule that was tried before the winner, or after it, and why it did not serve the request."""
 
     rule: str
@@ -75,15 +66,17 @@ class Contest(Generic[_R]):
 
     rules: Sequence[_R]
     winner: _R | None
-    why_not: Callable[[_R], str | None]
+    mismatch: Callable[[_R], str | None]
 
     @property
-    def losers(self) -> tuple[Loser, ...]:
+    def losers(self) -> tuple[LosingRule, ...]:
         """Every other rule and why it does not serve. It costs a comparison with each rule, so only those who show it
         ask."""
         second = f"holds too, but {self.winner and self.winner.id} is tried first"
         return tuple(
-            Loser(rule.id, rule.route, self.why_not(rule) or second) for rule in self.rules if rule is not self.winner
+            LosingRule(rule.id, rule.route, self.mismatch(rule) or second)
+            for rule in self.rules
+            if rule is not self.winner
         )
 
 
@@ -112,7 +105,7 @@ class Outcome:
     contest: Contest[Rule] | None = field(default=None, compare=False, repr=False)
 
     @property
-    def losers(self) -> tuple[Loser, ...]:
+    def losers(self) -> tuple[LosingRule, ...]:
         """The rules that do not serve the request, and why; worked out at each call, in time that grows with the rules.
         Empty where the request is refused before any rule is tried."""
         return () if self.contest is None else self.contest.losers
@@ -130,7 +123,7 @@ class L4Outcome:
     contest: Contest[L4Rule] | None = field(default=None, compare=False, repr=False)
 
     @property
-    def losers(self) -> tuple[Loser, ...]:
+    def losers(self) -> tuple[LosingRule, ...]:
         """As `Outcome.losers`."""
         return () if self.contest is None else self.contest.losers
 
@@ -142,7 +135,7 @@ def simulate(plan: Plan, request: Request) -> Outcome:
     """
     listener = _listener(plan, request.listener)
     try:
-        parsed = parse(request, listener.paths)
+        parsed = parse_request(request, listener.paths)
     except RefusedError as refused:
         outcome = _made(refused.status, refused.reason, request.method)
         over = target_refusal(listener, request)
@@ -153,8 +146,8 @@ def simulate(plan: Plan, request: Request) -> Outcome:
     if not listener.underscores:
         parsed = replace(parsed, headers=tuple(line for line in parsed.headers if "_" not in line[0]))
     index = rule_index(listener)
-    winner = next((rule for rule in index.candidates(parsed) if why_not(rule, parsed) is None), None)
-    contest = Contest(index.rules, winner, partial(why_not, request=parsed))
+    winner = next((rule for rule in index.candidates(parsed) if mismatch(rule, parsed) is None), None)
+    contest = Contest(index.rules, winner, partial(mismatch, request=parsed))
     if winner is None:
         return replace(_made(404, "no rule takes it", request.method), contest=contest)
     route = plan.route(winner.route)
@@ -166,17 +159,17 @@ def simulate(plan: Plan, request: Request) -> Outcome:
     if refusals:
         outcome = _refused(refusals, request.method)
     elif route.cors is not None and asks_cors:
-        headers = (*preflight(route.cors, parsed), *vary(route.cors))
+        headers = (*preflight_headers(route.cors, parsed), *vary_header(route.cors))
         outcome = Outcome(None, None, 204, f"rule {winner.id} takes it: a CORS preflight", "", headers=headers)
     else:
         outcome = _act(plan, route, winner, parsed, listener, request.client)
         compression = route.compression
     if not asks_cors:
-        others = limited(route)
+        others = shared_limit_statuses(route)
     if route.cors is not None and not asks_cors:
-        cors = shown(route.cors, parsed)
+        cors = response_edits(route.cors, parsed)
     elif asks_cors and refusals:  # a preflight that is refused fails, whatever its headers
-        free = (*OWN, "vary")
+        free = (*CORS_HEADERS, "vary")
     return replace(
         outcome,
         route=route.name,
@@ -199,7 +192,7 @@ def simulate_l4(plan: Plan, listener: str, sni: str | None = None, source: str =
     access = plan.listener(listener).access
     if access is not None and not access.admits(source):
         return L4Outcome(None, None, (), f"the listener's access does not admit {source}: the connection is closed")
-    why = partial(_l4_why_not, name=name, source=source)
+    why = partial(_l4_mismatch, name=name, source=source)
     index = l4_index(plan.listener(listener))
     winner = next((rule for rule in index.candidates(name, source) if why(rule) is None), None)
     contest = Contest(index.rules, winner, why)
@@ -215,7 +208,7 @@ def simulate_l4(plan: Plan, listener: str, sni: str | None = None, source: str =
     return L4Outcome(winner.route, winner.id, pools, f"rule {winner.id} takes it", contest)
 
 
-def _l4_why_not(rule: L4Rule, name: str | None, source: str) -> str | None:
+def _l4_mismatch(rule: L4Rule, name: str | None, source: str) -> str | None:
     if not covers_host(rule.sni, name):
         return f"server name {name or '(none)'} is not {rule.sni}"
     peer = ip_address(source)
@@ -233,7 +226,7 @@ def _listener(plan: Plan, name: str) -> Listener:
 
 def _made(status: int, reason: str, method: str) -> Outcome:
     """An answer that the proxy makes by itself."""
-    body = "" if method == "HEAD" else f"{phrase(status)}\n"
+    body = "" if method == "HEAD" else f"{reason_phrase(status)}\n"
     return Outcome(None, None, status, reason, body, headers=(("content-type", "text/plain"),))
 
 
@@ -244,26 +237,26 @@ def _refused(refusals: list[Refusal], method: str) -> Outcome:
     return replace(_made(first, reason, method), others=tuple(others))
 
 
-def _act(plan: Plan, route: Route, rule: Rule, parsed: Parsed, listener: Listener, client: str) -> Outcome:
+def _act(plan: Plan, route: Route, rule: Rule, parsed: ParsedRequest, listener: Listener, client: str) -> Outcome:
     reason = f"rule {rule.id} takes it"
     action = route.action
     match action:
         case Redirect():
-            where = location(parsed, rule.match.path, action, listener)
+            where = redirect_location(parsed, rule.match.path, action, listener)
             return Outcome(None, None, action.status, reason, location=where, headers=(("location", where),))
         case Respond():
             bodiless = parsed.method == "HEAD" or action.status in (204, 304)
-            body = "" if bodiless else wire(action.body)
-            headers = tuple((name, wire(value)) for name, value in action.headers)
+            body = "" if bodiless else to_wire(action.body)
+            headers = tuple((name, to_wire(value)) for name, value in action.headers)
             return Outcome(None, None, action.status, reason, body, headers=headers)
         case Forward():
             lines = forwarded_headers(parsed, listener, client)
-            target = rewritten(parsed, rule.match.path, action.rewrite)
+            target = rewrite_target(parsed, rule.match.path, action.rewrite)
             host = parsed.authority
             if action.rewrite is not None and action.rewrite.host is not None:
                 host = action.rewrite.host
                 lines = [("host", host), *(line for line in lines if line[0] != "host")]
-            lines = edited(lines, route.request_headers)
+            lines = apply_edits(lines, route.request_headers)
             kept = sticky_target(plan, action, parsed)
             upstreams = tuple(
                 Upstream(
@@ -272,7 +265,7 @@ def _act(plan: Plan, route: Route, rule: Rule, parsed: Parsed, listener: Listene
                     parsed.method,
                     target,
                     host,
-                    tuple(edited(lines, to.request_headers)),
+                    tuple(apply_edits(lines, to.request_headers)),
                     None if kept is None else kept[1].authority,
                     () if kept is not None else sticky_cookies(plan.pool(to.pool)),
                 )

@@ -5,16 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lbgen.plan.chain import counted, doors, in_order, leads, with_replicas
-from lbgen.plan.expand import Expanded
+from lbgen.plan.expand import ExpandedTopology
 from lbgen.plan.model import TierOf
-from lbgen.plan.resolve import checked, resolved
+from lbgen.plan.resolve import build_plan, expand_checked
+from lbgen.plan.tier_links import (
+    entry_listeners,
+    front_to_back,
+    tier_edges,
+    with_replica_counts,
+    with_replica_endpoints,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lbgen.plan.chain import Places
     from lbgen.plan.model import Listener, Plan
+    from lbgen.plan.tier_links import ReplicaAddresses
     from lbgen.spec.load import Topology
     from lbgen.spec.model import TopologyModel
 
@@ -42,29 +48,29 @@ class Tier:
 
 
 def tiers(
-    topology: Topology, replicas: Mapping[str, int] | None = None, places: Places | None = None
+    topology: Topology, replicas: Mapping[str, int] | None = None, places: ReplicaAddresses | None = None
 ) -> tuple[Tier, ...]:
     """The tiers of `topology`, those in front first; none when it has none.
 
     `replicas` is said by tier instead of what the topology says, `places` where the replicas of a tier are.
     Raises LbgenError with all cross-object errors (LB2xx), UsageError LB225 (replicas of no tier of it, or too many).
     """
-    topology = with_replicas(counted(topology, replicas or {}), places)
+    topology = with_replica_endpoints(with_replica_counts(topology, replicas or {}), places)
     model = topology.model
     if not model.tiers:
         return ()
-    expanded = checked(topology)
-    edges = leads(model, expanded)
+    expanded = expand_checked(topology)
+    edges = tier_edges(model, expanded)
     behind = {to for _, to in edges}
     return tuple(
         Tier(
             name, _plan(topology, expanded, name), model.tiers[name].engine, model.tiers[name].count, name not in behind
         )
-        for name in in_order(tuple(model.tiers), edges)
+        for name in front_to_back(tuple(model.tiers), edges)
     )
 
 
-def _plan(topology: Topology, expanded: Expanded, tier: str) -> Plan:
+def _plan(topology: Topology, expanded: ExpandedTopology, tier: str) -> Plan:
     """The part of the topology that is this tier's. Routes keep their number in the file."""
     model = topology.model
     listeners = {name: each for name, each in model.listeners.items() if each.tier == tier}
@@ -83,7 +89,7 @@ def _plan(topology: Topology, expanded: Expanded, tier: str) -> Plan:
             "access_log": model.access_log if l7 else None,  # nobody's when there are no requests
         }
     )
-    plan = resolved(replace(topology, model=part), Expanded(part, on))
+    plan = build_plan(replace(topology, model=part), ExpandedTopology(part, on))
     of = TierOf(model.name, tier)
     found = tuple(_public(model, expanded, each) for each in plan.listeners)
     field = f"tiers.{tier}.engine"
@@ -91,9 +97,9 @@ def _plan(topology: Topology, expanded: Expanded, tier: str) -> Plan:
     return replace(plan, name=of.name, tier=of, listeners=found, spans=spans)
 
 
-def _public(model: TopologyModel, expanded: Expanded, listener: Listener) -> Listener:
+def _public(model: TopologyModel, expanded: ExpandedTopology, listener: Listener) -> Listener:
     """`listener` with the port that clients know, when all of them come in by the same."""
-    found = {model.listeners[name].port for name in doors(model, expanded, listener.name)}
+    found = {model.listeners[name].port for name in entry_listeners(model, expanded, listener.name)}
     return replace(listener, public_port=found.pop()) if len(found) == 1 else listener
 
 
@@ -101,5 +107,5 @@ def parts(topology: Topology, replicas: Mapping[str, int] | None = None) -> tupl
     """As `tiers`; a topology without tiers is a single one, whose name is empty. Raises as it does."""
     if topology.model.tiers is not None:
         return tiers(topology, replicas)
-    topology = counted(topology, replicas or {})
-    return (Tier("", resolved(topology, checked(with_replicas(topology))), None, 1, entry=True),)
+    topology = with_replica_counts(topology, replicas or {})
+    return (Tier("", build_plan(topology, expand_checked(with_replica_endpoints(topology))), None, 1, entry=True),)

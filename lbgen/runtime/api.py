@@ -127,9 +127,9 @@ def up(
 
 def _usable_files(topology: Topology) -> tuple[Diagnostic, ...]:
     """Warnings about the files that `topology` names. EngineError LB211, LB427 for those that no engine could use."""
-    from lbgen.plan.checks import file_problems
+    from lbgen.plan.checks import find_file_problems
 
-    found = file_problems(topology)
+    found = find_file_problems(topology)
     if any(each.severity is Severity.ERROR for each in found):
         raise EngineError(found)
     return found

@@ -12,7 +12,8 @@ from urllib.parse import quote
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, Severity
 from lbgen.plan.model import Mode, PathKind, Protocol, ValueKind
-from lbgen.plan.simulate import Request, simulate, simulate_l4
+from lbgen.plan.request import Request
+from lbgen.plan.simulate import simulate, simulate_l4
 from lbgen.runtime.door import Door, door
 from lbgen.runtime.sample import sample
 

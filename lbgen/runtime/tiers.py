@@ -17,9 +17,9 @@ from lbgen.engines.api import engines as installed
 from lbgen.engines.tiers import engine_of
 from lbgen.engines.verdicts import judge
 from lbgen.plan import tiers as planned
-from lbgen.plan.chain import somewhere
 from lbgen.plan.overlay import with_real_endpoints
-from lbgen.plan.through import fronts
+from lbgen.plan.tier_links import placeholder_addresses
+from lbgen.plan.tier_simulation import l4_fronts
 from lbgen.runtime import group, readiness
 from lbgen.runtime.driver import DRAIN_SECONDS, RELOAD_SECONDS, Result
 from lbgen.runtime.group import Group, Member
@@ -65,7 +65,7 @@ def up(wanted: Wanted, driver: Driver, runtime: str, progress: Callable[[Progres
     with locked(f"tiers-{name}"):
         before = group.read(name)
         there = {} if before is None else {x.name: x for x in driver.running() if x.name in before.names}
-        tiers = planned.tiers(wanted.topology, wanted.replicas, somewhere(wanted.topology, wanted.replicas))
+        tiers = planned.tiers(wanted.topology, wanted.replicas, placeholder_addresses(wanted.topology, wanted.replicas))
         engines = {tier.name: _engine(tier, wanted, runtime) for tier in tiers}
         now = Group(
             name,
@@ -150,7 +150,7 @@ class _Work:
         places: dict[str, list[dict[str, tuple[str, int]]]] = {}
         entered: dict[str, tuple[str, int]] = {}
         for name in [tier.name for tier in reversed(tiers)]:
-            known = {**somewhere(self.wanted.topology, self.wanted.replicas), **places}
+            known = {**placeholder_addresses(self.wanted.topology, self.wanted.replicas), **places}
             tier = next(x for x in planned.tiers(self.wanted.topology, self.wanted.replicas, known) if x.name == name)
             places[name] = []
             for number in range(1, tier.replicas + 1):
@@ -194,7 +194,7 @@ class _Work:
 
     def _through(self, tiers: Sequence[Tier], entered: Mapping[str, tuple[str, int]]) -> None:
         """Every route behind answers through the tier in front. EngineError LB405."""
-        for front in fronts(tiers):
+        for front in l4_fronts(tiers):
             played = {x.pool for state in self._now[front.behind] for x in state.endpoints}
             own = {pool.name for pool in front.plan.pools} - played
             plan = with_real_endpoints(front.plan, own)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lbgen.plan.model import Mode
-from lbgen.plan.simulate import Request
+from lbgen.plan.request import Request
 from lbgen.runtime import readiness
 
 if TYPE_CHECKING:

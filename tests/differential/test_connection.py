@@ -19,7 +19,8 @@ from lbgen.conformance.probe import ask
 from lbgen.conformance.subject import subjects
 from lbgen.engines.api import Level, engine
 from lbgen.plan.features import Feature
-from lbgen.plan.simulate import Request, simulate
+from lbgen.plan.request import Request
+from lbgen.plan.simulate import simulate
 from tests.served import serving
 
 if TYPE_CHECKING:

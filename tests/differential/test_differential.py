@@ -31,7 +31,7 @@ from lbgen.engines.api import Level, engine
 from lbgen.plan.features import Feature
 from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.precedence import host_tables
-from lbgen.plan.simulate import Request, simulate
+from lbgen.plan.simulate import simulate
 from lbgen.runtime.endpoints import StandIn, endpoints
 from lbgen.runtime.local.ports import free_port
 from lbgen.runtime.local.process import running
@@ -39,6 +39,7 @@ from tests.strategies import PlanShape, plans, requests, rules_of
 
 if TYPE_CHECKING:
     from lbgen.plan.model import HostTable, Listener, Plan
+    from lbgen.plan.request import Request
 
 pytestmark = pytest.mark.engines
 WANTED = int(os.environ.get("LBGEN_DIFFERENTIAL", "2000"))

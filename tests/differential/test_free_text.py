@@ -24,7 +24,7 @@ from lbgen.conformance.settle import settle
 from lbgen.conformance.subject import subjects
 from lbgen.engines.api import Level, engine
 from lbgen.plan.features import Feature
-from lbgen.plan.simulate import Request
+from lbgen.plan.request import Request
 from lbgen.runtime.endpoints import endpoints
 from lbgen.runtime.local.process import running
 

@@ -17,7 +17,7 @@ import pytest
 from lbgen.conformance.subject import subjects
 from lbgen.engines.api import Level, engine
 from lbgen.plan.features import Feature
-from lbgen.plan.paths import PathError, accepted
+from lbgen.plan.paths import PathError, accept_target
 from tests.served import serving
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def targets(seed: int) -> Iterator[str]:
 def wanted(target: str, paths: Paths) -> tuple[int, str | None]:
     """The status, and what the endpoint sees."""
     try:
-        return 200, accepted(target, paths)
+        return 200, accept_target(target, paths)
     except PathError:
         return 400, None
 

@@ -24,7 +24,7 @@ from lbgen.plan.model import (
     Target,
     Timeouts,
 )
-from lbgen.plan.simulate import Request
+from lbgen.plan.request import Request
 from lbgen.runtime.endpoints import StandIn, endpoints
 from lbgen.runtime.local.binaries import find
 from lbgen.runtime.local.ports import free_port

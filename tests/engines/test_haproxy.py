@@ -43,7 +43,7 @@ from lbgen.plan.model import (
     ValueKind,
     ValueMatch,
 )
-from lbgen.plan.precedence import Entry, host_tables, ranked
+from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
 from lbgen.runtime.endpoints import StandIn, endpoints
 from lbgen.runtime.local.binaries import candidates
 
@@ -70,8 +70,8 @@ def free_port() -> int:
 
 
 def listen(port: int, *rules: tuple[Route, Match]) -> Plan:
-    entries = [Entry(f"{r.name}.{n}", r.name, 0, None, match, r.field) for n, (r, match) in enumerate(rules)]
-    hosts = host_tables(ranked(entries))
+    entries = [UnrankedRule(f"{r.name}.{n}", r.name, 0, None, match, r.field) for n, (r, match) in enumerate(rules)]
+    hosts = host_tables(rank_rules(entries))
     listener = Listener("web", "127.0.0.1", port, Mode.L7, Protocol.TCP, "listeners.web", hosts=hosts)
     return Plan("test", (listener,), (), tuple({r.name: r for r, _ in rules}.values()))
 

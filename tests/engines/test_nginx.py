@@ -40,7 +40,7 @@ from lbgen.plan.model import (
     ValueKind,
     ValueMatch,
 )
-from lbgen.plan.precedence import Entry, host_tables, ranked
+from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
 from lbgen.runtime.local.binaries import candidates
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ def version_of(binary: Binary) -> str:
 
 
 def plan(*routes: tuple[Match, Route], pools: tuple[Pool, ...] = (), **more) -> Plan:
-    entries = [Entry(f"{r.name}.0", r.name, 0, None, match, r.field) for match, r in routes]
+    entries = [UnrankedRule(f"{r.name}.0", r.name, 0, None, match, r.field) for match, r in routes]
     listener = Listener(
-        "web", "127.0.0.1", PORT, Mode.L7, Protocol.TCP, "listeners.web", hosts=host_tables(ranked(entries))
+        "web", "127.0.0.1", PORT, Mode.L7, Protocol.TCP, "listeners.web", hosts=host_tables(rank_rules(entries))
     )
     return Plan("t", (listener,), pools, tuple(r for _, r in routes), **more)
 

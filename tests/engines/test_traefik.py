@@ -30,8 +30,8 @@ from lbgen.plan.model import (
     Target,
     Timeouts,
 )
-from lbgen.plan.precedence import Entry, host_tables, ranked
-from lbgen.plan.simulate import Request
+from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
+from lbgen.plan.request import Request
 from lbgen.runtime import checker
 from lbgen.runtime.endpoints import StandIn, endpoints
 from lbgen.runtime.local.binaries import candidates
@@ -263,7 +263,9 @@ def test_the_checker_is_content_with_what_is_rendered():
 def test_the_checker_tells_what_traefik_says():
     made = plan(free_port("127.0.0.1", PORTS), (pool("p", {9: 1}),))
     bad = Match(PathMatch(PathKind.REGEX, "/[z-a]"))
-    listener = replace(made.listeners[0], hosts=host_tables(ranked([Entry("own.0", "own", 0, None, bad, "routes[1]")])))
+    listener = replace(
+        made.listeners[0], hosts=host_tables(rank_rules([UnrankedRule("own.0", "own", 0, None, bad, "routes[1]")]))
+    )
     found = checker.check(replace(made, listeners=(listener,)), ENGINE, BINARIES[0], accept=("all",))
     assert any("invalid character class range" in problem.message for problem in found)
 

@@ -14,7 +14,7 @@ import pytest
 import lbgen
 from lbgen.conformance.probe import ask
 from lbgen.engines.traefik import ENGINE
-from lbgen.plan.simulate import Request
+from lbgen.plan.request import Request
 from lbgen.runtime.local.binaries import candidates
 from lbgen.runtime.local.ports import free_port
 from lbgen.runtime.local.process import running

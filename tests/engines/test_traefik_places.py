@@ -27,7 +27,7 @@ from lbgen.plan.model import (
     Timeouts,
 )
 from lbgen.plan.policy import Concurrency, Key, KeyKind, Queue, Retries, RetryCause
-from lbgen.plan.simulate import Request
+from lbgen.plan.request import Request
 from lbgen.runtime.endpoints import StandIn, endpoints
 from lbgen.runtime.local.binaries import candidates
 from lbgen.runtime.local.ports import free_port

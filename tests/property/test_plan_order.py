@@ -11,13 +11,13 @@ from lbgen.conformance.corpus import corpus, meeting
 from lbgen.conformance.difference import differing
 from lbgen.conformance.equal_answers import EqualAnswers
 from lbgen.conformance.verify.overlaps import overlaps
-from lbgen.plan.coverage import covered, covers
-from lbgen.plan.http import RefusedError, parse
-from lbgen.plan.matching import why_not
+from lbgen.plan.matching import mismatch
 from lbgen.plan.model import HostTable, PathKind, Plan, Rule
-from lbgen.plan.precedence import PathGroup, covering, path_groups, wider
-from lbgen.plan.regex import full
-from lbgen.plan.simulate import Request, simulate
+from lbgen.plan.precedence import PathGroup, covering_hosts, covering_prefixes, path_groups
+from lbgen.plan.regex import matches_whole
+from lbgen.plan.request import RefusedError, Request, parse_request
+from lbgen.plan.shadowing import covers, find_shadowed
+from lbgen.plan.simulate import simulate
 from tests.strategies import plans, requests, rules_of
 
 
@@ -33,25 +33,25 @@ def group_for(groups: tuple[PathGroup, ...], path: str) -> PathGroup | None:
     known = {(group.kind, group.path): group for group in groups}
     if (PathKind.EXACT, path) in known:
         return known[PathKind.EXACT, path]
-    return next((known[PathKind.PREFIX, p] for p in covering(path) if (PathKind.PREFIX, p) in known), None)
+    return next((known[PathKind.PREFIX, p] for p in covering_prefixes(path) if (PathKind.PREFIX, p) in known), None)
 
 
 def check(plan: Plan, request: Request) -> None:
     outcome = simulate(plan, request)
     try:
-        parsed = parse(request)
+        parsed = parse_request(request)
     except RefusedError:
         assert outcome.route is None
         return
-    by_rank = next((rule.id for rule in rules_of(plan) if why_not(rule, parsed) is None), None)
+    by_rank = next((rule.id for rule in rules_of(plan) if mismatch(rule, parsed) is None), None)
     assert by_rank == outcome.rule
-    reasons = {rule.id: why_not(rule, parsed) for rule in rules_of(plan) if rule.id != by_rank}
+    reasons = {rule.id: mismatch(rule, parsed) for rule in rules_of(plan) if rule.id != by_rank}
     second = f"holds too, but {by_rank} is tried first"
     assert {loser.rule: loser.reason for loser in outcome.losers} == {
         name: reason or second for name, reason in reasons.items()
     }
     table = table_for(plan.listeners[0].hosts, parsed.host)
-    by_table = next((rule.id for rule in table.rules if why_not(rule, parsed) is None), None)
+    by_table = next((rule.id for rule in table.rules if mismatch(rule, parsed) is None), None)
     assert by_table == outcome.rule
     group = group_for(path_groups(table.rules), parsed.matched_path)
     by_group = None
@@ -59,9 +59,9 @@ def check(plan: Plan, request: Request) -> None:
         rule = candidate.rule
         if candidate.test_path:
             assert rule.match.path.kind is PathKind.REGEX
-            if not full(rule.match.path.value, parsed.path):
+            if not matches_whole(rule.match.path.value, parsed.path):
                 continue
-        why = why_not(rule, parsed)
+        why = mismatch(rule, parsed)
         assert why is None or not why.startswith(("host", "path")), "a group implies hosts and paths"
         if why is None:
             by_group = rule.id
@@ -82,7 +82,7 @@ def test_four_ways_agree(data: st.DataObject) -> None:
 def test_covered_rules_never_serve(data: st.DataObject) -> None:
     plan = data.draw(plans())
     rules = rules_of(plan)
-    dead = {cover.rule.id: cover for cover in covered(rules, lambda _: ("web",))}
+    dead = {cover.rule.id: cover for cover in find_shadowed(rules, lambda _: ("web",))}
     for request in data.draw(st.lists(requests(plan, odd=False), min_size=5, max_size=15)):
         assert simulate(plan, request).rule not in dead
 
@@ -91,11 +91,11 @@ def test_covered_rules_never_serve(data: st.DataObject) -> None:
 @given(st.data())
 def test_coverage_by_look_up_finds_what_comparing_all_pairs_finds(data: st.DataObject) -> None:
     rules = rules_of(data.draw(plans()))
-    found = {cover.rule.id for cover in covered(rules, lambda _: ("web",))}
+    found = {cover.rule.id for cover in find_shadowed(rules, lambda _: ("web",))}
     alive: list[Rule] = []
     wanted = set()
     for rule in rules:
-        hosts = set(wider(rule.host))
+        hosts = set(covering_hosts(rule.host))
         if any(earlier.host in hosts and covers(earlier.match, rule.match) for earlier in alive):
             wanted.add(rule.id)
         else:
@@ -116,10 +116,10 @@ def test_overlaps_by_look_up_are_those_of_all_pairs(data: st.DataObject) -> None
 def fulfilled(one: Rule, other: Rule) -> bool:
     for draft in meeting(one, other):
         try:
-            parsed = parse(draft.request("web"))
+            parsed = parse_request(draft.request("web"))
         except RefusedError:
             continue
-        if why_not(one, parsed) is None and why_not(other, parsed) is None:
+        if mismatch(one, parsed) is None and mismatch(other, parsed) is None:
             return True
     return False
 

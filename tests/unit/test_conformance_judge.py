@@ -15,7 +15,8 @@ from lbgen.conformance.prepare import Near, own_headers, plan_of
 from lbgen.conformance.prepare import judged as near_of
 from lbgen.conformance.probe import Answer, ProbeError, exchange, parse_head, wire
 from lbgen.plan.model import HeaderEdits
-from lbgen.plan.simulate import Outcome, Request, Upstream
+from lbgen.plan.request import Request
+from lbgen.plan.simulate import Outcome, Upstream
 
 REQUEST = Request("GET", "/a?b", (("Host", "h"), ("X-A", "1")))
 SENT = (("host", "h"), ("x-a", "1"), ("x-forwarded-for", "127.0.0.1"), ("x-request-id", None))

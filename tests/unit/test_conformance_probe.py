@@ -1,7 +1,7 @@
 """What a case sends."""
 
 from lbgen.conformance.probe import filler, wire
-from lbgen.plan.simulate import Request
+from lbgen.plan.request import Request
 
 
 def test_a_chunked_body_is_cut_into_chunks() -> None:

@@ -39,7 +39,7 @@ from lbgen.plan.model import (
     ValueKind,
     ValueMatch,
 )
-from lbgen.plan.precedence import Entry, host_tables, ranked
+from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
 from tests.plans import on_web
 
 TIMES = Timeouts(1_000, 5_000, 60_000)
@@ -53,7 +53,7 @@ def forward(times: Timeouts = TIMES, rewrite: Rewrite | None = None, *targets: t
 def plan_of(*actions: Forward | Redirect | Respond, pools: tuple[Pool, ...] | None = None, **match: Any) -> Plan:
     routes = tuple(Route(f"r{n}", n, action, f"routes[{n}]") for n, action in enumerate(actions))
     entries = [
-        Entry(
+        UnrankedRule(
             f"r{n}.0", f"r{n}", 0, None, Match(PathMatch(PathKind.PREFIX, f"/r{n}"), **match), f"routes[{n}].match[0]"
         )
         for n in range(len(actions))
@@ -169,10 +169,10 @@ def test_shares_of_weight_zero_are_left_out() -> None:
 
 def test_hosts_have_a_domain_with_and_without_the_last_dot() -> None:
     entries = [
-        Entry("r0.0", "r0", 0, host, Match(PathMatch(PathKind.PREFIX, "/")), "routes[0]")
+        UnrankedRule("r0.0", "r0", 0, host, Match(PathMatch(PathKind.PREFIX, "/")), "routes[0]")
         for host in (HostPattern("a.test"), HostPattern("a.test", wildcard=True), HostPattern("[::1]"))
     ]
-    listener = Listener("web", "::", 80, Mode.L7, Protocol.TCP, "listeners.web", hosts=host_tables(ranked(entries)))
+    listener = Listener("web", "::", 80, Mode.L7, Protocol.TCP, "listeners.web", hosts=host_tables(rank_rules(entries)))
     found = render(Plan("t", (listener,), (pool("p"),), (Route("r0", 0, forward(), "routes[0]"),)))
     (built,) = found["static_resources"]["listeners"]
     assert built["address"]["socket_address"]["ipv4_compat"] is True

@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lbgen.engines.envoy import trees
-from lbgen.plan.http import RefusedError, parse
-from lbgen.plan.matching import covers_host, why_not
+from lbgen.plan.matching import covers_host, mismatch
 from lbgen.plan.model import Match, PathKind, PathMatch, Rule
+from lbgen.plan.request import RefusedError, parse_request
 from tests.strategies import PlanShape, plans, requests
 
 GENEROUS = mock.patch.multiple(trees, _WORTH_IT=0, _LEAF=1, _GROWTH=1_000)
@@ -29,15 +29,15 @@ def test_the_first_match_is_the_same(data: st.DataObject) -> None:
     for _ in range(20):
         request = data.draw(requests(plan))
         try:
-            parsed = parse(request)
+            parsed = parse_request(request)
         except RefusedError:
             continue
         table = next(t for t in plan.listeners[0].hosts if covers_host(t.host, parsed.host))
         tree = found[table.host]
         assert tree is not None
         key = max((k for k in tree if parsed.target.startswith(k)), key=len)
-        listed = next((r for r in table.rules if why_not(r, parsed) is None), None)
-        assert next((r for r in tree[key] if why_not(r, parsed) is None), None) == listed
+        listed = next((r for r in table.rules if mismatch(r, parsed) is None), None)
+        assert next((r for r in tree[key] if mismatch(r, parsed) is None), None) == listed
 
 
 def test_small_and_unruly_tables_stay_lists() -> None:

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from lbgen.engines.envoy.strict import METHOD, TARGET
 from lbgen.engines.envoy.values import header_value, path_literal, path_match, query_value
-from lbgen.plan.http import AUTHORITY, RefusedError, parse
-from lbgen.plan.matching import _holds, _holds_in_list, wire
+from lbgen.plan.matching import _holds, _holds_in_list, to_wire
 from lbgen.plan.model import PathKind, PathMatch, ValueKind, ValueMatch
-from lbgen.plan.simulate import Request
+from lbgen.plan.request import AUTHORITY, RefusedError, Request, parse_request
 
 REGEXES = ("[0-9]+", "a|b", "a.*", ".+", "(x|y)z?", "[^a]+", "(?i)ab?", "a{1,2}%", "[+-.]x", r"\W\d", "^a$|^b$", "é?")
 VALUES = st.one_of(
@@ -44,7 +43,7 @@ TARGETS = st.one_of(
 def test_target_is_accepted_exactly_when_the_oracle_accepts_it(target: str) -> None:
     wire_target = target.encode().decode("latin-1")
     try:
-        parse(Request("GET", wire_target, (("Host", "h"),)))
+        parse_request(Request("GET", wire_target, (("Host", "h"),)))
         accepted = True
     except RefusedError:
         accepted = False
@@ -55,7 +54,7 @@ def test_target_is_accepted_exactly_when_the_oracle_accepts_it(target: str) -> N
 def test_method_and_host(method: str, host: str) -> None:
     host = host.strip() or "h"
     try:
-        parse(Request(method, "/", (("Host", host),)))
+        parse_request(Request(method, "/", (("Host", host),)))
         accepted = True
     except RefusedError:
         accepted = False
@@ -72,7 +71,7 @@ def test_method_and_host(method: str, host: str) -> None:
 )
 def test_query_values_are_compared_decoded(wanted: ValueMatch, parts: list[str]) -> None:
     raw = "".join(parts)
-    request = parse(Request("GET", f"/?q={raw}", (("Host", "h"),)))
+    request = parse_request(Request("GET", f"/?q={raw}", (("Host", "h"),)))
     value = request.parameter("q")
     assert value is not None
     found = matches(query_value(wanted), raw)
@@ -88,7 +87,7 @@ def test_query_values_are_compared_decoded(wanted: ValueMatch, parts: list[str])
     st.lists(st.sampled_from(("a", "b", "a b", "a,b", "x, 1", "", "1", "é", "z,a")), min_size=1, max_size=3),
 )
 def test_header_lists_and_lines_are_one_thing(wanted: ValueMatch, lines: list[str]) -> None:
-    lines = [wire(line) for line in lines]
+    lines = [to_wire(line) for line in lines]
     joined = ",".join(lines)  # as Envoy hands them over
     expected = _holds_in_list(wanted, tuple(line.replace(",", ", ").replace(",  ", ", ") for line in lines))
     if wanted.kind is ValueKind.REGEX and " " not in joined and expected != matches(header_value(wanted), joined):

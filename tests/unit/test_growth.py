@@ -14,8 +14,9 @@ from lbgen.conformance.difference import compare
 from lbgen.conformance.verify.asked import asks
 from lbgen.engines.api import engine, engine_names, target_version
 from lbgen.engines.verdicts import answers
+from lbgen.plan.request import Request
 from lbgen.plan.resolve import findings
-from lbgen.plan.simulate import Request, simulate
+from lbgen.plan.simulate import simulate
 from lbgen.runtime import readiness
 from lbgen.spec.load import load_bytes
 from tests.growth import growth, rich_topology, topology

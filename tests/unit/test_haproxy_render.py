@@ -31,7 +31,7 @@ from lbgen.plan.model import (
     ValueMatch,
 )
 from lbgen.plan.policy import Retries, RetryCause
-from lbgen.plan.precedence import Entry
+from lbgen.plan.precedence import UnrankedRule
 from tests.plans import exact, forward, on_web, prefix
 
 NO = HeaderEdits()
@@ -47,7 +47,7 @@ def pool(name: str, *more_weights: int) -> Pool:
 
 def plan(*routes: tuple[Route, HostPattern | None, Match], pools: tuple[Pool, ...] = (pool("p"), pool("q"))) -> Plan:
     entries = [
-        Entry(f"{route.name}.{n}", route.name, 0, host, match, f"{route.field}.match[{n}]")
+        UnrankedRule(f"{route.name}.{n}", route.name, 0, host, match, f"{route.field}.match[{n}]")
         for n, (route, host, match) in enumerate(routes)
     ]
     every = {route.name: route for route, _, _ in routes}

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from lbgen.engines.nginx.paths import _normal, _unclear
-from lbgen.plan.paths import PathError, accepted
+from lbgen.plan.paths import PathError, accept_target
 from lbgen.plan.policy import Paths, PathsMode
 
 PIECES = (
@@ -52,7 +52,7 @@ def refused(paths: Paths, target: str, *, old: bool = False) -> bool:
 def test_what_is_allowed_beside_strict(paths):
     for target in targets():
         try:
-            accepted(target, paths)
+            accept_target(target, paths)
             fine = True
         except PathError:
             fine = False
@@ -66,7 +66,7 @@ def test_what_is_normalised_is_refused_or_in_that_form_or_made_so(old: bool):
     in_form = re.compile(_normal(old=old).entries[0].key.text)
     for target in targets():
         try:
-            wanted = accepted(target, paths)
+            wanted = accept_target(target, paths)
         except PathError as error:
             why = str(error)
             wanted = None

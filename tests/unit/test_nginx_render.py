@@ -35,7 +35,7 @@ from lbgen.plan.model import (
     ValueKind,
     ValueMatch,
 )
-from lbgen.plan.precedence import Entry, host_tables, ranked
+from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
 from tests.plans import TIMES as SAME
 from tests.plans import exact, forward, on_web, prefix
 
@@ -54,7 +54,7 @@ def plan(*ways: tuple[Match, object], pools: tuple[Pool, ...] = (), **more) -> P
     """A plan of one listener; each way is (match, action) or (match, action, edits of the answer)."""
     entries, routes = [], []
     for n, (match, action, *edits) in enumerate(ways):
-        entries.append(Entry(f"r{n}.0", f"r{n}", 0, None, match, f"routes[{n}]"))
+        entries.append(UnrankedRule(f"r{n}.0", f"r{n}", 0, None, match, f"routes[{n}]"))
         routes.append(Route(f"r{n}", n, action, f"routes[{n}]", response_headers=edits[0] if edits else HeaderEdits()))
     return replace(on_web(entries, routes, pools or (pool("p"), pool("q"))), **more)
 
@@ -269,8 +269,8 @@ def test_matches_that_nginx_cannot_judge(match):
 
 def test_dual_stack_and_hosts():
     made = plan((ROOT, forward("p")))
-    entry = Entry("r0.0", "r0", 0, HostPattern("x.test", wildcard=True), ROOT, "routes[0]")
-    listener = replace(made.listeners[0], address="::", hosts=host_tables(ranked([entry])))
+    entry = UnrankedRule("r0.0", "r0", 0, HostPattern("x.test", wildcard=True), ROOT, "routes[0]")
+    listener = replace(made.listeners[0], address="::", hosts=host_tables(rank_rules([entry])))
     text = rendered(replace(made, listeners=(listener,)))
     assert "listen 0.0.0.0:8080;" in text
     assert "listen [::]:8080 default_server;" in text

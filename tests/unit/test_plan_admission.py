@@ -4,7 +4,8 @@ import pytest
 
 import lbgen
 from lbgen.plan.admission import client_address
-from lbgen.plan.simulate import Outcome, Request, simulate
+from lbgen.plan.request import Request
+from lbgen.plan.simulate import Outcome, simulate
 
 POOLS = {
     "a": {"endpoints": [{"address": "10.0.0.1:80"}, {"address": "10.0.0.2:80"}], "sticky": {"cookie": "LB"}},

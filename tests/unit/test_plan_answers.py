@@ -3,10 +3,9 @@
 import pytest
 
 from lbgen.plan.compression import accepts_gzip, compresses
-from lbgen.plan.cors import is_preflight, preflight, shown
-from lbgen.plan.http import parse
+from lbgen.plan.cors import is_preflight, preflight_headers, response_edits
 from lbgen.plan.policy import Compression, Cors, Origin
-from lbgen.plan.simulate import Request
+from lbgen.plan.request import Request, parse_request
 
 SHOP = Origin("https", "shop.example")
 CORS = Cors((SHOP,), ("GET", "PUT"), ("x-csrf",), ("x-total",), credentials=True, max_age=600)
@@ -16,7 +15,7 @@ OPEN = Cors((Origin("", "", any=True),), ("GET",), (), (), credentials=False, ma
 def asked(method="OPTIONS", origin="https://shop.example", want="PUT", headers=""):
     lines = [("Host", "h"), ("Origin", origin), ("Access-Control-Request-Method", want)]
     lines += [("Access-Control-Request-Headers", headers)] if headers else []
-    return parse(Request(method, "/", tuple((n, v) for n, v in lines if v)))
+    return parse_request(Request(method, "/", tuple((n, v) for n, v in lines if v)))
 
 
 def test_what_a_preflight_is() -> None:
@@ -27,14 +26,14 @@ def test_what_a_preflight_is() -> None:
 
 
 def test_an_allowed_preflight() -> None:
-    assert dict(preflight(CORS, asked(headers="X-CSRF, Content-Type"))) == {
+    assert dict(preflight_headers(CORS, asked(headers="X-CSRF, Content-Type"))) == {
         "access-control-allow-origin": "https://shop.example",
         "access-control-allow-methods": "GET, PUT",
         "access-control-allow-headers": "x-csrf",
         "access-control-allow-credentials": "true",
         "access-control-max-age": "600",
     }
-    assert dict(preflight(OPEN, asked(want="POST"))) == {
+    assert dict(preflight_headers(OPEN, asked(want="POST"))) == {
         "access-control-allow-origin": "*",
         "access-control-allow-methods": "GET",
     }
@@ -53,11 +52,11 @@ def test_an_allowed_preflight() -> None:
     ],
 )
 def test_a_preflight_that_is_not_allowed(request_) -> None:
-    assert preflight(CORS, request_) == ()
+    assert preflight_headers(CORS, request_) == ()
 
 
 def test_other_answers() -> None:
-    edits = shown(CORS, asked("GET"))
+    edits = response_edits(CORS, asked("GET"))
     assert dict(edits.set) == {
         "access-control-allow-origin": "https://shop.example",
         "access-control-allow-credentials": "true",
@@ -65,9 +64,9 @@ def test_other_answers() -> None:
     }
     assert edits.add == (("vary", "Origin"),)
     assert "access-control-allow-methods" in edits.remove
-    refused = shown(CORS, asked("GET", origin="https://evil.example"))
+    refused = response_edits(CORS, asked("GET", origin="https://evil.example"))
     assert (refused.set, refused.add, refused.remove) == ((), edits.add, edits.remove)
-    assert (shown(OPEN, asked("GET")).set, shown(OPEN, asked("GET")).add) == (
+    assert (response_edits(OPEN, asked("GET")).set, response_edits(OPEN, asked("GET")).add) == (
         (("access-control-allow-origin", "*"),),
         (),
     )

@@ -102,8 +102,8 @@ def test_a_certificate_that_is_not_valid_today(found, monkeypatch):
 def test_a_key_that_cannot_be_read_is_named():
     """Root reads everything: a child without that right looks."""
     code = (
-        "import os, sys, lbgen; from lbgen.plan.checks import file_problems; t = lbgen.load(sys.argv[1]); "
-        "os.setgid(65534); os.setuid(65534); print(*file_problems(t))"
+        "import os, sys, lbgen; from lbgen.plan.checks import find_file_problems; t = lbgen.load(sys.argv[1]); "
+        "os.setgid(65534); os.setuid(65534); print(*find_file_problems(t))"
     )
     with tempfile.TemporaryDirectory(dir="/tmp") as made:  # others may enter it
         place = Path(made)

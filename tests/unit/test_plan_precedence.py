@@ -6,8 +6,16 @@ import re
 import pytest
 
 from lbgen.plan.model import HostPattern, Match, NamedMatch, PathKind, PathMatch, Rule, ValueKind, ValueMatch
-from lbgen.plan.precedence import Entry, L4Entry, covering, host_tables, path_groups, ranked, ranked_l4
-from lbgen.plan.regex import full, literal_start
+from lbgen.plan.precedence import (
+    UnrankedL4Rule,
+    UnrankedRule,
+    covering_prefixes,
+    host_tables,
+    path_groups,
+    rank_l4_rules,
+    rank_rules,
+)
+from lbgen.plan.regex import literal_start, matches_whole
 
 EXACT, REGEX, PREFIX = PathKind.EXACT, PathKind.REGEX, PathKind.PREFIX
 
@@ -22,8 +30,8 @@ def host(text: str | None) -> HostPattern | None:
     return HostPattern(text.removeprefix("*."), text.startswith("*."))
 
 
-def entry(name: str, of: str | None, match: Match | PathMatch, priority: int = 0) -> Entry:
-    return Entry(name, name, priority, host(of), match if isinstance(match, Match) else Match(match), name)
+def entry(name: str, of: str | None, match: Match | PathMatch, priority: int = 0) -> UnrankedRule:
+    return UnrankedRule(name, name, priority, host(of), match if isinstance(match, Match) else Match(match), name)
 
 
 def names(rules: tuple[Rule, ...]) -> str:
@@ -58,27 +66,29 @@ def test_order_of_the_contract() -> None:
     weakest_first[:2] = weakest_first[1::-1]
     by_strength = [e.id for e in weakest_first[:1:-1]]
     shuffled = weakest_first[:2] + random.Random(1).sample(weakest_first[2:], len(weakest_first) - 2)
-    assert names(ranked(shuffled)).split() == [*by_strength, "earlier-in-file", "last"]
+    assert names(rank_rules(shuffled)).split() == [*by_strength, "earlier-in-file", "last"]
 
 
 def test_rank_counts_from_zero() -> None:
-    assert [r.rank for r in ranked([entry("a", None, ROOT), entry("b", None, PathMatch(EXACT, "/"))])] == [0, 1]
+    assert [r.rank for r in rank_rules([entry("a", None, ROOT), entry("b", None, PathMatch(EXACT, "/"))])] == [0, 1]
 
 
 def test_exact_paths_tie_whatever_their_length() -> None:
     short = Match(PathMatch(EXACT, "/a"), methods=("GET",))
-    assert names(ranked([entry("long", None, PathMatch(EXACT, "/a/b")), entry("short", None, short)])) == "short long"
+    assert (
+        names(rank_rules([entry("long", None, PathMatch(EXACT, "/a/b")), entry("short", None, short)])) == "short long"
+    )
 
 
 def test_l4_order() -> None:
-    rules = ranked_l4(
+    rules = rank_l4_rules(
         [
-            L4Entry("all", "r", 0, None, (), ""),
-            L4Entry("wide", "r", 0, None, ("10.0.0.0/8",), ""),
-            L4Entry("narrow", "r", 0, None, ("10.1.0.0/16", "10.0.0.0/8"), ""),
-            L4Entry("wildcard", "r", 0, host("*.test"), (), ""),
-            L4Entry("exact", "r", 0, host("a.test"), (), ""),
-            L4Entry("priority", "r", 1, None, (), ""),
+            UnrankedL4Rule("all", "r", 0, None, (), ""),
+            UnrankedL4Rule("wide", "r", 0, None, ("10.0.0.0/8",), ""),
+            UnrankedL4Rule("narrow", "r", 0, None, ("10.1.0.0/16", "10.0.0.0/8"), ""),
+            UnrankedL4Rule("wildcard", "r", 0, host("*.test"), (), ""),
+            UnrankedL4Rule("exact", "r", 0, host("a.test"), (), ""),
+            UnrankedL4Rule("priority", "r", 1, None, (), ""),
         ]
     )
     assert [r.id for r in rules] == ["priority", "exact", "wildcard", "narrow", "wide", "all"]
@@ -87,7 +97,7 @@ def test_l4_order() -> None:
 def test_host_tables_hold_wider_rules_and_end_at_a_catch_all() -> None:
     api = PathMatch(PREFIX, "/api")
     tables = host_tables(
-        ranked(
+        rank_rules(
             [
                 entry("any", None, ROOT),
                 entry("any-api", None, api),
@@ -111,7 +121,7 @@ def test_host_tables_hold_wider_rules_and_end_at_a_catch_all() -> None:
 
 
 def test_the_hostless_table_is_always_there() -> None:
-    assert [(str(t.host), len(t.rules)) for t in host_tables(ranked([entry("a", "a.test", ROOT)]))] == [
+    assert [(str(t.host), len(t.rules)) for t in host_tables(rank_rules([entry("a", "a.test", ROOT)]))] == [
         ("a.test", 1),
         ("None", 0),
     ]
@@ -119,7 +129,7 @@ def test_the_hostless_table_is_always_there() -> None:
 
 
 def test_priority_lifts_a_hostless_rule_above_a_host() -> None:
-    tables = host_tables(ranked([entry("own", "a.test", ROOT), entry("lifted", None, PathMatch(PREFIX, "/x"), 1)]))
+    tables = host_tables(rank_rules([entry("own", "a.test", ROOT), entry("lifted", None, PathMatch(PREFIX, "/x"), 1)]))
     assert names(tables[0].rules) == "lifted own"
 
 
@@ -128,12 +138,12 @@ def test_priority_lifts_a_hostless_rule_above_a_host() -> None:
     [("/", "/"), ("/a", "/a /"), ("/a/", "/a /"), ("/a/b", "/a/b /a /"), ("/ab/c.d", "/ab/c.d /ab /"), ("", "/")],
 )
 def test_covering(path: str, prefixes: str) -> None:
-    assert " ".join(covering(path)) == prefixes
+    assert " ".join(covering_prefixes(path)) == prefixes
 
 
-def groups(*entries: Entry) -> dict[str, str]:
+def groups(*entries: UnrankedRule) -> dict[str, str]:
     """`=path` or `path/`, to the candidates; `?` = path still to be tested."""
-    table = host_tables(ranked(entries))[-1]
+    table = host_tables(rank_rules(entries))[-1]
     return {
         ("=" if g.kind is EXACT else "") + g.path: " ".join(c.rule.id + "?" * c.test_path for c in g.candidates)
         for g in path_groups(table.rules)
@@ -195,10 +205,10 @@ def test_literal_start(pattern: str, start: str) -> None:
 
 
 def test_regexes_match_bytes_as_a_whole() -> None:
-    assert full("a.c", "abc")
-    assert not full("a.", "abc")
-    assert not full("a", "a\n")
-    assert full("é", "é".encode().decode("latin-1"))
+    assert matches_whole("a.c", "abc")
+    assert not matches_whole("a.", "abc")
+    assert not matches_whole("a", "a\n")
+    assert matches_whole("é", "é".encode().decode("latin-1"))
 
 
 def holds(rule: Rule, path: str) -> bool:
@@ -228,13 +238,13 @@ def test_groups_find_what_the_list_finds() -> None:
             entries.append(
                 entry(f"r{n}", None, Match(PathMatch(kind, value), methods=methods), rng.choice([0, 0, 0, 1]))
             )
-        table = host_tables(ranked(entries))[-1].rules
+        table = host_tables(rank_rules(entries))[-1].rules
         found = path_groups(table)
         by_path = {(g.kind, g.path): g for g in found}
         assert len(by_path) == len(found)
         for path in paths:
             group = by_path.get((EXACT, path)) or next(
-                (by_path[PREFIX, p] for p in covering(path) if (PREFIX, p) in by_path), None
+                (by_path[PREFIX, p] for p in covering_prefixes(path) if (PREFIX, p) in by_path), None
             )
             for method in ("GET", "POST", "PUT"):
                 want = next((r for r in table if holds(r, path) and method in (r.match.methods or (method,))), None)

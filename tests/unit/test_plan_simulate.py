@@ -29,8 +29,9 @@ from lbgen.plan.model import (
     ValueMatch,
 )
 from lbgen.plan.policy import Access
-from lbgen.plan.precedence import Entry, host_tables, ranked
-from lbgen.plan.simulate import Outcome, Request, Upstream, simulate, simulate_l4
+from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
+from lbgen.plan.request import Request
+from lbgen.plan.simulate import Outcome, Upstream, simulate, simulate_l4
 
 ROOT = PathMatch(PathKind.PREFIX, "/")
 TO_POOL = Forward((Target("p", 1, HeaderEdits(), ""),), Timeouts(1, 2, 3))
@@ -47,8 +48,8 @@ def plan_of(
     **listener: object,
 ) -> Plan:
     """A plan with a route per (name, host, match), all with the same action."""
-    entries = [Entry(n, n, 0, h, m if isinstance(m, Match) else Match(m), "") for n, h, m in rules]
-    base = Listener("web", "127.0.0.1", 8080, Mode.L7, Protocol.TCP, "", host_tables(ranked(entries)))
+    entries = [UnrankedRule(n, n, 0, h, m if isinstance(m, Match) else Match(m), "") for n, h, m in rules]
+    base = Listener("web", "127.0.0.1", 8080, Mode.L7, Protocol.TCP, "", host_tables(rank_rules(entries)))
     common = route or Route("", 0, action, "")
     routes = tuple(replace(common, name=n, index=i) for i, (n, _, _) in enumerate(rules))
     names = {to.pool: None for r in routes for to in getattr(r.action, "targets", ())}

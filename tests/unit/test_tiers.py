@@ -13,7 +13,7 @@ from lbgen.conformance.difference import compare_tiers
 from lbgen.diagnostics import UsageError
 from lbgen.engines.tiers import engine_of, engines_of
 from lbgen.plan.simulate import L4Outcome, Outcome
-from lbgen.plan.through import follow, fronts
+from lbgen.plan.tier_simulation import follow_tiers, l4_fronts
 from lbgen.plan.tiers import parts
 
 HYBRID: dict[str, Any] = {
@@ -122,7 +122,7 @@ def test_three_tiers_are_in_the_order_of_traffic() -> None:
     found = lbgen.tiers(topology)
     assert [x.name for x in found] == ["edge", "middle", "web"]
     assert [x.plan.listeners[0].client_port for x in found] == [8080, 8080, 8080]
-    hops = follow(found, "public", lbgen.Request(target="/x", headers=(("Host", "a"),), client="198.51.100.7"))
+    hops = follow_tiers(found, "public", lbgen.Request(target="/x", headers=(("Host", "a"),), client="198.51.100.7"))
     assert [(x.tier, x.listener, x.known) for x in hops] == [
         ("edge", "public", True),
         ("middle", "mid", False),
@@ -132,14 +132,16 @@ def test_three_tiers_are_in_the_order_of_traffic() -> None:
 
 def test_the_oracle_goes_through() -> None:
     tiers = lbgen.tiers(hybrid())
-    edge, web = follow(tiers, "public", lbgen.Request(target="/x", headers=(("Host", "a"),), client="198.51.100.7"))
+    edge, web = follow_tiers(
+        tiers, "public", lbgen.Request(target="/x", headers=(("Host", "a"),), client="198.51.100.7")
+    )
     assert isinstance(edge.outcome, L4Outcome)
     assert isinstance(web.outcome, Outcome)
     assert (edge.outcome.route, edge.next) == ("in", ("web", "http"))
     assert (web.outcome.route, web.next, web.known) == ("all", None, True)
     sent = dict(web.outcome.upstreams[0].headers)
     assert (sent["x-forwarded-for"], sent["x-forwarded-port"]) == ("198.51.100.7", "8080")
-    *_, web = follow(tiers, "public", lbgen.Request(target="/old", headers=(("Host", "a"),)))
+    *_, web = follow_tiers(tiers, "public", lbgen.Request(target="/old", headers=(("Host", "a"),)))
     assert isinstance(web.outcome, Outcome)
     assert web.outcome.location == "http://a:8080/new"
 
@@ -165,7 +167,7 @@ def test_what_changes_between_topologies_of_tiers() -> None:
 
 
 def test_what_clients_meet_at_the_edge_is_the_listener_behind() -> None:
-    (front,) = fronts(lbgen.tiers(hybrid()))
+    (front,) = l4_fronts(lbgen.tiers(hybrid()))
     (seen,) = front.plan.listeners
     assert (front.tier, front.door.name, front.behind, front.known, front.proxied) == (
         *("edge", "public", "web"),
@@ -175,7 +177,7 @@ def test_what_clients_meet_at_the_edge_is_the_listener_behind() -> None:
     by_name = {"name": "in", "listeners": ["public"], "hosts": ["a.example"], "forward": "nodes"}
     public = {**HYBRID["listeners"]["public"], "tls": {"mode": "passthrough"}}
     listeners = {**HYBRID["listeners"], "public": public}
-    assert fronts(lbgen.tiers(hybrid(routes=[by_name, *HYBRID["routes"][1:]], listeners=listeners))) == ()
+    assert l4_fronts(lbgen.tiers(hybrid(routes=[by_name, *HYBRID["routes"][1:]], listeners=listeners))) == ()
 
 
 def test_envoy_has_replicas_with_addresses_in_a_file_that_it_watches() -> None:

@@ -11,7 +11,6 @@ from lbgen.engines.traefik import ENGINE, names
 from lbgen.engines.traefik.edge import edge
 from lbgen.engines.traefik.quote import escaped, literal
 from lbgen.engines.traefik.run import judge
-from lbgen.plan.http import AUTHORITY
 from lbgen.plan.model import (
     Balance,
     Endpoint,
@@ -41,7 +40,8 @@ from lbgen.plan.policy import (
     RetryCause,
     Sticky,
 )
-from lbgen.plan.precedence import Entry
+from lbgen.plan.precedence import UnrankedRule
+from lbgen.plan.request import AUTHORITY
 from lbgen.resources import folder
 from tests.plans import on_web
 
@@ -58,7 +58,7 @@ def pool(name: str, balance: Balance = Balance.ROUND_ROBIN, weights: tuple[int, 
 
 def plan(actions: dict[str, Forward | Respond], pools: tuple[Pool, ...], host: HostPattern | None = None) -> Plan:
     entries = [
-        Entry(f"{name}.0", name, 0, host, Match(PathMatch(PathKind.PREFIX, f"/{name}")), f"routes[{i}].match[0]")
+        UnrankedRule(f"{name}.0", name, 0, host, Match(PathMatch(PathKind.PREFIX, f"/{name}")), f"routes[{i}].match[0]")
         for i, name in enumerate(actions)
     ]
     routes = tuple(Route(name, i, action, f"routes[{i}]") for i, (name, action) in enumerate(actions.items()))

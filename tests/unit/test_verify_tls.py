@@ -16,7 +16,7 @@ from lbgen.conformance.verify.cases import Phase
 from lbgen.conformance.verify.handshakes import fingerprint, for_name, handshakes
 from lbgen.conformance.verify.trust import stand_in_tls, trusted
 from lbgen.conformance.wires import ClientTls, Wire
-from lbgen.plan.simulate import Request
+from lbgen.plan.request import Request
 from lbgen.runtime.certificates import throw_away
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from lbgen.conformance.http2 import Http2, ask
 from lbgen.conformance.judge import account_of
 from lbgen.conformance.probe import Stream
 from lbgen.conformance.wires import Asked, ClientTls, Wire, wire_for
+from lbgen.plan.request import Request
 from lbgen.plan.resolve import plan as resolve
-from lbgen.plan.simulate import Request
 from lbgen.runtime.certificates import ENDPOINT_NAME, throw_away
 from lbgen.runtime.endpoints import StandIn, endpoints
 from lbgen.runtime.incoming import StandInTls

@@ -11,10 +11,10 @@ from lbgen.conformance.corpus import meeting
 from lbgen.conformance.difference import compare
 from lbgen.conformance.verify.merge import NUMBER, changes
 from lbgen.conformance.verify.times import Scale, scaled, times_of
-from lbgen.plan.http import parse
-from lbgen.plan.matching import why_not
+from lbgen.plan.matching import mismatch
 from lbgen.plan.model import Forward, Mode, Plan
 from lbgen.plan.precedence import host_tables
+from lbgen.plan.request import parse_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,8 +113,8 @@ def swaps(plan: Plan, engine: str) -> Iterator[Mutant]:
 def meet(one: Rule, other: Rule) -> bool:
     """Whether some request fulfils both: else their order cannot matter."""
     for draft in meeting(one, other):
-        parsed = parse(draft.request("web"))
-        if why_not(one, parsed) is None and why_not(other, parsed) is None:
+        parsed = parse_request(draft.request("web"))
+        if mismatch(one, parsed) is None and mismatch(other, parsed) is None:
             return True
     return False
 

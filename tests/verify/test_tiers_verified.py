@@ -16,7 +16,7 @@ from tests.hybrid import hybrid
 if TYPE_CHECKING:
     from lbgen.engines.api import Engine
     from lbgen.plan.model import Plan
-    from lbgen.plan.through import Front
+    from lbgen.plan.tier_simulation import Front
 
 pytestmark = [pytest.mark.engines]
 PORT = 24_790

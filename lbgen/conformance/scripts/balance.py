@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.conformance.scripts.stage import Stage
-    from lbgen.plan.simulate import Request
+    from lbgen.plan.request import Request
 
 
 def least_connections(stage: Stage) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lbgen.conformance.judge import account_of
 from lbgen.conformance.probe import Stream, wire
 from lbgen.conformance.scripts.stage import get, told_of
-from lbgen.plan.simulate import Request
+from lbgen.plan.request import Request
 from lbgen.runtime.standin import CONTROL
 
 if TYPE_CHECKING:

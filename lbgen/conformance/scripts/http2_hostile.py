@@ -10,7 +10,7 @@ from lbgen.conformance.http2 import Http2, ask
 from lbgen.conformance.judge import account_of
 from lbgen.conformance.probe import Stream
 from lbgen.conformance.scripts.stage import get, told_of
-from lbgen.plan.simulate import Request
+from lbgen.plan.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from lbgen.conformance.http2 import Http2, Pairs, pairs
 from lbgen.conformance.judge import account_of
 from lbgen.conformance.probe import Stream, filler
 from lbgen.conformance.scripts.stage import get, told_of
-from lbgen.plan.simulate import Request
+from lbgen.plan.request import Request
 from lbgen.runtime.standin import CONTROL
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from uuid import uuid4
 from lbgen.conformance.judge import account_of
 from lbgen.conformance.probe import Stream, ask, wire
 from lbgen.conformance.scripts.stage import eventually
-from lbgen.plan.simulate import Request
+from lbgen.plan.request import Request
 from lbgen.runtime.standin import CONTROL
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.http2 import Http2, pairs
 from lbgen.conformance.probe import Stream, ask, filler
-from lbgen.plan.simulate import Request
+from lbgen.plan.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from lbgen.conformance.judge import account_of
 from lbgen.conformance.probe import ask
 from lbgen.conformance.wires import ANYHOW, Asked, Wire, wire_for
 from lbgen.plan.model import Mode
-from lbgen.plan.simulate import Request
+from lbgen.plan.request import Request
 from lbgen.runtime.standin import Behaviour
 
 if TYPE_CHECKING:

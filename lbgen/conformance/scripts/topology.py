@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.conformance.scripts.stage import Stage
-    from lbgen.plan.simulate import Request
+    from lbgen.plan.request import Request
 
 LARGE = 4 << 20  # bytes, more than any buffer on the way (the kernel's are small there, see runtime/local/world.py)
 NOTICED = 0.15  # seconds after which a proxy knows that its kept connections have ended

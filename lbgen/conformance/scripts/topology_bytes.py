@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lbgen.conformance.probe import Stream
 from lbgen.conformance.scripts.stage import datagram, eventually
 from lbgen.conformance.wires import Asked, HandshakeError, unverified
-from lbgen.plan.simulate import Request
+from lbgen.plan.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from lbgen.conformance.probe import Answer
     from lbgen.conformance.scripts.stage import Stage
-    from lbgen.plan.simulate import Request
+    from lbgen.plan.request import Request
 
 _QUIET = 0.2  # seconds in which a copy would have come
 

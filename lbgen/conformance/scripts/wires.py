@@ -9,7 +9,7 @@ from lbgen.conformance.http2 import Http2
 from lbgen.conformance.judge import account_of
 from lbgen.conformance.probe import Stream
 from lbgen.conformance.scripts.stage import told_of
-from lbgen.plan.simulate import Request
+from lbgen.plan.request import Request
 from lbgen.runtime.standin import CONTROL
 
 if TYPE_CHECKING:

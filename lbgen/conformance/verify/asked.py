@@ -15,10 +15,10 @@ from lbgen.conformance.verify.overlaps import overlaps
 from lbgen.conformance.verify.policed import guarded
 from lbgen.conformance.wires import unverified
 from lbgen.plan.features import Feature
-from lbgen.plan.http import RefusedError, parse
-from lbgen.plan.matching import why_not
+from lbgen.plan.matching import mismatch
 from lbgen.plan.model import Forward, Listener, Mode
-from lbgen.plan.simulate import Request, simulate
+from lbgen.plan.request import RefusedError, Request, parse_request
+from lbgen.plan.simulate import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,10 +149,10 @@ def _orders(listener: Listener, known: list[Rule]) -> Iterator[Ask]:
         for draft in meeting(one, other):
             request = draft.request(listener.name)
             try:
-                parsed = parse(request)
+                parsed = parse_request(request)
             except RefusedError:
                 continue
-            if why_not(one, parsed) is None and why_not(other, parsed) is None:
+            if mismatch(one, parsed) is None and mismatch(other, parsed) is None:
                 yield Ask("2.order", request)
                 left -= 1
         if left <= 0:

@@ -14,7 +14,7 @@ from lbgen.conformance.wires import holds, host_of
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, PoolProtocol
 from lbgen.plan.policy import IDEMPOTENT, KeyKind, RetryCause
-from lbgen.plan.simulate import Request, simulate
+from lbgen.plan.simulate import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lbgen.conformance.corpus import Draft
     from lbgen.plan.model import HostTable, Listener, Plan, Route, Rule
     from lbgen.plan.policy import Access, Retries
+    from lbgen.plan.request import Request
 
 
 SERVER = f"{Feature.FAILURES}.server"  # what some engines say of themselves in answers of HTTP/2 endpoints

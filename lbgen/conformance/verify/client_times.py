@@ -10,7 +10,7 @@ from lbgen.conformance.verify.cases import Planned, around, hits, scripted
 from lbgen.conformance.verify.request_time import half_body
 from lbgen.conformance.wires import host_of
 from lbgen.plan.model import Forward
-from lbgen.plan.simulate import Request
+from lbgen.plan.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

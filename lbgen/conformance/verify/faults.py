@@ -32,14 +32,15 @@ from lbgen.conformance.verify.cases import (
 from lbgen.conformance.wires import unverified
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, PoolProtocol
-from lbgen.plan.policy import SENT_AGAIN, KeyKind, RetryCause
-from lbgen.plan.simulate import Request, simulate
+from lbgen.plan.policy import REPLAYED_BODY, KeyKind, RetryCause
+from lbgen.plan.simulate import simulate
 from lbgen.runtime.standin import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.plan.model import Plan, Route, Timeouts
+    from lbgen.plan.request import Request
 
 _NO_RETRY = f"{Feature.FAILURES}.kept_no_retry"  # an endpoint that closes where others are tried again
 _OWN = 500  # a status that nobody retries unless asked
@@ -184,7 +185,7 @@ def _failing(route: Route, action: Forward, asked: Request) -> Iterator[Planned]
     if times.response and (not times.request or total < times.request):
         clause = "6.response" if count == 1 else "6.retries.timeout"
         yield fault(clause, asked, route, HANG, fault=504, tries=count, within_ms=around(total, count))
-    if count > 1 and not action.buffering.request and (route.max_body is None or route.max_body > SENT_AGAIN):
+    if count > 1 and not action.buffering.request and (route.max_body is None or route.max_body > REPLAYED_BODY):
         yield from _long(route, times, asked)
     for status in dict.fromkeys((_OWN, *(retries.statuses if retries is not None else ()))):
         own = {"mode": "fixed", "status": status, "body": "its own\n"}
@@ -196,7 +197,7 @@ def _failing(route: Route, action: Forward, asked: Request) -> Iterator[Planned]
 def _long(route: Route, times: Timeouts, asked: Request) -> Iterator[Planned]:
     """Bodies that are too long to be sent again."""
     if times.response and (not times.request or times.response < times.request):
-        asked = replace(asked, body=b"x" * (SENT_AGAIN + 1))
+        asked = replace(asked, body=b"x" * (REPLAYED_BODY + 1))
         late = around(times.response)
         yield fault("6.retries.long-body", asked, route, HANG, fault=504, tries=1, within_ms=late)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cryptography import x509
 
     from lbgen.plan.model import Listener
-    from lbgen.plan.simulate import Request
+    from lbgen.plan.request import Request
     from lbgen.plan.tls import Certificate, ListenerTls
 
 NO_NAME = (f"{Feature.TLS_NO_SNI}.first", f"{Feature.TLS_NO_SNI}.other")

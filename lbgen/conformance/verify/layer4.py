@@ -11,7 +11,8 @@ from lbgen.conformance.verify.cases import Phase, Planned, around, scripted
 from lbgen.conformance.verify.handshakes import NO_NAME, names
 from lbgen.conformance.wires import holds
 from lbgen.plan.model import Forward, Protocol
-from lbgen.plan.simulate import Request, simulate_l4
+from lbgen.plan.request import Request
+from lbgen.plan.simulate import simulate_l4
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

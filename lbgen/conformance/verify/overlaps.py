@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.corpus import hit_of
 from lbgen.plan.model import PathKind
-from lbgen.plan.paths import matched
+from lbgen.plan.paths import path_to_match
 from lbgen.plan.policy import Paths
-from lbgen.plan.precedence import covering, grouped, wider
+from lbgen.plan.precedence import covering_hosts, covering_prefixes, group
 from lbgen.plan.regex import literal_start
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def overlaps(rules: Sequence[Rule]) -> Iterator[tuple[Rule, Rule]]:
     `itertools.combinations(rules, 2)`. Rules of a regex without an example are in no pair."""
     paths = [None if (hit := hit_of(rule)) is None else hit.path for rule in rules]
     starts = sorted({len(literal_start(rule.match.path.value)) for rule in rules if _regex(rule)})
-    index = grouped(
+    index = group(
         (key, at)
         for at, (rule, path) in enumerate(zip(rules, paths, strict=True))
         if path is not None
@@ -37,7 +37,10 @@ def overlaps(rules: Sequence[Rule]) -> Iterator[tuple[Rule, Rule]]:
         if path is None:
             continue
         texts: list[Hashable] = [("at", *_cover(rule)), *_covers(path, starts)]
-        hosts: list[tuple[Hashable, ...]] = [*(("of", host) for host in wider(rule.host)), ("below", rule.host)]
+        hosts: list[tuple[Hashable, ...]] = [
+            *(("of", host) for host in covering_hosts(rule.host)),
+            ("below", rule.host),
+        ]
         found = (index.get((*host, text), ()) for host in hosts for text in texts)
         last = at
         for other in merge(*(each[bisect_right(each, at) :] for each in found)):
@@ -49,7 +52,7 @@ def overlaps(rules: Sequence[Rule]) -> Iterator[tuple[Rule, Rule]]:
 def _hosts(rule: Rule) -> Iterator[tuple[Hashable, ...]]:
     """Where rules of the same host, of narrower ones and of wider ones look for this one."""
     yield "of", rule.host
-    yield from (("below", host) for host in wider(rule.host) if host != rule.host)
+    yield from (("below", host) for host in covering_hosts(rule.host) if host != rule.host)
 
 
 def _cover(rule: Rule) -> tuple[PathKind, str]:
@@ -60,9 +63,9 @@ def _cover(rule: Rule) -> tuple[PathKind, str]:
 
 def _covers(path: str, starts: Sequence[int]) -> Iterator[tuple[PathKind, str]]:
     """What may cover `path`."""
-    seen = matched(path, _STRICT)
+    seen = path_to_match(path, _STRICT)
     yield PathKind.EXACT, seen
-    yield from ((PathKind.PREFIX, prefix) for prefix in covering(seen))
+    yield from ((PathKind.PREFIX, prefix) for prefix in covering_prefixes(seen))
     yield from ((PathKind.REGEX, path[:length]) for length in starts if length <= len(path))
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from lbgen.plan.model import Listener, Plan, Route
     from lbgen.plan.policy import Access, Compression, Cors, Origin
-    from lbgen.plan.simulate import Request
+    from lbgen.plan.request import Request
 
 Asked = tuple[str, "Request"]
 MOST_BODY = 2 << 20  # bytes; beyond it only the announced length is tried

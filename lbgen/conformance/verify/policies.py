@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from lbgen.plan.model import Endpoint, Listener, Plan, Pool, Route
     from lbgen.plan.policy import Access, Key, RateLimit
-    from lbgen.plan.simulate import Request
+    from lbgen.plan.request import Request
 
 MOST = 300  # requests that one case may need
 _REFILL = 3  # seconds in which tokens that other cases took have surely come back

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.plan.model import Forward, Plan, Route
-    from lbgen.plan.simulate import Request
+    from lbgen.plan.request import Request
 
 _FEATURES = (WAITS, BODY, str(Feature.TIMEOUT_REQUEST))
 _LENGTH = 10  # bytes that an upload announces

@@ -26,8 +26,8 @@ from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.api import engines as installed
 from lbgen.engines.rendered import MANIFEST
 from lbgen.engines.tiers import engine_of
-from lbgen.plan.chain import somewhere
 from lbgen.plan.model import Plan
+from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tiers import tiers
 from lbgen.runtime.local import world
 from lbgen.runtime.local.process import for_version
@@ -97,7 +97,7 @@ def _tiers(
     """Each tier by itself, and what is behind through what is in front. `engines` are for tiers that name none."""
     reports = []
     targets: dict[str, list[Engine]] = {}
-    for tier in tiers(topology, None, somewhere(topology, {})):
+    for tier in tiers(topology, None, placeholder_addresses(topology, {})):
         named = engine_of(tier)
         asked_for = [named] if named is not None else engines
         place = None if folder is None else folder / tier.name

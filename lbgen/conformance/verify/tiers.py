@@ -15,9 +15,9 @@ from lbgen.conformance.verify.processes import together
 from lbgen.conformance.verify.report import Left, Report
 from lbgen.conformance.verify.times import Scale, scale_for, scaled
 from lbgen.conformance.verify.trust import trusted
-from lbgen.plan.chain import somewhere
 from lbgen.plan.overlay import with_endpoints, with_ports
-from lbgen.plan.through import fronts
+from lbgen.plan.tier_links import placeholder_addresses
+from lbgen.plan.tier_simulation import l4_fronts
 from lbgen.plan.tiers import tiers
 from lbgen.runtime.local.stack import choose
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lbgen.conformance.verify.order import Told
     from lbgen.engines.api import Engine
     from lbgen.plan.model import Plan
-    from lbgen.plan.through import Front
+    from lbgen.plan.tier_simulation import Front
     from lbgen.plan.tiers import Tier
     from lbgen.runtime.local.order import Chosen
     from lbgen.spec.load import Topology
@@ -71,12 +71,12 @@ def through(
 
     `engines` are those to try, by tier, of which the first that can serves; `drawn` how many requests, and their seed.
     """
-    places = somewhere(topology, {})
+    places = placeholder_addresses(topology, {})
     every = tiers(topology, None, places)
     by_name = {tier.name: tier for tier in every}
     found = []
-    known = {(front.tier, front.door.name) for front in fronts(every)}
-    for front in fronts(every):
+    known = {(front.tier, front.door.name) for front in l4_fronts(every)}
+    for front in l4_fronts(every):
         label = f"{front.behind} through {front.tier}"
         edge, inner = by_name[front.tier], by_name[front.behind]
         why = _obstacle(edge, front, engines)
@@ -141,7 +141,7 @@ def _asked(
         counts = {front.behind: _NODES}
         before = next(
             x
-            for x in tiers(topology, counts, {**somewhere(topology, counts), front.behind: at})
+            for x in tiers(topology, counts, {**placeholder_addresses(topology, counts), front.behind: at})
             if x.name == front.tier
         )
         only = next(x for x in before.plan.listeners if x.name == front.door.name)

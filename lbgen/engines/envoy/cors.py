@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.edits import APPEND, SET, option, text
 from lbgen.engines.envoy.values import literal, regex
-from lbgen.plan.policy import BELOW
+from lbgen.plan.policy import SUBDOMAIN_CHARACTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,5 +89,5 @@ def _allowed(cors: Cors) -> dict[str, Data]:
 
 def _pattern(origin: Origin) -> str:
     port = "" if origin.port is None else f":{origin.port}"
-    below = rf"{BELOW}*\." if origin.wildcard else ""
+    below = rf"{SUBDOMAIN_CHARACTER}*\." if origin.wildcard else ""
     return f"{literal(origin.scheme)}://{below}{literal(origin.host)}{port}"

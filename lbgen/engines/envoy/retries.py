@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.values import regex
-from lbgen.plan.policy import IDEMPOTENT, SENT_AGAIN, RetryCause
+from lbgen.plan.policy import IDEMPOTENT, REPLAYED_BODY, RetryCause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _LOOKS = 1000  # how often the balancer is asked for an endpoint that was not tried, at most
 _ALWAYS = {RetryCause.CONNECT_FAILURE}
-LONG: dict[str, Data] = {"name": "content-length", "range_match": {"start": SENT_AGAIN + 1, "end": 2**63 - 1}}
+LONG: dict[str, Data] = {"name": "content-length", "range_match": {"start": REPLAYED_BODY + 1, "end": 2**63 - 1}}
 """What the headers of a request are whose body is not sent again."""
 _SLACK = 500  # ms, for the time between tries
 _EXTENSION = "type.googleapis.com/envoy.extensions.retry"
@@ -92,7 +92,7 @@ def sent_again(forward: Forward, *, everything: bool) -> dict[str, Data]:
         or not (retries.statuses or retries.causes - _ALWAYS)
     ):
         return {}
-    return {"request_body_buffer_limit": SENT_AGAIN}
+    return {"request_body_buffer_limit": REPLAYED_BODY}
 
 
 def silence_ends_tries(forward: Forward) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.strict import MALFORMED, NOT_SERVED, TOO_LONG
-from lbgen.plan.phrases import phrase
+from lbgen.plan.reason_phrases import reason_phrase
 from lbgen.records import record
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def local_replies(reasons: Reasons) -> dict[str, Data]:
 def _mapper(where: dict[str, Data], status: int | None) -> dict[str, Data]:
     if status is None:
         return {"filter": where}
-    return {"filter": where, "status_code": status, "body": {"inline_string": phrase(status) + "\n"}}
+    return {"filter": where, "status_code": status, "body": {"inline_string": reason_phrase(status) + "\n"}}
 
 
 def _because(expression: str) -> dict[str, Data]:

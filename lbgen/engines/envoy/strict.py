@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.forwarded import CODED
 from lbgen.engines.envoy.values import regex
-from lbgen.plan.http import AUTHORITY
 from lbgen.plan.policy import Paths, PathsMode
+from lbgen.plan.request import AUTHORITY
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data

@@ -8,7 +8,7 @@ from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
 from lbgen.plan.model import PathKind
-from lbgen.plan.precedence import covering
+from lbgen.plan.precedence import covering_prefixes
 from lbgen.plan.regex import literal_start
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _common(one: str, other: str) -> str:
 
 def _above(key: str) -> Iterator[str]:
     """The prefixes that cover every target which begins with `key`."""
-    return covering(key.rpartition("/")[0])
+    return covering_prefixes(key.rpartition("/")[0])
 
 
 def _beginnings(key: str) -> Iterator[str]:

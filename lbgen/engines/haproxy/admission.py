@@ -9,8 +9,8 @@ from lbgen.engines.haproxy.lines import Line, line
 from lbgen.engines.haproxy.packing import asking_lines, packing
 from lbgen.engines.haproxy.quote import Sample, argument
 from lbgen.engines.text import Literal
-from lbgen.plan.phrases import phrase
 from lbgen.plan.policy import KeyKind
+from lbgen.plan.reason_phrases import reason_phrase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 def refuse(status: int) -> tuple[str, ...]:
     """The words of a statement that answers with `status` and its reason phrase."""
-    return (f"http-request return status {status} content-type text/plain string", f'"{phrase(status)}\\n"')
+    return (f"http-request return status {status} content-type text/plain string", f'"{reason_phrase(status)}\\n"')
 
 
 class Admission:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lbgen.engines.haproxy.servers import NEVER
 from lbgen.engines.haproxy.sizes import WHOLE_BODY
 from lbgen.plan.model import Forward
-from lbgen.plan.policy import SENT_AGAIN
+from lbgen.plan.policy import REPLAYED_BODY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +27,7 @@ def waiting_lines(routes: Iterable[tuple[str, Route]], chooser: Chooser) -> list
             groups.setdefault((not action.buffering.request, action.timeouts.request), []).append(key)
     found = []
     for streams, most in sorted(groups):
-        size, name = (SENT_AGAIN + 1, "sent_again") if streams else (WHOLE_BODY, "held")
+        size, name = (REPLAYED_BODY + 1, "sent_again") if streams else (WHOLE_BODY, "held")
         wait = f"http-request wait-for-body time {f'{most}ms' if most else NEVER} at-least {size}"
         found.append(chooser.only((wait,), groups[streams, most], f"{name}.{most}" if most else name))
     return found

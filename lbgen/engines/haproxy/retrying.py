@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.lines import Line, line
-from lbgen.plan.policy import IDEMPOTENT, SENT_AGAIN, RetryCause
+from lbgen.plan.policy import IDEMPOTENT, REPLAYED_BODY, RetryCause
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Endpoint, Pool
@@ -56,5 +56,7 @@ def retry_lines(retries: Retries, pool: Pool, held: list[str], *, flows: bool) -
         pieces = [held[i : i + 40] for i in range(0, len(held), 40)]
         unless = "".join(f" !{{ var(txn.route) -m str {' '.join(piece)} }}" for piece in pieces)
         # HAProxy would send whatever had come in one piece with its head.
-        lines.append(line(pool.field, f"http-request disable-l7-retry if {{ req.body_size gt {SENT_AGAIN} }}{unless}"))
+        lines.append(
+            line(pool.field, f"http-request disable-l7-retry if {{ req.body_size gt {REPLAYED_BODY} }}{unless}")
+        )
     return lines

@@ -10,7 +10,7 @@ from lbgen.engines.haproxy.conditions import Conditions
 from lbgen.engines.haproxy.lines import Line, line
 from lbgen.engines.haproxy.luarules import rules_file
 from lbgen.plan.model import Forward, HostPattern, PathKind, Redirect, Rule
-from lbgen.plan.precedence import path_groups, wider
+from lbgen.plan.precedence import covering_hosts, path_groups
 from lbgen.records import record
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _host_lines(listener: Listener, named: dict[HostPattern | None, str], maps: 
         elif wild is not None:
             wild.add(host.name, table, origins[host])
             if HostPattern(host.name) not in named:  # *.x does not cover x
-                next_wider = next(h for h in wider(HostPattern(host.name)) if h in named)
+                next_wider = next(h for h in covering_hosts(HostPattern(host.name)) if h in named)
                 exact.add(host.name, named[next_wider], origins[next_wider])
     lines.append(line("", f"http-request set-var(txn.table) var(txn.host),map_str({exact.name})"))
     labels = sorted({h.name.count(".") + 1 for h in named if h and h.wildcard}, reverse=True)

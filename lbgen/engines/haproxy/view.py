@@ -22,9 +22,9 @@ from lbgen.engines.haproxy.targets import TARGET, backend_lines, choices, draw_l
 from lbgen.engines.haproxy.times import kept, late_lines
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.features import Feature
-from lbgen.plan.http import AUTHORITY
 from lbgen.plan.model import Forward, Mode, PoolProtocol, Redirect
 from lbgen.plan.policy import PathsMode
+from lbgen.plan.request import AUTHORITY
 from lbgen.records import record
 
 if TYPE_CHECKING:

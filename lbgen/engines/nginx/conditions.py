@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines import escapes
 from lbgen.plan.model import PathKind, ValueKind
-from lbgen.plan.regex import full
+from lbgen.plan.regex import matches_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -86,7 +86,7 @@ def header(wanted: ValueMatch) -> str:
             one = element.format(escapes.group(node, escapes.plain("\n,")) + r"(?<![ \t])")
             if escapes.may_hold(node, ","):
                 one = f"(?:{escapes.group(node, escapes.plain())}\\n|{one})"
-            return rf"(?!\n){one}" if full(wanted.value, "") else one
+            return rf"(?!\n){one}" if matches_whole(wanted.value, "") else one
         case ValueKind.PRESENT:
             return r"(?!(?:, )*\n)"  # several empty lines become a list of nothing
         case _:

@@ -10,8 +10,8 @@ from lbgen.engines.nginx.names import inline
 from lbgen.engines.nginx.texts import EMPTY, text
 from lbgen.engines.nginx.view import NONE, Check, Entry, Map
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.cors import OWN, SAFE_HEADERS, SAFE_METHODS, constant, vary
-from lbgen.plan.policy import BELOW
+from lbgen.plan.cors import CORS_HEADERS, SAFE_HEADERS, SAFE_METHODS, constant_headers, vary_header
+from lbgen.plan.policy import SUBDOMAIN_CHARACTER
 
 if TYPE_CHECKING:
     from lbgen.engines.nginx.names import Names
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lbgen.plan.policy import Cors, Origin
 
 PREFLIGHT = Check(Atom("$preflight"), 204, EMPTY)
-HIDDEN = OWN
+HIDDEN = CORS_HEADERS
 
 Pairs = tuple[tuple[str, "Text"], ...]
 
@@ -45,7 +45,7 @@ class CorsMaps:
 
     def _made(self, route: Route, cors: Cors) -> Pairs:
         sent = inline("http_origin")
-        shown = text("*") if constant(cors) else text(sent)
+        shown = text("*") if constant_headers(cors) else text(sent)
         origins = tuple(Entry(Literal(_origin(o), "regex"), shown) for o in cors.origins)
         origin = self._map("cors_origin", route, text(sent), *origins)
         asked = [variable(f"access-control-request-{what}") for what in ("method", "headers")]
@@ -76,7 +76,7 @@ class CorsMaps:
             entry = Entry(Literal("^0.", "regex"), self._texts.of(", ".join(cors.expose_headers)))
             exposed = self._map("cors_exposed", route, source, entry)
             found.append(("access-control-expose-headers", text(inline(exposed))))
-        return (*found, *((name, text(value)) for name, value in vary(cors)))
+        return (*found, *((name, text(value)) for name, value in vary_header(cors)))
 
     def _map(self, kind: str, route: Route, source: Text, *entries: Entry) -> str:
         name = self._names.variable(kind, route.name)
@@ -95,7 +95,7 @@ def _origin(origin: Origin) -> str:
         return "."
     port = "" if origin.port is None else f":{origin.port}"
     host = escapes.group(escapes.literal(origin.host), escapes.plain())
-    return f"^{origin.scheme}://{f'{BELOW}*[.]' if origin.wildcard else ''}{host}{port}$"
+    return f"^{origin.scheme}://{f'{SUBDOMAIN_CHARACTER}*[.]' if origin.wildcard else ''}{host}{port}$"
 
 
 def _granted(cors: Cors) -> str:

@@ -22,7 +22,7 @@ from lbgen.plan import places
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, PathKind, PoolProtocol, Protocol, Redirect, Respond, ValueKind
 from lbgen.plan.policy import KeyKind, PathsMode, RetryCause
-from lbgen.plan.regex import full
+from lbgen.plan.regex import matches_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -379,7 +379,7 @@ def _rule(rule: Rule) -> Iterator[Objection]:
     for wanted in match.headers:
         if not _NAMED_BY_VARIABLE.fullmatch(wanted.name):
             yield Objection(refused(f"nginx cannot read the header {wanted.name}"), rule.field)
-        elif wanted.value.kind is ValueKind.REGEX and full(wanted.value.value, ""):
+        elif wanted.value.kind is ValueKind.REGEX and matches_whole(wanted.value.value, ""):
             note = f"nginx cannot tell an empty header {wanted.name} from a missing one and takes both for missing"
             shows = {"match.headers.regex.empty": "status 404"}
             yield Objection(approximate(note, shows), rule.field, Feature.HEADER_REGEX)

@@ -10,8 +10,8 @@ from lbgen.engines.nginx.scripts import script
 from lbgen.engines.nginx.texts import text
 from lbgen.engines.nginx.view import NONE, Entry, Map
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.http import AUTHORITY
 from lbgen.plan.policy import Paths, PathsMode
+from lbgen.plan.request import AUTHORITY
 
 if TYPE_CHECKING:
     from lbgen.engines.nginx.view import Script

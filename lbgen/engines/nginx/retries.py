@@ -17,7 +17,7 @@ from lbgen.engines.nginx.texts import EMPTY, text
 from lbgen.engines.nginx.view import NONE, Answer, Entry, Line, Location, Map, Reading
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Balance
-from lbgen.plan.policy import IDEMPOTENT, SENT_AGAIN, RetryCause
+from lbgen.plan.policy import IDEMPOTENT, REPLAYED_BODY, RetryCause
 from lbgen.plan.policy import Retries as Wanted
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ class Retries:
         )
         entries = tuple(Entry(Literal(regex, "regex"), Atom(word)) for regex, word in causes)
         self.maps.append(Map(NONE, source, Atom("$cause"), Atom("reset"), entries, volatile=True))
-        large = Entry(Literal(f"^{above(SENT_AGAIN)}$", "regex"), Atom("1"))
+        large = Entry(Literal(f"^{above(REPLAYED_BODY)}$", "regex"), Atom("1"))
         self.maps.append(Map(NONE, text(inline("content_length")), Atom("$long_body"), Atom("0"), (large,)))
         statuses = (
             Entry(Literal("^none ", "regex"), Atom("503")),
@@ -286,7 +286,7 @@ class Retries:
 
 def _body_maps() -> Iterator[Map]:
     """Whether a body without a length is long, to be asked once it is there; and whether a request may have one."""
-    long = Entry(Literal(rf"^[\x00-\xff]{{{SENT_AGAIN + 1}}}", "regex"), Atom("1"))
+    long = Entry(Literal(rf"^[\x00-\xff]{{{REPLAYED_BODY + 1}}}", "regex"), Atom("1"))
     yield Map(NONE, text(inline("request_body")), Atom("$long_in_memory"), Atom("0"), (long,))
     memory = Entry(Literal("", "key"), text(inline("long_in_memory")))
     yield Map(NONE, text(inline("request_body_file")), Atom("$long_chunks"), Atom("1"), (memory,))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from lbgen.plan.model import PathKind
-from lbgen.plan.precedence import covering, path_groups
+from lbgen.plan.precedence import covering_prefixes, path_groups
 from lbgen.records import record
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def places(rules: Sequence[Rule], *, loose: bool = False, flat: bool = False) ->
         key = (group.kind, decoded(group.path))
         if not _writable(key[1]):
             # No location can be written for bytes that are no UTF-8: the nearest one around it tests the raw path.
-            key = (PathKind.PREFIX, decoded(next((p for p in covering(group.path) if p in known), "/")))
+            key = (PathKind.PREFIX, decoded(next((p for p in covering_prefixes(group.path) if p in known), "/")))
             tested.add(key)
         by_path.setdefault(key, []).append(group)
     found = []
@@ -82,7 +82,7 @@ def decoded(path: str) -> str:
 
 
 def _around(path: str, by_path: dict[tuple[PathKind, str], list[PathGroup]]) -> Iterator[PathGroup]:
-    for prefix in covering(path):
+    for prefix in covering_prefixes(path):
         yield from by_path.get((PathKind.PREFIX, prefix), ())
 
 

@@ -16,12 +16,12 @@ from lbgen.plan.checks import (
     layers,
     listeners,
     pools,
-    reach,
     references,
     routes,
     secrets,
     tiers,
     underscores,
+    unreachable,
 )
 from lbgen.plan.checks import files as file_checks
 from lbgen.plan.checks.context import Context
@@ -29,12 +29,12 @@ from lbgen.plan.expand import expand
 
 if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic
-    from lbgen.plan.expand import Expanded
+    from lbgen.plan.expand import ExpandedTopology
     from lbgen.spec.load import Topology
 
 
-def problems(
-    topology: Topology, expanded: Expanded, *, files: bool = False, ignore: tuple[str, ...] = ()
+def find_problems(
+    topology: Topology, expanded: ExpandedTopology, *, files: bool = False, ignore: tuple[str, ...] = ()
 ) -> list[Diagnostic]:
     """All findings of the stage, errors to advice, in no order. With `files` the files it names must exist.
 
@@ -47,7 +47,7 @@ def problems(
     listeners.check(context)
     pools.check(context)
     routes.check(context)
-    reach.check(context)
+    unreachable.check(context)
     certificates.check(context)
     secrets.check(context)
     underscores.check(context)
@@ -60,10 +60,10 @@ def problems(
         key_pairs.check(context)
     if all(finding.severity is not Severity.ERROR for finding in context.found):
         advice.check(context)
-    return ignored.without(context, ignore)
+    return ignored.drop_ignored(context, ignore)
 
 
-def file_problems(topology: Topology) -> tuple[Diagnostic, ...]:
+def find_file_problems(topology: Topology) -> tuple[Diagnostic, ...]:
     """What is wrong with the files that `topology` names, as they are now: LB211, LB427, and LB428 (warnings)."""
     context = Context(topology, expand(topology.model))
     file_checks.check(context)

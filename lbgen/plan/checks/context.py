@@ -11,7 +11,7 @@ from lbgen.spec.findings import close_to
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lbgen.plan.expand import Expanded
+    from lbgen.plan.expand import ExpandedTopology
     from lbgen.spec.load import Topology
     from lbgen.spec.model import TopologyModel
 
@@ -23,7 +23,7 @@ class Context:
     """A topology with its routes expanded; `found` grows."""
 
     topology: Topology
-    expanded: Expanded
+    expanded: ExpandedTopology
     found: list[Diagnostic] = field(default_factory=list)
 
     @property
@@ -48,14 +48,14 @@ class Context:
         self.add(code, place, message, hint, Severity.ADVICE, key)
 
 
-def instead(wrong: str, known: Iterable[str]) -> str:
+def suggest_known(wrong: str, known: Iterable[str]) -> str:
     """The known name that is near, or all of them when they are few."""
     names = list(known)
     hint = close_to(wrong, names)
     return hint if hint.startswith("did you mean") or len(names) <= _MOST_NAMES else ""
 
 
-def listed(names: Iterable[str], most: int = 3) -> str:
+def list_names(names: Iterable[str], most: int = 3) -> str:
     """`"a", "b" and 5 more`."""
     every = [f'"{name}"' for name in names]
     more = f" and {len(every) - most} more" if len(every) > most else ""

@@ -17,7 +17,7 @@ _DIRECT = "nftables"
 
 def check(context: Context) -> None:
     """LB227 a name near that of an installed engine, LB228 `forwarding` of any other than nftables."""
-    for name in unknown(context):
+    for name in unknown_engines(context):
         hint = close_to(name, engine_names())
         if hint.startswith("did you mean"):
             context.add("LB227", f"engines.{name}", f'there is no engine "{name}"', hint, key=True)
@@ -27,7 +27,7 @@ def check(context: Context) -> None:
             context.add("LB228", f"engines.{name}.forwarding", message, "drop it", key=True)
 
 
-def unknown(context: Context) -> Iterator[str]:
+def unknown_engines(context: Context) -> Iterator[str]:
     """Names under `engines` that no installed engine has."""
     names = context.model.engines
     return (name for name in names if name not in engine_names()) if names else iter(())

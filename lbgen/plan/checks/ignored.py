@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from lbgen.codes import CODES
 from lbgen.diagnostics import Diagnostic, Severity
-from lbgen.plan.checks.context import instead
+from lbgen.plan.checks.context import suggest_known
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
 
 
-def without(context: Context, codes: tuple[str, ...]) -> list[Diagnostic]:
+def drop_ignored(context: Context, codes: tuple[str, ...]) -> list[Diagnostic]:
     """What is found but for warnings and advice of `codes` and of the topology's `ignore`; LB254 for an entry there
     that names no code, or an error's."""
     written = context.model.ignore
@@ -22,7 +22,7 @@ def without(context: Context, codes: tuple[str, ...]) -> list[Diagnostic]:
     context.found = kept
     for n, code in enumerate(written):
         if code not in CODES:
-            hint = instead(code, CODES) or "lbgen check shows the codes of findings"
+            hint = suggest_known(code, CODES) or "lbgen check shows the codes of findings"
             context.add("LB254", f"ignore[{n}]", f'there is no finding "{code}"', hint, Severity.WARNING)
         elif code in errors:
             context.add("LB254", f"ignore[{n}]", f"{code} is an error, which cannot be ignored", "", Severity.WARNING)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.plan.checks.context import listed
+from lbgen.plan.checks.context import list_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,7 +92,7 @@ def _l4_route(context: Context, place: str, index: int, route: Route) -> None:
         names = context.expanded.listeners[index]
         plain = [name for name in names if context.model.listeners[name].tls is None]
         if plain:
-            message = f"hosts of an l4 route are TLS server names, and listener {listed(plain)} has no tls"
+            message = f"hosts of an l4 route are TLS server names, and listener {list_names(plain)} has no tls"
             context.add("LB206", f"{place}.hosts", message, "write tls: { mode: passthrough } there", key=True)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Severity
-from lbgen.plan.checks.context import instead
+from lbgen.plan.checks.context import suggest_known
+from lbgen.plan.feature_uses import default_uses, explicit_uses, used_pools
 from lbgen.plan.features import Feature
-from lbgen.plan.uses import defaults, used_pools, uses
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
@@ -33,7 +33,7 @@ def check(context: Context) -> None:
         for n, name in enumerate(route.listeners or ()):
             if name not in model.listeners:
                 message = f'there is no listener "{name}"'
-                context.add("LB201", f"{place}.listeners[{n}]", message, instead(name, model.listeners))
+                context.add("LB201", f"{place}.listeners[{n}]", message, suggest_known(name, model.listeners))
         for n, target in enumerate(route.forward or ()):
             _pool(context, f"{place}.forward[{n}].pool", target.pool)
         for n, mirror in enumerate(route.mirror or ()):
@@ -42,12 +42,12 @@ def check(context: Context) -> None:
     for name in model.pools:
         if name not in used:
             context.advise("LB251", f"pools.{name}", "no route uses this pool", "drop it, or forward to it")
-    asked = (uses, defaults) if model.accept else ()
+    asked = (explicit_uses, default_uses) if model.accept else ()
     features = {feature.value for each in asked for feature, _ in each(context.expanded, context.topology.wrote)}
     for n, name in enumerate(model.accept):
         if name not in _ACCEPTED:
             message = f'there is no feature "{name}"'
-            hint = instead(name, _ACCEPTED) or "lbgen explain lists the features of a topology; all accepts any"
+            hint = suggest_known(name, _ACCEPTED) or "lbgen explain lists the features of a topology; all accepts any"
             context.add("LB201", f"accept[{n}]", message, hint)
         elif name != "all" and name not in features:
             context.add("LB303", f"accept[{n}]", "nothing here uses this feature", "drop it", Severity.WARNING)
@@ -55,4 +55,4 @@ def check(context: Context) -> None:
 
 def _pool(context: Context, place: str, name: str) -> None:
     if name not in context.model.pools:
-        context.add("LB201", place, f'there is no pool "{name}"', instead(name, context.model.pools))
+        context.add("LB201", place, f'there is no pool "{name}"', suggest_known(name, context.model.pools))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.plan.coverage import covers_path
 from lbgen.plan.expand import path_prefix
 from lbgen.plan.model import PathKind, PathMatch
+from lbgen.plan.shadowing import covers_path
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.plan import chain
-from lbgen.plan.checks.context import instead, listed
+from lbgen.plan import tier_links
+from lbgen.plan.checks.context import list_names, suggest_known
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
@@ -21,7 +21,7 @@ def check(context: Context) -> None:
     if context.model.tiers is None:
         return
     _listeners(context)
-    edges = chain.leads(context.model, context.expanded)
+    edges = tier_links.tier_edges(context.model, context.expanded)
     _circles(context, edges)
     _replicas(context, {to for _, to in edges})
     for name, pool in context.model.pools.items():
@@ -44,15 +44,15 @@ def _names(context: Context) -> None:
             continue
         there = [each for each, listener in model.listeners.items() if listener.tier == pool.tier]
         if pool.listener is None and len(there) > 1:
-            message = f'tier "{pool.tier}" has the listeners {listed(there)}'
+            message = f'tier "{pool.tier}" has the listeners {list_names(there)}'
             context.add("LB221", f"pools.{name}", message, f"say which: listener: {there[0]}")
         elif pool.listener is not None and pool.listener not in there:
             message = f'tier "{pool.tier}" has no listener "{pool.listener}"'
-            context.add("LB201", f"pools.{name}.listener", message, instead(pool.listener, there))
+            context.add("LB201", f"pools.{name}.listener", message, suggest_known(pool.listener, there))
 
 
 def _unknown(context: Context, place: str, name: str, known: tuple[str, ...]) -> None:
-    hint = instead(name, known) if known else f"write tiers: {{ {name}: {{}} }}"
+    hint = suggest_known(name, known) if known else f"write tiers: {{ {name}: {{}} }}"
     context.add("LB201", place, f'there is no tier "{name}"', hint)
 
 
@@ -69,7 +69,7 @@ def _listeners(context: Context) -> None:
     for index, route in enumerate(model.routes):
         on = dict.fromkeys(model.listeners[name].tier for name in context.expanded.listeners[index])
         if len(on) > 1:
-            message = f"is on listeners of the tiers {listed(tier or '(none)' for tier in on)}"
+            message = f"is on listeners of the tiers {list_names(tier or '(none)' for tier in on)}"
             place = f"routes[{index}]" if route.listeners is None else f"routes[{index}].listeners"
             hint = "name the listeners of one tier" if route.listeners is None else "write a route for each tier"
             context.add("LB223", place, message, hint)
@@ -77,10 +77,10 @@ def _listeners(context: Context) -> None:
 
 def _circles(context: Context, edges: tuple[tuple[str, str], ...]) -> None:
     names = tuple(context.model.tiers or ())
-    stuck = set(names) - set(chain.in_order(names, edges))
+    stuck = set(names) - set(tier_links.front_to_back(names, edges))
     for name, pool in context.model.pools.items():
         if pool.tier in stuck and any(to == pool.tier and one in stuck for one, to in edges):
-            message = f"traffic would go in circles through {listed(each for each in names if each in stuck)}"
+            message = f"traffic would go in circles through {list_names(each for each in names if each in stuck)}"
             context.add("LB222", f"pools.{name}.tier", message, "lead to a tier that is further in")
             return
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.plan.checks.context import listed
-from lbgen.plan.uses import used_pools
+from lbgen.plan.checks.context import list_names
+from lbgen.plan.feature_uses import used_pools
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
@@ -38,6 +38,6 @@ def check(context: Context) -> None:
             message = "any certificate is taken: whoever stands in between reads along"
             context.advise("LB277", f"{place}.tls.verify", message, "name the ca: and drop verify: false")
     if alone:
-        message = f"nothing watches pool {listed(alone)}: an endpoint that has failed keeps getting its share"
+        message = f"nothing watches pool {list_names(alone)}: an endpoint that has failed keeps getting its share"
         hint = "add health: { active: { path: /healthz } } (no path on l4), or passive: { failures: 5, eject_for: 10s }"
         context.advise("LB267", f"pools.{alone[0]}", message, hint)

@@ -20,7 +20,11 @@ def check(context: Context) -> None:
     for index, route in enumerate(context.model.routes):
         for n, match in enumerate(route.match or ()):
             place = f"routes[{index}].match[{n}]"
-            if match.path is not None and match.path.regex is not None and (plain := plainer(match.path.regex)):
+            if (
+                match.path is not None
+                and match.path.regex is not None
+                and (plain := plain_equivalent(match.path.regex))
+            ):
                 message = f"{match.path.regex} matches what a plain path does, and a regex costs most of all"
                 context.advise("LB265", f"{place}.path.regex", message, f"write path: {{ {plain} }}")
             for field, regex, text in _values(match):
@@ -30,11 +34,11 @@ def check(context: Context) -> None:
 def _values(match: Match) -> Iterator[tuple[str, str, str]]:
     for key in ("headers", "query", "cookies"):
         for name, value in (getattr(match, key) or {}).items():
-            if value.regex is not None and (text := literal(_bare(value.regex))):
+            if value.regex is not None and (text := literal_text(_bare(value.regex))):
                 yield f"{key}.{name}", value.regex, text
 
 
-def plainer(pattern: str) -> str | None:
+def plain_equivalent(pattern: str) -> str | None:
     """`exact: /a` or `prefix: /a` where that provably matches the same paths; None otherwise.
 
     An escape in the text is left alone: a regex sees its hex case, an exact path does not.
@@ -43,7 +47,7 @@ def plainer(pattern: str) -> str | None:
     if pattern in (".*", "/.*"):
         return "prefix: /"
     below = _BELOW.search(pattern)
-    text = literal(pattern[: below.start()] if below else pattern)
+    text = literal_text(pattern[: below.start()] if below else pattern)
     if not text or not text.startswith("/") or "%" in text or "//" in text:
         return None
     if below is None:
@@ -57,7 +61,7 @@ def _bare(pattern: str) -> str:
     return pattern[:-1] if pattern.endswith("$") and not pattern.endswith("\\$") else pattern
 
 
-def literal(pattern: str) -> str | None:
+def literal_text(pattern: str) -> str | None:
     """The only text that `pattern` matches; None unless it is plain characters and escaped punctuation."""
     found = ""
     characters = iter(pattern)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Severity
-from lbgen.plan.checks.context import listed
-from lbgen.plan.policies import forward_timeouts
+from lbgen.plan.checks.context import list_names
 from lbgen.plan.policy import IDEMPOTENT
+from lbgen.plan.resolve_policies import forward_timeouts
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
@@ -113,7 +113,7 @@ def _bodies(context: Context) -> None:
         if route.forward is not None and not context.expanded.is_l4(index) and route.max_body is None
     ]
     if open_ended:
-        names = listed(name for _, name in open_ended)
+        names = list_names(name for _, name in open_ended)
         message = f"bodies of any size reach the endpoints of route {names}"
         context.advise("LB266", f"routes[{open_ended[0][0]}]", message, "write max_body: 10MiB, or what is needed")
 

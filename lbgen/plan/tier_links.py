@@ -13,16 +13,16 @@ from lbgen.spec.pool import Endpoint
 from lbgen.spec.tier import MOST_REPLICAS
 
 if TYPE_CHECKING:
-    from lbgen.plan.expand import Expanded
+    from lbgen.plan.expand import ExpandedTopology
     from lbgen.spec.load import Topology
     from lbgen.spec.model import TopologyModel
     from lbgen.spec.pool import Pool
 
 # Of each replica of a tier, where each of its listeners is reached: name -> IP address and port.
-Places = Mapping[str, Sequence[Mapping[str, tuple[str, int]]]]
+ReplicaAddresses = Mapping[str, Sequence[Mapping[str, tuple[str, int]]]]
 
 
-def counted(topology: Topology, replicas: Mapping[str, int]) -> Topology:
+def with_replica_counts(topology: Topology, replicas: Mapping[str, int]) -> Topology:
     """`topology` with other numbers of replicas. UsageError LB225 where that cannot be."""
     model = topology.model
     there = dict(model.tiers or {})
@@ -38,7 +38,7 @@ def counted(topology: Topology, replicas: Mapping[str, int]) -> Topology:
     return replace(topology, model=model.model_copy(update={"tiers": there}))
 
 
-def with_replicas(topology: Topology, places: Places | None = None) -> Topology:
+def with_replica_endpoints(topology: Topology, places: ReplicaAddresses | None = None) -> Topology:
     """`topology` with endpoints for pools that lead to tiers. What leads nowhere gets one, for checks to go on."""
     model = topology.model
     if not any(pool.tier for pool in model.pools.values()):
@@ -50,7 +50,9 @@ def with_replicas(topology: Topology, places: Places | None = None) -> Topology:
     return replace(topology, model=model.model_copy(update={"pools": pools}))
 
 
-def somewhere(topology: Topology, replicas: Mapping[str, int]) -> dict[str, list[dict[str, tuple[str, int]]]]:
+def placeholder_addresses(
+    topology: Topology, replicas: Mapping[str, int]
+) -> dict[str, list[dict[str, tuple[str, int]]]]:
     """Places before there are any (192.0.2.0/24, RFC 5737): replicas that run have addresses, whatever is written."""
     model = topology.model
     counts = {name: replicas.get(name) or tier.count for name, tier in (model.tiers or {}).items()}
@@ -63,7 +65,7 @@ def somewhere(topology: Topology, replicas: Mapping[str, int]) -> dict[str, list
     }
 
 
-def listener_of(model: TopologyModel, pool: Pool) -> str | None:
+def target_listener(model: TopologyModel, pool: Pool) -> str | None:
     """The listener that a pool leads to; None when that is not said."""
     if pool.listener is not None:
         return pool.listener
@@ -73,7 +75,7 @@ def listener_of(model: TopologyModel, pool: Pool) -> str | None:
 
 def _filled(model: TopologyModel, pool: Pool, places: Sequence[Mapping[str, tuple[str, int]]] | None) -> Pool:
     tier = (model.tiers or {}).get(pool.tier or "")
-    name = listener_of(model, pool)
+    name = target_listener(model, pool)
     listener = model.listeners.get(name or "")
     if tier is None or listener is None:
         found = [Address("nowhere.invalid", 1, is_ip=False)]
@@ -92,7 +94,7 @@ def _address(host: str, port: int) -> Address:
     return Address(host.strip("[]"), port, literal)
 
 
-def leads(model: TopologyModel, expanded: Expanded) -> tuple[tuple[str, str], ...]:
+def tier_edges(model: TopologyModel, expanded: ExpandedTopology) -> tuple[tuple[str, str], ...]:
     """From which tier to which traffic goes, by pools that a route uses."""
     found: dict[tuple[str, str], None] = {}
     for index, route in enumerate(model.routes):
@@ -105,7 +107,7 @@ def leads(model: TopologyModel, expanded: Expanded) -> tuple[tuple[str, str], ..
     return tuple(found)
 
 
-def in_order(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+def front_to_back(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     """Those in front first, else in the order of the file; what is in a circle is left out."""
     waits = {name: {one for one, other in edges if other == name} for name in names}
     ready, done = deque(name for name in names if not waits[name]), []
@@ -120,7 +122,7 @@ def in_order(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> tuple[st
     return tuple(done)
 
 
-def doors(model: TopologyModel, expanded: Expanded, listener: str) -> tuple[str, ...]:
+def entry_listeners(model: TopologyModel, expanded: ExpandedTopology, listener: str) -> tuple[str, ...]:
     """The listeners at which clients come in who end at this one; empty when it is one itself."""
     found: dict[str, None] = {}
     asked, seen = deque([listener]), {listener}
@@ -134,14 +136,14 @@ def doors(model: TopologyModel, expanded: Expanded, listener: str) -> tuple[str,
     return tuple(found)
 
 
-def _in_front(model: TopologyModel, expanded: Expanded, listener: str) -> tuple[str, ...]:
+def _in_front(model: TopologyModel, expanded: ExpandedTopology, listener: str) -> tuple[str, ...]:
     """The listeners whose routes lead to this one."""
     pools = {
         name
         for name, pool in model.pools.items()
         if pool.tier is not None
         and pool.tier == model.listeners[listener].tier
-        and listener_of(model, pool) == listener
+        and target_listener(model, pool) == listener
     }
     return tuple(
         dict.fromkeys(

@@ -13,6 +13,6 @@ _RENAMED = {
 }
 
 
-def phrase(status: int) -> str:
+def reason_phrase(status: int) -> str:
     """The reason phrase; ValueError for a code that has none."""
     return _RENAMED.get(status) or HTTPStatus(status).phrase

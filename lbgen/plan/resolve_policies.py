@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 # Where neither topology nor profile says a time (milliseconds): what the built-in profile `minimal` says.
 CONNECT, RESPONSE, IDLE = 5_000, 60_000, 60_000
-CLIENT = ClientTimeouts(header=60_000, body=60_000, keepalive=75_000)
+DEFAULT_CLIENT_TIMEOUTS = ClientTimeouts(header=60_000, body=60_000, keepalive=75_000)
 SAFELISTED_METHODS = ("GET", "HEAD", "POST")  # what CORS lets through without being asked
 MIN_COMPRESSED = 1024  # bytes; below, gzip gains nothing
 
@@ -57,9 +57,9 @@ def forward_timeouts(*layers: written_route.Timeouts | None) -> Timeouts:
 def client_timeouts(*layers: written_listener.ClientTimeouts | None) -> ClientTimeouts:
     """Each time from the first layer that says it."""
     return ClientTimeouts(
-        header=_first((None if x is None else x.client_header for x in layers), CLIENT.header),
-        body=_first((None if x is None else x.client_body for x in layers), CLIENT.body),
-        keepalive=_first((None if x is None else x.keepalive for x in layers), CLIENT.keepalive),
+        header=_first((None if x is None else x.client_header for x in layers), DEFAULT_CLIENT_TIMEOUTS.header),
+        body=_first((None if x is None else x.client_body for x in layers), DEFAULT_CLIENT_TIMEOUTS.body),
+        keepalive=_first((None if x is None else x.keepalive for x in layers), DEFAULT_CLIENT_TIMEOUTS.keepalive),
     )
 
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.plan.features import Feature
-from lbgen.plan.policies import CLIENT, client_timeouts
+from lbgen.plan.resolve_policies import DEFAULT_CLIENT_TIMEOUTS, client_timeouts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from lbgen.plan.expand import Expanded
+    from lbgen.plan.expand import ExpandedTopology
     from lbgen.spec.listener import Listener
     from lbgen.spec.match import Match, ValueMatch
     from lbgen.spec.model import TopologyModel
     from lbgen.spec.pool import Pool
     from lbgen.spec.route import HeaderEdits, Route
 
-Asked = tuple[Feature, str]
+FeatureUse = tuple[Feature, str]
 
 _BALANCE = {
     "round_robin": Feature.ROUND_ROBIN,
@@ -86,7 +86,7 @@ def _forwarded(routes: Iterable[Route]) -> frozenset[str]:
     return frozenset(to.pool for route in routes for to in (*(route.forward or ()), *(route.mirror or ())))
 
 
-def uses(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Asked]:
+def explicit_uses(expanded: ExpandedTopology, written: Callable[[str], bool]) -> Iterator[FeatureUse]:
     """Every use, in the order of the file. Fields of pools that no route uses count for nothing.
 
     `written` tells whether a field stands in the user's own file. Times of an L4 route count only then, see `defaults`.
@@ -115,7 +115,7 @@ def uses(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Asked]:
             yield Feature.NFT_DIRECT, f"engines.{name}.forwarding"
 
 
-def defaults(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Asked]:
+def default_uses(expanded: ExpandedTopology, written: Callable[[str], bool]) -> Iterator[FeatureUse]:
     """What holds for every topology, asked for or not: an engine that differs there says so, and goes on.
 
     For L7 listeners the clauses that no field turns on or off, the usual client times and the access log, whoever wrote
@@ -147,10 +147,10 @@ def defaults(expanded: Expanded, written: Callable[[str], bool]) -> Iterator[Ask
 
 def _other_client_times(model: TopologyModel, listener: Listener) -> bool:
     """What is the same as lbgen's own asks for nothing."""
-    return client_timeouts(listener.timeouts, model.client_timeouts) != CLIENT
+    return client_timeouts(listener.timeouts, model.client_timeouts) != DEFAULT_CLIENT_TIMEOUTS
 
 
-def _listener(model: TopologyModel, field: str, listener: Listener, forwards: bool) -> Iterator[Asked]:
+def _listener(model: TopologyModel, field: str, listener: Listener, forwards: bool) -> Iterator[FeatureUse]:
     if listener.mode == "l4":
         yield (Feature.L4_UDP if listener.protocol == "udp" else Feature.L4_TCP), field
     else:
@@ -172,7 +172,7 @@ def _listener(model: TopologyModel, field: str, listener: Listener, forwards: bo
             yield feature, key
 
 
-def _l7_listener(model: TopologyModel, field: str, listener: Listener, forwards: bool) -> Iterator[Asked]:
+def _l7_listener(model: TopologyModel, field: str, listener: Listener, forwards: bool) -> Iterator[FeatureUse]:
     yield Feature.L7, field
     yield Feature.FRAMING, field
     yield Feature.STATUSES, field
@@ -205,7 +205,7 @@ def _l7_listener(model: TopologyModel, field: str, listener: Listener, forwards:
         yield (Feature.PATHS_NORMALIZE if paths.mode == "normalize" else Feature.PATHS_VERBATIM), place
 
 
-def _pool(field: str, pool: Pool) -> Iterator[Asked]:
+def _pool(field: str, pool: Pool) -> Iterator[FeatureUse]:
     balance = pool.balance
     place = field if balance is None else f"{field}.balance"
     method = "round_robin" if balance is None else balance.method
@@ -245,7 +245,9 @@ def _pool(field: str, pool: Pool) -> Iterator[Asked]:
             yield feature, f"{field}.{key}"
 
 
-def _route(model: TopologyModel, field: str, route: Route, l4: bool, written: Callable[[str], bool]) -> Iterator[Asked]:
+def _route(
+    model: TopologyModel, field: str, route: Route, l4: bool, written: Callable[[str], bool]
+) -> Iterator[FeatureUse]:
     for index, host in enumerate(route.hosts or ()):
         feature = Feature.HOST_WILDCARD if host.startswith("*.") else Feature.HOST_EXACT
         yield (Feature.L4_SNI if l4 else feature), f"{field}.hosts[{index}]"
@@ -272,7 +274,7 @@ def _route(model: TopologyModel, field: str, route: Route, l4: bool, written: Ca
 
 def _forward(
     model: TopologyModel, field: str, route: Route, l4: bool, written: Callable[[str], bool]
-) -> Iterator[Asked]:
+) -> Iterator[FeatureUse]:
     targets = route.forward or []
     yield Feature.FORWARD, f"{field}.forward"
     if len(targets) > 1:
@@ -302,7 +304,7 @@ def _forward(
             yield feature, field  # a built-in default is in force
 
 
-def _match(field: str, match: Match) -> Iterator[Asked]:
+def _match(field: str, match: Match) -> Iterator[FeatureUse]:
     if match.path is not None:
         if match.path.exact is not None:
             yield Feature.PATH_EXACT, f"{field}.path"
@@ -324,7 +326,7 @@ def _of_value(value: ValueMatch, features: tuple[Feature, Feature, Feature]) -> 
     return present if value.regex is None else regex
 
 
-def _edits(field: str, edits: HeaderEdits | None, features: tuple[Feature, Feature, Feature]) -> Iterator[Asked]:
+def _edits(field: str, edits: HeaderEdits | None, features: tuple[Feature, Feature, Feature]) -> Iterator[FeatureUse]:
     if edits is not None:
         for key, feature in zip(("set", "add", "remove"), features, strict=True):
             if getattr(edits, key):

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lbgen.plan.model import Listener, Plan
-    from lbgen.plan.simulate import Request, Upstream
+    from lbgen.plan.request import Request
+    from lbgen.plan.simulate import Upstream
     from lbgen.plan.tiers import Tier
 
 _ELSEWHERE = "192.0.2.1"  # of TEST-NET-1: a tier in front, whose address nobody knows
@@ -40,7 +41,7 @@ class Hop:
         return None if name is None else self.plan.pool(name).leads_to
 
 
-def follow(tiers: Sequence[Tier], listener: str, request: Request, sni: str | None = None) -> tuple[Hop, ...]:
+def follow_tiers(tiers: Sequence[Tier], listener: str, request: Request, sni: str | None = None) -> tuple[Hop, ...]:
     """The hops of `request` that comes in at `listener`, in TLS for the server name `sni` (None = without).
 
     Raises KeyError when there is no such listener.
@@ -94,7 +95,7 @@ class Front:
     proxied: bool  # a PROXY header comes before what clients say
 
 
-def fronts(tiers: Sequence[Tier]) -> tuple[Front, ...]:
+def l4_fronts(tiers: Sequence[Tier]) -> tuple[Front, ...]:
     """Each L4 listener of an entry that leads to one L7 listener whatever the connection is."""
     plans = {tier.name: tier.plan for tier in tiers}
     found = []

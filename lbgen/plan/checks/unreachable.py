@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from lbgen.plan.checks.context import listed
-from lbgen.plan.coverage import Cover, covered
-from lbgen.plan.precedence import wider
+from lbgen.plan.checks.context import list_names
+from lbgen.plan.precedence import covering_hosts
+from lbgen.plan.shadowing import ShadowedRule, find_shadowed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,8 +24,8 @@ def check(context: Context) -> None:
         return
     on = {route.name: expanded.listeners[index] for index, route in enumerate(model.routes)}
     numbers = {name: index for index, name in enumerate(names)}
-    by_route: dict[str, list[Cover]] = {}
-    for cover in covered(expanded.rules, lambda rule: on[rule.route]):
+    by_route: dict[str, list[ShadowedRule]] = {}
+    for cover in find_shadowed(expanded.rules, lambda rule: on[rule.route]):
         by_route.setdefault(cover.rule.route, []).append(cover)
     counts: dict[str, int] = {}
     for rule in expanded.rules:
@@ -36,18 +36,20 @@ def check(context: Context) -> None:
     _l4(context, numbers, on)
 
 
-def _tell(context: Context, numbers: dict[str, int], covers: list[Cover], rules: int, listeners: Sequence[str]) -> None:
+def _tell(
+    context: Context, numbers: dict[str, int], covers: list[ShadowedRule], rules: int, listeners: Sequence[str]
+) -> None:
     own = covers[0].rule.route
     place = f"routes[{numbers[own]}]"
     whole = [cover for cover in covers if len(cover.by) == len(listeners)]
     takers = dict.fromkeys(by.route for cover in covers for by in cover.by.values())
     if len(whole) == rules:
         if all(cover.twin for cover in whole) and own not in takers:
-            message = f"has the same hosts and match as route {listed(takers)}"
+            message = f"has the same hosts and match as route {list_names(takers)}"
             context.add("LB204", place, message, "change the match of one, or merge them into one split")
         elif takers.keys() != {own}:
             takers.pop(own, None)
-            message = f"is never reached: route {listed(takers)} takes its requests before"
+            message = f"is never reached: route {list_names(takers)} takes its requests before"
             context.add("LB203", place, message, _remedy(context, numbers, takers))
         return
     for cover in covers:
@@ -55,7 +57,7 @@ def _tell(context: Context, numbers: dict[str, int], covers: list[Cover], rules:
         if by.route == own and len(cover.by) == len(listeners):
             context.advise("LB252", cover.rule.field, f"adds nothing: {by.field} covers it", "drop one")
             continue
-        where = "" if len(cover.by) == len(listeners) else f" on listener {listed(cover.by)}"
+        where = "" if len(cover.by) == len(listeners) else f" on listener {list_names(cover.by)}"
         hosts = "" if cover.rule.host is None else f" for host {cover.rule.host}"
         message = f'serves nothing{hosts}{where}: route "{by.route}" takes these requests before'
         context.advise("LB252", cover.rule.field, message, "drop it there, or give this route a priority")
@@ -82,7 +84,7 @@ def _hidden(context: Context, numbers: dict[str, int], on: dict[str, tuple[str, 
             before = walls.get(name, [])[: bisect_left(ranks.get(name, []), rule.rank)]
             if before:
                 told.add(rule.route)
-                hosts = listed(dict.fromkeys(str(wall.host) for wall in before))
+                hosts = list_names(dict.fromkeys(str(wall.host) for wall in before))
                 message = (
                     f'is not tried for host {hosts}: a catch-all of its own comes first, route "{before[0].route}"'
                 )
@@ -103,15 +105,15 @@ def _l4(context: Context, numbers: dict[str, int], on: dict[str, tuple[str, ...]
             continue
         place = f"routes[{numbers[rule.route]}]"
         if all(earlier is not None and (earlier.sni, earlier.sources) == (rule.sni, rule.sources) for earlier in by):
-            message = f"takes the same connections as route {listed(takers)}"
+            message = f"takes the same connections as route {list_names(takers)}"
             context.add("LB204", place, message, "change hosts or sources of one, or merge them into one split")
         else:
-            message = f"is never reached: route {listed(takers)} takes its connections before"
+            message = f"is never reached: route {list_names(takers)} takes its connections before"
             context.add("LB203", place, message, _remedy(context, numbers, takers))
 
 
 def _l4_taker(taken: dict[tuple[str, object, tuple[str, ...]], L4Rule], listener: str, rule: L4Rule) -> L4Rule | None:
-    for host in wider(rule.sni):
+    for host in covering_hosts(rule.sni):
         for sources in dict.fromkeys((rule.sources, ())):
             if found := taken.get((listener, host, sources)):
                 return found

@@ -6,8 +6,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from lbgen.plan.model import NamedMatch, PathKind, ValueKind, ValueMatch
-from lbgen.plan.precedence import covering, wider
-from lbgen.plan.regex import full, literal_start
+from lbgen.plan.precedence import covering_hosts, covering_prefixes
+from lbgen.plan.regex import literal_start, matches_whole
 from lbgen.records import record
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _ANYTHING = frozenset({".*", "/.*", "^.*", ".*$", "^.*$", "^/.*", "/.*$", "^/.*$
 
 
 @record
-class Cover:
+class ShadowedRule:
     """`rule` never serves on `listeners`: `by` (one per listener) is tried before and takes everything."""
 
     rule: Rule
@@ -30,10 +30,10 @@ class Cover:
     @property
     def twin(self) -> bool:
         """Whether the earlier rules have the same host and match."""
-        return all(by.host == self.rule.host and same(by.match, self.rule.match) for by in self.by.values())
+        return all(by.host == self.rule.host and is_same_match(by.match, self.rule.match) for by in self.by.values())
 
 
-def same(one: Match, other: Match) -> bool:
+def is_same_match(one: Match, other: Match) -> bool:
     """Whether two matches are the same, the order of methods aside."""
     return _canonical(one) == _canonical(other)
 
@@ -59,13 +59,13 @@ def covers_path(earlier: PathMatch, later: PathMatch) -> bool:
         return True
     match earlier.kind, later.kind:
         case PathKind.REGEX, PathKind.EXACT if "%" not in later.value:  # a client may write the escape's other case
-            return full(earlier.value, later.value)
+            return matches_whole(earlier.value, later.value)
         case PathKind.REGEX, _:
             return earlier.value in _ANYTHING
         case PathKind.PREFIX, PathKind.REGEX:
             return literal_start(later.value).startswith(earlier.value + "/")
         case PathKind.PREFIX, _:
-            return earlier.value in covering(later.value)
+            return earlier.value in covering_prefixes(later.value)
         case _:
             return False
 
@@ -84,10 +84,10 @@ def _wider(earlier: NamedMatch, later: NamedMatch) -> bool:
     if earlier.value.kind is ValueKind.PRESENT:
         return True
     wire = later.value.value.encode().decode("latin-1")
-    return earlier.value.kind is ValueKind.REGEX and full(earlier.value.value, wire)
+    return earlier.value.kind is ValueKind.REGEX and matches_whole(earlier.value.value, wire)
 
 
-def covered(rules: Sequence[Rule], listeners: Callable[[Rule], Sequence[str]]) -> Iterator[Cover]:
+def find_shadowed(rules: Sequence[Rule], listeners: Callable[[Rule], Sequence[str]]) -> Iterator[ShadowedRule]:
     """Every rule of `rules` (in order of rank) that an earlier one covers on at least one of its listeners.
 
     Earlier rules are looked up by host, path and one condition, so the cost grows with the number of rules, not of
@@ -95,7 +95,7 @@ def covered(rules: Sequence[Rule], listeners: Callable[[Rule], Sequence[str]]) -
     """
     index: _Index = {}
     for rule in rules:
-        found = Cover(rule)
+        found = ShadowedRule(rule)
         own = listeners(rule)
         for earlier in _candidates(index, rule):
             theirs = listeners(earlier)
@@ -132,7 +132,7 @@ def _candidates(index: _Index, rule: Rule) -> Iterator[Rule]:
     """All rules so far that may cover `rule`."""
     conditions = (None, *_weaker(rule.match))
     any_method = (True, False) if rule.match.methods else (True,)
-    for host in wider(rule.host):
+    for host in covering_hosts(rule.host):
         at_host = index.get(host)
         if at_host is None:
             continue
@@ -151,7 +151,7 @@ def _covering_paths(path: PathMatch) -> Iterator[Hashable]:
     if path.kind is PathKind.EXACT:
         yield from (("starts", path.value[:end]) for end in range(len(path.value) + 1))
     reached = literal_start(path.value).rpartition("/")[0] if path.kind is PathKind.REGEX else path.value
-    yield from ((PathKind.PREFIX, prefix) for prefix in covering(reached))
+    yield from ((PathKind.PREFIX, prefix) for prefix in covering_prefixes(reached))
 
 
 def _named(match: Match) -> Iterator[tuple[int, NamedMatch]]:

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
-from lbgen.plan.paths import PathError, accepted, matched
+from lbgen.plan.paths import PathError, accept_target, path_to_match
 from lbgen.plan.policy import Paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lbgen.plan.simulate import Request
 
 _OWS = " \t"
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -30,9 +29,23 @@ _HTTP1_ONLY = frozenset({"connection", "keep-alive", "proxy-connection", "transf
 # Who names one of these in Connection wants what proxies say of him or of his request to be lost.
 _NEVER_NOMINATED = frozenset({"host", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"})
 _ABSOLUTE = re.compile(r"(?i:https?)://([^/?#]*)([^#]*)", re.DOTALL)
-
-
 _STRICT = Paths()
+
+Headers = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One HTTP request as it is on the wire. `target` and header values are raw (latin-1 text, one character per byte);
+    `headers` hold Host like any other line, in order. `listener` "" = the first L7 listener of the plan."""
+
+    method: str = "GET"
+    target: str = "/"
+    headers: Headers = ()
+    listener: str = ""
+    client: str = "127.0.0.1"
+    version: str = "1.1"  # 1.0, 1.1 or 2
+    body: bytes = b""
 
 
 class RefusedError(Exception):
@@ -45,7 +58,7 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParsedRequest:
     """`target` is in origin-form, as it goes on. `path` is its path, `matched_path` the same as rules see it. `host` is
     lower-case, port and trailing dot dropped, `authority` the Host line as sent; both None when there is none. Header
     names are lower-case, values trimmed."""
@@ -82,7 +95,7 @@ class Parsed:
         return None
 
 
-def parse(request: Request, paths: Paths = _STRICT) -> Parsed:
+def parse_request(request: Request, paths: Paths = _STRICT) -> ParsedRequest:
     """Read `request` by the contract's order of checks; RefusedError with 400 or 405."""
     headers = tuple((name.lower(), value.strip(_OWS)) for name, value in request.headers)
     if request.version == "2":
@@ -94,15 +107,15 @@ def parse(request: Request, paths: Paths = _STRICT) -> Parsed:
         raise RefusedError(405, f"{request.method} is never served")
     authority = _authority(request, headers)
     try:
-        target = accepted(_origin_form(request.target, authority), paths)
+        target = accept_target(_origin_form(request.target, authority), paths)
     except PathError as error:
         raise RefusedError(400, str(error)) from None
     path, mark, query = target.partition("?")
-    return Parsed(
+    return ParsedRequest(
         request.method,
         target,
         path,
-        matched(path, paths),
+        path_to_match(path, paths),
         query if mark else None,
         authority,
         None if authority is None else host_of(authority),
@@ -110,7 +123,7 @@ def parse(request: Request, paths: Paths = _STRICT) -> Parsed:
     )
 
 
-def nominated(lines: Iterable[str]) -> set[str]:
+def connection_options(lines: Iterable[str]) -> set[str]:
     """What Connection names, in lower case."""
     return {token.strip(_OWS).lower() for line in lines for token in line.split(",")} - {""}
 
@@ -142,7 +155,9 @@ def _check_head(request: Request, headers: tuple[tuple[str, str], ...]) -> None:
             raise RefusedError(400, f"{name!r} is not a header name")
         if _CONTROL.search(value):
             raise RefusedError(400, f"header {name} holds a control character")
-        if name == "connection" and (odd := [n for n in nominated([value]) if n in _NEVER_NOMINATED or n[0] == ":"]):
+        if name == "connection" and (
+            odd := [n for n in connection_options([value]) if n in _NEVER_NOMINATED or n[0] == ":"]
+        ):
             raise RefusedError(400, f"Connection names {odd[0]}")
     lengths = {value for name, value in headers if name == "content-length"}
     codings = [value.lower() for name, value in headers if name == "transfer-encoding"]
