@@ -99,7 +99,7 @@ def judged(plan: Plan, engine_name: str, version: str) -> Verdicts:
             for listener in hit or plan.listeners:
                 listeners.setdefault(listener.name, reason)
 
-    for feature, uses in features.needs(plan).items():
+    for feature, uses in plan.uses_by_feature().items():
         verdict = target.verdict(feature, version)
         if verdict.level is Level.REFUSED:
             for use in uses:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 from lbgen.diagnostics import Diagnostic, UsageError
 from lbgen.engines.api import NOT_YET, Level, engines
 from lbgen.engines.verbatim import unplaced
-from lbgen.plan.features import Feature, needs
-from lbgen.plan.places import nearest
+from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,7 +53,7 @@ def answers(plan: Plan, engine: Engine, version: str, accept: Iterable[str] = ()
     accepted = {*plan.accept, *accept}
     unwritten = {(use.feature, use.field) for use in plan.uses if use.default}
     found = []
-    for feature, every in needs(plan).items():
+    for feature, every in plan.uses_by_feature().items():
         uses = [use for use in every if _concerns(use.field, engine)]
         if not uses:
             continue
@@ -90,9 +89,8 @@ def judge(
     stopping = [answer for answer in every if _stops(answer)]
     if not stopping:
         return every, ()
-    spans = dict(plan.spans)
     asked: _Asked = {(use.feature, use.field): use.span for use in reversed(plan.uses)}
-    return every, tuple(_finding(answer, engine, version, _place(answer, asked, spans)) for answer in stopping)
+    return every, tuple(_finding(answer, engine, version, _place(answer, asked, plan)) for answer in stopping)
 
 
 def _stops(answer: Answer) -> bool:
@@ -123,11 +121,11 @@ def _finding(answer: Answer, engine: Engine, version: str, span: Span) -> Diagno
     return Diagnostic("LB302", f"{name} is approximate on {by}", span, field, how)
 
 
-def _place(answer: Answer, asked: _Asked, spans: dict[str, Span]) -> Span:
+def _place(answer: Answer, asked: _Asked, plan: Plan) -> Span:
     field = answer.fields[0] if answer.fields else ""
     if (answer.feature, field) in asked:
         return asked[answer.feature, field]
-    return nearest(spans, field)
+    return plan.span(field)
 
 
 def _remedy(feature: Feature | None, engine: Engine) -> str:

@@ -1,12 +1,8 @@
-"""Every feature of the contract by name, and which of them a plan needs; each engine answers each with a verdict."""
+"""Every feature of the contract by name; each engine answers each with a verdict."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Plan, Use
 
 
 class Feature(StrEnum):
@@ -123,11 +119,3 @@ class Feature(StrEnum):
     ACCESS_LOG = "access_log"
     ESCAPE_HATCH = "engines.verbatim"
     NFT_DIRECT = "engines.nftables.forwarding.direct"
-
-
-def needs(plan: Plan) -> dict[Feature, tuple[Use, ...]]:
-    """The features `plan` uses, in the order of the enum, each with the places that ask for it."""
-    found: dict[Feature, list[Use]] = {}
-    for use in plan.uses:
-        found.setdefault(use.feature, []).append(use)
-    return {feature: tuple(found[feature]) for feature in Feature if feature in found}

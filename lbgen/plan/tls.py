@@ -11,7 +11,7 @@ from lbgen.diagnostics import NOWHERE, Diagnostic, EngineError, Span
 from lbgen.system_errors import remedy
 
 if TYPE_CHECKING:
-    from lbgen.plan.model import HostPattern
+    from lbgen.plan.rules import HostPattern
 
 # Mozilla's server side TLS, guideline 5.7, without the DHE suites, which neither BoringSSL nor Go has. The same list
 # in the same order for all engines; TLS 1.3 brings its own three.

@@ -13,7 +13,6 @@ from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.rendered import render_with
 from lbgen.plan.overlay import with_addresses, with_admin, with_ports
-from lbgen.plan.places import file_in, nearest
 from lbgen.runtime.answers import SETTLE, answers
 from lbgen.runtime.host import judged
 from lbgen.runtime.local import ports
@@ -88,11 +87,21 @@ def check(
 
 def refused_files(plan: Plan, title: str, problems: Iterable[str]) -> Iterator[Diagnostic]:
     """LB401 for each problem that a checker named; at the field of the topology's file where it names one."""
-    spans = dict(plan.spans)
     for problem in problems:
-        field, path = file_in(plan, problem)
+        field, path = _file_in(plan, problem)
         hint = f"the file is {path}" if path else ""
-        yield Diagnostic("LB401", f"{title}: {problem}", nearest(spans, field), field, hint)
+        yield Diagnostic("LB401", f"{title}: {problem}", plan.span(field), field, hint)
+
+
+def _file_in(plan: Plan, text: str) -> tuple[str, str]:
+    """Field and path of the topology's file that `text` names by its path; the longest path wins; both "" = none."""
+    found = [
+        (len(path), field, file.source or file.path)
+        for field, file in plan.named_files()
+        for path in (file.path, file.source or file.path)
+        if path in text
+    ]
+    return max(found, default=(0, "", ""))[1:]
 
 
 def _checkable(plan: Plan, *, serves: bool) -> Plan:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, DifferenceError, EngineError, LbgenError, UsageError
 from lbgen.plan.model import Protocol
-from lbgen.plan.places import nearest
 from lbgen.runtime import listing
 from lbgen.system_errors import finding
 
@@ -40,7 +39,7 @@ def _completed(found: Diagnostic, plans: Sequence[Plan]) -> Diagnostic:
         found = _with_holder(found, plans)
     if found.span != NOWHERE or not found.field:
         return found
-    places = (nearest(dict(plan.spans), found.field) for plan in plans)
+    places = (plan.span(found.field) for plan in plans)
     return replace(found, span=next((each for each in places if each != NOWHERE), NOWHERE))
 
 

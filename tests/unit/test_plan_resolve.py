@@ -9,7 +9,7 @@ import pytest
 
 import lbgen
 from lbgen.diagnostics import LbgenError, Severity
-from lbgen.plan.features import Feature, needs
+from lbgen.plan.features import Feature
 from lbgen.plan.model import (
     Balance,
     Endpoint,
@@ -135,24 +135,24 @@ def test_baseline_features_of_l7_listeners() -> None:
     always = {Feature.MALFORMED, Feature.FAILURES, Feature.HOP_BY_HOP, Feature.CONNECTION_NOMINATED, Feature.WEBSOCKET}
     always |= {Feature.UNDERSCORES_DROP, Feature.ACCESS_LOG, Feature.CLIENT_TIMEOUTS}  # the last two are the profile's
     base = {Feature.L7, Feature.FRAMING, Feature.STATUSES, Feature.PATHS_STRICT, *always}
-    assert all(use.default for feature in always for use in needs(plan_of(redirect))[feature])
-    written = needs(plan_of(redirect, access_log="json"))[Feature.ACCESS_LOG]
+    assert all(use.default for feature in always for use in plan_of(redirect).uses_by_feature()[feature])
+    written = plan_of(redirect, access_log="json").uses_by_feature()[Feature.ACCESS_LOG]
     assert [(use.field, use.default) for use in written] == [("access_log", True)]  # the same, whoever wrote it
-    assert base | {Feature.REDIRECT} == needs(plan_of(redirect)).keys()
-    forwarding = needs(plan_of(ALL)).keys()
+    assert base | {Feature.REDIRECT} == plan_of(redirect).uses_by_feature().keys()
+    forwarding = plan_of(ALL).uses_by_feature().keys()
     assert base | {Feature.FORWARDED_HEADERS, Feature.REQUEST_ID} < forwarding
     database = {"name": "a", "listeners": ["db"], "forward": "app"}
     l4 = plan_of(database, listeners={"db": {"port": 1, "mode": "l4"}})
     times = {Feature.TIMEOUT_CONNECT, Feature.TIMEOUT_IDLE}
-    assert needs(l4).keys() == {Feature.L4_TCP, Feature.FORWARD, Feature.ROUND_ROBIN, *times}
-    assert all(use.default for feature in times for use in needs(l4)[feature])
+    assert l4.uses_by_feature().keys() == {Feature.L4_TCP, Feature.FORWARD, Feature.ROUND_ROBIN, *times}
+    assert all(use.default for feature in times for use in l4.uses_by_feature()[feature])
     asked = plan_of({**database, "timeouts": {"idle": "1h"}}, listeners={"db": {"port": 1, "mode": "l4"}})
-    assert [use.default for use in needs(asked)[Feature.TIMEOUT_IDLE]] == [False]
+    assert [use.default for use in asked.uses_by_feature()[Feature.TIMEOUT_IDLE]] == [False]
 
 
 def test_minimal_asks_for_no_extra_headers() -> None:
     plan = plan_of(ALL, profile="minimal")
-    assert not needs(plan).keys() & {Feature.FORWARDED_HEADERS, Feature.REQUEST_ID}
+    assert not plan.uses_by_feature().keys() & {Feature.FORWARDED_HEADERS, Feature.REQUEST_ID}
     assert (plan.listeners[0].forwarded_headers, plan.listeners[0].request_id) == (False, False)
 
 
@@ -254,7 +254,7 @@ RICH: dict[str, Any] = {
 def test_every_feature_can_be_asked_for() -> None:
     """Framing is of every HTTP listener and no field's."""
     plan = lbgen.plan(lbgen.load(RICH))
-    assert set(Feature) == needs(plan).keys()
+    assert set(Feature) == plan.uses_by_feature().keys()
     for use in plan.uses:
         assert use.field
     assert plan.accept == ("framing", "all")
@@ -269,10 +269,14 @@ def test_underscores_are_dropped_unless_the_listener_or_else_the_topology_says()
     listeners = {"a": {"port": 1}, "b": {"port": 2, "headers_with_underscores": "drop"}}
     plan = plan_of(ALL, listeners=listeners, headers_with_underscores="pass")
     assert [x.underscores for x in plan.listeners] == [True, False]
-    assert [use.field for use in needs(plan)[Feature.UNDERSCORES_PASS]] == ["headers_with_underscores"]
+    assert [use.field for use in plan.uses_by_feature()[Feature.UNDERSCORES_PASS]] == ["headers_with_underscores"]
     dropping = plan_of(ALL, listeners=listeners | {"a": {"port": 1, "headers_with_underscores": "pass"}})
-    assert [use.field for use in needs(dropping)[Feature.UNDERSCORES_PASS]] == ["listeners.a.headers_with_underscores"]
-    assert [(use.field, use.default) for use in needs(dropping)[Feature.UNDERSCORES_DROP]] == [("listeners.b", True)]
+    assert [use.field for use in dropping.uses_by_feature()[Feature.UNDERSCORES_PASS]] == [
+        "listeners.a.headers_with_underscores"
+    ]
+    assert [(use.field, use.default) for use in dropping.uses_by_feature()[Feature.UNDERSCORES_DROP]] == [
+        ("listeners.b", True)
+    ]
 
 
 def test_places(tmp_path: Any) -> None:
@@ -288,9 +292,9 @@ def test_places(tmp_path: Any) -> None:
         10,
         7,
     )
-    (use,) = needs(plan)[Feature.WEIGHTS]
+    (use,) = plan.uses_by_feature()[Feature.WEIGHTS]
     assert (use.field, use.span.line) == ("pools.app.endpoints[0].weight", 7)
-    (use,) = needs(plan)[Feature.REQUEST_ID]
+    (use,) = plan.uses_by_feature()[Feature.REQUEST_ID]
     assert use.span.file.endswith("production.yaml")
 
 

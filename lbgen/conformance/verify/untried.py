@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.verify.cases import counts_clients, own_client, watched
-from lbgen.plan.features import Feature, needs
+from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, PoolProtocol
 from lbgen.plan.policy import KeyKind
 
@@ -34,7 +34,7 @@ _MOST = 10  # names that a line lists
 def untried(plan: Plan) -> tuple[str, ...]:
     """Features that the topology asks for, and routes whose faults are left out, each with the places."""
     found = []
-    used = needs(plan)
+    used = plan.uses_by_feature()
     for feature in _FEATURES:
         fields = dict.fromkeys(use.field for use in used.get(feature, ()) if not use.default)
         if fields:

@@ -18,7 +18,6 @@ from lbgen.engines.nginx.support import NOMINATED, OLD
 from lbgen.engines.nginx.transports import GRPC, kind
 from lbgen.engines.nginx.tree import Candidate
 from lbgen.engines.nginx.values import Values
-from lbgen.plan import places
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, PathKind, PoolProtocol, Protocol, Redirect, Respond, ValueKind
 from lbgen.plan.policy import KeyKind, PathsMode, RetryCause
@@ -44,7 +43,7 @@ def objections(plan: Plan, version: str) -> Iterator[Objection]:
     yield from _l4(plan, version)
     yield from _proxy_headers(plan)
     yield from underscores.objections(plan)
-    for field, file in places.files(plan):
+    for field, file in plan.named_files():
         if "$" in file.path:
             yield Objection(refused("nginx reads a variable in the path of a file with a dollar sign"), field)
     if version != OLD:

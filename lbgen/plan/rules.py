@@ -1,4 +1,4 @@
-"""What a request must be like for a rule to take it: its host, path, method, headers, query and cookies."""
+"""Rules, and the conditions by which they take a request: host, path, method, headers, query and cookies."""
 
 from __future__ import annotations
 
@@ -88,3 +88,39 @@ class Match:
     def covers_all(self) -> bool:
         """True for the catch-all: prefix `/` and no further condition."""
         return self.path.covers_all and self.path_only
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One way into a route: a host pattern (None = every host) and a match. `rank` 0 is tried first, plan-wide."""
+
+    id: str  # unique in the plan, a safe word: <route name>.<n>
+    rank: int
+    route: str
+    host: HostPattern | None
+    match: Match
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostTable:
+    """Every rule that a request for `host` (None = any host without a table of its own) can meet, in order.
+
+    The list is complete: rules of wider hosts are copied in, and it ends at the first catch-all. An engine picks
+    the most specific table for a request and needs no other. A request that no rule takes gets 404.
+    """
+
+    host: HostPattern | None
+    rules: tuple[Rule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class L4Rule:
+    """One way into an L4 route. `sni` None = any or none; `sources` are CIDRs, empty = everyone."""
+
+    id: str
+    rank: int
+    route: str
+    sni: HostPattern | None
+    sources: tuple[str, ...]
+    field: str

@@ -1,0 +1,73 @@
+"""Listeners, as every engine has to serve them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from lbgen.plan.policy import Limits, Paths
+
+if TYPE_CHECKING:
+    from lbgen.plan.policy import Access
+    from lbgen.plan.rules import HostTable, L4Rule
+    from lbgen.plan.tls import ListenerTls
+
+
+class Mode(StrEnum):
+    L7 = "l7"
+    L4 = "l4"
+
+
+class Protocol(StrEnum):
+    TCP = "tcp"
+    UDP = "udp"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTimeouts:
+    """Milliseconds, 0 = no limit: reading the head, silence in the body, an idle kept connection."""
+
+    header: int
+    body: int
+    keepalive: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A port. L7 listeners carry `hosts` (exact first, then longer wildcards, the hostless table always last and maybe
+    empty), L4 listeners `l4_rules` in the order of trial."""
+
+    name: str
+    address: str
+    port: int
+    mode: Mode
+    protocol: Protocol
+    field: str
+    hosts: tuple[HostTable, ...] = ()
+    l4_rules: tuple[L4Rule, ...] = ()
+    trusted_proxies: tuple[str, ...] = ()
+    forwarded_headers: bool = True  # X-Forwarded-For, -Proto, -Host, -Port
+    request_id: bool = True  # X-Request-Id
+    timeouts: ClientTimeouts = ClientTimeouts(60_000, 60_000, 75_000)
+    tls: ListenerTls | None = None
+    http2: bool = False  # with TLS: offered by ALPN beside HTTP/1.1; without: prior knowledge, HTTP/1.1 goes on
+    proxy_protocol: bool = False  # every connection begins with a PROXY header (v1 or v2), whose source is the peer
+    max_connections: int | None = None
+    paths: Paths = Paths()  # noqa: RUF009  # frozen
+    underscores: bool = False  # request fields with an underscore in their names are let in
+    access: Access | None = None
+    limits: Limits = Limits()  # noqa: RUF009  # frozen
+    access_log: bool = False  # one JSON line per request
+    address_written: bool = False  # all addresses may be what the user wants, or what nobody said
+    public_port: int | None = None  # where clients come in, when another tier stands in front
+
+    @property
+    def client_port(self) -> int:
+        """The port that clients know: of X-Forwarded-Port and redirects."""
+        return self.public_port or self.port
+
+    @property
+    def scheme(self) -> str:
+        """What clients speak here."""
+        return "https" if self.tls is not None and not self.tls.passthrough else "http"
