@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from lbgen.plan.files import Files
     from lbgen.spec import listener as written_listener
+    from lbgen.spec import policy as written_policy
     from lbgen.spec import pool as written_pool
     from lbgen.spec import route as written_route
 
@@ -44,7 +45,7 @@ SAFELISTED_METHODS = ("GET", "HEAD", "POST")  # what CORS lets through without b
 MIN_COMPRESSED = 1024  # bytes; below, gzip gains nothing
 
 
-def forward_timeouts(*layers: written_route.Timeouts | None) -> Timeouts:
+def forward_timeouts(*layers: written_policy.Timeouts | None) -> Timeouts:
     """Each time from the first layer that says it."""
     return Timeouts(
         connect=_first((None if x is None else x.connect for x in layers), CONNECT),
@@ -166,7 +167,7 @@ def sticky(written: written_pool.Sticky | None) -> Sticky | None:
     return Sticky(written.cookie, ttl, written.secure)
 
 
-def rate_limit(written: written_route.RateLimit | None) -> RateLimit | None:
+def rate_limit(written: written_policy.RateLimit | None) -> RateLimit | None:
     """`burst` unless said: what comes back in a second, at least 1."""
     if written is None:
         return None
@@ -175,15 +176,15 @@ def rate_limit(written: written_route.RateLimit | None) -> RateLimit | None:
     return RateLimit(amount, seconds, burst, _key(written.key))
 
 
-def concurrency(written: written_route.Concurrency | None) -> Concurrency | None:
+def concurrency(written: written_policy.Concurrency | None) -> Concurrency | None:
     return None if written is None else Concurrency(written.max, _key(written.key))
 
 
-def _key(key: written_route.RateKey) -> Key:
+def _key(key: written_policy.RateKey) -> Key:
     return Key(KeyKind.HEADER, key.header) if key.header is not None else Key(KeyKind(key.by or "route"))
 
 
-def retries(written: written_route.Retries | None) -> Retries | None:
+def retries(written: written_policy.Retries | None) -> Retries | None:
     if written is None or written.max == 0:
         return None
     return Retries(
@@ -195,7 +196,7 @@ def retries(written: written_route.Retries | None) -> Retries | None:
     )
 
 
-def buffering(*layers: written_route.Buffering | None) -> Buffering:
+def buffering(*layers: written_policy.Buffering | None) -> Buffering:
     """Each direction from the first layer that says it; nothing is held unless it is asked for."""
     return Buffering(
         next((x.request for x in layers if x is not None and x.request is not None), False),
@@ -219,11 +220,11 @@ def edits(written: written_route.HeaderEdits | None, default: written_route.Head
     )
 
 
-def mirrors(written: list[written_route.Mirror] | None, field: str) -> tuple[Mirror, ...]:
+def mirrors(written: list[written_policy.Mirror] | None, field: str) -> tuple[Mirror, ...]:
     return tuple(Mirror(m.pool, m.percent, f"{field}.mirror[{i}]") for i, m in enumerate(written or ()))
 
 
-def cors(written: written_route.Cors | None) -> Cors | None:
+def cors(written: written_policy.Cors | None) -> Cors | None:
     if written is None:
         return None
     return Cors(
@@ -246,7 +247,7 @@ def _origin(origin: str) -> Origin:
     return Origin(scheme, host.removeprefix("*."), int(port) if port else None, host.startswith("*."))
 
 
-def compression(written: written_route.Compression | None) -> Compression | None:
+def compression(written: written_policy.Compression | None) -> Compression | None:
     if written is None:
         return None
     return Compression(tuple(dict.fromkeys(written.types)), _min_size(written.min_size))

@@ -8,9 +8,10 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 
 from lbgen.spec.base import Strict
 from lbgen.spec.listener import ClientTimeouts, Limits, Listener, Paths, TlsDefaults, Underscores
+from lbgen.spec.policy import Buffering, Timeouts
 from lbgen.spec.pool import Pool
 from lbgen.spec.problem import bad, wrong_type
-from lbgen.spec.route import Buffering, HeaderEdits, Route, Timeouts
+from lbgen.spec.route import HeaderEdits, Route
 from lbgen.spec.tier import Tier
 from lbgen.spec.values import BodyText, ByteSize, Name, NetworkName, Resolver
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, model_serializer, model_validator
-from pydantic import SerializerFunctionWrapHandler as WrapHandler
+from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, model_validator
 
 from lbgen.spec.base import (
     OneOrMore,
     ShortForm,
     Strict,
-    either_schema,
     exactly_one,
     needs_one_of,
     no_case_twins,
@@ -19,28 +17,20 @@ from lbgen.spec.base import (
 )
 from lbgen.spec.listener import Access
 from lbgen.spec.match import Match
+from lbgen.spec.policy import Buffering, Compression, Concurrency, Cors, Mirror, RateLimit, Retries, Timeouts
 from lbgen.spec.problem import wrong_type
 from lbgen.spec.values import (
     BodyText,
     ByteSize,
     Cidr,
-    Count,
-    Duration,
     EditableHeader,
-    HeaderName,
     HeaderText,
     HostName,
     HostPort,
-    MediaType,
-    Method,
     Name,
-    Origin,
-    Percent,
     PlainHost,
     Port,
-    RateValue,
     RedirectStatus,
-    RetryCause,
     Share,
     Status,
     UrlPath,
@@ -49,8 +39,6 @@ from lbgen.spec.values import (
 if TYPE_CHECKING:
     from typing import Self
 
-    from pydantic import GetJsonSchemaHandler
-    from pydantic_core import CoreSchema
 
 EditedHeaders = Annotated[dict[EditableHeader, HeaderText], no_case_twins]
 
@@ -139,152 +127,6 @@ class Respond(Strict):
         default_factory=dict,
         description="its headers; content-type is text/plain unless given",
         examples=[{"content-type": "text/html"}],
-    )
-
-
-class Timeouts(Strict):
-    """0 = no limit, None = not said here."""
-
-    connect: Duration | None = Field(
-        default=None, description="to an endpoint; the topology's when left out", examples=["1s"]
-    )
-    response: Duration | None = Field(
-        default=None,
-        description="from request sent to response head, per try; the topology's when left out",
-        examples=["10s"],
-    )
-    idle: Duration | None = Field(
-        default=None,
-        description="longest silence of a body or tunnel, either direction; the topology's when left out",
-        examples=["60s"],
-    )
-    request: Duration | None = Field(
-        default=None, description="all tries, to the last byte; no limit when left out", examples=["30s"]
-    )
-
-
-class Retries(Strict):
-    """Extra tries, each at another endpoint when there is one."""
-
-    max: Count = Field(description="extra tries", examples=[2])
-    on: list[RetryCause] = Field(
-        min_length=1,
-        description="what is tried again: words and statuses",
-        examples=[["connect_failure", "reset", 503]],
-    )
-    methods: Literal["idempotent", "all"] = Field(
-        default="idempotent",
-        description="idempotent: GET, HEAD, OPTIONS, PUT, DELETE; a failed connection is tried again for any",
-    )
-    budget: Percent | None = Field(
-        default=None, description="retries as a share of active requests; no limit when left out", examples=["20%"]
-    )
-
-
-class RateKey(Strict):
-    """What is counted together: `client_ip`, `route`, or `{ header: NAME }`; exactly one is set."""
-
-    model_config = exactly_one("by", "header")
-
-    by: Literal["client_ip", "route"] | None = Field(
-        default=None, description="the short form is the word alone; no default"
-    )
-    header: HeaderName | None = Field(
-        default=None,
-        description="the value of a header; a request without it is not limited; no default",
-        examples=["x-api-key"],
-    )
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _short(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        if isinstance(data, str):
-            return handler({"by": data})
-        if not isinstance(data, dict | RateKey):
-            raise wrong_type("client_ip, route or a mapping", data)
-        return needs_one_of(data, handler, "by", "header", what="key")
-
-    @model_serializer(mode="wrap")
-    def _write(self, handler: WrapHandler) -> Any:  # noqa: ANN401  # text or a mapping
-        return handler(self) if self.by is None else self.by
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return either_schema(handler(core_schema), {"enum": ["client_ip", "route"]})
-
-
-class RateLimit(Strict):
-    """How often; `burst` = how many may come at once."""
-
-    rate: RateValue = Field(description="requests per s, m or h; more get 429")
-    burst: Count | None = Field(
-        default=None,
-        description="how many may come at once; as many as a second brings, at least 1, when left out",
-        examples=[20],
-    )
-    key: RateKey = Field(description="what is counted together", examples=["client_ip"])
-
-
-class Concurrency(Strict):
-    """How many at a time."""
-
-    max: Count = Field(description="requests at a time; more get 429", examples=[100])
-    key: RateKey = Field(description="what is counted together", examples=["route"])
-
-
-class Buffering(Strict):
-    """Whether bodies are taken in whole before they are passed on; None = as the engine does."""
-
-    request: bool | None = Field(
-        default=None, description="take requests in whole first; as the engine does when left out"
-    )
-    response: bool | None = Field(
-        default=None, description="take responses in whole first; as the engine does when left out"
-    )
-
-
-class Mirror(Strict):
-    """A copy of requests whose answer is dropped."""
-
-    pool: Name = Field(description="where the copies go", examples=["shadow"])
-    percent: Percent = Field(default=100.0, description="how many of the requests are copied", examples=["10%"])
-
-
-class Cors(Strict):
-    """Which pages of other origins may call; preflights are answered by the proxy."""
-
-    origins: list[Origin] = Field(
-        min_length=1,
-        description="pages of these origins may call; `*` is all",
-        examples=[["https://shop.example", "https://*.shop.example"]],
-    )
-    methods: list[Method] = Field(
-        default_factory=list, description="methods that they may use", examples=[["GET", "POST"]]
-    )
-    headers: list[HeaderName] = Field(
-        default_factory=list, description="request headers that they may send", examples=[["content-type"]]
-    )
-    expose_headers: list[HeaderName] = Field(
-        default_factory=list, description="response headers that they may read", examples=[["x-total"]]
-    )
-    credentials: bool = Field(default=False, description="whether cookies are sent")
-    max_age: Duration | None = Field(
-        default=None,
-        description="how long a browser keeps the answer; the browser's own when left out",
-        examples=["10m"],
-    )
-
-
-class Compression(Strict):
-    """Which responses are compressed."""
-
-    types: list[MediaType] = Field(
-        min_length=1,
-        description="media types of responses that are compressed",
-        examples=[["application/json", "text/html"]],
-    )
-    min_size: ByteSize | None = Field(
-        default=None, description="smaller responses are not; 1KiB when left out", examples=["1KiB"]
     )
 
 

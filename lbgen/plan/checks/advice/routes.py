@@ -12,7 +12,8 @@ from lbgen.plan.resolve_policies import forward_timeouts
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
     from lbgen.plan.model import Timeouts
-    from lbgen.spec.route import Cors, Retries, Route
+    from lbgen.spec.policy import Cors, Retries
+    from lbgen.spec.route import Route
 
 SLOWER = 10  # so many times the response time of another route of the pool is another kind of work
 _COMPRESSED = ("image/", "video/", "audio/", "font/woff", "application/zip", "application/gzip")
