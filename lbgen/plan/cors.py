@@ -29,7 +29,7 @@ def is_preflight(request: ParsedRequest) -> bool:
     return request.method == "OPTIONS" and bool(request.lines("origin")) and bool(asks)
 
 
-def constant_headers(cors: Cors) -> bool:
+def allows_any_origin(cors: Cors) -> bool:
     """Whether Access-Control-Allow-Origin is `*` for everybody, so that answers do not depend on Origin."""
     return any(origin.any for origin in cors.origins) and not cors.credentials
 
@@ -68,7 +68,7 @@ def response_edits(cors: Cors, request: ParsedRequest) -> HeaderEdits:
 
 def vary_header(cors: Cors) -> tuple[tuple[str, str], ...]:
     """The Vary line of every answer."""
-    return () if constant_headers(cors) else (("vary", "Origin"),)
+    return () if allows_any_origin(cors) else (("vary", "Origin"),)
 
 
 def _allowed_origin(cors: Cors, request: ParsedRequest) -> str | None:
@@ -76,4 +76,4 @@ def _allowed_origin(cors: Cors, request: ParsedRequest) -> str | None:
     asked = ", ".join(request.lines("origin"))
     if not asked or not any(origin.covers(asked) for origin in cors.origins):
         return None
-    return "*" if constant_headers(cors) else asked
+    return "*" if allows_any_origin(cors) else asked

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.plan.features import Feature
-from lbgen.plan.resolve_policies import DEFAULT_CLIENT_TIMEOUTS, client_timeouts
+from lbgen.plan.listener import ClientTimeouts
+from lbgen.plan.resolve_policies import client_timeouts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -147,7 +148,7 @@ def default_uses(expanded: ExpandedTopology, written: Callable[[str], bool]) -> 
 
 def _other_client_times(model: TopologyModel, listener: Listener) -> bool:
     """What is the same as lbgen's own asks for nothing."""
-    return client_timeouts(listener.timeouts, model.client_timeouts) != DEFAULT_CLIENT_TIMEOUTS
+    return client_timeouts(listener.timeouts, model.client_timeouts) != ClientTimeouts()
 
 
 def _listener(model: TopologyModel, field: str, listener: Listener, forwards: bool) -> Iterator[FeatureUse]:

@@ -28,9 +28,9 @@ class Protocol(StrEnum):
 class ClientTimeouts:
     """Milliseconds, 0 = no limit: reading the head, silence in the body, an idle kept connection."""
 
-    header: int
-    body: int
-    keepalive: int
+    header: int = 60_000
+    body: int = 60_000
+    keepalive: int = 75_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Listener:
     trusted_proxies: tuple[str, ...] = ()
     forwarded_headers: bool = True  # X-Forwarded-For, -Proto, -Host, -Port
     request_id: bool = True  # X-Request-Id
-    timeouts: ClientTimeouts = ClientTimeouts(60_000, 60_000, 75_000)
+    timeouts: ClientTimeouts = ClientTimeouts()
     tls: ListenerTls | None = None
     http2: bool = False  # with TLS: offered by ALPN beside HTTP/1.1; without: prior knowledge, HTTP/1.1 goes on
     proxy_protocol: bool = False  # every connection begins with a PROXY header (v1 or v2), whose source is the peer

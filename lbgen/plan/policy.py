@@ -166,7 +166,7 @@ class Compression:
     Content-Length of at least `min_size` bytes, or none."""
 
     types: tuple[str, ...]
-    min_size: int
+    min_size: int = 1024  # below, gzip gains nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from lbgen.plan.tls import PoolTls
 
 
+KEEPALIVE = 64
+
+
 class PoolProtocol(StrEnum):
     """What is spoken to endpoints: HTTP/1.1, or HTTP/2 (by ALPN with TLS, else with prior knowledge)."""
 
@@ -52,7 +55,7 @@ class Pool:
     balance: Balance
     endpoints: tuple[Endpoint, ...]
     field: str
-    keepalive: int = 64  # idle connections kept per engine worker
+    keepalive: int = KEEPALIVE  # idle connections kept per engine worker
     hash_key: Key | None = None  # of Balance.HASH
     active: ActiveHealth | None = None
     passive: PassiveHealth | None = None

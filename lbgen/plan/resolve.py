@@ -31,6 +31,7 @@ from lbgen.plan.model import (
     Target,
     Use,
 )
+from lbgen.plan.pool import KEEPALIVE
 from lbgen.plan.precedence import group, host_tables
 from lbgen.plan.sticky import cookie_key, cookie_value
 from lbgen.plan.tier_links import with_replica_endpoints
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from lbgen.spec.load import Topology
     from lbgen.spec.model import EngineBlock, TopologyModel
 
-KEEPALIVE = 64
 HSTS = "strict-transport-security"
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from lbgen.plan.cors import SAFE_METHODS
 from lbgen.plan.model import ClientTimeouts, HeaderEdits, Timeouts
 from lbgen.plan.policy import (
     Access,
@@ -30,7 +31,7 @@ from lbgen.plan.policy import (
 from lbgen.plan.tls import INTERMEDIATE, ListenerTls, PoolTls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
     from lbgen.plan.files import Files
     from lbgen.spec import listener as written_listener
@@ -38,33 +39,32 @@ if TYPE_CHECKING:
     from lbgen.spec import pool as written_pool
     from lbgen.spec import route as written_route
 
-# Where neither topology nor profile says a time (milliseconds): what the built-in profile `minimal` says.
-CONNECT, RESPONSE, IDLE = 5_000, 60_000, 60_000
-DEFAULT_CLIENT_TIMEOUTS = ClientTimeouts(header=60_000, body=60_000, keepalive=75_000)
-SAFELISTED_METHODS = ("GET", "HEAD", "POST")  # what CORS lets through without being asked
-MIN_COMPRESSED = 1024  # bytes; below, gzip gains nothing
+_T = TypeVar("_T")
 
 
 def forward_timeouts(*layers: written_policy.Timeouts | None) -> Timeouts:
-    """Each time from the first layer that says it."""
+    """Each time from the first layer that sets it."""
+    default = Timeouts()
     return Timeouts(
-        connect=_first((None if x is None else x.connect for x in layers), CONNECT),
-        response=_first((None if x is None else x.response for x in layers), RESPONSE),
-        idle=_first((None if x is None else x.idle for x in layers), IDLE),
-        request=_first((None if x is None else x.request for x in layers), 0),
+        connect=_first(layers, "connect", default.connect),
+        response=_first(layers, "response", default.response),
+        idle=_first(layers, "idle", default.idle),
+        request=_first(layers, "request", default.request),
     )
 
 
 def client_timeouts(*layers: written_listener.ClientTimeouts | None) -> ClientTimeouts:
-    """Each time from the first layer that says it."""
+    """Each time from the first layer that sets it."""
+    default = ClientTimeouts()
     return ClientTimeouts(
-        header=_first((None if x is None else x.client_header for x in layers), DEFAULT_CLIENT_TIMEOUTS.header),
-        body=_first((None if x is None else x.client_body for x in layers), DEFAULT_CLIENT_TIMEOUTS.body),
-        keepalive=_first((None if x is None else x.keepalive for x in layers), DEFAULT_CLIENT_TIMEOUTS.keepalive),
+        header=_first(layers, "client_header", default.header),
+        body=_first(layers, "client_body", default.body),
+        keepalive=_first(layers, "keepalive", default.keepalive),
     )
 
 
-def _first(values: Iterator[int | None], default: int) -> int:
+def _first(layers: Iterable[object], key: str, default: _T) -> _T:
+    values = (getattr(layer, key) for layer in layers if layer is not None)
     return next((value for value in values if value is not None), default)
 
 
@@ -87,10 +87,7 @@ def access(written: written_listener.Access | None) -> Access | None:
 
 def limits(*layers: written_listener.Limits | None) -> Limits:
     """Each limit from the first layer that says it."""
-    return Limits(
-        next((x.headers for x in layers if x is not None and x.headers is not None), None),
-        next((x.target for x in layers if x is not None and x.target is not None), None),
-    )
+    return Limits(_first(layers, "headers", None), _first(layers, "target", None))
 
 
 def listener_tls(
@@ -198,10 +195,7 @@ def retries(written: written_policy.Retries | None) -> Retries | None:
 
 def buffering(*layers: written_policy.Buffering | None) -> Buffering:
     """Each direction from the first layer that says it; nothing is held unless it is asked for."""
-    return Buffering(
-        next((x.request for x in layers if x is not None and x.request is not None), False),
-        next((x.response for x in layers if x is not None and x.response is not None), False),
-    )
+    return Buffering(_first(layers, "request", False), _first(layers, "response", False))
 
 
 def edits(written: written_route.HeaderEdits | None, default: written_route.HeaderEdits | None = None) -> HeaderEdits:
@@ -229,7 +223,7 @@ def cors(written: written_policy.Cors | None) -> Cors | None:
         return None
     return Cors(
         tuple(_origin(origin) for origin in written.origins),
-        tuple(dict.fromkeys(written.methods)) or SAFELISTED_METHODS,
+        tuple(dict.fromkeys(written.methods)) or SAFE_METHODS,
         tuple(dict.fromkeys(header.lower() for header in written.headers)),
         tuple(dict.fromkeys(header.lower() for header in written.expose_headers)),
         written.credentials,
@@ -250,8 +244,5 @@ def _origin(origin: str) -> Origin:
 def compression(written: written_policy.Compression | None) -> Compression | None:
     if written is None:
         return None
-    return Compression(tuple(dict.fromkeys(written.types)), _min_size(written.min_size))
-
-
-def _min_size(size: int | None) -> int:
-    return MIN_COMPRESSED if size is None else size
+    types = tuple(dict.fromkeys(written.types))
+    return Compression(types) if written.min_size is None else Compression(types, written.min_size)

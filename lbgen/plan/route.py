@@ -38,9 +38,9 @@ class Timeouts:
     """Milliseconds, 0 = no limit. `response` runs from the request sent to the response head, `idle` is the longest
     silence of a body or tunnel in either direction."""
 
-    connect: int
-    response: int
-    idle: int
+    connect: int = 5_000
+    response: int = 60_000
+    idle: int = 60_000
     request: int = 0  # all tries, to the last byte
 
 

@@ -12,6 +12,8 @@ from lbgen.diagnostics import LbgenError, Severity
 from lbgen.plan.features import Feature
 from lbgen.plan.model import (
     Balance,
+    ClientTimeouts,
+    ContainerLimits,
     Endpoint,
     Forward,
     HeaderEdits,
@@ -148,6 +150,14 @@ def test_baseline_features_of_l7_listeners() -> None:
     assert all(use.default for feature in times for use in l4.uses_by_feature()[feature])
     asked = plan_of({**database, "timeouts": {"idle": "1h"}}, listeners={"db": {"port": 1, "mode": "l4"}})
     assert [use.default for use in asked.uses_by_feature()[Feature.TIMEOUT_IDLE]] == [False]
+
+
+def test_minimal_sets_what_nothing_set_means() -> None:
+    plan = plan_of(ALL, profile="minimal")
+    action = plan.routes[0].action
+    assert isinstance(action, Forward)
+    assert (plan.listeners[0].timeouts, action.timeouts) == (ClientTimeouts(), Timeouts())
+    assert plan.containers == ContainerLimits()
 
 
 def test_minimal_asks_for_no_extra_headers() -> None:

@@ -10,7 +10,7 @@ from lbgen.engines.nginx.names import inline
 from lbgen.engines.nginx.texts import EMPTY, text
 from lbgen.engines.nginx.view import NONE, Check, Entry, Map
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.cors import CORS_HEADERS, SAFE_HEADERS, SAFE_METHODS, constant_headers, vary_header
+from lbgen.plan.cors import CORS_HEADERS, SAFE_HEADERS, SAFE_METHODS, allows_any_origin, vary_header
 from lbgen.plan.policy import SUBDOMAIN_CHARACTER
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class CorsMaps:
 
     def _made(self, route: Route, cors: Cors) -> Pairs:
         sent = inline("http_origin")
-        shown = text("*") if constant_headers(cors) else text(sent)
+        shown = text("*") if allows_any_origin(cors) else text(sent)
         origins = tuple(Entry(Literal(_origin(o), "regex"), shown) for o in cors.origins)
         origin = self._map("cors_origin", route, text(sent), *origins)
         asked = [variable(f"access-control-request-{what}") for what in ("method", "headers")]
