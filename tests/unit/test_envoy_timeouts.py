@@ -36,7 +36,7 @@ def topology(times: dict[str, Any], client: dict[str, Any] | None = None, **rout
 )
 def test_a_client_has_its_own_time_for_a_body(times: dict[str, Any], head_only: int, others: int) -> None:
     plan = plan_of(topology(times))
-    (found,) = longest_silences(plan, plan.routes[0])
+    (found,) = longest_silences(plan, plan.routes[0], plan.listeners)
     assert (found.head_only, found.others) == (head_only, others)
 
 
