@@ -9,22 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lbgen.engines.regex import (
-    ALNUM,
-    ASCII,
-    Boundary,
-    Chars,
-    Choice,
-    Node,
-    Repeat,
-    Sequence,
-    group,
-    has_boundary,
-    literal,
-    may_hold,
-    parse,
-    write,
-)
+from lbgen.engines.regex import group, has_boundary, literal, may_hold, write
+from lbgen.regex import ALNUM, ASCII, Boundary, Chars, Choice, Node, Repeat, Sequence, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
