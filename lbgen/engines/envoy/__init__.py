@@ -43,7 +43,7 @@ class Envoy:
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
         """What Envoy cannot do at single places of this plan."""
-        from lbgen.engines.envoy.limits import objections
+        from lbgen.engines.envoy.objections import objections
 
         del version
         return (*objections(plan), *self._unreadable(plan))
@@ -72,14 +72,14 @@ class Envoy:
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         """How to run it."""
-        from lbgen.engines.envoy.accesslog import FILE
+        from lbgen.engines.envoy.access_log import FILE
 
         logged = any(listener.access_log for listener in plan.listeners)
         return process_spec(binary, directory, FILE if logged else "", plan.admin_port)
 
     def access_record(self, line: str) -> Mapping[str, object] | None:
         """A line of the access log in lbgen's schema."""
-        from lbgen.engines.envoy.accesslog import record
+        from lbgen.engines.envoy.access_log import record
 
         return record(line)
 
@@ -92,7 +92,7 @@ class Envoy:
         self, pools: Mapping[str, Sequence[str]], answers: Mapping[str, str]
     ) -> Mapping[tuple[str, int], Condition]:
         """What its list of clusters says; see `lbgen.engines.health.Watched`."""
-        from lbgen.engines.envoy.endpoints import health
+        from lbgen.engines.envoy.health_status import health
 
         return health(pools, answers[TELLS])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.delegate import negated, response_header_like, unless
+from lbgen.engines.envoy.conditional_filters import negated, response_header_like, unless
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data

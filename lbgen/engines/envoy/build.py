@@ -10,10 +10,10 @@ import yaml
 
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.document import dump
-from lbgen.engines.envoy.clusters import build_clusters, clusters_of, watched_endpoints
+from lbgen.engines.envoy.endpoint_slots import wait_cluster, wait_extension, wait_listener, waits
 from lbgen.engines.envoy.listeners import build_listener
-from lbgen.engines.envoy.places import wait_cluster, wait_extension, wait_listener, waits
 from lbgen.engines.envoy.run import FILE, TELLS
+from lbgen.engines.envoy.upstreams import build_clusters, clusters_of, watched_endpoints
 from lbgen.engines.verbatim import entries, keys
 from lbgen.resources import folder
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.edits import APPEND, SET, option, text
-from lbgen.engines.envoy.values import literal, regex
+from lbgen.engines.envoy.headers import APPEND, SET, option, text
+from lbgen.engines.envoy.matching import literal, regex
 from lbgen.plan.policy import SUBDOMAIN_CHARACTER
 
 if TYPE_CHECKING:

@@ -1,238 +1,143 @@
-"""A plan -> the single places where Envoy cannot keep the contract, or only nearly."""
+"""Limits and admission of routes -> Envoy filters that are off until a route switches them on."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import Objection, approximate, refused
-from lbgen.engines.envoy.clusters import clusters_of
-from lbgen.engines.envoy.cors import ANSWERED
-from lbgen.engines.envoy.timeouts import longest_silences
-from lbgen.engines.envoy.tls import served
-from lbgen.engines.escapes import has_boundary, may_hold, parse
-from lbgen.plan.features import Feature
-from lbgen.plan.model import Balance, Forward, Mode, Protocol, ValueKind
-from lbgen.plan.policy import PathsMode, RetryCause
+from lbgen.plan.model import Balance, Mode
+from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable
 
-    from lbgen.engines.envoy.timeouts import Silences
-    from lbgen.plan.model import Listener, Plan, Pool, Route, Rule
-    from lbgen.plan.policy import Retries
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import Listener, Plan, Route
+    from lbgen.plan.policy import Access, RateLimit
 
-# Headers that Envoy takes off a request before it looks at routes.
-_GONE = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
-
-
-def objections(plan: Plan) -> Iterator[Objection]:
-    """One objection per place, each place once."""
-    seen: set[tuple[str, str]] = set()
-    for listener in plan.listeners:
-        for table in listener.hosts:
-            for rule in table.rules:
-                for objection in _of_rule(rule):
-                    key = (objection.field, objection.verdict.note)
-                    if key not in seen:
-                        seen.add(key)
-                        yield objection
-    l4 = {rule.route for listener in plan.listeners if listener.mode is Mode.L4 for rule in listener.l4_rules}
-    rules = _rules_by_route(plan)
-    for route in plan.routes:
-        if route.name not in l4:
-            yield from _of_route(plan, route, rules[route.name])
-    for listener in plan.listeners:
-        yield from _of_listener(plan, listener)
-    below = clusters_of(plan).l4
-    counted = {use.field for use in plan.uses if use.feature is Feature.KEEPALIVE}
-    for pool in plan.pools:
-        yield from _of_pool(pool, below, counted)
+ACCESS = "access"
+RATE = "rate-limit"
+DENIED = "denied"  # the policy that refused, as local_replies.py sees it
+_TYPE = "type.googleapis.com/envoy.extensions.filters.http"
+_NO_LIMIT = 1_000_000_000
+_KEYS = 100_000  # buckets kept; the one that was idle longest goes first
+_ROUTE = "route"
+_METADATA = "lbgen"
+_HUNDRED: dict[str, Data] = {"default_value": {"numerator": 100, "denominator": "HUNDRED"}}
+SWITCHED_ON: dict[str, Data] = {
+    "@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig",
+    "config": {},
+}
 
 
-def _rules_by_route(plan: Plan) -> Mapping[str, list[tuple[Listener, Rule]]]:
-    """The rules of each route with their listeners, found once for all routes."""
-    rules: defaultdict[str, list[tuple[Listener, Rule]]] = defaultdict(list)
-    for listener in plan.listeners:
-        for table in listener.hosts:
-            for rule in table.rules:
-                rules[rule.route].append((listener, rule))
-    return rules
+def keeps_peer(plan: Plan, listener: Listener) -> bool:
+    """Whether Envoy's own idea of the remote address may be another than the peer's, and somebody asks for the peer."""
+    if listener.mode is not Mode.L7:
+        return False
+    hashed = any(pool.balance is Balance.SOURCE_HASH for pool in plan.pools)
+    return listener.proxy_protocol or (hashed and needs_client(plan, listener))
 
 
-def _of_rule(rule: Rule) -> Iterator[Objection]:
-    for header in rule.match.headers:
-        place = f"{rule.field}.headers.{header.name}"
-        if header.name in _GONE:
-            yield Objection(refused("Envoy takes this header off before it looks at routes"), place, Feature.HEADER)
-    for parameter in rule.match.query:
-        if parameter.value.kind is ValueKind.REGEX and has_boundary(parse(parameter.value.value)):
-            note = "\\b and \\B see the percent-encoded value, not the decoded one"
-            shows = {"match.query.regex.boundary": ("accepted", "status 404")}
-            yield Objection(approximate(note, shows), f"{rule.field}.query.{parameter.name}", Feature.QUERY_REGEX)
-        if parameter.value.kind is ValueKind.REGEX and may_hold(parse(parameter.value.value), "%"):
-            # Envoy compares raw queries, and RE2 has no look-ahead to tell such a % from an escape.
-            note = "a % in the query that begins no escape matches nothing; %25 does"
-            shows = {"match.query.regex.bad_escape": ("accepted", "status 404")}
-            yield Objection(approximate(note, shows), f"{rule.field}.query.{parameter.name}", Feature.QUERY_REGEX)
+def needs_client(plan: Plan, listener: Listener) -> bool:
+    """Whether the address behind trusted proxies counts for something."""
+    if not listener.trusted_proxies:
+        return False
+    names = dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules)
+    routes = [plan.route(name) for name in names]
+    keys = [limit.key.kind for route in routes for limit in (route.rate_limit, route.concurrency) if limit is not None]
+    asked = listener.access is not None or any(route.access is not None for route in routes)
+    return asked or KeyKind.CLIENT_IP in keys
 
 
-def _of_route(plan: Plan, route: Route, rules: list[tuple[Listener, Rule]]) -> Iterator[Objection]:
-    forward = route.action
-    if not isinstance(forward, Forward):
-        return
-    times = forward.timeouts
-    if times.idle and not 0 < times.response <= times.idle:
-        asked = "without limit" if not times.response else f"{times.response} ms"
-        note = f"the idle time of {times.idle} ms also ends the wait for a response head ({asked}), with 504"
-        shows = {"timeouts.idle.waits": ("status 504", "time")}
-        yield Objection(approximate(note, shows), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
-    clocks = longest_silences(plan, route, (listener for listener, _ in rules))
-    yield from _of_answers(route, clocks, rules)
-    for mirror in forward.mirrors:
-        if plan.pool(mirror.pool).max_per_endpoint is not None:
-            note = f"copies are not counted among the requests of {mirror.pool}"
-            copies = {"pool.connections.max_per_endpoint.copies": "text: at a time"}
-            yield Objection(approximate(note, copies), mirror.field, Feature.MAX_PER_ENDPOINT)
-    if forward.retries is not None:
-        yield from _of_retries(plan, route, forward, forward.retries, clocks)
+def access_rules(access: Access) -> dict[str, Data]:
+    """RBAC rules that refuse a client."""
+    refused: list[Data] = [{"remote_ip": _cidr(network)} for network in access.deny]
+    if access.allow is not None:
+        let_in: list[Data] = [{"remote_ip": _cidr(network)} for network in access.allow]
+        refused.append({"not_id": {"or_ids": {"ids": let_in}}} if let_in else {"any": True})
+    policies: Data = {DENIED: {"permissions": [{"any": True}], "principals": refused}} if refused else {}
+    return {"rules": {"action": "DENY", "policies": policies}}
 
 
-def _of_retries(
-    plan: Plan, route: Route, forward: Forward, retries: Retries, clocks: list[Silences]
-) -> Iterator[Objection]:
-    place = f"{route.field}.retries"
-    asked = retries.causes
-    alike = frozenset(RetryCause)
-    if asked & {RetryCause.RESET, RetryCause.TIMEOUT} and asked != alike:
-        more = " or ".join(sorted(cause.value for cause in alike - asked))
-        note = f"Envoy does not tell reset, timeout and connect_failure apart here: it also retries after {more}"
-        shows = {"route.retries.alike": ("text: tries reached endpoints", "time", "text: ms at least when")}
-        yield Objection(approximate(note, shows), f"{place}.on", Feature.RETRIES)
-    pools = [plan.pool(target.pool) for target in forward.targets if target.weight]
-    if any(pool.balance is Balance.LEAST_CONNECTIONS and len(pool.endpoints) > 1 for pool in pools):
-        note = "with least_connections a further try may go to the endpoint that failed while all others are busier"
-        back = {"route.retries.untried": ("text: came back", "text: answers")}
-        yield Objection(approximate(note, back), place, Feature.RETRIES)
-    if any(pool.max_per_endpoint is not None for pool in pools):
-        note = "a further try may go to an endpoint that is full"
-        full = {"pool.connections.max_per_endpoint.tries": "text: at a time"}
-        yield Objection(approximate(note, full), place, Feature.MAX_PER_ENDPOINT)
-    silence = max((each.head_only for each in clocks), default=0)
-    times = forward.timeouts
-    if 0 < times.response < times.idle and silence != times.idle:
-        limit = f"{silence} ms" if silence else "no time at all"
-        note = (
-            f"an endpoint or a client that goes silent or stops reading within a body is given up after {limit}, as "
-            "long as all tries may take"
-        )
-        said = {"timeouts.idle.body": ("time", "text: the upload", "text: the client took")}
-        yield Objection(approximate(note, said), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
+def access_filter(name: str, access: Access | None) -> dict[str, Data]:
+    """An RBAC filter: with `access` for every request, without it for routes to fill in."""
+    own = {} if access is None else access_rules(access)
+    found: dict[str, Data] = {"name": name, "typed_config": {"@type": f"{_TYPE}.rbac.v3.RBAC", **own}}
+    return found if access is not None else {**found, "disabled": True}
 
 
-def _of_answers(route: Route, clocks: list[Silences], rules: list[tuple[Listener, Rule]]) -> Iterator[Objection]:
-    """Where the time for a client's body also governs the answer to it."""
-    methods = {method for _, rule in rules for method in rule.match.methods or ("POST",)}
-    if methods <= {"GET", "HEAD"}:
-        return
-    for each in clocks:
-        if each.alike:
-            continue
-        ends = f"{each.others} ms (client_body)" if each.others else "no time at all"
-        whole = f"{each.head_only} ms" if each.head_only else "without limit"
-        note = (
-            "Envoy has one clock for a client's body and for the answer to it: the answer to a request other than GET "
-            f"and HEAD may let itself be waited for, and be silent, for {ends}, not {whole}; give client_body and idle "
-            "the same time, or the route `methods: [GET]`"
-        )
-        shows: dict[str, str | tuple[str, ...]] = {
-            "timeouts.idle.answered": ("cut", "time", "status 504", "status 200", "text: tries reached endpoints")
-        }
-        yield Objection(approximate(note, shows), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
-        return
+def access_switch(access: Access) -> dict[str, Data]:
+    """What a route says to the RBAC filter."""
+    return {"@type": f"{_TYPE}.rbac.v3.RBACPerRoute", "rbac": access_rules(access)}
 
 
-def _shown(routes: list[Route]) -> tuple[str, ...]:
-    """Names of the headers that answers of these routes may have for that."""
-    found = [name for route in routes for name, _ in (*route.response_headers.set, *route.response_headers.add)]
-    return tuple(dict.fromkeys((*found, *(ANSWERED if any(route.cors is not None for route in routes) else ()))))
+def rate_filter(routes: Iterable[Route]) -> dict[str, Data]:
+    """One filter with the buckets of all routes, so that a route has the same ones whichever of its rules holds."""
+    limits = {route.name: route.rate_limit for route in routes if route.rate_limit is not None}
+    keys = dict.fromkeys((limit.key.kind, limit.key.name) for limit in limits.values())
+    return {
+        "name": RATE,
+        "typed_config": {
+            "@type": f"{_TYPE}.local_ratelimit.v3.LocalRateLimit",
+            "stat_prefix": RATE,
+            "filter_enabled": _HUNDRED,
+            "filter_enforced": _HUNDRED,
+            "token_bucket": {"max_tokens": _NO_LIMIT, "tokens_per_fill": _NO_LIMIT, "fill_interval": "1s"},
+            "always_consume_default_token_bucket": False,
+            "max_dynamic_descriptors": _KEYS,
+            "rate_limits": [{"actions": [_route_action(), *_key_actions(kind, name)]} for kind, name in keys],
+            "descriptors": [_descriptor(name, limit) for name, limit in limits.items()],
+        },
+        "disabled": True,
+    }
 
 
-def _of_listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
-    used = dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules)
-    routes = [plan.route(name) for name in used]
-    if listener.protocol is Protocol.UDP:
-        yield from _of_datagrams(plan, listener)
-    if listener.mode is Mode.L7 and (names := _shown(routes)):
-        own = tuple(f"header {name}" for name in names)
-        note = "the 400 or 414 of a target has the response_headers of the route that the target names"
-        verdict = approximate(note, {"framing.malformed.route_headers": own})
-        yield Objection(verdict, listener.field, Feature.MALFORMED)
-        if listener.access is not None:
-            note = "a 403 of the listener has the response_headers of the route that the request would have taken"
-            verdict = approximate(note, {"listener.access.route_headers": own})
-            yield Objection(verdict, f"{listener.field}.access", Feature.LISTENER_ACCESS)
-    if listener.paths.mode is PathsMode.NORMALIZE:
-        sizes = {route.max_body for route in routes}
-        kinds = {route.compression for route in routes}
-        held = {isinstance(r.action, Forward) and r.action.buffering.request for r in routes}
-        if max(len(sizes), len(kinds), len(held)) > 1:
-            note = (
-                "for a target that is not in its normal form max_body, compression and buffering of other routes of "
-                "the listener count too"
-            )
-            others = {"paths.normalize.policies": ("status 413", "header content-encoding", "header vary")}
-            yield Objection(approximate(note, others), f"{listener.field}.paths", Feature.PATHS_NORMALIZE)
-    if listener.tls is not None and len(served(listener.tls.certificates)) > 1:
-        note = "a server name with capital letters gets the first certificate"
-        capitals = {"listener.tls.capitals": "text: TLS: names"}
-        yield Objection(approximate(note, capitals), f"{listener.field}.tls.certificates", Feature.TLS_TERMINATE)
-        note = "a client without a server name gets the first ECDSA certificate that it can use, before any RSA one"
-        shows = {"listener.tls.no_sni.kinds": ("text: TLS: names", "text: TLS: certificate")}
-        yield Objection(approximate(note, shows), f"{listener.field}.tls", Feature.TLS_NO_SNI)
+def rate_metadata(route: Route) -> dict[str, Data]:
+    """By which the filter knows the route."""
+    return {"filter_metadata": {_METADATA: {_ROUTE: route.name}}}
 
 
-def _of_datagrams(plan: Plan, listener: Listener) -> Iterator[Objection]:
-    for name in dict.fromkeys(rule.route for rule in listener.l4_rules):
-        forward = plan.route(name).action
-        if isinstance(forward, Forward) and sum(1 for target in forward.targets if target.weight) > 1:
-            note = "Envoy does not split datagrams over pools"
-            yield Objection(refused(note), f"{plan.route(name).field}.forward", Feature.L4_UDP)
-    if listener.max_connections is not None:
-        note = "Envoy bounds connections, and datagrams have none"
-        yield Objection(refused(note), f"{listener.field}.max_connections", Feature.L4_MAX_CONNECTIONS)
+def _route_action() -> dict[str, Data]:
+    key: Data = {"key": _METADATA, "path": [{"key": _ROUTE}]}
+    return {"metadata": {"descriptor_key": _ROUTE, "metadata_key": key, "source": "ROUTE_ENTRY"}}
 
 
-def _of_pool(pool: Pool, l4: frozenset[str], counted: set[str]) -> Iterator[Objection]:
-    if pool.keepalive and f"{pool.field}.connections.keepalive" in counted:
-        note = "Envoy keeps every idle connection for 60 s, however many there are"
-        shows = {"pool.connections.keepalive.count": "text: idle connections"}
-        yield Objection(approximate(note, shows), f"{pool.field}.connections.keepalive", Feature.KEEPALIVE)
-    if pool.sticky is not None and not all(endpoint.is_ip for endpoint in pool.endpoints):
-        note = "Envoy finds the endpoint of a cookie by its address, and that of a name is known only while it runs"
-        yield Objection(refused(note), f"{pool.field}.sticky", Feature.STICKY)
-    if pool.max_per_endpoint is not None:
-        yield from _of_places(pool, l4)
-    if pool.slow_start and pool.balance not in (Balance.ROUND_ROBIN, Balance.LEAST_CONNECTIONS):
-        note = f"Envoy has no slow start with {pool.balance}"
-        yield Objection(refused(note), f"{pool.field}.slow_start", Feature.SLOW_START)
-    if pool.slow_start and pool.passive is not None:
-        note = "an endpoint that was ejected by passive checks gets its full share at once"
-        shows = {"pool.slow_start.after_ejection": "text: just back"}
-        yield Objection(approximate(note, shows), f"{pool.field}.slow_start", Feature.SLOW_START)
+def _key_actions(kind: KeyKind, name: str) -> list[dict[str, Data]]:
+    if kind is KeyKind.CLIENT_IP:
+        return [{"remote_address": {}}]
+    if kind is KeyKind.HEADER:
+        return [{"request_headers": {"header_name": name, "descriptor_key": _header_key(name)}}]
+    return []
 
 
-def _of_places(pool: Pool, l4: frozenset[str]) -> Iterator[Objection]:
-    """What cannot go with `max_per_endpoint`, where lbgen's own filter chooses the endpoint."""
-    together = (
-        (pool.name in l4, "TCP: Envoy can bound the requests of an endpoint, not its connections"),
-        (pool.sticky is not None, "a sticky cookie: both choose the endpoint"),
-        (pool.balance in (Balance.HASH, Balance.SOURCE_HASH), f"balance {pool.balance}: it chooses by places"),
-        (any(endpoint.backup for endpoint in pool.endpoints), "backups: it does not know who is up"),
-        (not all(endpoint.is_ip for endpoint in pool.endpoints), "endpoint names: it knows addresses only"),
-        (bool(pool.slow_start), "slow_start: it knows full shares only"),
-    )
-    for clash, what in together:
-        if clash:
-            note = f"on Envoy max_per_endpoint does not go with {what}"
-            yield Objection(refused(note), f"{pool.field}.connections.max_per_endpoint", Feature.MAX_PER_ENDPOINT)
+def _header_key(name: str) -> str:
+    return f"header {name}"
+
+
+def _descriptor(route: str, limit: RateLimit) -> dict[str, Data]:
+    entries: list[Data] = [{"key": _ROUTE, "value": route}]
+    if limit.key.kind is KeyKind.CLIENT_IP:
+        entries.append({"key": "remote_address"})
+    elif limit.key.kind is KeyKind.HEADER:
+        entries.append({"key": _header_key(limit.key.name)})
+    bucket: Data = {
+        "max_tokens": limit.burst,
+        "tokens_per_fill": limit.amount,
+        "fill_interval": f"{limit.seconds}s",
+    }
+    return {"entries": entries, "token_bucket": bucket}
+
+
+def body_filter(size: int) -> dict[str, Data]:
+    """A filter that refuses bodies above `size` bytes."""
+    limit: dict[str, Data] = {"@type": f"{_TYPE}.body_size_limit.v3.BodySizeLimit", "max_request_bytes": size}
+    return {"name": body_name(size), "typed_config": limit, "disabled": True}
+
+
+def body_name(size: int) -> str:
+    return f"max-body-{size}"
+
+
+def _cidr(network: str) -> dict[str, Data]:
+    parsed = ip_network(network)
+    return {"address_prefix": str(parsed.network_address), "prefix_len": parsed.prefixlen}

@@ -6,27 +6,27 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.document import Tagged
-from lbgen.engines.envoy.accesslog import access_log, asked_filter
+from lbgen.engines.envoy.access_log import access_log, asked_filter
 from lbgen.engines.envoy.balancing import PEER_STATE
-from lbgen.engines.envoy.chains import chain_matcher, known_name
-from lbgen.engines.envoy.counters import PLACE, given_back
+from lbgen.engines.envoy.connection_options import handshake_filter, upstream_filters
 from lbgen.engines.envoy.durations import duration
-from lbgen.engines.envoy.edits import content_type_filter, option
-from lbgen.engines.envoy.forwarded import CODED, NO_HOST, early_mutations, forwarded_filters, lua
-from lbgen.engines.envoy.limiting import access_filter, keeps_peer, needs_client
-from lbgen.engines.envoy.nominated import handshake_filter, upstream_filters
-from lbgen.engines.envoy.normal import above_root_filter, normal_filter, odd_route
-from lbgen.engines.envoy.places import HELD
+from lbgen.engines.envoy.endpoint_slots import HELD
+from lbgen.engines.envoy.filter_chains import chain_matcher, known_name
+from lbgen.engines.envoy.forwarded_headers import CODED, NO_HOST, early_mutations, forwarded_filters, lua
+from lbgen.engines.envoy.headers import content_type_filter, option
+from lbgen.engines.envoy.l4 import l4_chains
+from lbgen.engines.envoy.limits import access_filter, keeps_peer, needs_client
+from lbgen.engines.envoy.local_replies import Reasons, local_replies
+from lbgen.engines.envoy.matching import regex
+from lbgen.engines.envoy.normalize import above_root_filter, normal_filter, odd_route
+from lbgen.engines.envoy.paths import strict_filter
+from lbgen.engines.envoy.per_route import policy_filters
 from lbgen.engines.envoy.routes import REDIRECT_HOST, edits_late, needs_request_host
-from lbgen.engines.envoy.statuses import Reasons, local_replies
-from lbgen.engines.envoy.strict import strict_filter
-from lbgen.engines.envoy.switches import policy_filters
-from lbgen.engines.envoy.tables import build_virtual_hosts, with_odd_route
-from lbgen.engines.envoy.tcp import l4_chains
+from lbgen.engines.envoy.shared_counters import PLACE, given_back
 from lbgen.engines.envoy.timeouts import head_only_filter, marks_head_only
 from lbgen.engines.envoy.tls import inspector, listener_socket
 from lbgen.engines.envoy.udp import udp_proxy
-from lbgen.engines.envoy.values import regex
+from lbgen.engines.envoy.virtual_hosts import build_virtual_hosts, with_odd_route
 from lbgen.engines.verbatim import entries
 from lbgen.plan.model import Forward, Mode, Protocol, Respond
 from lbgen.plan.policy import PathsMode
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.clusters import Clusters
+    from lbgen.engines.envoy.upstreams import Clusters
     from lbgen.plan.model import ClientTimeouts, Listener, Plan, Route
     from lbgen.plan.policy import Limits
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.durations import duration
-from lbgen.engines.envoy.values import regex
+from lbgen.engines.envoy.matching import regex
 from lbgen.plan.policy import IDEMPOTENT, REPLAYED_BODY, RetryCause
 
 if TYPE_CHECKING:

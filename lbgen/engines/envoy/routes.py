@@ -7,25 +7,25 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.document import Tagged
-from lbgen.engines.envoy.clusters import Demand, cluster_name, demand
-from lbgen.engines.envoy.copies import kept_headers
 from lbgen.engines.envoy.cors import DROPPED, answers, preflights
 from lbgen.engines.envoy.durations import duration
-from lbgen.engines.envoy.edits import CONTENT_TYPE, late_edits, merged, request_edits, response_edits, switched_edits
-from lbgen.engines.envoy.forwarded import KEPT_PROTO, PROTO
-from lbgen.engines.envoy.places import PLACES, bounded_pools, places_switch
+from lbgen.engines.envoy.endpoint_slots import PLACES, bounded_pools, places_switch
+from lbgen.engines.envoy.forwarded_headers import KEPT_PROTO, PROTO
+from lbgen.engines.envoy.headers import CONTENT_TYPE, late_edits, merged, request_edits, response_edits, switched_edits
+from lbgen.engines.envoy.matching import cookie_value, header_value, path_literal, path_match, query_value, regex
+from lbgen.engines.envoy.mirrors import kept_headers
+from lbgen.engines.envoy.per_route import admission, metadata, switches
 from lbgen.engines.envoy.retries import LONG, retry_groups, sent_again
 from lbgen.engines.envoy.sticky import REMOVED, owners, sticky_pools
-from lbgen.engines.envoy.switches import admission, metadata, switches
 from lbgen.engines.envoy.timeouts import HEAD_ONLY, IS_HEAD_ONLY, SWITCHED_ON, silences
-from lbgen.engines.envoy.values import cookie_value, header_value, path_literal, path_match, query_value, regex
+from lbgen.engines.envoy.upstreams import Demand, cluster_name, demand
 from lbgen.plan.model import Forward, HeaderEdits, PathKind, Redirect, Respond
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.clusters import Clusters
+    from lbgen.engines.envoy.upstreams import Clusters
     from lbgen.plan.model import HostPattern, Listener, Match, PathMatch, Rewrite, Route, Rule, Target
     from lbgen.plan.policy import Mirror
 

@@ -6,9 +6,9 @@ from base64 import b64encode
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.edits import SET, option
-from lbgen.engines.envoy.forwarded import lua
-from lbgen.engines.envoy.values import regex
+from lbgen.engines.envoy.forwarded_headers import lua
+from lbgen.engines.envoy.headers import SET, option
+from lbgen.engines.envoy.matching import regex
 from lbgen.plan.model import Forward
 
 if TYPE_CHECKING:

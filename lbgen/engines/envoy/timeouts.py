@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.forwarded import CODED, PROTO, lua
+from lbgen.engines.envoy.forwarded_headers import CODED, PROTO, lua
 from lbgen.engines.envoy.retries import silence_ends_tries, tries
 from lbgen.plan.model import Forward
 from lbgen.records import record
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.clusters import Clusters
+    from lbgen.engines.envoy.upstreams import Clusters
     from lbgen.plan.model import Listener, Plan, Pool, Route
 
 HEAD_ONLY = "head-only"

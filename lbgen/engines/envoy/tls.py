@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.sockets import certificate, source
-from lbgen.engines.envoy.values import literal
+from lbgen.engines.envoy.matching import literal
+from lbgen.engines.envoy.transport_sockets import certificate, source
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.chains import DENIED, admitted, all_of, kept_out, of_rule
-from lbgen.engines.envoy.clusters import cluster_name, demand
 from lbgen.engines.envoy.durations import duration
+from lbgen.engines.envoy.filter_chains import DENIED, admitted, all_of, kept_out, of_rule
+from lbgen.engines.envoy.upstreams import cluster_name, demand
 from lbgen.plan.model import Balance, Forward
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.clusters import Clusters
+    from lbgen.engines.envoy.upstreams import Clusters
     from lbgen.plan.model import L4Rule, Listener, Plan
 
 _PROXY = "type.googleapis.com/envoy.extensions.filters.udp.udp_proxy.v3"

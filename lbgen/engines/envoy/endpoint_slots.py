@@ -6,8 +6,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.counters import library
-from lbgen.engines.envoy.forwarded import lua
+from lbgen.engines.envoy.forwarded_headers import lua
+from lbgen.engines.envoy.shared_counters import library
 from lbgen.engines.envoy.sticky import address
 from lbgen.plan.model import Forward
 from lbgen.resources import folder
@@ -108,7 +108,7 @@ def wait_extension() -> dict[str, Data]:
 
 @cache
 def _code() -> str:
-    return (folder("templates") / "envoy" / "places.lua").read_text(encoding="utf-8")
+    return (folder("templates") / "envoy" / "endpoint_slots.lua").read_text(encoding="utf-8")
 
 
 def _table(pool: Pool) -> str:

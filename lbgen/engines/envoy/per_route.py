@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.bodies import BUFFER, buffer_filter, compression_filter, compression_name
-from lbgen.engines.envoy.counters import COUNTERS, counters_filter, counters_switch
-from lbgen.engines.envoy.limiting import (
+from lbgen.engines.envoy.endpoint_slots import PLACES, bounded_pools, other_share, places_filter
+from lbgen.engines.envoy.limits import (
     ACCESS,
     RATE,
     SWITCHED_ON,
@@ -17,7 +17,7 @@ from lbgen.engines.envoy.limiting import (
     rate_filter,
     rate_metadata,
 )
-from lbgen.engines.envoy.places import PLACES, bounded_pools, other_share, places_filter
+from lbgen.engines.envoy.shared_counters import COUNTERS, counters_filter, counters_switch
 from lbgen.engines.envoy.sticky import FILTER, SESSION, session_filter, sticky_filter, sticky_pools, sticky_switch
 from lbgen.plan.model import Forward
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.clusters import Clusters
+    from lbgen.engines.envoy.upstreams import Clusters
     from lbgen.plan.model import Plan, Route
 
 

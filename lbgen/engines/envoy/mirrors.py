@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.edits import SET, option
+from lbgen.engines.envoy.headers import SET, option
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.delegate import any_of, header_like, negated, response_header_like, unless
-from lbgen.engines.envoy.forwarded import lua
+from lbgen.engines.envoy.conditional_filters import any_of, header_like, negated, response_header_like, unless
+from lbgen.engines.envoy.forwarded_headers import lua
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
+from lbgen.engines.envoy.matching import literal
 from lbgen.engines.envoy.tls import names_pattern
-from lbgen.engines.envoy.values import literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from lbgen.engines.envoy import ENGINE
-from lbgen.engines.envoy.accesslog import record
-from lbgen.engines.envoy.strict import target_pattern
+from lbgen.engines.envoy.access_log import record
+from lbgen.engines.envoy.paths import target_pattern
 from lbgen.engines.envoy.tls import names_pattern, served
 from lbgen.plan.features import Feature
 from lbgen.plan.model import HostPattern, Plan

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.envoy.balancing import balancing
-from lbgen.engines.envoy.copies import copy_filters
-from lbgen.engines.envoy.counters import counted, shared_rates
+from lbgen.engines.envoy.connection_options import upstream_filters
 from lbgen.engines.envoy.durations import duration
-from lbgen.engines.envoy.health import checked_at, health
-from lbgen.engines.envoy.limiting import keeps_peer
-from lbgen.engines.envoy.nominated import upstream_filters
+from lbgen.engines.envoy.health_checks import checked_at, health
+from lbgen.engines.envoy.limits import keeps_peer
+from lbgen.engines.envoy.mirrors import copy_filters
 from lbgen.engines.envoy.run import WATCHED
-from lbgen.engines.envoy.sockets import endpoint_socket, own_sockets, pool_socket
+from lbgen.engines.envoy.shared_counters import counted, shared_rates
 from lbgen.engines.envoy.sticky import answered_filter
+from lbgen.engines.envoy.transport_sockets import endpoint_socket, own_sockets, pool_socket
 from lbgen.plan.model import Forward, Mode, PoolProtocol
 from lbgen.records import record
 
@@ -48,7 +48,7 @@ class Demand(NamedTuple):
 @record
 class Clusters:
     """`demands`: what routes ask of each pool, ascending by connect time. `l4`: pools of L4 routes. `kept_peer`: some
-    listeners keep the peer in a filter state. `shared_rates`, `counted`: names of routes, see `counters`."""
+    listeners keep the peer in a filter state. `shared_rates`, `counted`: names of routes, see `shared_counters`."""
 
     pools: dict[str, Pool]
     demands: dict[str, tuple[Demand, ...]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.balancing import PEER_STATE
-from lbgen.engines.envoy.delegate import any_of, header_is, header_like, negated, peer_in, unless
-from lbgen.engines.envoy.edits import SET, option
+from lbgen.engines.envoy.conditional_filters import any_of, header_is, header_like, negated, peer_in, unless
+from lbgen.engines.envoy.headers import SET, option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.delegate import header_like, negated, unless
-from lbgen.engines.envoy.forwarded import lua
-from lbgen.engines.envoy.limiting import SWITCHED_ON
-from lbgen.engines.envoy.strict import UNRESERVED
-from lbgen.engines.envoy.values import regex
+from lbgen.engines.envoy.conditional_filters import header_like, negated, unless
+from lbgen.engines.envoy.forwarded_headers import lua
+from lbgen.engines.envoy.limits import SWITCHED_ON
+from lbgen.engines.envoy.matching import regex
+from lbgen.engines.envoy.paths import UNRESERVED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,8 +6,8 @@ import re2
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lbgen.engines.envoy.strict import METHOD, TARGET
-from lbgen.engines.envoy.values import header_value, path_literal, path_match, query_value
+from lbgen.engines.envoy.matching import header_value, path_literal, path_match, query_value
+from lbgen.engines.envoy.paths import METHOD, TARGET
 from lbgen.plan.matching import _holds, _holds_in_list, to_wire
 from lbgen.plan.model import PathKind, PathMatch, ValueKind, ValueMatch
 from lbgen.plan.request import AUTHORITY, RefusedError, Request, parse_request

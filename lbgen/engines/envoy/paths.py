@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.forwarded import CODED
-from lbgen.engines.envoy.values import regex
+from lbgen.engines.envoy.forwarded_headers import CODED
+from lbgen.engines.envoy.matching import regex
 from lbgen.plan.policy import Paths, PathsMode
 from lbgen.plan.request import AUTHORITY
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.policy import Limits
 
-# RBAC names the policy that refused in the response code details; statuses.py makes 405 and 400 of them. Policies are
-# tried in the order of their names.
+# RBAC puts the name of the policy that refused into the response code details, from which local_replies.py makes 405,
+# 400 and 414. Policies are tried in the order of their names.
 NOT_SERVED = "a-method-not-served"
 MALFORMED = "b-malformed"
 TOO_LONG = "c-too-long"
@@ -51,7 +51,7 @@ TARGET = target_pattern(Paths())
 
 
 def strict_filter(paths: Paths, limits: Limits) -> dict[str, Data]:
-    """An HTTP filter that answers 403, which statuses.py turns into 400, 405 or 414."""
+    """An HTTP filter that answers 403, which local_replies.py turns into 400, 405 or 414."""
     policies: dict[str, Data] = {
         NOT_SERVED: _policy(_header(":method", "TRACE|CONNECT")),
         MALFORMED: _policy(

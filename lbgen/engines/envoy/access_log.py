@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.clusters import pool_of
-from lbgen.engines.envoy.forwarded import NO_HOST
-from lbgen.engines.envoy.strict import MALFORMED, NOT_SERVED, TOO_LONG
+from lbgen.engines.envoy.forwarded_headers import NO_HOST
+from lbgen.engines.envoy.paths import MALFORMED, NOT_SERVED, TOO_LONG
+from lbgen.engines.envoy.upstreams import pool_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

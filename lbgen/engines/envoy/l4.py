@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged
-from lbgen.engines.envoy.chains import DENIED, admitted, chain_matcher, kept_out, known_name, of_rule
-from lbgen.engines.envoy.clusters import cluster_name, demand
 from lbgen.engines.envoy.durations import duration
+from lbgen.engines.envoy.filter_chains import DENIED, admitted, chain_matcher, kept_out, known_name, of_rule
 from lbgen.engines.envoy.tls import listener_socket
+from lbgen.engines.envoy.upstreams import cluster_name, demand
 from lbgen.plan.model import Balance, Forward
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.chains import Predicate
-    from lbgen.engines.envoy.clusters import Clusters
+    from lbgen.engines.envoy.filter_chains import Predicate
+    from lbgen.engines.envoy.upstreams import Clusters
     from lbgen.plan.model import L4Rule, Listener, Plan
 
 

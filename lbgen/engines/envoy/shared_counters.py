@@ -10,7 +10,7 @@ from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.forwarded import lua
+from lbgen.engines.envoy.forwarded_headers import lua
 from lbgen.plan.policy import KeyKind
 from lbgen.resources import folder
 
@@ -126,7 +126,7 @@ def given_back(plan: Plan, held: str) -> dict[str, Data]:
 @cache
 def library() -> str:
     """The functions `shared`, `enter`, `leave`, `take` and `seconds` in Lua."""
-    return (folder("templates") / "envoy" / "counters.lua").read_text(encoding="utf-8")
+    return (folder("templates") / "envoy" / "shared_counters.lua").read_text(encoding="utf-8")
 
 
 def _limits(route: Route, index: int | None) -> str:

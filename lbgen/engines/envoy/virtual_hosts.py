@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.envoy.prefix_trees import leaves
 from lbgen.engines.envoy.routes import build_routes
-from lbgen.engines.envoy.trees import leaves
 from lbgen.plan.policy import PathsMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from lbgen.engines.document import Data, Tagged
-    from lbgen.engines.envoy.clusters import Clusters
+    from lbgen.engines.envoy.upstreams import Clusters
     from lbgen.plan.model import HostPattern, HostTable, Listener, Plan, Route, Rule
 
 
