@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Images
-from lbgen.engines.envoy.run import BINARIES, TELLS, check_spec, process_spec
+from lbgen.engines.envoy.run import BINARIES, STATUS_PATH, build_check_spec, build_process_spec
 from lbgen.engines.envoy.support import verdict
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Envoy:
     binaries: tuple[BinaryHint, ...] = BINARIES
     images = Images({"1.40": "envoyproxy/envoy:v1.40.0"}, "/usr/local/bin/envoy", ("/bin/sh", "/bin/mv"))
 
-    tells: tuple[str, ...] = (TELLS,)
+    tells: tuple[str, ...] = (STATUS_PATH,)
     places: tuple[tuple[str, str], ...] = (
         ("bootstrap", "top level of envoy.yaml, a YAML mapping"),
         ("http_filters", "HTTP filters of each L7 listener before the router, a YAML list"),
@@ -43,22 +43,22 @@ class Envoy:
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
         """What Envoy cannot do at single places of this plan."""
-        from lbgen.engines.envoy.objections import objections
+        from lbgen.engines.envoy.objections import find_objections
 
         del version
-        return (*objections(plan), *self._unreadable(plan))
+        return (*find_objections(plan), *self._unreadable(plan))
 
     def _unreadable(self, plan: Plan) -> Iterable[Objection]:
         """Texts of the topology that are not what their places hold."""
         if not plan.options(self.name).verbatim:
             return ()
-        from lbgen.engines.envoy.build import own_keys
+        from lbgen.engines.envoy.build import read_bootstrap_keys
         from lbgen.engines.verbatim import entries, nowhere, unreadable
         from lbgen.plan.model import Mode
 
         lists = ("http_filters", "clusters", "listeners")
         readers: dict[str, Callable[[], object]] = {x: partial(entries, plan, self.name, x) for x in lists}
-        readers["bootstrap"] = partial(own_keys, plan)
+        readers["bootstrap"] = partial(read_bootstrap_keys, plan)
         if not any(listener.mode is Mode.L7 for listener in plan.listeners):
             readers["http_filters"] = partial(nowhere, plan, self.name, "http_filters")
         return unreadable(plan, self.name, readers)
@@ -75,26 +75,26 @@ class Envoy:
         from lbgen.engines.envoy.access_log import FILE
 
         logged = any(listener.access_log for listener in plan.listeners)
-        return process_spec(binary, directory, FILE if logged else "", plan.admin_port)
+        return build_process_spec(binary, directory, FILE if logged else "", plan.admin_port)
 
     def access_record(self, line: str) -> Mapping[str, object] | None:
         """A line of the access log in lbgen's schema."""
-        from lbgen.engines.envoy.access_log import record
+        from lbgen.engines.envoy.access_log import parse_record
 
-        return record(line)
+        return parse_record(line)
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
         """How to have it checked."""
         del plan
-        return check_spec(binary, directory)
+        return build_check_spec(binary, directory)
 
     def health(
         self, pools: Mapping[str, Sequence[str]], answers: Mapping[str, str]
     ) -> Mapping[tuple[str, int], Condition]:
         """What its list of clusters says; see `lbgen.engines.health.Watched`."""
-        from lbgen.engines.envoy.health_status import health
+        from lbgen.engines.envoy.health_status import read_health
 
-        return health(pools, answers[TELLS])
+        return read_health(pools, answers[STATUS_PATH])
 
 
 ENGINE: Engine = Envoy()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.forwarded_headers import NO_HOST
 from lbgen.engines.envoy.paths import MALFORMED, NOT_SERVED, TOO_LONG
-from lbgen.engines.envoy.upstreams import pool_of
+from lbgen.engines.envoy.upstreams import pool_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Listener
 
 FILE = "access.log"
-_STATE = "lbgen.asked"  # the request's host and target before anything is rewritten
+_SNAPSHOT = "lbgen.asked"  # the request's host and target before anything is rewritten
 _TYPE = "type.googleapis.com/envoy.extensions"
 
 
-def asked_filter() -> dict[str, Data]:
+def build_snapshot_filter() -> dict[str, Data]:
     """Remembers what was asked: routes rewrite hosts and paths in place."""
     return {
         "name": "asked",
         "typed_config": {
             "@type": f"{_TYPE}.filters.http.set_filter_state.v3.Config",
-            "on_request_headers": [_kept("host", "%REQ(:AUTHORITY)%"), _kept("path", "%PATH(NQ:PATH)%")],
+            "on_request_headers": [_snapshot("host", "%REQ(:AUTHORITY)%"), _snapshot("path", "%PATH(NQ:PATH)%")],
         },
     }
 
 
-def _kept(what: str, text: str) -> dict[str, Data]:
+def _snapshot(what: str, text: str) -> dict[str, Data]:
     return {
-        "object_key": f"{_STATE}.{what}",
+        "object_key": f"{_SNAPSHOT}.{what}",
         "factory_key": "envoy.string",
         "format_string": {"text_format_source": {"inline_string": text}},
     }
 
 
-def access_log(listener: Listener) -> list[dict[str, Data]]:
+def build_access_log(listener: Listener) -> list[dict[str, Data]]:
     """One JSON line per request; what Envoy calls otherwise is put right by `record`."""
     return [
         {
@@ -59,8 +59,8 @@ def access_log(listener: Listener) -> list[dict[str, Data]]:
                         "pool": "%UPSTREAM_CLUSTER_RAW%",
                         "endpoint": "%UPSTREAM_HOST%",
                         "method": "%REQ(:METHOD)%",
-                        "host": f"%FILTER_STATE({_STATE}.host:PLAIN)%",
-                        "path": f"%FILTER_STATE({_STATE}.path:PLAIN)%",
+                        "host": f"%FILTER_STATE({_SNAPSHOT}.host:PLAIN)%",
+                        "path": f"%FILTER_STATE({_SNAPSHOT}.path:PLAIN)%",
                         "status": "%RESPONSE_CODE%",
                         "duration_ms": "%COMMON_DURATION(DS_RX_BEG:DS_TX_END:us)%",
                         "upstream_ms": "%COMMON_DURATION(US_TX_BEG:US_RX_END:us)%",
@@ -77,7 +77,7 @@ def access_log(listener: Listener) -> list[dict[str, Data]]:
     ]
 
 
-def record(line: str) -> Mapping[str, object] | None:
+def parse_record(line: str) -> Mapping[str, object] | None:
     """A line of the log in lbgen's schema; None when it is none."""
     if not line.startswith("{"):
         return None
@@ -97,7 +97,7 @@ def record(line: str) -> Mapping[str, object] | None:
         "time": found["time"],
         "listener": found["listener"],
         "route": "" if refused else found["route"] or "",
-        "pool": "" if refused else pool_of(found["pool"] or ""),
+        "pool": "" if refused else pool_name(found["pool"] or ""),
         "endpoint": endpoint,
         "method": found["method"] or "",
         "host": "" if host == NO_HOST else host,

@@ -17,7 +17,7 @@ PEER_STATE = "lbgen.peer"  # the filter state that holds the peer's address wher
 _POLICIES = "envoy.extensions.load_balancing_policies"
 
 
-def balancing(pool: Pool, *, l4: bool, kept_peer: bool) -> dict[str, Data]:
+def build_balancing(pool: Pool, *, l4: bool, kept_peer: bool) -> dict[str, Data]:
     """The fields of a cluster that say how an endpoint is chosen.
 
     A TCP proxy brings the hash of a connection itself. `kept_peer`: some listeners keep the peer in a filter state.
@@ -25,41 +25,41 @@ def balancing(pool: Pool, *, l4: bool, kept_peer: bool) -> dict[str, Data]:
     match pool.balance:
         case Balance.ROUND_ROBIN:
             if pool.slow_start:
-                return _policy("round_robin.v3.RoundRobin", _slow_start(pool))
+                return _lb_policy("round_robin.v3.RoundRobin", _slow_start(pool))
             return {"lb_policy": "ROUND_ROBIN"}
         case Balance.LEAST_CONNECTIONS:
             # The default compares two endpoints at random.
-            return _policy("least_request.v3.LeastRequest", {"selection_method": "FULL_SCAN", **_slow_start(pool)})
+            return _lb_policy("least_request.v3.LeastRequest", {"selection_method": "FULL_SCAN", **_slow_start(pool)})
         case Balance.SOURCE_HASH:
-            return {"lb_policy": "MAGLEV"} if l4 else _hashed(*_peer(kept=kept_peer))
+            return {"lb_policy": "MAGLEV"} if l4 else _maglev(*_peer_hash(kept=kept_peer))
         case Balance.RANDOM:
             # Envoy's own RANDOM knows no weights; without a hash Maglev takes any entry of its weighted table.
-            return {"lb_policy": "MAGLEV" if _weighted(pool) else "RANDOM"}
+            return {"lb_policy": "MAGLEV" if _has_unequal_weights(pool) else "RANDOM"}
         case Balance.HASH:
             if pool.hash_key is None:
                 raise ValueError(f"{pool.field}: balance by hash has a key")
-            return _hashed(_hash_policy(pool.hash_key))
+            return _maglev(_hash_policy(pool.hash_key))
         case _:
             assert_never(pool.balance)
 
 
-def _weighted(pool: Pool) -> bool:
+def _has_unequal_weights(pool: Pool) -> bool:
     return len({(endpoint.backup, endpoint.weight) for endpoint in pool.endpoints if endpoint.weight}) > len(
         {endpoint.backup for endpoint in pool.endpoints if endpoint.weight}
     )
 
 
-def _hashed(*keys: dict[str, Data]) -> dict[str, Data]:
-    return _policy("maglev.v3.Maglev", {"consistent_hashing_lb_config": {"hash_policy": list(keys)}})
+def _maglev(*keys: dict[str, Data]) -> dict[str, Data]:
+    return _lb_policy("maglev.v3.Maglev", {"consistent_hashing_lb_config": {"hash_policy": list(keys)}})
 
 
-def _peer(*, kept: bool) -> list[dict[str, Data]]:
+def _peer_hash(*, kept: bool) -> list[dict[str, Data]]:
     """A connection's own address is that of the client behind trusted proxies where somebody asks for that."""
     state: list[dict[str, Data]] = [{"filter_state": {"key": PEER_STATE}, "terminal": True}] if kept else []
     return [*state, {"connection_properties": {"source_ip": True}}]
 
 
-def _policy(kind: str, config: dict[str, Data]) -> dict[str, Data]:
+def _lb_policy(kind: str, config: dict[str, Data]) -> dict[str, Data]:
     name = kind.partition(".")[0].replace("_", "-")
     typed: dict[str, Data] = {"@type": f"type.googleapis.com/{_POLICIES}.{kind}", **config}
     return {"load_balancing_policy": {"policies": [{"typed_extension_config": {"name": name, "typed_config": typed}}]}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.conditional_filters import negated, response_header_like, unless
+from lbgen.engines.envoy.conditional_filters import not_, response_header_matches, skip_where
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -16,10 +16,10 @@ _FILTERS = f"{_TYPE}.filters.http"
 _IN_MEMORY = 1 << 20  # bytes of a body; the rest waits on disk
 _ON_DISK = 1 << 40
 # Every status but 200.
-_OTHERS = list(range(201, 600))
+_STATUSES_BUT_200 = list(range(201, 600))
 
 
-def buffer_filter() -> dict[str, Data]:
+def build_buffer_filter() -> dict[str, Data]:
     """Holds a request back until its body is there, whatever its length."""
     held: Data = {
         "behavior": {"fully_buffer": {}},
@@ -39,11 +39,11 @@ def buffer_filter() -> dict[str, Data]:
     }
 
 
-def compression_filter(compression: Compression) -> dict[str, Data]:
+def build_compression_filter(compression: Compression) -> dict[str, Data]:
     """gzip for answers of these types; Envoy itself would take an answer without a type for one of them."""
-    types: list[Data] = [_type(each) for each in compression.types]
+    types: list[Data] = [_media_type(each) for each in compression.types]
     compressor: dict[str, Data] = {
-        "name": compression_name(compression),
+        "name": compression_filter_name(compression),
         "typed_config": {
             "@type": f"{_FILTERS}.compressor.v3.Compressor",
             "compressor_library": {
@@ -52,16 +52,16 @@ def compression_filter(compression: Compression) -> dict[str, Data]:
             },
             "response_direction_config": {
                 "common_config": {"min_content_length": compression.min_size, "content_type_matcher": types},
-                "uncompressible_response_codes": _OTHERS,
+                "uncompressible_response_codes": _STATUSES_BUT_200,
             },
         },
     }
-    return {**unless(negated(response_header_like("content-type", r"\C+")), compressor), "disabled": True}
+    return {**skip_where(not_(response_header_matches("content-type", r"\C+")), compressor), "disabled": True}
 
 
-def compression_name(compression: Compression) -> str:
+def compression_filter_name(compression: Compression) -> str:
     return f"gzip {compression.min_size} {' '.join(compression.types)}"
 
 
-def _type(media: str) -> dict[str, Data]:
+def _media_type(media: str) -> dict[str, Data]:
     return {"exact": media, "ignore_case": True}

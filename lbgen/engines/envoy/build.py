@@ -10,10 +10,10 @@ import yaml
 
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.document import dump
-from lbgen.engines.envoy.endpoint_slots import wait_cluster, wait_extension, wait_listener, waits
+from lbgen.engines.envoy.endpoint_slots import build_wait_cluster, build_wait_extension, build_wait_listener, has_queues
 from lbgen.engines.envoy.listeners import build_listener
-from lbgen.engines.envoy.run import FILE, TELLS
-from lbgen.engines.envoy.upstreams import build_clusters, clusters_of, watched_endpoints
+from lbgen.engines.envoy.run import FILE, STATUS_PATH
+from lbgen.engines.envoy.upstreams import build_clusters, build_endpoint_files, plan_clusters
 from lbgen.engines.verbatim import entries, keys
 from lbgen.resources import folder
 
@@ -27,43 +27,43 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 def build(plan: Plan) -> tuple[RenderedFile, ...]:
     """The whole configuration; same plan, same bytes."""
-    clusters = clusters_of(plan)
-    header, static = _templates()
+    clusters = plan_clusters(plan)
+    header, static = _load_templates()
     bootstrap: dict[str, Data] = {}
     if plan.admin_port is not None:
         address: dict[str, Data] = {"address": "127.0.0.1", "port_value": plan.admin_port}
         # Where others could ask, nothing that changes or ends it can be asked for.
-        only: dict[str, Data] = {"allow_paths": [{"exact": TELLS}]} if plan.admin_shared else {}
+        only: dict[str, Data] = {"allow_paths": [{"exact": STATUS_PATH}]} if plan.admin_shared else {}
         bootstrap["admin"] = {"address": {"socket_address": address}, **only}
-    bootstrap |= _limited(static, plan)
-    queues = waits(plan)
+    bootstrap |= _add_connection_limits(static, plan)
+    queues = has_queues(plan)
     if queues:
-        bootstrap["bootstrap_extensions"] = [wait_extension()]
+        bootstrap["bootstrap_extensions"] = [build_wait_extension()]
     bootstrap["static_resources"] = {
         "listeners": [
             *(build_listener(plan, listener, clusters) for listener in plan.listeners),
-            *([wait_listener()] if queues else ()),
+            *([build_wait_listener()] if queues else ()),
             *entries(plan, "envoy", "listeners"),
         ],
         "clusters": [
             *build_clusters(plan, clusters),
-            *([wait_cluster()] if queues else ()),
+            *([build_wait_cluster()] if queues else ()),
             *entries(plan, "envoy", "clusters"),
         ],
     }
-    bootstrap |= own_keys(plan)
+    bootstrap |= read_bootstrap_keys(plan)
     text, origins = dump(bootstrap, header)
-    watched = (RenderedFile(name, *dump(data, header)) for name, data in watched_endpoints(plan, clusters))
+    watched = (RenderedFile(name, *dump(data, header)) for name, data in build_endpoint_files(plan, clusters))
     return RenderedFile(FILE, text, origins), *watched
 
 
-def own_keys(plan: Plan) -> dict[str, Data]:
+def read_bootstrap_keys(plan: Plan) -> dict[str, Data]:
     """What the topology adds to the top of the configuration. Raises NotDataError."""
-    taken = ("admin", "bootstrap_extensions", "static_resources", *_templates()[1])
+    taken = ("admin", "bootstrap_extensions", "static_resources", *_load_templates()[1])
     return keys(plan, "envoy", "bootstrap", taken)
 
 
-def _limited(static: dict[str, Data], plan: Plan) -> dict[str, Data]:
+def _add_connection_limits(static: dict[str, Data], plan: Plan) -> dict[str, Data]:
     """`static` with the runtime keys that bound the connections of listeners."""
     limits: dict[str, Data] = {
         f"envoy.resource_limits.listener.{listener.name}.connection_limit": listener.max_connections
@@ -79,7 +79,7 @@ def _limited(static: dict[str, Data], plan: Plan) -> dict[str, Data]:
 
 
 @cache
-def _templates() -> tuple[str, dict[str, Data]]:
+def _load_templates() -> tuple[str, dict[str, Data]]:
     place = folder("templates") / "envoy"
     header = (place / "header.txt").read_text(encoding="utf-8")
     text = (place / "bootstrap.yaml").read_text(encoding="utf-8")

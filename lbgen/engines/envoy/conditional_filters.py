@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _TYPE = "type.googleapis.com/envoy"
 
 
-def unless(condition: dict[str, Data], http_filter: dict[str, Data]) -> dict[str, Data]:
+def skip_where(condition: dict[str, Data], http_filter: dict[str, Data]) -> dict[str, Data]:
     """`http_filter`, skipped where `condition` (a matcher predicate) holds."""
     skip: dict[str, Data] = {"@type": f"{_TYPE}.extensions.filters.common.matcher.action.v3.SkipFilter"}
     matcher: dict[str, Data] = {"predicate": condition, "on_match": {"action": {"name": "skip", "typed_config": skip}}}
@@ -27,7 +27,7 @@ def unless(condition: dict[str, Data], http_filter: dict[str, Data]) -> dict[str
     }
 
 
-def negated(condition: dict[str, Data]) -> dict[str, Data]:
+def not_(condition: dict[str, Data]) -> dict[str, Data]:
     """A predicate that holds where `condition` does not."""
     return {"not_matcher": condition}
 
@@ -60,17 +60,17 @@ def peer_in(networks: Iterable[str], state: str | None = None) -> dict[str, Data
     }
 
 
-def header_is(name: str, value: str) -> dict[str, Data]:
+def header_equals(name: str, value: str) -> dict[str, Data]:
     """Whether a request header has exactly this value."""
     return _header(name, {"exact": value})
 
 
-def header_like(name: str, pattern: str) -> dict[str, Data]:
+def header_matches(name: str, pattern: str) -> dict[str, Data]:
     """Whether the value of a request header matches as a whole."""
     return _header(name, {"safe_regex": {"google_re2": {}, "regex": pattern}})
 
 
-def response_header_like(name: str, pattern: str) -> dict[str, Data]:
+def response_header_matches(name: str, pattern: str) -> dict[str, Data]:
     """Whether the value of a response header matches as a whole."""
     return _header(name, {"safe_regex": {"google_re2": {}, "regex": pattern}}, "Response")
 

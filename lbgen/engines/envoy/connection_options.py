@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.conditional_filters import any_of, header_like, negated, response_header_like, unless
-from lbgen.engines.envoy.forwarded_headers import lua
+from lbgen.engines.envoy.conditional_filters import any_of, header_matches, not_, response_header_matches, skip_where
+from lbgen.engines.envoy.forwarded_headers import build_lua_filter
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -52,13 +52,13 @@ _CODEC: dict[str, Data] = {
 }
 
 
-def upstream_filters(*others: Data) -> list[Data]:
+def build_upstream_filters(*others: Data) -> list[Data]:
     """Filters between a route's edits and the endpoint: `others`, then one that drops the fields that Connection names
     in a response, skipped where it names none."""
-    nothing = any_of(negated(response_header_like("connection", ".*")), response_header_like("connection", _NOTHING))
-    return [*others, unless(nothing, lua("response-connection", _RESPONSE)), _CODEC]
+    nothing = any_of(not_(response_header_matches("connection", ".*")), response_header_matches("connection", _NOTHING))
+    return [*others, skip_where(nothing, build_lua_filter("response-connection", _RESPONSE)), _CODEC]
 
 
-def handshake_filter() -> dict[str, Data]:
+def build_handshake_filter() -> dict[str, Data]:
     """The filter, skipped where Connection has one element, or is gone as nothing is upgraded."""
-    return unless(negated(header_like("connection", ".*,.*")), lua("handshake", _CODE))
+    return skip_where(not_(header_matches("connection", ".*,.*")), build_lua_filter("handshake", _CODE))

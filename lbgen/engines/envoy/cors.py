@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.headers import APPEND, SET, option, text
-from lbgen.engines.envoy.matching import literal, regex
+from lbgen.engines.envoy.headers import APPEND, SET, escape_format, header_option
+from lbgen.engines.envoy.matching import escape_regex, regex
 from lbgen.plan.policy import SUBDOMAIN_CHARACTER
 
 if TYPE_CHECKING:
@@ -21,25 +21,25 @@ _METHODS = ("GET", "HEAD", "POST")
 _HEADERS = ("accept", "accept-language", "content-language", "content-type")
 _ALLOW = "access-control-allow-"
 # An endpoint's own word on the matter does not count.
-DROPPED = (
+DROPPED_HEADERS = (
     *(f"{_ALLOW}{what}" for what in ("origin", "methods", "headers", "credentials", "private-network")),
     "access-control-expose-headers",
     "access-control-max-age",
 )
 # What an answer that is no preflight's may have of ours.
-ANSWERED = (f"{_ALLOW}origin", f"{_ALLOW}credentials", "access-control-expose-headers", "vary")
+RESPONSE_HEADERS = (f"{_ALLOW}origin", f"{_ALLOW}credentials", "access-control-expose-headers", "vary")
 _ORIGIN = "%REQ(ORIGIN)%"
 
 
-def preflights(cors: Cors) -> Iterator[tuple[Headers, Headers]]:
+def build_preflights(cors: Cors) -> Iterator[tuple[Headers, Headers]]:
     """(headers that a request must have, headers of the answer) for the preflights that are granted, then for all."""
     asked: Headers = [
         {"name": ":method", "string_match": {"exact": "OPTIONS"}},
         {"name": "origin", "present_match": True},
         {"name": "access-control-request-method", "present_match": True},
     ]
-    methods = "|".join(literal(method) for method in dict.fromkeys((*_METHODS, *cors.methods)))
-    name = f"(?:{'|'.join(literal(header) for header in dict.fromkeys((*_HEADERS, *cors.headers)))})"
+    methods = "|".join(escape_regex(method) for method in dict.fromkeys((*_METHODS, *cors.methods)))
+    name = f"(?:{'|'.join(escape_regex(header) for header in dict.fromkeys((*_HEADERS, *cors.headers)))})"
     names = rf"(?i)[ \t]*(?:{name}[ \t]*)?(?:,[ \t]*(?:{name}[ \t]*)?)*"
     granted: Headers = [
         *asked,
@@ -51,34 +51,34 @@ def preflights(cors: Cors) -> Iterator[tuple[Headers, Headers]]:
         },
         _allowed(cors),
     ]
-    shown = [option(f"{_ALLOW}methods", text(", ".join(cors.methods)), SET)]
+    shown = [header_option(f"{_ALLOW}methods", escape_format(", ".join(cors.methods)), SET)]
     if cors.headers:
-        shown.append(option(f"{_ALLOW}headers", text(", ".join(cors.headers)), SET))
+        shown.append(header_option(f"{_ALLOW}headers", escape_format(", ".join(cors.headers)), SET))
     if cors.max_age is not None:
-        shown.append(option("access-control-max-age", str(cors.max_age), SET))
-    yield granted, [*_origin(cors), *shown, *vary(cors)]
-    yield asked, vary(cors)
+        shown.append(header_option("access-control-max-age", str(cors.max_age), SET))
+    yield granted, [*_origin(cors), *shown, *_vary(cors)]
+    yield asked, _vary(cors)
 
 
-def answers(cors: Cors) -> Iterator[tuple[Headers, Headers]]:
+def build_responses(cors: Cors) -> Iterator[tuple[Headers, Headers]]:
     """(headers that a request must have, headers of the answer) for requests of allowed origins, then for all."""
-    exposed = [option("access-control-expose-headers", text(", ".join(cors.expose_headers)), SET)]
-    yield [_allowed(cors)], [*_origin(cors), *(exposed if cors.expose_headers else ()), *vary(cors)]
-    yield [], vary(cors)
+    exposed = [header_option("access-control-expose-headers", escape_format(", ".join(cors.expose_headers)), SET)]
+    yield [_allowed(cors)], [*_origin(cors), *(exposed if cors.expose_headers else ()), *_vary(cors)]
+    yield [], _vary(cors)
 
 
-def vary(cors: Cors) -> Headers:
+def _vary(cors: Cors) -> Headers:
     """A further line of Vary, unless every origin gets the same answer."""
-    return [] if _constant(cors) else [option("vary", "Origin", APPEND)]
+    return [] if _is_constant(cors) else [header_option("vary", "Origin", APPEND)]
 
 
-def _constant(cors: Cors) -> bool:
+def _is_constant(cors: Cors) -> bool:
     return any(origin.any for origin in cors.origins) and not cors.credentials
 
 
 def _origin(cors: Cors) -> Headers:
-    found = [option(f"{_ALLOW}origin", "*" if _constant(cors) else _ORIGIN, SET)]
-    return [*found, option(f"{_ALLOW}credentials", "true", SET)] if cors.credentials else found
+    found = [header_option(f"{_ALLOW}origin", "*" if _is_constant(cors) else _ORIGIN, SET)]
+    return [*found, header_option(f"{_ALLOW}credentials", "true", SET)] if cors.credentials else found
 
 
 def _allowed(cors: Cors) -> dict[str, Data]:
@@ -90,4 +90,4 @@ def _allowed(cors: Cors) -> dict[str, Data]:
 def _pattern(origin: Origin) -> str:
     port = "" if origin.port is None else f":{origin.port}"
     below = rf"{SUBDOMAIN_CHARACTER}*\." if origin.wildcard else ""
-    return f"{literal(origin.scheme)}://{below}{literal(origin.host)}{port}"
+    return f"{escape_regex(origin.scheme)}://{below}{escape_regex(origin.host)}{port}"

@@ -6,9 +6,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.forwarded_headers import lua
-from lbgen.engines.envoy.shared_counters import library
-from lbgen.engines.envoy.sticky import address
+from lbgen.engines.envoy.forwarded_headers import build_lua_filter
+from lbgen.engines.envoy.shared_counters import load_library
+from lbgen.engines.envoy.sticky import encode_address
 from lbgen.plan.model import Forward
 from lbgen.resources import folder
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.model import Plan, Pool, Route
 
-PLACES = "places"
+SLOTS = "places"
 # What of a request's metadata is given back at its end.
-HELD = ("endpoint", "queue")
+SLOT_KEYS = ("endpoint", "queue")
 _WAIT = "lbgen-wait"  # an answer that takes a few milliseconds: Lua has no other way to wait
 _PAUSE = "0.005s"
 _TYPE = "type.googleapis.com/envoy"
 
 
-def bounded_pools(route: Route, pools: dict[str, Pool]) -> list[Pool]:
+def find_bounded_pools(route: Route, pools: dict[str, Pool]) -> list[Pool]:
     """The pools of a route whose endpoints are bounded."""
     if not isinstance(route.action, Forward):
         return []
@@ -34,29 +34,29 @@ def bounded_pools(route: Route, pools: dict[str, Pool]) -> list[Pool]:
     return [pools[name] for name in named if pools[name].max_per_endpoint is not None]
 
 
-def places_filter(pools: Iterable[Pool], rates: int) -> dict[str, Data]:
+def build_slots_filter(pools: Iterable[Pool], rates: int) -> dict[str, Data]:
     """The filter, off until a route or share switches it on; `rates` as for all filters that share the memory."""
     tables = "".join(_table(pool) for pool in pools)
-    code = f"{library()}\nlocal state = shared({rates})\nlocal pools = {{\n{tables}}}\n{_code()}"
-    return {**lua(PLACES, code), "disabled": True}
+    code = f"{load_library()}\nlocal state = shared({rates})\nlocal pools = {{\n{tables}}}\n{_code()}"
+    return {**build_lua_filter(SLOTS, code), "disabled": True}
 
 
-def places_switch(pool: Pool) -> dict[str, Data]:
+def build_slots_per_route(pool: Pool) -> dict[str, Data]:
     """What a route or share that forwards to `pool` says to the filter."""
     return {"@type": f"{_TYPE}.extensions.filters.http.lua.v3.LuaPerRoute", "filter_context": {"pool": pool.name}}
 
 
-def other_share() -> dict[str, Data]:
+def build_no_slots_per_route() -> dict[str, Data]:
     """What a route says to the filter for its shares to other pools: it takes off what the session filter says."""
     return {"@type": f"{_TYPE}.extensions.filters.http.lua.v3.LuaPerRoute", "filter_context": {"pool": ""}}
 
 
-def waits(plan: Plan) -> bool:
+def has_queues(plan: Plan) -> bool:
     """Whether requests may wait for a place."""
     return any(pool.queue is not None for pool in plan.pools)
 
 
-def wait_listener() -> dict[str, Data]:
+def build_wait_listener() -> dict[str, Data]:
     """A listener inside Envoy that answers after a pause."""
     fault: Data = {
         "name": "pause",
@@ -88,7 +88,7 @@ def wait_listener() -> dict[str, Data]:
     }
 
 
-def wait_cluster() -> dict[str, Data]:
+def build_wait_cluster() -> dict[str, Data]:
     """Where that listener is found."""
     place: Data = {"endpoint": {"address": {"envoy_internal_address": {"server_listener_name": _WAIT}}}}
     return {
@@ -98,7 +98,7 @@ def wait_cluster() -> dict[str, Data]:
     }
 
 
-def wait_extension() -> dict[str, Data]:
+def build_wait_extension() -> dict[str, Data]:
     """What Envoy needs to have listeners of that kind."""
     return {
         "name": "envoy.bootstrap.internal_listener",
@@ -114,7 +114,7 @@ def _code() -> str:
 def _table(pool: Pool) -> str:
     """Names and addresses are plain words."""
     usable = [each for each in pool.endpoints if each.weight and each.is_ip]
-    rows = [(f"{pool.name} endpoint {each.authority}", address(each), each.weight) for each in usable]
+    rows = [(f"{pool.name} endpoint {each.authority}", encode_address(each), each.weight) for each in usable]
     endpoints = "".join(f'      {{key = "{key}", address = "{to}", weight = {weight}}},\n' for key, to, weight in rows)
     size = 0 if pool.queue is None else pool.queue.size
     timeout = 0 if pool.queue is None else pool.queue.timeout / 1000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.matching import literal
-from lbgen.engines.envoy.tls import names_pattern
+from lbgen.engines.envoy.matching import escape_regex
+from lbgen.engines.envoy.tls import build_names_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +24,7 @@ _INPUTS = "type.googleapis.com/envoy.extensions.matching.common_inputs.network.v
 _IP = "type.googleapis.com/envoy.extensions.matching.input_matchers.ip.v3.Ip"
 
 
-def chain_matcher(choices: Iterable[tuple[str, list[Predicate]]]) -> dict[str, Data]:
+def build_chain_matcher(choices: Iterable[tuple[str, list[Predicate]]]) -> dict[str, Data]:
     """The first chain (by name) whose predicates all hold takes a connection; without one it is closed."""
     return {
         "matcher_list": {
@@ -33,35 +33,35 @@ def chain_matcher(choices: Iterable[tuple[str, list[Predicate]]]) -> dict[str, D
     }
 
 
-def known_name(tls: ListenerTls) -> Predicate:
+def server_name_predicate(tls: ListenerTls) -> Predicate:
     """No server name, or one that a certificate holds."""
-    return _any([_not(_server_name(r"\C+")), _server_name(names_pattern(tls))])
+    return _any([_not(_server_name(r"\C+")), _server_name(build_names_pattern(tls))])
 
 
-def of_rule(rule: L4Rule) -> list[Predicate]:
+def rule_predicates(rule: L4Rule) -> list[Predicate]:
     """What a connection must have for an L4 rule."""
     found = [] if rule.sni is None else [_sni(rule.sni)]
     return [*found, _source(rule.sources)] if rule.sources else found
 
 
-def admitted(access: Access | None) -> list[Predicate]:
+def access_predicates(access: Access | None) -> list[Predicate]:
     """What a connection must have to be let in."""
     if access is None:
         return []
     found = [_not(_source(access.deny))] if access.deny else []
     if access.allow is not None:
-        found.append(_source(access.allow) if access.allow else _not(_anyone()))
+        found.append(_source(access.allow) if access.allow else _not(_any_source()))
     return found
 
 
-def kept_out(access: Access | None) -> Predicate | None:
+def denied_predicate(access: Access | None) -> Predicate | None:
     """What a connection has that is not let in; None when every one is."""
-    found = admitted(access)
+    found = access_predicates(access)
     return _not(all_of(found)) if found else None
 
 
 def _sni(name: HostPattern) -> Predicate:
-    return _server_name((r"\C+[.]" if name.wildcard else "") + literal(name.name))
+    return _server_name((r"\C+[.]" if name.wildcard else "") + escape_regex(name.name))
 
 
 def _server_name(pattern: str) -> Predicate:
@@ -73,7 +73,7 @@ def _server_name(pattern: str) -> Predicate:
     }
 
 
-def _anyone() -> Predicate:
+def _any_source() -> Predicate:
     return _source(("0.0.0.0/0", "::/0"))
 
 
@@ -94,7 +94,7 @@ def _source(networks: Iterable[str]) -> Predicate:
 def all_of(predicates: list[Predicate]) -> Predicate:
     """A predicate that holds where all of `predicates` do."""
     if not predicates:
-        return _anyone()
+        return _any_source()
     return predicates[0] if len(predicates) == 1 else {"and_matcher": {"predicate": list(predicates)}}
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.balancing import PEER_STATE
-from lbgen.engines.envoy.conditional_filters import any_of, header_is, header_like, negated, peer_in, unless
-from lbgen.engines.envoy.headers import SET, option
+from lbgen.engines.envoy.conditional_filters import any_of, header_equals, header_matches, not_, peer_in, skip_where
+from lbgen.engines.envoy.headers import SET, header_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,15 +19,15 @@ NO_HOST = "no-host.invalid"
 # The TCP peer. use_remote_address would take Envoy's own address for a peer on loopback.
 _PEER = "%DOWNSTREAM_DIRECT_REMOTE_ADDRESS_WITHOUT_PORT%"
 # The source in a PROXY header is no longer to be had once the client behind trusted proxies is known.
-_KEPT_PEER = f"%FILTER_STATE({PEER_STATE}:PLAIN)%"
+_SAVED_PEER = f"%FILTER_STATE({PEER_STATE}:PLAIN)%"
 _ID = "x-request-id"
 _FOR = "x-forwarded-for"
 PROTO = "x-forwarded-proto"
 _HOST = "x-forwarded-host"
 _PORT = "x-forwarded-port"
 _NAMES = (_FOR, PROTO, _HOST, _PORT, _ID)
-KEPT_PROTO = "x-lbgen-forwarded-proto"  # never leaves Envoy
-CODED = "x-lbgen-coded"  # the protocol of a request with a transfer coding; never leaves Envoy
+SAVED_PROTO = "x-lbgen-forwarded-proto"  # never leaves Envoy
+TRANSFER_CODING = "x-lbgen-coded"  # the protocol of a request with a transfer coding; never leaves Envoy
 _TYPE = "type.googleapis.com/envoy.extensions"
 _HOP = ("te", "trailer")  # hop-by-hop headers that Envoy itself passes
 
@@ -58,7 +58,7 @@ end
 """
 
 
-def early_mutations(listener: Listener) -> list[dict[str, Data]]:
+def build_early_mutations(listener: Listener) -> list[dict[str, Data]]:
     """What must happen before Envoy itself reads a head.
 
     It finds no route for a request with an empty X-Forwarded-Proto and invents one where there is none, so what rules
@@ -66,14 +66,16 @@ def early_mutations(listener: Listener) -> list[dict[str, Data]]:
     whether there was one: HTTP/1.0 has none.
     """
     coded: list[Data] = [
-        {"remove": CODED},
-        {"append": option(CODED, "%REQ(TRANSFER-ENCODING)%", SET)},  # nothing happens when there is none
-        {"append": option(CODED, "%PROTOCOL%", "OVERWRITE_IF_EXISTS")},
+        {"remove": TRANSFER_CODING},
+        {
+            "append": header_option(TRANSFER_CODING, "%REQ(TRANSFER-ENCODING)%", SET)
+        },  # nothing happens when there is none
+        {"append": header_option(TRANSFER_CODING, "%PROTOCOL%", "OVERWRITE_IF_EXISTS")},
     ]
     mutations: list[Data] = [*coded, {"remove": PROTO}]
-    if _keeps_proto(listener):
-        kept: Data = {"append": option(KEPT_PROTO, "%REQ(X-FORWARDED-PROTO)%", SET)}
-        mutations = [{"remove": KEPT_PROTO}, kept, *mutations]
+    if _saves_proto(listener):
+        kept: Data = {"append": header_option(SAVED_PROTO, "%REQ(X-FORWARDED-PROTO)%", SET)}
+        mutations = [{"remove": SAVED_PROTO}, kept, *mutations]
     return [
         {
             "name": "kept",
@@ -85,56 +87,59 @@ def early_mutations(listener: Listener) -> list[dict[str, Data]]:
     ]
 
 
-def forwarded_filters(listener: Listener) -> list[dict[str, Data]]:
+def build_forwarded_filters(listener: Listener) -> list[dict[str, Data]]:
     """The filters that drop hop-by-hop headers and make X-Forwarded-* and X-Request-Id, in order."""
-    ours = _ours(listener)
+    ours = _own_headers(listener)
     unmade = [name for name in _NAMES if name not in ours]
-    untrusted = _mutation(
+    untrusted = _header_mutation(
         "untrusted-peer",
-        [*_HOP, *unmade, *([KEPT_PROTO] if _keeps_proto(listener) else [])],
-        [option(name, value, SET) for name, value in ours.items()],
+        [*_HOP, *unmade, *([SAVED_PROTO] if _saves_proto(listener) else [])],
+        [header_option(name, value, SET) for name, value in ours.items()],
     )
     if not listener.trusted_proxies:
         filters = [untrusted]
     else:
         peer = peer_in(listener.trusted_proxies, PEER_STATE if listener.proxy_protocol else None)
-        odd = [header_like(_FOR, _ODD_LIST), *(header_is(name, "") for name in ours if name not in (_FOR, PROTO))]
+        odd = [
+            header_matches(_FOR, _ODD_LIST),
+            *(header_equals(name, "") for name in ours if name not in (_FOR, PROTO)),
+        ]
         filters = [
-            unless(negated(any_of(*odd)), lua("odd-values", _TIDY)),
-            unless(negated(peer), _trusted(ours, peer_of(listener))),
-            unless(peer, untrusted),
+            skip_where(not_(any_of(*odd)), build_lua_filter("odd-values", _TIDY)),
+            skip_where(not_(peer), _trusted_mutation(ours, peer_address(listener))),
+            skip_where(peer, untrusted),
         ]
     if _HOST in ours:
-        filters.append(unless(negated(header_is(_HOST, NO_HOST)), _mutation("no-host", [_HOST], [])))
+        filters.append(skip_where(not_(header_equals(_HOST, NO_HOST)), _header_mutation("no-host", [_HOST], [])))
     return filters
 
 
-def _keeps_proto(listener: Listener) -> bool:
+def _saves_proto(listener: Listener) -> bool:
     asked = (header.name for table in listener.hosts for rule in table.rules for header in rule.match.headers)
     return bool(listener.trusted_proxies) or PROTO in asked
 
 
-def _trusted(ours: dict[str, str], peer: str) -> dict[str, Data]:
-    added = [option(_FOR, f"%REQ(X-FORWARDED-FOR)%, {peer}", "OVERWRITE_IF_EXISTS")] if _FOR in ours else []
-    added += [option(name, value, "ADD_IF_ABSENT") for name, value in ours.items() if name != PROTO]
+def _trusted_mutation(ours: dict[str, str], peer: str) -> dict[str, Data]:
+    added = [header_option(_FOR, f"%REQ(X-FORWARDED-FOR)%, {peer}", "OVERWRITE_IF_EXISTS")] if _FOR in ours else []
+    added += [header_option(name, value, "ADD_IF_ABSENT") for name, value in ours.items() if name != PROTO]
     if PROTO in ours:
-        added.append(option(PROTO, ours[PROTO], SET))
-    added.append(option(PROTO, f"%REQ({KEPT_PROTO.upper()})%", SET))  # nothing happens when there is none
+        added.append(header_option(PROTO, ours[PROTO], SET))
+    added.append(header_option(PROTO, f"%REQ({SAVED_PROTO.upper()})%", SET))  # nothing happens when there is none
     removed = [*_HOP, *(() if PROTO in ours else (PROTO,))]
-    return _mutation("trusted-peer", removed, added, after=(KEPT_PROTO,))
+    return _header_mutation("trusted-peer", removed, added, after=(SAVED_PROTO,))
 
 
-def peer_of(listener: Listener) -> str:
+def peer_address(listener: Listener) -> str:
     """Who opened the connection, in Envoy's format syntax."""
-    return _KEPT_PEER if listener.proxy_protocol else _PEER
+    return _SAVED_PEER if listener.proxy_protocol else _PEER
 
 
-def _ours(listener: Listener) -> dict[str, str]:
+def _own_headers(listener: Listener) -> dict[str, str]:
     """The headers that the listener makes, with their values in Envoy's format syntax."""
     ours: dict[str, str] = {}
     if listener.forwarded_headers:
         ours = {
-            _FOR: peer_of(listener),
+            _FOR: peer_address(listener),
             PROTO: listener.scheme,
             _HOST: "%REQ(:AUTHORITY)%",
             _PORT: str(listener.client_port),
@@ -144,7 +149,7 @@ def _ours(listener: Listener) -> dict[str, str]:
     return ours
 
 
-def _mutation(
+def _header_mutation(
     name: str, removed: Iterable[str], appended: Iterable[dict[str, Data]], after: Iterable[str] = ()
 ) -> dict[str, Data]:
     """A filter that removes headers, adds headers, and in the end removes those of `after`."""
@@ -163,7 +168,7 @@ def _mutation(
     }
 
 
-def lua(name: str, code: str) -> dict[str, Data]:
+def build_lua_filter(name: str, code: str) -> dict[str, Data]:
     """A Lua filter; lbgen writes `code` itself, no text of a user belongs in it."""
     return {
         "name": name,

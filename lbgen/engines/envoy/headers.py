@@ -17,63 +17,63 @@ CONTENT_TYPE = "content-type"
 _MUTATION = "type.googleapis.com/envoy.extensions.filters.http.header_mutation.v3"
 
 
-def text(literal: str) -> str:
+def escape_format(literal: str) -> str:
     """Free text in a place where Envoy evaluates `%COMMAND%`."""
     return literal.replace("%", "%%")
 
 
-def option(name: str, value: str, action: str) -> dict[str, Data]:
+def header_option(name: str, value: str, action: str) -> dict[str, Data]:
     """A HeaderValueOption; `value` is in Envoy's format syntax."""
     return {"header": {"key": name, "value": value}, "append_action": action}
 
 
 @dataclass(slots=True)
-class _State:
+class _HeaderState:
     """What is left of a header: the lines it came with (unless replaced), then those of ours."""
 
     replaced: bool = False
     values: list[str] = field(default_factory=list)
 
 
-def merged(*edits: HeaderEdits) -> tuple[list[str], list[dict[str, Data]]]:
+def merge_edits(*edits: HeaderEdits) -> tuple[list[str], list[dict[str, Data]]]:
     """`edits`, one after the other, as (names to remove, headers to add).
 
     Envoy applies a target's edits before its route's, all removals first and replacements before additions, so the net
     effect of all edits is worked out per header here.
     """
-    states: dict[str, _State] = {}
+    states: dict[str, _HeaderState] = {}
     for each in edits:
         for name in each.remove:
-            states[name] = _State(replaced=True)
+            states[name] = _HeaderState(replaced=True)
         for name, value in each.set:
-            states[name] = _State(replaced=True, values=[value])
+            states[name] = _HeaderState(replaced=True, values=[value])
         for name, value in each.add:
-            states.setdefault(name, _State()).values.append(value)
+            states.setdefault(name, _HeaderState()).values.append(value)
     removed = [name for name, state in states.items() if state.replaced and len(state.values) != 1]
     added: list[dict[str, Data]] = []
     for name, state in states.items():
         single = state.replaced and len(state.values) == 1
-        added += [option(name, text(value), SET if single else APPEND) for value in state.values]
+        added += [header_option(name, escape_format(value), SET if single else APPEND) for value in state.values]
     return removed, added
 
 
-def request_edits(*edits: HeaderEdits) -> dict[str, Data]:
+def build_request_edits(*edits: HeaderEdits) -> dict[str, Data]:
     """The fields of a route or weighted cluster for these edits of the request."""
     return _fields("request", *edits)
 
 
-def response_edits(*edits: HeaderEdits) -> dict[str, Data]:
+def build_response_edits(*edits: HeaderEdits) -> dict[str, Data]:
     """The fields of a route for these edits of the response."""
     found = _fields("response", *edits)
     if CONTENT_TYPE in {name for each in edits for name in (*each.remove, *(n for n, _ in (*each.set, *each.add)))}:
-        removed, added = merged(*edits)
+        removed, added = merge_edits(*edits)
         mutations: list[Data] = [{"remove": name} for name in removed if name == CONTENT_TYPE]
         mutations += [{"append": each} for each in added if _name(each) == CONTENT_TYPE]
-        found |= switched_edits(mutations)
+        found |= build_late_edits(mutations)
     return found
 
 
-def late_edits(fields: Mapping[str, Data]) -> list[Data]:
+def read_late_edits(fields: Mapping[str, Data]) -> list[Data]:
     """What `fields` of a route already say to the filter for late edits."""
     said = fields.get("typed_per_filter_config", {})
     own = said.get(CONTENT_TYPE, {}) if isinstance(said, dict) else {}
@@ -82,12 +82,12 @@ def late_edits(fields: Mapping[str, Data]) -> list[Data]:
     return list(found) if isinstance(found, list) else []
 
 
-def switched_edits(mutations: list[Data]) -> dict[str, Data]:
+def build_late_edits(mutations: list[Data]) -> dict[str, Data]:
     """The field of a route that gives the filter for late edits its work."""
     return {"typed_per_filter_config": {CONTENT_TYPE: _per_route(mutations)}}
 
 
-def content_type_filter() -> dict[str, Data]:
+def build_content_type_filter() -> dict[str, Data]:
     """For routes that edit Content-Type to switch on: Envoy sets that of its own answers after their edits."""
     return {
         "name": CONTENT_TYPE,
@@ -106,7 +106,7 @@ def _per_route(mutations: list[Data]) -> dict[str, Data]:
 
 
 def _fields(side: str, *edits: HeaderEdits) -> dict[str, Data]:
-    removed, added = merged(*edits)
+    removed, added = merge_edits(*edits)
     found: dict[str, Data] = {}
     if removed:
         found[f"{side}_headers_to_remove"] = removed

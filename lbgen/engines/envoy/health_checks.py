@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Endpoint, Pool
     from lbgen.plan.policy import ActiveHealth, PassiveHealth
 
-_LOOKS = 100  # ms; how often Envoy looks whose time out is over
+_EJECTION_SWEEP = 100  # ms; how often Envoy looks whose time out is over
 
 
-def health(pool: Pool) -> dict[str, Data]:
+def build_health_checks(pool: Pool) -> dict[str, Data]:
     """The fields of a cluster for both kinds of checks."""
     found: dict[str, Data] = {}
     if pool.active is not None:
@@ -47,7 +47,7 @@ def _active(pool: Pool, active: ActiveHealth) -> dict[str, Data]:
     return {**found, "http_health_check": http}
 
 
-def checked_at(endpoint: Endpoint, pool: Pool) -> dict[str, Data]:
+def build_check_address(endpoint: Endpoint, pool: Pool) -> dict[str, Data]:
     """The fields of an endpoint that say where it is checked, and as which host."""
     found: dict[str, Data] = {}
     if pool.active is not None and pool.active.port is not None:
@@ -63,7 +63,7 @@ def _passive(passive: PassiveHealth) -> dict[str, Data]:
         "consecutive_5xx": passive.failures,
         "enforcing_consecutive_5xx": 100,
         "enforcing_success_rate": 0,
-        "interval": duration(min(_LOOKS, max(1, passive.eject_for // 10))),
+        "interval": duration(min(_EJECTION_SWEEP, max(1, passive.eject_for // 10))),
         "base_ejection_time": duration(passive.eject_for),
         # It would grow with every time out.
         "max_ejection_time": duration(passive.eject_for),

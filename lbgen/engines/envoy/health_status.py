@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from lbgen.engines.envoy.upstreams import pool_of
+from lbgen.engines.envoy.upstreams import pool_name
 from lbgen.engines.health import NO_ADDRESS, Condition, State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_WORST = (State.UP, State.DRAINING, State.EJECTED, State.DOWN)
+_BY_SEVERITY = (State.UP, State.DRAINING, State.EJECTED, State.DOWN)
 
 
-def health(pools: Mapping[str, Sequence[str]], answer: str) -> dict[tuple[str, int], Condition]:
+def read_health(pools: Mapping[str, Sequence[str]], answer: str) -> dict[tuple[str, int], Condition]:
     """By pool and place of the endpoint. A pool's clusters each judge for themselves: the worst is told."""
     try:
         clusters = json.loads(answer).get("cluster_statuses", ())
@@ -22,15 +22,15 @@ def health(pools: Mapping[str, Sequence[str]], answer: str) -> dict[tuple[str, i
         return {}
     found: dict[tuple[str, int], Condition] = {}
     for cluster in clusters:
-        pool = pool_of(cluster["name"])
+        pool = pool_name(cluster["name"])
         hosts: dict[str, list[Any]] = {}
         for host in cluster.get("host_statuses", ()):
             for name in _names(host):
                 hosts.setdefault(name, []).append(host)
         for place, address in enumerate(pools.get(pool, ())):
-            told = _together([_condition(host) for host in hosts.get(address, ())])
+            told = _combine([_condition(host) for host in hosts.get(address, ())])
             before = found.get((pool, place))
-            if before is None or _WORST.index(told.state) > _WORST.index(before.state):
+            if before is None or _BY_SEVERITY.index(told.state) > _BY_SEVERITY.index(before.state):
                 found[pool, place] = told
     return found
 
@@ -52,10 +52,10 @@ def _condition(host: Mapping[str, Any]) -> Condition:
     return Condition(State.DRAINING if health.get("eds_health_status") == "DRAINING" else State.UP)
 
 
-def _together(every: Sequence[Condition]) -> Condition:
+def _combine(every: Sequence[Condition]) -> Condition:
     """Of the addresses behind one name: it serves while one of them does."""
     if not every:
         return NO_ADDRESS
-    best = min(every, key=lambda each: _WORST.index(each.state))
+    best = min(every, key=lambda each: _BY_SEVERITY.index(each.state))
     out = sum(each.state is not best.state for each in every)
     return Condition(best.state, reason=f"{out} of its {len(every)} addresses are not") if out else best

@@ -6,9 +6,16 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.envoy.durations import duration
-from lbgen.engines.envoy.filter_chains import DENIED, admitted, chain_matcher, kept_out, known_name, of_rule
-from lbgen.engines.envoy.tls import listener_socket
-from lbgen.engines.envoy.upstreams import cluster_name, demand
+from lbgen.engines.envoy.filter_chains import (
+    DENIED,
+    access_predicates,
+    build_chain_matcher,
+    denied_predicate,
+    rule_predicates,
+    server_name_predicate,
+)
+from lbgen.engines.envoy.tls import build_listener_socket
+from lbgen.engines.envoy.upstreams import cluster_name, cluster_options
 from lbgen.plan.model import Balance, Forward
 
 if TYPE_CHECKING:
@@ -20,22 +27,24 @@ if TYPE_CHECKING:
     from lbgen.plan.model import L4Rule, Listener, Plan
 
 
-def l4_chains(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]:
+def build_l4_chains(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]:
     """The fields of a listener for its rules; a connection that none takes is closed."""
     if not listener.l4_rules:
         raise ValueError(f"{listener.field}: a listener without rules")
     tls = listener.tls if listener.tls is not None and not listener.tls.passthrough else None
     guarded = any(plan.route(rule.route).access is not None for rule in listener.l4_rules)
     plain = len(listener.l4_rules) == 1 and listener.access is None and tls is None and not guarded
-    if plain and not of_rule(listener.l4_rules[0]):
+    if plain and not rule_predicates(listener.l4_rules[0]):
         return {"filter_chains": [{"filters": [_tcp(plan, listener, listener.l4_rules[0], clusters)]}]}
-    gate = [*admitted(listener.access), *([] if tls is None else [known_name(tls)])]
-    socket: dict[str, Data] = {} if tls is None else {"transport_socket": listener_socket(tls, [])}
+    gate = [*access_predicates(listener.access), *([] if tls is None else [server_name_predicate(tls)])]
+    socket: dict[str, Data] = {} if tls is None else {"transport_socket": build_listener_socket(tls, [])}
     # Envoy closes a connection whose chain has no filters.
     denied: list[Data] = [{"name": DENIED, "filters": []}] if guarded else []
     return {
-        "filter_chain_matcher": chain_matcher(
-            (chain, [*gate, *predicates]) for rule in listener.l4_rules for chain, predicates in _choices(plan, rule)
+        "filter_chain_matcher": build_chain_matcher(
+            (chain, [*gate, *predicates])
+            for rule in listener.l4_rules
+            for chain, predicates in _chain_choices(plan, rule)
         ),
         "filter_chains": [
             *({"name": r.id, "filters": [_tcp(plan, listener, r, clusters)], **socket} for r in listener.l4_rules),
@@ -44,11 +53,11 @@ def l4_chains(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, D
     }
 
 
-def _choices(plan: Plan, rule: L4Rule) -> Iterator[tuple[str, list[Predicate]]]:
+def _chain_choices(plan: Plan, rule: L4Rule) -> Iterator[tuple[str, list[Predicate]]]:
     """The chain of a rule; before it the one for clients whom its route keeps out, so that no later rule takes them."""
-    if (outside := kept_out(plan.route(rule.route).access)) is not None:
-        yield DENIED, [*of_rule(rule), outside]
-    yield rule.id, of_rule(rule)
+    if (outside := denied_predicate(plan.route(rule.route).access)) is not None:
+        yield DENIED, [*rule_predicates(rule), outside]
+    yield rule.id, rule_predicates(rule)
 
 
 def _tcp(plan: Plan, listener: Listener, rule: L4Rule, clusters: Clusters) -> Tagged:
@@ -62,7 +71,8 @@ def _tcp(plan: Plan, listener: Listener, rule: L4Rule, clusters: Clusters) -> Ta
         raise TypeError(f"{rule.field}: an L4 route forwards")
     targets = [target for target in forward.targets if target.weight]
     named: list[dict[str, Data]] = [
-        {"name": cluster_name(target.pool, demand(forward), clusters), "weight": target.weight} for target in targets
+        {"name": cluster_name(target.pool, cluster_options(forward), clusters), "weight": target.weight}
+        for target in targets
     ]
     if len(named) == 1:
         found["cluster"] = named[0]["name"]

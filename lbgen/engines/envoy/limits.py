@@ -24,21 +24,21 @@ _KEYS = 100_000  # buckets kept; the one that was idle longest goes first
 _ROUTE = "route"
 _METADATA = "lbgen"
 _HUNDRED: dict[str, Data] = {"default_value": {"numerator": 100, "denominator": "HUNDRED"}}
-SWITCHED_ON: dict[str, Data] = {
+ENABLED: dict[str, Data] = {
     "@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig",
     "config": {},
 }
 
 
-def keeps_peer(plan: Plan, listener: Listener) -> bool:
+def saves_peer(plan: Plan, listener: Listener) -> bool:
     """Whether Envoy's own idea of the remote address may be another than the peer's, and somebody asks for the peer."""
     if listener.mode is not Mode.L7:
         return False
     hashed = any(pool.balance is Balance.SOURCE_HASH for pool in plan.pools)
-    return listener.proxy_protocol or (hashed and needs_client(plan, listener))
+    return listener.proxy_protocol or (hashed and needs_client_address(plan, listener))
 
 
-def needs_client(plan: Plan, listener: Listener) -> bool:
+def needs_client_address(plan: Plan, listener: Listener) -> bool:
     """Whether the address behind trusted proxies counts for something."""
     if not listener.trusted_proxies:
         return False
@@ -49,7 +49,7 @@ def needs_client(plan: Plan, listener: Listener) -> bool:
     return asked or KeyKind.CLIENT_IP in keys
 
 
-def access_rules(access: Access) -> dict[str, Data]:
+def build_access_rules(access: Access) -> dict[str, Data]:
     """RBAC rules that refuse a client."""
     refused: list[Data] = [{"remote_ip": _cidr(network)} for network in access.deny]
     if access.allow is not None:
@@ -59,19 +59,19 @@ def access_rules(access: Access) -> dict[str, Data]:
     return {"rules": {"action": "DENY", "policies": policies}}
 
 
-def access_filter(name: str, access: Access | None) -> dict[str, Data]:
+def build_access_filter(name: str, access: Access | None) -> dict[str, Data]:
     """An RBAC filter: with `access` for every request, without it for routes to fill in."""
-    own = {} if access is None else access_rules(access)
+    own = {} if access is None else build_access_rules(access)
     found: dict[str, Data] = {"name": name, "typed_config": {"@type": f"{_TYPE}.rbac.v3.RBAC", **own}}
     return found if access is not None else {**found, "disabled": True}
 
 
-def access_switch(access: Access) -> dict[str, Data]:
+def build_access_per_route(access: Access) -> dict[str, Data]:
     """What a route says to the RBAC filter."""
-    return {"@type": f"{_TYPE}.rbac.v3.RBACPerRoute", "rbac": access_rules(access)}
+    return {"@type": f"{_TYPE}.rbac.v3.RBACPerRoute", "rbac": build_access_rules(access)}
 
 
-def rate_filter(routes: Iterable[Route]) -> dict[str, Data]:
+def build_rate_filter(routes: Iterable[Route]) -> dict[str, Data]:
     """One filter with the buckets of all routes, so that a route has the same ones whichever of its rules holds."""
     limits = {route.name: route.rate_limit for route in routes if route.rate_limit is not None}
     keys = dict.fromkeys((limit.key.kind, limit.key.name) for limit in limits.values())
@@ -92,7 +92,7 @@ def rate_filter(routes: Iterable[Route]) -> dict[str, Data]:
     }
 
 
-def rate_metadata(route: Route) -> dict[str, Data]:
+def build_rate_metadata(route: Route) -> dict[str, Data]:
     """By which the filter knows the route."""
     return {"filter_metadata": {_METADATA: {_ROUTE: route.name}}}
 
@@ -128,13 +128,13 @@ def _descriptor(route: str, limit: RateLimit) -> dict[str, Data]:
     return {"entries": entries, "token_bucket": bucket}
 
 
-def body_filter(size: int) -> dict[str, Data]:
+def build_body_size_filter(size: int) -> dict[str, Data]:
     """A filter that refuses bodies above `size` bytes."""
     limit: dict[str, Data] = {"@type": f"{_TYPE}.body_size_limit.v3.BodySizeLimit", "max_request_bytes": size}
-    return {"name": body_name(size), "typed_config": limit, "disabled": True}
+    return {"name": body_size_filter_name(size), "typed_config": limit, "disabled": True}
 
 
-def body_name(size: int) -> str:
+def body_size_filter_name(size: int) -> str:
     return f"max-body-{size}"
 
 

@@ -6,27 +6,33 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.document import Tagged
-from lbgen.engines.envoy.access_log import access_log, asked_filter
+from lbgen.engines.envoy.access_log import build_access_log, build_snapshot_filter
 from lbgen.engines.envoy.balancing import PEER_STATE
-from lbgen.engines.envoy.connection_options import handshake_filter, upstream_filters
+from lbgen.engines.envoy.connection_options import build_handshake_filter, build_upstream_filters
 from lbgen.engines.envoy.durations import duration
-from lbgen.engines.envoy.endpoint_slots import HELD
-from lbgen.engines.envoy.filter_chains import chain_matcher, known_name
-from lbgen.engines.envoy.forwarded_headers import CODED, NO_HOST, early_mutations, forwarded_filters, lua
-from lbgen.engines.envoy.headers import content_type_filter, option
-from lbgen.engines.envoy.l4 import l4_chains
-from lbgen.engines.envoy.limits import access_filter, keeps_peer, needs_client
-from lbgen.engines.envoy.local_replies import Reasons, local_replies
+from lbgen.engines.envoy.endpoint_slots import SLOT_KEYS
+from lbgen.engines.envoy.filter_chains import build_chain_matcher, server_name_predicate
+from lbgen.engines.envoy.forwarded_headers import (
+    NO_HOST,
+    TRANSFER_CODING,
+    build_early_mutations,
+    build_forwarded_filters,
+    build_lua_filter,
+)
+from lbgen.engines.envoy.headers import build_content_type_filter, header_option
+from lbgen.engines.envoy.l4 import build_l4_chains
+from lbgen.engines.envoy.limits import build_access_filter, needs_client_address, saves_peer
+from lbgen.engines.envoy.local_replies import ReplyCauses, build_local_replies
 from lbgen.engines.envoy.matching import regex
-from lbgen.engines.envoy.normalize import above_root_filter, normal_filter, odd_route
-from lbgen.engines.envoy.paths import strict_filter
-from lbgen.engines.envoy.per_route import policy_filters
-from lbgen.engines.envoy.routes import REDIRECT_HOST, edits_late, needs_request_host
-from lbgen.engines.envoy.shared_counters import PLACE, given_back
-from lbgen.engines.envoy.timeouts import head_only_filter, marks_head_only
-from lbgen.engines.envoy.tls import inspector, listener_socket
-from lbgen.engines.envoy.udp import udp_proxy
-from lbgen.engines.envoy.virtual_hosts import build_virtual_hosts, with_odd_route
+from lbgen.engines.envoy.normalize import build_above_root_filter, build_non_normal_route, build_normalize_filter
+from lbgen.engines.envoy.paths import build_request_line_filter
+from lbgen.engines.envoy.per_route import build_policy_filters
+from lbgen.engines.envoy.routes import REDIRECT_HOST, has_late_edits, has_request_host_redirect
+from lbgen.engines.envoy.shared_counters import REQUEST_SLOT, build_release_log
+from lbgen.engines.envoy.timeouts import build_head_only_filter, needs_head_only_filter
+from lbgen.engines.envoy.tls import build_listener_socket, build_tls_inspector
+from lbgen.engines.envoy.udp import build_udp_proxy
+from lbgen.engines.envoy.virtual_hosts import build_virtual_hosts, prepend_route
 from lbgen.engines.verbatim import entries
 from lbgen.plan.model import Forward, Mode, Protocol, Respond
 from lbgen.plan.policy import PathsMode
@@ -76,8 +82,11 @@ def build_listener(plan: Plan, listener: Listener, clusters: Clusters) -> Tagged
     found: dict[str, Data] = {"name": listener.name, "address": {"socket_address": address}}
     if listener.protocol is Protocol.UDP:
         address["protocol"] = "UDP"
-        return Tagged(listener.field, {**found, **udp_proxy(plan, listener, clusters)})
-    inspectors = [*([_proxy_header()] if listener.proxy_protocol else ()), *([inspector()] if listener.tls else ())]
+        return Tagged(listener.field, {**found, **build_udp_proxy(plan, listener, clusters)})
+    inspectors = [
+        *([_proxy_header()] if listener.proxy_protocol else ()),
+        *([build_tls_inspector()] if listener.tls else ()),
+    ]
     if inspectors:
         found["listener_filters"] = inspectors
         found["listener_filters_timeout"] = duration(listener.timeouts.header)
@@ -85,7 +94,7 @@ def build_listener(plan: Plan, listener: Listener, clusters: Clusters) -> Tagged
         case Mode.L7:
             found |= _l7_chains(plan, listener, clusters)
         case Mode.L4:
-            found |= l4_chains(plan, listener, clusters)
+            found |= build_l4_chains(plan, listener, clusters)
         case _:
             assert_never(listener.mode)
     return Tagged(listener.field, found)
@@ -101,19 +110,22 @@ def _proxy_header() -> dict[str, Data]:
 
 
 def _l7_chains(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]:
-    filters = [*([_kept_peer()] if keeps_peer(plan, listener) else ()), _http(plan, listener, clusters)]
+    filters = [*([_save_peer()] if saves_peer(plan, listener) else ()), _http(plan, listener, clusters)]
     if listener.tls is None:
         return {"filter_chains": [{"filters": filters}]}
     protocols = ["h2", "http/1.1"] if listener.http2 else ["http/1.1"]
     chain: Data = {
         "name": "tls",
         "filters": filters,
-        "transport_socket": listener_socket(listener.tls, protocols),
+        "transport_socket": build_listener_socket(listener.tls, protocols),
     }
-    return {"filter_chain_matcher": chain_matcher([("tls", [known_name(listener.tls)])]), "filter_chains": [chain]}
+    return {
+        "filter_chain_matcher": build_chain_matcher([("tls", [server_name_predicate(listener.tls)])]),
+        "filter_chains": [chain],
+    }
 
 
-def _kept_peer() -> dict[str, Data]:
+def _save_peer() -> dict[str, Data]:
     """Remembers who opened a connection, also by its PROXY header, for all its requests."""
     return {
         "name": "peer",
@@ -137,26 +149,29 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
     rules = [(rule, routes[rule.route]) for table in listener.hosts for rule in table.rules]
     bodies = [len(route.action.body.encode()) for _, route in rules if isinstance(route.action, Respond)]
     used = [route for _, route in rules]
-    client = needs_client(plan, listener)
+    client = needs_client_address(plan, listener)
     normal = listener.paths.mode is PathsMode.NORMALIZE
-    filters = [*([asked_filter()] if listener.access_log else ()), *([normal_filter()] if normal else ())]
-    filters += forwarded_filters(listener)  # first: what is refused has an X-Request-Id in the log
-    filters.append(strict_filter(listener.paths, listener.limits))
+    filters = [
+        *([build_snapshot_filter()] if listener.access_log else ()),
+        *([build_normalize_filter()] if normal else ()),
+    ]
+    filters += build_forwarded_filters(listener)  # first: what is refused has an X-Request-Id in the log
+    filters.append(build_request_line_filter(listener.paths, listener.limits))
     if listener.paths.mode is PathsMode.VERBATIM:
-        filters.append(above_root_filter())
+        filters.append(build_above_root_filter())
     forwards = any(isinstance(route.action, Forward) for route in used)
     if forwards:
-        filters.append(handshake_filter())
-    if marks_head_only(used, listener.timeouts.body, clusters):
-        filters.append(head_only_filter())
+        filters.append(build_handshake_filter())
+    if needs_head_only_filter(used, listener.timeouts.body, clusters):
+        filters.append(build_head_only_filter())
     if listener.access is not None:
-        filters.append(access_filter("listener-access", listener.access))
-    filters += policy_filters(plan, used, clusters)
-    if any(needs_request_host(rule, route) for rule, route in rules):
+        filters.append(build_access_filter("listener-access", listener.access))
+    filters += build_policy_filters(plan, used, clusters)
+    if any(has_request_host_redirect(rule, route) for rule, route in rules):
         own = f"[{listener.address}]" if ":" in listener.address else listener.address
-        filters.append({**lua(REDIRECT_HOST, _REDIRECT_HOST % (NO_HOST, own)), "disabled": True})
-    if any(edits_late(route) for _, route in rules):
-        filters.append(content_type_filter())
+        filters.append({**build_lua_filter(REDIRECT_HOST, _REDIRECT_HOST % (NO_HOST, own)), "disabled": True})
+    if any(has_late_edits(route) for _, route in rules):
+        filters.append(build_content_type_filter())
     filters += entries(plan, "envoy", "http_filters")
     filters.append(
         {
@@ -164,23 +179,23 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
             "typed_config": {
                 "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router",
                 "suppress_envoy_headers": True,
-                **({"upstream_http_filters": upstream_filters()} if forwards else {}),
+                **({"upstream_http_filters": build_upstream_filters()} if forwards else {}),
                 "dynamic_stats": False,
             },
         }
     )
-    logs = access_log(listener) if listener.access_log else []
-    logs += [given_back(plan, held) for held in _held(used, clusters)]
+    logs = build_access_log(listener) if listener.access_log else []
+    logs += [build_release_log(plan, held) for held in _slot_keys(used, clusters)]
     hosts = build_virtual_hosts(plan, listener, clusters)
     if normal:
-        hosts = with_odd_route(hosts, odd_route(filters))
+        hosts = prepend_route(hosts, build_non_normal_route(filters))
     route_config: dict[str, Data] = {
         "name": listener.name,
         "ignore_port_in_host_matching": True,
         # Envoy drops the body of a 200 that refuses just `websocket`; the blank is for Envoy, endpoints see none.
-        "request_headers_to_remove": [CODED],
+        "request_headers_to_remove": [TRANSFER_CODING],
         **({"response_headers_to_remove": ["te"]} if forwards else {}),
-        "request_headers_to_add": [option("upgrade", f"{_WORD} ", "OVERWRITE_IF_EXISTS")],
+        "request_headers_to_add": [header_option("upgrade", f"{_WORD} ", "OVERWRITE_IF_EXISTS")],
         "virtual_hosts": hosts,
     }
     if max(bodies, default=0) > 4096:
@@ -200,22 +215,22 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
                 "ignore_http_11_upgrade": [regex(_NOT_WEBSOCKET)],
             },
             "common_http_protocol_options": {
-                "idle_timeout": duration(_idle(listener.timeouts.keepalive)),
+                "idle_timeout": duration(_idle_timeout(listener.timeouts.keepalive)),
                 **({} if listener.underscores else {"headers_with_underscores_action": "DROP_HEADER"}),
             },
             "request_headers_timeout": duration(listener.timeouts.header),
-            "stream_idle_timeout": duration(_silence(listener.timeouts)),
+            "stream_idle_timeout": duration(_stream_idle_timeout(listener.timeouts)),
             "drain_timeout": duration(_DRAIN),
             "delayed_close_timeout": duration(_CLOSE),
             "upgrade_configs": [{"upgrade_type": "websocket"}],
             # The peer is the TCP peer, whatever X-Forwarded-For says: no client can send a header of this name.
             "use_remote_address": False,
             "original_ip_detection_extensions": [_client(listener) if client else _peer()],
-            "early_header_mutation_extensions": early_mutations(listener),
+            "early_header_mutation_extensions": build_early_mutations(listener),
             "forward_client_cert_details": "ALWAYS_FORWARD_ONLY",
             "generate_request_id": False,
             "server_header_transformation": "PASS_THROUGH",
-            "local_reply_config": local_replies(_reasons(listener, used)),
+            "local_reply_config": build_local_replies(_reasons(listener, used)),
             **({"access_log": logs} if logs else {}),
             "http_filters": filters,
             "route_config": route_config,
@@ -223,20 +238,20 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
     }
 
 
-def _held(routes: Iterable[Route], clusters: Clusters) -> list[str]:
+def _slot_keys(routes: Iterable[Route], clusters: Clusters) -> list[str]:
     """What requests of these routes hold until they end."""
     targets = {t.pool for route in routes if isinstance(route.action, Forward) for t in route.action.targets}
     bounded = [clusters.pools[name] for name in targets if clusters.pools[name].max_per_endpoint is not None]
-    found = [PLACE] if any(route.concurrency is not None for route in routes) else []
-    return [*found, *(HELD if bounded else ())]
+    found = [REQUEST_SLOT] if any(route.concurrency is not None for route in routes) else []
+    return [*found, *(SLOT_KEYS if bounded else ())]
 
 
-def _idle(keepalive: int) -> int:
+def _idle_timeout(keepalive: int) -> int:
     """After this time Envoy begins to close an idle connection."""
     return max(keepalive - _DRAIN - _CLOSE, keepalive // 2)
 
 
-def _silence(times: ClientTimeouts) -> int:
+def _stream_idle_timeout(times: ClientTimeouts) -> int:
     """Envoy's clock runs from the first byte of a head on; a route that forwards brings a time of its own."""
     return 0 if 0 in (times.header, times.body) else max(times.header, times.body)
 
@@ -269,9 +284,9 @@ def _client(listener: Listener) -> dict[str, Data]:
     }
 
 
-def _reasons(listener: Listener, routes: list[Route]) -> Reasons:
+def _reasons(listener: Listener, routes: list[Route]) -> ReplyCauses:
     limited = any(route.rate_limit is not None or route.concurrency is not None for route in routes)
     guarded = listener.access is not None or any(route.access is not None for route in routes)
     timed = any(isinstance(route.action, Forward) and route.action.timeouts.request for route in routes)
     refusals = (*((403,) if guarded else ()), *((429,) if limited else ()))
-    return Reasons(listener.limits.target is not None, bool(timed), refusals)
+    return ReplyCauses(listener.limits.target is not None, bool(timed), refusals)

@@ -15,7 +15,7 @@ _DETAILS = "response.code_details"
 
 
 @record
-class Reasons:
+class ReplyCauses:
     """Why Envoy may answer on a listener, beyond what holds for all: a limit of the target, a request's time, and
     `refusals` by a status of their own."""
 
@@ -24,22 +24,24 @@ class Reasons:
     refusals: tuple[int, ...] = ()
 
 
-def local_replies(reasons: Reasons) -> dict[str, Data]:
+def build_local_replies(reasons: ReplyCauses) -> dict[str, Data]:
     """`local_reply_config`: the first mapper that fits an answer made by Envoy wins. No endpoint's answer meets any."""
-    limits = [_mapper(_because(f'{_DETAILS}.contains("[{TOO_LONG}]")'), 414)] if reasons.target else []
-    times = [_mapper(_because(f'{_DETAILS} == "max_duration_timeout"'), 504)] if reasons.request_time else []
+    limits = [_mapper(_expression(f'{_DETAILS}.contains("[{TOO_LONG}]")'), 414)] if reasons.target else []
+    times = [_mapper(_expression(f'{_DETAILS} == "max_duration_timeout"'), 504)] if reasons.request_time else []
     refusals = [_mapper(_status(code), code) for code in reasons.refusals]
     return {
         "mappers": [
             *limits,
             *times,
             # Redirects and fixed answers of routes keep their own status and body.
-            _mapper(_because(f'{_DETAILS} == "direct_response"'), None),
-            _mapper(_because(f'{_DETAILS}.contains("[{NOT_SERVED}]")'), 405),
-            _mapper(_because(f'{_DETAILS}.contains("[{MALFORMED}]") || {_DETAILS} == "absolute_path_rejected"'), 400),
+            _mapper(_expression(f'{_DETAILS} == "direct_response"'), None),
+            _mapper(_expression(f'{_DETAILS}.contains("[{NOT_SERVED}]")'), 405),
+            _mapper(
+                _expression(f'{_DETAILS}.contains("[{MALFORMED}]") || {_DETAILS} == "absolute_path_rejected"'), 400
+            ),
             # A target that is no authority stops the codec before the filter sees the method.
-            _mapper(_because('request.method == "CONNECT"'), 405),
-            _mapper(_because(f'{_DETAILS}.contains("connection_timeout")'), 504),
+            _mapper(_expression('request.method == "CONNECT"'), 405),
+            _mapper(_expression(f'{_DETAILS}.contains("connection_timeout")'), 504),
             # UF connect failed, UC closed or UR reset by the endpoint, UPE no HTTP.
             _mapper(_flags("UF", "UC", "UR", "UPE"), 502),
             _mapper(_flags("UT"), 504),
@@ -58,7 +60,7 @@ def _mapper(where: dict[str, Data], status: int | None) -> dict[str, Data]:
     return {"filter": where, "status_code": status, "body": {"inline_string": reason_phrase(status) + "\n"}}
 
 
-def _because(expression: str) -> dict[str, Data]:
+def _expression(expression: str) -> dict[str, Data]:
     return {
         "extension_filter": {
             "name": "because",

@@ -34,43 +34,43 @@ def regex(pattern: str) -> dict[str, Data]:
     return {"safe_regex": {"regex": pattern}}
 
 
-def path_match(path: PathMatch) -> dict[str, Data]:
+def match_path(path: PathMatch) -> dict[str, Data]:
     """The path part of a RouteMatch. Envoy looks at the path up to the `?`."""
     match path.kind:
         case PathKind.EXACT:
-            return {"path": path.value} if "%" not in path.value else regex(path_literal(path.value))
+            return {"path": path.value} if "%" not in path.value else regex(escape_path(path.value))
         case PathKind.PREFIX:
             if path.covers_all:
                 return {"prefix": "/"}
             if "%" not in path.value:
                 return {"path_separated_prefix": path.value}
-            return regex(path_literal(path.value) + "(?:/.*)?")
+            return regex(escape_path(path.value) + "(?:/.*)?")
         case PathKind.REGEX:
             return regex(path.value)
         case _:
             assert_never(path.kind)
 
 
-def literal(text: str) -> str:
+def escape_regex(text: str) -> str:
     """A pattern for exactly this text."""
     return _SPECIAL.sub(lambda m: f"\\x{ord(m[0]):02x}" if m[0] < " " else f"\\{m[0]}", text)
 
 
-def path_literal(path: str) -> str:
+def escape_path(path: str) -> str:
     """A pattern for exactly this path, whatever the hex case of its escapes."""
-    return _ESCAPE.sub(lambda m: f"%{_nibble(m[1])}{_nibble(m[2])}", literal(path))
+    return _ESCAPE.sub(lambda m: f"%{_nibble(m[1])}{_nibble(m[2])}", escape_regex(path))
 
 
-def header_value(value: ValueMatch) -> dict[str, Data]:
+def match_header(value: ValueMatch) -> dict[str, Data]:
     """For a header: the whole value or any element of its list.
 
     Envoy hands over all lines joined by a bare comma, so whether a blank follows a comma cannot be told.
     """
     match value.kind:
         case ValueKind.EXACT if "," in value.value:
-            return regex(literal(value.value).replace(", ", ", ?"))
+            return regex(escape_regex(value.value).replace(", ", ", ?"))
         case ValueKind.EXACT:
-            return regex(_in_list(literal(value.value)))
+            return regex(_in_list(escape_regex(value.value)))
         case ValueKind.REGEX:
             element = escapes.group(escapes.parse(value.value), _but_comma)
             return regex(f"(?:{value.value})|{_in_list(element)}")
@@ -81,7 +81,7 @@ def header_value(value: ValueMatch) -> dict[str, Data]:
             assert_never(value.kind)
 
 
-def query_value(value: ValueMatch) -> dict[str, Data]:
+def match_query(value: ValueMatch) -> dict[str, Data]:
     """For a query parameter: Envoy hands over the raw value, the contract compares the decoded one."""
     match value.kind:
         case ValueKind.EXACT:
@@ -94,7 +94,7 @@ def query_value(value: ValueMatch) -> dict[str, Data]:
             assert_never(value.kind)
 
 
-def cookie_value(value: ValueMatch) -> dict[str, Data]:
+def match_cookie(value: ValueMatch) -> dict[str, Data]:
     """For a cookie: Envoy takes the first of that name and drops its quotes, as the contract asks."""
     match value.kind:
         case ValueKind.EXACT:
@@ -175,7 +175,7 @@ def _encoded_text(data: bytes) -> str:
 
 def _encoded_byte(byte: int) -> str:
     if byte in _RAW_IN_QUERY:
-        return f"(?:{literal(chr(byte))}|{_escaped(byte)})"
+        return f"(?:{escape_regex(chr(byte))}|{_escaped(byte)})"
     return _escaped(byte)
 
 

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.headers import SET, option
+from lbgen.engines.envoy.headers import SET, header_option
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
 
 _FOR = "x-forwarded-for"
-_KEPT = "x-lbgen-forwarded-for"  # never leaves Envoy
+_SAVED = "x-lbgen-forwarded-for"  # never leaves Envoy
 _TYPE = "type.googleapis.com/envoy.extensions.filters.http"
 
 
-def kept_headers() -> list[dict[str, Data]]:
+def build_saved_headers() -> list[dict[str, Data]]:
     """What a copy takes along: the header that Envoy appends its own address to."""
-    return [{"append": option(_KEPT, "%REQ(X-FORWARDED-FOR)%", SET)}]
+    return [{"append": header_option(_SAVED, "%REQ(X-FORWARDED-FOR)%", SET)}]
 
 
-def copy_filters() -> list[dict[str, Data]]:
+def build_mirror_filters() -> list[dict[str, Data]]:
     """The filters of a cluster that gets copies."""
     mutations: list[Data] = [
         {"remove": "x-lbgen-internal"},
         {"remove": _FOR},
-        {"append": option(_FOR, f"%REQ({_KEPT.upper()})%", SET)},  # nothing happens when there is none
-        {"remove": _KEPT},
+        {"append": header_option(_FOR, f"%REQ({_SAVED.upper()})%", SET)},  # nothing happens when there is none
+        {"remove": _SAVED},
     ]
     return [
         {

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.conditional_filters import header_like, negated, unless
-from lbgen.engines.envoy.forwarded_headers import lua
-from lbgen.engines.envoy.limits import SWITCHED_ON
+from lbgen.engines.envoy.conditional_filters import header_matches, not_, skip_where
+from lbgen.engines.envoy.forwarded_headers import build_lua_filter
+from lbgen.engines.envoy.limits import ENABLED
 from lbgen.engines.envoy.matching import regex
 from lbgen.engines.envoy.paths import UNRESERVED
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from lbgen.engines.document import Data
 
-NORMAL = "normal-form"
+NORMALIZE = "normal-form"
 # An empty segment, an escape of an unreserved character, a segment of one or two dots.
-_ODD = rf"\C*(?://\C*|%(?:{UNRESERVED}|2[Ee])\C*|/\.\.?(?:/\C*)?)"
+_NOT_NORMAL = rf"\C*(?://\C*|%(?:{UNRESERVED}|2[Ee])\C*|/\.\.?(?:/\C*)?)"
 # What may not be escaped is refused here: it may stand in a segment that goes away.
 _CODE = """\
 function envoy_on_request(handle)
@@ -52,7 +52,7 @@ function envoy_on_request(handle)
   handle:metadata()  -- looks the route up, which Envoy only does while there is an X-Forwarded-Proto
 end
 """
-_UP = r"[^?]*(?:/|%2[Ff])(?:\.|%2[Ee])(?:\.|%2[Ee])(?:(?:/|%2[Ff])[^?]*)?(?:\?.*)?"
+_WITH_DOT_DOT = r"[^?]*(?:/|%2[Ff])(?:\.|%2[Ee])(?:\.|%2[Ee])(?:(?:/|%2[Ff])[^?]*)?(?:\?.*)?"
 _ABOVE_ROOT = """\
 function envoy_on_request(handle)
   local path = string.match(handle:headers():get(":path"), "^[^?]*")
@@ -66,21 +66,21 @@ end
 """
 
 
-def normal_filter() -> dict[str, Data]:
+def build_normalize_filter() -> dict[str, Data]:
     """The filter, off until the first route switches it on."""
-    return {**lua(NORMAL, _CODE), "disabled": True}
+    return {**build_lua_filter(NORMALIZE, _CODE), "disabled": True}
 
 
-def above_root_filter() -> dict[str, Data]:
+def build_above_root_filter() -> dict[str, Data]:
     """The filter for paths as they are."""
-    return unless(negated(header_like(":path", _UP)), lua("above-root", _ABOVE_ROOT))
+    return skip_where(not_(header_matches(":path", _WITH_DOT_DOT)), build_lua_filter("above-root", _ABOVE_ROOT))
 
 
-def odd_route(filters: Iterable[dict[str, Data]]) -> dict[str, Data]:
+def build_non_normal_route(filters: Iterable[dict[str, Data]]) -> dict[str, Data]:
     """The route for targets that are not in their normal form, with all of `filters` that are off."""
     names = [str(each["name"]) for each in filters if each.get("disabled")]
     return {
-        "match": regex(_ODD),
+        "match": regex(_NOT_NORMAL),
         "direct_response": {"status": 400, "body": {"inline_string": "Bad Request\n"}},
-        "typed_per_filter_config": dict.fromkeys(names, SWITCHED_ON),
+        "typed_per_filter_config": dict.fromkeys(names, ENABLED),
     }

@@ -6,10 +6,10 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, approximate, refused
-from lbgen.engines.envoy.cors import ANSWERED
-from lbgen.engines.envoy.timeouts import longest_silences
-from lbgen.engines.envoy.tls import served
-from lbgen.engines.envoy.upstreams import clusters_of
+from lbgen.engines.envoy.cors import RESPONSE_HEADERS
+from lbgen.engines.envoy.timeouts import list_idle_timeouts
+from lbgen.engines.envoy.tls import select_certificates
+from lbgen.engines.envoy.upstreams import plan_clusters
 from lbgen.engines.escapes import has_boundary, may_hold, parse
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Forward, Mode, Protocol, ValueKind
@@ -18,21 +18,21 @@ from lbgen.plan.policy import PathsMode, RetryCause
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lbgen.engines.envoy.timeouts import Silences
+    from lbgen.engines.envoy.timeouts import IdleTimeouts
     from lbgen.plan.model import Listener, Plan, Pool, Route, Rule
     from lbgen.plan.policy import Retries
 
 # Headers that Envoy takes off a request before it looks at routes.
-_GONE = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
+_REMOVED_HEADERS = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
 
 
-def objections(plan: Plan) -> Iterator[Objection]:
+def find_objections(plan: Plan) -> Iterator[Objection]:
     """One objection per place, each place once."""
     seen: set[tuple[str, str]] = set()
     for listener in plan.listeners:
         for table in listener.hosts:
             for rule in table.rules:
-                for objection in _of_rule(rule):
+                for objection in _rule_objections(rule):
                     key = (objection.field, objection.verdict.note)
                     if key not in seen:
                         seen.add(key)
@@ -41,13 +41,13 @@ def objections(plan: Plan) -> Iterator[Objection]:
     rules = _rules_by_route(plan)
     for route in plan.routes:
         if route.name not in l4:
-            yield from _of_route(plan, route, rules[route.name])
+            yield from _route_objections(plan, route, rules[route.name])
     for listener in plan.listeners:
-        yield from _of_listener(plan, listener)
-    below = clusters_of(plan).l4
+        yield from _listener_objections(plan, listener)
+    below = plan_clusters(plan).l4
     counted = {use.field for use in plan.uses if use.feature is Feature.KEEPALIVE}
     for pool in plan.pools:
-        yield from _of_pool(pool, below, counted)
+        yield from _pool_objections(pool, below, counted)
 
 
 def _rules_by_route(plan: Plan) -> Mapping[str, list[tuple[Listener, Rule]]]:
@@ -60,10 +60,10 @@ def _rules_by_route(plan: Plan) -> Mapping[str, list[tuple[Listener, Rule]]]:
     return rules
 
 
-def _of_rule(rule: Rule) -> Iterator[Objection]:
+def _rule_objections(rule: Rule) -> Iterator[Objection]:
     for header in rule.match.headers:
         place = f"{rule.field}.headers.{header.name}"
-        if header.name in _GONE:
+        if header.name in _REMOVED_HEADERS:
             yield Objection(refused("Envoy takes this header off before it looks at routes"), place, Feature.HEADER)
     for parameter in rule.match.query:
         if parameter.value.kind is ValueKind.REGEX and has_boundary(parse(parameter.value.value)):
@@ -77,7 +77,7 @@ def _of_rule(rule: Rule) -> Iterator[Objection]:
             yield Objection(approximate(note, shows), f"{rule.field}.query.{parameter.name}", Feature.QUERY_REGEX)
 
 
-def _of_route(plan: Plan, route: Route, rules: list[tuple[Listener, Rule]]) -> Iterator[Objection]:
+def _route_objections(plan: Plan, route: Route, rules: list[tuple[Listener, Rule]]) -> Iterator[Objection]:
     forward = route.action
     if not isinstance(forward, Forward):
         return
@@ -87,19 +87,19 @@ def _of_route(plan: Plan, route: Route, rules: list[tuple[Listener, Rule]]) -> I
         note = f"the idle time of {times.idle} ms also ends the wait for a response head ({asked}), with 504"
         shows = {"timeouts.idle.waits": ("status 504", "time")}
         yield Objection(approximate(note, shows), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
-    clocks = longest_silences(plan, route, (listener for listener, _ in rules))
-    yield from _of_answers(route, clocks, rules)
+    clocks = list_idle_timeouts(plan, route, (listener for listener, _ in rules))
+    yield from _body_clock_objections(route, clocks, rules)
     for mirror in forward.mirrors:
         if plan.pool(mirror.pool).max_per_endpoint is not None:
             note = f"copies are not counted among the requests of {mirror.pool}"
             copies = {"pool.connections.max_per_endpoint.copies": "text: at a time"}
             yield Objection(approximate(note, copies), mirror.field, Feature.MAX_PER_ENDPOINT)
     if forward.retries is not None:
-        yield from _of_retries(plan, route, forward, forward.retries, clocks)
+        yield from _retry_objections(plan, route, forward, forward.retries, clocks)
 
 
-def _of_retries(
-    plan: Plan, route: Route, forward: Forward, retries: Retries, clocks: list[Silences]
+def _retry_objections(
+    plan: Plan, route: Route, forward: Forward, retries: Retries, clocks: list[IdleTimeouts]
 ) -> Iterator[Objection]:
     place = f"{route.field}.retries"
     asked = retries.causes
@@ -130,13 +130,15 @@ def _of_retries(
         yield Objection(approximate(note, said), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
 
 
-def _of_answers(route: Route, clocks: list[Silences], rules: list[tuple[Listener, Rule]]) -> Iterator[Objection]:
+def _body_clock_objections(
+    route: Route, clocks: list[IdleTimeouts], rules: list[tuple[Listener, Rule]]
+) -> Iterator[Objection]:
     """Where the time for a client's body also governs the answer to it."""
     methods = {method for _, rule in rules for method in rule.match.methods or ("POST",)}
     if methods <= {"GET", "HEAD"}:
         return
     for each in clocks:
-        if each.alike:
+        if each.is_single:
             continue
         ends = f"{each.others} ms (client_body)" if each.others else "no time at all"
         whole = f"{each.head_only} ms" if each.head_only else "without limit"
@@ -152,18 +154,20 @@ def _of_answers(route: Route, clocks: list[Silences], rules: list[tuple[Listener
         return
 
 
-def _shown(routes: list[Route]) -> tuple[str, ...]:
+def _response_header_names(routes: list[Route]) -> tuple[str, ...]:
     """Names of the headers that answers of these routes may have for that."""
     found = [name for route in routes for name, _ in (*route.response_headers.set, *route.response_headers.add)]
-    return tuple(dict.fromkeys((*found, *(ANSWERED if any(route.cors is not None for route in routes) else ()))))
+    return tuple(
+        dict.fromkeys((*found, *(RESPONSE_HEADERS if any(route.cors is not None for route in routes) else ())))
+    )
 
 
-def _of_listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
+def _listener_objections(plan: Plan, listener: Listener) -> Iterator[Objection]:
     used = dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules)
     routes = [plan.route(name) for name in used]
     if listener.protocol is Protocol.UDP:
-        yield from _of_datagrams(plan, listener)
-    if listener.mode is Mode.L7 and (names := _shown(routes)):
+        yield from _udp_objections(plan, listener)
+    if listener.mode is Mode.L7 and (names := _response_header_names(routes)):
         own = tuple(f"header {name}" for name in names)
         note = "the 400 or 414 of a target has the response_headers of the route that the target names"
         verdict = approximate(note, {"framing.malformed.route_headers": own})
@@ -183,7 +187,7 @@ def _of_listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
             )
             others = {"paths.normalize.policies": ("status 413", "header content-encoding", "header vary")}
             yield Objection(approximate(note, others), f"{listener.field}.paths", Feature.PATHS_NORMALIZE)
-    if listener.tls is not None and len(served(listener.tls.certificates)) > 1:
+    if listener.tls is not None and len(select_certificates(listener.tls.certificates)) > 1:
         note = "a server name with capital letters gets the first certificate"
         capitals = {"listener.tls.capitals": "text: TLS: names"}
         yield Objection(approximate(note, capitals), f"{listener.field}.tls.certificates", Feature.TLS_TERMINATE)
@@ -192,7 +196,7 @@ def _of_listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
         yield Objection(approximate(note, shows), f"{listener.field}.tls", Feature.TLS_NO_SNI)
 
 
-def _of_datagrams(plan: Plan, listener: Listener) -> Iterator[Objection]:
+def _udp_objections(plan: Plan, listener: Listener) -> Iterator[Objection]:
     for name in dict.fromkeys(rule.route for rule in listener.l4_rules):
         forward = plan.route(name).action
         if isinstance(forward, Forward) and sum(1 for target in forward.targets if target.weight) > 1:
@@ -203,7 +207,7 @@ def _of_datagrams(plan: Plan, listener: Listener) -> Iterator[Objection]:
         yield Objection(refused(note), f"{listener.field}.max_connections", Feature.L4_MAX_CONNECTIONS)
 
 
-def _of_pool(pool: Pool, l4: frozenset[str], counted: set[str]) -> Iterator[Objection]:
+def _pool_objections(pool: Pool, l4: frozenset[str], counted: set[str]) -> Iterator[Objection]:
     if pool.keepalive and f"{pool.field}.connections.keepalive" in counted:
         note = "Envoy keeps every idle connection for 60 s, however many there are"
         shows = {"pool.connections.keepalive.count": "text: idle connections"}
@@ -212,7 +216,7 @@ def _of_pool(pool: Pool, l4: frozenset[str], counted: set[str]) -> Iterator[Obje
         note = "Envoy finds the endpoint of a cookie by its address, and that of a name is known only while it runs"
         yield Objection(refused(note), f"{pool.field}.sticky", Feature.STICKY)
     if pool.max_per_endpoint is not None:
-        yield from _of_places(pool, l4)
+        yield from _slot_objections(pool, l4)
     if pool.slow_start and pool.balance not in (Balance.ROUND_ROBIN, Balance.LEAST_CONNECTIONS):
         note = f"Envoy has no slow start with {pool.balance}"
         yield Objection(refused(note), f"{pool.field}.slow_start", Feature.SLOW_START)
@@ -222,7 +226,7 @@ def _of_pool(pool: Pool, l4: frozenset[str], counted: set[str]) -> Iterator[Obje
         yield Objection(approximate(note, shows), f"{pool.field}.slow_start", Feature.SLOW_START)
 
 
-def _of_places(pool: Pool, l4: frozenset[str]) -> Iterator[Objection]:
+def _slot_objections(pool: Pool, l4: frozenset[str]) -> Iterator[Objection]:
     """What cannot go with `max_per_endpoint`, where lbgen's own filter chooses the endpoint."""
     together = (
         (pool.name in l4, "TCP: Envoy can bound the requests of an endpoint, not its connections"),

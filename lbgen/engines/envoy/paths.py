@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.forwarded_headers import CODED
+from lbgen.engines.envoy.forwarded_headers import TRANSFER_CODING
 from lbgen.engines.envoy.matching import regex
 from lbgen.plan.policy import Paths, PathsMode
 from lbgen.plan.request import AUTHORITY
@@ -31,7 +31,7 @@ _VERBATIM = rf"/(?:[A-Za-z0-9._~:/\[\]@!$&'()*+,;=-]|%(?:0[1-9A-Fa-f]|[1-9A-Fa-f
 _NEVER_NOMINATED = r"(?i)(?:.*,)?[ \t]*(?:host|x-forwarded-(?:for|host|proto)|:[^,]*)[ \t]*(?:,.*)?"
 
 
-def target_pattern(paths: Paths) -> str:
+def build_target_pattern(paths: Paths) -> str:
     """A regex for the targets that are let in."""
     if paths.mode is PathsMode.VERBATIM:
         return _VERBATIM
@@ -47,19 +47,19 @@ def target_pattern(paths: Paths) -> str:
     return f"/(?:{inner}/)*(?:{segment})?{_QUERY}"
 
 
-TARGET = target_pattern(Paths())
+TARGET = build_target_pattern(Paths())
 
 
-def strict_filter(paths: Paths, limits: Limits) -> dict[str, Data]:
+def build_request_line_filter(paths: Paths, limits: Limits) -> dict[str, Data]:
     """An HTTP filter that answers 403, which local_replies.py turns into 400, 405 or 414."""
     policies: dict[str, Data] = {
         NOT_SERVED: _policy(_header(":method", "TRACE|CONNECT")),
         MALFORMED: _policy(
             {"not_rule": _header(":method", METHOD)},
             {"not_rule": _header(":authority", AUTHORITY)},
-            {"not_rule": _header(":path", target_pattern(paths))},
+            {"not_rule": _header(":path", build_target_pattern(paths))},
             _header("connection", _NEVER_NOMINATED),
-            _header(CODED, "HTTP/1[.]0"),
+            _header(TRANSFER_CODING, "HTTP/1[.]0"),
         ),
     }
     if limits.target is not None:

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.bodies import BUFFER, buffer_filter, compression_filter, compression_name
-from lbgen.engines.envoy.endpoint_slots import PLACES, bounded_pools, other_share, places_filter
+from lbgen.engines.envoy.bodies import BUFFER, build_buffer_filter, build_compression_filter, compression_filter_name
+from lbgen.engines.envoy.endpoint_slots import SLOTS, build_no_slots_per_route, build_slots_filter, find_bounded_pools
 from lbgen.engines.envoy.limits import (
     ACCESS,
+    ENABLED,
     RATE,
-    SWITCHED_ON,
-    access_filter,
-    access_switch,
-    body_filter,
-    body_name,
-    rate_filter,
-    rate_metadata,
+    body_size_filter_name,
+    build_access_filter,
+    build_access_per_route,
+    build_body_size_filter,
+    build_rate_filter,
+    build_rate_metadata,
 )
-from lbgen.engines.envoy.shared_counters import COUNTERS, counters_filter, counters_switch
-from lbgen.engines.envoy.sticky import FILTER, SESSION, session_filter, sticky_filter, sticky_pools, sticky_switch
+from lbgen.engines.envoy.shared_counters import COUNTERS, build_counters_filter, build_counters_per_route
+from lbgen.engines.envoy.sticky import (
+    FILTER,
+    SESSION,
+    build_session_filter,
+    build_sticky_filter,
+    build_sticky_per_route,
+    find_sticky_pools,
+)
 from lbgen.plan.model import Forward
 
 if TYPE_CHECKING:
@@ -29,61 +36,68 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan, Route
 
 
-def policy_filters(plan: Plan, routes: Iterable[Route], clusters: Clusters) -> list[dict[str, Data]]:
+def build_policy_filters(plan: Plan, routes: Iterable[Route], clusters: Clusters) -> list[dict[str, Data]]:
     """The filters for policies of `routes`, in the order in which they ask a request, all off."""
     found = {route.name: route for route in routes}.values()
     filters: list[dict[str, Data]] = []
     if any(route.access is not None for route in found):
-        filters.append(access_filter(ACCESS, None))
-    if limited := [r for r in found if r.rate_limit is not None and r.name not in clusters.shared_rates]:
-        filters.append(rate_filter(limited))
-    if any(route.name in clusters.counted for route in found):
-        filters.append(counters_filter(plan))
-    filters += [body_filter(size) for size in sorted({route.max_body for route in found if route.max_body is not None})]
+        filters.append(build_access_filter(ACCESS, None))
+    if limited := [r for r in found if r.rate_limit is not None and r.name not in clusters.shared_rate_routes]:
+        filters.append(build_rate_filter(limited))
+    if any(route.name in clusters.counted_routes for route in found):
+        filters.append(build_counters_filter(plan))
+    filters += [
+        build_body_size_filter(size)
+        for size in sorted({route.max_body for route in found if route.max_body is not None})
+    ]
     if any(isinstance(route.action, Forward) and route.action.buffering.request for route in found):
-        filters.append(buffer_filter())
-    kinds = {compression_name(route.compression): route.compression for route in found if route.compression is not None}
-    filters += [compression_filter(kind) for kind in kinds.values()]
-    sticky = {pool.name: pool for route in found for pool in sticky_pools(route, clusters.pools)}
-    bounded = {pool.name: pool for route in found for pool in bounded_pools(route, clusters.pools)}
+        filters.append(build_buffer_filter())
+    kinds = {
+        compression_filter_name(route.compression): route.compression
+        for route in found
+        if route.compression is not None
+    }
+    filters += [build_compression_filter(kind) for kind in kinds.values()]
+    sticky = {pool.name: pool for route in found for pool in find_sticky_pools(route, clusters.pools)}
+    bounded = {pool.name: pool for route in found for pool in find_bounded_pools(route, clusters.pools)}
     if sticky or bounded:
         # It also takes off what the session filter says where a target was not in its normal form.
-        filters.append(sticky_filter(sticky.values()))
+        filters.append(build_sticky_filter(sticky.values()))
     if bounded:
-        filters.append(places_filter(bounded.values(), len(clusters.shared_rates)))
-    return [*filters, session_filter()] if sticky or bounded else filters
+        filters.append(build_slots_filter(bounded.values(), len(clusters.shared_rate_routes)))
+    return [*filters, build_session_filter()] if sticky or bounded else filters
 
 
-def switches(route: Route, clusters: Clusters, *, tunnel: bool) -> dict[str, Data]:
+def build_per_route(route: Route, clusters: Clusters, *, tunnel: bool) -> dict[str, Data]:
     """What `route` says to filters, by their names. The body of a `tunnel` never ends."""
-    found: dict[str, Data] = admission(route)
-    if route.name in clusters.counted:
-        found[COUNTERS] = counters_switch(route)
-    if route.rate_limit is not None and route.name not in clusters.shared_rates:
-        found[RATE] = SWITCHED_ON
+    found: dict[str, Data] = build_access_config(route)
+    if route.name in clusters.counted_routes:
+        found[COUNTERS] = build_counters_per_route(route)
+    if route.rate_limit is not None and route.name not in clusters.shared_rate_routes:
+        found[RATE] = ENABLED
     if route.max_body is not None:
-        found[body_name(route.max_body)] = SWITCHED_ON
+        found[body_size_filter_name(route.max_body)] = ENABLED
     if not isinstance(route.action, Forward):
         return found
     if route.action.buffering.request and not tunnel:
-        found[BUFFER] = SWITCHED_ON
+        found[BUFFER] = ENABLED
     if route.compression is not None:
-        found[compression_name(route.compression)] = SWITCHED_ON
-    if sticky := sticky_pools(route, clusters.pools):
-        found[FILTER] = sticky_switch(sticky)
-    bounded = bounded_pools(route, clusters.pools)
+        found[compression_filter_name(route.compression)] = ENABLED
+    if sticky := find_sticky_pools(route, clusters.pools):
+        found[FILTER] = build_sticky_per_route(sticky)
+    bounded = find_bounded_pools(route, clusters.pools)
     if bounded and not sticky:
-        found[PLACES] = other_share()
+        found[SLOTS] = build_no_slots_per_route()
     if sticky or bounded:
-        found[SESSION] = SWITCHED_ON
+        found[SESSION] = ENABLED
     return found
 
 
-def admission(route: Route) -> dict[str, Data]:
+def build_access_config(route: Route) -> dict[str, Data]:
     """What counts for preflights too: who may come in at all."""
-    return {} if route.access is None else {ACCESS: access_switch(route.access)}
+    return {} if route.access is None else {ACCESS: build_access_per_route(route.access)}
 
 
-def metadata(route: Route) -> dict[str, Data]:
+def build_metadata(route: Route) -> dict[str, Data]:
     """The field of an Envoy route by which filters know it; empty when none asks."""
-    return {} if route.rate_limit is None else {"metadata": rate_metadata(route)}
+    return {} if route.rate_limit is None else {"metadata": build_rate_metadata(route)}

@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
     from lbgen.plan.model import Rule
 
-_WORTH_IT = 200  # rules; below, the plain list is as fast
+_MIN_RULES = 200  # rules; below, the plain list is as fast
 _LEAF = 48  # rules; a key costs Envoy up to 50 KB of memory, a rule in a list some 0.1 us for each request
 _GROWTH = 4  # a tree may hold each rule so many times on average
 _BY_RANK = attrgetter("rank")
 
 
-def leaves(rules: Sequence[Rule]) -> dict[str, list[Rule]] | None:
+def build_prefix_tree(rules: Sequence[Rule]) -> dict[str, list[Rule]] | None:
     """Lists of rules by the text that a target begins with; None when the plain list serves as well.
 
     Guarantee: take the longest key that a target (path and query) begins with; the first rule of its list that matches
     is the first rule of `rules` that does, and when none does, none of `rules` does. Every rule is still to be tested
     with its path.
     """
-    if len(rules) < _WORTH_IT:
+    if len(rules) < _MIN_RULES:
         return None
     starts: dict[str, list[Rule]] = {}
     prefixes: dict[str, list[Rule]] = {}
@@ -45,9 +45,9 @@ def leaves(rules: Sequence[Rule]) -> dict[str, list[Rule]] | None:
     found: dict[str, list[Rule]] = {}
     for key, members in _split(starts):
         own = sorted((rule for start in members for rule in starts[start]), key=_BY_RANK)
-        wider = [prefixes[path] for path in _above(key) if path in prefixes and path not in members]
+        wider = [prefixes[path] for path in _covering_prefixes(key) if path in prefixes and path not in members]
         opened = [open_ended[s] for s in _beginnings(key) if s in open_ended and s not in members] if open_ended else []
-        found[key] = list(_to_the_first_sure(key, merge(own, *wider, *opened, key=_BY_RANK)))
+        found[key] = list(_until_catch_all(key, merge(own, *wider, *opened, key=_BY_RANK)))
         left -= len(found[key])
         if left < 0:
             return None
@@ -85,7 +85,7 @@ def _common(one: str, other: str) -> str:
     return min(one, other, key=len)
 
 
-def _above(key: str) -> Iterator[str]:
+def _covering_prefixes(key: str) -> Iterator[str]:
     """The prefixes that cover every target which begins with `key`."""
     return covering_prefixes(key.rpartition("/")[0])
 
@@ -94,9 +94,9 @@ def _beginnings(key: str) -> Iterator[str]:
     return (key[:end] for end in range(1, len(key) + 1))
 
 
-def _to_the_first_sure(key: str, rules: Iterator[Rule]) -> Iterator[Rule]:
+def _until_catch_all(key: str, rules: Iterator[Rule]) -> Iterator[Rule]:
     """`rules` up to the first that takes every target which begins with `key`."""
-    above = frozenset(_above(key))
+    above = frozenset(_covering_prefixes(key))
     for rule in rules:
         yield rule
         path = rule.match.path

@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Forward, Pool
     from lbgen.plan.policy import Retries
 
-_LOOKS = 1000  # how often the balancer is asked for an endpoint that was not tried, at most
-_ALWAYS = {RetryCause.CONNECT_FAILURE}
-LONG: dict[str, Data] = {"name": "content-length", "range_match": {"start": REPLAYED_BODY + 1, "end": 2**63 - 1}}
+_MAX_SELECTIONS = 1000  # how often the balancer is asked for an endpoint that was not tried, at most
+_FOR_ANY_REQUEST = {RetryCause.CONNECT_FAILURE}
+LONG_BODY: dict[str, Data] = {"name": "content-length", "range_match": {"start": REPLAYED_BODY + 1, "end": 2**63 - 1}}
 """What the headers of a request are whose body is not sent again."""
 _SLACK = 500  # ms, for the time between tries
 _EXTENSION = "type.googleapis.com/envoy.extensions.retry"
 
 
-def retry_groups(forward: Forward, methods: tuple[str, ...]) -> Iterator[tuple[bool, list[dict[str, Data]]]]:
+def group_retries(forward: Forward, methods: tuple[str, ...]) -> Iterator[tuple[bool, list[dict[str, Data]]]]:
     """(whether everything may be retried, what a request's headers must be) for each policy that a route needs, in the
     order in which they are tried.
 
     A connect failure is retried for any request, the rest for idempotent methods and bodies that are short or held.
     """
     retries = forward.retries
-    if retries is None or not (retries.statuses or retries.causes - _ALWAYS):
+    if retries is None or not (retries.statuses or retries.causes - _FOR_ANY_REQUEST):
         yield True, []
         return
     safe = [method for method in methods if method in IDEMPOTENT]
@@ -38,7 +38,7 @@ def retry_groups(forward: Forward, methods: tuple[str, ...]) -> Iterator[tuple[b
         yield False, []
         return
     if not forward.buffering.request:
-        yield False, [LONG]
+        yield False, [LONG_BODY]
     if retries.all_methods or (methods and len(safe) == len(methods)):
         yield True, []
     else:
@@ -46,7 +46,7 @@ def retry_groups(forward: Forward, methods: tuple[str, ...]) -> Iterator[tuple[b
         yield False, []
 
 
-def tries(
+def build_retry_policy(
     forward: Forward, pools: list[Pool], *, everything: bool, watched: bool = False
 ) -> tuple[dict[str, Data], int]:
     """The fields of a route action for its tries, and the longest silence (ms, 0 = any) that a client may see.
@@ -65,14 +65,14 @@ def tries(
     asked = 0
     if forward.retries is not None and causes:
         asked = forward.retries.max
-        found |= {"retry_on": ",".join(causes), "num_retries": asked, **_elsewhere(pools)}
+        found |= {"retry_on": ",".join(causes), "num_retries": asked, **_other_endpoints(pools)}
         if "retriable-status-codes" in causes:
             found["retriable_status_codes"] = list(forward.retries.statuses)
         # The shortest there is; the default waits 25 ms on average before the first retry, then longer.
         found["retry_back_off"] = {"base_interval": "0.001s", "max_interval": "0.001s"}
     if times.idle and (asked or waits or watched):
         found["per_try_idle_timeout"] = duration(times.idle)
-        if silence_ends_tries(forward):
+        if has_idle_before_response(forward):
             # It ends the wait for a head too; once the time of a try is over, Envoy forgets a try's silence.
             found.pop("per_try_timeout", None)
     if times.idle and (asked or waits):
@@ -82,20 +82,20 @@ def tries(
     return ({"retry_policy": found} if len(found) > 1 else {}), silence
 
 
-def sent_again(forward: Forward, *, everything: bool) -> dict[str, Data]:
+def build_resend_limit(forward: Forward, *, everything: bool) -> dict[str, Data]:
     """The field of a route that bounds the bodies which are sent again: those of unknown length have no other bound."""
     retries = forward.retries
     if (
         retries is None
         or forward.buffering.request
         or not everything
-        or not (retries.statuses or retries.causes - _ALWAYS)
+        or not (retries.statuses or retries.causes - _FOR_ANY_REQUEST)
     ):
         return {}
     return {"request_body_buffer_limit": REPLAYED_BODY}
 
 
-def silence_ends_tries(forward: Forward) -> bool:
+def has_idle_before_response(forward: Forward) -> bool:
     """Whether the idle time is over before the response time is, so that one clock holds both."""
     times = forward.timeouts
     return times.idle > 0 and not 0 < times.response < times.idle
@@ -112,7 +112,7 @@ def _retry_on(retries: Retries, *, everything: bool) -> list[str]:
     return found
 
 
-def _elsewhere(pools: list[Pool]) -> dict[str, Data]:
+def _other_endpoints(pools: list[Pool]) -> dict[str, Data]:
     """A try goes to an endpoint that had none; to backups once the others had theirs."""
     if all(len(pool.endpoints) == 1 for pool in pools):
         return {}
@@ -124,7 +124,7 @@ def _elsewhere(pools: list[Pool]) -> dict[str, Data]:
                 "typed_config": {"@type": f"{_EXTENSION}.host.previous_hosts.v3.PreviousHostsPredicate"},
             }
         ],
-        "host_selection_retry_max_attempts": min(_LOOKS, 8 * max(weights)),
+        "host_selection_retry_max_attempts": min(_MAX_SELECTIONS, 8 * max(weights)),
     }
     backed = [pool for pool in pools if any(endpoint.backup for endpoint in pool.endpoints)]
     if backed:

@@ -7,18 +7,25 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.document import Tagged
-from lbgen.engines.envoy.cors import DROPPED, answers, preflights
+from lbgen.engines.envoy.cors import DROPPED_HEADERS, build_preflights, build_responses
 from lbgen.engines.envoy.durations import duration
-from lbgen.engines.envoy.endpoint_slots import PLACES, bounded_pools, places_switch
-from lbgen.engines.envoy.forwarded_headers import KEPT_PROTO, PROTO
-from lbgen.engines.envoy.headers import CONTENT_TYPE, late_edits, merged, request_edits, response_edits, switched_edits
-from lbgen.engines.envoy.matching import cookie_value, header_value, path_literal, path_match, query_value, regex
-from lbgen.engines.envoy.mirrors import kept_headers
-from lbgen.engines.envoy.per_route import admission, metadata, switches
-from lbgen.engines.envoy.retries import LONG, retry_groups, sent_again
-from lbgen.engines.envoy.sticky import REMOVED, owners, sticky_pools
-from lbgen.engines.envoy.timeouts import HEAD_ONLY, IS_HEAD_ONLY, SWITCHED_ON, silences
-from lbgen.engines.envoy.upstreams import Demand, cluster_name, demand
+from lbgen.engines.envoy.endpoint_slots import SLOTS, build_slots_per_route, find_bounded_pools
+from lbgen.engines.envoy.forwarded_headers import PROTO, SAVED_PROTO
+from lbgen.engines.envoy.headers import (
+    CONTENT_TYPE,
+    build_late_edits,
+    build_request_edits,
+    build_response_edits,
+    merge_edits,
+    read_late_edits,
+)
+from lbgen.engines.envoy.matching import escape_path, match_cookie, match_header, match_path, match_query, regex
+from lbgen.engines.envoy.mirrors import build_saved_headers
+from lbgen.engines.envoy.per_route import build_access_config, build_metadata, build_per_route
+from lbgen.engines.envoy.retries import LONG_BODY, build_resend_limit, group_retries
+from lbgen.engines.envoy.sticky import REMOVED_HEADERS, find_sticky_pools, match_owners
+from lbgen.engines.envoy.timeouts import HEAD_ONLY, HEAD_ONLY_ENABLED, IS_HEAD_ONLY, compute_idle_timeouts
+from lbgen.engines.envoy.upstreams import ClusterOptions, cluster_name, cluster_options
 from lbgen.plan.model import Forward, HeaderEdits, PathKind, Redirect, Respond
 
 if TYPE_CHECKING:
@@ -31,8 +38,8 @@ if TYPE_CHECKING:
 
 REDIRECT_HOST = "redirect-host"  # the Lua filter that makes a request's host fit for a redirect
 _PER_FILTER = "typed_per_filter_config"
-_TUNNEL: dict[str, Data] = {"name": "upgrade", "string_match": {"exact": "websocket", "ignore_case": True}}
-_OWN_HOST: dict[str, Data] = {
+_IS_TUNNEL: dict[str, Data] = {"name": "upgrade", "string_match": {"exact": "websocket", "ignore_case": True}}
+_ENABLE_REDIRECT_HOST: dict[str, Data] = {
     "@type": "type.googleapis.com/envoy.extensions.filters.http.lua.v3.LuaPerRoute",
     "filter_context": {"redirect": True},
 }
@@ -65,20 +72,28 @@ def build_routes(rule: Rule, route: Route, listener: Listener, clusters: Cluster
     if route.cors is not None and (not rule.match.methods or "OPTIONS" in rule.match.methods):
         built += [
             {
-                "match": _narrowed(match, asked),
+                "match": _narrow(match, asked),
                 "direct_response": {"status": 204},
-                **_with_filters(_made(replace(route, action=_PREFLIGHT), headers), admission(route)),
+                **_add_filter_configs(
+                    _own_response_edits(replace(route, action=_PREFLIGHT), headers), build_access_config(route)
+                ),
             }
-            for asked, headers in preflights(route.cors)
+            for asked, headers in build_preflights(route.cors)
         ]
-    kinds = answers(route.cors) if route.cors is not None else iter([_ANY])
+    kinds = build_responses(route.cors) if route.cors is not None else iter([_ANY])
     for asked, headers in kinds:
         for condition, action in _actions(rule, route, listener, clusters):
-            narrowed = _narrowed(_narrowed(match, asked), condition.headers, condition.cookies)
+            narrowed = _narrow(_narrow(match, asked), condition.headers, condition.cookies)
             own = action.pop(_PER_FILTER, {})
-            response = _response(route, headers) if isinstance(route.action, Forward) else _made(route, headers)
-            response = _with_filters(response, {**switches(route, clusters, tunnel=condition.tunnel), **_mapping(own)})
-            built.append({"match": narrowed, **metadata(route), **action, **response})
+            response = (
+                _endpoint_response_edits(route, headers)
+                if isinstance(route.action, Forward)
+                else _own_response_edits(route, headers)
+            )
+            response = _add_filter_configs(
+                response, {**build_per_route(route, clusters, tunnel=condition.tunnel), **_as_mapping(own)}
+            )
+            built.append({"match": narrowed, **build_metadata(route), **action, **response})
     return [Tagged(rule.field, {**shared, **each}) for each in built]
 
 
@@ -90,8 +105,8 @@ def _actions(
             yield from _forwards(route.action, rule, route, listener, clusters)
         case Redirect():
             own: dict[str, Data] = {"redirect": _redirect(route.action, rule, listener)}
-            if needs_request_host(rule, route):
-                own[_PER_FILTER] = {REDIRECT_HOST: _OWN_HOST}
+            if has_request_host_redirect(rule, route):
+                own[_PER_FILTER] = {REDIRECT_HOST: _ENABLE_REDIRECT_HOST}
             yield _Condition(), own
         case Respond():
             yield _Condition(), {"direct_response": _respond(route.action)}
@@ -102,40 +117,40 @@ def _actions(
 def _forwards(
     forward: Forward, rule: Rule, route: Route, listener: Listener, clusters: Clusters
 ) -> Iterator[tuple[_Condition, dict[str, Data]]]:
-    for everything, headers in retry_groups(forward, rule.match.methods):
-        bound = sent_again(forward, everything=everything)
-        short = LONG not in headers  # a body that is long is there
-        for target, cookie in (*owners(forward, clusters.pools), (None, None)):
+    for everything, headers in group_retries(forward, rule.match.methods):
+        bound = build_resend_limit(forward, everything=everything)
+        short = LONG_BODY not in headers  # a body that is long is there
+        for target, cookie in (*match_owners(forward, clusters.pools), (None, None)):
             to = forward if target is None else replace(forward, targets=(replace(target, weight=1),))
             action, edits = _forward(to, rule, route, clusters)
             cookies = [] if cookie is None else [cookie]
             pools = [clusters.pools[each.pool] for each in to.targets if each.weight]
-            clocks = silences(forward, pools, listener.timeouts.body, everything=everything)
+            clocks = compute_idle_timeouts(forward, pools, listener.timeouts.body, everything=everything)
             times = forward.timeouts
             if short and (clocks.others != times.idle or times.request or forward.buffering.request):
                 tunnel = {**action, **clocks.policy, "idle_timeout": duration(times.idle)}
-                yield _Condition([*headers, _TUNNEL], cookies, tunnel=True), {"route": tunnel, **edits}
+                yield _Condition([*headers, _IS_TUNNEL], cookies, tunnel=True), {"route": tunnel, **edits}
             if times.request:
                 action["max_stream_duration"] = {"max_stream_duration": duration(times.request)}
-            if short and not clocks.alike:
+            if short and not clocks.is_single:
                 alone = {**action, **clocks.policy, "idle_timeout": duration(clocks.head_only)}
                 yield _Condition([*headers, IS_HEAD_ONLY], cookies), {"route": alone, **edits, **bound}
-                edits = _with_filters(edits, {HEAD_ONLY: SWITCHED_ON})
+                edits = _add_filter_configs(edits, {HEAD_ONLY: HEAD_ONLY_ENABLED})
             whole = {**action, **clocks.policy, "idle_timeout": duration(clocks.others)}
             yield _Condition(headers, cookies), {"route": whole, **edits, **bound}
 
 
-def _response(route: Route, cors: list[dict[str, Data]]) -> dict[str, Data]:
+def _endpoint_response_edits(route: Route, cors: list[dict[str, Data]]) -> dict[str, Data]:
     """The fields for edits of an endpoint's answer: those of CORS, then the route's own."""
-    found = response_edits(route.response_headers)
+    found = build_response_edits(route.response_headers)
     if route.cors is not None:
-        found["response_headers_to_remove"] = [*DROPPED, *_listed(found.get("response_headers_to_remove"))]
+        found["response_headers_to_remove"] = [*DROPPED_HEADERS, *_listed(found.get("response_headers_to_remove"))]
         if added := [*cors, *_listed(found.get("response_headers_to_add"))]:
             found["response_headers_to_add"] = added
     return found
 
 
-def _made(route: Route, cors: list[dict[str, Data]]) -> dict[str, Data]:
+def _own_response_edits(route: Route, cors: list[dict[str, Data]]) -> dict[str, Data]:
     """The fields for edits of an answer of the route's own.
 
     Envoy shows them on that answer only; where a policy may refuse a request, a filter edits whatever is answered.
@@ -146,19 +161,19 @@ def _made(route: Route, cors: list[dict[str, Data]]) -> dict[str, Data]:
         status = route.action.status
         removed = ("location",) if status == HTTPStatus.CREATED or 300 <= status < 400 else ()
         own = HeaderEdits(set=route.action.headers, remove=removed)
-    if not guarded(route):
-        found = response_edits(own, route.response_headers)
+    if not is_guarded(route):
+        found = build_response_edits(own, route.response_headers)
         if cors:
             found["response_headers_to_add"] = [*cors, *_listed(found.get("response_headers_to_add"))]
         return found
-    removed_names, added = merged(route.response_headers)
-    found = response_edits(own)
-    late = [*late_edits(found), *({"remove": name} for name in removed_names)]
+    removed_names, added = merge_edits(route.response_headers)
+    found = build_response_edits(own)
+    late = [*read_late_edits(found), *({"remove": name} for name in removed_names)]
     late += [{"append": each} for each in (*cors, *added)]
-    return {**found, **switched_edits(late)} if late else found
+    return {**found, **build_late_edits(late)} if late else found
 
 
-def guarded(route: Route) -> bool:
+def is_guarded(route: Route) -> bool:
     """Whether a policy may refuse requests of the route."""
     return any(p is not None for p in (route.access, route.rate_limit, route.concurrency, route.max_body))
 
@@ -167,17 +182,17 @@ def _listed(data: Data) -> list[Data]:
     return list(data) if isinstance(data, list) else []
 
 
-def _mapping(data: Data) -> Mapping[str, Data]:
+def _as_mapping(data: Data) -> Mapping[str, Data]:
     return data if isinstance(data, dict) else {}
 
 
-def _with_filters(fields: dict[str, Data], more: Mapping[str, Data]) -> dict[str, Data]:
+def _add_filter_configs(fields: dict[str, Data], more: Mapping[str, Data]) -> dict[str, Data]:
     """`fields` of a route with `more` said to filters."""
-    said = {**more, **_mapping(fields.get(_PER_FILTER, {}))}
+    said = {**more, **_as_mapping(fields.get(_PER_FILTER, {}))}
     return {**fields, _PER_FILTER: said} if said else fields
 
 
-def _narrowed(
+def _narrow(
     match: Mapping[str, Data], headers: Sequence[dict[str, Data]], cookies: Sequence[dict[str, Data]] = ()
 ) -> dict[str, Data]:
     """`match` with further conditions."""
@@ -191,33 +206,36 @@ def _narrowed(
 
 def build_match(match: Match) -> dict[str, Data]:
     """A RouteMatch for all of `match`."""
-    found: dict[str, Data] = path_match(match.path)
+    found: dict[str, Data] = match_path(match.path)
     headers: list[Data] = []
     if len(match.methods) == 1:
         headers.append({"name": ":method", "string_match": {"exact": match.methods[0]}})
     elif match.methods:
         headers.append({"name": ":method", "string_match": regex("|".join(match.methods))})
-    named = [(KEPT_PROTO if h.name == PROTO else h.name, header_value(h.value)) for h in match.headers]
+    named = [(SAVED_PROTO if h.name == PROTO else h.name, match_header(h.value)) for h in match.headers]
     headers += [{"name": name, "string_match": value} for name, value in named]
     if headers:
         found["headers"] = headers
     if match.query:
-        found["query_parameters"] = [{"name": q.name, "string_match": query_value(q.value)} for q in match.query]
+        found["query_parameters"] = [{"name": q.name, "string_match": match_query(q.value)} for q in match.query]
     if match.cookies:
-        found["cookies"] = [{"name": c.name, "string_match": cookie_value(c.value)} for c in match.cookies]
+        found["cookies"] = [{"name": c.name, "string_match": match_cookie(c.value)} for c in match.cookies]
     return found
 
 
 def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> tuple[dict[str, Data], dict[str, Data]]:
     """A route action without what is said about its tries, and the edits of the request."""
-    asked = demand(forward)
+    asked = cluster_options(forward)
     targets = [target for target in forward.targets if target.weight]
-    aimed = bool(sticky_pools(route, clusters.pools) or bounded_pools(route, clusters.pools))
+    aimed = bool(find_sticky_pools(route, clusters.pools) or find_bounded_pools(route, clusters.pools))
     action: dict[str, Data] = {}
     edits: dict[str, Data] = {}
     if len(targets) == 1:
         action["cluster"] = cluster_name(targets[0].pool, asked, clusters)
-        edits = {**request_edits(route.request_headers, targets[0].request_headers), **_places(targets[0], clusters)}
+        edits = {
+            **build_request_edits(route.request_headers, targets[0].request_headers),
+            **_slot_configs(targets[0], clusters),
+        }
     else:
         action["weighted_clusters"] = {
             "clusters": [
@@ -226,15 +244,15 @@ def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> 
                     {
                         "name": cluster_name(target.pool, asked, clusters),
                         "weight": target.weight,
-                        **request_edits(route.request_headers, target.request_headers),
-                        **_places(target, clusters),
+                        **build_request_edits(route.request_headers, target.request_headers),
+                        **_slot_configs(target, clusters),
                     },
                 )
                 for target in targets
             ]
         }
     if aimed:
-        edits["request_headers_to_remove"] = [*_listed(edits.get("request_headers_to_remove")), *REMOVED]
+        edits["request_headers_to_remove"] = [*_listed(edits.get("request_headers_to_remove")), *REMOVED_HEADERS]
     # The route's own timeout would run to the end of the body.
     action["timeout"] = "0s"
     if forward.mirrors:
@@ -244,20 +262,20 @@ def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> 
     return action, edits
 
 
-def _places(target: Target, clusters: Clusters) -> dict[str, Data]:
+def _slot_configs(target: Target, clusters: Clusters) -> dict[str, Data]:
     """What a route or share says to the filter that gives places."""
     pool = clusters.pools[target.pool]
-    return {} if pool.max_per_endpoint is None else {_PER_FILTER: {PLACES: places_switch(pool)}}
+    return {} if pool.max_per_endpoint is None else {_PER_FILTER: {SLOTS: build_slots_per_route(pool)}}
 
 
-def _mirror(mirror: Mirror, asked: Demand, clusters: Clusters) -> dict[str, Data]:
+def _mirror(mirror: Mirror, asked: ClusterOptions, clusters: Clusters) -> dict[str, Data]:
     share: Data = {"numerator": round(mirror.percent * 10_000), "denominator": "MILLION"}
     return {
-        "cluster": cluster_name(mirror.pool, Demand(asked.connect, copies=True), clusters),
+        "cluster": cluster_name(mirror.pool, ClusterOptions(asked.connect, mirrored=True), clusters),
         "runtime_fraction": {"default_value": share},
         # Envoy would mark the copy's Host.
         "disable_shadow_host_suffix_append": True,
-        "request_headers_mutations": kept_headers(),
+        "request_headers_mutations": build_saved_headers(),
     }
 
 
@@ -277,7 +295,7 @@ def replace_prefix(path: PathMatch, prefix: str) -> dict[str, Data]:
     new = prefix.rstrip("/")
     if path.kind is not PathKind.PREFIX:
         return _replace_all(new or "/")
-    old = path_literal(path.value.rstrip("/"))
+    old = escape_path(path.value.rstrip("/"))
     if new:
         # Below `/` the tail is the whole path.
         return _substitute(f"^{old}(/.*)?$", _replacement(new) + r"\1")
@@ -300,7 +318,7 @@ def _redirect(redirect: Redirect, rule: Rule, listener: Listener) -> dict[str, D
     scheme = redirect.scheme or listener.scheme
     port = redirect.port or (_DEFAULT_PORTS[scheme] if redirect.scheme else listener.client_port)
     action: dict[str, Data] = {"scheme_redirect": scheme, "response_code": _REDIRECT_CODES[redirect.status]}
-    host = redirect.host or _only_host(rule.host)
+    host = redirect.host or _exact_host(rule.host)
     if host is not None:
         action["host_redirect"] = host
     if port != _DEFAULT_PORTS[scheme]:
@@ -312,12 +330,12 @@ def _redirect(redirect: Redirect, rule: Rule, listener: Listener) -> dict[str, D
     return action
 
 
-def needs_request_host(rule: Rule, route: Route) -> bool:
+def has_request_host_redirect(rule: Rule, route: Route) -> bool:
     """Whether the rule redirects to a host that only the request can tell."""
-    return isinstance(route.action, Redirect) and route.action.host is None and _only_host(rule.host) is None
+    return isinstance(route.action, Redirect) and route.action.host is None and _exact_host(rule.host) is None
 
 
-def _only_host(host: HostPattern | None) -> str | None:
+def _exact_host(host: HostPattern | None) -> str | None:
     return host.name if host is not None and not host.wildcard else None
 
 
@@ -328,9 +346,9 @@ def _respond(respond: Respond) -> dict[str, Data]:
     return action
 
 
-def edits_late(route: Route) -> bool:
+def has_late_edits(route: Route) -> bool:
     """Whether the filter for late edits has to do with the route: for Content-Type, or for refusals."""
-    if guarded(route) and (route.cors is not None or not isinstance(route.action, Forward)):
+    if is_guarded(route) and (route.cors is not None or not isinstance(route.action, Forward)):
         return True
     own = route.action.headers if isinstance(route.action, Respond) else ()
     edits = route.response_headers

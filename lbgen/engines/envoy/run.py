@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Binary
 
 FILE = "envoy.yaml"
-WATCHED = "endpoints/"  # files that Envoy reads again when they are exchanged by renaming
-TELLS = "/clusters?format=json"
+ENDPOINTS = "endpoints/"  # files that Envoy reads again when they are exchanged by renaming
+STATUS_PATH = "/clusters?format=json"
 # The old process closes connections after their next answer. What is left of them (tunnels) it ends one by one in the
 # last third of the drain time, TCP after it: none before ten minutes are over. Or all when the next but one begins, as
 # Envoy knows two at a time.
-_HANDOVER = (
+_HOT_RESTART = (
     *("--restart-epoch", "{epoch}", "--drain-strategy", "immediate"),
     *("--drain-time-s", "1000", "--parent-shutdown-time-s", "1010"),
 )
@@ -27,7 +27,7 @@ _BASES = 400_000_000  # Envoy has it ten times in 32 bits
 BINARIES: tuple[BinaryHint, ...] = (BinaryHint("envoy", "envoy", "_bin/envoy", ("--version",), r"/(\d+\.\d+\.\d+)/"),)
 
 
-def process_spec(binary: Binary, directory: Path, access_log: str, admin: int | None) -> ProcessSpec:
+def build_process_spec(binary: Binary, directory: Path, access_log: str, admin: int | None) -> ProcessSpec:
     """Envoy in the foreground; the shared memory of hot restarts only where another process can take over."""
     # `misc` would warn at each start that allow_custom_methods is work in progress.
     argv: tuple[str, ...] = (str(binary.path), "-c", FILE, "-l", "warn", "--component-log-level", "misc:error")
@@ -37,16 +37,16 @@ def process_spec(binary: Binary, directory: Path, access_log: str, admin: int | 
     shared = zlib.crc32(f"{directory}{admin or ''}".encode()) % _BASES
     return ProcessSpec(
         (*argv, "--disable-hot-restart"),
-        successive=(*argv, *_HANDOVER, "--base-id", str(shared)),
+        successive=(*argv, *_HOT_RESTART, "--base-id", str(shared)),
         leftovers=(f"/dev/shm/envoy_shared_memory_{shared}0",),  # noqa: S108  # where it keeps them
         access_log=access_log,
         fixed=(FILE,),
-        watched=(WATCHED,),
+        watched=(ENDPOINTS,),
         dies_with_parent=True,  # where it can be succeeded
     )
 
 
-def check_spec(binary: Binary, directory: Path) -> CheckSpec:
+def build_check_spec(binary: Binary, directory: Path) -> CheckSpec:
     """`--mode validate`, which also compiles every regex."""
     del directory
     argv = (str(binary.path), "--mode", "validate", "-c", FILE, "--disable-hot-restart", "-l", "error")

@@ -10,7 +10,7 @@ from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.forwarded_headers import lua
+from lbgen.engines.envoy.forwarded_headers import build_lua_filter
 from lbgen.plan.policy import KeyKind
 from lbgen.resources import folder
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from lbgen.plan.policy import Key
 
 COUNTERS = "counters"
-PLACE = "place"
-STATE = "lbgen.counters"
+REQUEST_SLOT = "place"
+METADATA = "lbgen.counters"
 _TYPE = "type.googleapis.com/envoy"
 _ASK = """
 local limits = {
@@ -67,28 +67,34 @@ end
 """
 
 
-def shared_rates(plan: Plan) -> list[Route]:
+def find_shared_rates(plan: Plan) -> list[Route]:
     """The routes whose rate is counted over several listeners."""
     on = Counter(name for x in plan.listeners for name in {rule.route for table in x.hosts for rule in table.rules})
     return [route for route in plan.routes if route.rate_limit is not None and on[route.name] > 1]
 
 
-def counted(plan: Plan) -> frozenset[str]:
+def find_counted_routes(plan: Plan) -> frozenset[str]:
     """Names of the routes that this filter counts for."""
     return frozenset(
-        [*(route.name for route in shared_rates(plan)), *(r.name for r in plan.routes if r.concurrency is not None)]
+        [
+            *(route.name for route in find_shared_rates(plan)),
+            *(r.name for r in plan.routes if r.concurrency is not None),
+        ]
     )
 
 
-def counters_filter(plan: Plan) -> dict[str, Data]:
+def build_counters_filter(plan: Plan) -> dict[str, Data]:
     """The filter that admits requests, off until a route switches it on."""
-    indexes = {route.name: index for index, route in enumerate(shared_rates(plan))}
-    names = counted(plan)
+    indexes = {route.name: index for index, route in enumerate(find_shared_rates(plan))}
+    names = find_counted_routes(plan)
     tables = "".join(_limits(route, indexes.get(route.name)) for route in plan.routes if route.name in names)
-    return {**lua(COUNTERS, library() + _ASK % (tables, len(indexes), STATE, PLACE)), "disabled": True}
+    return {
+        **build_lua_filter(COUNTERS, load_library() + _ASK % (tables, len(indexes), METADATA, REQUEST_SLOT)),
+        "disabled": True,
+    }
 
 
-def counters_switch(route: Route) -> dict[str, Data]:
+def build_counters_per_route(route: Route) -> dict[str, Data]:
     """What a route says to it."""
     return {
         "@type": f"{_TYPE}.extensions.filters.http.lua.v3.LuaPerRoute",
@@ -96,10 +102,10 @@ def counters_switch(route: Route) -> dict[str, Data]:
     }
 
 
-def given_back(plan: Plan, held: str) -> dict[str, Data]:
+def build_release_log(plan: Plan, held: str) -> dict[str, Data]:
     """An access log that writes nothing: asking whether it should gives back what a request's metadata says."""
     matcher: Data = {
-        "filter": STATE,
+        "filter": METADATA,
         "path": [{"key": held}],
         "value": {
             "string_match": {
@@ -107,7 +113,7 @@ def given_back(plan: Plan, held: str) -> dict[str, Data]:
                     "name": held,
                     "typed_config": {
                         "@type": f"{_TYPE}.extensions.string_matcher.lua.v3.Lua",
-                        "source_code": {"inline_string": library() + _DONE % len(shared_rates(plan))},
+                        "source_code": {"inline_string": load_library() + _DONE % len(find_shared_rates(plan))},
                     },
                 }
             }
@@ -124,7 +130,7 @@ def given_back(plan: Plan, held: str) -> dict[str, Data]:
 
 
 @cache
-def library() -> str:
+def load_library() -> str:
     """The functions `shared`, `enter`, `leave`, `take` and `seconds` in Lua."""
     return (folder("templates") / "envoy" / "shared_counters.lua").read_text(encoding="utf-8")
 

@@ -6,8 +6,8 @@ from base64 import b64encode
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.forwarded_headers import lua
-from lbgen.engines.envoy.headers import SET, option
+from lbgen.engines.envoy.forwarded_headers import build_lua_filter
+from lbgen.engines.envoy.headers import SET, header_option
 from lbgen.engines.envoy.matching import regex
 from lbgen.plan.model import Forward
 
@@ -67,7 +67,7 @@ end
 """
 
 
-def sticky_pools(route: Route, pools: dict[str, Pool]) -> list[Pool]:
+def find_sticky_pools(route: Route, pools: dict[str, Pool]) -> list[Pool]:
     """The pools of a route that have a sticky cookie, each once."""
     if not isinstance(route.action, Forward):
         return []
@@ -75,7 +75,7 @@ def sticky_pools(route: Route, pools: dict[str, Pool]) -> list[Pool]:
     return [pools[name] for name in named if pools[name].sticky is not None]
 
 
-def owners(forward: Forward, pools: dict[str, Pool]) -> Iterator[tuple[Target, dict[str, Data]]]:
+def match_owners(forward: Forward, pools: dict[str, Pool]) -> Iterator[tuple[Target, dict[str, Data]]]:
     """The targets of a split that own the request's cookie, each with the cookie that shows it."""
     if len(forward.targets) == 1:
         return
@@ -86,13 +86,16 @@ def owners(forward: Forward, pools: dict[str, Pool]) -> Iterator[tuple[Target, d
             yield target, {"name": sticky.cookie, "string_match": regex(ids)}
 
 
-def sticky_filter(pools: Iterable[Pool]) -> dict[str, Data]:
+def build_sticky_filter(pools: Iterable[Pool]) -> dict[str, Data]:
     """The Lua filter, off until a route switches it on. Names, ids and addresses are plain words."""
     tables = "".join(_table(pool) for pool in pools)
-    return {**lua(FILTER, _CODE % (tables, *(_HEADER, _HEADER), *(_HEADER, _ANSWERED) * 2)), "disabled": True}
+    return {
+        **build_lua_filter(FILTER, _CODE % (tables, *(_HEADER, _HEADER), *(_HEADER, _ANSWERED) * 2)),
+        "disabled": True,
+    }
 
 
-def session_filter() -> dict[str, Data]:
+def build_session_filter() -> dict[str, Data]:
     """Sends a request to the endpoint that a filter before it named, and names the one that was taken instead."""
     session: Data = {
         "name": "envoy.http.stateful_session.header",
@@ -108,9 +111,9 @@ def session_filter() -> dict[str, Data]:
     }
 
 
-def answered_filter() -> dict[str, Data]:
+def build_answered_filter() -> dict[str, Data]:
     """A filter of a cluster that marks what its endpoints answer: Envoy's own answers have no cookie."""
-    mark: Data = {"append": option(_ANSWERED, "1", SET)}
+    mark: Data = {"append": header_option(_ANSWERED, "1", SET)}
     return {
         "name": "answered",
         "typed_config": {
@@ -120,14 +123,14 @@ def answered_filter() -> dict[str, Data]:
     }
 
 
-def sticky_switch(pools: list[Pool]) -> dict[str, Data]:
+def build_sticky_per_route(pools: list[Pool]) -> dict[str, Data]:
     """What a route says to the Lua filter."""
     names: Data = {"pools": [pool.name for pool in pools]}
     return {"@type": f"{_TYPE}.lua.v3.LuaPerRoute", "filter_context": names}
 
 
 # What a route takes off a request before it goes on.
-REMOVED = (_HEADER,)
+REMOVED_HEADERS = (_HEADER,)
 
 
 def _table(pool: Pool) -> str:
@@ -138,7 +141,7 @@ def _table(pool: Pool) -> str:
         attributes += f"; Max-Age={pool.sticky.ttl}"
     if pool.sticky.secure:
         attributes += "; Secure"
-    known = [(endpoint.cookie_value, address(endpoint)) for endpoint in pool.endpoints if endpoint.is_ip]
+    known = [(endpoint.cookie_value, encode_address(endpoint)) for endpoint in pool.endpoints if endpoint.is_ip]
     addresses = "".join(f'      ["{name}"] = "{address}",\n' for name, address in known)
     ids = "".join(f'      ["{address}"] = "{name}",\n' for name, address in known)
     return (
@@ -147,7 +150,7 @@ def _table(pool: Pool) -> str:
     )
 
 
-def address(endpoint: Endpoint) -> str:
+def encode_address(endpoint: Endpoint) -> str:
     """An IP endpoint as Envoy writes its address, in Base64."""
     host = str(ip_address(endpoint.host))
     written = f"[{host}]:{endpoint.port}" if ":" in host else f"{host}:{endpoint.port}"

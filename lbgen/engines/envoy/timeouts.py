@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.forwarded_headers import CODED, PROTO, lua
-from lbgen.engines.envoy.retries import silence_ends_tries, tries
+from lbgen.engines.envoy.forwarded_headers import PROTO, TRANSFER_CODING, build_lua_filter
+from lbgen.engines.envoy.retries import build_retry_policy, has_idle_before_response
 from lbgen.plan.model import Forward
 from lbgen.records import record
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 HEAD_ONLY = "head-only"
 """The name of the filter that marks requests without a body."""
 _MARK = "head-only"
-IS_HEAD_ONLY: dict[str, Data] = {"name": CODED, "string_match": {"exact": _MARK}}
+IS_HEAD_ONLY: dict[str, Data] = {"name": TRANSFER_CODING, "string_match": {"exact": _MARK}}
 """What a request's headers are once the filter has marked it."""
-SWITCHED_ON: dict[str, Data] = {
+HEAD_ONLY_ENABLED: dict[str, Data] = {
     "@type": "type.googleapis.com/envoy.extensions.filters.http.lua.v3.LuaPerRoute",
     "filter_context": {"marks": True},
 }
@@ -38,9 +38,9 @@ function envoy_on_request(handle)
   local headers = handle:headers()
   local method, length = headers:get(":method"), headers:get("content-length")
   if method ~= "GET" and method ~= "HEAD" or headers:get("upgrade") ~= nil then return end
-  if headers:get("{CODED}") ~= nil or (length ~= nil and length ~= "0") then return end
+  if headers:get("{TRANSFER_CODING}") ~= nil or (length ~= nil and length ~= "0") then return end
   handle:body()
-  headers:replace("{CODED}", "{_MARK}")
+  headers:replace("{TRANSFER_CODING}", "{_MARK}")
   local proto = headers:get("{PROTO}")
   headers:replace("{PROTO}", proto or "http")
   handle:clearRouteCache()
@@ -51,7 +51,7 @@ end
 
 
 @record
-class Silences:
+class IdleTimeouts:
     """`policy`: fields of a route action for its tries. The clock's milliseconds (0 = any): `head_only` for requests
     without a body, `others` for those that may have one."""
 
@@ -60,41 +60,43 @@ class Silences:
     others: int
 
     @property
-    def alike(self) -> bool:
+    def is_single(self) -> bool:
         """Whether one route serves both."""
         return self.head_only == self.others
 
 
-def silences(forward: Forward, pools: list[Pool], body: int, *, everything: bool) -> Silences:
+def compute_idle_timeouts(forward: Forward, pools: list[Pool], body: int, *, everything: bool) -> IdleTimeouts:
     """The clocks of a route's requests; `body` (ms, 0 = any) is the longest silence of a client within a body."""
     idle = forward.timeouts.idle
-    watched = silence_ends_tries(forward) and (not body or idle < body)
-    policy, longest = tries(forward, pools, everything=everything, watched=watched)
+    watched = has_idle_before_response(forward) and (not body or idle < body)
+    policy, longest = build_retry_policy(forward, pools, everything=everything, watched=watched)
     watched = watched or not idle  # nothing is lost when the clock waits for longer than the answer may be silent
     if watched and (not body or 0 < longest <= body):
-        return Silences(policy, body, body)
-    return Silences(policy, longest, body)
+        return IdleTimeouts(policy, body, body)
+    return IdleTimeouts(policy, longest, body)
 
 
-def longest_silences(plan: Plan, route: Route, listeners: Iterable[Listener]) -> list[Silences]:
+def list_idle_timeouts(plan: Plan, route: Route, listeners: Iterable[Listener]) -> list[IdleTimeouts]:
     """The clocks of a route, once for each time that its listeners give clients for a body."""
     if not isinstance(route.action, Forward):
         return []
     pools = [plan.pool(target.pool) for target in route.action.targets if target.weight]
     bodies = {listener.timeouts.body for listener in listeners}
-    return [silences(route.action, pools, body, everything=True) for body in sorted(bodies)]
+    return [compute_idle_timeouts(route.action, pools, body, everything=True) for body in sorted(bodies)]
 
 
-def marks_head_only(routes: Iterable[Route], body: int, clusters: Clusters) -> bool:
+def needs_head_only_filter(routes: Iterable[Route], body: int, clusters: Clusters) -> bool:
     """Whether some route asks for requests without a body to be marked."""
     for route in routes:
         if isinstance(route.action, Forward):
             pools = [clusters.pools[target.pool] for target in route.action.targets if target.weight]
-            if not all(silences(route.action, pools, body, everything=each).alike for each in (True, False)):
+            if not all(
+                compute_idle_timeouts(route.action, pools, body, everything=each).is_single for each in (True, False)
+            ):
                 return True
     return False
 
 
-def head_only_filter() -> dict[str, Data]:
+def build_head_only_filter() -> dict[str, Data]:
     """Marks requests without a body, which then find the route of theirs."""
-    return {**lua(HEAD_ONLY, _MARKS), "disabled": True}
+    return {**build_lua_filter(HEAD_ONLY, _MARKS), "disabled": True}

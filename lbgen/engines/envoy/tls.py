@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.matching import literal
-from lbgen.engines.envoy.transport_sockets import certificate, source
+from lbgen.engines.envoy.matching import escape_regex
+from lbgen.engines.envoy.transport_sockets import build_certificate, build_data_source
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -16,7 +16,7 @@ _SOCKET = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Downstr
 _VERSIONS = {"1.2": "TLSv1_2", "1.3": "TLSv1_3"}
 
 
-def inspector() -> dict[str, Data]:
+def build_tls_inspector() -> dict[str, Data]:
     """Reads the server name from the first bytes of a connection."""
     return {
         "name": "envoy.filters.listener.tls_inspector",
@@ -26,7 +26,7 @@ def inspector() -> dict[str, Data]:
     }
 
 
-def listener_socket(tls: ListenerTls, protocols: list[str]) -> dict[str, Data]:
+def build_listener_socket(tls: ListenerTls, protocols: list[str]) -> dict[str, Data]:
     """The transport socket that speaks TLS. `protocols` are offered by ALPN."""
     params: dict[str, Data] = {
         "tls_minimum_protocol_version": _VERSIONS[tls.min_version],
@@ -37,13 +37,13 @@ def listener_socket(tls: ListenerTls, protocols: list[str]) -> dict[str, Data]:
         params["cipher_suites"] = list(tls.ciphers)
     common: dict[str, Data] = {
         "tls_params": params,
-        "tls_certificates": [certificate(each) for each in served(tls.certificates)],
+        "tls_certificates": [build_certificate(each) for each in select_certificates(tls.certificates)],
     }
     if protocols:
         common["alpn_protocols"] = list(protocols)
     context: dict[str, Data] = {"common_tls_context": common}
     if tls.client_ca is not None:
-        common["validation_context"] = {"trusted_ca": source(tls.client_ca)}
+        common["validation_context"] = {"trusted_ca": build_data_source(tls.client_ca)}
         context["require_client_certificate"] = tls.client_required
         # A resumed session would not show the certificate again.
         context["disable_stateless_session_resumption"] = True
@@ -54,7 +54,7 @@ def listener_socket(tls: ListenerTls, protocols: list[str]) -> dict[str, Data]:
     }
 
 
-def served(certificates: tuple[Certificate, ...]) -> list[Certificate]:
+def select_certificates(certificates: tuple[Certificate, ...]) -> list[Certificate]:
     """Those that serve a name which none before them holds; the first serves clients without a name."""
     found: list[Certificate] = []
     seen: set[HostPattern] = set()
@@ -65,7 +65,7 @@ def served(certificates: tuple[Certificate, ...]) -> list[Certificate]:
     return found
 
 
-def names_pattern(tls: ListenerTls) -> str:
+def build_names_pattern(tls: ListenerTls) -> str:
     """A regex for the server names that a certificate holds: a wildcard covers one label."""
     names = dict.fromkeys(name for each in tls.certificates for name in each.names)
-    return "|".join(("[^.]+[.]" if name.wildcard else "") + literal(name.name) for name in names)
+    return "|".join(("[^.]+[.]" if name.wildcard else "") + escape_regex(name.name) for name in names)

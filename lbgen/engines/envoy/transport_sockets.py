@@ -15,42 +15,42 @@ _SYSTEM: dict[str, Data] = {"filename": "/etc/ssl/certs/ca-certificates.crt"}
 _MATCH = "envoy.transport_socket_match"
 
 
-def pool_socket(pool: Pool) -> dict[str, Data]:
+def build_pool_socket(pool: Pool) -> dict[str, Data]:
     """The fields of a cluster that say how its connections are made; none for plain TCP."""
     if pool.tls is None:
-        return {} if pool.proxy_protocol is None else {"transport_socket": _proxied(pool, _raw())}
+        return {} if pool.proxy_protocol is None else {"transport_socket": _proxy_protocol(pool, _raw())}
     if pool.tls.server_name is not None or not pool.tls.verify:
-        return {"transport_socket": _proxied(pool, _tls(pool, pool.tls.server_name))}
+        return {"transport_socket": _proxy_protocol(pool, _tls(pool, pool.tls.server_name))}
     # Each endpoint's certificate is to hold its own host.
     hosts = tuple(dict.fromkeys((endpoint.host, endpoint.is_ip) for endpoint in pool.endpoints))
     if len(hosts) == 1:
-        return {"transport_socket": _proxied(pool, _tls(pool, *hosts[0]))}
+        return {"transport_socket": _proxy_protocol(pool, _tls(pool, *hosts[0]))}
     return {
         "transport_socket_matches": [
-            {"name": host, "match": {"host": host}, "transport_socket": _proxied(pool, _tls(pool, host, is_ip))}
+            {"name": host, "match": {"host": host}, "transport_socket": _proxy_protocol(pool, _tls(pool, host, is_ip))}
             for host, is_ip in hosts
         ]
     }
 
 
-def own_sockets(pool: Pool) -> bool:
+def has_socket_per_endpoint(pool: Pool) -> bool:
     """Whether the endpoints of `pool` differ in their sockets."""
     tls = pool.tls
     shared = tls is None or tls.server_name is not None or not tls.verify
     return not shared and len({endpoint.host for endpoint in pool.endpoints}) > 1
 
 
-def endpoint_socket(endpoint: Endpoint) -> dict[str, Data]:
+def build_endpoint_metadata(endpoint: Endpoint) -> dict[str, Data]:
     """The fields of an endpoint by which it finds its own socket among several."""
     return {"metadata": {"filter_metadata": {_MATCH: {"host": endpoint.host}}}}
 
 
-def certificate(pair: Certificate) -> dict[str, Data]:
+def build_certificate(pair: Certificate) -> dict[str, Data]:
     """A chain and its key."""
-    return {"certificate_chain": source(pair.cert), "private_key": source(pair.key)}
+    return {"certificate_chain": build_data_source(pair.cert), "private_key": build_data_source(pair.key)}
 
 
-def source(file: File) -> dict[str, Data]:
+def build_data_source(file: File) -> dict[str, Data]:
     """Where Envoy reads a file: relative to its folder, or absolute."""
     return {"filename": file.path}
 
@@ -62,7 +62,7 @@ def _raw() -> dict[str, Data]:
     }
 
 
-def _proxied(pool: Pool, inner: dict[str, Data]) -> dict[str, Data]:
+def _proxy_protocol(pool: Pool, inner: dict[str, Data]) -> dict[str, Data]:
     if pool.proxy_protocol is None:
         return inner
     return {
@@ -83,9 +83,9 @@ def _tls(pool: Pool, name: str | None, is_ip: bool = False) -> dict[str, Data]:
         "tls_params": {"tls_minimum_protocol_version": "TLSv1_2", "tls_maximum_protocol_version": "TLSv1_3"}
     }
     if tls.certificate is not None:
-        common["tls_certificates"] = [certificate(tls.certificate)]
+        common["tls_certificates"] = [build_certificate(tls.certificate)]
     if tls.verify:
-        trusted: dict[str, Data] = {"trusted_ca": _SYSTEM if tls.ca is None else source(tls.ca)}
+        trusted: dict[str, Data] = {"trusted_ca": _SYSTEM if tls.ca is None else build_data_source(tls.ca)}
         held: Data = {"san_type": "IP_ADDRESS" if is_ip else "DNS", "matcher": {"exact": name}}
         common["validation_context"] = {**trusted, "match_typed_subject_alt_names": [held]}
     if pool.protocol.value != "http1":

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.durations import duration
-from lbgen.engines.envoy.filter_chains import DENIED, admitted, all_of, kept_out, of_rule
-from lbgen.engines.envoy.upstreams import cluster_name, demand
+from lbgen.engines.envoy.filter_chains import DENIED, access_predicates, all_of, denied_predicate, rule_predicates
+from lbgen.engines.envoy.upstreams import cluster_name, cluster_options
 from lbgen.plan.model import Balance, Forward
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ _PROXY = "type.googleapis.com/envoy.extensions.filters.udp.udp_proxy.v3"
 _NO_LIMIT = 86_400_000  # ms
 
 
-def udp_proxy(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]:
+def build_udp_proxy(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]:
     """The fields of a listener for its rules; a datagram that none takes is dropped."""
-    gate = admitted(listener.access)
+    gate = access_predicates(listener.access)
     found: list[Data] = []
     idle = 0
     hashed = False
@@ -30,9 +30,11 @@ def udp_proxy(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, D
             raise TypeError(f"{rule.field}: an L4 route forwards")
         idle = max(idle, forward.timeouts.idle or _NO_LIMIT)
         hashed = hashed or any(clusters.pools[t.pool].balance is Balance.SOURCE_HASH for t in forward.targets)
-        if (outside := kept_out(plan.route(rule.route).access)) is not None:
-            found.append({"predicate": all_of([*gate, *of_rule(rule), outside]), "on_match": _action(DENIED, DENIED)})
-        found.append({"predicate": all_of([*gate, *of_rule(rule)]), "on_match": _to(rule, forward, clusters)})
+        if (outside := denied_predicate(plan.route(rule.route).access)) is not None:
+            found.append(
+                {"predicate": all_of([*gate, *rule_predicates(rule), outside]), "on_match": _action(DENIED, DENIED)}
+            )
+        found.append({"predicate": all_of([*gate, *rule_predicates(rule)]), "on_match": _to(rule, forward, clusters)})
     config: dict[str, Data] = {
         "@type": f"{_PROXY}.UdpProxyConfig",
         "stat_prefix": listener.name,
@@ -49,7 +51,7 @@ def udp_proxy(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, D
 
 def _to(rule: L4Rule, forward: Forward, clusters: Clusters) -> dict[str, Data]:
     (target,) = (target for target in forward.targets if target.weight)
-    return _action(rule.id, cluster_name(target.pool, demand(forward), clusters))
+    return _action(rule.id, cluster_name(target.pool, cluster_options(forward), clusters))
 
 
 def _action(name: str, cluster: str) -> dict[str, Data]:

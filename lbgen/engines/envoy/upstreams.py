@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from lbgen.engines.document import Tagged
-from lbgen.engines.envoy.balancing import balancing
-from lbgen.engines.envoy.connection_options import upstream_filters
+from lbgen.engines.envoy.balancing import build_balancing
+from lbgen.engines.envoy.connection_options import build_upstream_filters
 from lbgen.engines.envoy.durations import duration
-from lbgen.engines.envoy.health_checks import checked_at, health
-from lbgen.engines.envoy.limits import keeps_peer
-from lbgen.engines.envoy.mirrors import copy_filters
-from lbgen.engines.envoy.run import WATCHED
-from lbgen.engines.envoy.shared_counters import counted, shared_rates
-from lbgen.engines.envoy.sticky import answered_filter
-from lbgen.engines.envoy.transport_sockets import endpoint_socket, own_sockets, pool_socket
+from lbgen.engines.envoy.health_checks import build_check_address, build_health_checks
+from lbgen.engines.envoy.limits import saves_peer
+from lbgen.engines.envoy.mirrors import build_mirror_filters
+from lbgen.engines.envoy.run import ENDPOINTS
+from lbgen.engines.envoy.shared_counters import find_counted_routes, find_shared_rates
+from lbgen.engines.envoy.sticky import build_answered_filter
+from lbgen.engines.envoy.transport_sockets import build_endpoint_metadata, build_pool_socket, has_socket_per_endpoint
 from lbgen.plan.model import Forward, Mode, PoolProtocol
 from lbgen.records import record
 
@@ -32,17 +32,17 @@ _BACKUP_LAST = 100_000_000
 _HTTP = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
 
-class Demand(NamedTuple):
+class ClusterOptions(NamedTuple):
     """What a route asks of a pool: connect time in ms, the percentage of requests that may be retries, and whether
     it sends copies."""
 
     connect: int
     budget: float | None = None
-    copies: bool = False
+    mirrored: bool = False
 
     def __str__(self) -> str:
         budget = "" if self.budget is None else f"-{self.budget:g}%"
-        return f"{self.connect}ms{budget}{'-copies' if self.copies else ''}"
+        return f"{self.connect}ms{budget}{'-copies' if self.mirrored else ''}"
 
 
 @record
@@ -51,46 +51,48 @@ class Clusters:
     listeners keep the peer in a filter state. `shared_rates`, `counted`: names of routes, see `shared_counters`."""
 
     pools: dict[str, Pool]
-    demands: dict[str, tuple[Demand, ...]]
+    options: dict[str, tuple[ClusterOptions, ...]]
     l4: frozenset[str]
-    kept_peer: bool
-    shared_rates: frozenset[str]
-    counted: frozenset[str]
+    saves_peer: bool
+    shared_rate_routes: frozenset[str]
+    counted_routes: frozenset[str]
 
 
-def clusters_of(plan: Plan) -> Clusters:
+def plan_clusters(plan: Plan) -> Clusters:
     """Which clusters the plan needs."""
-    found: dict[str, set[Demand]] = {pool.name: set() for pool in plan.pools}
+    found: dict[str, set[ClusterOptions]] = {pool.name: set() for pool in plan.pools}
     for route in plan.routes:
         if isinstance(route.action, Forward):
             for target in route.action.targets:
-                found[target.pool].add(demand(route.action))
+                found[target.pool].add(cluster_options(route.action))
             for mirror in route.action.mirrors:
-                found[mirror.pool].add(Demand(route.action.timeouts.connect, copies=True))
+                found[mirror.pool].add(ClusterOptions(route.action.timeouts.connect, mirrored=True))
     rules = (rule for listener in plan.listeners if listener.mode is Mode.L4 for rule in listener.l4_rules)
     actions = (plan.route(rule.route).action for rule in rules)
     l4 = {target.pool for action in actions if isinstance(action, Forward) for target in action.targets}
-    rates = frozenset(route.name for route in shared_rates(plan))
-    kept = any(keeps_peer(plan, listener) for listener in plan.listeners)
-    ordered = {name: tuple(sorted(asked, key=_order)) for name, asked in found.items()}
-    return Clusters({pool.name: pool for pool in plan.pools}, ordered, frozenset(l4), kept, rates, counted(plan))
+    rates = frozenset(route.name for route in find_shared_rates(plan))
+    kept = any(saves_peer(plan, listener) for listener in plan.listeners)
+    ordered = {name: tuple(sorted(asked, key=_sort_key)) for name, asked in found.items()}
+    return Clusters(
+        {pool.name: pool for pool in plan.pools}, ordered, frozenset(l4), kept, rates, find_counted_routes(plan)
+    )
 
 
-def _order(asked: Demand) -> tuple[int, float, bool]:
-    return asked.connect, -1.0 if asked.budget is None else asked.budget, asked.copies
+def _sort_key(asked: ClusterOptions) -> tuple[int, float, bool]:
+    return asked.connect, -1.0 if asked.budget is None else asked.budget, asked.mirrored
 
 
-def demand(forward: Forward) -> Demand:
+def cluster_options(forward: Forward) -> ClusterOptions:
     """What a route asks of the pools it forwards to."""
-    return Demand(forward.timeouts.connect, None if forward.retries is None else forward.retries.budget)
+    return ClusterOptions(forward.timeouts.connect, None if forward.retries is None else forward.retries.budget)
 
 
-def cluster_name(pool: str, asked: Demand, clusters: Clusters) -> str:
+def cluster_name(pool: str, asked: ClusterOptions, clusters: Clusters) -> str:
     """The cluster for `pool` with these demands; the bare pool name when there is only one."""
-    return pool if len(clusters.demands[pool]) < 2 else f"{pool}@{asked}"
+    return pool if len(clusters.options[pool]) < 2 else f"{pool}@{asked}"
 
 
-def pool_of(cluster: str) -> str:
+def pool_name(cluster: str) -> str:
     """The pool that a cluster was made for."""
     return cluster.partition("@")[0]
 
@@ -100,36 +102,36 @@ def build_clusters(plan: Plan, clusters: Clusters) -> list[Tagged]:
     return [
         Tagged(pool.field, _cluster(pool, asked, clusters, plan.resolvers))
         for pool in plan.pools
-        for asked in clusters.demands[pool.name]
+        for asked in clusters.options[pool.name]
     ]
 
 
-def watched_endpoints(plan: Plan, clusters: Clusters) -> Iterator[tuple[str, Tagged]]:
+def build_endpoint_files(plan: Plan, clusters: Clusters) -> Iterator[tuple[str, Tagged]]:
     """Files of endpoints that come and go while Envoy runs: the name of each, and what is in it."""
     for pool in plan.pools:
-        if _replicas(pool) and clusters.demands[pool.name]:
+        if _has_endpoint_file(pool) and clusters.options[pool.name]:
             found: dict[str, Data] = {
                 "@type": "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
                 "cluster_name": pool.name,
                 **_assignment(pool),
             }
-            yield f"{WATCHED}{pool.name}.yaml", Tagged(pool.field, {"resources": [found]})
+            yield f"{ENDPOINTS}{pool.name}.yaml", Tagged(pool.field, {"resources": [found]})
 
 
-def _replicas(pool: Pool) -> bool:
+def _has_endpoint_file(pool: Pool) -> bool:
     """Whether the pool's endpoints are replicas of a tier, whose number changes: a file has them, as a hot restart for
     it would by and by cut connections of L4. Such files take addresses only."""
     return pool.leads_to is not None and all(endpoint.is_ip for endpoint in pool.endpoints)
 
 
-def _from_file(pool: Pool) -> dict[str, Data]:
+def _eds(pool: Pool) -> dict[str, Data]:
     return {
         "type": "EDS",
         "eds_cluster_config": {
             "service_name": pool.name,
             "eds_config": {
                 "resource_api_version": "V3",
-                "path_config_source": {"path": f"{WATCHED}{pool.name}.yaml"},
+                "path_config_source": {"path": f"{ENDPOINTS}{pool.name}.yaml"},
             },
         },
         # Envoy would go on with replicas that are no more for as long as their checks pass.
@@ -137,7 +139,7 @@ def _from_file(pool: Pool) -> dict[str, Data]:
     }
 
 
-def _cluster(pool: Pool, asked: Demand, clusters: Clusters, resolvers: tuple[str, ...]) -> dict[str, Data]:
+def _cluster(pool: Pool, asked: ClusterOptions, clusters: Clusters, resolvers: tuple[str, ...]) -> dict[str, Data]:
     name = cluster_name(pool.name, asked, clusters)
     named = any(not endpoint.is_ip for endpoint in pool.endpoints)
     lb_config: dict[str, Data] = {"healthy_panic_threshold": {"value": 0}}
@@ -149,22 +151,22 @@ def _cluster(pool: Pool, asked: Demand, clusters: Clusters, resolvers: tuple[str
         lb_config["override_host_status"] = {"statuses": ["UNKNOWN", "HEALTHY", "DEGRADED", "DRAINING"]}
     found: dict[str, Data] = {
         "name": name,
-        **(_dns(resolvers) if named else _from_file(pool) if _replicas(pool) else {"type": "STATIC"}),
+        **(_dns(resolvers) if named else _eds(pool) if _has_endpoint_file(pool) else {"type": "STATIC"}),
         "connect_timeout": duration(asked.connect or _NO_LIMIT_CONNECT),
-        **balancing(pool, l4=pool.name in clusters.l4, kept_peer=clusters.kept_peer),
+        **build_balancing(pool, l4=pool.name in clusters.l4, kept_peer=clusters.saves_peer),
         "common_lb_config": lb_config,
         # Envoy would answer 503 above 1024 connections or requests.
         "circuit_breakers": {"thresholds": [_thresholds(asked)]},
-        **health(pool),
-        **pool_socket(pool),
+        **build_health_checks(pool),
+        **build_pool_socket(pool),
         "typed_extension_protocol_options": {_HTTP: _http_options(pool, asked)},
     }
-    if not _replicas(pool):
+    if not _has_endpoint_file(pool):
         found["load_assignment"] = {"cluster_name": name, **_assignment(pool)}
     return found
 
 
-def _thresholds(asked: Demand) -> dict[str, Data]:
+def _thresholds(asked: ClusterOptions) -> dict[str, Data]:
     found: dict[str, Data] = {
         "max_connections": _NO_LIMIT,
         "max_pending_requests": _NO_LIMIT,
@@ -187,23 +189,26 @@ def _protocol(pool: Pool) -> dict[str, Data]:
     }
 
 
-def _http_options(pool: Pool, asked: Demand) -> dict[str, Data]:
-    own = {**_protocol(pool), **_filters(pool, asked)}
+def _http_options(pool: Pool, asked: ClusterOptions) -> dict[str, Data]:
+    own = {**_protocol(pool), **_upstream_filters(pool, asked)}
     return {"@type": f"type.googleapis.com/{_HTTP}", **own}
 
 
-def _filters(pool: Pool, asked: Demand) -> dict[str, Data]:
-    found = [*(copy_filters() if asked.copies else ()), *([answered_filter()] if pool.sticky is not None else ())]
-    return {"http_filters": upstream_filters(*found)} if found else {}
+def _upstream_filters(pool: Pool, asked: ClusterOptions) -> dict[str, Data]:
+    found = [
+        *(build_mirror_filters() if asked.mirrored else ()),
+        *([build_answered_filter()] if pool.sticky is not None else ()),
+    ]
+    return {"http_filters": build_upstream_filters(*found)} if found else {}
 
 
 def _assignment(pool: Pool) -> dict[str, Data]:
-    own = own_sockets(pool)
+    own = has_socket_per_endpoint(pool)
 
     def of(*, backup: bool) -> Iterator[Tagged]:
         for each in pool.endpoints:
             if each.backup is backup:
-                yield Tagged(each.field, {**_endpoint(each, pool), **(endpoint_socket(each) if own else {})})
+                yield Tagged(each.field, {**_endpoint(each, pool), **(build_endpoint_metadata(each) if own else {})})
 
     backups = list(of(backup=True))
     if not backups:
@@ -254,7 +259,7 @@ def _endpoint(endpoint: Endpoint, pool: Pool) -> dict[str, Data]:
     address: dict[str, Data] = {
         "address": {"socket_address": {"address": endpoint.host, "port_value": endpoint.port}},
     }
-    found: dict[str, Data] = {"endpoint": {**address, **checked_at(endpoint, pool)}}
+    found: dict[str, Data] = {"endpoint": {**address, **build_check_address(endpoint, pool)}}
     if endpoint.weight:
         found["load_balancing_weight"] = endpoint.weight
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.prefix_trees import leaves
+from lbgen.engines.envoy.prefix_trees import build_prefix_tree
 from lbgen.engines.envoy.routes import build_routes
 from lbgen.plan.policy import PathsMode
 
@@ -32,13 +32,13 @@ def _virtual_host(
         "name": str(table.host) if table.host is not None else "any",
         "domains": _domains(table.host),
     }
-    tree = None if listener.paths.mode is PathsMode.NORMALIZE else leaves(table.rules)
+    tree = None if listener.paths.mode is PathsMode.NORMALIZE else build_prefix_tree(table.rules)
     if tree is None:
         return {**found, "routes": built(table.rules)}
     return {**found, "matcher": _tree({key: built(rules) for key, rules in tree.items()})}
 
 
-def with_odd_route(hosts: list[dict[str, Data]], route: dict[str, Data]) -> list[dict[str, Data]]:
+def prepend_route(hosts: list[dict[str, Data]], route: dict[str, Data]) -> list[dict[str, Data]]:
     """`hosts` with `route` before all others, for hosts without rules too."""
     found = [{**host, "routes": [route, *_listed(host["routes"])]} for host in hosts]
     if not any(host["domains"] == ["*"] for host in hosts):

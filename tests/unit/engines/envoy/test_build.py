@@ -10,7 +10,7 @@ import yaml
 from lbgen.engines.api import Level, missing_answers
 from lbgen.engines.envoy import ENGINE
 from lbgen.engines.envoy.durations import duration
-from lbgen.engines.envoy.headers import merged
+from lbgen.engines.envoy.headers import merge_edits
 from lbgen.engines.envoy.run import judge
 from lbgen.engines.envoy.support import TABLE
 from lbgen.plan.features import Feature
@@ -135,7 +135,7 @@ def test_names_are_resolved_and_drained_endpoints_stay() -> None:
 def test_edits_of_route_and_target_become_one_list() -> None:
     route = HeaderEdits(set=(("a", "1"), ("b", "1")), add=(("c", "1"),), remove=("d",))
     target = HeaderEdits(set=(("a", "2"),), add=(("b", "2"),), remove=("c", "e"))
-    removed, added = merged(route, target)
+    removed, added = merge_edits(route, target)
     assert sorted(removed) == ["b", "c", "d", "e"]
     assert [(x["header"], x["append_action"]) for x in added] == [
         ({"key": "a", "value": "2"}, "OVERWRITE_IF_EXISTS_OR_ADD"),
@@ -145,7 +145,7 @@ def test_edits_of_route_and_target_become_one_list() -> None:
 
 
 def test_percent_signs_are_doubled_where_envoy_formats() -> None:
-    _, added = merged(HeaderEdits(set=(("x", "100% %PROTOCOL%"),)))
+    _, added = merge_edits(HeaderEdits(set=(("x", "100% %PROTOCOL%"),)))
     assert added[0]["header"] == {"key": "x", "value": "100%% %%PROTOCOL%%"}
 
 

@@ -6,7 +6,7 @@ import re2
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lbgen.engines.envoy.matching import header_value, path_literal, path_match, query_value
+from lbgen.engines.envoy.matching import escape_path, match_header, match_path, match_query
 from lbgen.engines.envoy.paths import METHOD, TARGET
 from lbgen.plan.matching import _holds, _holds_in_list, to_wire
 from lbgen.plan.model import PathKind, PathMatch, ValueKind, ValueMatch
@@ -74,7 +74,7 @@ def test_query_values_are_compared_decoded(wanted: ValueMatch, parts: list[str])
     request = parse_request(Request("GET", f"/?q={raw}", (("Host", "h"),)))
     value = request.parameter("q")
     assert value is not None
-    found = matches(query_value(wanted), raw)
+    found = matches(match_query(wanted), raw)
     broken = re2.search("%(?:[^0-9A-Fa-f]|.[^0-9A-Fa-f]|.?$)", raw) is not None
     if wanted.kind is ValueKind.REGEX and broken:
         assert not found or _holds(wanted, value)  # no regex takes a broken escape
@@ -90,21 +90,21 @@ def test_header_lists_and_lines_are_one_thing(wanted: ValueMatch, lines: list[st
     lines = [to_wire(line) for line in lines]
     joined = ",".join(lines)  # as Envoy hands them over
     expected = _holds_in_list(wanted, tuple(line.replace(",", ", ").replace(",  ", ", ") for line in lines))
-    if wanted.kind is ValueKind.REGEX and " " not in joined and expected != matches(header_value(wanted), joined):
+    if wanted.kind is ValueKind.REGEX and " " not in joined and expected != matches(match_header(wanted), joined):
         # The one thing that cannot be told: whether a blank follows a comma.
         assert _holds_in_list(wanted, (joined,)) != expected
     elif wanted.kind is not ValueKind.REGEX:
-        assert matches(header_value(wanted), joined) == expected
+        assert matches(match_header(wanted), joined) == expected
 
 
 def test_a_path_matches_in_either_hex_case() -> None:
-    pattern = path_literal("/caf%C3%A9/a.b")
+    pattern = escape_path("/caf%C3%A9/a.b")
     assert re2.fullmatch(pattern, "/caf%c3%A9/a.b")
     assert not re2.fullmatch(pattern, "/caf%c3%A9/axb")
     assert not re2.fullmatch(pattern, "/CAF%C3%A9/a.b")
 
 
 def test_plain_paths_need_no_regex() -> None:
-    assert path_match(PathMatch(PathKind.EXACT, "/a")) == {"path": "/a"}
-    assert path_match(PathMatch(PathKind.PREFIX, "/a")) == {"path_separated_prefix": "/a"}
-    assert path_match(PathMatch(PathKind.PREFIX, "/")) == {"prefix": "/"}
+    assert match_path(PathMatch(PathKind.EXACT, "/a")) == {"path": "/a"}
+    assert match_path(PathMatch(PathKind.PREFIX, "/a")) == {"path_separated_prefix": "/a"}
+    assert match_path(PathMatch(PathKind.PREFIX, "/")) == {"prefix": "/"}

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from lbgen.engines.envoy import ENGINE
-from lbgen.engines.envoy.access_log import record
-from lbgen.engines.envoy.paths import target_pattern
-from lbgen.engines.envoy.tls import names_pattern, served
+from lbgen.engines.envoy.access_log import parse_record
+from lbgen.engines.envoy.paths import build_target_pattern
+from lbgen.engines.envoy.tls import build_names_pattern, select_certificates
 from lbgen.plan.features import Feature
 from lbgen.plan.model import HostPattern, Plan
 from lbgen.plan.policy import Paths, PathsMode
@@ -269,7 +269,7 @@ def test_a_preflight_is_answered_and_other_answers_lose_the_endpoints_own_word()
     ],
 )
 def test_targets(paths: Paths, target: str, let_in: bool) -> None:
-    assert (re.fullmatch(target_pattern(paths), target) is not None) is let_in
+    assert (re.fullmatch(build_target_pattern(paths), target) is not None) is let_in
 
 
 def certificate(name: str, *names: str) -> Certificate:
@@ -279,7 +279,7 @@ def certificate(name: str, *names: str) -> Certificate:
 
 def test_server_names_cover_one_label() -> None:
     tls = ListenerTls(certificates=(certificate("a", "a.example"), certificate("b", "*.b.example")))
-    pattern = names_pattern(tls)
+    pattern = build_names_pattern(tls)
     assert re.fullmatch(pattern, "a.example")
     assert re.fullmatch(pattern, "x.b.example")
     assert not re.fullmatch(pattern, "x.y.b.example")
@@ -289,7 +289,7 @@ def test_server_names_cover_one_label() -> None:
 def test_a_certificate_whose_names_are_taken_is_never_shown() -> None:
     first, second = certificate("a", "a.example", "b.example"), certificate("b", "b.example")
     third = certificate("c", "b.example", "c.example")
-    assert served((first, second, third)) == [first, third]
+    assert select_certificates((first, second, third)) == [first, third]
 
 
 LINE = {
@@ -313,18 +313,18 @@ LINE = {
 
 
 def test_a_line_of_the_log() -> None:
-    found = record(json.dumps(LINE))
+    found = parse_record(json.dumps(LINE))
     assert found is not None
     assert (found["pool"], found["host"], found["request_id"]) == ("p", "", "")
     assert (found["duration_ms"], found["upstream_ms"], found["tries"]) == (2.5, 2.0, 1)
 
 
 def test_an_answer_of_its_own_had_no_endpoint() -> None:
-    found = record(json.dumps({**LINE, "endpoint": None, "pool": None, "tries": None}))
+    found = parse_record(json.dumps({**LINE, "endpoint": None, "pool": None, "tries": None}))
     assert found is not None
     assert (found["endpoint"], found["pool"], found["upstream_ms"], found["tries"]) == ("", "", None, 0)
 
 
 @pytest.mark.parametrize("line", ["", "[2026] warning", "{", "[]", '{"a": 1}'])
 def test_other_lines(line: str) -> None:
-    assert record(line) is None
+    assert parse_record(line) is None

@@ -13,7 +13,7 @@ from lbgen.plan.model import Match, PathKind, PathMatch, Rule
 from lbgen.plan.request import RefusedError, parse_request
 from tests.strategies import PlanShape, plans, requests
 
-GENEROUS = mock.patch.multiple(prefix_trees, _WORTH_IT=0, _LEAF=1, _GROWTH=1_000)
+GENEROUS = mock.patch.multiple(prefix_trees, _MIN_RULES=0, _LEAF=1, _GROWTH=1_000)
 
 
 def rule(rank: int, kind: PathKind, path: str) -> Rule:
@@ -25,7 +25,7 @@ def rule(rank: int, kind: PathKind, path: str) -> Rule:
 def test_the_first_match_is_the_same(data: st.DataObject) -> None:
     plan = data.draw(plans(PlanShape(rules=20, plain=True)))
     with GENEROUS:
-        found = {t.host: prefix_trees.leaves(t.rules) for x in plan.listeners for t in x.hosts}
+        found = {t.host: prefix_trees.build_prefix_tree(t.rules) for x in plan.listeners for t in x.hosts}
     for _ in range(20):
         request = data.draw(requests(plan))
         try:
@@ -41,9 +41,12 @@ def test_the_first_match_is_the_same(data: st.DataObject) -> None:
 
 
 def test_small_and_unruly_tables_stay_lists() -> None:
-    assert prefix_trees.leaves([rule(n, PathKind.EXACT, f"/{n}") for n in range(100)]) is None
+    assert prefix_trees.build_prefix_tree([rule(n, PathKind.EXACT, f"/{n}") for n in range(100)]) is None
     everywhere = [rule(n, PathKind.REGEX, f".*{n}") for n in range(200)]
-    assert prefix_trees.leaves([*everywhere, *(rule(200 + n, PathKind.EXACT, f"/{n}") for n in range(200))]) is None
+    assert (
+        prefix_trees.build_prefix_tree([*everywhere, *(rule(200 + n, PathKind.EXACT, f"/{n}") for n in range(200))])
+        is None
+    )
 
 
 def test_a_leaf_holds_what_its_targets_can_meet_and_no_more() -> None:
@@ -57,7 +60,7 @@ def test_a_leaf_holds_what_its_targets_can_meet_and_no_more() -> None:
         rule(6, PathKind.PREFIX, "/api/v1/x"),
     ]
     with GENEROUS:
-        found = prefix_trees.leaves(rules)
+        found = prefix_trees.build_prefix_tree(rules)
     assert found is not None
     assert {key: [r.rank for r in leaf] for key, leaf in found.items()} == {
         "/": [5],

@@ -9,7 +9,7 @@ import pytest
 from lbgen.conformance.prepare import plan_of
 from lbgen.engines.api import engine
 from lbgen.engines.envoy import ENGINE
-from lbgen.engines.envoy.timeouts import longest_silences
+from lbgen.engines.envoy.timeouts import list_idle_timeouts
 from lbgen.engines.verdicts import judge
 
 
@@ -36,7 +36,7 @@ def topology(times: dict[str, Any], client: dict[str, Any] | None = None, **rout
 )
 def test_a_client_has_its_own_time_for_a_body(times: dict[str, Any], head_only: int, others: int) -> None:
     plan = plan_of(topology(times))
-    (found,) = longest_silences(plan, plan.routes[0], plan.listeners)
+    (found,) = list_idle_timeouts(plan, plan.routes[0], plan.listeners)
     assert (found.head_only, found.others) == (head_only, others)
 
 
