@@ -1,10 +1,16 @@
+--- Picks an endpoint with a free slot, or waits for one. Appended to shared_counters.lua.
+--- @pools@: `["pool"] = {max, size, timeout, balance, queue, endpoints}`; @rates@: as in admission.lua.
 
--- A request to a pool whose endpoints are bounded gets its endpoint here, and holds a place there until it ends.
+local state = shared(@rates@)
+local pools = {
+@pools@}
+
+-- Gives a request to a pool with max_per_endpoint its endpoint; the request holds a slot there until it ends.
 local header, held = "x-lbgen-endpoint", "lbgen.counters"
-local avoided_for = 1  -- seconds in which an endpoint is left out that Envoy did not take
+local avoided_for = 1  -- seconds for which an endpoint that Envoy did not use is skipped
 math.randomseed(seconds() * 1e6 % 2147483647)
 
--- One under way stands for the entry itself, so that it is kept.
+-- A count of one stands for the entry itself, which keeps it in the tree.
 for _, pool in pairs(pools) do
   local root = root_of(state, "places")
   C.pthread_mutex_lock(state.lock)
@@ -18,8 +24,8 @@ for _, pool in pairs(pools) do
   C.pthread_mutex_unlock(state.lock)
 end
 
--- An endpoint with a place, and whether there may be one later. Of all with a place (least_connections: of the least
--- busy) the next by smooth weighted round robin, or any by weight (random).
+-- Returns an endpoint with a free slot, or nil and whether one may become free. Among all that are free
+-- (least_connections: the least busy) it takes the next by smooth weighted round robin, or any by weight (random).
 local function pick(pool)
   local now, least, best, weights, full = seconds(), math.huge, nil, 0, false
   C.pthread_mutex_lock(state.lock)
@@ -87,7 +93,7 @@ function envoy_on_request(handle)
   end
 end
 
--- Envoy names the endpoint when it took another one: that asked for is out, or failed and the request was sent again.
+-- Envoy names the endpoint it used if that is another one: the endpoint asked for is out, or failed and was retried.
 function envoy_on_response(handle)
   local pool = pools[handle:filterContext():get("pool") or ""]
   local taken = handle:headers():get(header)

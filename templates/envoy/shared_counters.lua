@@ -32,7 +32,7 @@ local function shared(rates)
   local failed = ffi.cast("void *", -1)
   local taken = 17
   if got == failed and ffi.errno() ~= taken then error("no memory for counters: errno " .. ffi.errno()) end
-  if got ~= failed and got ~= place then C.munmap(got, size) end  -- a kernel that takes the address for a wish
+  if got ~= failed and got ~= place then C.munmap(got, size) end  -- an old kernel treats the address as a hint
   return ffi.cast("lbgen_shared *", place)
 end
 
@@ -40,7 +40,7 @@ local function padded(key) return math.ceil((#key + 1) / 8) * 8 end
 
 local function numbers(found, key) return ffi.cast("lbgen_numbers *", found + padded(key)) end
 
--- Nothing below may fail between lock and unlock: every text is made before.
+-- Nothing below may raise an error between lock and unlock, so every string is built before.
 local function find(root, key)
   local node = C.tfind(key, root, C.strcmp)
   if node ~= nil then return numbers(node[0], key) end
@@ -64,7 +64,7 @@ local function root_of(state, field)
   return ffi.cast("void **", ffi.cast("char *", state) + ffi.offsetof("lbgen_shared", field))
 end
 
--- One more under way for `key`, unless there are `max`.
+-- Counts one more request for `key`; false when `max` are under way.
 local function enter(state, key, max)
   local root = root_of(state, "places")
   C.pthread_mutex_lock(state.lock)
@@ -75,7 +75,7 @@ local function enter(state, key, max)
   return free
 end
 
--- One less.
+-- Counts one request less for `key`.
 local function leave(state, key)
   local root = root_of(state, "places")
   C.pthread_mutex_lock(state.lock)
@@ -95,8 +95,9 @@ local function seconds()
   return tonumber(clock.seconds) + tonumber(clock.nanoseconds) / 1e9
 end
 
--- A token of the bucket `key`, which holds `burst` and gets `rate` in a second. A bucket that nobody asked for the time
--- in which it fills is a full one, and need not be kept: they live in two trees, of which the older goes at each turn.
+-- Takes a token from the bucket `key`, which holds `burst` tokens and gains `rate` per second. A bucket that is unused
+-- for as long as it takes to fill is full and need not be stored: buckets live in two trees, and each turn of that
+-- length drops the older tree.
 local function take(state, index, key, rate, burst)
   local now = seconds()
   local buckets = state.rates + index

@@ -5,45 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.conditional_filters import any_of, header_matches, not_, response_header_matches, skip_where
-from lbgen.engines.envoy.forwarded_headers import build_lua_filter
+from lbgen.engines.envoy.lua import build_lua_filter, load_lua
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
 
 # What it keeps is framing, Envoy's own, or made anew.
-_CODE = """\
-local kept = {connection = true, upgrade = true, ["content-length"] = true, ["transfer-encoding"] = true,
-  ["x-request-id"] = true, ["x-forwarded-port"] = true}
-function envoy_on_request(handle)
-  local headers = handle:headers()
-  local found = {}
-  for at = 0, headers:getNumValues("connection") - 1 do
-    for name in string.gmatch(string.lower(headers:getAtIndex("connection", at)), "[^,%s]+") do
-      if not kept[name] then table.insert(found, name) end
-    end
-  end
-  for _, name in ipairs(found) do headers:remove(name) end
-  if #found > 0 then headers:replace("connection", "Upgrade") end
-end
-"""
 
 
 _NOTHING = "(?i:close|keep-alive)"
 # Framing, which Envoy makes anew.
-_RESPONSE = """\
-local kept = {connection = true, host = true, ["content-length"] = true, ["transfer-encoding"] = true}
-function envoy_on_response(handle)
-  local headers = handle:headers()
-  local upgraded = headers:get(":status") == "101"
-  local found = {}
-  for at = 0, headers:getNumValues("connection") - 1 do
-    for name in string.gmatch(string.lower(headers:getAtIndex("connection", at)), "[^,%s]+") do
-      if not kept[name] and not (upgraded and name == "upgrade") then table.insert(found, name) end
-    end
-  end
-  for _, name in ipairs(found) do headers:remove(name) end
-end
-"""
 
 
 _CODEC: dict[str, Data] = {
@@ -56,9 +27,13 @@ def build_upstream_filters(*others: Data) -> list[Data]:
     """Filters between a route's edits and the endpoint: `others`, then one that drops the fields that Connection names
     in a response, skipped where it names none."""
     nothing = any_of(not_(response_header_matches("connection", ".*")), response_header_matches("connection", _NOTHING))
-    return [*others, skip_where(nothing, build_lua_filter("response-connection", _RESPONSE)), _CODEC]
+    return [
+        *others,
+        skip_where(nothing, build_lua_filter("response-connection", load_lua("response_connection"))),
+        _CODEC,
+    ]
 
 
 def build_handshake_filter() -> dict[str, Data]:
     """The filter, skipped where Connection has one element, or is gone as nothing is upgraded."""
-    return skip_where(not_(header_matches("connection", ".*,.*")), build_lua_filter("handshake", _CODE))
+    return skip_where(not_(header_matches("connection", ".*,.*")), build_lua_filter("handshake", load_lua("handshake")))

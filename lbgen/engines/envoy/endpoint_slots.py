@@ -3,14 +3,11 @@ it wait for one, and Envoy's session filter, which sends it there."""
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.forwarded_headers import build_lua_filter
-from lbgen.engines.envoy.shared_counters import load_library
+from lbgen.engines.envoy.lua import build_lua_filter, build_lua_per_route, load_lua
 from lbgen.engines.envoy.sticky import encode_address
 from lbgen.plan.model import Forward
-from lbgen.resources import folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,18 +34,18 @@ def find_bounded_pools(route: Route, pools: dict[str, Pool]) -> list[Pool]:
 def build_slots_filter(pools: Iterable[Pool], rates: int) -> dict[str, Data]:
     """The filter, off until a route or share switches it on; `rates` as for all filters that share the memory."""
     tables = "".join(_table(pool) for pool in pools)
-    code = f"{load_library()}\nlocal state = shared({rates})\nlocal pools = {{\n{tables}}}\n{_code()}"
-    return {**build_lua_filter(SLOTS, code), "disabled": True}
+    code = load_lua("shared_counters") + load_lua("endpoint_slots", rates=rates, pools=tables)
+    return build_lua_filter(SLOTS, code, disabled=True)
 
 
 def build_slots_per_route(pool: Pool) -> dict[str, Data]:
     """What a route or share that forwards to `pool` says to the filter."""
-    return {"@type": f"{_TYPE}.extensions.filters.http.lua.v3.LuaPerRoute", "filter_context": {"pool": pool.name}}
+    return build_lua_per_route({"pool": pool.name})
 
 
 def build_no_slots_per_route() -> dict[str, Data]:
     """What a route says to the filter for its shares to other pools: it takes off what the session filter says."""
-    return {"@type": f"{_TYPE}.extensions.filters.http.lua.v3.LuaPerRoute", "filter_context": {"pool": ""}}
+    return build_lua_per_route({"pool": ""})
 
 
 def has_queues(plan: Plan) -> bool:
@@ -104,11 +101,6 @@ def build_wait_extension() -> dict[str, Data]:
         "name": "envoy.bootstrap.internal_listener",
         "typed_config": {"@type": f"{_TYPE}.extensions.bootstrap.internal_listener.v3.InternalListener"},
     }
-
-
-@cache
-def _code() -> str:
-    return (folder("templates") / "envoy" / "endpoint_slots.lua").read_text(encoding="utf-8")
 
 
 def _table(pool: Pool) -> str:

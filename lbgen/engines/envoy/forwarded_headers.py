@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from lbgen.engines.envoy.balancing import PEER_STATE
 from lbgen.engines.envoy.conditional_filters import any_of, header_equals, header_matches, not_, peer_in, skip_where
 from lbgen.engines.envoy.headers import SET, header_option
+from lbgen.engines.envoy.lua import build_lua_filter, load_lua
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,28 +35,6 @@ _HOP = ("te", "trailer")  # hop-by-hop headers that Envoy itself passes
 # Envoy joins several lines by a bare comma and cannot tell an empty value from one that is there: a value that counts
 # as none goes, and a list of addresses is joined by ", ".
 _ODD_LIST = r"|[^,]*,(?:[^ ]\C*)?|\C*,[^ ]\C*|\C*,[ ]*"
-_TIDY = """\
-function envoy_on_request(handle)
-  local headers = handle:headers()
-  for _, name in ipairs({"x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-request-id"}) do
-    local value = headers:get(name)
-    if value == "" then headers:remove(name) end
-  end
-  local list = headers:get("x-forwarded-for")
-  if list ~= nil then
-    local found = {}
-    for address in string.gmatch(list, "[^,]+") do
-      address = string.match(address, "^%s*(.-)%s*$")
-      if address ~= "" then table.insert(found, address) end
-    end
-    if #found > 0 then
-      headers:replace("x-forwarded-for", table.concat(found, ", "))
-    else
-      headers:remove("x-forwarded-for")
-    end
-  end
-end
-"""
 
 
 def build_early_mutations(listener: Listener) -> list[dict[str, Data]]:
@@ -105,7 +84,7 @@ def build_forwarded_filters(listener: Listener) -> list[dict[str, Data]]:
             *(header_equals(name, "") for name in ours if name not in (_FOR, PROTO)),
         ]
         filters = [
-            skip_where(not_(any_of(*odd)), build_lua_filter("odd-values", _TIDY)),
+            skip_where(not_(any_of(*odd)), build_lua_filter("odd-values", load_lua("forwarded_values"))),
             skip_where(not_(peer), _trusted_mutation(ours, peer_address(listener))),
             skip_where(peer, untrusted),
         ]
@@ -164,18 +143,5 @@ def _header_mutation(
                     *({"remove": header} for header in after),
                 ]
             },
-        },
-    }
-
-
-def build_lua_filter(name: str, code: str) -> dict[str, Data]:
-    """A Lua filter; lbgen writes `code` itself, no text of a user belongs in it."""
-    return {
-        "name": name,
-        "typed_config": {
-            "@type": f"{_TYPE}.filters.http.lua.v3.Lua",
-            "default_source_code": {"inline_string": code},
-            # The route was found by the request as it came.
-            "clear_route_cache": False,
         },
     }

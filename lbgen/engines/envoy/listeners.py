@@ -17,12 +17,12 @@ from lbgen.engines.envoy.forwarded_headers import (
     TRANSFER_CODING,
     build_early_mutations,
     build_forwarded_filters,
-    build_lua_filter,
 )
 from lbgen.engines.envoy.headers import build_content_type_filter, header_option
 from lbgen.engines.envoy.l4 import build_l4_chains
 from lbgen.engines.envoy.limits import build_access_filter, needs_client_address, saves_peer
 from lbgen.engines.envoy.local_replies import ReplyCauses, build_local_replies
+from lbgen.engines.envoy.lua import build_lua_filter, load_lua
 from lbgen.engines.envoy.matching import regex
 from lbgen.engines.envoy.normalize import build_above_root_filter, build_non_normal_route, build_normalize_filter
 from lbgen.engines.envoy.paths import build_request_line_filter
@@ -57,21 +57,6 @@ _NOT_WEBSOCKET = "|".join(
     ]
 )
 # A redirect shows the request's host in lower case, without its port and one trailing dot.
-_REDIRECT_HOST = """\
-function envoy_on_request(handle)
-  if not handle:filterContext():get("redirect") then return end
-  local headers = handle:headers()
-  local host = string.lower(headers:get(":authority"))
-  if host == "%s" then
-    host = "%s"
-  elseif string.sub(host, 1, 1) == "[" then
-    host = string.match(host, "^[^%%]]*") .. "]"
-  else
-    host = string.gsub(string.match(host, "^[^:]*"), "%%.$", "")
-  end
-  headers:replace(":authority", host)
-end
-"""
 
 
 def build_listener(plan: Plan, listener: Listener, clusters: Clusters) -> Tagged:
@@ -169,7 +154,9 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
     filters += build_policy_filters(plan, used, clusters)
     if any(has_request_host_redirect(rule, route) for rule, route in rules):
         own = f"[{listener.address}]" if ":" in listener.address else listener.address
-        filters.append({**build_lua_filter(REDIRECT_HOST, _REDIRECT_HOST % (NO_HOST, own)), "disabled": True})
+        filters.append(
+            build_lua_filter(REDIRECT_HOST, load_lua("redirect_host", no_host=NO_HOST, own=own), disabled=True)
+        )
     if any(has_late_edits(route) for _, route in rules):
         filters.append(build_content_type_filter())
     filters += entries(plan, "envoy", "http_filters")

@@ -19,6 +19,7 @@ from lbgen.engines.envoy.headers import (
     merge_edits,
     read_late_edits,
 )
+from lbgen.engines.envoy.lua import build_lua_per_route
 from lbgen.engines.envoy.matching import escape_path, match_cookie, match_header, match_path, match_query, regex
 from lbgen.engines.envoy.mirrors import build_saved_headers
 from lbgen.engines.envoy.per_route import build_access_config, build_metadata, build_per_route
@@ -39,10 +40,7 @@ if TYPE_CHECKING:
 REDIRECT_HOST = "redirect-host"  # the Lua filter that makes a request's host fit for a redirect
 _PER_FILTER = "typed_per_filter_config"
 _IS_TUNNEL: dict[str, Data] = {"name": "upgrade", "string_match": {"exact": "websocket", "ignore_case": True}}
-_ENABLE_REDIRECT_HOST: dict[str, Data] = {
-    "@type": "type.googleapis.com/envoy.extensions.filters.http.lua.v3.LuaPerRoute",
-    "filter_context": {"redirect": True},
-}
+_ENABLE_REDIRECT_HOST = build_lua_per_route({"redirect": True})
 _PREFLIGHT = Respond(204, "", ())
 _ANY: tuple[list[dict[str, Data]], list[dict[str, Data]]] = ([], [])
 _DEFAULT_PORTS = {"http": 80, "https": 443}

@@ -7,12 +7,10 @@ A place is given back when Envoy writes the access log of a request, whatever be
 from __future__ import annotations
 
 from collections import Counter
-from functools import cache
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.forwarded_headers import build_lua_filter
+from lbgen.engines.envoy.lua import build_lua_filter, build_lua_per_route, load_lua
 from lbgen.plan.policy import KeyKind
-from lbgen.resources import folder
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -23,48 +21,6 @@ COUNTERS = "counters"
 REQUEST_SLOT = "place"
 METADATA = "lbgen.counters"
 _TYPE = "type.googleapis.com/envoy"
-_ASK = """
-local limits = {
-%s}
-local state = shared(%d)
-
-local function key_of(handle, kind)
-  if kind == "route" then return "" end
-  if kind == "client" then
-    return (string.gsub(handle:streamInfo():downstreamRemoteAddress(), ":%%d+$", ""))
-  end
-  return handle:headers():get(string.sub(kind, #"header " + 1))
-end
-
-local function refuse(handle) handle:respond({[":status"] = "429"}, "Too Many Requests\\n") end
-
-function envoy_on_request(handle)
-  local name = handle:filterContext():get("route")
-  local limit = limits[name or ""]
-  if limit == nil then return end
-  local place
-  if limit.max ~= nil then
-    local key = key_of(handle, limit.max_key)
-    if key ~= nil then
-      place = name .. "\\n" .. key
-      if not enter(state, place, limit.max) then return refuse(handle) end
-      handle:streamInfo():dynamicMetadata():set("%s", "%s", place)
-    end
-  end
-  if limit.burst ~= nil then
-    local key = key_of(handle, limit.rate_key)
-    if key ~= nil and not take(state, limit.index, key, limit.rate, limit.burst) then return refuse(handle) end
-  end
-end
-"""
-_DONE = """
-local state = shared(%d)
-
-function envoy_match(place)
-  leave(state, place)
-  return false
-end
-"""
 
 
 def find_shared_rates(plan: Plan) -> list[Route]:
@@ -88,22 +44,18 @@ def build_counters_filter(plan: Plan) -> dict[str, Data]:
     indexes = {route.name: index for index, route in enumerate(find_shared_rates(plan))}
     names = find_counted_routes(plan)
     tables = "".join(_limits(route, indexes.get(route.name)) for route in plan.routes if route.name in names)
-    return {
-        **build_lua_filter(COUNTERS, load_library() + _ASK % (tables, len(indexes), METADATA, REQUEST_SLOT)),
-        "disabled": True,
-    }
+    code = load_lua("admission", limits=tables, rates=len(indexes), metadata=METADATA, slot=REQUEST_SLOT)
+    return build_lua_filter(COUNTERS, load_lua("shared_counters") + code, disabled=True)
 
 
 def build_counters_per_route(route: Route) -> dict[str, Data]:
     """What a route says to it."""
-    return {
-        "@type": f"{_TYPE}.extensions.filters.http.lua.v3.LuaPerRoute",
-        "filter_context": {"route": route.name},
-    }
+    return build_lua_per_route({"route": route.name})
 
 
 def build_release_log(plan: Plan, held: str) -> dict[str, Data]:
     """An access log that writes nothing: asking whether it should gives back what a request's metadata says."""
+    code = load_lua("shared_counters") + load_lua("release", rates=len(find_shared_rates(plan)))
     matcher: Data = {
         "filter": METADATA,
         "path": [{"key": held}],
@@ -113,7 +65,7 @@ def build_release_log(plan: Plan, held: str) -> dict[str, Data]:
                     "name": held,
                     "typed_config": {
                         "@type": f"{_TYPE}.extensions.string_matcher.lua.v3.Lua",
-                        "source_code": {"inline_string": load_library() + _DONE % len(find_shared_rates(plan))},
+                        "source_code": {"inline_string": code},
                     },
                 }
             }
@@ -127,12 +79,6 @@ def build_release_log(plan: Plan, held: str) -> dict[str, Data]:
             "path": "/dev/null",
         },
     }
-
-
-@cache
-def load_library() -> str:
-    """The functions `shared`, `enter`, `leave`, `take` and `seconds` in Lua."""
-    return (folder("templates") / "envoy" / "shared_counters.lua").read_text(encoding="utf-8")
 
 
 def _limits(route: Route, index: int | None) -> str:

@@ -6,8 +6,8 @@ from base64 import b64encode
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.forwarded_headers import build_lua_filter
 from lbgen.engines.envoy.headers import SET, header_option
+from lbgen.engines.envoy.lua import build_lua_filter, build_lua_per_route, load_lua
 from lbgen.engines.envoy.matching import regex
 from lbgen.plan.model import Forward
 
@@ -22,49 +22,6 @@ SESSION = "session"
 _HEADER = "x-lbgen-endpoint"  # between the two filters; never leaves Envoy
 _ANSWERED = "x-lbgen-answered"  # an endpoint did, not Envoy in its place; never leaves Envoy
 _TYPE = "type.googleapis.com/envoy.extensions.filters.http"
-_CODE = """\
-local pools = {
-%s}
-
-local function cookie(headers, name)
-  for line = 0, headers:getNumValues("cookie") - 1 do
-    for pair in string.gmatch(headers:getAtIndex("cookie", line), "[^;]+") do
-      local key, value = string.match(pair, "^%%s*([^=]-)%%s*=%%s*(.-)%%s*$")
-      if key == name then return string.match(value, '^"(.*)"$') or value end
-    end
-  end
-end
-
-function envoy_on_request(handle)
-  local headers = handle:headers()
-  headers:remove("%s")
-  if headers:get("cookie") == nil then return end
-  for _, name in ipairs(handle:filterContext():get("pools") or {}) do
-    local pool = pools[name]
-    local address = pool.addresses[cookie(headers, pool.cookie) or ""]
-    if address ~= nil then
-      headers:add("%s", address)
-      return
-    end
-  end
-end
-
-function envoy_on_response(handle)
-  local headers = handle:headers()
-  local chosen, answered = headers:get("%s"), headers:get("%s")
-  headers:remove("%s")
-  headers:remove("%s")
-  if chosen == nil or answered == nil then return end
-  for _, name in ipairs(handle:filterContext():get("pools") or {}) do
-    local pool = pools[name]
-    local id = pool.ids[chosen]
-    if id ~= nil then
-      headers:add("set-cookie", pool.cookie .. "=" .. id .. pool.attributes)
-      return
-    end
-  end
-end
-"""
 
 
 def find_sticky_pools(route: Route, pools: dict[str, Pool]) -> list[Pool]:
@@ -89,10 +46,8 @@ def match_owners(forward: Forward, pools: dict[str, Pool]) -> Iterator[tuple[Tar
 def build_sticky_filter(pools: Iterable[Pool]) -> dict[str, Data]:
     """The Lua filter, off until a route switches it on. Names, ids and addresses are plain words."""
     tables = "".join(_table(pool) for pool in pools)
-    return {
-        **build_lua_filter(FILTER, _CODE % (tables, *(_HEADER, _HEADER), *(_HEADER, _ANSWERED) * 2)),
-        "disabled": True,
-    }
+    code = load_lua("sticky", pools=tables, header=_HEADER, answered=_ANSWERED)
+    return build_lua_filter(FILTER, code, disabled=True)
 
 
 def build_session_filter() -> dict[str, Data]:
@@ -125,8 +80,7 @@ def build_answered_filter() -> dict[str, Data]:
 
 def build_sticky_per_route(pools: list[Pool]) -> dict[str, Data]:
     """What a route says to the Lua filter."""
-    names: Data = {"pools": [pool.name for pool in pools]}
-    return {"@type": f"{_TYPE}.lua.v3.LuaPerRoute", "filter_context": names}
+    return build_lua_per_route({"pools": [pool.name for pool in pools]})
 
 
 # What a route takes off a request before it goes on.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.forwarded_headers import PROTO, TRANSFER_CODING, build_lua_filter
+from lbgen.engines.envoy.forwarded_headers import PROTO, TRANSFER_CODING
+from lbgen.engines.envoy.lua import build_lua_filter, build_lua_per_route, load_lua
 from lbgen.engines.envoy.retries import build_retry_policy, has_idle_before_response
 from lbgen.plan.model import Forward
 from lbgen.records import record
@@ -25,29 +26,10 @@ HEAD_ONLY = "head-only"
 _MARK = "head-only"
 IS_HEAD_ONLY: dict[str, Data] = {"name": TRANSFER_CODING, "string_match": {"exact": _MARK}}
 """What a request's headers are once the filter has marked it."""
-HEAD_ONLY_ENABLED: dict[str, Data] = {
-    "@type": "type.googleapis.com/envoy.extensions.filters.http.lua.v3.LuaPerRoute",
-    "filter_context": {"marks": True},
-}
+HEAD_ONLY_ENABLED = build_lua_per_route({"marks": True})
 # An upgrade has a route of its own, and its bytes would be taken for a body that never ends.
 # A GET or HEAD that announces no body has none, or one that is read first, in the time that a client has for its body.
 # Envoy finds no route for a request without X-Forwarded-Proto, which may be removed by then; metadata() looks it up.
-_MARKS = f"""\
-function envoy_on_request(handle)
-  if not handle:filterContext():get("marks") then return end
-  local headers = handle:headers()
-  local method, length = headers:get(":method"), headers:get("content-length")
-  if method ~= "GET" and method ~= "HEAD" or headers:get("upgrade") ~= nil then return end
-  if headers:get("{TRANSFER_CODING}") ~= nil or (length ~= nil and length ~= "0") then return end
-  handle:body()
-  headers:replace("{TRANSFER_CODING}", "{_MARK}")
-  local proto = headers:get("{PROTO}")
-  headers:replace("{PROTO}", proto or "http")
-  handle:clearRouteCache()
-  handle:metadata()
-  if proto == nil then headers:remove("{PROTO}") end
-end
-"""
 
 
 @record
@@ -99,4 +81,5 @@ def needs_head_only_filter(routes: Iterable[Route], body: int, clusters: Cluster
 
 def build_head_only_filter() -> dict[str, Data]:
     """Marks requests without a body, which then find the route of theirs."""
-    return {**build_lua_filter(HEAD_ONLY, _MARKS), "disabled": True}
+    code = load_lua("head_only", coding=TRANSFER_CODING, mark=_MARK, proto=PROTO)
+    return build_lua_filter(HEAD_ONLY, code, disabled=True)

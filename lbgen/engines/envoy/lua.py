@@ -1,0 +1,48 @@
+"""Lua filters: the sources in templates/envoy, and the Envoy filters that run them."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from lbgen.resources import folder
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+
+_TYPE = "type.googleapis.com/envoy.extensions.filters.http.lua.v3"
+_PLACEHOLDER = re.compile(r"@([a-z_]+)@")  # Lua itself has no `@`
+
+
+def load_lua(name: str, **values: str | int) -> str:
+    """The source `<name>.lua` with each `@key@` replaced by `values[key]`, in which no text of a user belongs.
+
+    Lines that begin with `---` document the source and do not reach the configuration.
+    """
+    return _PLACEHOLDER.sub(lambda m: str(values[m[1]]), _read(name))
+
+
+@cache
+def _read(name: str) -> str:
+    text = (folder("templates") / "envoy" / f"{name}.lua").read_text(encoding="utf-8")
+    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("---"))
+
+
+def build_lua_filter(name: str, code: str, *, disabled: bool = False) -> dict[str, Data]:
+    """An HTTP filter that runs `code`; a disabled one runs on the routes that enable it."""
+    return {
+        "name": name,
+        "typed_config": {
+            "@type": f"{_TYPE}.Lua",
+            "default_source_code": {"inline_string": code},
+            # The route was chosen by the request as it arrived.
+            "clear_route_cache": False,
+        },
+        **({"disabled": True} if disabled else {}),
+    }
+
+
+def build_lua_per_route(context: dict[str, Data]) -> dict[str, Data]:
+    """The configuration of a route that enables a Lua filter; the source reads `context` as `filterContext()`."""
+    return {"@type": f"{_TYPE}.LuaPerRoute", "filter_context": context}
