@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.forwarded_headers import NO_HOST
 from lbgen.engines.envoy.paths import MALFORMED, NOT_SERVED, TOO_LONG
+from lbgen.engines.envoy.typed_config import extension
 from lbgen.engines.envoy.upstreams import pool_name
 
 if TYPE_CHECKING:
@@ -21,18 +22,15 @@ if TYPE_CHECKING:
 
 FILE = "access.log"
 _SNAPSHOT = "lbgen.asked"  # the request's host and target before anything is rewritten
-_TYPE = "type.googleapis.com/envoy.extensions"
 
 
 def build_snapshot_filter() -> dict[str, Data]:
     """Remembers what was asked: routes rewrite hosts and paths in place."""
-    return {
-        "name": "asked",
-        "typed_config": {
-            "@type": f"{_TYPE}.filters.http.set_filter_state.v3.Config",
-            "on_request_headers": [_snapshot("host", "%REQ(:AUTHORITY)%"), _snapshot("path", "%PATH(NQ:PATH)%")],
-        },
-    }
+    return extension(
+        "asked",
+        "filters.http.set_filter_state.v3.Config",
+        {"on_request_headers": [_snapshot("host", "%REQ(:AUTHORITY)%"), _snapshot("path", "%PATH(NQ:PATH)%")]},
+    )
 
 
 def _snapshot(what: str, text: str) -> dict[str, Data]:
@@ -46,10 +44,10 @@ def _snapshot(what: str, text: str) -> dict[str, Data]:
 def build_access_log(listener: Listener) -> list[dict[str, Data]]:
     """One JSON line per request; what Envoy calls otherwise is put right by `record`."""
     return [
-        {
-            "name": "file",
-            "typed_config": {
-                "@type": f"{_TYPE}.access_loggers.file.v3.FileAccessLog",
+        extension(
+            "file",
+            "access_loggers.file.v3.FileAccessLog",
+            {
                 "path": FILE,
                 "log_format": {
                     "json_format": {
@@ -73,7 +71,7 @@ def build_access_log(listener: Listener) -> list[dict[str, Data]]:
                     }
                 },
             },
-        }
+        )
     ]
 
 

@@ -44,11 +44,7 @@ def build_preflights(cors: Cors) -> Iterator[tuple[Headers, Headers]]:
     granted: Headers = [
         *asked,
         {"name": "access-control-request-method", "string_match": regex(methods)},
-        {
-            "name": "access-control-request-headers",
-            "string_match": regex(names),
-            "treat_missing_header_as_empty": True,
-        },
+        {"name": "access-control-request-headers", "string_match": regex(names), "treat_missing_header_as_empty": True},
         _allowed(cors),
     ]
     shown = [header_option(f"{_ALLOW}methods", escape_format(", ".join(cors.methods)), SET)]

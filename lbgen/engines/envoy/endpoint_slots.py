@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.lua import build_lua_filter, build_lua_per_route, load_lua
 from lbgen.engines.envoy.sticky import encode_address
+from lbgen.engines.envoy.typed_config import extension, typed
 from lbgen.plan.model import Forward
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ SLOTS = "places"
 SLOT_KEYS = ("endpoint", "queue")
 _WAIT = "lbgen-wait"  # an answer that takes a few milliseconds: Lua has no other way to wait
 _PAUSE = "0.005s"
-_TYPE = "type.googleapis.com/envoy"
 
 
 def find_bounded_pools(route: Route, pools: dict[str, Pool]) -> list[Pool]:
@@ -55,29 +55,25 @@ def has_queues(plan: Plan) -> bool:
 
 def build_wait_listener() -> dict[str, Data]:
     """A listener inside Envoy that answers after a pause."""
-    fault: Data = {
-        "name": "pause",
-        "typed_config": {
-            "@type": f"{_TYPE}.extensions.filters.http.fault.v3.HTTPFault",
-            "delay": {"fixed_delay": _PAUSE, "percentage": {"numerator": 100}},
-            "max_active_faults": 1_000_000_000,
-        },
-    }
-    router: Data = {
-        "name": "router",
-        "typed_config": {"@type": f"{_TYPE}.extensions.filters.http.router.v3.Router"},
-    }
+    fault: Data = extension(
+        "pause",
+        "filters.http.fault.v3.HTTPFault",
+        {"delay": {"fixed_delay": _PAUSE, "percentage": {"numerator": 100}}, "max_active_faults": 1_000_000_000},
+    )
+    router: Data = extension("router", "filters.http.router.v3.Router")
     host: Data = {
         "name": "any",
         "domains": ["*"],
         "routes": [{"match": {"prefix": "/"}, "direct_response": {"status": 200}}],
     }
-    manager: Data = {
-        "@type": f"{_TYPE}.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
-        "stat_prefix": _WAIT,
-        "http_filters": [fault, router],
-        "route_config": {"name": _WAIT, "virtual_hosts": [host]},
-    }
+    manager: Data = typed(
+        "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        {
+            "stat_prefix": _WAIT,
+            "http_filters": [fault, router],
+            "route_config": {"name": _WAIT, "virtual_hosts": [host]},
+        },
+    )
     return {
         "name": _WAIT,
         "internal_listener": {},
@@ -97,10 +93,7 @@ def build_wait_cluster() -> dict[str, Data]:
 
 def build_wait_extension() -> dict[str, Data]:
     """What Envoy needs to have listeners of that kind."""
-    return {
-        "name": "envoy.bootstrap.internal_listener",
-        "typed_config": {"@type": f"{_TYPE}.extensions.bootstrap.internal_listener.v3.InternalListener"},
-    }
+    return extension("envoy.bootstrap.internal_listener", "bootstrap.internal_listener.v3.InternalListener")
 
 
 def _table(pool: Pool) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.balancing import PEER_STATE
-from lbgen.engines.envoy.conditional_filters import any_of, header_equals, header_matches, not_, peer_in, skip_where
+from lbgen.engines.envoy.conditional_filters import skip_where
 from lbgen.engines.envoy.headers import SET, header_option
 from lbgen.engines.envoy.lua import build_lua_filter, load_lua
+from lbgen.engines.envoy.predicates import NETWORK_INPUTS, address_in, any_of, header_equals, header_matches, not_
+from lbgen.engines.envoy.typed_config import extension
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +31,6 @@ _PORT = "x-forwarded-port"
 _NAMES = (_FOR, PROTO, _HOST, _PORT, _ID)
 SAVED_PROTO = "x-lbgen-forwarded-proto"  # never leaves Envoy
 TRANSFER_CODING = "x-lbgen-coded"  # the protocol of a request with a transfer coding; never leaves Envoy
-_TYPE = "type.googleapis.com/envoy.extensions"
 _HOP = ("te", "trailer")  # hop-by-hop headers that Envoy itself passes
 
 # Envoy joins several lines by a bare comma and cannot tell an empty value from one that is there: a value that counts
@@ -55,15 +56,7 @@ def build_early_mutations(listener: Listener) -> list[dict[str, Data]]:
     if _saves_proto(listener):
         kept: Data = {"append": header_option(SAVED_PROTO, "%REQ(X-FORWARDED-PROTO)%", SET)}
         mutations = [{"remove": SAVED_PROTO}, kept, *mutations]
-    return [
-        {
-            "name": "kept",
-            "typed_config": {
-                "@type": f"{_TYPE}.http.early_header_mutation.header_mutation.v3.HeaderMutation",
-                "mutations": mutations,
-            },
-        }
-    ]
+    return [extension("kept", "http.early_header_mutation.header_mutation.v3.HeaderMutation", {"mutations": mutations})]
 
 
 def build_forwarded_filters(listener: Listener) -> list[dict[str, Data]]:
@@ -78,7 +71,7 @@ def build_forwarded_filters(listener: Listener) -> list[dict[str, Data]]:
     if not listener.trusted_proxies:
         filters = [untrusted]
     else:
-        peer = peer_in(listener.trusted_proxies, PEER_STATE if listener.proxy_protocol else None)
+        peer = address_in(listener.trusted_proxies, _peer_input(listener), "trusted")
         odd = [
             header_matches(_FOR, _ODD_LIST),
             *(header_equals(name, "") for name in ours if name not in (_FOR, PROTO)),
@@ -91,6 +84,12 @@ def build_forwarded_filters(listener: Listener) -> list[dict[str, Data]]:
     if _HOST in ours:
         filters.append(skip_where(not_(header_equals(_HOST, NO_HOST)), _header_mutation("no-host", [_HOST], [])))
     return filters
+
+
+def _peer_input(listener: Listener) -> dict[str, Data]:
+    if listener.proxy_protocol:
+        return extension("peer", f"{NETWORK_INPUTS}.FilterStateInput", {"key": PEER_STATE})
+    return extension("peer", f"{NETWORK_INPUTS}.DirectSourceIPInput")
 
 
 def _saves_proto(listener: Listener) -> bool:
@@ -132,16 +131,16 @@ def _header_mutation(
     name: str, removed: Iterable[str], appended: Iterable[dict[str, Data]], after: Iterable[str] = ()
 ) -> dict[str, Data]:
     """A filter that removes headers, adds headers, and in the end removes those of `after`."""
-    return {
-        "name": name,
-        "typed_config": {
-            "@type": f"{_TYPE}.filters.http.header_mutation.v3.HeaderMutation",
+    return extension(
+        name,
+        "filters.http.header_mutation.v3.HeaderMutation",
+        {
             "mutations": {
                 "request_mutations": [
                     *({"remove": header} for header in removed),
                     *({"append": each} for each in appended),
                     *({"remove": header} for header in after),
                 ]
-            },
+            }
         },
-    }
+    )

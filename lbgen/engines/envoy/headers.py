@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lbgen.engines.envoy.typed_config import extension, typed
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
 SET = "OVERWRITE_IF_EXISTS_OR_ADD"
 APPEND = "APPEND_IF_EXISTS_OR_ADD"
 CONTENT_TYPE = "content-type"
-_MUTATION = "type.googleapis.com/envoy.extensions.filters.http.header_mutation.v3"
 
 
 def escape_format(literal: str) -> str:
@@ -89,11 +90,7 @@ def build_late_edits(mutations: list[Data]) -> dict[str, Data]:
 
 def build_content_type_filter() -> dict[str, Data]:
     """For routes that edit Content-Type to switch on: Envoy sets that of its own answers after their edits."""
-    return {
-        "name": CONTENT_TYPE,
-        "typed_config": {"@type": f"{_MUTATION}.HeaderMutation"},
-        "disabled": True,
-    }
+    return extension(CONTENT_TYPE, "filters.http.header_mutation.v3.HeaderMutation", disabled=True)
 
 
 def _name(added: dict[str, Data]) -> Data:
@@ -102,7 +99,10 @@ def _name(added: dict[str, Data]) -> Data:
 
 
 def _per_route(mutations: list[Data]) -> dict[str, Data]:
-    return {"@type": f"{_MUTATION}.HeaderMutationPerRoute", "mutations": {"response_mutations": mutations}}
+    return typed(
+        "envoy.extensions.filters.http.header_mutation.v3.HeaderMutationPerRoute",
+        {"mutations": {"response_mutations": mutations}},
+    )
 
 
 def _fields(side: str, *edits: HeaderEdits) -> dict[str, Data]:

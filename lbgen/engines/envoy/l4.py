@@ -15,6 +15,7 @@ from lbgen.engines.envoy.filter_chains import (
     server_name_predicate,
 )
 from lbgen.engines.envoy.tls import build_listener_socket
+from lbgen.engines.envoy.typed_config import typed
 from lbgen.engines.envoy.upstreams import cluster_name, cluster_options
 from lbgen.plan.model import Balance, Forward
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.filter_chains import Predicate
+    from lbgen.engines.envoy.predicates import Predicate
     from lbgen.engines.envoy.upstreams import Clusters
     from lbgen.plan.model import L4Rule, Listener, Plan
 
@@ -61,11 +62,10 @@ def _chain_choices(plan: Plan, rule: L4Rule) -> Iterator[tuple[str, list[Predica
 
 
 def _tcp(plan: Plan, listener: Listener, rule: L4Rule, clusters: Clusters) -> Tagged:
-    found: dict[str, Data] = {
-        "@type": "type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy",
-        "stat_prefix": listener.name,
-        "max_connect_attempts": 1,
-    }
+    found: dict[str, Data] = typed(
+        "envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy",
+        {"stat_prefix": listener.name, "max_connect_attempts": 1},
+    )
     forward = plan.route(rule.route).action
     if not isinstance(forward, Forward):
         raise TypeError(f"{rule.field}: an L4 route forwards")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
+from lbgen.engines.envoy.predicates import cidr
+from lbgen.engines.envoy.typed_config import extension, typed
 from lbgen.plan.model import Balance, Mode
 from lbgen.plan.policy import KeyKind
 
@@ -18,16 +19,11 @@ if TYPE_CHECKING:
 ACCESS = "access"
 RATE = "rate-limit"
 DENIED = "denied"  # the policy that refused, as local_replies.py sees it
-_TYPE = "type.googleapis.com/envoy.extensions.filters.http"
 _NO_LIMIT = 1_000_000_000
 _KEYS = 100_000  # buckets kept; the one that was idle longest goes first
 _ROUTE = "route"
 _METADATA = "lbgen"
 _HUNDRED: dict[str, Data] = {"default_value": {"numerator": 100, "denominator": "HUNDRED"}}
-ENABLED: dict[str, Data] = {
-    "@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig",
-    "config": {},
-}
 
 
 def saves_peer(plan: Plan, listener: Listener) -> bool:
@@ -51,9 +47,9 @@ def needs_client_address(plan: Plan, listener: Listener) -> bool:
 
 def build_access_rules(access: Access) -> dict[str, Data]:
     """RBAC rules that refuse a client."""
-    refused: list[Data] = [{"remote_ip": _cidr(network)} for network in access.deny]
+    refused: list[Data] = [{"remote_ip": cidr(network)} for network in access.deny]
     if access.allow is not None:
-        let_in: list[Data] = [{"remote_ip": _cidr(network)} for network in access.allow]
+        let_in: list[Data] = [{"remote_ip": cidr(network)} for network in access.allow]
         refused.append({"not_id": {"or_ids": {"ids": let_in}}} if let_in else {"any": True})
     policies: Data = {DENIED: {"permissions": [{"any": True}], "principals": refused}} if refused else {}
     return {"rules": {"action": "DENY", "policies": policies}}
@@ -62,23 +58,23 @@ def build_access_rules(access: Access) -> dict[str, Data]:
 def build_access_filter(name: str, access: Access | None) -> dict[str, Data]:
     """An RBAC filter: with `access` for every request, without it for routes to fill in."""
     own = {} if access is None else build_access_rules(access)
-    found: dict[str, Data] = {"name": name, "typed_config": {"@type": f"{_TYPE}.rbac.v3.RBAC", **own}}
+    found: dict[str, Data] = extension(name, "filters.http.rbac.v3.RBAC", own)
     return found if access is not None else {**found, "disabled": True}
 
 
 def build_access_per_route(access: Access) -> dict[str, Data]:
     """What a route says to the RBAC filter."""
-    return {"@type": f"{_TYPE}.rbac.v3.RBACPerRoute", "rbac": build_access_rules(access)}
+    return typed("envoy.extensions.filters.http.rbac.v3.RBACPerRoute", {"rbac": build_access_rules(access)})
 
 
 def build_rate_filter(routes: Iterable[Route]) -> dict[str, Data]:
     """One filter with the buckets of all routes, so that a route has the same ones whichever of its rules holds."""
     limits = {route.name: route.rate_limit for route in routes if route.rate_limit is not None}
     keys = dict.fromkeys((limit.key.kind, limit.key.name) for limit in limits.values())
-    return {
-        "name": RATE,
-        "typed_config": {
-            "@type": f"{_TYPE}.local_ratelimit.v3.LocalRateLimit",
+    return extension(
+        RATE,
+        "filters.http.local_ratelimit.v3.LocalRateLimit",
+        {
             "stat_prefix": RATE,
             "filter_enabled": _HUNDRED,
             "filter_enforced": _HUNDRED,
@@ -88,8 +84,8 @@ def build_rate_filter(routes: Iterable[Route]) -> dict[str, Data]:
             "rate_limits": [{"actions": [_route_action(), *_key_actions(kind, name)]} for kind, name in keys],
             "descriptors": [_descriptor(name, limit) for name, limit in limits.items()],
         },
-        "disabled": True,
-    }
+        disabled=True,
+    )
 
 
 def build_rate_metadata(route: Route) -> dict[str, Data]:
@@ -120,24 +116,17 @@ def _descriptor(route: str, limit: RateLimit) -> dict[str, Data]:
         entries.append({"key": "remote_address"})
     elif limit.key.kind is KeyKind.HEADER:
         entries.append({"key": _header_key(limit.key.name)})
-    bucket: Data = {
-        "max_tokens": limit.burst,
-        "tokens_per_fill": limit.amount,
-        "fill_interval": f"{limit.seconds}s",
-    }
+    bucket: Data = {"max_tokens": limit.burst, "tokens_per_fill": limit.amount, "fill_interval": f"{limit.seconds}s"}
     return {"entries": entries, "token_bucket": bucket}
 
 
 def build_body_size_filter(size: int) -> dict[str, Data]:
     """A filter that refuses bodies above `size` bytes."""
-    limit: dict[str, Data] = {"@type": f"{_TYPE}.body_size_limit.v3.BodySizeLimit", "max_request_bytes": size}
+    limit: dict[str, Data] = typed(
+        "envoy.extensions.filters.http.body_size_limit.v3.BodySizeLimit", {"max_request_bytes": size}
+    )
     return {"name": body_size_filter_name(size), "typed_config": limit, "disabled": True}
 
 
 def body_size_filter_name(size: int) -> str:
     return f"max-body-{size}"
-
-
-def _cidr(network: str) -> dict[str, Data]:
-    parsed = ip_network(network)
-    return {"address_prefix": str(parsed.network_address), "prefix_len": parsed.prefixlen}

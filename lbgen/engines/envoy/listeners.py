@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.document import Tagged
@@ -24,15 +23,21 @@ from lbgen.engines.envoy.limits import build_access_filter, needs_client_address
 from lbgen.engines.envoy.local_replies import ReplyCauses, build_local_replies
 from lbgen.engines.envoy.lua import build_lua_filter, load_lua
 from lbgen.engines.envoy.matching import regex
-from lbgen.engines.envoy.normalize import build_above_root_filter, build_non_normal_route, build_normalize_filter
-from lbgen.engines.envoy.paths import build_request_line_filter
+from lbgen.engines.envoy.paths import (
+    build_above_root_filter,
+    build_non_normal_route,
+    build_normalize_filter,
+    build_request_line_filter,
+)
 from lbgen.engines.envoy.per_route import build_policy_filters
+from lbgen.engines.envoy.predicates import cidr
 from lbgen.engines.envoy.routes import REDIRECT_HOST, has_late_edits, has_request_host_redirect
 from lbgen.engines.envoy.shared_counters import REQUEST_SLOT, build_release_log
 from lbgen.engines.envoy.timeouts import build_head_only_filter, needs_head_only_filter
 from lbgen.engines.envoy.tls import build_listener_socket, build_tls_inspector
+from lbgen.engines.envoy.typed_config import extension
 from lbgen.engines.envoy.udp import build_udp_proxy
-from lbgen.engines.envoy.virtual_hosts import build_virtual_hosts, prepend_route
+from lbgen.engines.envoy.virtual_hosts import build_virtual_hosts
 from lbgen.engines.verbatim import entries
 from lbgen.plan.model import Forward, Mode, Protocol, Respond
 from lbgen.plan.policy import PathsMode
@@ -45,16 +50,12 @@ if TYPE_CHECKING:
     from lbgen.plan.model import ClientTimeouts, Listener, Plan, Route
     from lbgen.plan.policy import Limits
 
-_DETECTION = "type.googleapis.com/envoy.extensions.http.original_ip_detection"
 _DRAIN = 100  # ms between an idle connection's last chance and its end
 _CLOSE = 50  # ms that a client has to read the last answer, or an end, before a reset may overtake it
 # Anything but `websocket` in any case: RE2 cannot say "not".
 _WORD = "websocket"
 _NOT_WEBSOCKET = "|".join(
-    [
-        *(f"(?i:{_WORD[:n]})(?:[^{_WORD[n]}{_WORD[n].upper()}].*)?" for n in range(len(_WORD))),
-        f"(?i:{_WORD}).+",
-    ]
+    [*(f"(?i:{_WORD[:n]})(?:[^{_WORD[n]}{_WORD[n].upper()}].*)?" for n in range(len(_WORD))), f"(?i:{_WORD}).+"]
 )
 # A redirect shows the request's host in lower case, without its port and one trailing dot.
 
@@ -86,12 +87,7 @@ def build_listener(plan: Plan, listener: Listener, clusters: Clusters) -> Tagged
 
 
 def _proxy_header() -> dict[str, Data]:
-    return {
-        "name": "envoy.filters.listener.proxy_protocol",
-        "typed_config": {
-            "@type": "type.googleapis.com/envoy.extensions.filters.listener.proxy_protocol.v3.ProxyProtocol"
-        },
-    }
+    return extension("envoy.filters.listener.proxy_protocol", "filters.listener.proxy_protocol.v3.ProxyProtocol")
 
 
 def _l7_chains(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]:
@@ -112,10 +108,10 @@ def _l7_chains(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, 
 
 def _save_peer() -> dict[str, Data]:
     """Remembers who opened a connection, also by its PROXY header, for all its requests."""
-    return {
-        "name": "peer",
-        "typed_config": {
-            "@type": "type.googleapis.com/envoy.extensions.filters.network.set_filter_state.v3.Config",
+    return extension(
+        "peer",
+        "filters.network.set_filter_state.v3.Config",
+        {
             "on_new_connection": [
                 {
                     "object_key": PEER_STATE,
@@ -124,9 +120,9 @@ def _save_peer() -> dict[str, Data]:
                         "text_format_source": {"inline_string": "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%"}
                     },
                 }
-            ],
+            ]
         },
-    }
+    )
 
 
 def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]:
@@ -161,21 +157,19 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
         filters.append(build_content_type_filter())
     filters += entries(plan, "envoy", "http_filters")
     filters.append(
-        {
-            "name": "router",
-            "typed_config": {
-                "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router",
+        extension(
+            "router",
+            "filters.http.router.v3.Router",
+            {
                 "suppress_envoy_headers": True,
                 **({"upstream_http_filters": build_upstream_filters()} if forwards else {}),
                 "dynamic_stats": False,
             },
-        }
+        )
     )
     logs = build_access_log(listener) if listener.access_log else []
     logs += [build_release_log(plan, held) for held in _slot_keys(used, clusters)]
-    hosts = build_virtual_hosts(plan, listener, clusters)
-    if normal:
-        hosts = prepend_route(hosts, build_non_normal_route(filters))
+    first = [build_non_normal_route(filters)] if normal else []
     route_config: dict[str, Data] = {
         "name": listener.name,
         "ignore_port_in_host_matching": True,
@@ -183,15 +177,14 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
         "request_headers_to_remove": [TRANSFER_CODING],
         **({"response_headers_to_remove": ["te"]} if forwards else {}),
         "request_headers_to_add": [header_option("upgrade", f"{_WORD} ", "OVERWRITE_IF_EXISTS")],
-        "virtual_hosts": hosts,
+        "virtual_hosts": build_virtual_hosts(plan, listener, clusters, first),
     }
     if max(bodies, default=0) > 4096:
         route_config["max_direct_response_body_size_bytes"] = max(bodies)
-    return {
-        "name": "http",
-        "typed_config": {
-            "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3."
-            "HttpConnectionManager",
+    return extension(
+        "http",
+        "filters.network.http_connection_manager.v3.HttpConnectionManager",
+        {
             "stat_prefix": listener.name,
             "codec_type": "AUTO" if listener.http2 else "HTTP1",
             **_limits(listener.limits),
@@ -222,7 +215,7 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
             "http_filters": filters,
             "route_config": route_config,
         },
-    }
+    )
 
 
 def _slot_keys(routes: Iterable[Route], clusters: Clusters) -> list[str]:
@@ -251,24 +244,19 @@ def _limits(limits: Limits) -> dict[str, Data]:
 
 
 def _peer() -> dict[str, Data]:
-    return {
-        "name": "tcp-peer",
-        "typed_config": {"@type": f"{_DETECTION}.custom_header.v3.CustomHeaderConfig", "header_name": ":none"},
-    }
+    return extension(
+        "tcp-peer", "http.original_ip_detection.custom_header.v3.CustomHeaderConfig", {"header_name": ":none"}
+    )
 
 
 def _client(listener: Listener) -> dict[str, Data]:
     """The first address of X-Forwarded-For from the right that no trusted proxy has."""
-    networks = [ip_network(network) for network in listener.trusted_proxies]
-    cidrs: list[Data] = [{"address_prefix": str(n.network_address), "prefix_len": n.prefixlen} for n in networks]
-    return {
-        "name": "client",
-        "typed_config": {
-            "@type": f"{_DETECTION}.xff.v3.XffConfig",
-            "xff_trusted_cidrs": {"cidrs": cidrs},
-            "skip_xff_append": True,
-        },
-    }
+    cidrs: Data = [cidr(network) for network in listener.trusted_proxies]
+    return extension(
+        "client",
+        "http.original_ip_detection.xff.v3.XffConfig",
+        {"xff_trusted_cidrs": {"cidrs": cidrs}, "skip_xff_append": True},
+    )
 
 
 def _reasons(listener: Listener, routes: list[Route]) -> ReplyCauses:

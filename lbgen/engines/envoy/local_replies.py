@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.paths import MALFORMED, NOT_SERVED, TOO_LONG
+from lbgen.engines.envoy.typed_config import extension
 from lbgen.plan.reason_phrases import reason_phrase
 from lbgen.records import record
 
@@ -62,13 +63,9 @@ def _mapper(where: dict[str, Data], status: int | None) -> dict[str, Data]:
 
 def _expression(expression: str) -> dict[str, Data]:
     return {
-        "extension_filter": {
-            "name": "because",
-            "typed_config": {
-                "@type": "type.googleapis.com/envoy.extensions.access_loggers.filters.cel.v3.ExpressionFilter",
-                "expression": expression,
-            },
-        }
+        "extension_filter": extension(
+            "because", "access_loggers.filters.cel.v3.ExpressionFilter", {"expression": expression}
+        )
     }
 
 

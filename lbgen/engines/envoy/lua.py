@@ -6,12 +6,12 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
+from lbgen.engines.envoy.typed_config import typed
 from lbgen.resources import folder
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
 
-_TYPE = "type.googleapis.com/envoy.extensions.filters.http.lua.v3"
 _PLACEHOLDER = re.compile(r"@([a-z_]+)@")  # Lua itself has no `@`
 
 
@@ -33,16 +33,18 @@ def build_lua_filter(name: str, code: str, *, disabled: bool = False) -> dict[st
     """An HTTP filter that runs `code`; a disabled one runs on the routes that enable it."""
     return {
         "name": name,
-        "typed_config": {
-            "@type": f"{_TYPE}.Lua",
-            "default_source_code": {"inline_string": code},
-            # The route was chosen by the request as it arrived.
-            "clear_route_cache": False,
-        },
+        "typed_config": typed(
+            "envoy.extensions.filters.http.lua.v3.Lua",
+            {
+                "default_source_code": {"inline_string": code},
+                # The route was chosen by the request as it arrived.
+                "clear_route_cache": False,
+            },
+        ),
         **({"disabled": True} if disabled else {}),
     }
 
 
 def build_lua_per_route(context: dict[str, Data]) -> dict[str, Data]:
     """The configuration of a route that enables a Lua filter; the source reads `context` as `filterContext()`."""
-    return {"@type": f"{_TYPE}.LuaPerRoute", "filter_context": context}
+    return typed("envoy.extensions.filters.http.lua.v3.LuaPerRoute", {"filter_context": context})

@@ -8,11 +8,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines import escapes
+from lbgen.engines.envoy.forwarded_headers import PROTO, SAVED_PROTO
 from lbgen.plan.model import PathKind, ValueKind
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import PathMatch, ValueMatch
+    from lbgen.plan.model import Match, PathMatch, ValueMatch
 
 _HEX = b"0123456789ABCDEFabcdef"
 # What a strict query may hold as it stands; `&` ends the value, `%` opens an escape.
@@ -32,6 +33,25 @@ _SPECIAL = re.compile(r"[\x00-\x1f.*+?()\[\]{}|^$\\\x7f]")
 def regex(pattern: str) -> dict[str, Data]:
     """A StringMatcher that wants `pattern` to match the whole value."""
     return {"safe_regex": {"regex": pattern}}
+
+
+def build_match(match: Match) -> dict[str, Data]:
+    """A RouteMatch for all of `match`."""
+    found: dict[str, Data] = match_path(match.path)
+    headers: list[Data] = []
+    if len(match.methods) == 1:
+        headers.append({"name": ":method", "string_match": {"exact": match.methods[0]}})
+    elif match.methods:
+        headers.append({"name": ":method", "string_match": regex("|".join(match.methods))})
+    named = [(SAVED_PROTO if h.name == PROTO else h.name, match_header(h.value)) for h in match.headers]
+    headers += [{"name": name, "string_match": value} for name, value in named]
+    if headers:
+        found["headers"] = headers
+    if match.query:
+        found["query_parameters"] = [{"name": q.name, "string_match": match_query(q.value)} for q in match.query]
+    if match.cookies:
+        found["cookies"] = [{"name": c.name, "string_match": match_cookie(c.value)} for c in match.cookies]
+    return found
 
 
 def match_path(path: PathMatch) -> dict[str, Data]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.headers import SET, header_option
+from lbgen.engines.envoy.typed_config import extension
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
 
 _FOR = "x-forwarded-for"
 _SAVED = "x-lbgen-forwarded-for"  # never leaves Envoy
-_TYPE = "type.googleapis.com/envoy.extensions.filters.http"
 
 
 def build_saved_headers() -> list[dict[str, Data]]:
@@ -28,11 +28,7 @@ def build_mirror_filters() -> list[dict[str, Data]]:
         {"remove": _SAVED},
     ]
     return [
-        {
-            "name": "copies",
-            "typed_config": {
-                "@type": f"{_TYPE}.header_mutation.v3.HeaderMutation",
-                "mutations": {"request_mutations": mutations},
-            },
-        },
+        extension(
+            "copies", "filters.http.header_mutation.v3.HeaderMutation", {"mutations": {"request_mutations": mutations}}
+        )
     ]

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.envoy.conditional_filters import ENABLED, skip_where
 from lbgen.engines.envoy.forwarded_headers import TRANSFER_CODING
+from lbgen.engines.envoy.lua import build_lua_filter, load_lua
 from lbgen.engines.envoy.matching import regex
+from lbgen.engines.envoy.predicates import header_matches, not_
+from lbgen.engines.envoy.typed_config import extension
 from lbgen.plan.policy import Paths, PathsMode
 from lbgen.plan.request import AUTHORITY
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lbgen.engines.document import Data
     from lbgen.plan.policy import Limits
 
@@ -29,6 +35,10 @@ _QUERY = r"(?:\?[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*)?"
 _VERBATIM = rf"/(?:[A-Za-z0-9._~:/\[\]@!$&'()*+,;=-]|%(?:0[1-9A-Fa-f]|[1-9A-Fa-f][0-9A-Fa-f]))*{_QUERY}"
 # Envoy refuses it itself where no upgrade is asked for.
 _NEVER_NOMINATED = r"(?i)(?:.*,)?[ \t]*(?:host|x-forwarded-(?:for|host|proto)|:[^,]*)[ \t]*(?:,.*)?"
+NORMALIZE = "normal-form"
+# An empty segment, an escape of an unreserved character, a segment of one or two dots.
+_NOT_NORMAL = rf"\C*(?://\C*|%(?:{UNRESERVED}|2[Ee])\C*|/\.\.?(?:/\C*)?)"
+_WITH_DOT_DOT = r"[^?]*(?:/|%2[Ff])(?:\.|%2[Ee])(?:\.|%2[Ee])(?:(?:/|%2[Ff])[^?]*)?(?:\?.*)?"
 
 
 def build_target_pattern(paths: Paths) -> str:
@@ -64,13 +74,7 @@ def build_request_line_filter(paths: Paths, limits: Limits) -> dict[str, Data]:
     }
     if limits.target is not None:
         policies[TOO_LONG] = {**_policy({"any": True}), "condition": _longer(limits.target)}
-    return {
-        "name": "strict",
-        "typed_config": {
-            "@type": "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC",
-            "rules": {"action": "DENY", "policies": policies},
-        },
-    }
+    return extension("strict", "filters.http.rbac.v3.RBAC", {"rules": {"action": "DENY", "policies": policies}})
 
 
 def _longer(limit: int) -> dict[str, Data]:
@@ -86,3 +90,24 @@ def _policy(*permissions: dict[str, Data]) -> dict[str, Data]:
 
 def _header(name: str, pattern: str) -> dict[str, Data]:
     return {"header": {"name": name, "string_match": regex(pattern)}}
+
+
+def build_normalize_filter() -> dict[str, Data]:
+    """The filter, off until the first route switches it on."""
+    return build_lua_filter(NORMALIZE, load_lua("normalize"), disabled=True)
+
+
+def build_above_root_filter() -> dict[str, Data]:
+    """The filter for paths as they are."""
+    above_root = build_lua_filter("above-root", load_lua("above_root"))
+    return skip_where(not_(header_matches(":path", _WITH_DOT_DOT)), above_root)
+
+
+def build_non_normal_route(filters: Iterable[dict[str, Data]]) -> dict[str, Data]:
+    """The route for targets that are not in their normal form, with all of `filters` that are off."""
+    names = [str(each["name"]) for each in filters if each.get("disabled")]
+    return {
+        "match": regex(_NOT_NORMAL),
+        "direct_response": {"status": 400, "body": {"inline_string": "Bad Request\n"}},
+        "typed_per_filter_config": dict.fromkeys(names, ENABLED),
+    }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.bodies import BUFFER, build_buffer_filter, build_compression_filter, compression_filter_name
+from lbgen.engines.envoy.bodies import BUFFER, build_buffer_filter
+from lbgen.engines.envoy.compression import build_compression_filter, compression_filter_name
+from lbgen.engines.envoy.conditional_filters import ENABLED
 from lbgen.engines.envoy.endpoint_slots import SLOTS, build_no_slots_per_route, build_slots_filter, find_bounded_pools
 from lbgen.engines.envoy.limits import (
     ACCESS,
-    ENABLED,
     RATE,
     body_size_filter_name,
     build_access_filter,

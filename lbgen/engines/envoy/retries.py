@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.matching import regex
+from lbgen.engines.envoy.typed_config import extension
 from lbgen.plan.policy import IDEMPOTENT, REPLAYED_BODY, RetryCause
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ _FOR_ANY_REQUEST = {RetryCause.CONNECT_FAILURE}
 LONG_BODY: dict[str, Data] = {"name": "content-length", "range_match": {"start": REPLAYED_BODY + 1, "end": 2**63 - 1}}
 """What the headers of a request are whose body is not sent again."""
 _SLACK = 500  # ms, for the time between tries
-_EXTENSION = "type.googleapis.com/envoy.extensions.retry"
 
 
 def group_retries(forward: Forward, methods: tuple[str, ...]) -> Iterator[tuple[bool, list[dict[str, Data]]]]:
@@ -119,21 +119,18 @@ def _other_endpoints(pools: list[Pool]) -> dict[str, Data]:
     weights = [sum(endpoint.weight for endpoint in pool.endpoints) for pool in pools]
     found: dict[str, Data] = {
         "retry_host_predicate": [
-            {
-                "name": "envoy.retry_host_predicates.previous_hosts",
-                "typed_config": {"@type": f"{_EXTENSION}.host.previous_hosts.v3.PreviousHostsPredicate"},
-            }
+            extension(
+                "envoy.retry_host_predicates.previous_hosts", "retry.host.previous_hosts.v3.PreviousHostsPredicate"
+            )
         ],
         "host_selection_retry_max_attempts": min(_MAX_SELECTIONS, 8 * max(weights)),
     }
     backed = [pool for pool in pools if any(endpoint.backup for endpoint in pool.endpoints)]
     if backed:
         first = min(sum(1 for e in pool.endpoints if not e.backup and e.weight) for pool in backed)
-        found["retry_priority"] = {
-            "name": "envoy.retry_priorities.previous_priorities",
-            "typed_config": {
-                "@type": f"{_EXTENSION}.priority.previous_priorities.v3.PreviousPrioritiesConfig",
-                "update_frequency": max(1, first),
-            },
-        }
+        found["retry_priority"] = extension(
+            "envoy.retry_priorities.previous_priorities",
+            "retry.priority.previous_priorities.v3.PreviousPrioritiesConfig",
+            {"update_frequency": max(1, first)},
+        )
     return found

@@ -10,7 +10,6 @@ from lbgen.engines.document import Tagged
 from lbgen.engines.envoy.cors import DROPPED_HEADERS, build_preflights, build_responses
 from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.endpoint_slots import SLOTS, build_slots_per_route, find_bounded_pools
-from lbgen.engines.envoy.forwarded_headers import PROTO, SAVED_PROTO
 from lbgen.engines.envoy.headers import (
     CONTENT_TYPE,
     build_late_edits,
@@ -20,7 +19,7 @@ from lbgen.engines.envoy.headers import (
     read_late_edits,
 )
 from lbgen.engines.envoy.lua import build_lua_per_route
-from lbgen.engines.envoy.matching import escape_path, match_cookie, match_header, match_path, match_query, regex
+from lbgen.engines.envoy.matching import build_match, escape_path
 from lbgen.engines.envoy.mirrors import build_saved_headers
 from lbgen.engines.envoy.per_route import build_access_config, build_metadata, build_per_route
 from lbgen.engines.envoy.retries import LONG_BODY, build_resend_limit, group_retries
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.document import Data
     from lbgen.engines.envoy.upstreams import Clusters
-    from lbgen.plan.model import HostPattern, Listener, Match, PathMatch, Rewrite, Route, Rule, Target
+    from lbgen.plan.model import HostPattern, Listener, PathMatch, Rewrite, Route, Rule, Target
     from lbgen.plan.policy import Mirror
 
 REDIRECT_HOST = "redirect-host"  # the Lua filter that makes a request's host fit for a redirect
@@ -199,25 +198,6 @@ def _narrow(
         found["headers"] = [*_listed(match.get("headers")), *headers]
     if cookies:
         found["cookies"] = [*_listed(match.get("cookies")), *cookies]
-    return found
-
-
-def build_match(match: Match) -> dict[str, Data]:
-    """A RouteMatch for all of `match`."""
-    found: dict[str, Data] = match_path(match.path)
-    headers: list[Data] = []
-    if len(match.methods) == 1:
-        headers.append({"name": ":method", "string_match": {"exact": match.methods[0]}})
-    elif match.methods:
-        headers.append({"name": ":method", "string_match": regex("|".join(match.methods))})
-    named = [(SAVED_PROTO if h.name == PROTO else h.name, match_header(h.value)) for h in match.headers]
-    headers += [{"name": name, "string_match": value} for name, value in named]
-    if headers:
-        found["headers"] = headers
-    if match.query:
-        found["query_parameters"] = [{"name": q.name, "string_match": match_query(q.value)} for q in match.query]
-    if match.cookies:
-        found["cookies"] = [{"name": c.name, "string_match": match_cookie(c.value)} for c in match.cookies]
     return found
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.lua import build_lua_filter, build_lua_per_route, load_lua
+from lbgen.engines.envoy.typed_config import extension, typed
 from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 COUNTERS = "counters"
 REQUEST_SLOT = "place"
 METADATA = "lbgen.counters"
-_TYPE = "type.googleapis.com/envoy"
 
 
 def find_shared_rates(plan: Plan) -> list[Route]:
@@ -61,23 +61,14 @@ def build_release_log(plan: Plan, held: str) -> dict[str, Data]:
         "path": [{"key": held}],
         "value": {
             "string_match": {
-                "custom": {
-                    "name": held,
-                    "typed_config": {
-                        "@type": f"{_TYPE}.extensions.string_matcher.lua.v3.Lua",
-                        "source_code": {"inline_string": code},
-                    },
-                }
+                "custom": extension(held, "string_matcher.lua.v3.Lua", {"source_code": {"inline_string": code}})
             }
         },
     }
     return {
         "name": f"given back: {held}",
         "filter": {"metadata_filter": {"matcher": matcher, "match_if_key_not_found": False}},
-        "typed_config": {
-            "@type": f"{_TYPE}.extensions.access_loggers.file.v3.FileAccessLog",
-            "path": "/dev/null",
-        },
+        "typed_config": typed("envoy.extensions.access_loggers.file.v3.FileAccessLog", {"path": "/dev/null"}),
     }
 
 

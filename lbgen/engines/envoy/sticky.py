@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lbgen.engines.envoy.headers import SET, header_option
 from lbgen.engines.envoy.lua import build_lua_filter, build_lua_per_route, load_lua
 from lbgen.engines.envoy.matching import regex
+from lbgen.engines.envoy.typed_config import extension
 from lbgen.plan.model import Forward
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ FILTER = "sticky"
 SESSION = "session"
 _HEADER = "x-lbgen-endpoint"  # between the two filters; never leaves Envoy
 _ANSWERED = "x-lbgen-answered"  # an endpoint did, not Envoy in its place; never leaves Envoy
-_TYPE = "type.googleapis.com/envoy.extensions.filters.http"
 
 
 def find_sticky_pools(route: Route, pools: dict[str, Pool]) -> list[Pool]:
@@ -52,30 +52,22 @@ def build_sticky_filter(pools: Iterable[Pool]) -> dict[str, Data]:
 
 def build_session_filter() -> dict[str, Data]:
     """Sends a request to the endpoint that a filter before it named, and names the one that was taken instead."""
-    session: Data = {
-        "name": "envoy.http.stateful_session.header",
-        "typed_config": {
-            "@type": "type.googleapis.com/envoy.extensions.http.stateful_session.header.v3.HeaderBasedSessionState",
-            "name": _HEADER,
-        },
-    }
-    return {
-        "name": SESSION,
-        "typed_config": {"@type": f"{_TYPE}.stateful_session.v3.StatefulSession", "session_state": session},
-        "disabled": True,
-    }
+    session: Data = extension(
+        "envoy.http.stateful_session.header",
+        "http.stateful_session.header.v3.HeaderBasedSessionState",
+        {"name": _HEADER},
+    )
+    return extension(
+        SESSION, "filters.http.stateful_session.v3.StatefulSession", {"session_state": session}, disabled=True
+    )
 
 
 def build_answered_filter() -> dict[str, Data]:
     """A filter of a cluster that marks what its endpoints answer: Envoy's own answers have no cookie."""
     mark: Data = {"append": header_option(_ANSWERED, "1", SET)}
-    return {
-        "name": "answered",
-        "typed_config": {
-            "@type": f"{_TYPE}.header_mutation.v3.HeaderMutation",
-            "mutations": {"response_mutations": [mark]},
-        },
-    }
+    return extension(
+        "answered", "filters.http.header_mutation.v3.HeaderMutation", {"mutations": {"response_mutations": [mark]}}
+    )
 
 
 def build_sticky_per_route(pools: list[Pool]) -> dict[str, Data]:

@@ -6,24 +6,19 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.matching import escape_regex
 from lbgen.engines.envoy.transport_sockets import build_certificate, build_data_source
+from lbgen.engines.envoy.typed_config import extension
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.model import HostPattern
     from lbgen.plan.tls import Certificate, ListenerTls
 
-_SOCKET = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext"
 _VERSIONS = {"1.2": "TLSv1_2", "1.3": "TLSv1_3"}
 
 
 def build_tls_inspector() -> dict[str, Data]:
     """Reads the server name from the first bytes of a connection."""
-    return {
-        "name": "envoy.filters.listener.tls_inspector",
-        "typed_config": {
-            "@type": "type.googleapis.com/envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector"
-        },
-    }
+    return extension("envoy.filters.listener.tls_inspector", "filters.listener.tls_inspector.v3.TlsInspector")
 
 
 def build_listener_socket(tls: ListenerTls, protocols: list[str]) -> dict[str, Data]:
@@ -48,10 +43,7 @@ def build_listener_socket(tls: ListenerTls, protocols: list[str]) -> dict[str, D
         # A resumed session would not show the certificate again.
         context["disable_stateless_session_resumption"] = True
         context["disable_stateful_session_resumption"] = True
-    return {
-        "name": "envoy.transport_sockets.tls",
-        "typed_config": {"@type": _SOCKET, **context},
-    }
+    return extension("envoy.transport_sockets.tls", "transport_sockets.tls.v3.DownstreamTlsContext", context)
 
 
 def select_certificates(certificates: tuple[Certificate, ...]) -> list[Certificate]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.envoy.typed_config import extension
+
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.model import Endpoint, Pool
     from lbgen.plan.tls import Certificate, File
 
-_SOCKETS = "type.googleapis.com/envoy.extensions.transport_sockets"
 # The system's store; Envoy has no word for it that works with names.
 _SYSTEM: dict[str, Data] = {"filename": "/etc/ssl/certs/ca-certificates.crt"}
 _MATCH = "envoy.transport_socket_match"
@@ -56,23 +57,17 @@ def build_data_source(file: File) -> dict[str, Data]:
 
 
 def _raw() -> dict[str, Data]:
-    return {
-        "name": "envoy.transport_sockets.raw_buffer",
-        "typed_config": {"@type": f"{_SOCKETS}.raw_buffer.v3.RawBuffer"},
-    }
+    return extension("envoy.transport_sockets.raw_buffer", "transport_sockets.raw_buffer.v3.RawBuffer")
 
 
 def _proxy_protocol(pool: Pool, inner: dict[str, Data]) -> dict[str, Data]:
     if pool.proxy_protocol is None:
         return inner
-    return {
-        "name": "envoy.transport_sockets.upstream_proxy_protocol",
-        "typed_config": {
-            "@type": f"{_SOCKETS}.proxy_protocol.v3.ProxyProtocolUpstreamTransport",
-            "config": {"version": pool.proxy_protocol.upper()},
-            "transport_socket": inner,
-        },
-    }
+    return extension(
+        "envoy.transport_sockets.upstream_proxy_protocol",
+        "transport_sockets.proxy_protocol.v3.ProxyProtocolUpstreamTransport",
+        {"config": {"version": pool.proxy_protocol.upper()}, "transport_socket": inner},
+    )
 
 
 def _tls(pool: Pool, name: str | None, is_ip: bool = False) -> dict[str, Data]:
@@ -93,7 +88,4 @@ def _tls(pool: Pool, name: str | None, is_ip: bool = False) -> dict[str, Data]:
     context: dict[str, Data] = {"common_tls_context": common}
     if name is not None and not is_ip:
         context["sni"] = name
-    return {
-        "name": "envoy.transport_sockets.tls",
-        "typed_config": {"@type": f"{_SOCKETS}.tls.v3.UpstreamTlsContext", **context},
-    }
+    return extension("envoy.transport_sockets.tls", "transport_sockets.tls.v3.UpstreamTlsContext", context)

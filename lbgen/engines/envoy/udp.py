@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.durations import duration
-from lbgen.engines.envoy.filter_chains import DENIED, access_predicates, all_of, denied_predicate, rule_predicates
+from lbgen.engines.envoy.filter_chains import (
+    DENIED,
+    access_predicates,
+    all_or_any_source,
+    denied_predicate,
+    rule_predicates,
+)
+from lbgen.engines.envoy.predicates import all_of
+from lbgen.engines.envoy.typed_config import extension, typed
 from lbgen.engines.envoy.upstreams import cluster_name, cluster_options
 from lbgen.plan.model import Balance, Forward
 
@@ -14,7 +22,6 @@ if TYPE_CHECKING:
     from lbgen.engines.envoy.upstreams import Clusters
     from lbgen.plan.model import L4Rule, Listener, Plan
 
-_PROXY = "type.googleapis.com/envoy.extensions.filters.udp.udp_proxy.v3"
 _NO_LIMIT = 86_400_000  # ms
 
 
@@ -32,15 +39,18 @@ def build_udp_proxy(plan: Plan, listener: Listener, clusters: Clusters) -> dict[
         hashed = hashed or any(clusters.pools[t.pool].balance is Balance.SOURCE_HASH for t in forward.targets)
         if (outside := denied_predicate(plan.route(rule.route).access)) is not None:
             found.append(
-                {"predicate": all_of([*gate, *rule_predicates(rule), outside]), "on_match": _action(DENIED, DENIED)}
+                {"predicate": all_of(*gate, *rule_predicates(rule), outside), "on_match": _action(DENIED, DENIED)}
             )
-        found.append({"predicate": all_of([*gate, *rule_predicates(rule)]), "on_match": _to(rule, forward, clusters)})
-    config: dict[str, Data] = {
-        "@type": f"{_PROXY}.UdpProxyConfig",
-        "stat_prefix": listener.name,
-        "matcher": {"matcher_list": {"matchers": found}},
-        "idle_timeout": duration(idle),
-    }
+        predicate = all_or_any_source([*gate, *rule_predicates(rule)])
+        found.append({"predicate": predicate, "on_match": _to(rule, forward, clusters)})
+    config: dict[str, Data] = typed(
+        "envoy.extensions.filters.udp.udp_proxy.v3.UdpProxyConfig",
+        {
+            "stat_prefix": listener.name,
+            "matcher": {"matcher_list": {"matchers": found}},
+            "idle_timeout": duration(idle),
+        },
+    )
     if hashed:
         config["hash_policies"] = [{"source_ip": True}]
     return {
@@ -55,4 +65,4 @@ def _to(rule: L4Rule, forward: Forward, clusters: Clusters) -> dict[str, Data]:
 
 
 def _action(name: str, cluster: str) -> dict[str, Data]:
-    return {"action": {"name": name, "typed_config": {"@type": f"{_PROXY}.Route", "cluster": cluster}}}
+    return {"action": extension(name, "filters.udp.udp_proxy.v3.Route", {"cluster": cluster})}

@@ -15,6 +15,7 @@ from lbgen.engines.envoy.run import ENDPOINTS
 from lbgen.engines.envoy.shared_counters import find_counted_routes, find_shared_rates
 from lbgen.engines.envoy.sticky import build_answered_filter
 from lbgen.engines.envoy.transport_sockets import build_endpoint_metadata, build_pool_socket, has_socket_per_endpoint
+from lbgen.engines.envoy.typed_config import extension, typed
 from lbgen.plan.model import Forward, Mode, PoolProtocol
 from lbgen.records import record
 
@@ -110,11 +111,9 @@ def build_endpoint_files(plan: Plan, clusters: Clusters) -> Iterator[tuple[str, 
     """Files of endpoints that come and go while Envoy runs: the name of each, and what is in it."""
     for pool in plan.pools:
         if _has_endpoint_file(pool) and clusters.options[pool.name]:
-            found: dict[str, Data] = {
-                "@type": "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
-                "cluster_name": pool.name,
-                **_assignment(pool),
-            }
+            found: dict[str, Data] = typed(
+                "envoy.config.endpoint.v3.ClusterLoadAssignment", {"cluster_name": pool.name, **_assignment(pool)}
+            )
             yield f"{ENDPOINTS}{pool.name}.yaml", Tagged(pool.field, {"resources": [found]})
 
 
@@ -191,7 +190,7 @@ def _protocol(pool: Pool) -> dict[str, Data]:
 
 def _http_options(pool: Pool, asked: ClusterOptions) -> dict[str, Data]:
     own = {**_protocol(pool), **_upstream_filters(pool, asked)}
-    return {"@type": f"type.googleapis.com/{_HTTP}", **own}
+    return typed("envoy.extensions.upstreams.http.v3.HttpProtocolOptions", own)
 
 
 def _upstream_filters(pool: Pool, asked: ClusterOptions) -> dict[str, Data]:
@@ -219,21 +218,23 @@ def _assignment(pool: Pool) -> dict[str, Data]:
 
 def _dns(resolvers: tuple[str, ...]) -> dict[str, Data]:
     """A cluster type that resolves names again every 5 s, each address being an endpoint."""
-    dns: dict[str, Data] = {
-        "@type": "type.googleapis.com/envoy.extensions.clusters.dns.v3.DnsCluster",
-        "dns_refresh_rate": "5s",
-        "dns_failure_refresh_rate": {"base_interval": "1s", "max_interval": "5s"},
-        "dns_lookup_family": "V4_PREFERRED",
-    }
+    dns: dict[str, Data] = typed(
+        "envoy.extensions.clusters.dns.v3.DnsCluster",
+        {
+            "dns_refresh_rate": "5s",
+            "dns_failure_refresh_rate": {"base_interval": "1s", "max_interval": "5s"},
+            "dns_lookup_family": "V4_PREFERRED",
+        },
+    )
     if resolvers:
-        dns["typed_dns_resolver_config"] = {
-            "name": "envoy.network.dns_resolver.cares",
-            "typed_config": {
-                "@type": "type.googleapis.com/envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig",
+        dns["typed_dns_resolver_config"] = extension(
+            "envoy.network.dns_resolver.cares",
+            "network.dns_resolver.cares.v3.CaresDnsResolverConfig",
+            {
                 "resolvers": [{"socket_address": _resolver(each)} for each in resolvers],
                 "dns_resolver_options": {"no_default_search_domain": True},
             },
-        }
+        )
     return {
         "cluster_type": {"name": "envoy.clusters.dns", "typed_config": dns},
         # A name that does not resolve must not keep the listeners waiting.
@@ -256,9 +257,7 @@ def _resolver(text: str) -> dict[str, Data]:
 
 
 def _endpoint(endpoint: Endpoint, pool: Pool) -> dict[str, Data]:
-    address: dict[str, Data] = {
-        "address": {"socket_address": {"address": endpoint.host, "port_value": endpoint.port}},
-    }
+    address: dict[str, Data] = {"address": {"socket_address": {"address": endpoint.host, "port_value": endpoint.port}}}
     found: dict[str, Data] = {"endpoint": {**address, **build_check_address(endpoint, pool)}}
     if endpoint.weight:
         found["load_balancing_weight"] = endpoint.weight

@@ -1,0 +1,34 @@
+"""Compression of responses: Envoy filters that routes enable, one for each set of types and least size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.envoy.conditional_filters import skip_where
+from lbgen.engines.envoy.predicates import header_matches, not_
+from lbgen.engines.envoy.typed_config import extension
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+    from lbgen.plan.policy import Compression
+
+_STATUSES_BUT_200 = list(range(201, 600))
+
+
+def build_compression_filter(compression: Compression) -> dict[str, Data]:
+    """gzip for responses of these types. Envoy itself would also compress a response without a type."""
+    types: list[Data] = [{"exact": each, "ignore_case": True} for each in compression.types]
+    config: dict[str, Data] = {
+        "compressor_library": extension("gzip", "compression.gzip.compressor.v3.Gzip"),
+        "response_direction_config": {
+            "common_config": {"min_content_length": compression.min_size, "content_type_matcher": types},
+            "uncompressible_response_codes": _STATUSES_BUT_200,
+        },
+    }
+    compressor = extension(compression_filter_name(compression), "filters.http.compressor.v3.Compressor", config)
+    return {**skip_where(not_(header_matches("content-type", r"\C+", "Response")), compressor), "disabled": True}
+
+
+def compression_filter_name(compression: Compression) -> str:
+    """The name by which a route enables the filter."""
+    return f"gzip {compression.min_size} {' '.join(compression.types)}"
