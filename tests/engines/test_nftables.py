@@ -17,8 +17,8 @@ import pytest
 
 from lbgen.engines.api import Level, missing_answers
 from lbgen.engines.nftables import ENGINE
-from lbgen.engines.nftables.slots import Share, shares, spans
 from lbgen.engines.nftables.support import SUPPORT
+from lbgen.engines.nftables.upstreams import Share, shares, spans
 from lbgen.plan.features import Feature
 from lbgen.plan.model import (
     Balance,

@@ -10,8 +10,8 @@ import pytest
 
 import lbgen
 from lbgen.engines.nginx.access import default, entries
-from lbgen.engines.nginx.gates import rate
-from lbgen.engines.nginx.numbers import above
+from lbgen.engines.nginx.limits import rate
+from lbgen.engines.nginx.number_regex import above
 from lbgen.plan.policy import Access, Key, KeyKind, RateLimit
 
 

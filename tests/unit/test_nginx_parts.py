@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lbgen.engines.api import Binary
-from lbgen.engines.nginx import ENGINE, conditions, quote
+from lbgen.engines.nginx import ENGINE, matching, quote
 from lbgen.engines.nginx.names import Names
 from lbgen.engines.nginx.run import judge
-from lbgen.engines.nginx.texts import Texts
+from lbgen.engines.nginx.strings import Texts
 from lbgen.engines.text import Literal
 from lbgen.plan.model import Listener, Mode, Plan, Protocol, ValueKind, ValueMatch
 
@@ -103,7 +103,7 @@ def holds(regex: str, value: str) -> bool:
     ],
 )
 def test_headers(wanted, value, result):
-    assert holds("^" + conditions.header(wanted), value) is result
+    assert holds("^" + matching.header(wanted), value) is result
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_headers(wanted, value, result):
     ],
 )
 def test_cookies(wanted, sent, result):
-    assert holds("^" + conditions.cookie(wanted), sent) is result
+    assert holds("^" + matching.cookie(wanted), sent) is result
 
 
 def test_judge_counts_errors_only():

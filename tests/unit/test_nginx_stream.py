@@ -7,7 +7,7 @@ import re
 import pytest
 
 import lbgen
-from lbgen.engines.nginx.stream import stream
+from lbgen.engines.nginx.l4 import stream
 from lbgen.plan.resolve import plan
 from lbgen.plan.simulate import simulate_l4
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import NATIVE, NOT_YET, UNPORTABLE, Objection, approximate, emulated, refused
 from lbgen.engines.nftables.names import family
-from lbgen.engines.nftables.slots import MOST_SLOTS, balance, forward_of, shares
+from lbgen.engines.nftables.upstreams import MOST_SLOTS, balance, forward_of, shares
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Mode, Protocol
 

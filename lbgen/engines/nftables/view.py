@@ -6,7 +6,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nftables.names import family, table_name
-from lbgen.engines.nftables.slots import balance, forward_of, shares, spans
+from lbgen.engines.nftables.upstreams import balance, forward_of, shares, spans
 from lbgen.engines.text import Atom
 from lbgen.plan.model import Balance
 from lbgen.records import record

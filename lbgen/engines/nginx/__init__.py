@@ -60,7 +60,7 @@ class Nginx:
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
         """nginx.conf, its scripts, and where endpoints are checked the included lists of them and the agent's order."""
         from lbgen.engines import text
-        from lbgen.engines.nginx import members, scripts
+        from lbgen.engines.nginx import health_checks, scripts
         from lbgen.engines.nginx.build import build
         from lbgen.engines.verbatim import texts
 
@@ -73,11 +73,11 @@ class Nginx:
         if not config.steered:
             return found
         upstreams = tuple(u for part in (config.http, config.stream) if part is not None for u in part.upstreams)
-        return (*found, *members.files(upstreams), members.agent(plan, upstreams))
+        return (*found, *health_checks.files(upstreams), health_checks.agent(plan, upstreams))
 
     def steer(self, steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
         """The lists of endpoints; see `lbgen.engines.checks.Steered`."""
-        from lbgen.engines.nginx.members import steer
+        from lbgen.engines.nginx.health_checks import steer
 
         return steer(steering, shares)
 
@@ -88,8 +88,8 @@ class Nginx:
         return process(plan, binary, directory)
 
     def access_record(self, line: str) -> Mapping[str, object] | None:
-        """A line of the JSON access log; see `lbgen.engines.nginx.log`."""
-        from lbgen.engines.nginx.log import record
+        """A line of the JSON access log; see `lbgen.engines.nginx.access_log`."""
+        from lbgen.engines.nginx.access_log import record
 
         return record(line)
 

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from lbgen.engines.nginx import log, paths
-from lbgen.engines.nginx.chooser import Chooser, inlined
+from lbgen.engines.nginx import access_log, paths
 from lbgen.engines.nginx.compression import Compressions
 from lbgen.engines.nginx.compression import lines as gzip
-from lbgen.engines.nginx.conditions import PATH
+from lbgen.engines.nginx.connection_options import Sent
 from lbgen.engines.nginx.cors import HIDDEN, CorsMaps
-from lbgen.engines.nginx.gates import Gates, gated, limited
 from lbgen.engines.nginx.headers import edited, printed, response_lines, shown
-from lbgen.engines.nginx.members import may_be_empty
+from lbgen.engines.nginx.health_checks import may_be_empty
+from lbgen.engines.nginx.limits import Gates, gated, limited
+from lbgen.engines.nginx.matching import PATH
 from lbgen.engines.nginx.mirrors import Mirrors
 from lbgen.engines.nginx.names import inline, named, reference
-from lbgen.engines.nginx.nominated import Sent
+from lbgen.engines.nginx.pool_selection import Chooser, inlined
 from lbgen.engines.nginx.queues import Queues, queued_pool, route_lines
+from lbgen.engines.nginx.request_values import Values
 from lbgen.engines.nginx.retries import Retries, separate_backups
-from lbgen.engines.nginx.splits import share_names
+from lbgen.engines.nginx.rewrites import Targets
+from lbgen.engines.nginx.split_shares import share_names
 from lbgen.engines.nginx.sticky import Stickies
-from lbgen.engines.nginx.targets import Targets
-from lbgen.engines.nginx.texts import EMPTY, text
-from lbgen.engines.nginx.times import times
-from lbgen.engines.nginx.transports import PROXY, transport
-from lbgen.engines.nginx.values import Values
+from lbgen.engines.nginx.strings import EMPTY, text
+from lbgen.engines.nginx.timeouts import times
+from lbgen.engines.nginx.upstream_protocols import PROXY, transport
 from lbgen.engines.nginx.view import NONE, Answer, Entry, Header, Line, Location, Map, Proxy, Times
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Redirect, Respond
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from lbgen.engines.nginx.headers import Lines
     from lbgen.engines.nginx.names import Names
-    from lbgen.engines.nginx.texts import Texts
-    from lbgen.engines.nginx.transports import Transport
+    from lbgen.engines.nginx.strings import Texts
+    from lbgen.engines.nginx.upstream_protocols import Transport
     from lbgen.engines.nginx.view import Gate, Text
     from lbgen.plan.model import Listener, Plan, Pool, Route, Rule, Target
     from lbgen.plan.policy import Compression
@@ -119,7 +119,7 @@ class Actions:
     def logged(self, route: Route, listener: Listener) -> tuple[Line, ...]:
         """What the access log is told about requests of the route."""
         pool = text(inlined(self.chooser.upstream(route, route.action))) if isinstance(route.action, Forward) else EMPTY
-        return (*log.route_lines(listener, route, pool), *route_lines(self.queued_pool(route)))
+        return (*access_log.route_lines(listener, route, pool), *route_lines(self.queued_pool(route)))
 
     def queued_pool(self, route: Route) -> Pool | None:
         """The pool that requests of the route wait for, if they may."""

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx import queues
 from lbgen.engines.nginx.access import seen_through
+from lbgen.engines.nginx.access_log import log_format
 from lbgen.engines.nginx.actions import Actions
-from lbgen.engines.nginx.conditions import variable
-from lbgen.engines.nginx.gates import limited
+from lbgen.engines.nginx.connection_options import ENDED, LEFT
 from lbgen.engines.nginx.headers import printed, standard, trust_maps, trusts
+from lbgen.engines.nginx.health_checks import may_be_empty, steered
+from lbgen.engines.nginx.l4 import stream
+from lbgen.engines.nginx.limits import limited
 from lbgen.engines.nginx.listeners import blocks as faces
-from lbgen.engines.nginx.log import log_format
-from lbgen.engines.nginx.members import may_be_empty, steered
+from lbgen.engines.nginx.matching import variable
 from lbgen.engines.nginx.names import Names, reference
-from lbgen.engines.nginx.nominated import ENDED, LEFT
 from lbgen.engines.nginx.paths import well_formed
 from lbgen.engines.nginx.scripts import modules
-from lbgen.engines.nginx.servers import Servers
-from lbgen.engines.nginx.stream import stream
-from lbgen.engines.nginx.texts import EMPTY, Texts
-from lbgen.engines.nginx.times import duration, times
-from lbgen.engines.nginx.transports import GRPC, by_address, kind
+from lbgen.engines.nginx.server_blocks import Servers
+from lbgen.engines.nginx.strings import EMPTY, Texts
+from lbgen.engines.nginx.timeouts import duration, times
+from lbgen.engines.nginx.upstream_protocols import GRPC, by_address, kind
 from lbgen.engines.nginx.upstreams import singles
 from lbgen.engines.nginx.upstreams import upstreams as upstreams_of
 from lbgen.engines.nginx.view import ClientTimes, Config, Http
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.engines.nginx.headers import Lines
-    from lbgen.engines.nginx.values import Values
+    from lbgen.engines.nginx.request_values import Values
     from lbgen.engines.nginx.view import Map, Text
     from lbgen.plan.model import ClientTimeouts, Listener, Plan, Pool
 

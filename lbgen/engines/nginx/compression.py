@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
 from lbgen.engines.nginx.names import inline
-from lbgen.engines.nginx.numbers import above
-from lbgen.engines.nginx.texts import EMPTY, text
+from lbgen.engines.nginx.number_regex import above
+from lbgen.engines.nginx.strings import EMPTY, text
 from lbgen.engines.nginx.view import Entry, Line, Map
 from lbgen.engines.text import Atom, Literal
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
-from lbgen.engines.nginx.conditions import variable
+from lbgen.engines.nginx.matching import variable
 from lbgen.engines.nginx.names import inline
-from lbgen.engines.nginx.texts import EMPTY, text
+from lbgen.engines.nginx.strings import EMPTY, text
 from lbgen.engines.nginx.view import NONE, Check, Entry, Map
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.cors import CORS_HEADERS, SAFE_HEADERS, SAFE_METHODS, allows_any_origin, vary_header
@@ -15,7 +15,7 @@ from lbgen.plan.policy import SUBDOMAIN_CHARACTER
 
 if TYPE_CHECKING:
     from lbgen.engines.nginx.names import Names
-    from lbgen.engines.nginx.texts import Texts
+    from lbgen.engines.nginx.strings import Texts
     from lbgen.engines.nginx.view import Text
     from lbgen.plan.model import Route
     from lbgen.plan.policy import Cors, Origin

@@ -8,16 +8,16 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.names import inline, reference
-from lbgen.engines.nginx.texts import EMPTY, text
-from lbgen.engines.nginx.transports import GRPC, PROXY
+from lbgen.engines.nginx.strings import EMPTY, text
+from lbgen.engines.nginx.upstream_protocols import GRPC, PROXY
 from lbgen.engines.nginx.view import Entry, Geo, Header, Map, Network
 from lbgen.engines.text import Atom, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lbgen.engines.nginx.nominated import Sent
-    from lbgen.engines.nginx.texts import Texts
+    from lbgen.engines.nginx.connection_options import Sent
+    from lbgen.engines.nginx.strings import Texts
     from lbgen.engines.nginx.view import Text
     from lbgen.plan.model import HeaderEdits, Listener
 

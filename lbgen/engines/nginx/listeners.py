@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.nginx import log, queues, tls
+from lbgen.engines.nginx import access_log, queues, tls
 from lbgen.engines.nginx.paths import keeps_slashes
 from lbgen.engines.nginx.sizes import buffers
 from lbgen.engines.nginx.view import Line
@@ -55,7 +55,7 @@ def _lines(listener: Listener, face: tls.Face, replaced: frozenset[str], *, old:
         yield Line(Atom("http2"), (Atom("on"),))
     if listener.tls is not None:
         yield from tls.lines(listener.tls, face.certificate)
-    yield from log.server_lines(listener)
+    yield from access_log.server_lines(listener)
     if listener.underscores:  # with names that hold other characters, such as dots
         yield Line(Atom("underscores_in_headers"), (Atom("on"),))
         yield Line(Atom("ignore_invalid_headers"), (Atom("off"),))

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.names import reference
-from lbgen.engines.nginx.texts import EMPTY
-from lbgen.engines.nginx.transports import transport
+from lbgen.engines.nginx.strings import EMPTY
+from lbgen.engines.nginx.upstream_protocols import transport
 from lbgen.engines.nginx.view import Check, Line, Location, Share, Split, Times
 from lbgen.engines.text import Atom
 

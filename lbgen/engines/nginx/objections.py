@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from lbgen.engines import escapes
 from lbgen.engines.api import Objection, approximate, refused
-from lbgen.engines.nginx import conditions, underscores
-from lbgen.engines.nginx.gates import rate
-from lbgen.engines.nginx.members import steered
+from lbgen.engines.nginx import header_objections, matching
+from lbgen.engines.nginx.health_checks import steered
+from lbgen.engines.nginx.l4 import manners
+from lbgen.engines.nginx.limits import rate
+from lbgen.engines.nginx.location_tree import Candidate
 from lbgen.engines.nginx.names import Names
 from lbgen.engines.nginx.queues import queued
+from lbgen.engines.nginx.request_values import Values
 from lbgen.engines.nginx.retries import most, separate_backups
-from lbgen.engines.nginx.stream import manners
 from lbgen.engines.nginx.support import NOMINATED, OLD
-from lbgen.engines.nginx.transports import GRPC, kind
-from lbgen.engines.nginx.tree import Candidate
-from lbgen.engines.nginx.values import Values
+from lbgen.engines.nginx.upstream_protocols import GRPC, kind
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, PathKind, PoolProtocol, Protocol, Redirect, Respond, ValueKind
 from lbgen.plan.policy import KeyKind, PathsMode, RetryCause
@@ -42,7 +42,7 @@ def objections(plan: Plan, version: str) -> Iterator[Objection]:
     yield from _normalised(plan, version)
     yield from _l4(plan, version)
     yield from _proxy_headers(plan)
-    yield from underscores.objections(plan)
+    yield from header_objections.objections(plan)
     for field, file in plan.named_files():
         if "$" in file.path:
             yield Objection(refused("nginx reads a variable in the path of a file with a dollar sign"), field)
@@ -388,7 +388,7 @@ def _rule(rule: Rule) -> Iterator[Objection]:
             return
     if _conditional(match):
         values, candidate = Values(Names()), Candidate(rule, test_path=True)
-        if len(conditions.pattern(candidate, conditions.inputs([candidate], values), values)) > _LONGEST:
+        if len(matching.pattern(candidate, matching.inputs([candidate], values), values)) > _LONGEST:
             yield Objection(refused("what this match asks for is more than nginx reads in one line"), rule.field)
 
 

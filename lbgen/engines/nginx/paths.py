@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.nginx.conditions import PATH
+from lbgen.engines.nginx.matching import PATH
 from lbgen.engines.nginx.names import inline
 from lbgen.engines.nginx.scripts import script
-from lbgen.engines.nginx.texts import text
+from lbgen.engines.nginx.strings import text
 from lbgen.engines.nginx.view import NONE, Entry, Map
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.policy import Paths, PathsMode

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.names import inline, named, reference
 from lbgen.engines.nginx.scripts import script
-from lbgen.engines.nginx.texts import text
+from lbgen.engines.nginx.strings import text
 from lbgen.engines.nginx.view import Entry, Line, Location, Map
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward
@@ -100,7 +100,7 @@ class Queues:
         """`proxy` as the first try, and the location of those who wait for a further one."""
         what = "queue" if variant == 1 else f"queue:{variant}"
         goal = named(route.name, what)
-        to = text(goal.text, inline("nominates"))  # or its second form, see `nominated.py`
+        to = text(goal.text, inline("nominates"))  # or its second form, see `connection_options.py`
         key = (route.name, variant)
         if key not in self._next:
             name = self._names.variable("queue", route.name)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
 from lbgen.engines.nginx.names import inline, named, reference
-from lbgen.engines.nginx.numbers import above
-from lbgen.engines.nginx.texts import EMPTY, text
+from lbgen.engines.nginx.number_regex import above
+from lbgen.engines.nginx.strings import EMPTY, text
 from lbgen.engines.nginx.view import NONE, Answer, Entry, Line, Location, Map, Reading
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Balance
@@ -206,7 +206,7 @@ class Retries:
         return self._again[key]
 
     def _form(self, name: Atom) -> Text | Atom:
-        """A location's name, or that of its second form; see `nominated.py`."""
+        """A location's name, or that of its second form; see `connection_options.py`."""
         return name if self._old else text(name.text, inline("nominates"))
 
     def _following(self, route: Route, action: Forward, split: str | None) -> Atom | None:

@@ -7,8 +7,8 @@ from signal import Signals
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import CheckSpec, ProcessSpec
-from lbgen.engines.nginx.log import FILE
-from lbgen.engines.nginx.members import steered
+from lbgen.engines.nginx.access_log import FILE
+from lbgen.engines.nginx.health_checks import steered
 from lbgen.plan.model import Mode
 
 if TYPE_CHECKING:

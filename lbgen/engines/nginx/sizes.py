@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.names import inline
-from lbgen.engines.nginx.numbers import above
+from lbgen.engines.nginx.number_regex import above
 from lbgen.engines.nginx.scripts import script
-from lbgen.engines.nginx.texts import text
+from lbgen.engines.nginx.strings import text
 from lbgen.engines.nginx.view import NONE, Check, Entry, Line, Map
 from lbgen.engines.text import Atom, Literal
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.names import inline
 from lbgen.engines.nginx.retries import single
-from lbgen.engines.nginx.texts import EMPTY, text
+from lbgen.engines.nginx.strings import EMPTY, text
 from lbgen.engines.nginx.view import Entry, Map
 from lbgen.engines.text import Atom, Literal
 
 if TYPE_CHECKING:
     from lbgen.engines.nginx.names import Names
+    from lbgen.engines.nginx.request_values import Values
     from lbgen.engines.nginx.retries import Retries
-    from lbgen.engines.nginx.texts import Texts
-    from lbgen.engines.nginx.values import Values
+    from lbgen.engines.nginx.strings import Texts
     from lbgen.engines.nginx.view import Text
     from lbgen.plan.model import Pool
     from lbgen.plan.policy import Sticky

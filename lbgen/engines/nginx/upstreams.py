@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
-from lbgen.engines.nginx.members import server
+from lbgen.engines.nginx.health_checks import server
 from lbgen.engines.nginx.retries import backups, separate_backups, single
 from lbgen.engines.nginx.view import Endpoint, Upstream
 from lbgen.engines.text import Atom

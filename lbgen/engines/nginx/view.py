@@ -132,7 +132,7 @@ class Proxy:
     add: tuple[Header, ...] = ()
     on_failure: Atom | None = None
     tunnel: Atom | None = None  # where WebSockets go, whose time is another
-    names: bool = False  # there may be no endpoint at all (`members.may_be_empty`)
+    names: bool = False  # there may be no endpoint at all (`health_checks.may_be_empty`)
     kind: Atom = PROXY  # the module whose directives count
     scheme: Atom = HTTP
     lines: tuple[Line, ...] = ()
@@ -235,7 +235,7 @@ class Server:
 @record
 class Endpoint:
     """A server of an upstream; `options` are its further parameters, each with a blank before it, and `line` is all
-    that as it is printed (`members.server`). `weight` 0: it gets nothing."""
+    that as it is printed (`health_checks.server`). `weight` 0: it gets nothing."""
 
     origin: Atom
     address: Atom

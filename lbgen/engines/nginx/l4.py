@@ -11,10 +11,10 @@ from lbgen.engines.nginx import tls as listener_tls
 from lbgen.engines.nginx.access import Gatekeeper
 from lbgen.engines.nginx.listeners import listen, real_ip
 from lbgen.engines.nginx.names import Names, inline, reference
-from lbgen.engines.nginx.splits import shares
-from lbgen.engines.nginx.texts import text
-from lbgen.engines.nginx.times import duration
-from lbgen.engines.nginx.transports import by_address, tls_lines
+from lbgen.engines.nginx.split_shares import shares
+from lbgen.engines.nginx.strings import text
+from lbgen.engines.nginx.timeouts import duration
+from lbgen.engines.nginx.upstream_protocols import by_address, tls_lines
 from lbgen.engines.nginx.upstreams import upstreams
 from lbgen.engines.nginx.view import Entry, Geo, Line, Map, Network, Split, Stream, StreamServer
 from lbgen.engines.text import Atom, Literal

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx import paths, queues
 from lbgen.engines.nginx.access import seen_through
-from lbgen.engines.nginx.conditions import METHOD, inputs, pattern
-from lbgen.engines.nginx.gates import limited
+from lbgen.engines.nginx.connection_options import both_forms
 from lbgen.engines.nginx.headers import printed
+from lbgen.engines.nginx.limits import limited
 from lbgen.engines.nginx.listeners import lines, listen, unanswered
+from lbgen.engines.nginx.location_tree import places
+from lbgen.engines.nginx.matching import METHOD, inputs, pattern
 from lbgen.engines.nginx.names import inline, named, reference
-from lbgen.engines.nginx.nominated import both_forms
 from lbgen.engines.nginx.sizes import Sizes
-from lbgen.engines.nginx.texts import text
-from lbgen.engines.nginx.times import times
-from lbgen.engines.nginx.tree import places
+from lbgen.engines.nginx.strings import text
+from lbgen.engines.nginx.timeouts import times
 from lbgen.engines.nginx.view import Answer, Check, Entry, Hop, Location, Map, Proxy, Server
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, PathKind
@@ -25,9 +25,9 @@ from lbgen.plan.model import Forward, PathKind
 if TYPE_CHECKING:
     from lbgen.engines.nginx.actions import Actions, Body
     from lbgen.engines.nginx.headers import Lines
+    from lbgen.engines.nginx.location_tree import Candidate, Place
+    from lbgen.engines.nginx.request_values import Values
     from lbgen.engines.nginx.tls import Face
-    from lbgen.engines.nginx.tree import Candidate, Place
-    from lbgen.engines.nginx.values import Values
     from lbgen.engines.nginx.view import ClientTimes, Gate, Header
     from lbgen.plan.model import Listener, Plan, Route, Rule
 

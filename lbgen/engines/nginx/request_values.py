@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
 from lbgen.engines.nginx.names import inline
-from lbgen.engines.nginx.texts import EMPTY, text
+from lbgen.engines.nginx.strings import EMPTY, text
 from lbgen.engines.nginx.view import NONE, Entry, Map
 from lbgen.engines.text import Atom, Literal
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from lbgen.engines.nginx.headers import shown
 from lbgen.engines.nginx.names import inline, reference
 from lbgen.engines.nginx.retries import backups, separate_backups
-from lbgen.engines.nginx.splits import share_names, shares
-from lbgen.engines.nginx.texts import EMPTY, text
-from lbgen.engines.nginx.transports import transport
+from lbgen.engines.nginx.split_shares import share_names, shares
+from lbgen.engines.nginx.strings import EMPTY, text
+from lbgen.engines.nginx.upstream_protocols import transport
 from lbgen.engines.nginx.view import Entry, Header, Map, Split
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
 from lbgen.engines.nginx.names import inline
-from lbgen.engines.nginx.texts import text
+from lbgen.engines.nginx.strings import text
 from lbgen.engines.nginx.view import Entry, Map
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import PathKind
 
 if TYPE_CHECKING:
     from lbgen.engines.nginx.names import Names
-    from lbgen.engines.nginx.texts import Texts
+    from lbgen.engines.nginx.strings import Texts
     from lbgen.plan.model import Rule
 
 _TAIL = inline("tail")

@@ -14,8 +14,8 @@ from lbgen.plan.regex import matches_whole
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lbgen.engines.nginx.tree import Candidate
-    from lbgen.engines.nginx.values import Values
+    from lbgen.engines.nginx.location_tree import Candidate
+    from lbgen.engines.nginx.request_values import Values
     from lbgen.plan.model import ValueMatch
 
 METHOD, PATH = "request_method", "request_uri"

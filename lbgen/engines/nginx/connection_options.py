@@ -10,19 +10,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lbgen.engines.nginx.chooser import inlined
-from lbgen.engines.nginx.conditions import variable
+from lbgen.engines.nginx.matching import variable
 from lbgen.engines.nginx.names import inline
+from lbgen.engines.nginx.pool_selection import inlined
 from lbgen.engines.nginx.scripts import script
-from lbgen.engines.nginx.texts import EMPTY, text
-from lbgen.engines.nginx.transports import PROXY
+from lbgen.engines.nginx.strings import EMPTY, text
+from lbgen.engines.nginx.upstream_protocols import PROXY
 from lbgen.engines.nginx.view import NONE, Check, Detour, Entry, Gate, Location, Map, Text
 from lbgen.engines.text import Atom, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lbgen.engines.nginx.texts import Texts
+    from lbgen.engines.nginx.strings import Texts
     from lbgen.engines.nginx.view import Header, Proxy
 
 _NEVER = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto")  # a request that names them is refused

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.access import Gatekeeper
-from lbgen.engines.nginx.conditions import variable
 from lbgen.engines.nginx.cors import PREFLIGHT
+from lbgen.engines.nginx.matching import variable
 from lbgen.engines.nginx.names import inline
-from lbgen.engines.nginx.numbers import above
-from lbgen.engines.nginx.texts import text
+from lbgen.engines.nginx.number_regex import above
+from lbgen.engines.nginx.strings import text
 from lbgen.engines.nginx.view import NONE, Check, Entry, Gate, Line, Map
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.policy import KeyKind

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.nginx.names import inline
-from lbgen.engines.nginx.texts import EMPTY, text
+from lbgen.engines.nginx.strings import EMPTY, text
 from lbgen.engines.nginx.view import Line
 from lbgen.engines.text import Atom, Literal
 
