@@ -1,4 +1,4 @@
-"""nginx: a plan -> nginx.conf, verdicts for 1.31 and 1.22, and how to run it."""
+"""The nginx engine, for 1.31 and 1.22."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Nginx:
-    """The engine; see `lbgen.engines.api.Engine`."""
+    """See `lbgen.engines.api.Engine` and, for `steer`, `lbgen.engines.checks.Steered`."""
 
     name = "nginx"
     title = "nginx"
@@ -48,53 +48,46 @@ class Nginx:
     )
 
     def verdict(self, feature: Feature, version: str) -> Verdict:
-        """What the support table says."""
         return SUPPORT[version][feature]
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
-        """Places that nginx honours only in part or cannot hold."""
         from lbgen.engines.nginx.objections import objections
 
         return objections(plan, version)
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
-        """nginx.conf, its scripts, and where endpoints are checked the included lists of them and the agent's order."""
+        """nginx.conf and its scripts; with active checks also the servers of upstreams and the spec of the agent."""
         from lbgen.engines import text
-        from lbgen.engines.nginx import health_checks, scripts
+        from lbgen.engines.nginx import health_checks
         from lbgen.engines.nginx.build import build
+        from lbgen.engines.nginx.scripts import script_files
         from lbgen.engines.verbatim import texts
 
         config = build(plan, version)
-        main = RenderedFile(
-            "nginx.conf",
-            *text.render(_environment(), "nginx.conf.j2", config, texts(plan, self.name)),
-        )
-        found = (main, *scripts.files(config.http.scripts if config.http is not None else ()))
-        if not config.steered:
-            return found
+        main = text.render(_environment(), "nginx.conf.j2", config, texts(plan, self.name))
+        scripts = script_files(config.http.scripts if config.http is not None else ())
+        files = (RenderedFile("nginx.conf", *main), *scripts)
+        if not config.uses_agent:
+            return files
         upstreams = tuple(u for part in (config.http, config.stream) if part is not None for u in part.upstreams)
-        return (*found, *health_checks.files(upstreams), health_checks.agent(plan, upstreams))
+        return (*files, *health_checks.server_files(upstreams), health_checks.agent_file(plan, upstreams))
 
     def steer(self, steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
-        """The lists of endpoints; see `lbgen.engines.checks.Steered`."""
-        from lbgen.engines.nginx.health_checks import steer
+        from lbgen.engines.nginx.health_checks import set_weights
 
-        return steer(steering, shares)
+        return set_weights(steering, shares)
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
-        """In the foreground, relative to `directory`."""
         from lbgen.engines.nginx.run import process
 
         return process(plan, binary, directory)
 
     def access_record(self, line: str) -> Mapping[str, object] | None:
-        """A line of the JSON access log; see `lbgen.engines.nginx.access_log`."""
-        from lbgen.engines.nginx.access_log import record
+        from lbgen.engines.nginx.access_log import parse_line
 
-        return record(line)
+        return parse_line(line)
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
-        """`nginx -t`."""
         from lbgen.engines.nginx.run import check
 
         return check(plan, binary, directory)

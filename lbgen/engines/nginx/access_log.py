@@ -1,4 +1,4 @@
-"""The access log: what nginx writes for a request, and such a line in lbgen's own schema."""
+"""The access log: its format in nginx.conf, and the translation of a line to lbgen's schema."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from lbgen.engines.nginx.names import inline
-from lbgen.engines.nginx.strings import EMPTY, text
-from lbgen.engines.nginx.view import Line
+from lbgen.engines.nginx.names import inline, reference
+from lbgen.engines.nginx.strings import EMPTY, directive, text
 from lbgen.engines.text import Atom, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lbgen.engines.nginx.view import Text
+    from lbgen.engines.nginx.view import Line, Text
     from lbgen.plan.model import Listener, Route
 
 FILE = "access.log"
 ROUTE, POOL = "logged_route", "logged_pool"
-_CLIENT_LEFT = 499  # nginx's own status for a request that was never answered
+_CLIENT_CLOSED = 499  # nginx's status for a request that the client abandoned
 _ADDRESS = re.compile(r"[^ ,]+:[0-9]+")
 _SECONDS = re.compile(r"[0-9]+(?:[.][0-9]+)?")
 _FIELDS = {
@@ -40,13 +39,13 @@ _FIELDS = {
 }
 
 
-def name(listener: Listener) -> str:
-    """What the log format of a listener is called."""
+def format_name(listener: Listener) -> str:
+    """The name of a listener's log format."""
     return f"json-{listener.name}"
 
 
 def log_format(listener: Listener, request_id: Text) -> Line:
-    """One JSON object a line; nginx escapes what stands in its strings."""
+    """One JSON object per line; nginx escapes the values."""
     parts: list[str | Atom] = []
     for field, variable in _FIELDS.items():
         parts.append(f'{", " if parts else "{"}"{field}": "')
@@ -58,54 +57,53 @@ def log_format(listener: Listener, request_id: Text) -> Line:
             parts.append(inline(variable))
         parts.append('"')
     parts.append("}")
-    start = (Atom(name(listener)), Atom("escape=json"))
-    return Line(Atom("log_format"), (*start, text(*parts)), Atom(listener.field))
+    return directive("log_format", format_name(listener), "escape=json", text(*parts), origin=Atom(listener.field))
 
 
-def server_lines(listener: Listener) -> Iterator[Line]:
-    """Where a listener's requests are logged, and what is known of one that no route takes."""
+def server_directives(listener: Listener) -> Iterator[Line]:
+    """The log of a listener, with empty variables for requests that match no route."""
     if listener.access_log:
-        yield Line(Atom("access_log"), (Atom(FILE), Atom(name(listener)), Atom("buffer=32k"), Atom("flush=1s")))
+        yield directive("access_log", FILE, format_name(listener), "buffer=32k", "flush=1s")
         yield _set(ROUTE, EMPTY)
         yield _set(POOL, EMPTY)
 
 
-def route_lines(listener: Listener, route: Route, pool: Text) -> tuple[Line, ...]:
-    """What a location tells the log about its requests."""
+def route_directives(listener: Listener, route: Route, pool: Text) -> tuple[Line, ...]:
+    """The variables of the log in a location of the route."""
     if not listener.access_log:
         return ()
     return (_set(ROUTE, text(route.name)), _set(POOL, pool))
 
 
 def _set(variable: str, value: Text) -> Line:
-    return Line(Atom("set"), (Atom(f"${variable}"), value if value.parts else Literal("", "word")))
+    return directive("set", reference(variable), value if value.parts else Literal("", "word"))
 
 
-def record(line: str) -> Mapping[str, object] | None:
-    """The line in lbgen's schema; None when it is none of the access log."""
+def parse_line(line: str) -> Mapping[str, object] | None:
+    """The line in lbgen's schema; None when it is not of the access log."""
     try:
-        found = json.loads(line)
+        fields = json.loads(line)
     except ValueError:
         return None
-    if not isinstance(found, dict) or found.keys() != _FIELDS.keys():
+    if not isinstance(fields, dict) or fields.keys() != _FIELDS.keys():
         return None
-    addresses = _ADDRESS.findall(found["addresses"])
-    status = int(found["status"])
+    addresses = _ADDRESS.findall(fields["addresses"])
+    status = int(fields["status"])
     return {
-        "time": _time(float(found["time"])),
-        "listener": found["listener"],
-        "route": found["route"].partition(":")[0],  # what follows is one of its targets
-        "pool": found["pool"].partition("~")[0],  # what follows is one of its endpoints
+        "time": _time(float(fields["time"])),
+        "listener": fields["listener"],
+        "route": fields["route"].partition(":")[0],  # the suffix is the number of a target
+        "pool": fields["pool"].partition("~")[0],  # the suffix names an endpoint
         "endpoint": addresses[-1] if addresses else "",
-        "method": found["method"],
-        "host": found["host"],
-        "path": found["path"],
-        "status": 0 if status == _CLIENT_LEFT else status,
-        "duration_ms": _milliseconds(found["duration"]),
-        "upstream_ms": _milliseconds(found["upstream"]) if addresses else None,
+        "method": fields["method"],
+        "host": fields["host"],
+        "path": fields["path"],
+        "status": 0 if status == _CLIENT_CLOSED else status,
+        "duration_ms": _milliseconds(fields["duration"]),
+        "upstream_ms": _milliseconds(fields["upstream"]) if addresses else None,
         "tries": len(addresses),
-        "bytes": int(found["bytes"]),
-        "request_id": found["request_id"],
+        "bytes": int(fields["bytes"]),
+        "request_id": fields["request_id"],
     }
 
 
@@ -114,5 +112,5 @@ def _time(seconds: float) -> str:
 
 
 def _milliseconds(times: Any) -> float:  # noqa: ANN401  # JSON data
-    """The sum of nginx's seconds, of which a request has one for each try."""
-    return round(sum(float(found) for found in _SECONDS.findall(times)) * 1000)
+    """The sum of the seconds that nginx lists, one value per try."""
+    return round(sum(float(each) for each in _SECONDS.findall(times)) * 1000)

@@ -1,8 +1,8 @@
-"""Fields that Connection names -> a second form of each location that forwards, for requests that name any (1.31).
+"""Requests whose Connection header names fields: locations that forward them without those fields (nginx 1.31).
 
-nginx passes a client's header on as a whole or not at all. So a request that names fields goes on in a location that
-passes none of it on; a script writes the fields that are left, as further lines behind Host's. Locations that differ in
-their upstream and target only share one such location, which is told both.
+nginx forwards all headers of a client or none. Such requests therefore continue in a filtered location that forwards
+none; a script writes the remaining fields behind the Host line. Locations that differ only in upstream and target share
+one filtered location, which reads both from variables.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.matching import variable
-from lbgen.engines.nginx.names import inline
-from lbgen.engines.nginx.pool_selection import inlined
+from lbgen.engines.nginx.names import inline, inline_upstream, reference
 from lbgen.engines.nginx.scripts import script
 from lbgen.engines.nginx.strings import EMPTY, text
 from lbgen.engines.nginx.upstream_protocols import PROXY
-from lbgen.engines.nginx.view import NONE, Check, Detour, Entry, Gate, Location, Map, Text
+from lbgen.engines.nginx.view import NONE, Check, Entry, FilteredForward, Guard, Location, Map, Text
 from lbgen.engines.text import Atom, Literal
 
 if TYPE_CHECKING:
@@ -25,73 +24,86 @@ if TYPE_CHECKING:
     from lbgen.engines.nginx.strings import Texts
     from lbgen.engines.nginx.view import Header, Proxy
 
-_NEVER = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto")  # a request that names them is refused
-LEFT = script("fields_left", "connection", "left")
-ENDED = script("response_options_dropped", "connection", "ended")  # of responses; asked by $response_options
-_TO = Atom("$nominated_to")
+SCRIPTS = (
+    script("fields_left", "connection", "left"),
+    script("response_options_dropped", "connection", "ended"),  # used by $response_options
+)
+_PROTECTED = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto")  # requests that name them are refused
+_UPSTREAM = Atom("$nominated_to")
 _REFUSED = Check(Atom("$nominates"), 400, EMPTY)
 
 
-class Sent:
-    """Hands out what a client sent as a header, nothing when its Connection names that; maps gather in `maps`."""
+class ClientHeaders:
+    """Variables with a client's headers, empty when its Connection header names them; collects the maps."""
 
     def __init__(self, *, old: bool) -> None:
         self.maps: list[Map] = []
         self._old = old
         self._known: dict[str, Atom] = {}
 
-    def __call__(self, header: str) -> Atom:
-        """The variable, for a text."""
-        if self._old or header in _NEVER:
-            return inline(variable(header))
+    def variable(self, header: str) -> Atom:
+        """The variable of a header, for use in a text."""
+        plain = inline(variable(header))
+        if self._old or header in _PROTECTED:
+            return plain
         if header not in self._known:
             name = f"sent_{variable(header).removeprefix('http_')}"
-            named = Entry(Literal(rf"(?i)(?:^|,)[ \t]*{header}[ \t]*(?:,|$)", "regex"), EMPTY)
+            nominated = Entry(Literal(rf"(?i)(?:^|,)[ \t]*{header}[ \t]*(?:,|$)", "regex"), EMPTY)
             source = text(inline("http_connection"))
-            self.maps.append(Map(NONE, source, Atom(f"${name}"), text(inline(variable(header))), (named,)))
+            self.maps.append(Map(NONE, source, reference(name), text(plain), (nominated,)))
             self._known[header] = inline(name)
         return self._known[header]
 
 
-def both_forms(found: Iterable[Location], standard: tuple[Header, ...], origin: Atom, texts: Texts) -> list[Location]:
-    """The locations of a server, each that forwards with its second form; `standard` are the server's headers."""
+def add_filtered_locations(
+    locations: Iterable[Location], standard: tuple[Header, ...], origin: Atom, texts: Texts
+) -> list[Location]:
+    """The locations of a server, and the filtered location of each that forwards; `standard` are its headers."""
     out: list[Location] = []
-    shared: dict[tuple[Proxy, Gate | None], Location] = {}
-    for location in found:
+    shared: dict[tuple[Proxy, Guard | None], Location] = {}
+    for location in locations:
         proxy = location.proxy
         if proxy is None:
             out.append(location)
-        elif not _http1(proxy):
+        elif not _is_http1(proxy):
             out.append(replace(location, proxy=replace(proxy, checks=(*proxy.checks, _REFUSED))))
         elif location.retry:
             assert location.name is not None  # noqa: S101  # a map names it
             name = Atom(f"{location.name.text}:nominated")
-            out += (location, replace(location, name=name, proxy=_second(proxy, standard, texts)))
+            out += (location, replace(location, name=name, proxy=_filtered(proxy, standard, texts)))
         else:
-            form = replace(_second(proxy, standard, texts), upstream=_TO, target=None)
-            gate = Gate((), (), location.gate.lines) if location.gate is not None and location.gate.lines else None
-            if (form, gate) not in shared:
+            filtered = replace(_filtered(proxy, standard, texts), upstream=_UPSTREAM, target=None)
+            limits = Guard((), (), location.guard.lines) if location.guard and location.guard.lines else None
+            if (filtered, limits) not in shared:
                 name = Atom(f"@nominated:{len(shared) + 1}")
-                shared[form, gate] = Location(origin, name=name, proxy=form, gate=gate)
-            at = shared[form, gate].name
-            assert at is not None  # noqa: S101  # just given
-            target = () if proxy.target is None else (inlined(proxy.target),)
-            detour = Detour(at, text(inlined(proxy.upstream), *target))
-            out.append(replace(location, proxy=replace(proxy, nominated=detour)))
+                shared[filtered, limits] = Location(origin, name=name, proxy=filtered, guard=limits)
+            at = shared[filtered, limits].name
+            assert at is not None  # noqa: S101  # set above
+            target = () if proxy.target is None else (inline_upstream(proxy.target),)
+            forward = FilteredForward(at, text(inline_upstream(proxy.upstream), *target))
+            out.append(replace(location, proxy=replace(proxy, filtered=forward)))
     return [*out, *shared.values()]
 
 
-def _http1(proxy: Proxy) -> bool:
-    """Whether endpoints get lines; HTTP/2 has frames with one field each."""
-    return proxy.kind.text == PROXY and all(line.name.text != "proxy_http_version" for line in proxy.lines)
+def _is_http1(proxy: Proxy) -> bool:
+    """Further header lines can be appended to Host's value in HTTP/1 only."""
+    return proxy.module.text == PROXY and all(line.name.text != "proxy_http_version" for line in proxy.lines)
 
 
-def _second(proxy: Proxy, standard: tuple[Header, ...], texts: Texts) -> Proxy:
-    """What is asked before a request gets there is not asked again."""
+def _filtered(proxy: Proxy, standard: tuple[Header, ...], texts: Texts) -> Proxy:
+    """`proxy` without the checks that precede the filtered location."""
     headers = proxy.headers or standard
-    made = texts.of(*(f",{name}" for name in dict.fromkeys(x.name.text.lower() for x in headers)), ",")
-    written = tuple(
-        replace(x, value=Text((*x.value.parts, inline("fields_left")))) if x.name.text == "Host" else x for x in headers
+    return replace(
+        proxy,
+        headers=tuple(
+            replace(x, value=Text((*x.value.parts, inline("fields_left")))) if x.name.text == "Host" else x
+            for x in headers
+        ),
+        written_headers=texts.of(*(f",{name}" for name in dict.fromkeys(x.name.text.lower() for x in headers)), ","),
+        checks=(),
+        no_status_retry=None,
+        streamed_to=None,
+        unknown_length_to=None,
+        tunnel_to=None,
+        queue_to=None,
     )
-    first = replace(proxy, headers=written, made=made, checks=(), once=None, streamed=None, unsized=None)
-    return replace(first, tunnel=None, waits=None)

@@ -1,4 +1,4 @@
-"""CORS -> maps over what a browser asks, whose values become headers; nginx leaves out one whose value is empty."""
+"""CORS: maps over Origin and preflight headers, whose values become response headers unless they are empty."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
 from lbgen.engines.nginx.matching import variable
-from lbgen.engines.nginx.names import inline
-from lbgen.engines.nginx.strings import EMPTY, text
+from lbgen.engines.nginx.names import inline, reference
+from lbgen.engines.nginx.strings import EMPTY, text, variables
 from lbgen.engines.nginx.view import NONE, Check, Entry, Map
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.cors import CORS_HEADERS, SAFE_HEADERS, SAFE_METHODS, allows_any_origin, vary_header
@@ -27,7 +27,7 @@ Pairs = tuple[tuple[str, "Text"], ...]
 
 
 class CorsMaps:
-    """Hands out the headers of routes with CORS; routes of one policy share them. The maps gather in `maps`."""
+    """Headers of routes with CORS; routes with the same policy share their maps."""
 
     def __init__(self, names: Names, texts: Texts) -> None:
         self.maps: list[Map] = []
@@ -36,22 +36,22 @@ class CorsMaps:
         self._known: dict[Cors, Pairs] = {}
 
     def headers(self, route: Route, cors: Cors) -> Pairs:
-        """Names and values of every answer of the route, preflights included."""
+        """Names and values for every response of the route, preflights included."""
         if cors not in self._known:
             if not self._known:
                 self._preflight()
-            self._known[cors] = self._made(route, cors)
+            self._known[cors] = self._headers(route, cors)
         return self._known[cors]
 
-    def _made(self, route: Route, cors: Cors) -> Pairs:
+    def _headers(self, route: Route, cors: Cors) -> Pairs:
         sent = inline("http_origin")
-        shown = text("*") if allows_any_origin(cors) else text(sent)
-        origins = tuple(Entry(Literal(_origin(o), "regex"), shown) for o in cors.origins)
+        allow = text("*") if allows_any_origin(cors) else text(sent)
+        origins = tuple(Entry(Literal(_origin(o), "regex"), allow) for o in cors.origins)
         origin = self._map("cors_origin", route, text(sent), *origins)
-        asked = [variable(f"access-control-request-{what}") for what in ("method", "headers")]
-        key = text(*(part for name in ("preflight", origin, *asked) for part in (inline(name), "\n")))
+        requested = [variable(f"access-control-request-{what}") for what in ("method", "headers")]
+        key = variables(("preflight", origin, *requested))
         granted = self._map("cors_granted", route, key, Entry(Literal(_granted(cors), "regex"), text("1")))
-        # A preflight that is not granted gets none of the headers.
+        # A rejected preflight gets none of the headers.
         allowed = self._map(
             "cors_allowed",
             route,
@@ -63,31 +63,32 @@ class CorsMaps:
             entry = Entry(Literal(regex, "regex"), self._texts.of(value))
             return text(inline(self._map(kind, route, text(inline(name)), entry)))
 
-        found = [("access-control-allow-origin", text(inline(allowed)))]
-        found.append(("access-control-allow-methods", when("cors_methods", granted, "1", ", ".join(cors.methods))))
+        headers = [("access-control-allow-origin", text(inline(allowed)))]
+        headers.append(("access-control-allow-methods", when("cors_methods", granted, "1", ", ".join(cors.methods))))
         if cors.headers:
-            found.append(("access-control-allow-headers", when("cors_headers", granted, "1", ", ".join(cors.headers))))
+            headers.append(
+                ("access-control-allow-headers", when("cors_headers", granted, "1", ", ".join(cors.headers)))
+            )
         if cors.max_age is not None:
-            found.append(("access-control-max-age", when("cors_age", granted, "1", str(cors.max_age))))
+            headers.append(("access-control-max-age", when("cors_age", granted, "1", str(cors.max_age))))
         if cors.credentials:
-            found.append(("access-control-allow-credentials", when("cors_credentials", allowed, ".", "true")))
+            headers.append(("access-control-allow-credentials", when("cors_credentials", allowed, ".", "true")))
         if cors.expose_headers:
             source = text(inline("preflight"), inline(allowed))
             entry = Entry(Literal("^0.", "regex"), self._texts.of(", ".join(cors.expose_headers)))
             exposed = self._map("cors_exposed", route, source, entry)
-            found.append(("access-control-expose-headers", text(inline(exposed))))
-        return (*found, *((name, text(value)) for name, value in vary_header(cors)))
+            headers.append(("access-control-expose-headers", text(inline(exposed))))
+        return (*headers, *((name, text(value)) for name, value in vary_header(cors)))
 
     def _map(self, kind: str, route: Route, source: Text, *entries: Entry) -> str:
         name = self._names.variable(kind, route.name)
-        self.maps.append(Map(Atom(f"{route.field}.cors"), source, Atom(f"${name}"), EMPTY, entries))
+        self.maps.append(Map(Atom(f"{route.field}.cors"), source, reference(name), EMPTY, entries))
         return name
 
     def _preflight(self) -> None:
         keys = ("request_method", "http_origin", variable("access-control-request-method"))
-        source = text(*(part for key in keys for part in (inline(key), "\n")))
         entry = Entry(Literal(r"^OPTIONS\n[^\n]+\n[^\n]", "regex"), Atom("1"))
-        self.maps.append(Map(NONE, source, Atom("$preflight"), Atom("0"), (entry,)))
+        self.maps.append(Map(NONE, variables(keys), Atom("$preflight"), Atom("0"), (entry,)))
 
 
 def _origin(origin: Origin) -> str:
@@ -99,7 +100,7 @@ def _origin(origin: Origin) -> str:
 
 
 def _granted(cors: Cors) -> str:
-    """Over preflight, allowed origin, method and headers, a line each."""
+    """Matches the lines preflight, allowed origin, requested method and requested headers."""
     methods = "|".join(_word(m) for m in dict.fromkeys((*cors.methods, *SAFE_METHODS)))
     names = "|".join(_word(h) for h in dict.fromkeys((*cors.headers, *SAFE_HEADERS)))
     blank = r"[ \t]*"

@@ -1,4 +1,4 @@
-"""What a listener tells endpoints about the client, and a route's edits -> proxy_set_header and add_header lines."""
+"""Request headers of a listener and a route's edits, as proxy_set_header and add_header directives."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from lbgen.engines.nginx.names import inline, reference
+from lbgen.engines.nginx.names import inline, network, reference
 from lbgen.engines.nginx.strings import EMPTY, text
 from lbgen.engines.nginx.upstream_protocols import GRPC, PROXY
 from lbgen.engines.nginx.view import Entry, Geo, Header, Map, Network
@@ -16,75 +16,67 @@ from lbgen.engines.text import Atom, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lbgen.engines.nginx.connection_options import Sent
+    from lbgen.engines.nginx.connection_options import ClientHeaders
     from lbgen.engines.nginx.strings import Texts
     from lbgen.engines.nginx.view import Text
     from lbgen.plan.model import HeaderEdits, Listener
 
-Lines = dict[str, tuple["Text", ...]]
-"""Header name (lower case) to its lines; no line at all drops the header."""
+HeaderLines = dict[str, tuple["Text", ...]]
+"""Header name (lower case) to its lines; no lines drop the header."""
 
-_OF_CONNECTIONS = ("connection", "upgrade")
+_HTTP1_ONLY = ("connection", "upgrade")
 _FORWARDED = ("for", "proto", "host", "port")
 _PLAIN = re.compile(r"[0-9A-Za-z_.-]+")
-_NAMES = {"http2-settings": "HTTP2-Settings", "x-request-id": "X-Request-ID", "te": "TE"}
+_SPELLING = {"http2-settings": "HTTP2-Settings", "x-request-id": "X-Request-ID", "te": "TE"}
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The maps for listeners that believe the same proxies and make the same headers."""
+    """The header variables of listeners with the same trusted proxies and the same headers; `suffix` makes their names
+    unique, `peer` is the variable with the address of the TCP peer."""
 
     listener: Listener
     suffix: str
-    peer: str  # the variable with the address of the TCP peer
+    peer: str
 
     def name(self, base: str) -> str:
         return f"{base}{self.suffix}"
 
 
-def peer(listener: Listener, replaced: frozenset[str]) -> str:
-    """The variable with the address of the peer; nginx puts the client's in its place on the listeners `replaced`."""
-    return "realip_remote_addr" if listener.name in replaced else "remote_addr"
-
-
-def trusts(listeners: Iterable[Listener], replaced: frozenset[str] = frozenset()) -> dict[str, Trust]:
-    """By listener; those that believe nobody have none."""
+def trust_by_listener(listeners: Iterable[Listener], with_real_ip: frozenset[str] = frozenset()) -> dict[str, Trust]:
+    """By name of the listener; listeners without trusted proxies are absent. On the listeners `with_real_ip`
+    $remote_addr is the client's address."""
     shared: dict[tuple[object, ...], Trust] = {}
-    found: dict[str, Trust] = {}
-    for listener in listeners:
-        address = peer(listener, replaced)
-        key = (
-            *(listener.trusted_proxies, listener.forwarded_headers, listener.request_id, address),
-            listener.public_port,
-        )
-        if listener.trusted_proxies:
+    out: dict[str, Trust] = {}
+    for x in listeners:
+        if x.trusted_proxies:
+            peer = "realip_remote_addr" if x.name in with_real_ip else "remote_addr"
+            key = (x.trusted_proxies, x.forwarded_headers, x.request_id, peer, x.public_port)
             suffix = f"_{len(shared) + 1}" if shared else ""
-            found[listener.name] = shared.setdefault(key, Trust(listener, suffix, address))
-    return found
+            out[x.name] = shared.setdefault(key, Trust(x, suffix, peer))
+    return out
 
 
-def _ours(listener: Listener, address: str) -> dict[str, str | Atom]:
-    """What the X-Forwarded headers say of a request that came from nobody who is believed; `address` is a variable."""
-    ours: dict[str, str | Atom] = {
+def _own_values(listener: Listener, address: str) -> dict[str, str | Atom]:
+    """The X-Forwarded values for requests of untrusted peers; `address` is the variable with the peer's address."""
+    return {
         "for": inline(address),
         "proto": inline("scheme"),
         "host": inline("http_host"),
-        "port": inline("server_port"),
+        # $server_port is the port nginx listens on.
+        "port": inline("server_port") if listener.public_port is None else str(listener.public_port),
     }
-    if listener.public_port is not None:  # $server_port is where nginx listens
-        ours["port"] = str(listener.public_port)
-    return ours
 
 
-def standard(listener: Listener, trust: Trust | None = None) -> Lines:
-    """The header lines of every request that this listener passes on."""
-    lines: Lines = {"host": (text(inline("endpoint_host")),)}
-    ours = _ours(listener, "remote_addr")
+def standard_headers(listener: Listener, trust: Trust | None = None) -> HeaderLines:
+    """The headers that this listener sets on every forwarded request."""
+    lines: HeaderLines = {"host": (text(inline("endpoint_host")),)}
+    own = _own_values(listener, "remote_addr")
     for what in _FORWARDED:
-        known = ours[what]
+        value = own[what]
         if trust:
-            known = inline(trust.name(f"{'forwarded' if listener.forwarded_headers else 'passed'}_{what}"))
-        lines[f"x-forwarded-{what}"] = (text(known),) if trust or listener.forwarded_headers else ()
+            value = inline(trust.name(f"{'forwarded' if listener.forwarded_headers else 'passed'}_{what}"))
+        lines[f"x-forwarded-{what}"] = (text(value),) if trust or listener.forwarded_headers else ()
     if trust:
         request_id = trust.name("kept_request_id" if listener.request_id else "passed_request_id")
         lines["x-request-id"] = (text(inline(request_id)),)
@@ -96,80 +88,78 @@ def standard(listener: Listener, trust: Trust | None = None) -> Lines:
     return lines | {"proxy-connection": (), "trailer": ()}
 
 
-def trust_maps(trust: Trust, client: Sent) -> tuple[Geo, tuple[Map, ...]]:
-    """What the headers of a listener with trusted proxies are made of."""
+def trust_maps(trust: Trust, client: ClientHeaders) -> tuple[Geo, tuple[Map, ...]]:
+    """The geo block and the maps behind the headers of a listener with trusted proxies."""
     listener = trust.listener
     origin = Atom(f"{listener.field}.trusted_proxies")
     trusted = trust.name("trusted")
-    networks = tuple(Network(Atom.of(r"[0-9a-fA-F.:/]+", n), 1) for n in listener.trusted_proxies)
-    changed = trust.peer != "remote_addr"
-    geo = Geo(origin, Atom(f"${trusted}"), networks, source=reference(trust.peer) if changed else None)
+    networks = tuple(Network(network(n), 1) for n in listener.trusted_proxies)
+    source = reference(trust.peer) if trust.peer != "remote_addr" else None
+    geo = Geo(origin, reference(trusted), networks, source=source)
 
     def kept(name: str, header: str, value: Text, default: Text) -> Map:
-        """The client's value from a trusted peer that sent one, else the default."""
-        source = text(inline(trusted), ":", client(header))
+        """`value` when a trusted peer sent the header, else the default."""
+        source = text(inline(trusted), ":", client.variable(header))
         entry = Entry(Literal("^1:(?!(?:, )*$)", "regex"), value)
-        return Map(origin, source, Atom(f"${trust.name(name)}"), default, (entry,))
+        return Map(origin, source, reference(trust.name(name)), default, (entry,))
 
     maps: list[Map] = []
-    ours = _ours(listener, trust.peer)
+    own = _own_values(listener, trust.peer)
     for what in _FORWARDED:
         header = f"x-forwarded-{what}"
-        sent = client(header)
+        sent = client.variable(header)
         if not listener.forwarded_headers:
             maps.append(kept(f"passed_{what}", header, text(sent), EMPTY))
             continue
-        value = text(sent)
-        if what == "for":
-            value = text(sent, ", ", inline(trust.peer))
-        maps.append(kept(f"forwarded_{what}", header, value, text(ours[what])))
+        value = text(sent, ", ", inline(trust.peer)) if what == "for" else text(sent)
+        maps.append(kept(f"forwarded_{what}", header, value, text(own[what])))
     name, default = (
         ("kept_request_id", text(inline("request_id"))) if listener.request_id else ("passed_request_id", EMPTY)
     )
-    maps.append(kept(name, "x-request-id", text(client("x-request-id")), default))
+    maps.append(kept(name, "x-request-id", text(client.variable("x-request-id")), default))
     return geo, tuple(maps)
 
 
-def edited(lines: Lines, edits: HeaderEdits, texts: Texts, client: Sent) -> Lines:
-    """`lines` after `edits`: remove, set, add. A header that is only added to keeps what the client sent."""
+def apply_edits(lines: HeaderLines, edits: HeaderEdits, texts: Texts, client: ClientHeaders) -> HeaderLines:
+    """`lines` after `edits`: remove, set, add. A header that is only added to keeps the client's value."""
     out = dict(lines)
     for name in edits.remove:
         out[name] = ()
     for name, value in edits.set:
         out[name] = (texts.of(value),)
     for name, value in edits.add:
-        before = out[name] if name in out else (text(client(name)),)
+        before = out[name] if name in out else (text(client.variable(name)),)
         out[name] = (*before, texts.of(value))
     return out
 
 
-def printed(lines: Lines, module: str = PROXY) -> tuple[Header, ...]:
-    """As directives; nginx drops a header whose value is empty. HTTP/2 knows no upgrades."""
-    gone = _OF_CONNECTIONS if module == GRPC else ()
+def header_directives(lines: HeaderLines, module: str = PROXY) -> tuple[Header, ...]:
+    """As directives; nginx drops a header whose value is empty. HTTP/2 has no upgrades."""
+    dropped = _HTTP1_ONLY if module == GRPC else ()
     return tuple(
-        Header(shown(name), value)
+        Header(header_name(name), value)
         for name, values in lines.items()
-        for value in (() if name in gone else values) or (EMPTY,)
+        for value in (() if name in dropped else values) or (EMPTY,)
     )
 
 
 @cache
-def shown(name: str) -> Atom | Literal:
-    """A header's name the way people write it."""
-    written = _NAMES.get(name) or "-".join(word.capitalize() for word in name.split("-"))
-    return Atom(written) if _PLAIN.fullmatch(written) else Literal(written, "word")
+def header_name(name: str) -> Atom | Literal:
+    """A header's name in its usual spelling."""
+    spelled = _SPELLING.get(name) or "-".join(word.capitalize() for word in name.split("-"))
+    return Atom(spelled) if _PLAIN.fullmatch(spelled) else Literal(spelled, "word")
 
 
-def response_lines(
+def response_headers(
     start: Iterable[tuple[str, str]], edits: HeaderEdits, texts: Texts, more: Iterable[tuple[str, Text]] = ()
 ) -> tuple[tuple[Header, ...], str | None]:
-    """The header lines of an answer that nginx makes by itself, content-type apart (None = none); `more` comes before
-    the edits."""
-    gone = {*edits.remove, *(name for name, _ in edits.set)}
+    """The headers of an answer of nginx's own after `edits`, and its content-type (None = none). `more` are headers
+    that the edits may replace."""
+    replaced = {*edits.remove, *(name for name, _ in edits.set)}
     last = (*edits.set, *edits.add)
-    kept = [pair for pair in start if pair[0] not in gone]
-    kind = next((value for name, value in (*kept, *last) if name == "content-type"), None)
+    kept = [pair for pair in start if pair[0] not in replaced]
+    content_type = next((value for name, value in (*kept, *last) if name == "content-type"), None)
     every = [(name, texts.of(value)) for name, value in kept]
-    every += [pair for pair in more if pair[0] not in gone]
+    every += [pair for pair in more if pair[0] not in replaced]
     every += [(name, texts.of(value)) for name, value in last]
-    return tuple(Header(shown(name), value) for name, value in every if name != "content-type"), kind
+    return tuple(Header(header_name(name), value) for name, value in every if name != "content-type"), content_type

@@ -1,115 +1,241 @@
-"""What a request must pass before its route acts: access, rate, requests under way, size of the body."""
+"""Limits: client access, request rate and concurrency, sizes of bodies and of request heads."""
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
-from lbgen.engines.nginx.access import Gatekeeper
 from lbgen.engines.nginx.cors import PREFLIGHT
 from lbgen.engines.nginx.matching import variable
-from lbgen.engines.nginx.names import inline
+from lbgen.engines.nginx.names import inline, network, reference
 from lbgen.engines.nginx.number_regex import above
-from lbgen.engines.nginx.strings import text
-from lbgen.engines.nginx.view import NONE, Check, Entry, Gate, Line, Map
+from lbgen.engines.nginx.scripts import script
+from lbgen.engines.nginx.strings import directive, text
+from lbgen.engines.nginx.view import NONE, Check, Entry, Geo, Guard, Map, Network
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from ipaddress import IPv4Network, IPv6Network
 
     from lbgen.engines.nginx.names import Names
-    from lbgen.engines.nginx.view import Header
-    from lbgen.plan.model import Listener, Route
-    from lbgen.plan.policy import Key, RateLimit
+    from lbgen.engines.nginx.view import Header, Line, Script
+    from lbgen.plan.model import Listener, Plan, Route
+    from lbgen.plan.policy import Access, Key, Limits, RateLimit
 
-_ZONE_ONE = "64k"  # of one counter
-_ZONES_TOGETHER, _ZONE_MOST, _ZONE_LEAST = 256, 10, 1
-"""MiB of all zones with a counter for each value of a key, and of each: one holds some 8,000 values."""
+_SINGLE_COUNTER_ZONE = "64k"
+_ALL_ZONES_MIB, _ZONE_MAX_MIB, _ZONE_MIN_MIB = 256, 10, 1
+"""Zones with a counter per value of a key; 1 MiB holds some 8,000 values."""
+_KIB = 1024
+_BUFFERS, _BUFFER_SIZE = 4, 16 * _KIB  # as in the http block
+_DEFAULT_TARGET = 8 * _KIB  # the longest target when the topology sets no limit
+_TOO_LARGE = text("Request Header Fields Too Large\n")
 
 
-def rate(limit: RateLimit) -> str | None:
-    """nginx's notation, which knows whole numbers per second or minute; None when there is none."""
+class AccessGeos:
+    """Geo blocks that set a variable to 1 for denied clients; equal policies share one."""
+
+    def __init__(self, names: Names) -> None:
+        self.geos: list[Geo] = []
+        self._names = names
+        self._known: dict[tuple[Access, tuple[str, ...]], Atom] = {}
+
+    def variable(self, access: Access, listener: Listener, field: str) -> Atom:
+        """The variable for `access`, applied to the client behind the listener's trusted proxies."""
+        key = (access, listener.trusted_proxies)
+        if key not in self._known:
+            name = self._known[key] = reference(self._names.variable("denied", field))
+            trusted = tuple(network(n) for n in listener.trusted_proxies)
+            self.geos.append(Geo(Atom(field), name, geo_networks(access), geo_default(access), proxies=trusted))
+        return self._known[key]
+
+
+def geo_default(access: Access) -> int:
+    """1 when addresses outside all listed networks are denied."""
+    return int(access.allow is not None)
+
+
+def geo_networks(access: Access) -> tuple[Network, ...]:
+    """The listed networks with 1 for denied; nginx uses the narrowest one around an address."""
+    deny, allow = _networks(access.deny), _networks(access.allow or ())
+    entries = []
+    for each in dict.fromkeys((*deny, *allow)):
+        denied = _within(each, deny) or (access.allow is not None and not _within(each, allow))
+        entries.append(Network(network(str(each)), int(denied)))
+    return tuple(entries)
+
+
+def _networks(texts: Iterable[str]) -> list[IPv4Network | IPv6Network]:
+    return [ip_network(text) for text in texts]
+
+
+def _within(inner: IPv4Network | IPv6Network, others: list[IPv4Network | IPv6Network]) -> bool:
+    return any(
+        inner.version == other.version and inner.prefixlen >= other.prefixlen and inner.network_address in other
+        for other in others
+    )
+
+
+def real_ip_listeners(plan: Plan) -> frozenset[str]:
+    """Listeners where $remote_addr must be the client behind trusted proxies, because a limit counts by it."""
+    counting = {
+        route.name
+        for route in plan.routes
+        for counter in (route.rate_limit, route.concurrency)
+        if counter is not None and counter.key.kind is KeyKind.CLIENT_IP
+    }
+    return frozenset(
+        x.name
+        for x in plan.listeners
+        if x.trusted_proxies
+        and not x.proxy_protocol
+        and any(rule.route in counting for table in x.hosts for rule in table.rules)
+    )
+
+
+def format_rate(limit: RateLimit) -> str | None:
+    """The rate in nginx's notation, None when it is no whole number per second or minute."""
     if limit.amount % limit.seconds == 0:
         return f"{limit.amount // limit.seconds}r/s"
     minute, rest = divmod(limit.amount * 60, limit.seconds)
     return None if rest or not minute else f"{minute}r/m"
 
 
-def limited(route: Route) -> bool:
+def has_limits(route: Route) -> bool:
     """Whether nginx itself may answer a request for the route with 413 or 429."""
     return not (route.rate_limit is None and route.concurrency is None and route.max_body is None)
 
 
-def gated(route: Route) -> bool:
-    """Whether there is anything to pass before the route acts."""
-    return route.access is not None or route.cors is not None or limited(route)
+def is_guarded(route: Route) -> bool:
+    """Whether a check or limit precedes the route's action."""
+    return route.access is not None or route.cors is not None or has_limits(route)
 
 
-class Gates:
-    """Makes the gates of routes; what belongs to the http level gathers in `zones`, `maps` and `gatekeeper`."""
+class RouteGuards:
+    """Builds the guards of routes and collects the zones, maps and geo blocks of the http block."""
 
     def __init__(self, names: Names, routes: Iterable[Route]) -> None:
-        self.gatekeeper = Gatekeeper(names)
+        self.access = AccessGeos(names)
         self.zones: list[Line] = []
         self.maps: list[Map] = []
         self._names = names
         counters = [c for route in routes for c in (route.rate_limit, route.concurrency) if c is not None]
         keyed = sum(c.key.kind is not KeyKind.ROUTE for c in counters)
-        self._size = f"{max(_ZONE_LEAST, min(_ZONE_MOST, _ZONES_TOGETHER // max(1, keyed)))}m"
+        self._zone_size = f"{max(_ZONE_MIN_MIB, min(_ZONE_MAX_MIB, _ALL_ZONES_MIB // max(1, keyed)))}m"
         self._zones: dict[str, Line] = {}
         self._sizes: dict[int, Atom] = {}
 
-    def of(self, route: Route, listener: Listener, add: tuple[Header, ...]) -> Gate | None:
-        """The gate of `route`, None when everybody may pass; `add` are the headers of its own answers."""
+    def guard(self, route: Route, listener: Listener, add: tuple[Header, ...]) -> Guard | None:
+        """The guard of `route`, None when nothing is checked; `add` are the headers of answers made here."""
         checks, lines = [], []
         if route.access is not None:
-            denied = self.gatekeeper.denied(route.access, listener, f"{route.field}.access")
+            denied = self.access.variable(route.access, listener, f"{route.field}.access")
             checks.append(Check(denied, 403, text("Forbidden\n")))
         if route.cors is not None:
             checks.append(PREFLIGHT)
         if route.max_body is not None:
             checks.append(Check(self._too_large(route.max_body), 413, text("Content Too Large\n")))
-            # Of a body without a length only what has arrived can be counted; 0 would mean no limit.
-            lines.append(_line("client_max_body_size", str(max(1, route.max_body))))
+            # Bodies without a length are counted as they arrive; 0 would mean no limit.
+            lines.append(directive("client_max_body_size", str(max(1, route.max_body))))
         if route.rate_limit is not None:
             lines.append(self._rate(route, route.rate_limit))
         if route.concurrency is not None:
             zone = self._zone("limit_conn_zone", f"conn:{route.name}", route.concurrency.key, route)
-            lines.append(_line("limit_conn", zone, str(route.concurrency.max)))
+            lines.append(directive("limit_conn", zone, str(route.concurrency.max)))
         if not checks and not lines:
             return None
-        return Gate(tuple(checks), add, tuple(lines))
+        return Guard(tuple(checks), add, tuple(lines))
 
     def _rate(self, route: Route, limit: RateLimit) -> Line:
-        zone = self._zone("limit_req_zone", f"rate:{route.name}", limit.key, route, f"rate={rate(limit)}")
+        zone = self._zone("limit_req_zone", f"rate:{route.name}", limit.key, route, f"rate={format_rate(limit)}")
         burst = (f"burst={limit.burst - 1}",) if limit.burst > 1 else ()
-        return _line("limit_req", f"zone={zone}", *burst, "nodelay")
+        return directive("limit_req", f"zone={zone}", *burst, "nodelay")
 
-    def _zone(self, directive: str, name: str, key: Key, route: Route, *more: str) -> str:
-        """Its name; a colon cannot stand in it."""
-        zone = name.replace(":", "-")
+    def _zone(self, name: str, zone: str, key: Key, route: Route, *more: str) -> str:
+        """Declare a zone and return its name, in which nginx allows no colon."""
+        zone = zone.replace(":", "-")
         if zone not in self._zones:
-            size = _ZONE_ONE if key.kind is KeyKind.ROUTE else self._size
-            made = _line(directive, _key(key), f"zone={zone}:{size}", *more, origin=Atom(route.field))
-            self._zones[zone] = made
-            self.zones.append(made)
+            size = _SINGLE_COUNTER_ZONE if key.kind is KeyKind.ROUTE else self._zone_size
+            line = directive(name, _count_by(key), f"zone={zone}:{size}", *more, origin=Atom(route.field))
+            self._zones[zone] = line
+            self.zones.append(line)
         return zone
 
     def _too_large(self, limit: int) -> Atom:
         if limit not in self._sizes:
-            name = Atom(f"${self._names.variable('over', str(limit))}")
+            name = self._sizes[limit] = reference(self._names.variable("over", str(limit)))
             entry = Entry(Literal(f"^{above(limit)}$", "regex"), Atom("1"))
             self.maps.append(Map(NONE, text(inline("content_length")), name, Atom("0"), (entry,)))
-            self._sizes[limit] = name
         return self._sizes[limit]
 
 
-def _key(key: Key) -> str:
-    """What is counted together; nginx does not count an empty one."""
+def _count_by(key: Key) -> str:
+    """The key of a zone; nginx does not count requests whose key is empty."""
     if key.kind is KeyKind.ROUTE:
         return "all"
     return "$binary_remote_addr" if key.kind is KeyKind.CLIENT_IP else f"${variable(key.name)}"
 
 
-def _line(name: str, *args: str, origin: Atom = NONE) -> Line:
-    return Line(Atom(name), tuple(Atom(arg) for arg in args), origin)
+class HeadLimits:
+    """Builds the checks of listeners on the sizes of request targets and headers; collects their maps."""
+
+    def __init__(self, names: Names, *, old: bool) -> None:
+        self.maps: list[Map] = []
+        self.scripts: tuple[Script, ...] = ()
+        self._old = old
+        self._names = names
+        self._known: dict[tuple[Limits, bool], tuple[Check, ...]] = {}
+
+    def checks(self, listener: Listener) -> tuple[Check, ...]:
+        """Answer 431 above the limits."""
+        limits = listener.limits
+        key = (limits, listener.http2)
+        if key not in self._known:
+            checks = []
+            if limits.target is not None:
+                checks.append(self._check("long_target", listener, "request_uri", f"^.{{{limits.target + 1}}}"))
+            if limits.headers is not None:
+                checks.append(self._headers(limits.headers, limits.target or _DEFAULT_TARGET, listener))
+                if listener.http2 and not self._old:
+                    checks.append(self._decompressed(limits.headers, listener))
+            self._known[key] = tuple(checks)
+        return self._known[key]
+
+    def _headers(self, limit: int, target: int, listener: Listener) -> Check:
+        """$request_length includes the request line, so the target's length is deducted in steps of 1 KiB."""
+        entries = [
+            Entry(Literal(f"^{above(limit + _KIB * (step + 1))}\\n{_between(step)}$", "regex"), Atom("1"))
+            for step in range(target // _KIB + 1)
+        ]
+        allowed = Entry(Literal(f"^(?!{above(limit)}\\n)", "regex"), Atom("0"))  # most requests match here
+        name = reference(self._names.variable("long_headers", listener.name))
+        source = text(inline("request_length"), "\n", inline("request_uri"))
+        self.maps.append(Map(Atom(f"{listener.field}.limits"), source, name, Atom("0"), (allowed, *entries)))
+        return Check(name, 431, _TOO_LARGE)
+
+    def _decompressed(self, limit: int, listener: Listener) -> Check:
+        """Over HTTP/2 $request_length counts the headers as HPACK compressed them."""
+        if not self.scripts:
+            self.scripts = (script("size_of_headers", "sizes", "headers"),)
+            entry = Entry(Literal("HTTP/2.0", "key"), text(inline("size_of_headers")))
+            self.maps.append(Map(NONE, text(inline("server_protocol")), Atom("$unpacked"), Atom("0"), (entry,)))
+        return self._check("many_headers", listener, "unpacked", f"^{above(limit)}$")
+
+    def _check(self, kind: str, listener: Listener, source: str, regex: str) -> Check:
+        name = reference(self._names.variable(kind, listener.name))
+        entry = Entry(Literal(regex, "regex"), Atom("1"))
+        self.maps.append(Map(Atom(f"{listener.field}.limits"), text(inline(source)), name, Atom("0"), (entry,)))
+        return Check(name, 431, _TOO_LARGE)
+
+
+def header_buffers(limits: Limits) -> Line | None:
+    """Buffers that hold what `limits` allow; None when those of the http block suffice."""
+    size = max(limits.target or 0, limits.headers or 0) + 2 * _KIB
+    if size <= _BUFFER_SIZE:
+        return None
+    return directive("large_client_header_buffers", str(_BUFFERS), f"{-(-size // _KIB)}k")
+
+
+def _between(step: int) -> str:
+    return f".{{{step * _KIB},{step * _KIB + _KIB - 1}}}"

@@ -1,86 +1,83 @@
-"""A listener -> its sockets, and what all of its server blocks say."""
+"""Sockets of a listener, and the directives that all of its server blocks share."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx import access_log, queues, tls
+from lbgen.engines.nginx.limits import header_buffers
+from lbgen.engines.nginx.names import network
 from lbgen.engines.nginx.paths import keeps_slashes
-from lbgen.engines.nginx.sizes import buffers
-from lbgen.engines.nginx.view import Line
+from lbgen.engines.nginx.strings import directive
 from lbgen.engines.text import Atom
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lbgen.engines.nginx.view import Line
     from lbgen.plan.model import Listener
 
-_CIDR = r"[0-9a-fA-F.:/]+"
-_ANYBODY = ("0.0.0.0/0", "::/0")
+_EVERY_ADDRESS = ("0.0.0.0/0", "::/0")
 
 
 def listen_addresses(listener: Listener) -> tuple[Atom, ...]:
-    """`::` stands for IPv4 too, by a socket of its own, so that an IPv4 peer is not shown as ::ffff:a.b.c.d."""
+    """`::` includes IPv4, on a socket of its own so that IPv4 peers do not appear as ::ffff:a.b.c.d."""
     if listener.address == "::":
         return (Atom(f"0.0.0.0:{listener.port}"), Atom(f"[::]:{listener.port}"))
     address = f"[{listener.address}]" if ":" in listener.address else listener.address
     return (Atom.of(r"[0-9a-fA-F.:\[\]]+", f"{address}:{listener.port}"),)
 
 
-def listen(listener: Listener, *, old: bool) -> tuple[Atom, ...]:
-    """What follows `listen`, but default_server."""
+def listen_parameters(listener: Listener, *, old: bool) -> tuple[Atom, ...]:
+    """The parameters of `listen` except default_server."""
     options = " ssl" if listener.tls is not None else ""
     options += " http2" if listener.http2 and old else ""
     options += " proxy_protocol" if listener.proxy_protocol else ""
     return tuple(Atom(f"{address.text}{options}") for address in listen_addresses(listener))
 
 
-def blocks(listener: Listener) -> tuple[tls.Face, ...]:
+def virtual_servers(listener: Listener) -> tuple[tls.VirtualServer, ...]:
     """The server blocks of the listener."""
     if listener.tls is None:
-        return tuple(tls.plain_face(table) for table in listener.hosts)
-    return tls.faces(listener, listener.tls)
+        return tuple(tls.plain_virtual_server(table) for table in listener.hosts)
+    return tls.virtual_servers(listener, listener.tls)
 
 
-def lines(
-    listener: Listener, face: tls.Face, replaced: frozenset[str], *, old: bool, queued: bool = False
-) -> tuple[Line, ...]:
-    """Directives of a server block beside its rules."""
-    found = tuple(_lines(listener, face, replaced, old=old))
-    return (*found, *queues.server_lines()) if queued else found
-
-
-def _lines(listener: Listener, face: tls.Face, replaced: frozenset[str], *, old: bool) -> Iterator[Line]:
+def server_directives(
+    listener: Listener, server: tls.VirtualServer, with_real_ip: frozenset[str], *, old: bool, queued: bool = False
+) -> Iterator[Line]:
+    """The directives of a server block apart from its locations; `queued`: requests may wait in a queue."""
     if listener.http2 and not old:
-        yield Line(Atom("http2"), (Atom("on"),))
+        yield directive("http2", "on")
     if listener.tls is not None:
-        yield from tls.lines(listener.tls, face.certificate)
-    yield from access_log.server_lines(listener)
-    if listener.underscores:  # with names that hold other characters, such as dots
-        yield Line(Atom("underscores_in_headers"), (Atom("on"),))
-        yield Line(Atom("ignore_invalid_headers"), (Atom("off"),))
+        yield from tls.tls_directives(listener.tls, server.certificate)
+    yield from access_log.server_directives(listener)
+    if listener.underscores:  # this admits other characters as well, such as dots
+        yield directive("underscores_in_headers", "on")
+        yield directive("ignore_invalid_headers", "off")
     if keeps_slashes(listener):
-        yield Line(Atom("merge_slashes"), (Atom("off"),))
-    room = buffers(listener.limits)
-    if room is not None:
-        yield room
+        yield directive("merge_slashes", "off")
+    if (buffers := header_buffers(listener.limits)) is not None:
+        yield buffers
     if listener.proxy_protocol:
-        yield from real_ip()
-        yield Line(Atom("real_ip_header"), (Atom("proxy_protocol"),))
-    elif listener.name in replaced:
-        yield from real_ip(listener.trusted_proxies)
-        yield Line(Atom("real_ip_header"), (Atom("X-Forwarded-For"),))
-        yield Line(Atom("real_ip_recursive"), (Atom("on"),))
+        yield from real_ip_from()
+        yield directive("real_ip_header", "proxy_protocol")
+    elif listener.name in with_real_ip:
+        yield from real_ip_from(listener.trusted_proxies)
+        yield directive("real_ip_header", "X-Forwarded-For")
+        yield directive("real_ip_recursive", "on")
+    if queued:
+        yield from queues.server_directives()
 
 
-def unanswered(listener: Listener) -> tuple[Atom, ...]:
-    """The variables that say that nginx would serve a connection which is to be closed."""
-    unverified = None if listener.tls is None else tls.unverified(listener.tls)
-    found = () if unverified is None else (unverified,)
-    return (*found, Atom("$misintroduced")) if listener.proxy_protocol else found
+def close_conditions(listener: Listener) -> tuple[Atom, ...]:
+    """Variables that are 1 where nginx must close a connection that it would answer."""
+    unverified = None if listener.tls is None else tls.unverified_variable(listener.tls)
+    conditions = () if unverified is None else (unverified,)
+    return (*conditions, Atom("$misintroduced")) if listener.proxy_protocol else conditions
 
 
-def real_ip(networks: tuple[str, ...] = _ANYBODY) -> Iterator[Line]:
-    """Whose word counts on who the client is."""
-    for network in networks:
-        yield Line(Atom("set_real_ip_from"), (Atom.of(_CIDR, network),))
+def real_ip_from(networks: tuple[str, ...] = _EVERY_ADDRESS) -> Iterator[Line]:
+    """The peers that may state the client's address."""
+    for each in networks:
+        yield directive("set_real_ip_from", network(each))

@@ -1,8 +1,8 @@
-"""The rules of one host -> nginx locations, each with the rules that its requests can still meet.
+"""The locations of one host, each with the rules that can match its requests.
 
-nginx finds a location by the decoded path, the contract compares paths as they are sent. Strict paths make decoding
-unambiguous but for reserved characters: `/a:b` and `/a%3Ab` end in one location. Where a location holds such a
-character its rules test the raw path as well.
+nginx selects a location by the decoded path, while rules compare raw paths. With strict paths decoding is unambiguous
+except for reserved characters: `/a:b` and `/a%3Ab` share a location. The rules of such a location test the raw path as
+well.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Rule
     from lbgen.plan.precedence import PathGroup
 
-# Reserved characters that a strict path may hold both raw and escaped.
-_TWOFOLD = frozenset("!$&'()*+,;=:@[]")
+# Reserved characters, which a strict path may contain both raw and escaped.
+_RAW_OR_ESCAPED = frozenset("!$&'()*+,;=:@[]")
 
 
 @record
 class Candidate:
-    """A rule and whether its path must be tested beside the location."""
+    """A rule, and whether its path must be tested in addition to the location."""
 
     rule: Rule
     test_path: bool
@@ -38,21 +38,23 @@ class Candidate:
 
 
 @record
-class Place:
-    """A location: `path` is decoded. A PREFIX place covers by segment. Candidates end at the first unconditional."""
+class PathLocation:
+    """A location with its decoded path; PREFIX matches by segment. Candidates end at the first unconditional one."""
 
     kind: PathKind
     path: str
     candidates: tuple[Candidate, ...]
 
 
-def places(rules: Sequence[Rule], *, loose: bool = False, flat: bool = False) -> tuple[Place, ...]:
-    """The locations for one host's rules: exact ones by path, then prefixes, shorter first. `loose`: a location gets
-    requests of other paths too; `flat`: there is but one."""
-    if flat:
-        tried = sorted(rules, key=lambda rule: rule.rank)
-        whole = _cut(Candidate(rule, test_path=not rule.match.path.covers_all) for rule in tried)
-        return (Place(PathKind.PREFIX, "/", tuple(whole)),) if rules else ()
+def path_locations(
+    rules: Sequence[Rule], *, test_raw_paths: bool = False, single: bool = False
+) -> tuple[PathLocation, ...]:
+    """The locations of one host's rules: exact ones by path, then prefixes, shorter first. With `test_raw_paths` every
+    rule tests the raw path, with `single` in one location for all paths."""
+    if single:
+        by_rank = sorted(rules, key=lambda rule: rule.rank)
+        candidates = _cut(Candidate(rule, test_path=not rule.match.path.covers_all) for rule in by_rank)
+        return (PathLocation(PathKind.PREFIX, "/", tuple(candidates)),) if rules else ()
     groups = path_groups(rules)
     known = {group.path for group in groups if group.kind is PathKind.PREFIX and _writable(decoded(group.path))}
     by_path: dict[tuple[PathKind, str], list[PathGroup]] = {}
@@ -60,24 +62,24 @@ def places(rules: Sequence[Rule], *, loose: bool = False, flat: bool = False) ->
     for group in groups:
         key = (group.kind, decoded(group.path))
         if not _writable(key[1]):
-            # No location can be written for bytes that are no UTF-8: the nearest one around it tests the raw path.
+            # nginx.conf cannot hold bytes that are no UTF-8: the nearest prefix location tests the raw path.
             key = (PathKind.PREFIX, decoded(next((p for p in covering_prefixes(group.path) if p in known), "/")))
             tested.add(key)
         by_path.setdefault(key, []).append(group)
-    found = []
+    locations = []
     for key, own in by_path.items():
-        if key not in tested and not loose and _TWOFOLD.isdisjoint(key[1]):
-            # Then the raw path is known, and there is one group only.
+        if key not in tested and not test_raw_paths and _RAW_OR_ESCAPED.isdisjoint(key[1]):
+            # The decoded path has one raw form, hence one group.
             every = [Candidate(c.rule, c.test_path) for c in own[0].candidates]
         else:
-            every = _merged([*own, *_around(key[1], by_path)], loose)
-        found.append(Place(*key, tuple(_cut(every))))
-    return tuple(sorted(found, key=lambda p: (p.kind is PathKind.PREFIX, p.path)))
+            every = _merged([*own, *_around(key[1], by_path)], test_raw_paths)
+        locations.append(PathLocation(*key, tuple(_cut(every))))
+    return tuple(sorted(locations, key=lambda p: (p.kind is PathKind.PREFIX, p.path)))
 
 
 @lru_cache(maxsize=65536)
 def decoded(path: str) -> str:
-    """A plan's path as nginx sees it; bytes that are no UTF-8 as lone surrogates."""
+    """A path as nginx decodes it, with bytes that are no UTF-8 as lone surrogates."""
     return unquote(path, errors="surrogateescape") if "%" in path else path
 
 
@@ -86,18 +88,18 @@ def _around(path: str, by_path: dict[tuple[PathKind, str], list[PathGroup]]) -> 
         yield from by_path.get((PathKind.PREFIX, prefix), ())
 
 
-def _merged(groups: Iterable[PathGroup], loose: bool) -> list[Candidate]:
-    """All rules of groups that share a location or lie around it; every one that is not certain tests the raw path."""
+def _merged(groups: Iterable[PathGroup], test_raw_paths: bool) -> list[Candidate]:
+    """The rules of groups that share a location or contain it; ambiguous ones test the raw path."""
     rules = {c.rule.rank: c.rule for group in groups for c in group.candidates}
-    return [Candidate(rules[rank], _uncertain(rules[rank], loose)) for rank in sorted(rules)]
+    return [Candidate(rules[rank], _is_ambiguous(rules[rank], test_raw_paths)) for rank in sorted(rules)]
 
 
-def _uncertain(rule: Rule, loose: bool) -> bool:
-    """Whether a location for the rule's path also gets requests that are not the rule's."""
-    if loose:
+def _is_ambiguous(rule: Rule, test_raw_paths: bool) -> bool:
+    """Whether the location of the rule's path also gets requests that the rule does not match."""
+    if test_raw_paths:
         return not rule.match.path.covers_all
     path = decoded(rule.match.path.value)
-    return rule.match.path.kind is PathKind.REGEX or not _TWOFOLD.isdisjoint(path) or not _writable(path)
+    return rule.match.path.kind is PathKind.REGEX or not _RAW_OR_ESCAPED.isdisjoint(path) or not _writable(path)
 
 
 def _writable(path: str) -> bool:

@@ -1,6 +1,6 @@
-"""What a rule asks for beside its location -> one regex over a key that holds all that is asked, a line for each part.
+"""Rule matching: maps whose regexes test what a location leaves open, in the order of the rules.
 
-The key of a map is the values its rules look at, each ended by a line feed, which no header or target can hold.
+The key of a map holds the values its rules test, each ended by a line feed, which no header or target can contain.
 """
 
 from __future__ import annotations
@@ -8,6 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines import escapes
+from lbgen.engines.nginx.names import inline, reference
+from lbgen.engines.nginx.strings import text, variables
+from lbgen.engines.nginx.view import Entry, Map
+from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import PathKind, ValueKind
 from lbgen.plan.regex import matches_whole
 
@@ -15,12 +19,55 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.engines.nginx.location_tree import Candidate
-    from lbgen.engines.nginx.request_values import Values
+    from lbgen.engines.nginx.names import Names
+    from lbgen.engines.nginx.request_values import RequestValues
     from lbgen.plan.model import ValueMatch
 
 METHOD, PATH = "request_method", "request_uri"
+_NOT_FOUND = Atom("@not_found")
 _NEVER = "(?!)"
 _END = r"[ \t]*\n"
+
+
+class RuleMaps:
+    """Collects the maps that select a rule's location or pool; equal maps are shared."""
+
+    def __init__(self, names: Names, values: RequestValues) -> None:
+        self.maps: list[Map] = []
+        self._names = names
+        self._values = values
+        self._known: dict[tuple[str, tuple[tuple[str, bool, str], ...]], str] = {}
+        self._by_content: dict[tuple[object, ...], Map] = {}
+
+    def variable(self, candidates: tuple[Candidate, ...], results: tuple[str, ...], kind: str, target: str) -> str:
+        """The variable with the result of the first candidate that matches, `@not_found` when none does."""
+        key = (target, tuple((c.rule.id, c.test_path, result) for c, result in zip(candidates, results, strict=True)))
+        if key not in self._known:
+            name = self._names.variable(kind, results[0].removeprefix("@"))
+            made = self._map(name, candidates, results, target)
+            known = self._by_content.setdefault((made.source, made.default, made.entries), made)
+            if known is made:
+                self.maps.append(made)
+            self._known[key] = known.name.text.removeprefix("$")
+        return self._known[key]
+
+    def _map(self, name: str, candidates: tuple[Candidate, ...], results: tuple[str, ...], target: str) -> Map:
+        """nginx tries the regexes of a map in their order."""
+        origin = Atom(candidates[0].rule.field)
+        tests = [(c, result) for c, result in zip(candidates, results, strict=True) if not c.unconditional]
+        default = Atom(results[-1]) if len(tests) < len(candidates) else _NOT_FOUND
+        keys = key_variables((c for c, _ in tests), self._values, target)
+        if keys == (METHOD,):
+            by_method: dict[str, str] = {}
+            for candidate, result in tests:
+                for method in candidate.rule.match.methods:
+                    by_method.setdefault(method, result)
+            methods = tuple(Entry(Atom(method), Atom(result)) for method, result in by_method.items())
+            return Map(origin, text(inline(METHOD)), reference(name), default, methods)
+        entries = tuple(
+            Entry(Literal(key_regex(c, keys, self._values, target), "regex"), Atom(result)) for c, result in tests
+        )
+        return Map(origin, variables(keys), reference(name), default, entries)
 
 
 def variable(header: str) -> str:
@@ -28,26 +75,26 @@ def variable(header: str) -> str:
     return "http_" + header.replace("-", "_")
 
 
-def inputs(candidates: Iterable[Candidate], values: Values, target: str = PATH) -> tuple[str, ...]:
-    """The variables that tell the candidates apart, in the order of the key."""
+def key_variables(candidates: Iterable[Candidate], values: RequestValues, target: str = PATH) -> tuple[str, ...]:
+    """The variables that the candidates test, in the order of the key."""
     every = list(candidates)
     matches = [c.rule.match for c in every]
-    found = [METHOD] if any(m.methods for m in matches) else []
-    found += sorted({variable(x.name) for m in matches for x in m.headers})
-    found += [values.cookie(name) for name in sorted({x.name for m in matches for x in m.cookies})]
-    found += [values.parameter(name) for name in sorted({x.name for m in matches for x in m.query})]
+    keys = [METHOD] if any(m.methods for m in matches) else []
+    keys += sorted({variable(x.name) for m in matches for x in m.headers})
+    keys += [values.cookie(name) for name in sorted({x.name for m in matches for x in m.cookies})]
+    keys += [values.parameter(name) for name in sorted({x.name for m in matches for x in m.query})]
     if any(c.test_path for c in every):
-        found.append(target)
-    return tuple(found)
+        keys.append(target)
+    return tuple(keys)
 
 
-def pattern(candidate: Candidate, keys: tuple[str, ...], values: Values, target: str = PATH) -> str:
-    """The regex over the key made of `keys` that holds when the candidate takes the request."""
-    asked = _asked(candidate, values, target)
+def key_regex(candidate: Candidate, keys: tuple[str, ...], values: RequestValues, target: str = PATH) -> str:
+    """The regex over the key of `keys` that matches the requests of the candidate."""
+    tests_by_key = _tests(candidate, values, target)
     out = "^"
-    last = max(keys.index(key) for key in asked)
+    last = max(keys.index(key) for key in tests_by_key)
     for at, key in enumerate(keys[: last + 1]):
-        tests = asked.get(key, [])
+        tests = tests_by_key.get(key, [])
         if at == last and len(tests) == 1:
             return out + tests[0]
         out += "".join(f"(?={test})" for test in tests)
@@ -56,48 +103,48 @@ def pattern(candidate: Candidate, keys: tuple[str, ...], values: Values, target:
     return out
 
 
-def _asked(candidate: Candidate, values: Values, target: str) -> dict[str, list[str]]:
-    """Regexes by variable; each begins at the value's first character and knows that a line feed ends it."""
+def _tests(candidate: Candidate, values: RequestValues, target: str) -> dict[str, list[str]]:
+    """Regexes by variable; each starts at the first character of the value and includes its line feed."""
     match = candidate.rule.match
-    asked: dict[str, list[str]] = {}
+    tests: dict[str, list[str]] = {}
     if match.methods:
         methods = "|".join(match.methods)
-        asked[METHOD] = [f"{methods if len(match.methods) == 1 else f'(?:{methods})'}\\n"]
-    for wanted in match.headers:
-        asked.setdefault(variable(wanted.name), []).append(header(wanted.value))
-    for wanted in match.cookies:
-        asked.setdefault(values.cookie(wanted.name), []).append(cookie(wanted.value))
-    for wanted in match.query:
-        asked.setdefault(values.parameter(wanted.name), []).append(parameter(wanted.value))
+        tests[METHOD] = [f"{methods if len(match.methods) == 1 else f'(?:{methods})'}\\n"]
+    for x in match.headers:
+        tests.setdefault(variable(x.name), []).append(header_regex(x.value))
+    for x in match.cookies:
+        tests.setdefault(values.cookie(x.name), []).append(cookie_regex(x.value))
+    for x in match.query:
+        tests.setdefault(values.parameter(x.name), []).append(parameter_regex(x.value))
     if candidate.test_path:
-        asked[target] = [path(match.path.kind, match.path.value)]
-    return asked
+        tests[target] = [path_regex(match.path.kind, match.path.value)]
+    return tests
 
 
-def header(wanted: ValueMatch) -> str:
-    """The combined value, or one element of the list that it is."""
+def header_regex(condition: ValueMatch) -> str:
+    """Matches the combined value, or one element of its comma-separated list."""
     element = r"(?:[^\n]*,)?[ \t]*{}[ \t]*[,\n]"
-    match wanted.kind:
+    match condition.kind:
         case ValueKind.EXACT:
-            text = escapes.group(escapes.literal(wanted.value), escapes.plain())
-            return f"{text}\\n" if "," in wanted.value else element.format(text)
+            text = escapes.group(escapes.literal(condition.value), escapes.plain())
+            return f"{text}\\n" if "," in condition.value else element.format(text)
         case ValueKind.REGEX:
-            node = escapes.parse(wanted.value)
+            node = escapes.parse(condition.value)
             one = element.format(escapes.group(node, escapes.plain("\n,")) + r"(?<![ \t])")
             if escapes.may_hold(node, ","):
                 one = f"(?:{escapes.group(node, escapes.plain())}\\n|{one})"
-            return rf"(?!\n){one}" if matches_whole(wanted.value, "") else one
+            return rf"(?!\n){one}" if matches_whole(condition.value, "") else one
         case ValueKind.PRESENT:
-            return r"(?!(?:, )*\n)"  # several empty lines become a list of nothing
+            return r"(?!(?:, )*\n)"  # several empty lines become a list without elements
         case _:
-            assert_never(wanted.kind)
+            assert_never(condition.kind)
 
 
-def cookie(wanted: ValueMatch) -> str:
-    """A cookie's value; one pair of quotes around it does not count."""
-    match wanted.kind:
+def cookie_regex(condition: ValueMatch) -> str:
+    """Matches a cookie's value, with or without a pair of quotes."""
+    match condition.kind:
         case ValueKind.EXACT:
-            value = wanted.value
+            value = condition.value
             if ";" in value:
                 return _NEVER
             text = escapes.group(escapes.literal(value), escapes.plain())
@@ -106,29 +153,29 @@ def cookie(wanted: ValueMatch) -> str:
                 return f"={quoted}{_END}"
             return f"=(?:{text}|{quoted}){_END}"
         case ValueKind.REGEX:
-            text = escapes.group(escapes.parse(wanted.value), escapes.plain("\n;"))
+            text = escapes.group(escapes.parse(condition.value), escapes.plain("\n;"))
             return rf"=(?:\x22{text}\x22|(?!\x22[^\n]*\x22{_END}){text}(?<![ \t])){_END}"
         case ValueKind.PRESENT:
             return rf"=(?!(?:\x22\x22)?{_END})"
         case _:
-            assert_never(wanted.kind)
+            assert_never(condition.kind)
 
 
-def parameter(wanted: ValueMatch) -> str:
-    """A query parameter's value, percent-decoded."""
-    match wanted.kind:
+def parameter_regex(condition: ValueMatch) -> str:
+    """Matches the percent-decoded value of a query parameter."""
+    match condition.kind:
         case ValueKind.EXACT:
-            return rf"={escapes.encoded_literal(wanted.value)}\n"
+            return rf"={escapes.encoded_literal(condition.value)}\n"
         case ValueKind.REGEX:
-            return rf"={escapes.encoded_regex(wanted.value)}\n"
+            return rf"={escapes.encoded_regex(condition.value)}\n"
         case ValueKind.PRESENT:
             return r"=[^\n]"
         case _:
-            assert_never(wanted.kind)
+            assert_never(condition.kind)
 
 
-def path(kind: PathKind, value: str) -> str:
-    """The path as it was sent."""
+def path_regex(kind: PathKind, value: str) -> str:
+    """Matches the path as the client sent it."""
     match kind:
         case PathKind.EXACT:
             return rf"{escapes.path_literal(value)}[?\n]"

@@ -1,4 +1,4 @@
-"""Copies of requests -> internal locations that nginx asks beside the endpoint; their answers are dropped."""
+"""Mirrors: internal locations that receive copies of requests; nginx drops their responses."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.names import reference
-from lbgen.engines.nginx.strings import EMPTY
-from lbgen.engines.nginx.upstream_protocols import transport
-from lbgen.engines.nginx.view import Check, Line, Location, Share, Split, Times
+from lbgen.engines.nginx.strings import EMPTY, directive
+from lbgen.engines.nginx.upstream_protocols import upstream_protocol
+from lbgen.engines.nginx.view import Check, Location, Share, Split, Times
 from lbgen.engines.text import Atom
 
 if TYPE_CHECKING:
@@ -19,61 +19,60 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Forward, Pool, Route
     from lbgen.plan.policy import Mirror
 
-_PATIENCE = Atom("1s")
-"""How long a copy may take: nginx does not begin the next request of a connection before."""
-_WHOLE = 100
-_UPGRADES = Check(Atom("$upgrade"), 204, EMPTY)  # a tunnel has no copy
+_TIMEOUT = Atom("1s")
+"""Of a copy: nginx starts the next request of the connection after the copy has ended."""
+_UPGRADES = Check(Atom("$upgrade"), 204, EMPTY)  # tunnels are not copied
 
 
-class Mirrors:
-    """Makes the locations; the chances gather in `splits`."""
+class MirrorLocations:
+    """Builds the locations of mirrors; collects the splits that sample requests."""
 
     def __init__(self, names: Names, pools: Mapping[str, Pool], *, old: bool) -> None:
         self.splits: list[Split] = []
         self._names = names
         self._pools = pools
         self._old = old
-        self._chances: dict[tuple[str, int], Atom] = {}
+        self._samples: dict[tuple[str, int], Atom] = {}
 
-    def of(
+    def add_mirrors(
         self, start: Location, route: Route, action: Forward, proxy: Proxy, variant: int
     ) -> tuple[Proxy, tuple[Location, ...]]:
-        """`proxy` with its copies ordered, and the locations that make them. No client can ask for a path with dots."""
-        lines, found = [], []
+        """`proxy` with its mirrors, and their locations, whose paths with dot segments clients cannot reach."""
+        lines, locations = [], []
         for at, mirror in enumerate(action.mirrors):
             path = Atom(f"/../mirror/{route.name}/{variant}/{at}")
-            lines.append(Line(Atom("mirror"), (path,)))
+            lines.append(directive("mirror", path))
             checks = [_UPGRADES]
-            if mirror.percent < _WHOLE:
-                checks.append(Check(self._left_out(route, at, mirror), 204, EMPTY))
-            way = transport(self._pools[mirror.pool], old=self._old)
+            if mirror.percent < 100:
+                checks.append(Check(self._unsampled(route, at, mirror), 204, EMPTY))
+            protocol = upstream_protocol(self._pools[mirror.pool], old=self._old)
             copy = replace(
                 proxy,
                 upstream=Atom(mirror.pool),
                 target=proxy.target or Atom("$request_uri"),
-                kind=Atom(way.kind),
-                scheme=Atom(way.scheme),
-                times=Times(_PATIENCE, _PATIENCE, _PATIENCE),
-                lines=(Line(Atom("internal"), ()), *way.lines),
+                module=Atom(protocol.module),
+                scheme=Atom(protocol.scheme),
+                times=Times(_TIMEOUT, _TIMEOUT, _TIMEOUT),
+                lines=(directive("internal"), *protocol.lines),
                 checks=tuple(checks),
                 hide=(),
                 add=(),
-                on_failure=None,
-                tunnel=None,
+                failure_to=None,
+                tunnel_to=None,
             )
-            # A copy clears the variables of the access log, which it shares with its request.
-            made = Location(Atom(mirror.field), name=Atom(f"= {path.text}"), proxy=copy, logged=start.logged)
-            found.append(made)
-        return replace(proxy, mirrors=tuple(lines)), tuple(found)
+            # The copy shares the variables of the access log with its request, so it sets the same values.
+            at_path = Atom(f"= {path.text}")
+            locations.append(Location(Atom(mirror.field), name=at_path, proxy=copy, log_variables=start.log_variables))
+        return replace(proxy, mirrors=tuple(lines)), tuple(locations)
 
-    def _left_out(self, route: Route, at: int, mirror: Mirror) -> Atom:
-        """The variable that is 1 for requests that are not copied."""
+    def _unsampled(self, route: Route, at: int, mirror: Mirror) -> Atom:
+        """The variable that is 1 for requests that are not sampled."""
         key = (route.name, at)
-        if key not in self._chances:
+        if key not in self._samples:
             name = self._names.variable("not_mirrored", f"{route.name} {at}")
             part = f"{mirror.percent:.2f}%"
             shares = (Share(Atom(part), Atom("0")), Share(Atom("*"), Atom("1")))
             salt = Atom(f'"${{request_id}}:mirror{at}"')
-            self.splits.append(Split(Atom(mirror.field), Atom(f"${name}"), shares, salt))
-            self._chances[key] = reference(name)
-        return self._chances[key]
+            self.splits.append(Split(Atom(mirror.field), reference(name), shares, salt))
+            self._samples[key] = reference(name)
+        return self._samples[key]

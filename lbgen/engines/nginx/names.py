@@ -1,4 +1,4 @@
-"""Words of a topology -> names of nginx variables and named locations, each unique in the file."""
+"""Names of nginx variables and named locations, and how they are written in parameters and texts."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import re
 
 from lbgen.engines.text import Atom
 
-_ODD = re.compile(r"[^a-z0-9]+")
-_LONGEST = 42  # with a number behind it still what fits nginx's own hash of variables
+_OTHER = re.compile(r"[^a-z0-9]+")
+_MAX_LENGTH = 42  # with a number appended, still below nginx's default hash bucket for variables
 
 
 class Names:
-    """Hands out variable names; the same words always give the same names in the same order."""
+    """Allocates variable names that are unique in the file; the same calls give the same names."""
 
     def __init__(self) -> None:
         self._taken: dict[str, int] = {}
 
     def variable(self, kind: str, words: str) -> str:
-        """`$kind_words` without the dollar, a number behind it when it is taken."""
-        room = _LONGEST - len(kind) - 1
-        tail = _ODD.sub("_", words.lower()).strip("_")[:room].strip("_")
+        """`kind_words` without the dollar sign, numbered when taken."""
+        room = _MAX_LENGTH - len(kind) - 1
+        tail = _OTHER.sub("_", words.lower()).strip("_")[:room].strip("_")
         base = f"{kind}_{tail}" if tail else kind
         name = base
         while name in self._taken:
@@ -39,6 +39,16 @@ def inline(name: str) -> Atom:
     return Atom(f"${{{name}}}")
 
 
+def inline_upstream(upstream: Atom) -> str | Atom:
+    """The name of an upstream, or the variable that holds it, inside a text."""
+    return inline(upstream.text[1:]) if upstream.text.startswith("$") else upstream.text
+
+
 def named(route: str, what: str = "") -> Atom:
-    """A named location of a route. A colon is in no route's name."""
+    """A named location of a route; names of routes contain no colon."""
     return Atom(f"@{route}:{what}" if what else f"@{route}")
+
+
+def network(text: str) -> Atom:
+    """A network in CIDR notation, or an address."""
+    return Atom.of(r"[0-9a-fA-F.:/]+", text)

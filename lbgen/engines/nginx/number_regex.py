@@ -1,10 +1,10 @@
-"""Numbers as regexes: nginx compares texts only."""
+"""Comparison of numbers by regexes, since nginx compares texts only."""
 
 from __future__ import annotations
 
 
 def above(limit: int) -> str:
-    """A regex for every decimal number greater than `limit`, leading zeros allowed."""
+    """A regex of the decimal numbers above `limit`, leading zeros allowed."""
     digits = str(limit)
     ways = [f"[1-9][0-9]{{{len(digits)},}}"]
     for at, digit in enumerate(digits):

@@ -1,4 +1,4 @@
-"""Path policies of listeners beside strict -> maps that refuse what is unclear, and the target that counts."""
+"""Path policies of listeners: maps that refuse ambiguous targets, and the target that rules match."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _URI = r"[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]"
 
 
 class PathPolicies:
-    """Hands out what a listener's policy needs; maps gather in `maps`. The strict policy stands in the template."""
+    """Collects the maps and scripts of the policies in use; the default strict policy is part of the template."""
 
     def __init__(self, *, http2: bool, old: bool) -> None:
         self.maps: list[Map] = []
@@ -35,22 +35,22 @@ class PathPolicies:
         self._http2 = http2
         self._known: dict[Paths, Atom] = {_STRICT: Atom("$refused")}
 
-    def refused(self, listener: Listener) -> Atom:
-        """The variable that is the status of a request that is not let in, else 0."""
+    def refused_status(self, listener: Listener) -> Atom:
+        """The variable with the status for a refused request, else 0."""
         paths = listener.paths
         if paths not in self._known:
             number = len(self._known) + 1
             unclear, refused = f"unclear_path_{number}", f"refused_{number}"
             entries = tuple(
-                Entry(Literal(f"^[^?]*{way}", "regex"), Atom("400")) for way in _unclear(paths, old=self._old)
+                Entry(Literal(f"^[^?]*{pattern}", "regex"), Atom("400")) for pattern in _ambiguous(paths, old=self._old)
             )
             self.maps.append(Map(NONE, text(inline(PATH)), Atom(f"${unclear}"), Atom("0"), entries))
-            ways = (
+            entries = (
                 Entry(Literal("^[^ ]* CONNECT ", "regex"), Atom("405")),
-                Entry(well_formed(http2=self._http2), text(inline(unclear))),
+                Entry(well_formed_request(http2=self._http2), text(inline(unclear))),
             )
             source = text(inline("http_host"), " ", inline("request"))
-            self.maps.append(Map(NONE, source, Atom(f"${refused}"), Atom("400"), ways))
+            self.maps.append(Map(NONE, source, Atom(f"${refused}"), Atom("400"), entries))
             if paths.mode is PathsMode.NORMALIZE:
                 self.maps.append(_normal(old=self._old))
                 self.scripts = () if self._old else (script(_SCRIPTED, "paths", "normal"),)
@@ -58,36 +58,36 @@ class PathPolicies:
         return self._known[paths]
 
 
-def well_formed(*, http2: bool) -> Literal:
-    """The regex of Host, a blank and the request line, as they must be whatever the policy. HTTP/1.0 may lack Host."""
+def well_formed_request(*, http2: bool) -> Literal:
+    """Regex over `Host request-line`, required by every policy. HTTP/1.0 may lack Host."""
     version = r"(?:1\.[01]|2\.0)" if http2 else r"1\.[01]"
     target = r"(?:(?i:https?://\1)(?=[/? ])|(?=/))"
     return Literal(rf"^((?:{AUTHORITY})?) [A-Z][A-Z_-]* {target}{_URI}* HTTP/{version}$", "regex")
 
 
-def target(listener: Listener) -> str:
-    """The variable with the target that is matched and passed on."""
+def target_variable(listener: Listener) -> str:
+    """The variable with the target that rules match and endpoints get."""
     return NORMAL if listener.paths.mode is PathsMode.NORMALIZE else PATH
 
 
-def loose(listener: Listener) -> bool:
-    """Whether a decoded path does not tell the path that was sent: then rules look at that one."""
+def matches_raw_path(listener: Listener) -> bool:
+    """Whether rules test the raw path since several raw paths share a decoded one."""
     paths = listener.paths
     return paths.mode is PathsMode.STRICT and paths != _STRICT
 
 
-def flat(listener: Listener) -> bool:
-    """Whether nginx's own reading of a path is of no use at all."""
+def ignores_locations(listener: Listener) -> bool:
+    """Whether rules test the raw path alone, since the decoded one is no criterion."""
     return listener.paths.mode is PathsMode.VERBATIM
 
 
 def keeps_slashes(listener: Listener) -> bool:
     """Whether `//` is not `/`."""
-    return listener.paths.empty_segments or flat(listener)
+    return listener.paths.empty_segments or ignores_locations(listener)
 
 
-def _unclear(paths: Paths, *, old: bool) -> list[str]:
-    """What must not be in a path."""
+def _ambiguous(paths: Paths, *, old: bool) -> list[str]:
+    """Regexes of what a path must not contain."""
     if paths.mode is PathsMode.VERBATIM:
         return []
     refused = ["(?![0-9A-Fa-f][0-9A-Fa-f])", "[01]", "5[Cc]", "7[Ff]"]
@@ -96,24 +96,24 @@ def _unclear(paths: Paths, *, old: bool) -> list[str]:
     if paths.mode is PathsMode.NORMALIZE:
         if not old:
             return [f"%(?:{'|'.join(refused)})"]
-        # nginx can decode and resolve, but not write an escape as it was: a path either needs the one or has the other.
+        # $uri is decoded and resolved, but escapes are lost: refuse paths that need both.
         other = f"%(?!{_UNRESERVED})"
         odd = f"(?://|/[.][.]?(?:[/?]|$)|%(?:{_UNRESERVED}))"
         return [f"%(?:{'|'.join(refused)})", f"{odd}[^?]*{other}", f"{other}[^?]*{odd}"]
     if not paths.encoded_unreserved:
         refused.append(_UNRESERVED)
     slash = "(?:/|%2[Ff])" if paths.encoded_slash else "/"
-    ways = [f"%(?:{'|'.join(refused)})", f"{slash}{_DOT}{{1,2}}(?:{slash}|[?]|$)"]
-    return ways if paths.empty_segments else [*ways, "//"]
+    patterns = [f"%(?:{'|'.join(refused)})", f"{slash}{_DOT}{{1,2}}(?:{slash}|[?]|$)"]
+    return patterns if paths.empty_segments else [*patterns, "//"]
 
 
 def _normal(*, old: bool) -> Map:
-    """Nearly every path is in that form already. A script writes the others; nginx 1.22 has none, and lets those pass
-    only that have no escape left to write."""
-    fine = rf"^(?![^?]*//)(?![^?]*/[.][.]?(?:[/?]|$))(?![^?]*%(?:{_UNRESERVED}))"
-    entries = [Entry(Literal(fine, "regex"), text(inline(PATH)))]
+    """Most targets are normal already; a script normalises the others. nginx 1.22 has no scripts and uses $uri, which
+    holds no escapes."""
+    normal = rf"^(?![^?]*//)(?![^?]*/[.][.]?(?:[/?]|$))(?![^?]*%(?:{_UNRESERVED}))"
+    entries = [Entry(Literal(normal, "regex"), text(inline(PATH)))]
     default = text(inline(_SCRIPTED))
     if old:
-        entries.append(Entry(Literal(r"[?]$", "regex"), text(inline("uri"), "?", inline("args"))))  # none, but a mark
+        entries.append(Entry(Literal(r"[?]$", "regex"), text(inline("uri"), "?", inline("args"))))  # an empty query
         default = text(inline("uri"), inline("is_args"), inline("args"))
     return Map(NONE, text(inline(PATH)), Atom(f"${NORMAL}"), default, tuple(entries))

@@ -1,11 +1,11 @@
-"""Free text -> nginx parameters that hold exactly that text, by the place it stands in."""
+"""Quoting of free text as nginx parameters, one function per kind of place."""
 
 from __future__ import annotations
 
 import re
 
-LONGEST = 3000
-"""Bytes of one parameter that are safe: nginx reads its file through a buffer of 4096."""
+MAX_LENGTH = 3000
+"""Bytes of one parameter; nginx reads its file through a buffer of 4096."""
 
 _SPECIAL_KEYS = frozenset({"default", "hostnames", "include", "volatile"})
 _BARE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9_./-]*")
@@ -13,51 +13,51 @@ _UNSAFE_IN_REGEX = re.compile(r"[^\x20-\x7e]|\"|\\[\\\"']")
 
 
 def part(text: str) -> str:
-    """Inside double quotes where variables are expanded. nginx has no escape for `$`, so a constant stands for it."""
+    """Inside double quotes where variables are expanded; the variable `$dollar` replaces `$`, which has no escape."""
     return _escaped(text).replace("$", "${dollar}")
 
 
 def word(text: str) -> str:
-    """A parameter of its own where nothing is expanded: location paths, default_type."""
+    """A parameter where nothing is expanded: paths of locations, default_type."""
     return text if _BARE.fullmatch(text) else f'"{_escaped(text)}"'
 
 
-def bare(text: str) -> bool:
-    """Whether `text` can stand without quotes wherever a parameter can."""
+def is_bare(text: str) -> bool:
+    """Whether `text` needs no quotes in any place."""
     return _BARE.fullmatch(text) is not None
 
 
 def key(text: str) -> str:
-    """A text that a map looks up."""
+    """A key that a map compares as text."""
     mark = "\\" if text in _SPECIAL_KEYS or text[:1] in ("~", "\\") else ""
     return text if not mark and _BARE.fullmatch(text) else f'"{mark}{_escaped(text)}"'
 
 
 def regex(text: str) -> str:
-    """A regex that a map tries, case-sensitive. ValueError when nginx's own reading of quotes would change it."""
+    """A case-sensitive regex of a map. ValueError when nginx's quoting would change it."""
     if _UNSAFE_IN_REGEX.search(text):
         raise ValueError(f"{text!r} does not survive nginx's quoting")
     return f'"~{text}"'
 
 
 def size(text: str) -> int:
-    """Bytes that `part` makes of `text`."""
+    """The bytes of `part(text)`."""
     return len(part(text).encode())
 
 
-def pieces(text: str, longest: int = LONGEST) -> tuple[str, ...]:
-    """`text` cut so that `part` makes at most `longest` bytes of each piece."""
-    if size(text) <= longest:
+def pieces(text: str, limit: int = MAX_LENGTH) -> tuple[str, ...]:
+    """`text` in pieces of at most `limit` bytes each after `part`."""
+    if size(text) <= limit:
         return (text,)
-    found: list[str] = []
+    out: list[str] = []
     start = used = 0
     for at, char in enumerate(text):
         more = size(char)
-        if used + more > longest:
-            found.append(text[start:at])
+        if used + more > limit:
+            out.append(text[start:at])
             start, used = at, 0
         used += more
-    return (*found, text[start:])
+    return (*out, text[start:])
 
 
 def _escaped(text: str) -> str:

@@ -1,7 +1,7 @@
-"""A path that replaces the one of a request, or its matched prefix -> a map over the raw target.
+"""Path rewrites: maps over the raw target that replace its path or the matched prefix.
 
-nginx's own rewriting works on the decoded path and encodes it anew, which changes it. Every value begins with a slash,
-so that none can become part of the address it is appended to.
+nginx's own rewriting decodes the path and encodes it differently. Every value starts with a slash, so that it cannot
+extend the address it is appended to.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
-from lbgen.engines.nginx.names import inline
+from lbgen.engines.nginx.names import inline, reference
 from lbgen.engines.nginx.strings import text
 from lbgen.engines.nginx.view import Entry, Map
 from lbgen.engines.text import Atom, Literal
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _TAIL = inline("tail")
 
 
-class Targets:
-    """Hands out the variable for a new target; its map goes to `maps`."""
+class Rewrites:
+    """Variables with rewritten targets; their maps go to `maps`."""
 
     def __init__(self, names: Names, texts: Texts, maps: list[Map]) -> None:
         self._names = names
@@ -33,11 +33,11 @@ class Targets:
         self._known: dict[tuple[str, str, str], str] = {}
 
     def with_path(self, path: str, rule: Rule, target: str) -> str:
-        """The variable for `path` and the query as it was sent."""
+        """The variable with `path` and the query of the variable `target`."""
         return self._variable(("", path, target), rule, path, self._entry(r"/[^?]*(?<tail>\?.*)", path))
 
     def with_prefix(self, prefix: str, rule: Rule, target: str) -> str:
-        """The variable for the target whose matched prefix, or matched exact path, is `prefix`; never empty or `//`."""
+        """The variable with the target whose matched prefix, or exact path, is replaced; never empty or `//`."""
         matched, new = rule.match.path, prefix.rstrip("/")
         if matched.kind is not PathKind.PREFIX:
             return self.with_path(new or "/", rule, target)
@@ -49,12 +49,12 @@ class Targets:
         entries = (rest,) if new else (below, rest)
         return self._variable((matched.value, new, target), rule, new or "/", *entries)
 
-    def _entry(self, sent: str, new: str) -> Entry:
-        return Entry(Literal(f"^{sent}$", "regex"), self._texts.of(new, _TAIL))
+    def _entry(self, regex: str, new: str) -> Entry:
+        return Entry(Literal(f"^{regex}$", "regex"), self._texts.of(new, _TAIL))
 
     def _variable(self, key: tuple[str, str, str], rule: Rule, default: str, *entries: Entry) -> str:
         if key not in self._known:
             name = self._known[key] = self._names.variable("target", rule.route)
             source = text(inline(key[2]))
-            self._maps.append(Map(Atom(rule.field), source, Atom(f"${name}"), self._texts.of(default), entries))
+            self._maps.append(Map(Atom(rule.field), source, reference(name), self._texts.of(default), entries))
         return self._known[key]

@@ -1,4 +1,4 @@
-"""How the rendered files are run as a local process, and what nginx's own checker says about them."""
+"""The nginx process: command lines, reload and stop signals, and the result of `nginx -t`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import CheckSpec, ProcessSpec
 from lbgen.engines.nginx.access_log import FILE
-from lbgen.engines.nginx.health_checks import steered
+from lbgen.engines.nginx.health_checks import uses_agent
 from lbgen.plan.model import Mode
 
 if TYPE_CHECKING:
@@ -20,45 +20,45 @@ if TYPE_CHECKING:
 
 _FINDING = re.compile(r"\[(?:emerg|alert|crit|error)\] (?:[0-9]+#[0-9]+: )?(.*)")
 _STREAM, _SCRIPTS = "ngx_stream_module.so", "ngx_http_js_module.so"
-_CUTS = (
-    "it closes kept connections at once when it loads other files, so that a request on its way just then is lost "
+_RELOAD_NOTE = (
+    "it closes idle client connections at once on reload, and a request just sent on one is lost "
     "(measured: 2 of 6566 in 8 reloads, 217 of 54944 under full load in 10); nginx 1.31 loses none"
 )
 
 
 def process(plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
-    """In the foreground; SIGQUIT lets requests under way end, SIGHUP loads changed files."""
+    """In the foreground. SIGQUIT drains and stops, SIGHUP reloads."""
     argv = (*_command(binary, directory), "-g", f"{_modules(plan, binary)}daemon off;")
     log = FILE if any(listener.access_log for listener in plan.listeners) else ""
     return ProcessSpec(
         argv,
         stop=Signals.SIGQUIT,
         reload=Signals.SIGHUP,
-        overlap=0.2,  # the master sleeps for 0.1 s before it tells the old workers
-        reload_note="" if _waits(binary) else _CUTS,
-        agent=steered(plan),
+        overlap=0.2,  # the master sleeps 0.1 s before it signals the old workers
+        reload_note="" if _keeps_idle_connections(binary) else _RELOAD_NOTE,
+        agent=uses_agent(plan),
         access_log=log,
     )
 
 
 def check(plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
-    """`nginx -t`; it binds no port but creates the folders for temporary files."""
+    """`nginx -t`, which binds no port but creates the folders of temporary files."""
     modules = _modules(plan, binary)
     return CheckSpec((*_command(binary, directory), "-t", *(("-g", modules.strip()) if modules else ())), judge)
 
 
 def judge(code: int, output: str, _answers: Mapping[str, object]) -> tuple[str, ...]:
-    """Errors, one line each; warnings about the host, such as its file limit, are none."""
+    """The errors, one per line; warnings about the host, such as its file limit, are left out."""
     if code == 0:
         return ()
-    found = tuple(_FINDING.findall(output))
-    if any('"js_engine"' in line for line in found):
-        found = (*found, "this nginx lacks njs: install its module (nginx-module-njs)")
-    return found or (output.strip().splitlines()[-1] if output.strip() else f"nginx -t ended with {code}",)
+    errors = tuple(_FINDING.findall(output))
+    if any('"js_engine"' in line for line in errors):
+        errors = (*errors, "this nginx lacks njs: install its module (nginx-module-njs)")
+    return errors or (output.strip().splitlines()[-1] if output.strip() else f"nginx -t ended with {code}",)
 
 
-def _waits(binary: Binary) -> bool:
-    """Whether it knows `keepalive_min_timeout`, which keeps idle connections open for a moment when it reloads."""
+def _keeps_idle_connections(binary: Binary) -> bool:
+    """Whether nginx supports `keepalive_min_timeout`, which keeps idle connections open during a reload."""
     return tuple(int(part) for part in binary.version.split(".")[:2]) >= (1, 28)
 
 
@@ -67,8 +67,8 @@ def _command(binary: Binary, directory: Path) -> tuple[str, ...]:
 
 
 def _modules(plan: Plan, binary: Binary) -> str:
-    """What is built into one nginx is a file beside another one, which the configuration cannot name: TCP in Debian's,
-    scripts in the official ones."""
+    """`load_module` directives for modules that this build ships as files: stream in Debian's, njs in the official
+    images. Their paths differ, so they are passed on the command line."""
     modes = {listener.mode for listener in plan.listeners}
     wanted = [name for name, mode in ((_STREAM, Mode.L4), (_SCRIPTS, Mode.L7)) if mode in modes]
     return "".join(f"load_module {path}; " for path in binary.modules if path.name in wanted)

@@ -1,7 +1,7 @@
-"""What no directive can say -> variables that functions of JavaScript modules set (njs), with the modules' files.
+"""Variables set by functions of JavaScript modules (njs), and the files of the modules.
 
-A module is `templates/nginx/NAME.js`, written beside nginx.conf as it stands where a plan uses one of its functions.
-They cost where a request needs the variable and nothing elsewhere. One that throws leaves its variable empty.
+A module is `templates/nginx/NAME.js`, copied beside nginx.conf when a plan uses one of its functions. A function runs
+when a request first uses its variable; when it throws, the variable is empty.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ def script(variable: str, module: str, function: str) -> Script:
 
 
 def modules(scripts: Iterable[Script]) -> tuple[Atom, ...]:
-    """What must be imported, each once."""
+    """The names of the modules, each once."""
     return tuple(dict.fromkeys(each.module for each in scripts))
 
 
-def files(scripts: Iterable[Script]) -> tuple[RenderedFile, ...]:
-    """The modules."""
-    found = []
+def script_files(scripts: Iterable[Script]) -> tuple[RenderedFile, ...]:
+    """The files of the modules."""
+    files = []
     for module in modules(scripts):
         text = (folder("templates") / "nginx" / f"{module.text}.js").read_text(encoding="utf-8")
-        found.append(RenderedFile(f"{module.text}.js", text, ("",) * text.count("\n")))
-    return tuple(found)
+        files.append(RenderedFile(f"{module.text}.js", text, ("",) * text.count("\n")))
+    return tuple(files)

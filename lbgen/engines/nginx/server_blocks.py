@@ -1,4 +1,4 @@
-"""A listener's host tables -> server blocks: a location for each place, named locations where rules share one."""
+"""Server blocks of listeners: a location per path, and named locations where several rules share one."""
 
 from __future__ import annotations
 
@@ -7,320 +7,280 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx import paths, queues
-from lbgen.engines.nginx.access import seen_through
-from lbgen.engines.nginx.connection_options import both_forms
-from lbgen.engines.nginx.headers import printed
-from lbgen.engines.nginx.limits import limited
-from lbgen.engines.nginx.listeners import lines, listen, unanswered
-from lbgen.engines.nginx.location_tree import places
-from lbgen.engines.nginx.matching import METHOD, inputs, pattern
-from lbgen.engines.nginx.names import inline, named, reference
-from lbgen.engines.nginx.sizes import Sizes
+from lbgen.engines.nginx.connection_options import add_filtered_locations
+from lbgen.engines.nginx.headers import header_directives
+from lbgen.engines.nginx.limits import HeadLimits, has_limits, real_ip_listeners
+from lbgen.engines.nginx.listeners import close_conditions, listen_parameters, server_directives
+from lbgen.engines.nginx.location_tree import path_locations
+from lbgen.engines.nginx.matching import RuleMaps
+from lbgen.engines.nginx.names import named, reference
 from lbgen.engines.nginx.strings import text
-from lbgen.engines.nginx.timeouts import times
-from lbgen.engines.nginx.view import Answer, Check, Entry, Hop, Location, Map, Proxy, Server
+from lbgen.engines.nginx.timeouts import proxy_times
+from lbgen.engines.nginx.view import Answer, Check, InternalRedirect, Location, Proxy, Server
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, PathKind
 
 if TYPE_CHECKING:
-    from lbgen.engines.nginx.actions import Actions, Body
-    from lbgen.engines.nginx.headers import Lines
-    from lbgen.engines.nginx.location_tree import Candidate, Place
-    from lbgen.engines.nginx.request_values import Values
-    from lbgen.engines.nginx.tls import Face
-    from lbgen.engines.nginx.view import ClientTimes, Gate, Header
+    from lbgen.engines.nginx.actions import Body, RouteActions
+    from lbgen.engines.nginx.headers import HeaderLines
+    from lbgen.engines.nginx.location_tree import PathLocation
+    from lbgen.engines.nginx.tls import VirtualServer
+    from lbgen.engines.nginx.view import ClientTimes, Guard, Header
     from lbgen.plan.model import Listener, Plan, Route, Rule
 
-_NOT_FOUND = Atom("@not_found")
 _FAILED = Atom("@failed")
+_NOT_FOUND = Answer(404, text("Not Found\n"))
 
 
-class Servers:
-    """Makes the server blocks of a plan; maps that choose among rules gather in `maps`."""
+class ServerBlocks:
+    """Builds the server blocks of a plan."""
 
-    def __init__(self, plan: Plan, actions: Actions, *, old: bool) -> None:
-        self.old = old
+    def __init__(self, plan: Plan, actions: RouteActions, *, old: bool) -> None:
         self.actions = actions
-        self.maps: list[Map] = []
-        self.values = actions.values
-        self.sizes = Sizes(actions.names, old=old)
+        self.rule_maps = RuleMaps(actions.names, actions.values)
+        self.head_limits = HeadLimits(actions.names, old=old)
         self.paths = paths.PathPolicies(http2=any(listener.http2 for listener in plan.listeners), old=old)
-        self._plan = plan
-        self._replaced = seen_through(plan)
+        self._old = old
+        self._with_real_ip = real_ip_listeners(plan)
         self._routes = {route.name: route for route in plan.routes}
-        self._chosen: dict[tuple[str, tuple[tuple[str, bool, str], ...]], str] = {}
-        self._by_content: dict[tuple[object, ...], Map] = {}
-        self._waits = {x.name: queues.of_listener(plan, x) for x in plan.listeners}
+        self._queued = {x.name: queues.listener_has_queue(plan, x) for x in plan.listeners}
 
-    def of(
+    def build(
         self,
         listener: Listener,
-        face: Face,
-        standard: Lines,
+        server: VirtualServer,
+        standard: HeaderLines,
         headers: tuple[Header, ...],
         grpc: tuple[Header, ...],
         times: ClientTimes | None,
     ) -> Server:
-        """One block of a listener; `standard` are its headers, `headers` those it must spell out."""
-        table = face.table
-        block = _Block(self, listener, standard)
-        found = places(table.rules, loose=paths.loose(listener), flat=paths.flat(listener))
-        exact = {p.path for p in found if p.kind is PathKind.EXACT}
-        locations = [block.location(place, exact) for place in found]
-        if not any(p.path == "/" and p.kind is PathKind.PREFIX for p in found):
-            locations.append(Location(Atom(listener.field), below=Literal("/", "word"), answer=not_found()))
-        used = {rule.route: None for rule in block.used}
-        every = (*(self._routes[name] for name in used), *block.parts.values())
-        helpers = [x for route in every for x in self.actions.helpers(route)]
-        named = [*block.named, *helpers]
-        if not self.old:
-            every_one = both_forms([*locations, *named], printed(standard), Atom(listener.field), self.actions.texts)
-            locations, named = every_one[: len(locations)], every_one[len(locations) :]
+        """One block of a listener. `standard` are its headers; `headers`, `grpc` and `times` those that differ from the
+        http block."""
+        block = _ServerBlock(self, listener, standard)
+        own = path_locations(
+            server.table.rules,
+            test_raw_paths=paths.matches_raw_path(listener),
+            single=paths.ignores_locations(listener),
+        )
+        exact = {p.path for p in own if p.kind is PathKind.EXACT}
+        locations = [block.location(each, exact) for each in own]
+        if not any(p.path == "/" and p.kind is PathKind.PREFIX for p in own):
+            locations.append(Location(Atom(listener.field), below=Literal("/", "word"), answer=_NOT_FOUND))
+        routes = {rule.route: self._routes[rule.route] for rule in block.rules}
+        answers = (
+            x for r in (*routes.values(), *block.target_routes.values()) for x in self.actions.answer_locations(r)
+        )
+        named = [*block.named, *answers]
+        if not self._old:
+            headers_set = header_directives(standard)
+            every = add_filtered_locations([*locations, *named], headers_set, Atom(listener.field), self.actions.texts)
+            locations, named = every[: len(locations)], every[len(locations) :]
         return Server(
             origin=Atom(listener.field),
-            listen=listen(listener, old=self.old),
-            hosts=face.names,
-            default=face.default,
-            forwards=any(isinstance(self._routes[name].action, Forward) for name in used),
+            listen=listen_parameters(listener, old=self._old),
+            hosts=server.names,
+            default=server.default,
+            forwards=any(isinstance(route.action, Forward) for route in routes.values()),
             headers=headers,
             grpc=grpc,
             times=times,
-            locations=tuple(sorted(locations, key=_place_in_file)),
+            locations=tuple(sorted(locations, key=_file_order)),
             named=tuple(named),
-            refused=self.paths.refused(listener),
-            checks=self.checks(listener),
-            lines=lines(listener, face, self._replaced, old=self.old, queued=self._waits[listener.name]),
-            unanswered=unanswered(listener),
-            limited=any(limited(self._routes[name]) for name in used),
+            refused=self.paths.refused_status(listener),
+            checks=self._checks(listener),
+            lines=tuple(
+                server_directives(
+                    listener, server, self._with_real_ip, old=self._old, queued=self._queued[listener.name]
+                )
+            ),
+            close_if=close_conditions(listener),
+            has_limits=any(has_limits(route) for route in routes.values()),
         )
 
-    def checks(self, listener: Listener) -> tuple[Check, ...]:
-        """What every request to the listener must pass once it is well-formed."""
-        sizes = self.sizes.checks(listener)
+    def _checks(self, listener: Listener) -> tuple[Check, ...]:
+        """The checks of every well-formed request to the listener."""
+        sizes = self.head_limits.checks(listener)
         if listener.access is None:
             return sizes
-        denied = self.actions.gates.gatekeeper.denied(listener.access, listener, f"{listener.field}.access")
+        denied = self.actions.guards.access.variable(listener.access, listener, f"{listener.field}.access")
         return (*sizes, Check(denied, 403, text("Forbidden\n")))
-
-    def variable(self, candidates: tuple[Candidate, ...], goals: tuple[str, ...], kind: str, target: str) -> str:
-        """The map that chooses one of `goals` by the first candidate that holds; the same choice is one map."""
-        key = (target, tuple((c.rule.id, c.test_path, goal) for c, goal in zip(candidates, goals, strict=True)))
-        if key not in self._chosen:
-            name = self.actions.names.variable(kind, goals[0].removeprefix("@"))
-            self._chosen[key] = self._shared(_map(name, candidates, goals, self.values, target))
-        return self._chosen[key]
-
-    def _shared(self, made: Map) -> str:
-        """The name of the map that chooses like `made`; rules of several hosts often do."""
-        known = self._by_content.setdefault((made.source, made.default, made.entries), made)
-        if known is made:
-            self.maps.append(made)
-        return known.name.text.removeprefix("$")
-
-    def body(self, rule: Rule, listener: Listener, standard: Lines) -> Body:
-        return self.actions.body(rule, self._routes[rule.route], listener, standard)
-
-    def simple_pool(self, rule: Rule) -> str | None:
-        return self.actions.simple_pool(self.route(rule))
 
     def route(self, rule: Rule) -> Route:
         return self._routes[rule.route]
 
 
-class _Block:
-    """One server block in the making."""
+class _ServerBlock:
+    """The locations of one server block; `rules` are those that some location uses."""
 
-    def __init__(self, servers: Servers, listener: Listener, standard: Lines) -> None:
-        self.servers = servers
-        self.listener = listener
-        self.standard = standard
-        self.target = paths.target(listener)
+    def __init__(self, servers: ServerBlocks, listener: Listener, standard: HeaderLines) -> None:
         self.named: list[Location] = []
-        self.used: list[Rule] = []
+        self.rules: list[Rule] = []
+        self.target_routes: dict[str, Route] = {}
+        self._servers = servers
+        self._actions = servers.actions
+        self._listener = listener
+        self._standard = standard
+        self._target = paths.target_variable(listener)
         self._names: dict[tuple[str, Body], Atom] = {}
         self._tunnels: dict[tuple[str, Proxy], Atom] = {}
-        self.parts: dict[str, Route] = {}
-        self._copied: dict[tuple[str, Proxy], Proxy] = {}
-        self._chains: dict[tuple[str, Proxy], Proxy] = {}
+        self._mirrored: dict[tuple[str, Proxy], Proxy] = {}
+        self._chained: dict[tuple[str, Proxy], Proxy] = {}
         self._answers: dict[tuple[str, Body], Atom] = {}
         self._variants: Counter[tuple[str, str]] = Counter()
 
-    def location(self, place: Place, exact: set[str]) -> Location:
-        """The location for one place; `exact` paths have one of their own."""
-        first = place.candidates[0]
-        self.used += [c.rule for c in place.candidates]
-        prefix = place.kind is PathKind.PREFIX
+    def location(self, own: PathLocation, exact: set[str]) -> Location:
+        """The location of one path; paths in `exact` have an exact location of their own."""
+        first = own.candidates[0]
+        self.rules += [c.rule for c in own.candidates]
+        prefix = own.kind is PathKind.PREFIX
         empty = Location(
             origin=Atom(first.rule.field),
-            path=None if prefix and (place.path == "/" or place.path in exact) else Literal(place.path, "word"),
-            below=Literal(place.path.rstrip("/") + "/", "word") if prefix else None,
+            path=None if prefix and (own.path == "/" or own.path in exact) else Literal(own.path, "word"),
+            below=Literal(own.path.rstrip("/") + "/", "word") if prefix else None,
         )
         if first.unconditional:
             return self._direct(empty, first.rule)
-        pools = [self.servers.simple_pool(c.rule) for c in place.candidates]
-        if place.candidates[-1].unconditional and None not in pools and not self.listener.access_log:
-            pool = self.servers.variable(place.candidates, tuple(map(str, pools)), "pool", self.target)
-            return replace(empty, proxy=Proxy(reference(pool), self.servers.actions.plain_target(self.listener)))
-        goals = tuple(self._named(c.rule).text for c in place.candidates)
-        return replace(empty, hop=Hop(reference(self.servers.variable(place.candidates, goals, "route", self.target))))
+        pools = [self._actions.plain_pool(self._servers.route(c.rule)) for c in own.candidates]
+        if own.candidates[-1].unconditional and None not in pools and not self._listener.access_log:
+            pool = self._servers.rule_maps.variable(own.candidates, tuple(map(str, pools)), "pool", self._target)
+            return replace(empty, proxy=Proxy(reference(pool), self._actions.plain_target(self._listener)))
+        locations = tuple(self._named(c.rule).text for c in own.candidates)
+        variable = self._servers.rule_maps.variable(own.candidates, locations, "route", self._target)
+        return replace(empty, redirect_to=InternalRedirect(reference(variable)))
 
     def _direct(self, location: Location, rule: Rule) -> Location:
+        """`location` for the requests of one rule."""
         body = self._body(rule)
         path = location.path.text if location.path else ""
         if isinstance(body, Proxy) and location.below is None and len(path) > 1 and path.endswith("/"):
-            # nginx redirects `/x` to `/x/` where a location of that name has a proxy_pass of its own.
-            return replace(location, hop=Hop(self._named(rule)))
-        return self._finished(location, body, rule)
+            # nginx redirects `/x` to `/x/` where the location of `/x/` has a proxy_pass.
+            return replace(location, redirect_to=InternalRedirect(self._named(rule)))
+        return self._with_guard(location, body, rule)
 
-    def _finished(self, location: Location, body: Body, rule: Rule) -> Location:
-        """`location` with the gate of the rule's route and its body."""
-        route = self.servers.route(rule)
-        gate = self.servers.actions.gate(route, self.listener)
-        location = replace(location, logged=self.servers.actions.logged(route, self.listener))
-        if gate is None or isinstance(body, Proxy):
-            if parts := self.servers.actions.chooser.parts(route):
-                return self._apart(location, rule, route, parts, gate)
-            return self._whole(location, body, route, gate)
-        # An answer of its own has headers that those of the gate must not have, and `return` would come before limits.
+    def _with_guard(self, location: Location, body: Body, rule: Rule) -> Location:
+        """`location` with the guard of the rule's route and its body."""
+        route = self._servers.route(rule)
+        guard = self._actions.guard(route, self._listener)
+        location = replace(location, log_variables=self._actions.log_variables(route, self._listener))
+        if guard is None or isinstance(body, Proxy):
+            if routes := self._actions.pool_selection.routes_by_target(route):
+                return self._by_target(location, rule, route, routes, guard)
+            return self._with_body(location, body, route, guard)
+        # The answer's headers do not belong to answers of the guard, and `return` would precede limits.
         key = (rule.route, body)
         if key not in self._answers:
-            self._answers[key] = self._next(rule.route, "answered")
-            self.named.append(_with_body(Location(location.origin, name=self._answers[key]), body))
-        on_failure = self.servers.actions.failed(route) or _FAILED
-        return replace(location, gate=gate, hop=Hop(self._answers[key], limited(route), on_failure))
+            self._answers[key] = self._next_name(rule.route, "answered")
+            self.named.append(_add_body(Location(location.origin, name=self._answers[key]), body))
+        failure_to = self._actions.failure_location(route) or _FAILED
+        redirect = InternalRedirect(self._answers[key], has_limits(route), failure_to)
+        return replace(location, guard=guard, redirect_to=redirect)
 
-    def _whole(self, location: Location, body: Body, route: Route, gate: Gate | None) -> Location:
-        """`location` with its body, gate and all that the body needs beside it."""
-        whole = self._with_tunnel(_with_body(location, body), route, gate)
-        whole = self._with_retries(self._with_mirrors(whole, route), route, gate)
-        return replace(whole, gate=gate)
+    def _with_body(self, location: Location, body: Body, route: Route, guard: Guard | None) -> Location:
+        """`location` with its body, and the locations that the body needs."""
+        location = self._with_tunnel(_add_body(location, body), route, guard)
+        location = self._with_retries(self._with_mirrors(location, route), route, guard)
+        return replace(location, guard=guard)
 
-    def _apart(
-        self, location: Location, rule: Rule, route: Route, parts: tuple[Route, ...], gate: Gate | None
+    def _by_target(
+        self, location: Location, rule: Rule, route: Route, routes: tuple[Route, ...], guard: Guard | None
     ) -> Location:
-        """The targets of a split that are spoken to in different ways have locations of their own."""
+        """Targets of a split with different protocols have a location each."""
         names = []
-        for part in parts:
-            body = self.servers.actions.body(rule, part, self.listener, self.standard)
-            key = (part.name, body)
+        for each in routes:
+            body = self._actions.build_body(rule, each, self._listener, self._standard)
+            key = (each.name, body)
             if key not in self._names:
-                self.parts[part.name] = part
-                self._names[key] = self._next(part.name, "to")
-                logged = self.servers.actions.logged(part, self.listener)
-                own = Location(location.origin, name=self._names[key], logged=logged)
-                self.named.append(self._whole(own, body, part, gate))
+                self.target_routes[each.name] = each
+                self._names[key] = self._next_name(each.name, "to")
+                log_variables = self._actions.log_variables(each, self._listener)
+                empty = Location(location.origin, name=self._names[key], log_variables=log_variables)
+                self.named.append(self._with_body(empty, body, each, guard))
             names.append(self._names[key])
-        goal = self.servers.actions.chooser.goal(route, tuple(names))
-        return replace(location, hop=Hop(goal))
+        variable = self._actions.pool_selection.target_location(route, tuple(names))
+        return replace(location, redirect_to=InternalRedirect(variable))
 
     def _with_mirrors(self, location: Location, route: Route) -> Location:
-        """Copies are made by locations of their own."""
+        """Each mirror has a location."""
         proxy = location.proxy
         if proxy is None or not isinstance(route.action, Forward) or not route.action.mirrors:
             return location
         key = (route.name, proxy)
-        if key not in self._copied:
+        if key not in self._mirrored:
             self._variants[route.name, "mirror"] += 1
             variant = self._variants[route.name, "mirror"]
-            mirrors = self.servers.actions.mirrors
-            self._copied[key], more = mirrors.of(location, route, route.action, proxy, variant)
+            mirrors = self._actions.mirrors
+            self._mirrored[key], more = mirrors.add_mirrors(location, route, route.action, proxy, variant)
             self.named += more
-        return replace(location, proxy=self._copied[key])
+        return replace(location, proxy=self._mirrored[key])
 
-    def _with_retries(self, location: Location, route: Route, gate: Gate | None) -> Location:
-        """Further tries have locations of their own."""
+    def _with_retries(self, location: Location, route: Route, guard: Guard | None) -> Location:
+        """Each further try has a location, and so has a queue."""
         proxy = location.proxy
         if proxy is None or not isinstance(route.action, Forward):
             return location
-        detour = self.servers.actions.chooser.detour(route, route.action)
-        waits = self.servers.actions.queued_pool(route)
-        if route.action.retries is None and detour is None and waits is None:
+        selection, retries = self._actions.pool_selection, self._actions.retries
+        fallback = selection.fallback_upstream(route, route.action)
+        queued = self._actions.queued_pool(route)
+        if route.action.retries is None and fallback is None and queued is None:
             return location
         key = (route.name, proxy)
-        if key not in self._chains:
+        if key not in self._chained:
             self._variants[route.name, "again"] += 1
-            actions = self.servers.actions
             variant = self._variants[route.name, "again"]
-            if waits is not None:
-                actions.retries.common()
-                self._chains[key], more = actions.queues.chain(location, route, proxy, variant)
-                self.named += more
-                return replace(location, proxy=self._chains[key])
-            split = actions.chooser.split_of(route)
-            started = replace(location, gate=gate)
-            self._chains[key], more = actions.retries.chain(started, route, route.action, proxy, variant, split, detour)
+            if queued is not None:
+                retries.add_common_maps()
+                self._chained[key], more = self._actions.queues.add_queue(location, route, proxy, variant)
+            else:
+                split = selection.split_variable(route)
+                start = replace(location, guard=guard)
+                self._chained[key], more = retries.add_chain(
+                    start, route, route.action, proxy, variant, split, fallback
+                )
             self.named += more
-        return replace(location, proxy=self._chains[key])
+        return replace(location, proxy=self._chained[key])
 
-    def _next(self, route: str, what: str) -> Atom:
-        """A name for a further location of a route in this block."""
+    def _next_name(self, route: str, what: str) -> Atom:
+        """An unused name for a location of the route in this block."""
         self._variants[route, what] += 1
         count = self._variants[route, what]
         return named(route, f"{what}{count}" if count > 1 else what)
 
-    def _with_tunnel(self, location: Location, route: Route, gate: Gate | None) -> Location:
-        """Tunnels have a location of their own where a time other than theirs rules the rest."""
+    def _with_tunnel(self, location: Location, route: Route, guard: Guard | None) -> Location:
+        """WebSockets have a location of their own where their timeout differs from that of responses."""
         proxy = location.proxy
         if proxy is None or not isinstance(route.action, Forward):
             return location
-        wanted = route.action.timeouts
-        if wanted.response == wanted.idle:
+        timeouts = route.action.timeouts
+        if timeouts.response == timeouts.idle:
             return location
         key = (route.name, proxy)
         if key not in self._tunnels:
-            name = self._next(route.name, "tunnel")
-            idle = times(replace(wanted, response=wanted.idle))
-            self._tunnels[key] = name
-            tunnel = Location(location.origin, name=name, proxy=replace(proxy, times=idle), gate=gate)
-            self.named.append(self._with_retries(tunnel, route, gate))
-        # Its error_page for the tunnel replaces all that it would inherit.
-        on_failure = proxy.on_failure or _FAILED
-        return replace(location, proxy=replace(proxy, tunnel=self._tunnels[key], on_failure=on_failure))
+            self._tunnels[key] = name = self._next_name(route.name, "tunnel")
+            idle = proxy_times(replace(timeouts, response=timeouts.idle))
+            tunnel = Location(location.origin, name=name, proxy=replace(proxy, times=idle), guard=guard)
+            self.named.append(self._with_retries(tunnel, route, guard))
+        # An error_page in a location replaces all inherited ones.
+        failure_to = proxy.failure_to or _FAILED
+        return replace(location, proxy=replace(proxy, tunnel_to=self._tunnels[key], failure_to=failure_to))
 
     def _body(self, rule: Rule) -> Body:
-        return self.servers.body(rule, self.listener, self.standard)
+        return self._actions.build_body(rule, self._servers.route(rule), self._listener, self._standard)
 
     def _named(self, rule: Rule) -> Atom:
-        """The named location for a rule; rules of one route share it unless their bodies differ."""
+        """The named location of a rule; rules of one route share it unless their bodies differ."""
         body = self._body(rule)
         key = (rule.route, body)
         if key not in self._names:
-            self._variants[rule.route, ""] += 1
-            count = self._variants[rule.route, ""]
-            self._names[key] = named(rule.route, str(count) if count > 1 else "")
-            self.named.append(self._finished(Location(Atom(rule.field), name=self._names[key]), body, rule))
+            self._names[key] = self._next_name(rule.route, "")
+            self.named.append(self._with_guard(Location(Atom(rule.field), name=self._names[key]), body, rule))
         return self._names[key]
 
 
-def not_found() -> Answer:
-    return Answer(404, text("Not Found\n"))
-
-
-def _with_body(location: Location, body: Body) -> Location:
+def _add_body(location: Location, body: Body) -> Location:
     return replace(location, proxy=body) if isinstance(body, Proxy) else replace(location, answer=body)
 
 
-def _place_in_file(location: Location) -> tuple[str, bool]:
-    """By path, a path alone before what lies below it."""
-    text = location.path or location.below
-    return (text.text if text else "", location.below is not None)
-
-
-def _map(name: str, candidates: tuple[Candidate, ...], goals: tuple[str, ...], values: Values, target: str) -> Map:
-    """First match wins: nginx tries the regexes of a map in their order."""
-    origin = Atom(candidates[0].rule.field)
-    tests = [(c, g) for c, g in zip(candidates, goals, strict=True) if not c.unconditional]
-    default = Atom(goals[-1]) if len(tests) < len(candidates) else _NOT_FOUND
-    keys = inputs((c for c, _ in tests), values, target)
-    entries: list[Entry] = []
-    if keys == (METHOD,):
-        taken: set[str] = set()
-        for candidate, goal in tests:
-            for method in candidate.rule.match.methods:
-                if method not in taken:
-                    taken.add(method)
-                    entries.append(Entry(Atom(method), Atom(goal)))
-        return Map(origin, text(inline(METHOD)), Atom(f"${name}"), default, tuple(entries))
-    entries = [Entry(Literal(pattern(c, keys, values, target), "regex"), Atom(goal)) for c, goal in tests]
-    source = text(*(part for key in keys for part in (inline(key), "\n")))
-    return Map(origin, source, Atom(f"${name}"), default, tuple(entries))
+def _file_order(location: Location) -> tuple[str, bool]:
+    """By path, exact locations before prefixes."""
+    path = location.path or location.below
+    return (path.text if path else "", location.below is not None)

@@ -1,4 +1,4 @@
-"""Shares of a split -> percentages."""
+"""Shares of a split as percentages."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 
 def share_names(targets: list[Target]) -> list[str]:
-    """What a split calls its targets: the pool, numbered when a pool is there twice."""
+    """The values of a split: the pools, numbered when one occurs twice."""
     pools = [t.pool for t in targets]
     return pools if len(set(pools)) == len(pools) else [f"{pool}:{at}" for at, pool in enumerate(pools)]
 
 
 def shares(targets: list[Target], values: list[str]) -> tuple[Share, ...]:
-    """Percentages with two digits, which is what nginx can tell apart; the last target gets the rest."""
+    """Percentages with two decimals, the finest that nginx accepts; the last target gets the rest."""
     total = sum(t.weight for t in targets)
-    found = []
+    out = []
     left = 10_000
     for target, value in zip(targets[:-1], values[:-1], strict=True):
         part = min(max(1, round(target.weight * 10_000 / total)), left - 1)
         left -= part
-        found.append(Share(Atom(f"{part // 100}.{part % 100:02d}%"), Atom(value)))
-    return (*found, Share(Atom("*"), Atom(values[-1])))
+        out.append(Share(Atom(f"{part // 100}.{part % 100:02d}%"), Atom(value)))
+    return (*out, Share(Atom("*"), Atom(values[-1])))

@@ -1,16 +1,20 @@
-"""Free text and variables -> one nginx parameter, by way of constants where it is longer than nginx can read."""
+"""Parameters of free text and variables; long ones are split into constants, since nginx limits their length."""
 
 from __future__ import annotations
 
-from lbgen.engines.nginx.names import inline
-from lbgen.engines.nginx.quote import LONGEST, pieces, size
-from lbgen.engines.nginx.quote import bare as is_bare
-from lbgen.engines.nginx.view import NONE, Map, Text
+from typing import TYPE_CHECKING
+
+from lbgen.engines.nginx.names import inline, reference
+from lbgen.engines.nginx.quote import MAX_LENGTH, is_bare, pieces, size
+from lbgen.engines.nginx.view import NONE, Line, Map, Text
 from lbgen.engines.text import Atom, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def text(*parts: str | Atom) -> Text:
-    """Strings are free text, atoms are variables. ValueError for a `$`, which needs the constant of `Texts`."""
+    """A parameter; strings are free text, atoms are variables. ValueError for `$`, which only `Texts` can write."""
     if any(isinstance(part, str) and "$" in part for part in parts):
         raise ValueError(f"{parts!r} holds a dollar sign")
     return _text([Literal(part, "part") if isinstance(part, str) else part for part in parts])
@@ -30,37 +34,47 @@ def _text(parts: list[Atom | Literal]) -> Text:
 EMPTY = Text(())
 
 
+def variables(names: Iterable[str], end: str = "\n") -> Text:
+    """The values of variables, each followed by `end`: the key of a map that compares several values."""
+    return text(*(part for name in names for part in (inline(name), end)))
+
+
+def directive(name: str, *args: str | Atom | Literal | Text, origin: Atom = NONE) -> Line:
+    """A simple directive; strings are words of the configuration, not free text."""
+    return Line(Atom(name), tuple(Atom(arg) if isinstance(arg, str) else arg for arg in args), origin)
+
+
 class Texts:
-    """Makes parameters and collects the constants they need."""
+    """Builds parameters of any length and collects their constants."""
 
     def __init__(self) -> None:
         self.constants: list[Map] = []
         self.dollar = False
-        self._nothing: Atom | None = None
+        self._empty: Atom | None = None
 
     def of(self, *parts: str | Atom) -> Text:
-        """A parameter that nginx can read whatever its length."""
+        """A parameter of any length."""
         cut = [Literal(p, "part") if isinstance(p, str) else p for part in parts for p in _cut(part)]
         self.dollar = self.dollar or any(isinstance(p, Literal) and "$" in p.text for p in cut)
-        while sum(map(_size, cut)) > LONGEST:
+        while sum(map(_size, cut)) > MAX_LENGTH:
             cut = self._folded(cut)
         return _text(cut)
 
     def body(self, content: str) -> Text:
-        """The text of a `return`. One that is empty by itself would make nginx write a page of its own."""
+        """The text of a `return`; for an empty text nginx would send its own page."""
         if content:
             return self.of(content)
-        if self._nothing is None:
-            self._nothing = self._constant([])
-        return text(self._nothing)
+        if self._empty is None:
+            self._empty = self._constant([])
+        return text(self._empty)
 
     def _folded(self, parts: list[Atom | Literal]) -> list[Atom | Literal]:
-        """The same text in fewer parts: each run that fits becomes a constant."""
+        """The same text in fewer parts: runs of parts become constants."""
         out: list[Atom | Literal] = []
         run: list[Atom | Literal] = []
         used = 0
         for part in parts:
-            if run and used + _size(part) > LONGEST:
+            if run and used + _size(part) > MAX_LENGTH:
                 out.append(self._constant(run))
                 run, used = [], 0
             run.append(part)
@@ -70,7 +84,7 @@ class Texts:
 
     def _constant(self, run: list[Atom | Literal]) -> Atom:
         name = f"text_{len(self.constants) + 1}"
-        self.constants.append(Map(NONE, EMPTY, Atom(f"${name}"), Text(tuple(run)), ()))
+        self.constants.append(Map(NONE, EMPTY, reference(name), Text(tuple(run)), ()))
         return inline(name)
 
 

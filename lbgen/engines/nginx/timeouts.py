@@ -1,4 +1,4 @@
-"""Times in nginx's notation."""
+"""Timeouts in nginx's notation."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _NO_LIMIT = "365d"
 
 
 def duration(milliseconds: int) -> Atom:
-    """A time in nginx's notation; 0 = no limit, which nginx can only say by a very long one."""
+    """Milliseconds in nginx's notation; 0 = no limit, written as a year since nginx has no such value."""
     if milliseconds == 0:
         return Atom(_NO_LIMIT)
     return Atom(f"{milliseconds // 1000}s" if milliseconds % 1000 == 0 else f"{milliseconds}ms")
 
 
-def times(wanted: Timeouts) -> Times:
-    """nginx has one timer for reading from an endpoint, head or body: the response time rules it."""
-    return Times(duration(wanted.connect), duration(wanted.response), duration(wanted.idle))
+def proxy_times(timeouts: Timeouts) -> Times:
+    """nginx has one read timeout for head and body of a response: the response timeout applies."""
+    return Times(duration(timeouts.connect), duration(timeouts.response), duration(timeouts.idle))

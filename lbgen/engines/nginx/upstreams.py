@@ -1,12 +1,10 @@
-"""Pools -> upstream blocks, for HTTP and for TCP alike."""
+"""Upstream blocks of pools, for HTTP and for L4."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
-from lbgen.engines.nginx.health_checks import server
-from lbgen.engines.nginx.retries import backups, separate_backups, single
 from lbgen.engines.nginx.view import Endpoint, Upstream
 from lbgen.engines.text import Atom
 from lbgen.plan.model import Balance
@@ -17,63 +15,98 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Endpoint as PlanEndpoint
     from lbgen.plan.model import Pool
 
-_ZONE_LEAST = 64  # KiB
-_ZONE_PER_ENDPOINT = 2
+FULL_WEIGHT = 100  # percent
+_ZONE_MIN_KIB, _ZONE_PER_ENDPOINT_KIB = 64, 2
+_PLACEHOLDER = "127.0.0.1:1"
+"""A server that gets no requests: nginx does not eject the only server of an upstream."""
 
 
-_STRANGER = "127.0.0.1:1"
-"""An endpoint that is never asked: nginx does not eject the only server of an upstream."""
+def single_upstream(pool: str, at: int) -> str:
+    """The upstream of one endpoint; names of pools contain no tilde."""
+    return f"{pool}~{at}"
 
 
-def upstreams(
-    pool: Pool, key: Atom, *, tcp: bool = False, old: bool = False, stuck: Atom | None = None
-) -> Iterator[Upstream]:
-    """The blocks for one pool; `key` is what a hash is made of, `stuck` the id of the endpoint that a client is bound
-    to. TCP has no kept connections."""
-    apart = separate_backups(pool)
-    usual = tuple(e for e in pool.endpoints if not (apart and e.backup))
-    yield _block(pool, pool.name, usual, _method(pool.balance, key), tcp=tcp, stuck=None if old else stuck)
-    if apart:
-        late = tuple(replace(e, backup=False) for e in pool.endpoints if e.backup)
-        yield _block(pool, backups(pool.name), late, _method(pool.balance, key), tcp=tcp, stuck=None)
+def backup_upstream(pool: str) -> str:
+    """The upstream of a pool's backups, see `has_separate_backups`."""
+    return f"{pool}~backup"
+
+
+def has_separate_backups(pool: Pool) -> bool:
+    """nginx allows no backups in upstreams with hash or random balancing."""
+    hashed = pool.balance in (Balance.HASH, Balance.SOURCE_HASH, Balance.RANDOM)
+    return hashed and any(e.backup for e in pool.endpoints)
+
+
+def may_be_empty(pool: Pool) -> bool:
+    """Whether a pool can be without endpoints: unresolved names, failed checks, ejections, full endpoints."""
+    return (
+        pool.active is not None
+        or pool.max_per_endpoint is not None
+        or pool.passive is not None
+        or any(not e.is_ip for e in pool.endpoints)
+        or not any(e.weight for e in pool.endpoints)
+    )
+
+
+def upstreams(pool: Pool, key: Atom, *, l4: bool = False, sticky_route: Atom | None = None) -> Iterator[Upstream]:
+    """The blocks of one pool. `key` is the input of a hash, `sticky_route` the variable with the id in the cookie."""
+    separate = has_separate_backups(pool)
+    method = _method(pool.balance, key)
+    primary = tuple(e for e in pool.endpoints if not (separate and e.backup))
+    yield _block(pool, pool.name, primary, method, l4=l4, sticky_route=sticky_route)
+    if separate:
+        backups = tuple(replace(e, backup=False) for e in pool.endpoints if e.backup)
+        yield _block(pool, backup_upstream(pool.name), backups, method, l4=l4)
 
 
 def _block(
-    pool: Pool, name: str, endpoints: tuple[PlanEndpoint, ...], method: Atom | None, *, tcp: bool, stuck: Atom | None
+    pool: Pool,
+    name: str,
+    endpoints: tuple[PlanEndpoint, ...],
+    method: Atom | None,
+    *,
+    l4: bool = False,
+    sticky_route: Atom | None = None,
 ) -> Upstream:
-    names = any(not e.is_ip for e in endpoints)
-    # Workers must agree on who has how many connections or is out, and nginx wants shared memory for names; the rest
-    # is faster without.
+    # nginx requires shared memory to resolve names; workers need it to share connection counts and ejections. Other
+    # upstreams are faster without.
     shared = (
-        names
+        any(not e.is_ip for e in endpoints)
         or pool.balance is Balance.LEAST_CONNECTIONS
         or pool.max_per_endpoint is not None
         or pool.passive is not None
     )
-    servers = [_endpoint(e, pool, routed=stuck is not None) for e in endpoints]
+    servers = [_endpoint(e, pool, routed=sticky_route is not None) for e in endpoints]
     if pool.passive is not None and len(servers) == 1:
-        line = server(_STRANGER, 0, "")
-        servers.append(Endpoint(Atom(pool.field), Atom(_STRANGER), 0, Atom(""), Atom(line)))
+        line = server_line(_PLACEHOLDER, 0, "")
+        servers.append(Endpoint(Atom(pool.field), Atom(_PLACEHOLDER), 0, Atom(""), Atom(line)))
     return Upstream(
         origin=Atom(pool.field),
         name=Atom.of(r"[a-z0-9._~-]+", name),
         pool=Atom.of(r"[a-z0-9._-]+", pool.name),
-        zone=_ZONE_LEAST + _ZONE_PER_ENDPOINT * len(servers) if shared else 0,
+        zone=_ZONE_MIN_KIB + _ZONE_PER_ENDPOINT_KIB * len(servers) if shared else 0,
         method=method,
         endpoints=tuple(servers),
-        keepalive=0 if tcp else pool.keepalive,
-        include=Atom(f"upstreams/{'stream' if tcp else 'http'}/{name}.conf") if pool.active else None,
+        keepalive=0 if l4 else pool.keepalive,
+        include=Atom(f"upstreams/{'stream' if l4 else 'http'}/{name}.conf") if pool.active else None,
         slow_start=bool(pool.slow_start),
-        stuck=stuck,
+        sticky_route=sticky_route,
     )
 
 
-def singles(pool: Pool) -> Iterator[Upstream]:
-    """A block for each endpoint alone, for requests that must go there and nowhere else."""
+def single_upstreams(pool: Pool) -> Iterator[Upstream]:
+    """A block per endpoint, for requests bound to one endpoint."""
     for at, endpoint in enumerate(pool.endpoints):
-        alone = replace(endpoint, weight=1, backup=False)
-        made = _block(pool, single(pool.name, at), (alone,), None, tcp=False, stuck=None)
-        yield replace(made, origin=Atom(endpoint.field), slow_start=False)
+        only = replace(endpoint, weight=1, backup=False)
+        block = _block(pool, single_upstream(pool.name, at), (only,), None)
+        yield replace(block, origin=Atom(endpoint.field), slow_start=False)
+
+
+def server_line(address: str, weight: int, options: str, *, percent: int = FULL_WEIGHT, scale: int = 1) -> str:
+    """A `server` directive without its semicolon, at `percent` of its weight."""
+    share = 0 if not weight or not percent else max(1, weight * scale * percent // FULL_WEIGHT)
+    weighted = f" weight={share}" if share > 1 else ""
+    return f"server {address}{weighted}{options}{'' if share else ' down'}"
 
 
 def _endpoint(endpoint: PlanEndpoint, pool: Pool, *, routed: bool) -> Endpoint:
@@ -90,7 +123,7 @@ def _endpoint(endpoint: PlanEndpoint, pool: Pool, *, routed: bool) -> Endpoint:
     if routed:
         options += f" route={endpoint.cookie_value}" + ("" if weight else " drain")
         weight = weight or 1
-    line = server(address.text, weight, options)
+    line = server_line(address.text, weight, options)
     return Endpoint(Atom(endpoint.field), address, weight, Atom(options), Atom(line))
 
 

@@ -1,4 +1,4 @@
-"""What the template prints: the shape of an nginx configuration, every text typed."""
+"""Typed shapes of an nginx configuration, as the templates print them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ REQUEST_ID = Atom("$request_id")
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One parameter: free text (Literal of kind `part`) and variables (Atom). `bare`: the same without quotes, for a
-    single word or variable."""
+    """One parameter of free text (Literal of kind `part`) and variables (Atom); `bare` is its form without quotes."""
 
     parts: tuple[Atom | Literal, ...]
     bare: Atom | None = None
@@ -29,7 +28,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line of a map."""
+    """One line of a map."""
 
     key: Atom | Literal
     value: Text | Atom
@@ -42,7 +41,7 @@ class Map:
     name: Atom
     default: Text | Atom
     entries: tuple[Entry, ...]
-    volatile: bool = False  # worked out anew whenever it is asked for
+    volatile: bool = False  # evaluated on every use
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +52,8 @@ class Network:
 
 @record
 class Geo:
-    """A number by address: the narrowest network around it counts. `source` None = the client's, which `proxies` may
-    tell in X-Forwarded-For."""
+    """A number per network; the narrowest network wins. `source` None = the client's address, which nginx takes from
+    X-Forwarded-For behind `proxies`."""
 
     origin: Atom
     name: Atom
@@ -75,7 +74,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """An answer for requests whose variable is neither empty nor 0."""
+    """The answer when the variable is neither empty nor 0."""
 
     variable: Atom
     status: int
@@ -83,8 +82,8 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
-    """What comes before a route's action; `add` are headers of the answers made here."""
+class Guard:
+    """Checks and limits before a route's action; `add` are the headers of their answers."""
 
     checks: tuple[Check, ...]
     add: tuple[Header, ...] = ()
@@ -113,8 +112,8 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
-class Detour:
-    """Where requests go instead, and the upstream and target that are asked there."""
+class FilteredForward:
+    """The location that forwards without fields that Connection names, and the upstream and target it uses."""
 
     at: Atom
     to: Text
@@ -122,7 +121,8 @@ class Detour:
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """`upstream` is a name or a variable; `target` None = as the client sent it; `headers` empty = the server's."""
+    """A `*_pass` directive and what belongs to it. `upstream` is a name or a variable; `target` None = as sent by the
+    client; `headers` empty = those of the server block. Fields `*_to` and `next_try` name locations or variables."""
 
     upstream: Atom
     target: Atom | None = None
@@ -130,65 +130,65 @@ class Proxy:
     times: Times | None = None
     hide: tuple[Atom | Literal, ...] = ()
     add: tuple[Header, ...] = ()
-    on_failure: Atom | None = None
-    tunnel: Atom | None = None  # where WebSockets go, whose time is another
-    names: bool = False  # there may be no endpoint at all (`health_checks.may_be_empty`)
-    kind: Atom = PROXY  # the module whose directives count
+    failure_to: Atom | None = None
+    tunnel_to: Atom | None = None  # for WebSockets, whose timeout differs
+    may_lack_endpoints: bool = False  # see `upstreams.may_be_empty`
+    module: Atom = PROXY  # the nginx module whose directives apply
     scheme: Atom = HTTP
     lines: tuple[Line, ...] = ()
-    mirrors: tuple[Line, ...] = ()  # copies of the request, made once
+    mirrors: tuple[Line, ...] = ()
     checks: tuple[Check, ...] = ()
-    again: Atom | None = None  # where a request goes on when the endpoint failed, itself or by a variable
-    retried: tuple[int, ...] = ()  # the endpoint's own statuses that go there too
-    once: Atom | None = None  # where requests go whose statuses never do
-    repeatable: Atom | None = None  # 0 for those
-    streamed: Atom | None = None  # where requests go whose bodies are too long to be kept
-    unsized: Atom | None = None  # where requests go whose bodies have to be read first, to know how long they are
-    buffered: bool = False  # the body is read whole first, as it is asked or kept for further tries
-    nominated: Detour | None = None  # for requests whose Connection names fields
-    made: Text | None = None  # where those go: names of the headers that nginx writes, a comma before and behind each
-    waits: Text | None = None  # where requests go that must not overtake those who wait
+    next_try: Atom | None = None  # after a failed try
+    retried_statuses: tuple[int, ...] = ()  # statuses of endpoints that also lead to `next_try`
+    no_status_retry: Atom | None = None  # for requests that are not retried by status
+    repeatable: Atom | None = None  # the variable that is 0 for those requests
+    streamed_to: Atom | None = None  # for bodies too long to keep for another try
+    unknown_length_to: Atom | None = None  # for bodies without a length: they are read first
+    request_buffered: bool = False  # nginx reads the whole body before it connects
+    filtered: FilteredForward | None = None  # for requests whose Connection header names fields
+    written_headers: Text | None = None  # of such requests: the headers nginx sets, as `,name,name,`
+    queue_to: Text | None = None  # for requests that join a queue
 
 
 @record
 class Answer:
-    """`content_type` None = the default; `via`: the named location that has the body, for statuses whose `return`
+    """`content_type` None = the default. `body_at` is the named location with the body, for statuses whose `return`
     takes an address instead of a text."""
 
     status: int
     text: Text
     content_type: Literal | None = None
     add: tuple[Header, ...] = ()
-    via: Atom | None = None
-    final: bool = False  # what went wrong upstream, after retries
-    failure: bool = False  # the text for what went wrong upstream; the status stays
-    names: bool = False
+    body_at: Atom | None = None
+    after_retries: bool = False  # the status and text of the last failed try
+    failure_text: bool = False  # the text of an upstream failure; nginx keeps the status
+    may_lack_endpoints: bool = False
 
 
 @record
-class Hop:
-    """Where the request goes on: a named location, or a variable that holds its name. `late`: not before the limits of
-    the gate had their say. `on_failure`: where their answers are."""
+class InternalRedirect:
+    """Continue at `to`, a named location or a variable with its name; `after_limits`: once the guard's limits, whose
+    answers are at `failure_to`, have passed the request."""
 
     to: Atom
-    late: bool = False
-    on_failure: Atom | None = None
+    after_limits: bool = False
+    failure_to: Atom | None = None
 
 
 @record
-class Reading:
-    """The body is read, then the request goes on at `to`, a variable. `sink` is a path that a copy is sent to in vain,
-    `on_failure` where the answers of limits are."""
+class BodyReader:
+    """Read the body, then continue at `to`, a variable. `sink` is the path of a mirror that drops its copy: nginx reads
+    a body for a mirror. `failure_to` has the answers of limits."""
 
     to: Atom
     sink: Atom
-    on_failure: Atom
+    failure_to: Atom
 
 
 @record
 class Location:
-    """`path` is for a location of that path alone, `below` for one of all paths that begin so; a prefix by segment has
-    both, with the same body. `name` is for a named location."""
+    """`path` is an exact location, `below` a prefix location; a prefix match by segment has both, with the same body.
+    `name` is a named location."""
 
     origin: Atom
     path: Literal | None = None
@@ -196,11 +196,11 @@ class Location:
     name: Atom | None = None
     proxy: Proxy | None = None
     answer: Answer | None = None
-    hop: Hop | None = None
-    reads: Reading | None = None
-    gate: Gate | None = None
-    logged: tuple[Line, ...] = ()  # what the access log is told
-    retry: bool = False  # a further try, named by a map
+    redirect_to: InternalRedirect | None = None
+    body_reader: BodyReader | None = None
+    guard: Guard | None = None
+    log_variables: tuple[Line, ...] = ()  # variables of the access log
+    retry: bool = False  # a further try, chosen by a map
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +212,8 @@ class ClientTimes:
 
 @record
 class Server:
-    """`hosts` are the server names; `default`: requests for any other host come here. `headers` empty and `times` None
-    = as in the http block. `unanswered`: variables that are 1 for connections that are closed without an answer."""
+    """A server block. `hosts` are its names; `headers` empty and `times` None = as in the http block; `close_if` are
+    variables that are 1 where nginx closes the connection without an answer."""
 
     origin: Atom
     listen: tuple[Atom, ...]
@@ -225,17 +225,17 @@ class Server:
     times: ClientTimes | None
     locations: tuple[Location, ...]
     named: tuple[Location, ...]
-    refused: Atom  # the variable with the status of a request that is not let in
+    refused: Atom  # the variable with the status of a refused request, or 0
     checks: tuple[Check, ...] = ()
     lines: tuple[Line, ...] = ()
-    limited: bool = False  # some of its routes have limits
-    unanswered: tuple[Atom, ...] = ()
+    has_limits: bool = False
+    close_if: tuple[Atom, ...] = ()
 
 
 @record
 class Endpoint:
-    """A server of an upstream; `options` are its further parameters, each with a blank before it, and `line` is all
-    that as it is printed (`health_checks.server`). `weight` 0: it gets nothing."""
+    """A server of an upstream. `options` are further parameters, each after a blank; `line` is the printed directive
+    (`upstreams.server_line`). Weight 0 gets no requests."""
 
     origin: Atom
     address: Atom
@@ -246,8 +246,8 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """`method` is the balancing directive, None for round robin; `zone` the size of its shared memory in KiB.
-    `include`: the servers stand in that file, which the agent rewrites by the checks of `pool`."""
+    """`method` is the balancing directive, None for round robin; `zone` the size of the shared memory in KiB; `include`
+    the file with the servers that `lbgen agent` rewrites by the checks of `pool`."""
 
     origin: Atom
     name: Atom
@@ -258,7 +258,7 @@ class Upstream:
     keepalive: int
     include: Atom | None = None
     slow_start: bool = False
-    stuck: Atom | None = None  # the `route` of the server that a client is bound to
+    sticky_route: Atom | None = None  # the variable with the `route` that a client's cookie names
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,12 +269,12 @@ class StreamServer:
     connect: Atom
     idle: Atom
     lines: tuple[Line, ...] = ()
-    default: bool = False  # names that no other server has come here
+    default: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A variable that a function of a module sets when it is asked for, once per request."""
+    """A variable set by a function of a JavaScript module when it is first used in a request."""
 
     variable: Atom
     module: Atom
@@ -285,7 +285,7 @@ class Script:
 class Http:
     servers: tuple[Server, ...]
     upstreams: tuple[Upstream, ...]
-    trusts: tuple[Geo, ...]
+    trust_geos: tuple[Geo, ...]
     trust_maps: tuple[Map, ...]
     constants: tuple[Map, ...]
     maps: tuple[Map, ...]
@@ -294,29 +294,28 @@ class Http:
     client_times: ClientTimes
     times: Times
     forwards: bool
-    well_formed: Literal  # the regex of Host and request line
-    never_nominated: Literal  # the regex of Connection values that name what must not be lost
-    nothing_nominated: Literal  # the regex of Connection values that name no header of their own
+    well_formed_request: Literal  # regex over Host and the request line
+    never_nominated: Literal  # regex of Connection values that name protected fields
+    nothing_nominated: Literal  # regex of Connection values that name hop-by-hop fields only
     rewrites: bool
-    nominates: bool  # requests whose Connection names fields go on without them
-    names: bool
+    nominates: bool  # some locations forward without fields that Connection names
+    may_lack_endpoints: bool
     dollar: bool
-    many: int  # size of the hashes of names and variables; 0 = nginx's own
-    long: bool  # long words in a hash
-    zones: tuple[Line, ...] = ()  # of rates and requests under way
-    geos: tuple[Geo, ...] = ()  # about clients
-    http2: bool = False
+    hash_size: int  # of names and variables; 0 = nginx's default
+    long_keys: bool
+    zones: tuple[Line, ...] = ()  # of rate and concurrency limits
+    geos: tuple[Geo, ...] = ()
     tls: bool = False
     client_certificates: bool = False
-    grpc: tuple[Header, ...] = ()  # `headers` for endpoints that are asked by the gRPC module; empty: there are none
-    by_address: bool = False  # certificates of some endpoints must hold their addresses
-    formats: tuple[Line, ...] = ()  # of access logs
-    replaced: bool = False  # on some listeners the client's address stands in the place of the peer's
-    introduced: bool = False  # on some listeners a PROXY header tells it
-    limited: bool = False
-    modules: tuple[Atom, ...] = ()  # of JavaScript
+    grpc: tuple[Header, ...] = ()  # `headers` for the gRPC module, empty when it is unused
+    verifies_address: bool = False  # some certificates are verified against addresses
+    log_formats: tuple[Line, ...] = ()
+    with_real_ip: bool = False  # some listeners replace the peer's address by the client's
+    proxy_protocol: bool = False  # some listeners accept it
+    has_limits: bool = False
+    modules: tuple[Atom, ...] = ()  # JavaScript modules
     scripts: tuple[Script, ...] = ()
-    queues: tuple[Line, ...] = ()  # shared memory of those who wait
+    queues: tuple[Line, ...] = ()  # shared memory of queues
 
 
 @record
@@ -327,8 +326,8 @@ class Stream:
     maps: tuple[Map, ...] = ()
     geos: tuple[Geo, ...] = ()
     zones: tuple[Line, ...] = ()
-    nobody: Atom | None = None  # the name of an upstream without endpoints
-    introduced: bool = False  # on some listeners a PROXY header tells who the client is
+    empty_upstream: Atom | None = None  # the upstream that refuses connections
+    proxy_protocol: bool = False  # some listeners accept it
 
 
 @record
@@ -341,4 +340,4 @@ class Config:
     resolvers: tuple[Atom, ...]
     http: Http | None
     stream: Stream | None
-    steered: bool = False  # the agent reloads it whenever an endpoint goes or comes
+    uses_agent: bool = False  # `lbgen agent` rewrites the endpoints and reloads nginx

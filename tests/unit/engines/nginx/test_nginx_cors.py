@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from lbgen.engines.nginx.compression import Compressions
+from lbgen.engines.nginx.compression import CompressionMaps
 from lbgen.engines.nginx.cors import _granted, _origin
 from lbgen.engines.nginx.names import Names
 from lbgen.plan.model import Respond, Route
@@ -80,7 +80,7 @@ def test_preflights(method, headers, granted):
     ],
 )
 def test_vary_is_said_of_compressed_answers(accepted, status, media, coding, length, compressed):
-    made = Compressions(Names())
+    made = CompressionMaps(Names())
     made.vary(Route("r", 0, Respond(200, "", ()), "routes[0]"), Compression(("application/json",), 1024))
     regex = made.maps[0].entries[0].key.text
     assert bool(re.search(regex, f"{accepted}\n{status}\n{media}\n{coding}\n{length}\n")) == compressed

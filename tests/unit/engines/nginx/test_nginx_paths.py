@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from lbgen.engines.nginx.paths import _normal, _unclear
+from lbgen.engines.nginx.paths import _ambiguous, _normal
 from lbgen.plan.paths import PathError, accept_target
 from lbgen.plan.policy import Paths, PathsMode
 
@@ -45,7 +45,7 @@ def targets() -> list[str]:
 
 
 def refused(paths: Paths, target: str, *, old: bool = False) -> bool:
-    return any(re.search(f"^[^?]*{way}", target) for way in _unclear(paths, old=old))
+    return any(re.search(f"^[^?]*{way}", target) for way in _ambiguous(paths, old=old))
 
 
 @pytest.mark.parametrize("paths", POLICIES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from lbgen.engines.nginx.names import Names
-from lbgen.engines.nginx.retries import MOST, Retries, ring
+from lbgen.engines.nginx.retries import MAX_RETRIES, RetryChains, ring
 from lbgen.plan.model import Balance, Endpoint, Pool
 
 
@@ -20,8 +20,8 @@ def pool(*kinds: str) -> Pool:
 
 def walk(made: Pool, first: int, tries: int) -> list[int]:
     """The endpoints asked one after the other, as the map says."""
-    retries = Retries(Names(), {"p": made}, old=False)
-    retries._ring(made)
+    retries = RetryChains(Names(), {"p": made}, old=False)
+    retries._ring_variable(made)
     steps = retries.maps[0].entries
     asked = [first]
     for count in range(1, tries):
@@ -43,7 +43,7 @@ def test_backups_come_when_all_others_were_asked():
     made = pool("usual", "backup", "usual", "backup")
     for first in (0, 2):
         assert walk(made, first, 8) == [first, 2 - first, 1, 3, 0, 2, 1, 3]
-    assert MOST >= 7
+    assert MAX_RETRIES >= 7
 
 
 def test_one_endpoint_needs_no_ring():

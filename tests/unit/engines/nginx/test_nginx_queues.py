@@ -48,5 +48,5 @@ def test_without_places_there_is_nothing_to_wait_for():
     ],
 )
 def test_what_does_not_go_with_waiting_is_refused(route, what):
-    with pytest.raises(LbgenError, match=f"queue does not go with {what}"):
+    with pytest.raises(LbgenError, match=f"cannot combine a queue with {what}"):
         conf(route, q={"endpoints": [{"address": "10.0.0.2:80"}]})

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import lbgen
-from lbgen.engines.nginx.l4 import stream
+from lbgen.engines.nginx.l4 import build_stream
 from lbgen.plan.resolve import plan
 from lbgen.plan.simulate import simulate_l4
 
@@ -29,7 +29,7 @@ TOPOLOGY = {
 @pytest.mark.parametrize("name", ["a.example", "A.Example.", "b.example", "x.a.example", "example", "", "xa.example"])
 def test_the_map_chooses_as_the_oracle(name, source):
     made = plan(lbgen.load(TOPOLOGY))
-    block = stream(made, list(made.listeners), made.pools)
+    block = build_stream(made, list(made.listeners), made.pools)
     (choice,) = block.maps
     sources = [each for rule in made.listeners[0].l4_rules for each in rule.sources]
     assert [n.network.text for geo in block.geos for n in geo.networks] == list(dict.fromkeys(sources))
@@ -42,7 +42,7 @@ def test_the_map_chooses_as_the_oracle(name, source):
 
 def test_what_is_set_for_a_port_must_be_one():
     data = TOPOLOGY | {"routes": [*TOPOLOGY["routes"][:3], TOPOLOGY["routes"][3] | {"timeouts": {"idle": "1s"}}]}
-    with pytest.raises(lbgen.LbgenError, match="one set of times"):
+    with pytest.raises(lbgen.LbgenError, match="per port; give all routes"):
         lbgen.render(lbgen.load(data), engine="nginx", accept=("all",))
 
 

@@ -9,8 +9,7 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 import lbgen
-from lbgen.engines.nginx.access import default, entries
-from lbgen.engines.nginx.limits import rate
+from lbgen.engines.nginx.limits import format_rate, geo_default, geo_networks
 from lbgen.engines.nginx.number_regex import above
 from lbgen.plan.policy import Access, Key, KeyKind, RateLimit
 
@@ -28,10 +27,10 @@ def answer(access: Access, client: str) -> int:
     """What nginx's geo says: the narrowest network around the address."""
     found = [
         (ip_network(e.network.text).prefixlen, e.value)
-        for e in entries(access)
+        for e in geo_networks(access)
         if ip_address(client) in ip_network(e.network.text)
     ]
-    return max(found)[1] if found else default(access)
+    return max(found)[1] if found else geo_default(access)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -53,7 +52,7 @@ def test_nested_networks_are_judged_as_the_plan_judges(seed):
     [(5, 1, "5r/s"), (120, 60, "2r/s"), (7, 60, "7r/m"), (60, 3600, "1r/m"), (100, 3600, None), (1, 3600, None)],
 )
 def test_rates_that_nginx_can_write(amount, seconds, written):
-    assert rate(RateLimit(amount, seconds, 1, Key(KeyKind.ROUTE))) == written
+    assert format_rate(RateLimit(amount, seconds, 1, Key(KeyKind.ROUTE))) == written
 
 
 def topology(route: dict, **listener) -> dict:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from lbgen.engines.nginx.tls import Face, faces
+from lbgen.engines.nginx.tls import VirtualServer, virtual_servers
 from lbgen.plan.model import HostPattern, HostTable, Listener, Mode, Protocol
 from lbgen.plan.tls import Certificate, File, ListenerTls
 
@@ -24,15 +24,15 @@ CERTIFICATES = (
 HOSTS = ("shop.example", "other.example", "x.wild.example", "*.deep.wild.example", "*.wild.example", "*.example")
 
 
-def made() -> tuple[Listener, tuple[Face, ...]]:
+def made() -> tuple[Listener, tuple[VirtualServer, ...]]:
     tables = tuple(HostTable(HostPattern(h.removeprefix("*."), h.startswith("*.")), ()) for h in HOSTS)
     listener = Listener(
         "web", "127.0.0.1", 443, Mode.L7, Protocol.TCP, "listeners.web", hosts=(*tables, HostTable(None, ()))
     )
-    return listener, faces(listener, ListenerTls(certificates=CERTIFICATES))
+    return listener, virtual_servers(listener, ListenerTls(certificates=CERTIFICATES))
 
 
-def chosen(every: tuple[Face, ...], name: str) -> Face:
+def chosen(every: tuple[VirtualServer, ...], name: str) -> VirtualServer:
     """As nginx chooses: an exact name, the first regex that matches, else the default."""
     for face in every:
         if any(n.text == name for n in face.names if not hasattr(n, "kind")):

@@ -1,0 +1,85 @@
+"""Objections to pools: sticky cookies, certificates, state that is lost on reload, names of endpoints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.api import Objection, approximate, refused
+from lbgen.engines.nginx.header_objections import key_objections
+from lbgen.engines.nginx.health_checks import uses_agent
+from lbgen.engines.nginx.support import OLD
+from lbgen.plan.features import Feature
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.plan.model import Plan, Pool
+
+
+def pool_objections(plan: Plan, version: str) -> Iterator[Objection]:
+    """The objections to all pools, in the order of the topology."""
+    for pool in plan.pools:
+        if pool.sticky is not None:
+            yield from _sticky(pool, version)
+        if pool.hash_key is not None:
+            yield from key_objections(pool.hash_key, f"{pool.field}.balance")
+        if pool.tls is not None and pool.tls.server_name is None:
+            yield from _names_in_certificates(pool)
+        yield from _lost_on_reload(pool, reloads=uses_agent(plan))
+    if version == OLD or plan.resolvers:
+        return
+    for pool in plan.pools:
+        for endpoint in pool.endpoints:
+            if not endpoint.is_ip:
+                why = "nginx needs a DNS server for names of endpoints; add `resolvers: [ADDRESS]` to the topology"
+                yield Objection(refused(why), endpoint.field, Feature.ENDPOINT_NAMES)
+                return
+
+
+def _sticky(pool: Pool, version: str) -> Iterator[Objection]:
+    if any(not e.is_ip for e in pool.endpoints):
+        why = "nginx exposes the address that answered, not its name, so it cannot set the cookie of a named endpoint"
+        yield Objection(refused(why), f"{pool.field}.sticky", Feature.STICKY)
+    if version != OLD and any(e.backup for e in pool.endpoints):
+        note = "a cookie that names a backup is ignored while another endpoint is up"
+        named = {"pool.sticky.backup": ("text: the cookie names", "header set-cookie")}
+        yield Objection(approximate(note, named), f"{pool.field}.sticky", Feature.STICKY)
+    if version == OLD and (pool.passive is not None or pool.max_per_endpoint is not None):
+        note = (
+            "nginx 1.22 counts failures and requests separately for clients with a cookie and those without: an "
+            "endpoint that is ejected for one group may serve the other"
+        )
+        shows = {"pool.sticky.ejected": "text: is ejected"}
+        yield Objection(approximate(note, shows), f"{pool.field}.sticky", Feature.STICKY)
+
+
+def _names_in_certificates(pool: Pool) -> Iterator[Objection]:
+    if pool.tls is not None and pool.tls.verify and any(e.is_ip for e in pool.endpoints):
+        why = "nginx verifies names in certificates, not addresses; set tls.server_name, or verify: false"
+        yield Objection(refused(why), f"{pool.field}.tls", Feature.POOL_TLS)
+        return
+    hosts = {e.host for e in pool.endpoints}
+    if len(hosts) > 1 and not all(e.is_ip for e in pool.endpoints):
+        why = "nginx verifies the certificates of all endpoints against one name; set tls.server_name"
+        yield Objection(refused(why), f"{pool.field}.tls", Feature.POOL_TLS)
+
+
+def _lost_on_reload(pool: Pool, *, reloads: bool) -> Iterator[Objection]:
+    """State that nginx loses when the agent reloads it."""
+    when = "of every pool whenever a check removes or restores an endpoint"
+    if reloads and pool.passive is not None:
+        note = f"nginx loses the ejections {when}"
+        shows = {"pool.health.passive.beside_checks": "text: ejected, then a check"}
+        yield Objection(approximate(note, shows), f"{pool.field}.health.passive", Feature.HEALTH_PASSIVE)
+    if reloads and pool.max_per_endpoint is not None:
+        note = f"nginx loses the counts of requests {when}: until those requests end, there may be more"
+        shows = {"pool.connections.max_per_endpoint.beside_checks": "text: the only place is taken, then a check"}
+        field = f"{pool.field}.connections.max_per_endpoint"
+        yield Objection(approximate(note, shows), field, Feature.MAX_PER_ENDPOINT)
+    if pool.slow_start and pool.active is None and pool.passive is None:
+        why = "on nginx slow start applies to endpoints that active checks restore; add health.active"
+        yield Objection(refused(why), f"{pool.field}.slow_start", Feature.SLOW_START)
+    if pool.slow_start and pool.passive is not None:
+        note = "an endpoint gets its full share at once when its ejection ends"
+        shows = {"pool.slow_start.after_ejection": "text: just back"}
+        yield Objection(approximate(note, shows), f"{pool.field}.slow_start", Feature.SLOW_START)
