@@ -10,8 +10,8 @@ import pytest
 from lbgen.conformance.case import CaseFile
 from lbgen.conformance.prepare import prepared
 from lbgen.conformance.settle import settle
-from lbgen.runtime.endpoints import endpoints
 from lbgen.runtime.local.process import running
+from lbgen.runtime.standins.server import endpoints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

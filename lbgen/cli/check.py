@@ -84,7 +84,7 @@ def _engines(
 ) -> list[Diagnostic]:
     from lbgen.diagnostics import EngineError, LbgenError
     from lbgen.engines.api import engine, engine_names
-    from lbgen.runtime.checker import check
+    from lbgen.runtime.local.check import check
 
     found: list[Diagnostic] = []
     out = console(stderr=True)

@@ -69,7 +69,7 @@ def _write_schema(path: Path) -> None:
 
 
 def _write_certificate(certificate: Path, key: Path) -> None:
-    from lbgen.runtime.certificates import LIFE, write_self_signed
+    from lbgen.runtime.common.certificates import LIFE, write_self_signed
 
     if certificate.exists() or key.exists():
         click.echo(f"{certificate.parent} has a certificate or key already, which stays")

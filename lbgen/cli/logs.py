@@ -15,7 +15,7 @@ from lbgen.cli.stacks import stack_argument, stack_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lbgen.runtime.logs import Line
+    from lbgen.runtime.common.logs import Line
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue")
 _STATUS_COLOURS = {2: "green", 3: "cyan", 4: "yellow", 5: "red"}
@@ -78,7 +78,7 @@ def command(
     A request is shown alike for every engine. With --json and --access (or -f) each line is a JSON object.
     """
     from lbgen.runtime.api import logs, requests
-    from lbgen.runtime.logs import Requests
+    from lbgen.runtime.common.logs import Requests
 
     name = stack_name(stack)
     if access or routes or statuses:

@@ -15,7 +15,7 @@ import click
 from lbgen.cli import exit_codes
 from lbgen.cli.encoding import adapt_output
 from lbgen.diagnostics import LbgenError
-from lbgen.runtime import interrupts
+from lbgen.runtime.common import signals
 from lbgen.version import VERSION
 
 # verb -> what the group's help says; the command `verb` lives in lbgen.cli.<verb> under that name (with _cmd).
@@ -108,7 +108,7 @@ def main() -> None:
     """The console script: runs a verb and turns every expected error into one screen and an exit code."""
     gc.disable()  # a short run that builds one big tree: collecting costs more than half of it
     atexit.register(gc.freeze)  # nor does the interpreter's last collection find anything worth its time
-    interrupts.raised()
+    signals.raised()
     adapt_output()
     try:
         code = group.main(standalone_mode=False)

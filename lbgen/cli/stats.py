@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from lbgen.runtime.logs import Line
-    from lbgen.runtime.stats import Counter, RouteStats
+    from lbgen.runtime.common.logs import Line
+    from lbgen.runtime.common.stats import Counter, RouteStats
 
 _REFRESH_SECONDS = 1.0
 _WATCHED_MS = 60_000
@@ -66,7 +66,7 @@ def command(stack: str | None, engine: str | None, since: int | None, follow: bo
     --json and -f each second is one JSON array on a line.
     """
     from lbgen.runtime.api import requests
-    from lbgen.runtime.stats import Counter
+    from lbgen.runtime.common.stats import Counter
 
     if follow and since is None:
         since = _WATCHED_MS

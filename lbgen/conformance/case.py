@@ -14,7 +14,7 @@ import yaml
 from lbgen.conformance.probe import filler
 from lbgen.conformance.wires import ANYHOW, Asked
 from lbgen.plan.request import Request
-from lbgen.runtime.standin import Behaviour
+from lbgen.runtime.standins.http1 import Behaviour
 
 CASES = Path(__file__).parent / "cases"
 _BOOL = "tag:yaml.org,2002:bool"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.plan.model import Mode, PathKind, ValueKind
 from lbgen.plan.request import Request
-from lbgen.runtime.sample import sample
+from lbgen.runtime.common.regex_example import sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

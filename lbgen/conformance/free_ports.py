@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from lbgen.runtime.local.ports import free_port
+from lbgen.runtime.common.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,7 +14,7 @@ from lbgen.conformance.compare import combined, header_differences, literal_diff
 from lbgen.plan.compression import compresses
 from lbgen.plan.reason_phrases import reason_phrase
 from lbgen.plan.request import connection_options
-from lbgen.runtime.standin import CONTROL, NAME, SEEN, Behaviour, body_of
+from lbgen.runtime.standins.http1 import CONTROL, NAME, SEEN, Behaviour, body_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -14,9 +14,9 @@ from lbgen.plan import features
 from lbgen.plan.model import Forward, Protocol
 from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.resolve import plan as resolve
-from lbgen.runtime.certificates import throw_away
-from lbgen.runtime.endpoints import StandIn
-from lbgen.runtime.incoming import StandInTls
+from lbgen.runtime.common.certificates import throw_away
+from lbgen.runtime.standins.accept import StandInTls
+from lbgen.runtime.standins.server import StandIn
 from lbgen.spec.load import load
 
 if TYPE_CHECKING:

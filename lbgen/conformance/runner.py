@@ -21,9 +21,9 @@ from lbgen.diagnostics import EngineError
 from lbgen.engines.api import Binary, engine
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.docker.alone import serving
-from lbgen.runtime.endpoints import Endpoints, endpoints
 from lbgen.runtime.local.network import network
 from lbgen.runtime.local.process import running
+from lbgen.runtime.standins.server import Endpoints, endpoints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import EngineError, UsageError
 from lbgen.engines.api import engine, engine_names, target_version
-from lbgen.runtime.local.binaries import candidates
+from lbgen.runtime.common.executables import candidates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

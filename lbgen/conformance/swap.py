@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, DifferenceError, EngineError
 from lbgen.runtime import api
-from lbgen.runtime.local.order import Progress, Step
+from lbgen.runtime.common.progress import Progress, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable

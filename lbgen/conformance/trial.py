@@ -14,7 +14,7 @@ from lbgen.conformance.http2 import ask
 from lbgen.conformance.probe import Stream, pieces, shake
 from lbgen.conformance.scripts import SCRIPTS
 from lbgen.plan.simulate import simulate
-from lbgen.runtime.standin import CONTROL
+from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

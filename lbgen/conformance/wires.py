@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
-from lbgen.runtime.certificates import throw_away
+from lbgen.runtime.common.certificates import throw_away
 
 if TYPE_CHECKING:
     import socket

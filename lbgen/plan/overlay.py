@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lbgen.plan.model import EngineOptions
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
@@ -45,3 +47,10 @@ def with_admin(plan: Plan, port: int, *, shared: bool = False) -> Plan:
     """`plan` with the engine's status interface on that loopback port. `shared`: others use that loopback too, so that
     it only tells how endpoints are."""
     return replace(plan, admin_port=port, admin_shared=shared)
+
+
+def with_version(plan: Plan, engine: str, version: str) -> Plan:
+    """`plan` with `engines.<engine>.version` set to the version that will serve it."""
+    options = dict(plan.engines)
+    options[engine] = replace(options.get(engine, EngineOptions()), version=version)
+    return replace(plan, engines=tuple(options.items()))

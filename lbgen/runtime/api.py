@@ -9,25 +9,25 @@ from lbgen.diagnostics import Diagnostic, EngineError, Severity, UsageError
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.api import engines as installed
 from lbgen.plan.model import Plan
-from lbgen.runtime import group, listing
-from lbgen.runtime import logs as log_files
+from lbgen.runtime import registry
 from lbgen.runtime import swap as exchange
-from lbgen.runtime.driver import DRAIN_SECONDS, RELOAD_SECONDS
-from lbgen.runtime.error_places import located
-from lbgen.runtime.group import GroupState
-from lbgen.runtime.listing import ignore, unseen
-from lbgen.runtime.local.order import BEGUN, Progress, Step
-from lbgen.runtime.local.process import START_SECONDS
+from lbgen.runtime.common import logs as log_files
+from lbgen.runtime.common.driver import DRAIN_SECONDS, RELOAD_SECONDS, START_SECONDS
+from lbgen.runtime.common.progress import BEGUN, Progress, Step
+from lbgen.runtime.common.time_limits import for_routes
+from lbgen.runtime.error_locations import located
+from lbgen.runtime.registry import ignore, unseen
 from lbgen.runtime.results import Stack, Swapped
-from lbgen.runtime.tiers import Wanted, named
-from lbgen.runtime.tiers import up as tiers_up
-from lbgen.runtime.time_limits import for_routes
+from lbgen.runtime.tiers import group
+from lbgen.runtime.tiers.group import GroupState
+from lbgen.runtime.tiers.rollout import Wanted, named
+from lbgen.runtime.tiers.rollout import up as tiers_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lbgen.engines.api import Engine
-    from lbgen.runtime.logs import Line, Requests
+    from lbgen.runtime.common.logs import Line, Requests
     from lbgen.runtime.swap import Proof
     from lbgen.spec.load import Topology
 
@@ -78,8 +78,8 @@ def up(
     EngineError LB413 (it did not serve; the engine before serves on).
     """
     warnings: tuple[Diagnostic, ...] = ()
-    if runtime is not None and runtime not in listing.RUNTIMES:
-        hint = f"one of: {', '.join(listing.RUNTIMES)}"
+    if runtime is not None and runtime not in registry.RUNTIMES:
+        hint = f"one of: {', '.join(registry.RUNTIMES)}"
         raise UsageError(Diagnostic("LB409", f"unknown runtime {runtime!r}", hint=hint))
     asked = [engine] if engine is not None else engines
     if not isinstance(topology, Plan):
@@ -100,18 +100,18 @@ def up(
         names = [each if isinstance(each, str) else each.name for each in asked or ()]
         how = exchange.How(backends, accept, progress, seconds, drain)
         return exchange.checked(topology, names, engine_by_name(swap).name, runtime, how, proof)
-    other = next((each for each in listing.every() if each.name == topology.name), None)
+    other = next((each for each in registry.every() if each.name == topology.name), None)
     fallen_back: tuple[Diagnostic, ...] = ()
     if runtime is None and other is not None:
         runtime = other.runtime
     elif runtime is None:
-        runtime, fallen_back = listing.default(topology, backends=backends)
+        runtime, fallen_back = registry.default(topology, backends=backends)
     if other is not None and other.runtime != runtime:
         message = f"{other.name} runs already, on the runtime {other.runtime}"
         raise UsageError(Diagnostic("LB406", message, hint=f"lbgen down {other.name}, or give this one another name"))
     targets = list(installed().values()) if asked is None else [_engine(each) for each in dict.fromkeys(asked)]
     with located((topology,)):
-        result = listing.driver(runtime).up(
+        result = registry.driver(runtime).up(
             topology,
             targets,
             insist=asked is not None,
@@ -144,19 +144,19 @@ def _tiers_up(wanted: Wanted, runtime: str | None, progress: Callable[[Progress]
     if wanted.engines and all(tier.engine is not None for tier in found):
         message = "every tier of this topology names its engine, so none is left to choose"
         raise UsageError(Diagnostic("LB305", message, hint="leave the engines out, or drop engine: from a tier"))
-    other = next((each for each in listing.every() if each.name == name), None)
+    other = next((each for each in registry.every() if each.name == name), None)
     fallen_back: tuple[Diagnostic, ...] = ()
     if runtime is None and other is not None:
         runtime = other.runtime
     elif runtime is None:
-        best = [listing.default(tier.plan, backends=wanted.backends) for tier in found]
+        best = [registry.default(tier.plan, backends=wanted.backends) for tier in found]
         runtime, fallen_back = next((each for each in best if each[0] == "local"), best[0])
     if other is not None and (other.runtime != runtime or not isinstance(other, GroupState)):
         what = f"on the runtime {other.runtime}" if other.runtime != runtime else "without tiers"
         message = f"{other.name} runs already, {what}"
         raise UsageError(Diagnostic("LB406", message, hint=f"lbgen down {other.name}, or give this one another name"))
     with located([tier.plan for tier in found]):
-        result = tiers_up(wanted, listing.driver(runtime), runtime, progress)
+        result = tiers_up(wanted, registry.driver(runtime), runtime, progress)
     warnings = (*of_files, *fallen_back, *result.warnings)
     return Stack(result.state, result.skipped, warnings, result.unchanged, result.replaced, result.reloaded)
 
@@ -182,7 +182,7 @@ def reload(
     if not isinstance(topology, Plan):
         if topology.model.tiers is not None:
             topology = named(topology, name)
-            here = listing.running(topology.name)
+            here = registry.running(topology.name)
             backends = isinstance(here, GroupState) and here.group is not None and here.group.backends
             return _tiers_up(Wanted(topology, {}, (), backends, accept, seconds), here.runtime, progress)
         from lbgen.plan.resolve import plan
@@ -191,9 +191,9 @@ def reload(
         topology = plan(topology)
     if name is not None:
         topology = replace(topology, name=name)
-    found = listing.running(topology.name)
+    found = registry.running(topology.name)
     with located((topology,)):
-        driver = listing.driver(found.runtime)
+        driver = registry.driver(found.runtime)
         limit = for_routes(topology, seconds)
         result = driver.reload(found, topology, accept=accept, progress=progress, seconds=limit)
     return Stack(result.state, result.skipped, (*warnings, *result.warnings), reloaded=True)
@@ -201,7 +201,7 @@ def reload(
 
 def ps(name: str | None = None) -> tuple[Stack, ...]:
     """Every stack of this user, or the one of that name (UsageError LB406 when there is none)."""
-    return tuple(Stack(each) for each in (listing.every() if name is None else (listing.running(name),)))
+    return tuple(Stack(each) for each in (registry.every() if name is None else (registry.running(name),)))
 
 
 def logs(name: str | None = None, engine: str | None = None, *, follow: bool = False) -> Iterator[Line]:
@@ -210,13 +210,13 @@ def logs(name: str | None = None, engine: str | None = None, *, follow: bool = F
     `name` None = the only stack, `engine` one of it, `follow` until it ends. Raises UsageError LB406 when there is no
     such stack or engine.
     """
-    found = listing.running(name)
+    found = registry.running(name)
     if engine is not None and engine not in {each.name for each in found.engines}:
         hint = f"one of: {', '.join(each.name for each in found.engines)}"
         raise UsageError(Diagnostic("LB406", f"{engine} is not part of {found.name}", hint=hint))
     if isinstance(found, GroupState):
-        return group.lines(found, listing.driver(found.runtime), engine, follow=follow)
-    return listing.driver(found.runtime).lines(found, engine, follow=follow)
+        return group.lines(found, registry.driver(found.runtime), engine, follow=follow)
+    return registry.driver(found.runtime).lines(found, engine, follow=follow)
 
 
 def requests(
@@ -224,7 +224,7 @@ def requests(
 ) -> Iterator[Line]:
     """The access log of a stack: those of `logs` that are requests. Of several engines they are in the order of time,
     unless they come with `follow`."""
-    several = engine is None and len(listing.running(name).engines) > 1
+    several = engine is None and len(registry.running(name).engines) > 1
     return log_files.requests(logs(name, engine, follow=follow), wanted, sort=several and not follow)
 
 
@@ -232,13 +232,13 @@ def down(name: str | None = None, *, progress: Callable[[Progress], None] = igno
     """Stop a stack (None = the only one) and remove all that was its own, also where that is no container any more;
     returns what it was. UsageError LB406."""
     try:
-        found = listing.running(name)
+        found = registry.running(name)
     except UsageError:
-        left = listing.remains(name)
+        left = registry.remains(name)
         if left is None:
             raise
         found = left
-    listing.end(found, progress)
+    registry.end(found, progress)
     return Stack(found)
 
 

@@ -6,16 +6,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Self
 
-from lbgen.runtime import listing
-from lbgen.runtime.group import GroupState
+from lbgen.runtime import registry
+from lbgen.runtime.tiers.group import GroupState
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from lbgen.diagnostics import Diagnostic
-    from lbgen.runtime.driver import Result
-    from lbgen.runtime.health import EndpointHealth
-    from lbgen.runtime.local.state import Address, EndpointState, EngineState, StackState
+    from lbgen.runtime.common.driver import Result
+    from lbgen.runtime.common.health import EndpointHealth
+    from lbgen.runtime.common.state import Address, EndpointState, EngineState, StackState
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Stack:
 
     def down(self) -> None:
         """Stop everything of this stack; nothing happens when it is already down."""
-        listing.end(self.state, listing.ignore)
+        registry.end(self.state, registry.ignore)
 
     def as_dict(self) -> dict[str, object]:
         """The JSON record: name, alive, engines, endpoints, skipped, warnings."""

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Protocol
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.plan.overlay import with_real_endpoints
-from lbgen.runtime import listing
-from lbgen.runtime.local.order import Progress, Step
+from lbgen.runtime import registry
+from lbgen.runtime.common.loss_probe import Seen, watching
+from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.results import Stack, Swapped
-from lbgen.runtime.watcher import Seen, watching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lbgen.plan.model import Plan
-    from lbgen.runtime.local.state import EngineState, StackState
+    from lbgen.runtime.common.state import EngineState, StackState
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def replaced(plan: Plan, new: str, old: str | None, runtime: str | None) -> tupl
 
     Raises UsageError LB406 (no such stack), LB415 (it cannot be done there).
     """
-    stack = listing.running(plan.name)
+    stack = registry.running(plan.name)
     if runtime not in (None, stack.runtime):
         raise UsageError(Diagnostic("LB406", f"{stack.name} runs already, on the runtime {stack.runtime}"))
     if stack.runtime != "docker":

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lbgen.engines.api import engine
-from lbgen.runtime.local.binaries import find
+from lbgen.runtime.common.executables import find
 
 ROOT = Path(__file__).parents[2]
 SHOP = str(ROOT / "examples/shop/topology.yaml")

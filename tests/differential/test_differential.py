@@ -32,9 +32,9 @@ from lbgen.plan.features import Feature
 from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.precedence import host_tables
 from lbgen.plan.simulate import simulate
-from lbgen.runtime.endpoints import StandIn, endpoints
-from lbgen.runtime.local.ports import free_port
+from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import running
+from lbgen.runtime.standins.server import StandIn, endpoints
 from tests.strategies import PlanShape, plans, requests, rules_of
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from lbgen.conformance.subject import subjects
 from lbgen.engines.api import Level, engine
 from lbgen.plan.features import Feature
 from lbgen.plan.request import Request
-from lbgen.runtime.endpoints import endpoints
 from lbgen.runtime.local.process import running
+from lbgen.runtime.standins.server import endpoints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

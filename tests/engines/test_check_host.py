@@ -10,8 +10,8 @@ import pytest
 import lbgen
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engines
-from lbgen.runtime.checker import check
-from lbgen.runtime.local import binaries, ports
+from lbgen.runtime.common import executables, ports
+from lbgen.runtime.local.check import check
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("check_host")]
 ENGINES = [name for name in engines() if name != "nftables"]
@@ -56,7 +56,7 @@ def taken():
 @pytest.mark.parametrize("where", [(ABSENT, 8090), (ABSENT_6, 8090), ("127.0.0.1", 80), ("127.0.0.1", 0)], ids=str)
 def test_what_the_host_cannot_bind_is_no_problem_of_the_file(name, where, taken):
     try:
-        binaries.find(engines()[name])
+        executables.find(engines()[name])
     except EngineError as missing:
         pytest.skip(str(missing))
     address, port = where
@@ -67,7 +67,7 @@ def test_what_the_host_cannot_bind_is_no_problem_of_the_file(name, where, taken)
 
 def test_nftables_checks_rules_for_an_address_that_the_host_lacks():
     try:
-        binaries.find(engines()["nftables"])
+        executables.find(engines()["nftables"])
     except EngineError as missing:
         pytest.skip(str(missing))
     assert check(plan(ABSENT, 80, l4=True), "nftables", accept=("all",)) == ()

@@ -23,10 +23,10 @@ import lbgen
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine_names
 from lbgen.runtime import api
+from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import client
 from lbgen.runtime.docker.converge import found
 from lbgen.runtime.docker.labels import Role
-from lbgen.runtime.local.ports import free_port
 from tests.daemon import AS_ROOT, IN_CONTAINERS, REAL, first_port, name_of, single
 from tests.traffic import traffic
 

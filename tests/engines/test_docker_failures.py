@@ -15,8 +15,8 @@ import pytest
 
 import lbgen
 from lbgen.diagnostics import EngineError
+from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import images, kept
-from lbgen.runtime.local.ports import free_port
 from tests.daemon import IN_CONTAINERS, first_port, left, name_of
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ import pytest
 import lbgen
 from lbgen.diagnostics import EngineError
 from lbgen.runtime import api
+from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker.converge import found
 from lbgen.runtime.docker.labels import Role
-from lbgen.runtime.local.ports import free_port
 from tests.daemon import AS_ROOT, IN_CONTAINERS, door, first_port, left, name_of
 from tests.traffic import traffic
 
@@ -308,8 +308,8 @@ def test_a_helper_that_vanishes(
 PRELOADED = """
 import os, resource, sys
 import lbgen.cli.main, lbgen.cli.reload, lbgen.cli.up, lbgen.cli.output, lbgen.runtime.docker.stack, docker
-import lbgen.runtime.tiers, lbgen.plan.resolve, lbgen.plan.checks, docker.context, rich.table, rich.status, rich.live
-import requests, requests.exceptions, urllib3.exceptions, concurrent.futures.thread, difflib, tempfile
+import lbgen.runtime.tiers.rollout, lbgen.plan.resolve, lbgen.plan.checks, docker.context, rich.table, rich.status
+import rich.live, requests, requests.exceptions, urllib3.exceptions, concurrent.futures.thread, difflib, tempfile
 from lbgen.engines.api import engines
 engines()
 open_now = len(os.listdir("/proc/self/fd"))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lbgen.engines.api import engines
+from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.docker import client, images, own
 from lbgen.runtime.docker.bundle import Bundle
-from lbgen.runtime.local.binaries import candidates
 from tests.daemon import IN_CONTAINERS
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ def test_our_own_image_runs_lbgen(daemon: DockerClient) -> None:
     said: list[str] = []
     image = images.helper(daemon, said.append)
     code = (
-        f"import sys; sys.path.insert(0, {own.SITE!r}); import lbgen.runtime.endpoints, lbgen.agent.run; print('fine')"
+        f"import sys; sys.path.insert(0, {own.SITE!r}); "
+        "import lbgen.runtime.standins.server, lbgen.agent.run; print('fine')"
     )
     assert "fine" in run(daemon, image, own.PYTHON, "-I", "-c", code)
     assert images.helper(daemon, said.append) == image

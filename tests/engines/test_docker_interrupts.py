@@ -18,9 +18,9 @@ import pytest
 import lbgen
 from lbgen.diagnostics import EngineError
 from lbgen.runtime import api
+from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import kept, own
 from lbgen.runtime.docker.converge import found
-from lbgen.runtime.local.ports import free_port
 from tests.daemon import IN_CONTAINERS, Door, door, first_port, left, name_of
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import lbgen
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
 from lbgen.runtime import api
+from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import client, images, joined, own
-from lbgen.runtime.local.ports import free_port
 from tests.daemon import IN_CONTAINERS, first_port, name_of
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lbgen.runtime import certificates
-from lbgen.runtime.local.ports import free_port
+from lbgen.runtime.common import certificates
+from lbgen.runtime.common.ports import free_port
 from tests.daemon import IN_CONTAINERS, first_port, name_of
 
 if TYPE_CHECKING:

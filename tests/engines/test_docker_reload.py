@@ -18,10 +18,10 @@ import lbgen
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine_names
 from lbgen.engines.rendered import render_with
-from lbgen.runtime.certificates import Spec, make
+from lbgen.runtime.common.certificates import Spec, make
+from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import change, client
 from lbgen.runtime.docker.converge import found
-from lbgen.runtime.local.ports import free_port
 from tests.daemon import IN_CONTAINERS, first_port, name_of
 from tests.traffic import Sockets, traffic
 

@@ -13,9 +13,9 @@ import lbgen
 from lbgen.diagnostics import EngineError, UsageError
 from lbgen.engines.api import engine, engine_names
 from lbgen.runtime import api
+from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker.converge import found
 from lbgen.runtime.docker.labels import Role
-from lbgen.runtime.local.ports import free_port
 from tests.daemon import IN_CONTAINERS, first_port, name_of
 
 if TYPE_CHECKING:

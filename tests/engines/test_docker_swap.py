@@ -13,10 +13,10 @@ from lbgen.diagnostics import DifferenceError, EngineError, UsageError
 from lbgen.plan.resolve import plan as resolve
 from lbgen.runtime import api
 from lbgen.runtime import swap as exchange
+from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import sockets, turn
 from lbgen.runtime.docker.converge import found
 from lbgen.runtime.docker.labels import Role
-from lbgen.runtime.local.ports import free_port
 from tests.daemon import IN_CONTAINERS, first_port, name_of
 from tests.traffic import traffic
 

@@ -9,9 +9,10 @@ import httpx
 import pytest
 
 import lbgen
-from lbgen.runtime import api, group, listing
+from lbgen.runtime import api, registry
+from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import behind
-from lbgen.runtime.local.ports import free_port
+from lbgen.runtime.tiers import group
 from tests.daemon import IN_CONTAINERS, first_port, name_of
 from tests.hybrid import hybrid
 from tests.traffic import traffic
@@ -52,7 +53,7 @@ def test_nodes_come_and_go_behind_an_edge_and_no_request_is_lost(daemon: DockerC
     assert {f"lbgen-{NAME}-edge-1-haproxy", f"lbgen-{NAME}-web-1-nginx", f"lbgen-{NAME}-web-2-nginx"} <= names
     found = group.read(NAME)
     assert found is not None
-    edge, *nodes = (part for _, part in group.state(found, listing.driver("docker")).parts)
+    edge, *nodes = (part for _, part in group.state(found, registry.driver("docker")).parts)
     clients = forwarded_for(port)
     assert clients not in {host for node in nodes for host, _ in behind.places(node).values()}
     assert clients.rpartition(".")[0] == behind.places(edge)["public"][0].rpartition(".")[0], "who came to the edge"
@@ -73,7 +74,7 @@ def test_the_kernel_in_front_of_two_nodes() -> None:
     assert [x.name for x in stack.engines] == ["edge-1", "web-1", "web-2"]
     found = group.read(NAME)
     assert found is not None
-    edge, *nodes = (part for _, part in group.state(found, listing.driver("docker")).parts)
+    edge, *nodes = (part for _, part in group.state(found, registry.driver("docker")).parts)
     seen = set()
     for _ in range(6):
         seen.add(forwarded_for(port))

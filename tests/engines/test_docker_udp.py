@@ -12,10 +12,10 @@ import pytest
 
 import lbgen
 from lbgen.runtime.api import Progress, Step
+from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker.converge import found
 from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.docker.sockets import sockets
-from lbgen.runtime.local.ports import free_port
 from tests.daemon import AS_ROOT, IN_CONTAINERS, first_port, name_of
 from tests.engines.test_udp_ready import dns
 

@@ -14,8 +14,8 @@ import pytest
 import lbgen
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
-from lbgen.runtime import api, listing
-from lbgen.runtime.local.binaries import find
+from lbgen.runtime import api, registry
+from lbgen.runtime.common.executables import find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,7 +47,7 @@ class Answer(BaseHTTPRequestHandler):
 @pytest.fixture
 def endpoints(tmp_path, monkeypatch) -> Iterator[list[Endpoint]]:
     monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setattr(listing, "may_have_docker", lambda: False)
+    monkeypatch.setattr(registry, "may_have_docker", lambda: False)
     made = [Endpoint(("127.0.0.1", PORT + 10 + i), Answer) for i in range(4)]
     for each in made:
         threading.Thread(target=each.serve_forever, daemon=True).start()

@@ -25,10 +25,10 @@ from lbgen.plan.model import (
     Timeouts,
 )
 from lbgen.plan.request import Request
-from lbgen.runtime.endpoints import StandIn, endpoints
-from lbgen.runtime.local.binaries import find
-from lbgen.runtime.local.ports import free_port
+from lbgen.runtime.common.executables import find
+from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import running
+from lbgen.runtime.standins.server import StandIn, endpoints
 from tests.plans import by_prefix
 
 if TYPE_CHECKING:

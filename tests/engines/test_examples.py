@@ -12,7 +12,7 @@ import pytest
 import lbgen
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine_names
-from lbgen.runtime.checker import check
+from lbgen.runtime.local.check import check
 from tests.plans import examples
 
 if TYPE_CHECKING:

@@ -23,10 +23,10 @@ from lbgen.engines.api import Level
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.plan.features import Feature
 from lbgen.plan.overlay import with_admin
-from lbgen.runtime.certificates import throw_away
-from lbgen.runtime.endpoints import StandIn, endpoints
-from lbgen.runtime.local.ports import free_port
+from lbgen.runtime.common.certificates import throw_away
+from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import running
+from lbgen.runtime.standins.server import StandIn, endpoints
 from tests import minimal
 
 if TYPE_CHECKING:

@@ -44,8 +44,8 @@ from lbgen.plan.model import (
     ValueMatch,
 )
 from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
-from lbgen.runtime.endpoints import StandIn, endpoints
-from lbgen.runtime.local.binaries import candidates
+from lbgen.runtime.common.executables import candidates
+from lbgen.runtime.standins.server import StandIn, endpoints
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Binary

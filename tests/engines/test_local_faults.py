@@ -21,9 +21,9 @@ import pytest
 
 import lbgen
 from lbgen.diagnostics import EngineError, LbgenError, Severity
-from lbgen.runtime import api, listing
-from lbgen.runtime.certificates import Spec, make
-from lbgen.runtime.local import state
+from lbgen.runtime import api, registry
+from lbgen.runtime.common import state
+from lbgen.runtime.common.certificates import Spec, make
 from lbgen.runtime.local.adopt import leaders, working_in
 from tests.engines.test_local_runtime import need
 from tests.traffic import traffic
@@ -104,7 +104,7 @@ def status(path: str) -> int:
 def state_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent")
-    monkeypatch.setattr(listing, "may_have_docker", lambda: False)  # stacks of containers are not ours
+    monkeypatch.setattr(registry, "may_have_docker", lambda: False)  # stacks of containers are not ours
     yield tmp_path / "state"
     for each in api.ps():
         each.down()

@@ -16,12 +16,13 @@ import pytest
 import lbgen
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
-from lbgen.runtime import api, listing
-from lbgen.runtime.certificates import throw_away
-from lbgen.runtime.checker import check
+from lbgen.runtime import api, registry
+from lbgen.runtime.common.certificates import throw_away
+from lbgen.runtime.common.executables import find
+from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.local.adopt import working_in
-from lbgen.runtime.local.binaries import find
-from lbgen.runtime.local.spawn import ProcessId, group_members
+from lbgen.runtime.local.check import check
+from lbgen.runtime.local.spawn import group_members
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
 PORT = 24_500
@@ -50,7 +51,7 @@ DATABASE = {**DATABASE, "pools": {"pg": SHOP["pools"]["pg"]}, "routes": [SHOP["r
 @pytest.fixture(autouse=True)
 def state_dir(tmp_path, monkeypatch):
     monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setattr(listing, "may_have_docker", lambda: False)  # stacks of containers are not ours
+    monkeypatch.setattr(registry, "may_have_docker", lambda: False)  # stacks of containers are not ours
     yield tmp_path / "state"
     for each in api.ps():
         each.down()

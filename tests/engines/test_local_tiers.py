@@ -14,8 +14,9 @@ import pytest
 
 import lbgen
 from lbgen.diagnostics import EngineError, LbgenError, UsageError
-from lbgen.runtime import api, group, listing
+from lbgen.runtime import api, registry
 from lbgen.runtime.local.adopt import working_in
+from lbgen.runtime.tiers import group
 from tests.engines.test_local_runtime import need
 from tests.hybrid import hybrid
 from tests.traffic import traffic
@@ -35,7 +36,7 @@ def state_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     for name in ("haproxy", "nginx"):
         need(name)
     monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setattr(listing, "may_have_docker", lambda: False)  # stacks of containers are not ours
+    monkeypatch.setattr(registry, "may_have_docker", lambda: False)  # stacks of containers are not ours
     yield tmp_path / "state"
     for each in api.ps():
         each.down()
@@ -105,7 +106,7 @@ def test_the_number_of_nodes_changes_and_no_request_is_lost(edge: str) -> None:
     assert seen.lost == []
     if edge == "envoy":  # it knows two processes at a time: a third would have cut what the first had
         assert less.engines[0].pid == first.engines[0].pid
-    assert [x.name for x in listing.local.running()] == [f"{NAME}-edge-1", f"{NAME}-web-1"]
+    assert [x.name for x in registry.local.running()] == [f"{NAME}-edge-1", f"{NAME}-web-1"]
 
 
 def test_a_node_that_dies_is_taken_out_and_up_brings_it_back() -> None:
@@ -113,7 +114,7 @@ def test_a_node_that_dies_is_taken_out_and_up_brings_it_back() -> None:
     stack = lbgen.up(topology, runtime="local")
     found = group.read(NAME)
     assert found is not None
-    dead = next(x for x in listing.local.running() if x.name == f"{NAME}-web-2")
+    dead = next(x for x in registry.local.running() if x.name == f"{NAME}-web-2")
     dead.supervisor.send(signal.SIGKILL)
     for each in working_in(dead.engines[0].directory):
         each.send(signal.SIGKILL)

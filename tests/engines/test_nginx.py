@@ -41,7 +41,7 @@ from lbgen.plan.model import (
     ValueMatch,
 )
 from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
-from lbgen.runtime.local.binaries import candidates
+from lbgen.runtime.common.executables import candidates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,11 +15,11 @@ from lbgen.agent import state
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
 from lbgen.plan.overlay import with_endpoints, with_ports
-from lbgen.runtime.endpoints import StandIn, endpoints
-from lbgen.runtime.local.binaries import find
-from lbgen.runtime.local.ports import free_port
+from lbgen.runtime.common.executables import find
+from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import running
-from lbgen.runtime.standin import Behaviour
+from lbgen.runtime.standins.http1 import Behaviour
+from lbgen.runtime.standins.server import StandIn, endpoints
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
 VERSIONS = ("1.31", "1.22")

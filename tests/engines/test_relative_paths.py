@@ -14,9 +14,9 @@ import pytest
 
 import lbgen
 from lbgen.diagnostics import EngineError
-from lbgen.runtime import api, listing
-from lbgen.runtime.certificates import Spec, make
-from lbgen.runtime.local import state
+from lbgen.runtime import api, registry
+from lbgen.runtime.common import state
+from lbgen.runtime.common.certificates import Spec, make
 from tests.engines.test_local_runtime import need
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def state_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     need(ENGINE)
     monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent")
-    monkeypatch.setattr(listing, "may_have_docker", lambda: False)  # stacks of containers are not ours
+    monkeypatch.setattr(registry, "may_have_docker", lambda: False)  # stacks of containers are not ours
     yield tmp_path / "state"
     for each in api.ps():
         each.down()
@@ -127,7 +127,7 @@ def test_a_relative_state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_relative_executable(tmp_path: Path) -> None:
     """The supervisor works in another directory than the command."""
     from lbgen.engines.api import engine
-    from lbgen.runtime.local.binaries import find
+    from lbgen.runtime.common.executables import find
 
     found, _ = find(engine(ENGINE))
     real = topology(tmp_path)

@@ -24,10 +24,10 @@ import lbgen
 from lbgen.diagnostics import EngineError, UsageError
 from lbgen.engines.api import engine
 from lbgen.engines.rendered import MANIFEST, render_with
-from lbgen.runtime import api, listing
-from lbgen.runtime.certificates import Spec, make
-from lbgen.runtime.hot import reload_all
-from lbgen.runtime.local.binaries import find
+from lbgen.runtime import api, registry
+from lbgen.runtime.common.certificates import Spec, make
+from lbgen.runtime.common.executables import find
+from lbgen.runtime.common.reload import reload_all
 from lbgen.runtime.local.process import running
 from lbgen.runtime.local.reload import prepare
 from tests.traffic import traffic
@@ -53,7 +53,7 @@ Topology = dict[str, Any]
 @pytest.fixture(autouse=True)
 def state_dir(tmp_path, monkeypatch):
     monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setattr(listing, "may_have_docker", lambda: False)  # stacks of containers are not ours
+    monkeypatch.setattr(registry, "may_have_docker", lambda: False)  # stacks of containers are not ours
     yield
     for each in api.ps():
         each.down()

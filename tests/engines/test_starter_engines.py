@@ -13,8 +13,8 @@ import lbgen
 from lbgen.cli.init import command
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
-from lbgen.runtime.checker import check
-from lbgen.runtime.local.binaries import find
+from lbgen.runtime.common.executables import find
+from lbgen.runtime.local.check import check
 from lbgen.spec.starter import starters
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 
 import lbgen
 from lbgen.diagnostics import EngineError
-from lbgen.runtime.local.ports import free_port
+from lbgen.runtime.common.ports import free_port
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("taken_port")]
 TEXT = """\

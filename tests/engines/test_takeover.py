@@ -14,10 +14,11 @@ import pytest
 
 import lbgen
 from lbgen.diagnostics import EngineError
-from lbgen.runtime import api, listing
-from lbgen.runtime.local import state
+from lbgen.runtime import api, registry
+from lbgen.runtime.common import state
+from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.local.adopt import Adopted, leaders, working_in
-from lbgen.runtime.local.spawn import UNKNOWN_STATUS, ProcessId
+from lbgen.runtime.local.spawn import UNKNOWN_STATUS
 from tests.engines.test_local_runtime import DATABASE, need
 from tests.engines.test_reload import PORT, pool_of, topology
 from tests.traffic import traffic
@@ -33,7 +34,7 @@ L7 = ("nginx", "haproxy", "envoy", "traefik")
 @pytest.fixture(autouse=True)
 def state_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setattr(listing, "may_have_docker", lambda: False)  # stacks of containers are not ours
+    monkeypatch.setattr(registry, "may_have_docker", lambda: False)  # stacks of containers are not ours
     yield tmp_path / "state"
     for each in api.ps():
         each.down()

@@ -32,12 +32,12 @@ from lbgen.plan.model import (
 )
 from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
 from lbgen.plan.request import Request
-from lbgen.runtime import checker
-from lbgen.runtime.endpoints import StandIn, endpoints
-from lbgen.runtime.local.binaries import candidates
-from lbgen.runtime.local.ports import free_port
+from lbgen.runtime.common.executables import candidates
+from lbgen.runtime.common.ports import free_port
+from lbgen.runtime.local import check
 from lbgen.runtime.local.process import running
-from lbgen.runtime.standin import Behaviour
+from lbgen.runtime.standins.http1 import Behaviour
+from lbgen.runtime.standins.server import StandIn, endpoints
 from tests.plans import by_prefix
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
     from lbgen.conformance.probe import Answer
     from lbgen.engines.api import RenderedFile
-    from lbgen.runtime.endpoints import Endpoints
     from lbgen.runtime.local.process import Handle
+    from lbgen.runtime.standins.server import Endpoints
 
 BINARIES = candidates(ENGINE)
 pytestmark = [pytest.mark.engines, pytest.mark.skipif(not BINARIES, reason="no traefik here")]
@@ -257,7 +257,7 @@ def test_a_changed_file_is_taken_over_without_a_lost_request(served):
 
 def test_the_checker_is_content_with_what_is_rendered():
     made = plan(free_port("127.0.0.1", PORTS), (pool("p", {9: 1}),))
-    assert checker.check(made, ENGINE, BINARIES[0], accept=("all",)) == ()
+    assert check.check(made, ENGINE, BINARIES[0], accept=("all",)) == ()
 
 
 def test_the_checker_tells_what_traefik_says():
@@ -266,7 +266,7 @@ def test_the_checker_tells_what_traefik_says():
     listener = replace(
         made.listeners[0], hosts=host_tables(rank_rules([UnrankedRule("own.0", "own", 0, None, bad, "routes[1]")]))
     )
-    found = checker.check(replace(made, listeners=(listener,)), ENGINE, BINARIES[0], accept=("all",))
+    found = check.check(replace(made, listeners=(listener,)), ENGINE, BINARIES[0], accept=("all",))
     assert any("invalid character class range" in problem.message for problem in found)
 
 
@@ -277,5 +277,5 @@ def test_a_traefik_of_another_make_is_refused_at_the_start():
             return tuple(replace(file, text=file.text.replace('"bufr"', '"gone"')) for file in made)
 
     made = plan(free_port("127.0.0.1", PORTS), (pool("p", {9: 1}),))
-    found = checker.check(made, Other(), BINARIES[0], accept=("all",))
+    found = check.check(made, Other(), BINARIES[0], accept=("all",))
     assert any("does not know the net/http of this Traefik" in problem.message for problem in found)

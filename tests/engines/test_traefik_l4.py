@@ -15,8 +15,8 @@ import lbgen
 from lbgen.conformance.probe import ask
 from lbgen.engines.traefik import ENGINE
 from lbgen.plan.request import Request
-from lbgen.runtime.local.binaries import candidates
-from lbgen.runtime.local.ports import free_port
+from lbgen.runtime.common.executables import candidates
+from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import running
 
 if TYPE_CHECKING:

@@ -28,11 +28,11 @@ from lbgen.plan.model import (
 )
 from lbgen.plan.policy import Concurrency, Key, KeyKind, Queue, Retries, RetryCause
 from lbgen.plan.request import Request
-from lbgen.runtime.endpoints import StandIn, endpoints
-from lbgen.runtime.local.binaries import candidates
-from lbgen.runtime.local.ports import free_port
+from lbgen.runtime.common.executables import candidates
+from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import running
-from lbgen.runtime.standin import CONTROL
+from lbgen.runtime.standins.http1 import CONTROL
+from lbgen.runtime.standins.server import StandIn, endpoints
 from tests.plans import by_prefix
 
 if TYPE_CHECKING:

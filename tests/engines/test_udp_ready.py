@@ -9,8 +9,8 @@ import pytest
 import lbgen
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engines
-from lbgen.runtime.local import binaries
-from lbgen.runtime.local.ports import free_port, is_bound_for_udp
+from lbgen.runtime.common import executables
+from lbgen.runtime.common.ports import free_port, is_bound_for_udp
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("udp_ready")]
 ENGINES = ("envoy", "nginx", "traefik")  # HAProxy and lbgen's nftables refuse UDP
@@ -35,7 +35,7 @@ def test_up_returns_when_the_port_is_bound(name, address, tmp_path, monkeypatch)
     monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path))
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent.sock")
     try:
-        binaries.find(engines()[name])
+        executables.find(engines()[name])
     except EngineError as missing:
         pytest.skip(str(missing))
     port = free_port(start=23_500)

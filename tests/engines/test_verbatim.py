@@ -10,8 +10,8 @@ import pytest
 import lbgen
 from lbgen.diagnostics import LbgenError
 from lbgen.engines.api import engine, engine_names
-from lbgen.runtime.checker import check
-from lbgen.runtime.local.ports import free_port
+from lbgen.runtime.common.ports import free_port
+from lbgen.runtime.local.check import check
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
 

@@ -27,8 +27,8 @@ from lbgen.conformance.subject import subjects
 from lbgen.engines.api import engines
 from lbgen.engines.verdicts import judge
 from lbgen.plan.resolve import plan
-from lbgen.runtime.certificates import throw_away
-from lbgen.runtime.checker import check
+from lbgen.runtime.common.certificates import throw_away
+from lbgen.runtime.local.check import check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from lbgen.conformance.runner import State
 from lbgen.conformance.subject import subjects
 from lbgen.engines.api import engine
 from lbgen.engines.verdicts import judge
-from lbgen.runtime.certificates import throw_away
+from lbgen.runtime.common.certificates import throw_away
 from tests.topologies.draw import smaller, topology
 
 if TYPE_CHECKING:

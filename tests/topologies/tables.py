@@ -7,7 +7,7 @@ from typing import Any
 from lbgen.plan.features import Feature
 
 Data = dict[str, Any]
-# Throw-away certificates that `lbgen.runtime.certificates` makes.
+# Throw-away certificates that `lbgen.runtime.common.certificates` makes.
 SHOP, WILD, EXACT, RSA = ({"cert": f"{x}.crt", "key": f"{x}.key"} for x in ("shop", "wildcard", "exact", "api"))
 ROUTE: dict[Feature, tuple[Data, ...]] = {
     Feature.RETRIES: (

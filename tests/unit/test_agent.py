@@ -22,11 +22,11 @@ from lbgen.agent import probe, run, state
 from lbgen.agent.health import Health, checked, next_step, share
 from lbgen.diagnostics import EngineError
 from lbgen.engines.checks import FILE, AgentSpec, CheckedPool, CheckTls, Target
-from lbgen.runtime.certificates import throw_away
-from lbgen.runtime.endpoints import StandIn, endpoints
-from lbgen.runtime.incoming import StandInTls
-from lbgen.runtime.local.ports import free_port
-from lbgen.runtime.standin import Behaviour
+from lbgen.runtime.common.certificates import throw_away
+from lbgen.runtime.common.ports import free_port
+from lbgen.runtime.standins.accept import StandInTls
+from lbgen.runtime.standins.http1 import Behaviour
+from lbgen.runtime.standins.server import StandIn, endpoints
 
 START = 1000.0
 
@@ -332,7 +332,7 @@ def test_ps_shows_whole_addresses_however_narrow_the_screen():
     from rich.console import Console
 
     from lbgen.cli.stacks import health, table
-    from lbgen.runtime.health import EndpointHealth
+    from lbgen.runtime.common.health import EndpointHealth
 
     place = "192.168.100.100:18080"
     found = EndpointHealth("some-pool", place, place, "down", START, "status 500 [red]x")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lbgen.diagnostics import EngineError
-from lbgen.runtime import listing
+from lbgen.runtime import registry
 from lbgen.runtime.docker import client
 
 if TYPE_CHECKING:
@@ -166,5 +166,5 @@ def test_up_says_why_it_takes_no_containers(monkeypatch: pytest.MonkeyPatch) -> 
 
     plan = lbgen.plan(lbgen.load("examples/postgres/topology.yaml"))
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere")
-    runtime, [said] = listing.default(plan, backends=True)
+    runtime, [said] = registry.default(plan, backends=True)
     assert (runtime, said.code, str(said.severity)) == ("local", "LB420", "warning")

@@ -10,11 +10,11 @@ import pytest
 
 import lbgen
 from lbgen.diagnostics import EngineError
-from lbgen.runtime import saved
+from lbgen.runtime.common import saved
 from lbgen.runtime.docker import kept
 from lbgen.runtime.docker.kept import Kept
-from lbgen.runtime.endpoints import StandIn
-from lbgen.runtime.standins import Cast
+from lbgen.runtime.standins.plan import Cast
+from lbgen.runtime.standins.server import StandIn
 from tests.plans import examples
 
 EXAMPLES = examples()

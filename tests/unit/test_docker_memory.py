@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from docker.errors import InvalidVersion, NotFound
 
-from lbgen.runtime import readiness
+from lbgen.runtime.common import readiness
 from lbgen.runtime.docker.memory import lack
 
 MIB = 1 << 20

@@ -10,8 +10,8 @@ import time
 import pytest
 
 from lbgen.diagnostics import EngineError
-from lbgen.runtime.endpoints import StandIn, endpoints
-from lbgen.runtime.standin import Behaviour
+from lbgen.runtime.standins.http1 import Behaviour
+from lbgen.runtime.standins.server import StandIn, endpoints
 
 
 def free_port() -> int:
@@ -143,7 +143,7 @@ def test_stops_with_open_connections() -> None:
 def test_as_a_process() -> None:
     port = free_port()
     data = json.dumps([StandIn("a", "a", "127.0.0.1", port).as_dict()])
-    argv = [sys.executable, "-m", "lbgen.runtime.endpoints", "-"]
+    argv = [sys.executable, "-m", "lbgen.runtime.standins.server", "-"]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         process.stdin.write(data)
         process.stdin.close()

@@ -17,7 +17,7 @@ from lbgen.engines.verdicts import answers
 from lbgen.plan.request import Request
 from lbgen.plan.resolve import findings
 from lbgen.plan.simulate import simulate
-from lbgen.runtime import readiness
+from lbgen.runtime.common import readiness
 from lbgen.spec.load import load_bytes
 from tests.growth import growth, rich_topology, topology
 

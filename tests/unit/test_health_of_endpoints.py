@@ -8,7 +8,7 @@ import pytest
 
 from lbgen.engines.api import engine
 from lbgen.engines.health import Condition, State
-from lbgen.runtime.health import Member, healths
+from lbgen.runtime.common.health import Member, healths
 
 HEAD = "# pxname,svname,status,weight,lastchg,throttle,check_status,check_code,check_desc,last_chk,"
 

@@ -11,7 +11,7 @@ import pytest
 from lbgen.diagnostics import EngineError
 from lbgen.engines.health import NO_ADDRESS, Condition, State
 from lbgen.plan.model import Endpoint
-from lbgen.runtime import hot
+from lbgen.runtime.common import reload
 from tests.plans import examples
 
 if TYPE_CHECKING:
@@ -49,13 +49,13 @@ class Watching:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hot, "time", SimpleNamespace(sleep=lambda seconds: None, monotonic=hot.time.monotonic))
+    monkeypatch.setattr(reload, "time", SimpleNamespace(sleep=lambda seconds: None, monotonic=reload.time.monotonic))
 
 
 def test_it_is_waited_for_until_new_endpoints_are_there_and_old_ones_gone() -> None:
     before, after = serving("10.0.0.1", "10.0.0.2"), serving("10.0.0.2", "10.0.0.3")
     live = Watching(after, before, serving("10.0.0.1", "10.0.0.2", "10.0.0.3"), serving("10.0.0.2"), after)
-    hot._wait_followed(live, before, 5)  # type: ignore[arg-type]
+    reload._wait_followed(live, before, 5)  # type: ignore[arg-type]
     assert live.asked == 4
 
 
@@ -63,7 +63,7 @@ def test_one_that_hears_nothing_is_told_with_what_is_wrong() -> None:
     before, after = serving("10.0.0.1", "10.0.0.2"), serving("10.0.0.1")
     live = Watching(after, before)
     with pytest.raises(EngineError, match=r"Watching 1.0 has not heard of a change .*: 10\.0\.0\.2:80") as caught:
-        hot._wait_followed(live, before, 0)  # type: ignore[arg-type]
+        reload._wait_followed(live, before, 0)  # type: ignore[arg-type]
     assert caught.value.diagnostics[0].code == "LB405"
 
 
@@ -71,6 +71,6 @@ def test_who_was_told_is_not_asked() -> None:
     before, after = serving("10.0.0.1"), serving("10.0.0.2")
     live = Watching(after, before)
     live.goes_on = False
-    hot._wait_followed(live, before, 0)  # type: ignore[arg-type]
-    hot._wait_followed(Watching(after, before), after, 0)  # type: ignore[arg-type]  # nothing changed
+    reload._wait_followed(live, before, 0)  # type: ignore[arg-type]
+    reload._wait_followed(Watching(after, before), after, 0)  # type: ignore[arg-type]  # nothing changed
     assert live.asked == 0

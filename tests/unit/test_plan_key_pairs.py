@@ -16,8 +16,8 @@ import lbgen
 from lbgen.diagnostics import EngineError, Severity
 from lbgen.plan.checks import key_pairs
 from lbgen.plan.resolve import findings
-from lbgen.runtime import certificates
-from lbgen.runtime.checker import refused_files
+from lbgen.runtime.common import certificates
+from lbgen.runtime.common.checker import refused_files
 
 TEXT = """\
 version: 1

@@ -11,7 +11,7 @@ import pytest
 
 from lbgen.diagnostics import EngineError, UsageError
 from lbgen.engines.api import Binary, BinaryHint
-from lbgen.runtime.local import binaries
+from lbgen.runtime.common import executables
 from lbgen.runtime.local.user import User, borrow, reachable
 
 
@@ -40,40 +40,40 @@ def bare_path(monkeypatch, tmp_path):
 def test_the_newest_supported_version_wins(tmp_path):
     program(tmp_path / "a", "2.2.9")
     new = program(tmp_path / "b", "2.4.1")
-    assert binaries.find(Target()) == (Binary(new, "2.4.1"), "2.4")
+    assert executables.find(Target()) == (Binary(new, "2.4.1"), "2.4")
 
 
 def test_an_asked_version_is_found_or_what_there_is_is_named(tmp_path):
     old = program(tmp_path / "a", "2.2.9")
-    assert binaries.find(Target(), "2.2") == (Binary(old, "2.2.9"), "2.2")
+    assert executables.find(Target(), "2.2") == (Binary(old, "2.2.9"), "2.2")
     with pytest.raises(EngineError, match=r"LB402.*Fake 2\.4 was found \(there is 2\.2\.9 at .*LBGEN_FAKE_LB"):
-        binaries.find(Target(), "2.4")
+        executables.find(Target(), "2.4")
     with pytest.raises(UsageError, match="LB305"):
-        binaries.find(Target(), "3.0")
+        executables.find(Target(), "3.0")
 
 
 @pytest.mark.parametrize(("there", "target"), [("2.3.0", "2.2"), ("2.9.0", "2.4"), ("2.10.1", "2.4")])
 def test_a_version_between_gets_the_files_of_the_older_one(tmp_path, there, target):
     program(tmp_path / "a", there)
-    assert binaries.find(Target())[1] == target
+    assert executables.find(Target())[1] == target
 
 
 def test_too_old_or_absent_is_said(tmp_path):
     with pytest.raises(EngineError, match="no executable of Fake was found;"):
-        binaries.find(Target())
+        executables.find(Target())
     program(tmp_path / "a", "1.9.0")
     with pytest.raises(EngineError, match=r"there is 1\.9\.0"):
-        binaries.find(Target())
+        executables.find(Target())
 
 
 def test_the_environment_overrides_and_must_be_right(tmp_path, monkeypatch):
     program(tmp_path / "a", "2.4.1")
     mine = program(tmp_path / "mine", "2.2.0", "other")
     monkeypatch.setenv("LBGEN_FAKE_LB", str(mine))
-    assert binaries.find(Target())[0].path == mine
+    assert executables.find(Target())[0].path == mine
     monkeypatch.setenv("LBGEN_FAKE_LB", str(tmp_path / "nothing"))
     with pytest.raises(EngineError, match="is not an executable of Fake"):
-        binaries.find(Target())
+        executables.find(Target())
 
 
 def test_real_programs_come_before_scripts(tmp_path):
@@ -82,7 +82,7 @@ def test_real_programs_come_before_scripts(tmp_path):
     real.parent.mkdir()
     real.symlink_to(Path(sys.executable).resolve())
     hint = BinaryHint("fakelb", version_argv=("-c", "print('2.4.0')"))
-    assert binaries.candidates(Target(binaries=(hint,)))[0].path == real
+    assert executables.candidates(Target(binaries=(hint,)))[0].path == real
 
 
 def test_a_file_inside_a_package(tmp_path, monkeypatch):
@@ -92,7 +92,7 @@ def test_a_file_inside_a_package(tmp_path, monkeypatch):
     inside = program(package / "bin", "2.4.7")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     hint = BinaryHint("fakelb", "fakewheel", "bin/fakelb")
-    assert binaries.find(Target(binaries=(hint,)))[0].path == inside
+    assert executables.find(Target(binaries=(hint,)))[0].path == inside
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to have another user's view")
@@ -125,5 +125,5 @@ def test_a_folder_on_the_path_that_is_closed_to_us(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "is_file", closed)
     wanted = program(tmp_path / "b", "2.4.1")
-    found, _ = binaries.find(Target())
+    found, _ = executables.find(Target())
     assert found.path == wanted

@@ -11,7 +11,7 @@ import pytest
 from lbgen.engines.api import Binary, CheckSpec
 from lbgen.engines.nftables import ENGINE as NFTABLES
 from lbgen.engines.rendered import render_with
-from lbgen.runtime.checker import check
+from lbgen.runtime.local.check import check
 from tests.engines.test_nftables import plan as l4_plan
 from tests.engines.test_nftables import pool
 from tests.fake_engine import FakeEngine, write_program

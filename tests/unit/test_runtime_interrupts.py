@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from lbgen.runtime.interrupts import deferred
+from lbgen.runtime.common.signals import deferred
 
 
 def press() -> None:
@@ -69,7 +69,7 @@ def test_other_threads_are_let_alone() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda x: x.name)
 def test_a_command_ends_with_its_number(number: signal.Signals) -> None:
     code = (
-        "import os; from lbgen.runtime.interrupts import raised, Interrupted; raised()\n"
+        "import os; from lbgen.runtime.common.signals import raised, Interrupted; raised()\n"
         f"try: os.kill(os.getpid(), {int(number)}); print('here')\n"
         "except Interrupted as stop: raise SystemExit(stop.exit_code)"
     )

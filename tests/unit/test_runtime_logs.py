@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from lbgen.cli import logs as verb
-from lbgen.runtime import api, logs
+from lbgen.runtime import api
+from lbgen.runtime.common import logs
 from tests.fake_engine import FakeEngine, write_program
 from tests.unit.test_runtime_process import plan
 

@@ -30,8 +30,9 @@ from lbgen.plan.model import (
     Route,
     Rule,
 )
+from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.local.process import running
-from lbgen.runtime.local.spawn import ProcessId, group_members
+from lbgen.runtime.local.spawn import group_members
 from tests.fake_engine import FakeEngine, write_program
 
 PORT = 24_100

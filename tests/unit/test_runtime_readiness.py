@@ -9,8 +9,8 @@ import pytest
 import lbgen
 from lbgen.plan.model import Mode, Plan
 from lbgen.plan.simulate import simulate
-from lbgen.runtime.readiness import probes, probes_of_change
-from lbgen.runtime.sample import sample
+from lbgen.runtime.common.readiness import probes, probes_of_change
+from lbgen.runtime.common.regex_example import sample
 from tests.plans import examples
 
 EXAMPLES = examples()

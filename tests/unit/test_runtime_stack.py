@@ -18,9 +18,9 @@ from lbgen.diagnostics import NOWHERE, EngineError, LbgenError, UsageError
 from lbgen.engines.api import ProcessSpec, Verdict, refused
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Endpoint, Pool, Respond, Route, Use
-from lbgen.runtime import api, listing
-from lbgen.runtime.local import state
-from lbgen.runtime.local.spawn import ProcessId
+from lbgen.runtime import api, registry
+from lbgen.runtime.common import state
+from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.local.stack import choose
 from tests.fake_engine import FakeEngine, write_program
 from tests.unit.test_runtime_process import plan as one_listener
@@ -36,7 +36,7 @@ def plan(name: str = "shop", host: str = "a.example", port: int = PORT):
 @pytest.fixture(autouse=True)
 def state_dir(tmp_path, monkeypatch):
     monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setattr(listing, "may_have_docker", lambda: False)  # stacks of containers are not ours
+    monkeypatch.setattr(registry, "may_have_docker", lambda: False)  # stacks of containers are not ours
     yield tmp_path / "state"
     for each in api.ps():
         each.down()

@@ -15,12 +15,12 @@ from lbgen.conformance.verify.own_addresses import why_not_kept
 from lbgen.engines.checks import checked_pools
 from lbgen.plan.model import Mode
 from lbgen.plan.overlay import with_real_endpoints
-from lbgen.runtime import readiness
-from lbgen.runtime.certificates import throw_away
-from lbgen.runtime.door import Door, door
-from lbgen.runtime.endpoints import endpoints
-from lbgen.runtime.health import members
-from lbgen.runtime.standins import cast, whose
+from lbgen.runtime.common import readiness
+from lbgen.runtime.common.certificates import throw_away
+from lbgen.runtime.common.connect import Door, door
+from lbgen.runtime.common.health import members
+from lbgen.runtime.standins.plan import cast, whose
+from lbgen.runtime.standins.server import endpoints
 
 pytestmark = pytest.mark.xdist_group("runtime")
 CHECK = {"active": {"path": "/health", "port": 9999, "expect": [204]}}
@@ -87,7 +87,7 @@ def test_stand_ins_pass_the_checks_that_their_pools_make(plan, tmp_path):
 
 
 def test_without_stand_ins_nothing_changes(plan, tmp_path):
-    from lbgen.runtime.standins import Cast
+    from lbgen.runtime.standins.plan import Cast
 
     assert Cast().play(plan, "127.0.0.1") is plan
 

@@ -8,8 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from lbgen.cli import stats as verb
-from lbgen.runtime import api, logs
-from lbgen.runtime.stats import NO_ROUTE, Counter
+from lbgen.runtime import api
+from lbgen.runtime.common import logs
+from lbgen.runtime.common.stats import NO_ROUTE, Counter
 
 SECOND = 1_767_225_600  # 2026-01-01T00:00:00Z
 

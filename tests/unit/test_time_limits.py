@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lbgen.runtime.time_limits import for_routes
+from lbgen.runtime.common.time_limits import for_routes
 from tests.plans import examples
 
 

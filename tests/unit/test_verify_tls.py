@@ -17,7 +17,7 @@ from lbgen.conformance.verify.handshakes import fingerprint, for_name, handshake
 from lbgen.conformance.verify.trust import stand_in_tls, trusted
 from lbgen.conformance.wires import ClientTls, Wire
 from lbgen.plan.request import Request
-from lbgen.runtime.certificates import throw_away
+from lbgen.runtime.common.certificates import throw_away
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan

@@ -12,10 +12,10 @@ from lbgen.conformance.probe import Stream
 from lbgen.conformance.wires import Asked, ClientTls, Wire, wire_for
 from lbgen.plan.request import Request
 from lbgen.plan.resolve import plan as resolve
-from lbgen.runtime.certificates import ENDPOINT_NAME, throw_away
-from lbgen.runtime.endpoints import StandIn, endpoints
-from lbgen.runtime.incoming import StandInTls
-from lbgen.runtime.standin import CONTROL
+from lbgen.runtime.common.certificates import ENDPOINT_NAME, throw_away
+from lbgen.runtime.standins.accept import StandInTls
+from lbgen.runtime.standins.http1 import CONTROL
+from lbgen.runtime.standins.server import StandIn, endpoints
 from lbgen.spec.load import load
 
 HOST = ("Host", "h")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.probe import ask
 from lbgen.conformance.scripts.stage import eventually, get, ill, told_of, well
-from lbgen.runtime.standin import CONTROL, Behaviour
+from lbgen.runtime.standins.http1 import CONTROL, Behaviour
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,13 +11,13 @@ from lbgen.conformance.judge import account_of
 from lbgen.conformance.probe import Stream, ask, filler, wire
 from lbgen.conformance.scripts.stage import get, told_of
 from lbgen.plan.request import Request
-from lbgen.runtime.standin import CONTROL
+from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from lbgen.conformance.scripts.stage import Stage
-    from lbgen.runtime.endpoints import Seen
+    from lbgen.runtime.standins.server import Seen
 
 _FRAMED = ("length", "chunks")
 _HOP = frozenset({"connection", "content-length", "transfer-encoding"})

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from lbgen.conformance.probe import Stream, ask, wire
 from lbgen.conformance.scripts.stage import get
-from lbgen.runtime.standin import CONTROL, Behaviour
+from lbgen.runtime.standins.http1 import CONTROL, Behaviour
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

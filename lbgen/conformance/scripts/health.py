@@ -20,7 +20,7 @@ from lbgen.conformance.scripts.stage import (
     listener_of,
     well,
 )
-from lbgen.runtime.standin import CONTROL, Behaviour
+from lbgen.runtime.standins.http1 import CONTROL, Behaviour
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

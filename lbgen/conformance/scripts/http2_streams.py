@@ -13,7 +13,7 @@ from lbgen.conformance.judge import account_of
 from lbgen.conformance.probe import Stream, filler
 from lbgen.conformance.scripts.stage import get, told_of
 from lbgen.plan.request import Request
-from lbgen.runtime.standin import CONTROL
+from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

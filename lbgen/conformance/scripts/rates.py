@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.probe import Stream, ask, wire
 from lbgen.conformance.scripts.stage import eventually, get
-from lbgen.runtime.standin import CONTROL
+from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

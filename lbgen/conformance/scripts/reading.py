@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.scripts.stage import get
 from lbgen.conformance.scripts.topology import away, deaf_client, stuck_upload
-from lbgen.runtime.standin import CONTROL
+from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

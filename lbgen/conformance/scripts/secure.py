@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lbgen.conformance.judge import account_of
 from lbgen.conformance.probe import Stream, wire
 from lbgen.conformance.scripts.stage import get, told_of
-from lbgen.runtime.certificates import throw_away
+from lbgen.runtime.common.certificates import throw_away
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

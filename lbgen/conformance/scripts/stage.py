@@ -13,14 +13,14 @@ from lbgen.conformance.probe import ask
 from lbgen.conformance.wires import ANYHOW, Asked, Wire, wire_for
 from lbgen.plan.model import Mode
 from lbgen.plan.request import Request
-from lbgen.runtime.standin import Behaviour
+from lbgen.runtime.standins.http1 import Behaviour
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from lbgen.conformance.probe import Address, Answer
     from lbgen.plan.model import Plan
-    from lbgen.runtime.endpoints import Endpoints
+    from lbgen.runtime.standins.server import Endpoints
 
 
 _ANY = Request()

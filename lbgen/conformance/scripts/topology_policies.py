@@ -13,7 +13,7 @@ from lbgen.conformance.judge import account_of
 from lbgen.conformance.probe import Stream, ask, wire
 from lbgen.conformance.scripts.stage import eventually, ill, well
 from lbgen.conformance.wires import Wire, unverified
-from lbgen.runtime.standin import CONTROL, Behaviour
+from lbgen.runtime.standins.http1 import CONTROL, Behaviour
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

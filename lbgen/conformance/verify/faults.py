@@ -34,7 +34,7 @@ from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, PoolProtocol
 from lbgen.plan.policy import REPLAYED_BODY, KeyKind, RetryCause
 from lbgen.plan.simulate import simulate
-from lbgen.runtime.standin import CONTROL
+from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.verify.cases import addresses, with_headers
 from lbgen.plan.model import Forward
-from lbgen.runtime.standin import CONTROL
+from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

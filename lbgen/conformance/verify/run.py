@@ -27,10 +27,10 @@ from lbgen.engines.api import engines as installed
 from lbgen.engines.rendered import MANIFEST
 from lbgen.engines.tiers import engine_of
 from lbgen.plan.model import Plan
+from lbgen.plan.overlay import with_version
 from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tiers import tiers
 from lbgen.runtime.local import world
-from lbgen.runtime.local.process import for_version
 from lbgen.runtime.local.stack import choose
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _prepared(
 ) -> tuple[Order, Served]:
     """What one engine's process gets, and in what its files are not the topology's own."""
     real = given.plan
-    plan = for_version(replace(plan, resolvers=chosen.resolvers), chosen.name, chosen.version)
+    plan = with_version(replace(plan, resolvers=chosen.resolvers), chosen.name, chosen.version)
     ours, copy = render_for(chosen, real), render_for(chosen, plan)
     mine = ours if folder is None else _read(folder / chosen.name, ours, given)
     try:

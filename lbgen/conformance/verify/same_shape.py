@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.verify.merge import changes
 from lbgen.engines.rendered import render_with
-from lbgen.runtime.local.process import for_version
+from lbgen.plan.overlay import with_version
 
 if TYPE_CHECKING:
     from lbgen.engines.rendered import Rendered
@@ -30,7 +30,7 @@ def has_same_shape(chosen: Chosen, real: Plan, shorter: Plan) -> bool:
 
 def render_for(chosen: Chosen, plan: Plan) -> Rendered:
     """The files of `plan` for the engine, its version and its DNS servers; every verdict is accepted."""
-    plan = for_version(replace(plan, resolvers=chosen.resolvers), chosen.name, chosen.version)
+    plan = with_version(replace(plan, resolvers=chosen.resolvers), chosen.name, chosen.version)
     return render_with(chosen.engine, plan, chosen.version, ("all",))
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.verify.own_addresses import LOOPBACK
 from lbgen.plan.tls import File
-from lbgen.runtime.certificates import CA, CLIENT_CA, FOREIGN_CA, Spec, make
-from lbgen.runtime.incoming import StandInTls
+from lbgen.runtime.common.certificates import CA, CLIENT_CA, FOREIGN_CA, Spec, make
+from lbgen.runtime.standins.accept import StandInTls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

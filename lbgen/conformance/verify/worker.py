@@ -33,11 +33,11 @@ from lbgen.conformance.wires import unverified, wire_for
 from lbgen.diagnostics import LbgenError
 from lbgen.plan.model import Protocol
 from lbgen.plan.simulate import simulate
-from lbgen.runtime import certificates
-from lbgen.runtime.endpoints import Endpoints, StandIn, endpoints
+from lbgen.runtime.common import certificates
 from lbgen.runtime.local import world
 from lbgen.runtime.local.process import running
-from lbgen.runtime.standin import Behaviour
+from lbgen.runtime.standins.http1 import Behaviour
+from lbgen.runtime.standins.server import Endpoints, StandIn, endpoints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

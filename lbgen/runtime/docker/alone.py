@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
-from lbgen.plan.overlay import with_admin
-from lbgen.runtime.answers import answers
+from lbgen.plan.overlay import with_admin, with_version
+from lbgen.runtime.common import ports
+from lbgen.runtime.common.admin_client import answers
+from lbgen.runtime.common.driver import START_SECONDS
 from lbgen.runtime.docker import container, images, network, own, wanted
 from lbgen.runtime.docker.client import connect, told
 from lbgen.runtime.docker.container import Wanted
 from lbgen.runtime.docker.converge import Found, sweep
 from lbgen.runtime.docker.labels import Record, Role
 from lbgen.runtime.docker.live import agent_works, stays
-from lbgen.runtime.local import ports
-from lbgen.runtime.local.process import START_SECONDS, for_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -127,7 +127,7 @@ def serving(
     Raises LbgenError (verdicts), EngineError LB403, LB421.
     """
     chosen = wanted.Chosen(target, version, image)
-    plan = replace(for_version(plan, target.name, version), name=place.name)
+    plan = replace(with_version(plan, target.name, version), name=place.name)
     part = wanted.engine_part(plan, chosen, plan, place.helper, accept, place.ports)
     if part.spec.ready:
         plan = with_admin(plan, _ADMIN_PORT)

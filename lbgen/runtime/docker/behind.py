@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.plan.overlay import with_ports
+from lbgen.runtime.common import ports
+from lbgen.runtime.common.ports import open_connections
 from lbgen.runtime.docker import images, network, turn
 from lbgen.runtime.docker.client import connect, told
 from lbgen.runtime.docker.converge import found
 from lbgen.runtime.docker.seen import ContainerState
-from lbgen.runtime.local import ports
-from lbgen.runtime.local.behind import open_connections
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from docker.models.containers import Container
 
     from lbgen.plan.model import Plan
-    from lbgen.runtime.local.state import StackState
+    from lbgen.runtime.common.state import StackState
 
 _SHARED = "container:"
 

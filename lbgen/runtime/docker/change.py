@@ -8,15 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.reload import Change, Outcome, obstacles, published_elsewhere, refusal, reload_all
+from lbgen.runtime.common.signals import deferred
 from lbgen.runtime.docker import container, network, wanted
 from lbgen.runtime.docker.check import check
 from lbgen.runtime.docker.client import told
 from lbgen.runtime.docker.converge import Converger, Found, outlived, side_by_side
 from lbgen.runtime.docker.labels import RECORD_FILE, Role
 from lbgen.runtime.docker.live import InContainer
-from lbgen.runtime.hot import Change, Outcome, obstacles, published_elsewhere, refusal, reload_all
-from lbgen.runtime.interrupts import deferred
-from lbgen.runtime.local.order import Progress, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.runtime.checker import refused_files
+from lbgen.runtime.common.checker import CHECK_SECONDS, refused_files
+from lbgen.runtime.common.time_limits import for_routes
 from lbgen.runtime.docker import container, own
 from lbgen.runtime.docker.bundle import WORK
 from lbgen.runtime.docker.client import told
 from lbgen.runtime.docker.container import Wanted
 from lbgen.runtime.docker.labels import Record, Role
-from lbgen.runtime.time_limits import for_routes
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -23,14 +23,12 @@ if TYPE_CHECKING:
 
     from lbgen.runtime.docker.wanted import Part
 
-_SECONDS = 30.0  # for up to 1,000 routes
-
 
 def check(client: DockerClient, part: Part, helper: str) -> tuple[Diagnostic, ...]:
     """LB401 for each problem; empty when it is content. Raises EngineError LB403 (it does not end), LB421."""
     engine = part.chosen.engine
     spec = engine.check(part.plan, part.binary, Path(WORK))
-    name, limit = f"{part.wanted.name}-{Role.CHECK}", for_routes(part.plan, _SECONDS)
+    name, limit = f"{part.wanted.name}-{Role.CHECK}", for_routes(part.plan, CHECK_SECONDS)
     record = Record(part.record.stack, Role.CHECK, "", engine=engine.name)
     # An address that it has not got there can be listened on all the same.
     anywhere = (("net.ipv4.ip_nonlocal_bind", "1"),)
@@ -49,7 +47,7 @@ def check(client: DockerClient, part: Part, helper: str) -> tuple[Diagnostic, ..
                     argv=(
                         own.PYTHON,
                         "-m",
-                        "lbgen.runtime.answers",
+                        "lbgen.runtime.common.admin_client",
                         str(part.plan.admin_port),
                         f"{limit:g}",
                         *spec.ask,

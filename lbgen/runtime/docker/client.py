@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.runtime.interrupts import deferred
+from lbgen.runtime.common.signals import deferred
 from lbgen.system_errors import remedy
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import ContainerLimits
+from lbgen.runtime.common import ports
 from lbgen.runtime.docker.bundle import USER, WORK
 from lbgen.runtime.docker.client import told
-from lbgen.runtime.local import ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

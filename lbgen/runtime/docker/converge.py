@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import EngineError
+from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.signals import deferred
 from lbgen.runtime.docker import container
 from lbgen.runtime.docker.client import told
 from lbgen.runtime.docker.labels import RECORD_FILE, STACK, Record, Role
-from lbgen.runtime.interrupts import deferred
-from lbgen.runtime.local.order import Progress, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from lbgen.agent import state
 from lbgen.diagnostics import EngineError
+from lbgen.runtime.common.health import healths, watched
 from lbgen.runtime.docker import container, own, wanted
 from lbgen.runtime.docker.client import told
 from lbgen.runtime.docker.labels import Role
-from lbgen.runtime.health import healths, watched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lbgen.runtime.common.health import EndpointHealth, Member
     from lbgen.runtime.docker.converge import Found
-    from lbgen.runtime.health import EndpointHealth, Member
 
 
 def found(each: Found, there: tuple[Member, ...], parts: Sequence[Found]) -> tuple[EndpointHealth, ...]:
@@ -41,7 +41,8 @@ def asked(each: Found, parts: Sequence[Found], paths: Sequence[str]) -> Mapping[
     beside = next((x for x in ours if _network(x) == _network(each)), None)
     if beside is None:
         return None
-    command = [own.PYTHON, "-m", "lbgen.runtime.answers", str(wanted.ADMIN_PORT + each.record.side), "0", *paths]
+    port = str(wanted.ADMIN_PORT + each.record.side)
+    command = [own.PYTHON, "-m", "lbgen.runtime.common.admin_client", port, "0", *paths]
     with told(f"asking {each.name} from {beside.name}"):
         done = beside.made.exec_run(command, stderr=False, environment=dict(own.ENVIRONMENT))
     return None if done.exit_code else json.loads(done.output)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.api import engines as installed
+from lbgen.runtime.common.executables import candidates
+from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.docker import own
 from lbgen.runtime.docker.bundle import Bundle, BundleError
 from lbgen.runtime.docker.client import told
-from lbgen.runtime.local.binaries import candidates
-from lbgen.runtime.local.order import Progress, Step
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lbgen.runtime import saved
-from lbgen.runtime.health import members
-from lbgen.runtime.local.state import root
+from lbgen.runtime.common import saved
+from lbgen.runtime.common.health import members
+from lbgen.runtime.common.state import root
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from lbgen.plan.model import Plan
-    from lbgen.runtime.health import Member
-    from lbgen.runtime.standins import Cast
+    from lbgen.runtime.common.health import Member
+    from lbgen.runtime.standins.plan import Cast
 
 _FILE = "kept"
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from lbgen.runtime.local.state import Address
+from lbgen.runtime.common.state import Address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from lbgen.agent import state as health
 from lbgen.agent.run import known
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.runtime.common.health import watched
 from lbgen.runtime.docker import container, memory, successive
 from lbgen.runtime.docker.client import told
 from lbgen.runtime.docker.container import File, rendered_files
 from lbgen.runtime.docker.health import asked
 from lbgen.runtime.docker.labels import RECORD_FILE
-from lbgen.runtime.health import watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -9,17 +9,17 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lbgen.runtime.common.logs import Line, access_parser
+from lbgen.runtime.common.state import EndpointState, EngineState, StackState
 from lbgen.runtime.docker import health, kept
 from lbgen.runtime.docker.client import connect, told
 from lbgen.runtime.docker.converge import Found, found
 from lbgen.runtime.docker.labels import STACK, Role
-from lbgen.runtime.local.state import EndpointState, EngineState, StackState
-from lbgen.runtime.logs import Line, access_parser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lbgen.runtime.health import EndpointHealth
+    from lbgen.runtime.common.health import EndpointHealth
 
 _LOOK_SECONDS = 0.5
 

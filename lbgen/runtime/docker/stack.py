@@ -13,7 +13,14 @@ from lbgen.diagnostics import EngineError, LbgenError, Severity
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.verdicts import judge
 from lbgen.plan.model import Mode
-from lbgen.runtime import readiness, selection
+from lbgen.plan.overlay import with_version
+from lbgen.runtime.common import readiness, selection
+from lbgen.runtime.common.driver import DRAIN_SECONDS, RELOAD_SECONDS, START_SECONDS, Result
+from lbgen.runtime.common.locking import locked
+from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.reload import other_version, refusal
+from lbgen.runtime.common.signals import deferred
+from lbgen.runtime.common.time_limits import for_routes
 from lbgen.runtime.docker import change, images, joined, kept, memory, network, turn, wanted
 from lbgen.runtime.docker.behind import behind, connections, join, places
 from lbgen.runtime.docker.client import connect
@@ -26,14 +33,7 @@ from lbgen.runtime.docker.seen import lines, running, state
 from lbgen.runtime.docker.sockets import wait_listening
 from lbgen.runtime.docker.succession import Succession, recover, succession
 from lbgen.runtime.docker.wanted import Chosen, Whole
-from lbgen.runtime.driver import DRAIN_SECONDS, RELOAD_SECONDS, Result
-from lbgen.runtime.hot import other_version, refusal
-from lbgen.runtime.interrupts import deferred
-from lbgen.runtime.local.order import Progress, Step
-from lbgen.runtime.local.process import START_SECONDS, for_version
-from lbgen.runtime.local.state import StackState, locked
-from lbgen.runtime.standins import Cast, played, whose
-from lbgen.runtime.time_limits import for_routes
+from lbgen.runtime.standins.plan import Cast, played, whose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic
     from lbgen.engines.api import Engine
     from lbgen.plan.model import Plan
+    from lbgen.runtime.common.state import StackState
 
 __all__ = ["behind", "connections", "end", "join", "lines", "places", "reload", "running", "up"]
 
@@ -181,7 +182,7 @@ def _again(
     other = other_version(target, before, after, there.record.version)
     if other:
         raise EngineError(other)
-    after = for_version(after, target.name, there.record.version)
+    after = with_version(after, target.name, there.record.version)
     return replace(_decide(client, after, target, accept, progress), offset=there.record.offset, side=there.record.side)
 
 
@@ -223,7 +224,7 @@ def _decide(
     from lbgen.engines.api import target_version
 
     version = target_version(target, plan.options(target.name).version)
-    named = replace(for_version(plan, target.name, version), resolvers=plan.resolvers or (wanted.RESOLVER,))
+    named = replace(with_version(plan, target.name, version), resolvers=plan.resolvers or (wanted.RESOLVER,))
     _, problems = judge(named, target, version, accept)
     if problems:
         raise LbgenError(problems)

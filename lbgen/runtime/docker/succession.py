@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import EngineError
+from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.docker import container, turn
 from lbgen.runtime.docker.client import told
 from lbgen.runtime.docker.converge import ASIDE, Found, found, outlived
 from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.docker.turn import Turn
-from lbgen.runtime.local.order import Progress, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from lbgen.runtime.common.signals import deferred
 from lbgen.runtime.docker import container, network, own, sockets
 from lbgen.runtime.docker.client import told
 from lbgen.runtime.docker.container import File, Wanted
 from lbgen.runtime.docker.converge import Found, outlived
 from lbgen.runtime.docker.labels import RECORD_FILE, Record, Role
-from lbgen.runtime.interrupts import deferred
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -12,15 +12,14 @@ from lbgen.engines.api import Binary
 from lbgen.engines.health import Watched
 from lbgen.engines.rendered import render_with
 from lbgen.plan.model import ContainerLimits
-from lbgen.plan.overlay import with_admin, with_ports
+from lbgen.plan.overlay import with_admin, with_ports, with_version
+from lbgen.runtime.common.ports import client_address
+from lbgen.runtime.common.state import Address, scheme
 from lbgen.runtime.docker import network, own, successive
 from lbgen.runtime.docker.bundle import WORK
 from lbgen.runtime.docker.container import File, Wanted, rendered_files
 from lbgen.runtime.docker.labels import Record, Role
-from lbgen.runtime.local.ports import client_address
-from lbgen.runtime.local.process import for_version
-from lbgen.runtime.local.state import Address, scheme
-from lbgen.runtime.standins import Cast, cast
+from lbgen.runtime.standins.plan import Cast, cast
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network
@@ -121,7 +120,7 @@ def endpoints_container(plan: Plan, cast: Cast, helper: str, subnet: IPv4Network
     wanted = Wanted(
         name=container_name(plan.name, Role.ENDPOINTS),
         image=helper,
-        argv=(own.PYTHON, "-m", "lbgen.runtime.endpoints", ENDPOINTS_FILE),
+        argv=(own.PYTHON, "-m", "lbgen.runtime.standins.server", ENDPOINTS_FILE),
         files=files,
         env=own.ENVIRONMENT,
         address=network.stand_ins(subnet),
@@ -137,7 +136,7 @@ def plan_for(plan: Plan, chosen: Chosen, cast: Cast, subnet: IPv4Network) -> Pla
     plan = replace(plan, resolvers=plan.resolvers or (RESOLVER,))
     plan = with_ports(plan, {x.name: x.port + chosen.offset for x in plan.listeners})
     plan = cast.play(plan, network.stand_ins(subnet))
-    plan = for_version(plan, chosen.engine.name, chosen.version)
+    plan = with_version(plan, chosen.engine.name, chosen.version)
     binary = Binary(Path(chosen.image.program), chosen.image.version or chosen.version)
     spec = chosen.engine.process(plan, binary, FOLDER)
     # Never all addresses, as the next engine has to have one that is free.

@@ -12,7 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from lbgen.runtime.local.spawn import LAUNCH, UNKNOWN_STATUS, ProcessId
+from lbgen.runtime.common.process_id import ProcessId
+from lbgen.runtime.local.spawn import LAUNCH, UNKNOWN_STATUS
 
 _EXEC_SECONDS = 3.0  # for a process that was just started to become the engine
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen.agent.run import prepare, serve
 from lbgen.diagnostics import LbgenError
+from lbgen.runtime.common.state import AGENT_LOG
 from lbgen.runtime.local.launch import give_up, join_network
 from lbgen.runtime.local.spawn import spawn_own
-from lbgen.runtime.local.state import AGENT_LOG
 from lbgen.runtime.local.user import engine_user
 
 if TYPE_CHECKING:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.plan.overlay import with_ports
-from lbgen.runtime.local import ports
+from lbgen.runtime.common import ports
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lbgen.plan.model import Plan
-    from lbgen.runtime.local.state import StackState
+    from lbgen.runtime.common.state import StackState
 
 _LOOPBACK = "127.0.0.1"
-_ESTABLISHED = "01"
 
 
 def behind(plan: Plan, before: StackState | None) -> Plan:
@@ -42,18 +40,4 @@ def join(front: StackState, behind: Sequence[StackState]) -> None:
 def connections(state: StackState) -> int:
     """How many connections its listeners have."""
     wanted = {port for _, port in places(state).values()}
-    return sum(open_connections(engine.pid, wanted) for engine in state.engines)
-
-
-def open_connections(pid: int, wanted: set[int]) -> int:
-    """Established TCP connections to those ports in the network of a process; none where it cannot be seen."""
-    count = 0
-    for table in ("tcp", "tcp6"):
-        try:
-            lines = Path(f"/proc/{pid}/net/{table}").read_text(encoding="ascii").splitlines()[1:]
-        except OSError:
-            continue
-        for line in lines:
-            words = line.split()
-            count += words[3] == _ESTABLISHED and int(words[1].rsplit(":", 1)[1], 16) in wanted
-    return count
+    return sum(ports.open_connections(engine.pid, wanted) for engine in state.engines)

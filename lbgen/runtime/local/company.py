@@ -10,21 +10,23 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import EngineError, LbgenError, Severity
 from lbgen.engines.health import Watched
-from lbgen.plan.overlay import with_ports, with_real_endpoints
-from lbgen.runtime import readiness
-from lbgen.runtime.health import members
-from lbgen.runtime.host import judged
-from lbgen.runtime.hot import Change, Outcome, other_version, refusal, reload_all
-from lbgen.runtime.local import journal, state
+from lbgen.plan.overlay import with_ports, with_real_endpoints, with_version
+from lbgen.runtime.common import readiness, state
+from lbgen.runtime.common.health import members
+from lbgen.runtime.common.locking import locked
+from lbgen.runtime.common.process_id import ProcessId
+from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.reload import Change, Outcome, other_version, refusal, reload_all
+from lbgen.runtime.common.resolvers import judged
+from lbgen.runtime.local import journal
 from lbgen.runtime.local.journal import SavedNetwork, SavedStack
 from lbgen.runtime.local.network import network
-from lbgen.runtime.local.order import Progress, Step, digest
-from lbgen.runtime.local.process import Handle, administered, for_version, start, wait_listening
+from lbgen.runtime.local.order import digest
+from lbgen.runtime.local.process import Handle, administered, start, wait_listening
 from lbgen.runtime.local.reload import PREVIOUS, Process, forget_previous, prepare
-from lbgen.runtime.local.spawn import ProcessId
 from lbgen.runtime.local.stand_ins import StandIns
 from lbgen.runtime.local.user import engine_user, make_directory
-from lbgen.runtime.standins import Cast, cast, played
+from lbgen.runtime.standins.plan import Cast, cast, played
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +84,7 @@ class Company:
 
     def start(self) -> tuple[Diagnostic, ...]:
         """Start all, and wait until every route answers; warnings. Raises LbgenError, OSError."""
-        with state.locked("ports"):
+        with locked("ports"):
             addresses = self.plays = self._stand_ins(self.order.plan)
             for chosen in self.order.engines:
                 self._start(chosen, addresses, self.networks.get(chosen.name))
@@ -206,7 +208,7 @@ class Company:
         listed = self.record.endpoints
         changes: list[Change] = []
         try:
-            with state.locked("ports"):
+            with locked("ports"):
                 stand_ins = self._stand_ins(asked.plan)
             for each in chosen:
                 self.tell(Progress(Step.CHECKING, each.name))
@@ -319,7 +321,7 @@ def _again(chosen: Chosen, before: Plan, after: Plan, accept: tuple[str, ...]) -
     other = other_version(target, before, after, chosen.version)
     if other:
         raise EngineError(other)
-    plan, problems = judged(for_version(after, target.name, chosen.version), target, chosen.version, accept)
+    plan, problems = judged(with_version(after, target.name, chosen.version), target, chosen.version, accept)
     if problems:
         raise LbgenError(problems)
     return replace(chosen, resolvers=plan.resolvers)

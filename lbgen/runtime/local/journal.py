@@ -10,16 +10,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lbgen.runtime import saved
-from lbgen.runtime.local.state import store
+from lbgen.runtime.common import saved
+from lbgen.runtime.common.state import store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from lbgen.engines.api import Binary
+    from lbgen.runtime.common.process_id import ProcessId
     from lbgen.runtime.local.order import Order
-    from lbgen.runtime.local.spawn import ProcessId
-    from lbgen.runtime.standins import Cast
+    from lbgen.runtime.standins.plan import Cast
 
 _FILE, _MARK = "saved", "changing"
 

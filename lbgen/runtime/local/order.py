@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import engine as engine_by_name
@@ -13,46 +12,7 @@ if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic
     from lbgen.engines.api import Binary, Engine
     from lbgen.plan.model import Plan
-    from lbgen.runtime.local.state import StackState
-
-
-class Step(StrEnum):
-    """How far `up` is with an engine (or, with an empty engine name, with the stack)."""
-
-    PULLING = "pulling its image"
-    BUILDING = "building an image"
-    POOLS = "endpoints"
-    BACKENDS = "stand-ins answer"
-    STARTED = "started"
-    LISTENING = "listening"
-    ANSWERED = "route answered"
-    READY = "ready"
-    REPLACING = "replacing"
-    CHECKING = "checks the change"
-    CHECKED = "the change is sound"
-    LOADING = "loads the change"
-    REVERTING = "goes back to what it served"
-    RELOADED = "loaded the change"
-    VERIFYING = "compared"
-    VERIFIED = "behaves the same"
-    DRAINING = "serves in place of the one before"
-    DRAINED = "drained"
-    STOPPED = "stopped"
-    TAKEN_OVER = "taken over"
-
-
-BEGUN = frozenset({Step.PULLING, Step.CHECKING, Step.LOADING, Step.REVERTING})  # steps told when they begin
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """A step that is done, or one of `BEGUN`. `done` of `total` counts routes while they answer, else both are 0."""
-
-    step: Step
-    engine: str = ""
-    detail: str = ""
-    done: int = 0
-    total: int = 0
+    from lbgen.runtime.common.state import StackState
 
 
 @dataclass(frozen=True, slots=True)

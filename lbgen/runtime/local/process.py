@@ -17,10 +17,12 @@ from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.checks import FILE as ORDER
 from lbgen.engines.rendered import render_with
-from lbgen.plan.model import EngineOptions, Protocol
-from lbgen.plan.overlay import with_admin
-from lbgen.runtime.local import agent, ports
-from lbgen.runtime.local.binaries import find, fitting
+from lbgen.plan.model import Protocol
+from lbgen.plan.overlay import with_admin, with_version
+from lbgen.runtime.common import ports
+from lbgen.runtime.common.driver import START_SECONDS
+from lbgen.runtime.common.executables import find, fitting
+from lbgen.runtime.local import agent
 from lbgen.runtime.local.spawn import KILLED, how_ended, spawn, stop
 from lbgen.runtime.local.user import borrow, engine_user, give, make_directory, reachable
 from lbgen.runtime.local.workers import wait_let_go, workers
@@ -31,11 +33,11 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Binary, Engine, ProcessSpec
     from lbgen.engines.rendered import Rendered
     from lbgen.plan.model import Listener, Plan
+    from lbgen.runtime.common.process_id import ProcessId
     from lbgen.runtime.local.network import Network
-    from lbgen.runtime.local.spawn import Process, ProcessId
+    from lbgen.runtime.local.spawn import Process
 
 LOG = "engine.log"
-START_SECONDS = 20.0
 STOP_SECONDS = 5.0
 _AGENT_STOP_SECONDS = 2.0
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104  # compared with, not bound
@@ -186,13 +188,6 @@ def tail(log: Path, lines: int = 15) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines()[-lines:])
 
 
-def for_version(plan: Plan, engine: str, version: str) -> Plan:
-    """`plan` with `engines.<engine>.version` set to the version that will serve it."""
-    options = dict(plan.engines)
-    options[engine] = replace(options.get(engine, EngineOptions()), version=version)
-    return replace(plan, engines=tuple(options.items()))
-
-
 def start(
     target: Engine,
     plan: Plan,
@@ -212,7 +207,7 @@ def start(
     Raises LbgenError (verdicts), EngineError LB404 (port taken), LB407 (needs root), LB408 (folder closed to nobody).
     """
     user = engine_user()
-    plan = for_version(plan, target.name, version)
+    plan = with_version(plan, target.name, version)
     if not reachable(directory, user):
         message = f"{directory} cannot be reached by the user nobody, who runs the engines"
         raise EngineError(Diagnostic("LB408", message, hint="choose a folder that others may enter"))

@@ -12,13 +12,13 @@ from lbgen.agent.run import known
 from lbgen.diagnostics import EngineError
 from lbgen.engines.rendered import MANIFEST, render_with
 from lbgen.plan.model import Protocol
-from lbgen.plan.overlay import with_admin
-from lbgen.runtime.answers import texts
-from lbgen.runtime.checker import check
-from lbgen.runtime.health import watched
-from lbgen.runtime.hot import Change, obstacles
-from lbgen.runtime.local import ports
-from lbgen.runtime.local.process import for_version, wait_listening
+from lbgen.plan.overlay import with_admin, with_version
+from lbgen.runtime.common import ports
+from lbgen.runtime.common.admin_client import texts
+from lbgen.runtime.common.health import watched
+from lbgen.runtime.common.reload import Change, obstacles
+from lbgen.runtime.local.check import check
+from lbgen.runtime.local.process import wait_listening
 from lbgen.runtime.local.user import engine_user
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def prepare(handle: Handle, target: Engine, plan: Plan, accept: tuple[str, ...])
     Raises LbgenError (verdicts), EngineError LB401 (the engine's checker refuses it), LB404 (port taken), LB412 (only
     with a new start).
     """
-    plan = for_version(plan, target.name, handle.version)
+    plan = with_version(plan, target.name, handle.version)
     if handle.plan.admin_port is not None:
         plan = with_admin(plan, handle.plan.admin_port, shared=handle.plan.admin_shared)
     rendered = render_with(target, plan, handle.version, accept)

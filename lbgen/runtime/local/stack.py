@@ -17,32 +17,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, UsageError
-from lbgen.plan.overlay import with_real_endpoints
-from lbgen.runtime import logs, selection
-from lbgen.runtime.driver import DRAIN_SECONDS, RELOAD_SECONDS, Result
-from lbgen.runtime.host import judged
-from lbgen.runtime.hot import refusal
-from lbgen.runtime.interrupts import deferred
-from lbgen.runtime.local import journal, order, state
+from lbgen.plan.overlay import with_real_endpoints, with_version
+from lbgen.runtime.common import logs, selection, state
+from lbgen.runtime.common.driver import DRAIN_SECONDS, RELOAD_SECONDS, START_SECONDS, Result
+from lbgen.runtime.common.executables import find
+from lbgen.runtime.common.locking import locked
+from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.reload import refusal
+from lbgen.runtime.common.resolvers import judged
+from lbgen.runtime.common.signals import deferred
+from lbgen.runtime.common.time_limits import for_routes
+from lbgen.runtime.local import journal, order
 from lbgen.runtime.local.adopt import sweep
 from lbgen.runtime.local.behind import behind, connections, join, places
-from lbgen.runtime.local.binaries import find
 from lbgen.runtime.local.control import reach
-from lbgen.runtime.local.order import Chosen, Commit, Failed, Order, Progress, Reload, Step, TakeOver, Up
-from lbgen.runtime.local.process import START_SECONDS, for_version, tail
+from lbgen.runtime.local.order import Chosen, Commit, Failed, Order, Reload, TakeOver, Up
+from lbgen.runtime.local.process import tail
 from lbgen.runtime.local.spawn import how_ended
-from lbgen.runtime.standins import played, whose
-from lbgen.runtime.time_limits import for_routes
+from lbgen.runtime.standins.plan import played, whose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from lbgen.engines.api import Engine
     from lbgen.plan.model import Plan
-    from lbgen.runtime.local.spawn import ProcessId
-    from lbgen.runtime.local.state import StackState
-    from lbgen.runtime.logs import Line
-    from lbgen.runtime.selection import Skipped
+    from lbgen.runtime.common.logs import Line
+    from lbgen.runtime.common.process_id import ProcessId
+    from lbgen.runtime.common.selection import Skipped
+    from lbgen.runtime.common.state import StackState
 
 __all__ = ["behind", "choose", "connections", "end", "join", "lines", "place", "places", "reload", "running", "up"]
 
@@ -77,7 +79,7 @@ def up(
     if plan.pools:
         progress(Progress(Step.POOLS, detail=whose(plan)))
     digest = order.digest(plan, chosen, accept, backends=backends)
-    with state.locked(f"stack-{plan.name}"):
+    with locked(f"stack-{plan.name}"):
         before, kept = state.read(plan.name), None
         replaced = False
         if before is not None:
@@ -94,7 +96,7 @@ def up(
             _end(before)
         wanted = Order(plan.name, digest, str(state.folder(plan.name)), plan, chosen, accept, backends, seconds)
         try:
-            with state.locked("ports"):
+            with locked("ports"):
                 wanted = replace(wanted, engines=place(plan, chosen))
             done = _supervised(wanted, progress)
         except (LbgenError, KeyboardInterrupt) as error:
@@ -123,7 +125,7 @@ def reload(
     seconds: float,
 ) -> Result:
     """Have the stack's engines serve `plan` instead. See `lbgen.runtime.api.reload`."""
-    with state.locked(f"stack-{stack.name}"):
+    with locked(f"stack-{stack.name}"):
         before = state.read(stack.name)
         if before is not None:
             _attended(before, progress, strict=True)
@@ -232,7 +234,7 @@ def _decide(plan: Plan, target: Engine, *, accept: tuple[str, ...]) -> Chosen:
         if problems:
             raise LbgenError(problems) from None
         raise
-    plan, problems = judged(for_version(plan, target.name, version), target, version, accept)
+    plan, problems = judged(with_version(plan, target.name, version), target, version, accept)
     if problems:
         raise LbgenError(problems)
     kernel = target.process(plan, binary, Path("/")).kernel
@@ -335,7 +337,7 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
 
 def end(stack: StackState, progress: Callable[[Progress], None]) -> None:
     """Stop a stack and remove all that was its own, also when its supervisor is gone; not one that came after it."""
-    with state.locked(f"stack-{stack.name}"):
+    with locked(f"stack-{stack.name}"):
         found = state.read(stack.name)
         if found is not None and found.first == stack.first:
             _end(found, progress)

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
-from lbgen.runtime.endpoints import endpoints
 from lbgen.runtime.local.adopt import Adopted, leaders
 from lbgen.runtime.local.control import Control, reach
 from lbgen.runtime.local.order import Failed
 from lbgen.runtime.local.spawn import spawn_own, stop
+from lbgen.runtime.standins.server import endpoints
 from lbgen.system_errors import finding, this_process_lasts
 
 if TYPE_CHECKING:
-    from lbgen.runtime.endpoints import StandIn
     from lbgen.runtime.local.spawn import Process
+    from lbgen.runtime.standins.server import StandIn
 
 LOG = "stand-ins.log"
 _ENTRY = "lbgen.runtime.local.stand_ins:main"

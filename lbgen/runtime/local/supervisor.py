@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
-from lbgen.runtime.hot import REMEDY, refusal, unforeseen
-from lbgen.runtime.local import journal, state
+from lbgen.runtime.common import state
+from lbgen.runtime.common.process_id import ProcessId
+from lbgen.runtime.common.reload import REMEDY, refusal, unforeseen
+from lbgen.runtime.local import journal
 from lbgen.runtime.local.company import Company
 from lbgen.runtime.local.control import Control
-from lbgen.runtime.local.order import Commit, Failed, Progress, Reload, TakeOver, Up
-from lbgen.runtime.local.spawn import ProcessId
+from lbgen.runtime.local.order import Commit, Failed, Reload, TakeOver, Up
 from lbgen.runtime.local.takeover import take_over
 from lbgen.runtime.local.watch import Backoff, Watch
 from lbgen.system_errors import finding, this_process_lasts
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
+    from lbgen.runtime.common.progress import Progress
     from lbgen.runtime.local.journal import SavedStack
     from lbgen.runtime.local.order import Order
 

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.engines.checks import FILE as ORDER
-from lbgen.plan.overlay import with_admin
-from lbgen.runtime.local import agent, state
+from lbgen.plan.overlay import with_admin, with_version
+from lbgen.runtime.common.process_id import ProcessId
+from lbgen.runtime.local import agent
 from lbgen.runtime.local.adopt import Adopted, leaders, session, working_in
 from lbgen.runtime.local.company import Company, endpoint_states
 from lbgen.runtime.local.network import Network
 from lbgen.runtime.local.order import digest
-from lbgen.runtime.local.process import Handle, for_version
-from lbgen.runtime.local.spawn import ProcessId, stop
+from lbgen.runtime.local.process import Handle
+from lbgen.runtime.local.spawn import stop
 from lbgen.runtime.local.stand_ins import StandIns
 
 if TYPE_CHECKING:
@@ -26,9 +27,11 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from lbgen.engines.api import Binary
+    from lbgen.runtime.common import state
+    from lbgen.runtime.common.progress import Progress
     from lbgen.runtime.local.adopt import Leader
     from lbgen.runtime.local.journal import SavedStack
-    from lbgen.runtime.local.order import Chosen, Progress
+    from lbgen.runtime.local.order import Chosen
 
 
 def take_over(
@@ -68,7 +71,7 @@ def take_over(
 def _handle(company: Company, chosen: Chosen, entry: state.EngineState, binary: Binary) -> Handle:
     net = company.networks.get(chosen.name)
     plan = company.plan_for(company.order.plan, chosen, company.plays, net)
-    plan = for_version(plan, chosen.name, chosen.version)
+    plan = with_version(plan, chosen.name, chosen.version)
     if entry.admin:
         plan = with_admin(plan, entry.admin, shared=True)
     directory = Path(entry.directory)

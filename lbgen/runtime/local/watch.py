@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lbgen.runtime.local.spawn import ProcessId, how_ended
+from lbgen.runtime.common.process_id import ProcessId
+from lbgen.runtime.local.spawn import how_ended
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lbgen.runtime.common.state import EngineState
     from lbgen.runtime.local.process import Handle
-    from lbgen.runtime.local.state import EngineState
 
 _FIRST_SECONDS, _LONGEST_SECONDS = 1.0, 30.0
 _WELL_SECONDS = 60.0  # having run for so long, it begins with the first wait again

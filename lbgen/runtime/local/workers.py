@@ -11,7 +11,7 @@ from lbgen.runtime.local.spawn import group_members
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from lbgen.runtime.local.spawn import ProcessId
+    from lbgen.runtime.common.process_id import ProcessId
 
 _LISTEN = "0A"
 _LOOK_SECONDS = 0.02

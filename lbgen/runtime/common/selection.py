@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
-from lbgen.runtime.local import ports
+from lbgen.runtime.common import ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

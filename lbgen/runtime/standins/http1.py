@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal
 
-from lbgen.runtime.incoming import Hello
+from lbgen.runtime.standins.accept import Hello
 
 if TYPE_CHECKING:
     from collections.abc import Callable

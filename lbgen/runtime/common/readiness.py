@@ -14,8 +14,8 @@ from lbgen.diagnostics import NOWHERE, Diagnostic, Severity
 from lbgen.plan.model import Mode, PathKind, Protocol, ValueKind
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate, simulate_l4
-from lbgen.runtime.door import Door, door
-from lbgen.runtime.sample import sample
+from lbgen.runtime.common.connect import Door, door
+from lbgen.runtime.common.regex_example import sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable

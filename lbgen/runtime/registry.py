@@ -8,17 +8,17 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, Severity, UsageError
-from lbgen.runtime import group
-from lbgen.runtime.group import GroupState
 from lbgen.runtime.local import stack as local
+from lbgen.runtime.tiers import group
+from lbgen.runtime.tiers.group import GroupState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lbgen.plan.model import Plan
-    from lbgen.runtime.driver import Driver
-    from lbgen.runtime.local.order import Progress
-    from lbgen.runtime.local.state import StackState
+    from lbgen.runtime.common.driver import Driver
+    from lbgen.runtime.common.progress import Progress
+    from lbgen.runtime.common.state import StackState
 
 RUNTIMES = ("local", "docker")
 

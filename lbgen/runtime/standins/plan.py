@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from lbgen.plan.model import Forward
 from lbgen.plan.overlay import with_endpoints
 from lbgen.plan.tls import File
-from lbgen.runtime.certificates import CA, Spec, make
-from lbgen.runtime.endpoints import StandIn
-from lbgen.runtime.incoming import StandInTls
-from lbgen.runtime.local import ports
+from lbgen.runtime.common import ports
+from lbgen.runtime.common.certificates import CA, Spec, make
+from lbgen.runtime.standins.accept import StandInTls
+from lbgen.runtime.standins.server import StandIn
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,9 +14,9 @@ from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
 from lbgen.engines.api import target_version
 from lbgen.engines.checks import FILE as ORDER
 from lbgen.engines.health import NO_ADDRESS
-from lbgen.runtime import readiness
-from lbgen.runtime.interrupts import deferred
-from lbgen.runtime.local.order import Progress, Step
+from lbgen.runtime.common import readiness
+from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.signals import deferred
 from lbgen.system_errors import finding
 
 if TYPE_CHECKING:

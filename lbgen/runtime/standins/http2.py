@@ -22,7 +22,7 @@ from h2.events import (
 )
 from h2.exceptions import ProtocolError
 
-from lbgen.runtime.standin import CONTROL, NAME, SEEN, Arrival, Behaviour, body_of, reset
+from lbgen.runtime.standins.http1 import CONTROL, NAME, SEEN, Arrival, Behaviour, body_of, reset
 
 if TYPE_CHECKING:
     from collections.abc import Callable

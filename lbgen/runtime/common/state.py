@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
 import stat
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -16,14 +15,12 @@ from typing import TYPE_CHECKING
 from lbgen.agent import state as agent_state
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import Mode
-from lbgen.runtime.answers import texts
-from lbgen.runtime.health import EndpointHealth, Member, healths, watched
-from lbgen.runtime.local.spawn import ProcessId
+from lbgen.runtime.common.admin_client import texts
+from lbgen.runtime.common.health import EndpointHealth, Member, healths, watched
+from lbgen.runtime.common.process_id import ProcessId
 from lbgen.system_errors import finding, remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.plan.model import Listener
 
 _RECORD = "stack.json"
@@ -239,26 +236,3 @@ def forget(state: StackState) -> None:
         for name in engine.leftovers:
             Path(name).unlink(missing_ok=True)
     shutil.rmtree(folder(state.name), ignore_errors=True)
-
-
-@contextmanager
-def locked(what: str) -> Iterator[None]:
-    """Only one lbgen of this user is in here for the same `what`; the kernel lets go when a process dies."""
-    path = root() / f"{what}.lock"
-    while True:
-        with path.open("w") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            if not _is_at(handle.fileno(), path):
-                continue  # the one before us removed it
-            try:
-                yield
-            finally:
-                path.unlink(missing_ok=True)
-            return
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False

@@ -19,10 +19,10 @@ from pathlib import Path, PosixPath
 from typing import Any
 
 from lbgen.diagnostics import EngineError
-from lbgen.runtime.local.state import store
+from lbgen.runtime.common.state import store
 from lbgen.system_errors import finding
 
-_PACKAGE = Path(__file__).parents[1]
+_PACKAGE = Path(__file__).parents[2]
 _PLAIN = (frozenset, set, PosixPath)
 
 

@@ -17,15 +17,15 @@ from lbgen.engines.api import engines as installed
 from lbgen.engines.tiers import engine_of
 from lbgen.engines.verdicts import judge
 from lbgen.plan import tiers as planned
-from lbgen.plan.overlay import with_real_endpoints
+from lbgen.plan.overlay import with_real_endpoints, with_version
 from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tier_simulation import l4_fronts
-from lbgen.runtime import group, readiness
-from lbgen.runtime.driver import DRAIN_SECONDS, RELOAD_SECONDS, Result
-from lbgen.runtime.group import Group, Member
-from lbgen.runtime.local.order import Progress, Step
-from lbgen.runtime.local.process import for_version
-from lbgen.runtime.local.state import locked
+from lbgen.runtime.common import readiness
+from lbgen.runtime.common.driver import DRAIN_SECONDS, RELOAD_SECONDS, Result
+from lbgen.runtime.common.locking import locked
+from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.tiers import group
+from lbgen.runtime.tiers.group import Group, Member
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Engine
     from lbgen.plan.model import Plan
     from lbgen.plan.tiers import Tier
-    from lbgen.runtime.driver import Driver
-    from lbgen.runtime.local.state import StackState
+    from lbgen.runtime.common.driver import Driver
+    from lbgen.runtime.common.state import StackState
     from lbgen.spec.load import Topology
 
 _LOOK_SECONDS = 0.1
@@ -108,7 +108,7 @@ def _engine(tier: Tier, wanted: Wanted, runtime: str) -> Engine:
     targets = (named,) if named is not None else wanted.engines
     for target in targets or tuple(installed().values()):
         version = target_version(target, tier.plan.options(target.name).version)
-        _, problems = judge(for_version(tier.plan, target.name, version), target, version, wanted.accept)
+        _, problems = judge(with_version(tier.plan, target.name, version), target, version, wanted.accept)
         if not problems and runtime == "local" and _in_kernel(target, version, tier.plan):
             message = f"{target.title} runs in a network namespace, from which no local tier can be reached"
             hint = "take containers (--runtime docker), or another engine"

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.runtime import standin
-from lbgen.runtime.datagrams import DatagramServer
-from lbgen.runtime.incoming import Hello, Server, StandInTls
-from lbgen.runtime.standin import Behaviour
+from lbgen.runtime.standins import http1
+from lbgen.runtime.standins.accept import Hello, Server, StandInTls
+from lbgen.runtime.standins.http1 import Behaviour
+from lbgen.runtime.standins.udp import DatagramServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -193,12 +193,12 @@ class Endpoints:
                 pass  # the peer left, in the middle of TLS maybe
             except asyncio.CancelledError:
                 if not writer.is_closing():
-                    standin.reset(writer)  # as a server does that dies
+                    http1.reset(writer)  # as a server does that dies
             finally:
                 del self._tasks[task]
                 writer.close()
 
-        limit = standin.HEAD_LIMIT
+        limit = http1.HEAD_LIMIT
         self._servers[stand_in.name] = Server(sock, stand_in.tls, serve, limit=limit, proxied=stand_in.proxied)
         held.remove(sock)
 
@@ -207,24 +207,24 @@ class Endpoints:
     ) -> None:
         name = stand_in.name
 
-        def begun(arrival: standin.Arrival) -> None:
+        def begun(arrival: http1.Arrival) -> None:
             self.heads[name] += 1
 
         def more(count: int) -> None:
             self.body_bytes[name] += count
 
-        def how_to(arrival: standin.Arrival) -> Behaviour:
+        def how_to(arrival: http1.Arrival) -> Behaviour:
             self.requests[name] += 1
             return self._how(name, arrival)
 
-        def account(arrival: standin.Arrival) -> bytes:
-            return (json.dumps(standin.account(name, stand_in.pool, arrival, hello)) + "\n").encode()
+        def account(arrival: http1.Arrival) -> bytes:
+            return (json.dumps(http1.account(name, stand_in.pool, arrival, hello)) + "\n").encode()
 
         self.connections[name] += 1
         writer.transport.set_write_buffer_limits(high=1, low=0)  # what is drained has gone to the kernel
         own = self._behaviours[name, ""]
-        first = await reader.read(1) if stand_in.http and own.mode in standin.NO_HTTP else b""
-        if own.mode in standin.NO_HTTP and not (first and first in standin.METHODS):
+        first = await reader.read(1) if stand_in.http and own.mode in http1.NO_HTTP else b""
+        if own.mode in http1.NO_HTTP and not (first and first in http1.METHODS):
             data = first
             while data := data or await reader.read(65536):
                 if own.mode == "echo":
@@ -238,37 +238,37 @@ class Endpoints:
             return
         while True:
             try:
-                arrival = await standin.read_request(reader, writer, begun, more, first)
+                arrival = await http1.read_request(reader, writer, begun, more, first)
                 first = b""
                 if arrival is None:
                     return
                 if arrival.method == "PRI":
-                    from lbgen.runtime.standin_http2 import Http2  # a library of its own, rarely needed
+                    from lbgen.runtime.standins.http2 import Http2  # a library of its own, rarely needed
 
                     await Http2(reader, writer, name, begun, how_to, account).run()
                     return
                 how = how_to(arrival)
-            except (standin.BadRequestError, ValueError) as error:
+            except (http1.BadRequestError, ValueError) as error:
                 body = f"stand-in {name}: {error}\n".encode("latin-1", "replace")
                 writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
                 return
             told = account(arrival)
-            if standin.is_websocket(arrival) and how.mode == "json":
-                await standin.websocket(reader, writer, name, arrival, told)
+            if http1.is_websocket(arrival) and how.mode == "json":
+                await http1.websocket(reader, writer, name, arrival, told)
                 return
-            reusable = await standin.answer(writer, name, arrival, told, how)
+            reusable = await http1.answer(writer, name, arrival, told, how)
             await writer.drain()
             self.answered[name] += 1
             asked = (arrival.header("connection") or "").lower()
             if not reusable or asked == "close" or (arrival.version == "1.0" and asked != "keep-alive"):
                 return
 
-    def _how(self, name: str, arrival: standin.Arrival) -> Behaviour:
+    def _how(self, name: str, arrival: http1.Arrival) -> Behaviour:
         """Note the request and say how it is answered: as its path or endpoint is set, else as it asks."""
-        asked = standin.control_of(arrival)
+        asked = http1.control_of(arrival)
         path = arrival.target.partition("?")[0]
         own = self._behaviours.get((name, path)) or self._behaviours[name, ""]
-        if own.mode in standin.NO_HTTP:
+        if own.mode in http1.NO_HTTP:
             own = JSON
         tag = "" if asked is None else asked.tag
         digest = hashlib.sha256(arrival.body).hexdigest()
@@ -309,11 +309,12 @@ def _say_ready() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`python -m lbgen.runtime.endpoints FILE`: serve the JSON list of stand-ins in FILE (`-` = standard input) until
-    SIGTERM or SIGINT; prints `ready` once all listen. SIGHUP: FILE has more now. Exit 3 when an address is taken."""
+    """`python -m lbgen.runtime.standins.server FILE`: serve the JSON list of stand-ins in FILE (`-` = standard input)
+    until SIGTERM or SIGINT; prints `ready` once all listen. SIGHUP: FILE has more now. Exit 3 when an
+    address is taken."""
     arguments = sys.argv[1:] if argv is None else argv
     if len(arguments) != 1:
-        sys.stderr.write("usage: python -m lbgen.runtime.endpoints FILE\n")
+        sys.stderr.write("usage: python -m lbgen.runtime.standins.server FILE\n")
         return 2
     text = sys.stdin.read() if arguments[0] == "-" else Path(arguments[0]).read_text(encoding="utf-8")
     listed = _listed(text)

@@ -1,7 +1,7 @@
 """An admin port -> what it says to each path: as text, or as JSON once two rounds agree.
 
-`python -m lbgen.runtime.answers PORT SECONDS PATH...` prints it, for an engine whose port only its own network reaches;
-0 seconds: the texts that it gives now.
+`python -m lbgen.runtime.common.admin_client PORT SECONDS PATH...` prints it, for an engine whose port only its own
+network reaches; 0 seconds: the texts that it gives now.
 """
 
 from __future__ import annotations

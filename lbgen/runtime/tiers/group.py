@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import TierOf
-from lbgen.runtime.local.order import Progress, Step
-from lbgen.runtime.local.state import StackState, root
+from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.state import StackState, root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from lbgen.runtime.driver import Driver
-    from lbgen.runtime.logs import Line
+    from lbgen.runtime.common.driver import Driver
+    from lbgen.runtime.common.logs import Line
 
 _FORMAT = 1
 

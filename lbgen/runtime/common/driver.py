@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic
     from lbgen.engines.api import Engine
     from lbgen.plan.model import Plan
-    from lbgen.runtime.local.order import Progress
-    from lbgen.runtime.local.state import StackState
-    from lbgen.runtime.logs import Line
+    from lbgen.runtime.common.logs import Line
+    from lbgen.runtime.common.progress import Progress
+    from lbgen.runtime.common.state import StackState
 
 
+START_SECONDS = 20.0  # for listeners to open, and again for routes to answer
 RELOAD_SECONDS = 10.0  # for the routes to answer after a change
 DRAIN_SECONDS = 10.0  # how long open connections of an engine that was replaced may live on
 

@@ -12,25 +12,23 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.rendered import render_with
-from lbgen.plan.overlay import with_addresses, with_admin, with_ports
-from lbgen.runtime.answers import SETTLE, answers
-from lbgen.runtime.host import judged
-from lbgen.runtime.local import ports
-from lbgen.runtime.local.binaries import find, fitting
-from lbgen.runtime.local.process import for_version
+from lbgen.plan.overlay import with_addresses, with_admin, with_ports, with_version
+from lbgen.runtime.common import ports
+from lbgen.runtime.common.admin_client import SETTLE, answers
+from lbgen.runtime.common.checker import CHECK_SECONDS, refused_files
+from lbgen.runtime.common.executables import find, fitting
+from lbgen.runtime.common.resolvers import judged
+from lbgen.runtime.common.time_limits import for_routes
 from lbgen.runtime.local.spawn import KILLED, how_ended, spawn, stop
 from lbgen.runtime.local.user import User, borrow, engine_user, give, make_directory
-from lbgen.runtime.time_limits import for_routes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from lbgen.engines.api import Binary, CheckSpec, Engine
     from lbgen.engines.rendered import Rendered
     from lbgen.plan.model import Plan
 
-SECONDS = 30.0  # for up to 1,000 routes
 _LOG = "checker.log"
 
 
@@ -62,9 +60,9 @@ def check(
     place = directory or make_directory(f"lbgen-check-{target.name}-", user)
     try:
         binary = borrow(binary, place, user)
-        plan, _ = judged(for_version(plan, target.name, version), target, version, accept)
+        plan, _ = judged(with_version(plan, target.name, version), target, version, accept)
         spec = target.check(plan, binary, place)
-        limit = for_routes(plan, SECONDS)
+        limit = for_routes(plan, CHECK_SECONDS)
         checkable = _checkable(plan, serves=spec.serves)
         if rendered is None or checkable is not plan:
             rendered = render_with(target, checkable, version, accept)
@@ -83,25 +81,6 @@ def check(
         if directory is None:
             shutil.rmtree(place, ignore_errors=True)
     return tuple(refused_files(plan, f"{target.title} {binary.version}", problems))
-
-
-def refused_files(plan: Plan, title: str, problems: Iterable[str]) -> Iterator[Diagnostic]:
-    """LB401 for each problem that a checker named; at the field of the topology's file where it names one."""
-    for problem in problems:
-        field, path = _file_in(plan, problem)
-        hint = f"the file is {path}" if path else ""
-        yield Diagnostic("LB401", f"{title}: {problem}", plan.span(field), field, hint)
-
-
-def _file_in(plan: Plan, text: str) -> tuple[str, str]:
-    """Field and path of the topology's file that `text` names by its path; the longest path wins; both "" = none."""
-    found = [
-        (len(path), field, file.source or file.path)
-        for field, file in plan.named_files()
-        for path in (file.path, file.source or file.path)
-        if path in text
-    ]
-    return max(found, default=(0, "", ""))[1:]
 
 
 def _checkable(plan: Plan, *, serves: bool) -> Plan:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, DifferenceError, EngineError, LbgenError, UsageError
 from lbgen.plan.model import Protocol
-from lbgen.runtime import listing
+from lbgen.runtime import registry
 from lbgen.system_errors import finding
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _with_holder(found: Diagnostic, plans: Sequence[Plan]) -> Diagnostic:
         for listener in plan.listeners:
             if not found.field.startswith(f"{listener.field}."):
                 continue
-            for stack in listing.every():
+            for stack in registry.every():
                 for engine in stack.engines if stack.name != plan.name else ():
                     udp = listener.protocol is Protocol.UDP
                     if any(x.port == listener.port and (x.scheme == "udp") is udp for x in engine.addresses):

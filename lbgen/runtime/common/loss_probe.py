@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from lbgen.plan.model import Mode
 from lbgen.plan.request import Request
-from lbgen.runtime import readiness
+from lbgen.runtime.common import readiness
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator
 
     from lbgen.plan.model import Plan
-    from lbgen.runtime.readiness import Probe
+    from lbgen.runtime.common.readiness import Probe
 
 _PAUSE = 0.01  # seconds between the requests of a client
 _TALK = 0.05  # the same of an open socket

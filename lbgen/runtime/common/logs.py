@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.api import engine_names
-from lbgen.runtime.local import state
+from lbgen.runtime.common import state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from lbgen.runtime.local.state import EngineState, StackState
+    from lbgen.runtime.common.state import EngineState, StackState
 
     Parser = Callable[[str], Mapping[str, object] | None]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lbgen.diagnostics import Diagnostic, EngineError
 
+_ESTABLISHED = "01"
 _LISTEN = "0A"
 _UNCONNECTED = "07"  # a datagram socket that waits for anybody
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - turned into what a client on this host connects to
@@ -166,3 +167,17 @@ def _number(path: Path, default: int) -> int:
         return int(path.read_text(encoding="ascii").split()[0])
     except (OSError, ValueError, IndexError):
         return default
+
+
+def open_connections(pid: int, wanted: set[int]) -> int:
+    """Established TCP connections to those ports in the network of a process; none where it cannot be seen."""
+    count = 0
+    for table in ("tcp", "tcp6"):
+        try:
+            lines = Path(f"/proc/{pid}/net/{table}").read_text(encoding="ascii").splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            words = line.split()
+            count += words[3] == _ESTABLISHED and int(words[1].rsplit(":", 1)[1], 16) in wanted
+    return count

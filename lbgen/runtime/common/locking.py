@@ -1,0 +1,37 @@
+"""Locks between the lbgen processes of one user."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from lbgen.runtime.common.state import root
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@contextmanager
+def locked(what: str) -> Iterator[None]:
+    """Only one lbgen of this user is in here for the same `what`; the kernel lets go when a process dies."""
+    path = root() / f"{what}.lock"
+    while True:
+        with path.open("w") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if not _is_at(handle.fileno(), path):
+                continue  # the one before us removed it
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False

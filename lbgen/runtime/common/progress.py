@@ -1,0 +1,45 @@
+"""The steps that a runtime reports while it brings a stack up or changes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Step(StrEnum):
+    """How far `up` is with an engine (or, with an empty engine name, with the stack)."""
+
+    PULLING = "pulling its image"
+    BUILDING = "building an image"
+    POOLS = "endpoints"
+    BACKENDS = "stand-ins answer"
+    STARTED = "started"
+    LISTENING = "listening"
+    ANSWERED = "route answered"
+    READY = "ready"
+    REPLACING = "replacing"
+    CHECKING = "checks the change"
+    CHECKED = "the change is sound"
+    LOADING = "loads the change"
+    REVERTING = "goes back to what it served"
+    RELOADED = "loaded the change"
+    VERIFYING = "compared"
+    VERIFIED = "behaves the same"
+    DRAINING = "serves in place of the one before"
+    DRAINED = "drained"
+    STOPPED = "stopped"
+    TAKEN_OVER = "taken over"
+
+
+BEGUN = frozenset({Step.PULLING, Step.CHECKING, Step.LOADING, Step.REVERTING})  # steps told when they begin
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A step that is done, or one of `BEGUN`. `done` of `total` counts routes while they answer, else both are 0."""
+
+    step: Step
+    engine: str = ""
+    detail: str = ""
+    done: int = 0
+    total: int = 0
