@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 import lbgen
-from lbgen.runtime.api import Progress, Step
+from lbgen.api import Progress, Step
 
 L7_ENGINES = ("nginx", "haproxy", "envoy", "traefik")
 REQUESTS = [

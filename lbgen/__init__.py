@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:
+    from lbgen.api import Stack, reload, up
     from lbgen.conformance.difference import diff
-    from lbgen.conformance.swap import up
     from lbgen.conformance.verify.report import Report
     from lbgen.conformance.verify.run import verify
     from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, Span, UsageError
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from lbgen.plan.resolve import check, plan
     from lbgen.plan.simulate import Outcome, simulate
     from lbgen.plan.tiers import Tier, tiers
-    from lbgen.runtime.api import Stack, reload
     from lbgen.spec.load import Topology
     from lbgen.spec.load import load_topology as load
 
@@ -49,7 +48,7 @@ _HOMES = {
     "Request": "lbgen.plan.request",
     "Severity": "lbgen.diagnostics",
     "Span": "lbgen.diagnostics",
-    "Stack": "lbgen.runtime.api",
+    "Stack": "lbgen.api",
     "Tier": "lbgen.plan.tiers",
     "Topology": "lbgen.spec.load",
     "UsageError": "lbgen.diagnostics",
@@ -57,11 +56,11 @@ _HOMES = {
     "diff": "lbgen.conformance.difference",
     "explain": "lbgen.engines.rendered",
     "load": "lbgen.spec.load:load_topology",
-    "reload": "lbgen.runtime.api",
+    "reload": "lbgen.api",
     "render": "lbgen.engines.rendered",
     "simulate": "lbgen.plan.simulate",
     "tiers": "lbgen.plan.tiers",
-    "up": "lbgen.conformance.swap",
+    "up": "lbgen.api",
     "verify": "lbgen.conformance.verify.run",
 }
 

@@ -18,7 +18,7 @@ from lbgen.cli.stacks import stack_argument, stack_name
 @options.json_flag
 def command(stack: str | None, every: bool, as_json: bool) -> None:
     """Stop every process of a stack and remove its state."""
-    from lbgen.runtime.api import down, ps, unseen
+    from lbgen.api import down, ps, unseen
 
     if every and stack:
         raise click.UsageError("name a stack or use --all, not both")

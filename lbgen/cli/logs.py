@@ -77,7 +77,7 @@ def command(
 
     A request is shown alike for every engine. With --json and --access (or -f) each line is a JSON object.
     """
-    from lbgen.runtime.api import logs, requests
+    from lbgen.api import logs, requests
     from lbgen.runtime.common.logs import Requests
 
     name = stack_name(stack)

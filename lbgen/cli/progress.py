@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
 
-    from lbgen.runtime.api import Progress
+    from lbgen.api import Progress
 
 _SECONDS = 1.0
 
@@ -44,7 +44,7 @@ class Steps:
         self._since = self._said = now()
 
     def __call__(self, step: Progress) -> None:
-        from lbgen.runtime.api import BEGUN, Step
+        from lbgen.api import BEGUN, Step
 
         next_ones = {
             Step.POOLS: "starts stand-ins",

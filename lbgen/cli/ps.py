@@ -15,7 +15,7 @@ from lbgen.cli.stacks import health, stack_argument, stack_name, table
 @options.json_flag
 def command(stack: str | None, as_json: bool) -> None:
     """Show what runs: every stack, or one."""
-    from lbgen.runtime.api import ps, unseen
+    from lbgen.api import ps, unseen
 
     found = ps(stack_name(stack))
     if stack is None:

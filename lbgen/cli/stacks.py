@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from lbgen.runtime.api import Stack
+    from lbgen.api import Stack
 
 
 def stack_argument(command: Callable[..., None]) -> Callable[..., None]:

@@ -65,7 +65,7 @@ def command(stack: str | None, engine: str | None, since: int | None, follow: bo
     Errors are 5xx and requests that ended without an answer; p50 and p99 are of the whole time of a request. With
     --json and -f each second is one JSON array on a line.
     """
-    from lbgen.runtime.api import requests
+    from lbgen.api import requests
     from lbgen.runtime.common.stats import Counter
 
     if follow and since is None:

@@ -13,7 +13,7 @@ from lbgen.cli.progress import steps
 from lbgen.cli.stacks import table
 
 if TYPE_CHECKING:
-    from lbgen.runtime.api import Stack, Swapped
+    from lbgen.api import Stack, Swapped
     from lbgen.spec.load import Topology
 
 

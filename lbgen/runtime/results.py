@@ -1,21 +1,21 @@
-"""What commands on stacks give back: the stack, its engines and endpoints, and what a swap cost."""
+"""What commands on stacks return: the stack, its engines and endpoints, and what a swap cost."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Self
 
 from lbgen.runtime import registry
+from lbgen.runtime.common.driver import Result
 from lbgen.runtime.tiers.group import GroupState
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from lbgen.diagnostics import Diagnostic
-    from lbgen.runtime.common.driver import Result
     from lbgen.runtime.common.health import EndpointHealth
-    from lbgen.runtime.common.state import Address, EndpointState, EngineState, StackState
+    from lbgen.runtime.common.state import Address, EndpointState, EngineState
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +38,17 @@ class Swapped:
 
 
 @dataclass(frozen=True, slots=True)
-class Stack:
-    """What `up` brought up, or `ps` found. It lives on after `up` returned; a `with` block takes it down at its end.
+class Stack(Result):
+    """A stack and what a command did with it. It keeps running after `up` returns; a `with` block takes it down at its
+    end. `swapped`: what a swap cost."""
 
-    `skipped` names engines that were left out with the findings that say why, `warnings` are routes whose own endpoints
-    do not answer or that could not be asked, `unchanged` says that it already ran just so, `replaced` that another
-    version of it was stopped, `reloaded` that what ran took over the change, `swapped` what a swap cost.
-    """
-
-    state: StackState
-    skipped: tuple[tuple[str, tuple[Diagnostic, ...]], ...] = ()
-    warnings: tuple[Diagnostic, ...] = ()
-    unchanged: bool = False
-    replaced: bool = False
-    reloaded: bool = False
     swapped: Swapped | None = None
 
     @classmethod
-    def of(cls, result: Result) -> Self:
-        """What a driver's `up` made."""
-        return cls(result.state, result.skipped, result.warnings, result.unchanged, result.replaced, result.reloaded)
+    def of(cls, result: Result, *warnings: Diagnostic) -> Self:
+        """The stack of a driver's `result`, with `warnings` before those of the driver."""
+        values = {each.name: getattr(result, each.name) for each in fields(result)}
+        return cls(**values | {"warnings": (*warnings, *result.warnings)})
 
     @property
     def name(self) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """As the arguments of `lbgen.runtime.api.up`."""
+    """As the arguments of `lbgen.api.up`."""
 
     backends: bool
     accept: tuple[str, ...]

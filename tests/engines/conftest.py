@@ -25,7 +25,7 @@ def daemon() -> Iterator[DockerClient]:
 @pytest.fixture
 def nothing_left(daemon: DockerClient, request: pytest.FixtureRequest) -> Iterator[None]:
     """At its end a test's stack, which is called as the module's NAME, is taken down, and gone."""
-    from lbgen.runtime import api
+    from lbgen import api
 
     yield
     for each in api.ps():

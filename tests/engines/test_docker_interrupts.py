@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lbgen
+from lbgen import api
 from lbgen.diagnostics import EngineError
-from lbgen.runtime import api
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import kept, own
 from lbgen.runtime.docker.converge import found

@@ -11,9 +11,9 @@ import pytest
 from docker.types import IPAMConfig, IPAMPool
 
 import lbgen
+from lbgen import api
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
-from lbgen.runtime import api
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import client, images, joined, own
 from tests.daemon import IN_CONTAINERS, first_port, name_of

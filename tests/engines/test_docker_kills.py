@@ -11,8 +11,8 @@ import time
 import pytest
 
 import lbgen
+from lbgen import api
 from lbgen.engines.api import engine_names
-from lbgen.runtime import api
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import client
 from lbgen.runtime.docker.converge import found

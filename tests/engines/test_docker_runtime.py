@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 import lbgen
+from lbgen import api
 from lbgen.diagnostics import EngineError, UsageError
 from lbgen.engines.api import engine, engine_names
-from lbgen.runtime import api
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker.converge import found
 from lbgen.runtime.docker.labels import Role

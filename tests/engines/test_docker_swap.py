@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 import lbgen
+from lbgen import api
 from lbgen.diagnostics import DifferenceError, EngineError, UsageError
 from lbgen.plan.resolve import plan as resolve
-from lbgen.runtime import api
 from lbgen.runtime import swap as exchange
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import sockets, turn

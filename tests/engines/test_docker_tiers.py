@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 import lbgen
-from lbgen.runtime import api, registry
+from lbgen import api
+from lbgen.runtime import registry
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import behind
 from lbgen.runtime.tiers import group

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lbgen
-from lbgen.runtime.api import Progress, Step
+from lbgen.api import Progress, Step
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker.converge import found
 from lbgen.runtime.docker.labels import Role

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lbgen
+from lbgen import api
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
-from lbgen.runtime import api, registry
+from lbgen.runtime import registry
 from lbgen.runtime.common.executables import find
 
 if TYPE_CHECKING:

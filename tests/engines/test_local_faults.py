@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lbgen
+from lbgen import api
 from lbgen.diagnostics import EngineError, LbgenError, Severity
-from lbgen.runtime import api, registry
+from lbgen.runtime import registry
 from lbgen.runtime.common import state
 from lbgen.runtime.common.certificates import Spec, make
 from lbgen.runtime.local.adopt import leaders, working_in

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 import lbgen
+from lbgen import api
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
-from lbgen.runtime import api, registry
+from lbgen.runtime import registry
 from lbgen.runtime.common.certificates import throw_away
 from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.process_id import ProcessId

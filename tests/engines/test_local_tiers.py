@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lbgen
+from lbgen import api
 from lbgen.diagnostics import EngineError, LbgenError, UsageError
-from lbgen.runtime import api, registry
+from lbgen.runtime import registry
 from lbgen.runtime.local.adopt import working_in
 from lbgen.runtime.tiers import group
 from tests.engines.test_local_runtime import need

@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lbgen
+from lbgen import api
 from lbgen.diagnostics import EngineError, UsageError
 from lbgen.engines.api import engine
 from lbgen.engines.rendered import MANIFEST, render_with
-from lbgen.runtime import api, registry
+from lbgen.runtime import registry
 from lbgen.runtime.common.certificates import Spec, make
 from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.reload import reload_all

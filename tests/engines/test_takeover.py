@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lbgen
+from lbgen import api
 from lbgen.diagnostics import EngineError
-from lbgen.runtime import api, registry
+from lbgen.runtime import registry
 from lbgen.runtime.common import state
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.local.adopt import Adopted, leaders, working_in

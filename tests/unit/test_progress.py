@@ -6,8 +6,8 @@ import io
 
 from rich.console import Console
 
+from lbgen.api import Progress, Step
 from lbgen.cli.progress import Steps, steps
-from lbgen.runtime.api import Progress, Step
 
 
 def test_a_pipe_gets_a_line_each_second_of_what_goes_on() -> None:

@@ -12,8 +12,8 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
+from lbgen import api
 from lbgen.cli import logs as verb
-from lbgen.runtime import api
 from lbgen.runtime.common import logs
 from tests.fake_engine import FakeEngine, write_program
 from tests.unit.test_runtime_process import plan

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from lbgen import api
 from lbgen.diagnostics import NOWHERE, EngineError, LbgenError, UsageError
 from lbgen.engines.api import ProcessSpec, Verdict, refused
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Endpoint, Pool, Respond, Route, Use
-from lbgen.runtime import api, registry
+from lbgen.runtime import registry
 from lbgen.runtime.common import state
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.local.stack import choose
@@ -238,7 +239,7 @@ def test_what_cannot_is_skipped_unless_it_was_named(fake, monkeypatch):
     wanted = replace(plan(), uses=(Use(Feature.RETRIES, "routes[0].retries", NOWHERE),))
     refusing = Refusing(fake.program, name="refusing")
     both = {"fake": fake, "refusing": refusing}
-    monkeypatch.setattr("lbgen.runtime.api.installed", lambda: both)
+    monkeypatch.setattr("lbgen.api.installed", lambda: both)
     monkeypatch.setattr("lbgen.engines.verdicts.engines", lambda: both)
     with api.up(wanted, runtime="local") as stack:
         assert [x.name for x in stack.engines] == ["fake"]
@@ -256,7 +257,7 @@ import sys
 from pathlib import Path
 from tests.fake_engine import FakeEngine
 from tests.unit.test_runtime_stack import plan
-from lbgen.runtime import api
+from lbgen import api
 def tell(progress):
     print(progress.step, flush=True)
 api.up(plan(host={host!r}), engine=FakeEngine(Path({program!r})), runtime="local", progress=tell)

@@ -7,8 +7,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from lbgen import api
 from lbgen.cli import stats as verb
-from lbgen.runtime import api
 from lbgen.runtime.common import logs
 from lbgen.runtime.common.stats import NO_ROUTE, Counter
 

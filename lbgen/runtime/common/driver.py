@@ -23,8 +23,13 @@ DRAIN_SECONDS = 10.0  # how long open connections of an engine that was replaced
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What `up` did. `skipped`: engines that were left out and why. `unchanged`: it already ran just so. `cut`:
-    connections of engines that were replaced which were still open when their time was over."""
+    """What a driver did.
+
+    `skipped`: engines that were left out, with the findings that say why. `warnings`: routes whose own endpoints do not
+    answer, or that could not be asked. `unchanged`: the stack was up to date. `replaced`: another version of it was
+    stopped. `reloaded`: the running engines loaded the change. `cut`: connections of replaced engines that were still
+    open at the end of their drain time.
+    """
 
     state: StackState
     skipped: tuple[tuple[str, tuple[Diagnostic, ...]], ...] = ()

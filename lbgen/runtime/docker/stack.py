@@ -152,7 +152,7 @@ def reload(
     progress: Callable[[Progress], None],
     seconds: float,
 ) -> Result:
-    """Have the stack's containers serve `plan` instead. See `lbgen.runtime.api.reload`."""
+    """Have the stack's containers serve `plan` instead. See `lbgen.api.reload`."""
     client = connect(here=True)
     with locked(f"docker-{stack.name}"):
         there = found(client, stack.name)

@@ -124,7 +124,7 @@ def reload(
     progress: Callable[[Progress], None],
     seconds: float,
 ) -> Result:
-    """Have the stack's engines serve `plan` instead. See `lbgen.runtime.api.reload`."""
+    """Have the stack's engines serve `plan` instead. See `lbgen.api.reload`."""
     with locked(f"stack-{stack.name}"):
         before = state.read(stack.name)
         if before is not None:

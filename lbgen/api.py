@@ -1,11 +1,11 @@
-"""A topology -> a running stack and back to nothing: up, ps, logs, down, the library twins of those commands."""
+"""The functions behind `lbgen up`, `reload`, `ps`, `logs`, `stats` and `down`."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import Diagnostic, EngineError, Severity, UsageError
+from lbgen.diagnostics import Diagnostic, DifferenceError, EngineError, Severity, UsageError
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.api import engines as installed
 from lbgen.plan.model import Plan
@@ -26,6 +26,7 @@ from lbgen.runtime.tiers.rollout import up as tiers_up
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from lbgen.conformance.verify.report import Report
     from lbgen.engines.api import Engine
     from lbgen.runtime.common.logs import Line, Requests
     from lbgen.runtime.swap import Proof
@@ -33,7 +34,39 @@ if TYPE_CHECKING:
 
 __all__ = ["BEGUN", "Progress", "Stack", "Step", "Swapped", "down", "logs", "ps", "reload", "requests", "unseen", "up"]
 
+REQUESTS, FAULTS = 200, 20  # per engine, of the verification before a swap
 ANY_REQUEST = log_files.Requests()
+
+
+def verify_swap(
+    plan: Plan, both: tuple[str, str], accept: tuple[str, ...], progress: Callable[[Progress], None]
+) -> str:
+    """Compare the two engines on requests and faults of `plan`; says in words what was compared.
+
+    DifferenceError LB414 with the first difference, EngineError LB403 when one of them did not run.
+    """
+    from lbgen.conformance.verify.run import verify
+
+    limits = f"against {both[0]}: at most {REQUESTS} requests and {FAULTS} faults each"
+    progress(Progress(Step.VERIFYING, both[1], limits))
+    report = verify(plan, both, accept=accept, requests=REQUESTS, most_faults=FAULTS)
+    compared = _summary(report, both)
+    if report.differences:
+        first = report.differences[0]
+        message = f"{both[0]} and {both[1]} do not behave the same ({compared}); first, {first.subject}, {first.case}: "
+        hint = f"nothing was changed; lbgen verify -e {both[0]} -e {both[1]} shows all"
+        raise DifferenceError(Diagnostic("LB414", f"{message}{first.detail}\n{first.again}", hint=hint))
+    if report.broken:
+        reasons = [reason for left in report.broken for reason in left.reasons]
+        raise EngineError((Diagnostic("LB403", f"the verification failed ({compared}); nothing was changed"), *reasons))
+    progress(Progress(Step.VERIFIED, both[1], compared))
+    return compared
+
+
+def _summary(report: Report, both: tuple[str, str]) -> str:
+    cases = sum(result.subject.startswith(both[1]) for result in report.results)
+    text = f"{cases} cases on {both[1]} and as many on {both[0]}, {len(report.differences)} differences"
+    return f"{text}, {report.seconds:.0f} s"
 
 
 def up(
@@ -50,7 +83,7 @@ def up(
     progress: Callable[[Progress], None] = ignore,
     seconds: float = START_SECONDS,
     drain: float = DRAIN_SECONDS,
-    proof: Proof | None = None,
+    proof: Proof | None = verify_swap,
 ) -> Stack:
     """Start `topology` on `engine` (or several `engines`; default: all that can) and return when every route answers.
 
@@ -67,9 +100,10 @@ def up(
     process ends before `up` returns, nothing new keeps running.
 
     With `swap` that engine takes the place of the one that runs (of `engine`, where several do) at the same published
-    ports, in containers: first `proof` is asked whether both behave the same (`lbgen.up` verifies at most 200 requests
-    and 20 faults of the topology), then it is started beside the other, proven, and new connections are turned to it.
-    `Stack.swapped` says what clients of our own saw meanwhile. What does not serve changes nothing.
+    ports, in containers: first `proof` compares both (None = no comparison; by default at most 200 requests and 20
+    faults of the topology are verified), then the new engine starts beside the other, every route is asked, and new
+    connections go to it. `Stack.swapped` says what lbgen's own clients saw meanwhile. If the new engine does not serve,
+    nothing changes.
 
     Raises LbgenError (findings, verdicts), UsageError LB305/LB409 (unknown engine, runtime), EngineError LB402 (no
     executable), LB403 (did not start), LB404 (port taken), LB405 (route answers wrongly), LB407 (root), LB408 (state),
@@ -100,15 +134,7 @@ def up(
         names = [each if isinstance(each, str) else each.name for each in asked or ()]
         how = exchange.How(backends, accept, progress, seconds, drain)
         return exchange.checked(topology, names, engine_by_name(swap).name, runtime, how, proof)
-    other = next((each for each in registry.every() if each.name == topology.name), None)
-    fallen_back: tuple[Diagnostic, ...] = ()
-    if runtime is None and other is not None:
-        runtime = other.runtime
-    elif runtime is None:
-        runtime, fallen_back = registry.default(topology, backends=backends)
-    if other is not None and other.runtime != runtime:
-        message = f"{other.name} runs already, on the runtime {other.runtime}"
-        raise UsageError(Diagnostic("LB406", message, hint=f"lbgen down {other.name}, or give this one another name"))
+    runtime, fallen_back = _runtime(topology.name, runtime, lambda: registry.default(topology, backends=backends))
     targets = list(installed().values()) if asked is None else [_engine(each) for each in dict.fromkeys(asked)]
     with located((topology,)):
         result = registry.driver(runtime).up(
@@ -121,8 +147,7 @@ def up(
             seconds=for_routes(topology, seconds),
             drain=drain,
         )
-    stack = Stack.of(result)
-    return replace(stack, warnings=(*warnings, *fallen_back, *stack.warnings))
+    return Stack.of(result, *warnings, *fallen_back)
 
 
 def _usable_files(topology: Topology) -> tuple[Diagnostic, ...]:
@@ -135,6 +160,29 @@ def _usable_files(topology: Topology) -> tuple[Diagnostic, ...]:
     return found
 
 
+def _runtime(
+    name: str,
+    asked: str | None,
+    default: Callable[[], tuple[str, tuple[Diagnostic, ...]]],
+    *,
+    tiers: bool = False,
+) -> tuple[str, tuple[Diagnostic, ...]]:
+    """The runtime for the stack of that name: `asked`, else the one it runs on, else `default`; with warnings.
+
+    UsageError LB406 when the stack runs on another runtime, or without tiers and the topology has `tiers`.
+    """
+    other = next((each for each in registry.every() if each.name == name), None)
+    if asked is None:
+        runtime, warnings = (other.runtime, ()) if other is not None else default()
+    else:
+        runtime, warnings = asked, ()
+    if other is not None and (other.runtime != runtime or (tiers and not isinstance(other, GroupState))):
+        where = f"on the runtime {other.runtime}" if other.runtime != runtime else "without tiers"
+        hint = f"lbgen down {name}, or give this one another name"
+        raise UsageError(Diagnostic("LB406", f"{name} runs already, {where}", hint=hint))
+    return runtime, warnings
+
+
 def _tiers_up(wanted: Wanted, runtime: str | None, progress: Callable[[Progress], None]) -> Stack:
     from lbgen.plan.tiers import tiers
 
@@ -144,21 +192,15 @@ def _tiers_up(wanted: Wanted, runtime: str | None, progress: Callable[[Progress]
     if wanted.engines and all(tier.engine is not None for tier in found):
         message = "every tier of this topology names its engine, so none is left to choose"
         raise UsageError(Diagnostic("LB305", message, hint="leave the engines out, or drop engine: from a tier"))
-    other = next((each for each in registry.every() if each.name == name), None)
-    fallen_back: tuple[Diagnostic, ...] = ()
-    if runtime is None and other is not None:
-        runtime = other.runtime
-    elif runtime is None:
+
+    def default() -> tuple[str, tuple[Diagnostic, ...]]:
         best = [registry.default(tier.plan, backends=wanted.backends) for tier in found]
-        runtime, fallen_back = next((each for each in best if each[0] == "local"), best[0])
-    if other is not None and (other.runtime != runtime or not isinstance(other, GroupState)):
-        what = f"on the runtime {other.runtime}" if other.runtime != runtime else "without tiers"
-        message = f"{other.name} runs already, {what}"
-        raise UsageError(Diagnostic("LB406", message, hint=f"lbgen down {other.name}, or give this one another name"))
+        return next((each for each in best if each[0] == "local"), best[0])
+
+    runtime, fallen_back = _runtime(name, runtime, default, tiers=True)
     with located([tier.plan for tier in found]):
         result = tiers_up(wanted, registry.driver(runtime), runtime, progress)
-    warnings = (*of_files, *fallen_back, *result.warnings)
-    return Stack(result.state, result.skipped, warnings, result.unchanged, result.replaced, result.reloaded)
+    return Stack.of(result, *of_files, *fallen_back)
 
 
 def reload(
@@ -196,7 +238,7 @@ def reload(
         driver = registry.driver(found.runtime)
         limit = for_routes(topology, seconds)
         result = driver.reload(found, topology, accept=accept, progress=progress, seconds=limit)
-    return Stack(result.state, result.skipped, (*warnings, *result.warnings), reloaded=True)
+    return replace(Stack.of(result, *warnings), reloaded=True)
 
 
 def ps(name: str | None = None) -> tuple[Stack, ...]:
