@@ -1,4 +1,4 @@
-"""`lbgen agent`: active health checks for an engine that has none of its own, beside it."""
+"""`lbgen agent`: active health checks for an engine that has none of its own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 _EPILOG = """\b
-Example (`lbgen up` starts it by itself; this is for an nginx of systemd's):
+Example for an nginx that systemd runs (`lbgen up` starts the agent itself):
   lbgen render shop.yaml -e nginx -o /etc/lbgen
   lbgen agent /etc/lbgen/nginx
 
@@ -21,19 +21,19 @@ Example (`lbgen up` starts it by itself; this is for an nginx of systemd's):
   ExecStart=lbgen agent /etc/lbgen/nginx
 
 \b
-Run it as the user of nginx's master: it writes the lists in upstreams/ and
-agent.state.json, and sends the master SIGHUP. nginx may end and come again
-meanwhile. A new agent.json, of another `lbgen render`, is followed within a second.
+Run it as the user of nginx's master process: it writes the lists in upstreams/
+and agent.state.json, and sends SIGHUP to the master. nginx may be restarted
+meanwhile. The agent applies a new agent.json (another `lbgen render`) within a second.
 """
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("folder", type=click.Path(file_okay=False, exists=True, path_type=Path), default=Path())
 def command(folder: Path) -> None:
-    """Check endpoints as agent.json in FOLDER says (default: here) and have the engine use those that are up.
+    """Check endpoints as FOLDER/agent.json specifies (default: here) and make the engine use healthy ones.
 
-    FOLDER is the engine's, as `lbgen render` wrote it. Each change is a line on standard error. Files are replaced
-    whole, changes that come together are one reload, and there are at most two reloads a second.
+    FOLDER is the engine's folder that `lbgen render` wrote. Each change is a line on standard error. Files are
+    replaced atomically, simultaneous changes cause one reload, and there are at most two reloads a second.
     """
     from lbgen.agent.run import serve
 

@@ -1,4 +1,4 @@
-"""`lbgen check`: findings of a topology, verdicts that would stop an engine, and what the engines' own checkers say."""
+"""`lbgen check`: findings of a topology, verdicts that stop an engine, and problems found by engines' own checkers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lbgen.cli import exit_codes, options
-from lbgen.cli.output import as_json as print_json
-from lbgen.cli.output import complain, console, count
+from lbgen.cli.output import console, pluralize, print_findings, print_json
 
 if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic
@@ -21,10 +20,10 @@ if TYPE_CHECKING:
 )
 @options.topology
 @options.engines
-@click.option("--no-engines", is_flag=True, help="Leave the engines' own checkers out.")
+@click.option("--no-engines", is_flag=True, help="Do not run the engines' own checkers.")
 @options.accept
 @click.option(
-    "--ignore", multiple=True, type=options.Code(), help="Leave warnings and advice of this code out (repeatable)."
+    "--ignore", multiple=True, type=options.FindingCode(), help="Hide warnings and advice of this code (repeatable)."
 )
 @options.json_flag
 def command(
@@ -35,9 +34,9 @@ def command(
     ignore: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Report findings; then render for each engine and let its own checker read the result, where it is present.
+    """Report findings; then render for each engine and run its own checker on the result, where it is installed.
 
-    Without -e an engine that refuses the topology or is not installed is named, and is no finding.
+    Without -e an engine that refuses the topology or is not installed is listed, but is not a finding.
     """
     import lbgen
     from lbgen.engines.tiers import engines_of
@@ -62,7 +61,7 @@ def command(
     if as_json:
         print_json([d.as_dict() for d in found])
     else:
-        complain(found)
+        print_findings(found)
         for name, note in notes:
             click.echo(f"{name}: {note}")
         click.echo(f"{topology}: {_summary(found)}", err=any(d.severity == "error" for d in found))
@@ -71,10 +70,10 @@ def command(
 
 
 def _summary(found: list[Diagnostic]) -> str:
-    """How many findings there are, by severity."""
+    """Count the findings by severity."""
     numbers = {severity: sum(d.severity == severity for d in found) for severity in ("error", "warning", "advice")}
-    parts = [count(numbers["error"], "error")] if numbers["error"] else ["no errors"]
-    parts += [count(numbers["warning"], "warning")] if numbers["warning"] else []
+    parts = [pluralize(numbers["error"], "error")] if numbers["error"] else ["no errors"]
+    parts += [pluralize(numbers["warning"], "warning")] if numbers["warning"] else []
     parts += [f"{numbers['advice']} advice"] if numbers["advice"] else []
     return ", ".join(parts)
 
@@ -107,5 +106,7 @@ def _engines(
                 notes.append((title, f"left out: {stop.diagnostics[0].message}{more}"))
         else:
             found += problems
-            notes.append((title, count(len(problems), "problem") if problems else "its own checker is content"))
+            notes.append(
+                (title, pluralize(len(problems), "problem") if problems else "its own checker reports no problem")
+            )
     return found

@@ -1,4 +1,4 @@
-"""`lbgen diff`: what changes between two topologies for those who use them, not in their text."""
+"""`lbgen diff`: what changes between two topologies for clients, as opposed to in their text."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lbgen.cli import exit_codes, options
-from lbgen.cli.output import as_json as print_json
-from lbgen.cli.output import console, count
+from lbgen.cli.output import console, pluralize, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,10 +23,10 @@ if TYPE_CHECKING:
 @click.argument("after", type=click.Path(dir_okay=False))
 @options.json_flag
 def command(before: str, after: str, as_json: bool) -> None:
-    """Show the requests whose answer changes from BEFORE to AFTER, and what changes without any request to show it.
+    """Show the requests whose answer changes from BEFORE to AFTER, and the changes that no single request can show.
 
-    The requests are those that the rules of either topology tell apart; of each kind of change the smallest one is
-    shown. Exit 0 when nothing changes, 4 when something does.
+    The requests are those that the rules of either topology distinguish; of each kind of change the smallest request
+    is shown. Exit 0 if nothing changes, 4 if something does.
     """
     import lbgen
 
@@ -59,7 +58,7 @@ def _print(out: Console, found: Comparison) -> None:
         if field.meaning:
             out.print(f"  {field.meaning}", style="dim", markup=False)
     requests = sum(change.count for change in found.requests)
-    changed = f"{count(requests, 'request')} change{'s' if requests == 1 else ''}"
-    said = "nothing changes" if found.same else changed
-    rest = count(len(found.fields), "change")
-    out.print(f"{said}, of {found.asked} asked; {rest} that no request shows", markup=False)
+    changed = f"{pluralize(requests, 'request')} change{'s' if requests == 1 else ''}"
+    summary = "nothing changes" if found.same else changed
+    rest = pluralize(len(found.fields), "change")
+    out.print(f"{summary}, of {found.asked} requests tried; {rest} that no request shows", markup=False)

@@ -1,12 +1,11 @@
-"""`lbgen down`: stop everything of a stack and leave nothing."""
+"""`lbgen down`: stop a stack and remove everything that belongs to it."""
 
 from __future__ import annotations
 
 import click
 
 from lbgen.cli import options
-from lbgen.cli.output import as_json as print_json
-from lbgen.cli.output import complain, console
+from lbgen.cli.output import console, print_findings, print_json
 from lbgen.cli.stacks import stack_argument, stack_name
 
 
@@ -24,7 +23,7 @@ def command(stack: str | None, every: bool, as_json: bool) -> None:
         raise click.UsageError("name a stack or use --all, not both")
     names = [each.name for each in ps()] if every else [stack_name(stack)]
     if every:
-        complain(unseen())
+        print_findings(unseen())
     out = console(stderr=True)
     out.quiet = as_json
     stopped = []
@@ -35,5 +34,5 @@ def command(stack: str | None, every: bool, as_json: bool) -> None:
         print_json([each.name for each in stopped])
         return
     for each in stopped:
-        what = ", ".join(engine.name for engine in each.engines) or "what was left of it"
-        click.echo(f"{each.name} is down: {what}")
+        what = ", ".join(engine.name for engine in each.engines) or "leftovers"
+        click.echo(f"stopped {each.name}: {what}")

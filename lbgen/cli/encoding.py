@@ -1,4 +1,4 @@
-"""Output for terminals and pipes that cannot hold every character: what they lack is replaced, nothing fails."""
+"""Output for terminals and pipes whose encoding lacks some characters: these are replaced instead of failing."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _ASCII = str.maketrans(_ALIKE)
 
 
 def adapt_output() -> None:
-    """Have standard output and error replace what their encoding lacks, and bytes of arguments that are no text."""
-    codecs.register_error(_HANDLER, _replaced)
+    """Make standard output and error replace characters that their encoding lacks."""
+    codecs.register_error(_HANDLER, _replace)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=_HANDLER)
 
 
 def holds_unicode() -> bool:
-    """Whether standard output can hold every character."""
+    """Tell whether standard output can encode every character."""
     return codecs.lookup(getattr(sys.stdout, "encoding", None) or "ascii").name.startswith("utf")
 
 
-def _replaced(error: UnicodeError) -> tuple[str, int]:
-    """An error handler for codecs: ASCII that looks alike, else an escape such as \\xe9."""
+def _replace(error: UnicodeError) -> tuple[str, int]:
+    """Replace characters by similar ASCII, else by an escape such as \\xe9 (an error handler for codecs)."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     text = error.object[error.start : error.end].translate(_ASCII)

@@ -1,4 +1,4 @@
-"""What lbgen's exit codes mean; `lbgen --help` prints this table."""
+"""The exit codes of lbgen; `lbgen --help` prints this table."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ MEANING = {
     USAGE: "usage: unknown flag, engine or stack",
     ENGINE: "docker or an engine failed",
     DIFFERS: "behaviour differs: engines (verify) or topologies (diff)",
-    INTERNAL: "internal error, a fault of lbgen (LBGEN_DEBUG=1 shows the traceback)",
-    INTERRUPTED: "interrupted by Ctrl-C (143: by SIGTERM); what up or reload had begun is taken back",
+    INTERNAL: "internal error, a bug in lbgen (LBGEN_DEBUG=1 shows the traceback)",
+    INTERRUPTED: "interrupted by Ctrl-C (143: by SIGTERM); up and reload roll back unfinished changes",
 }

@@ -1,4 +1,4 @@
-"""`lbgen explain`: verdicts as a table, and the way from an output line to the topology and back."""
+"""`lbgen explain`: verdicts as a table, and the mapping between rendered lines and topology fields."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lbgen.cli import exit_codes, options
-from lbgen.cli.output import as_json as print_json
-from lbgen.cli.output import console
+from lbgen.cli.output import console, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,18 +32,20 @@ _MARKS = {
 )
 @options.topology
 @options.engines
-@click.option("--line", metavar="FILE:N", help="The topology line behind line N of a rendered file.")
-@click.option("--field", metavar="FIELD", help="The rendered lines that come from a field, such as routes[2].rewrite.")
+@click.option("--line", metavar="FILE:N", help="Show the topology line behind line N of a rendered file.")
+@click.option(
+    "--field", metavar="FIELD", help="Show the rendered lines that a field produces, such as routes[2].rewrite."
+)
 @options.json_flag
 def command(topology: str, chosen: tuple[str, ...], line: str | None, field: str | None, as_json: bool) -> None:
-    """Show features x engines with verdicts; or follow a line to its origin, or a field to its lines."""
+    """Show features x engines with verdicts, the field behind a rendered line, or the lines that a field produces."""
     import lbgen
     from lbgen.engines.api import engine_names
     from lbgen.engines.tiers import engines_of
     from lbgen.plan.tiers import parts
 
     if line and field:
-        raise click.UsageError("--line and --field exclude each other")
+        raise click.UsageError("use either --line or --field")
     found = [(tier.plan, engines_of(tier, chosen or engine_names())) for tier in parts(lbgen.load(topology))]
     if line:
         _origin(found, line, as_json)
@@ -63,7 +64,7 @@ def _tier(plan: Plan) -> str:
 
 
 def _verdicts(plan: Plan, names: tuple[str, ...], *, quiet: bool = False) -> dict[str, object]:
-    """The table, unless `quiet`; returned is the JSON record."""
+    """Return the JSON record of all verdicts; print the table unless `quiet`."""
     from lbgen.engines.api import engine, target_version
     from lbgen.engines.verdicts import answers
 
@@ -102,11 +103,13 @@ def _table(columns: dict[str, tuple[Answer, ...]], titles: dict[str, str], title
         out.print(f"[dim]{number:>3}[/]  ", end="")
         out.print(note, markup=False)
     if any(answer.default and answer.verdict.level == "approximate" for found in columns.values() for answer in found):
-        out.print("[dim](default)[/] no field asks for it and no client gets past a rule by it: it stops nothing")
+        out.print(
+            "[dim](default)[/] no field asks for it and no client can bypass a rule with it: it does not stop a render"
+        )
 
 
 def _cell(answer: Answer, title: str, notes: dict[str, int]) -> str:
-    """The verdict, and the number of its note, which joins `notes` when it is new."""
+    """Return the verdict and the number of its note; a new note is added to `notes`."""
     mark = _MARKS[str(answer.verdict.level)]
     if answer.verdict.note:
         number = notes.setdefault(f"{title}: {answer.verdict.note}", len(notes) + 1)
@@ -116,8 +119,8 @@ def _cell(answer: Answer, title: str, notes: dict[str, int]) -> str:
     return mark
 
 
-def _rendered(found: Parts) -> Iterator[tuple[str, Plan, Rendered]]:
-    """Folder (`edge/haproxy`, without tiers `haproxy`), plan and files."""
+def _render_all(found: Parts) -> Iterator[tuple[str, Plan, Rendered]]:
+    """Yield folder (`edge/haproxy`, without tiers `haproxy`), plan and files; skip engines that refuse the plan."""
     import lbgen
 
     for plan, names in found:
@@ -126,15 +129,15 @@ def _rendered(found: Parts) -> Iterator[tuple[str, Plan, Rendered]]:
             try:
                 yield f"{tier}{name}", plan, lbgen.render(plan, engine=name, accept=("all",))
             except lbgen.LbgenError as stop:
-                click.echo(f"left out {tier}{name}: {stop.diagnostics[0].message}", err=True)
+                click.echo(f"skipped {tier}{name}: {stop.diagnostics[0].message}", err=True)
 
 
 def _origin(found: Parts, line: str, as_json: bool) -> None:
     file, _, number = line.rpartition(":")
     if not file or not number.isdigit():
-        raise click.UsageError(f"--line wants FILE:N, such as nginx.conf:42, not {line!r}")
+        raise click.UsageError(f"--line takes FILE:N, such as nginx.conf:42, not {line!r}")
     seen = []
-    for folder, plan, rendered in _rendered(found):
+    for folder, plan, rendered in _render_all(found):
         for each in rendered.files:
             seen.append(f"{folder}/{each.name}")
             if file not in (each.name, seen[-1]):
@@ -151,14 +154,14 @@ def _origin(found: Parts, line: str, as_json: bool) -> None:
             elif field:
                 click.echo(f"{span or ''}: {field}\n  {folder}/{each.name}:{number}: {text}")
             else:
-                click.echo(f"{folder}/{each.name}:{number}: {text}\n  comes from no single field")
+                click.echo(f"{folder}/{each.name}:{number}: {text}\n  no single field produces it")
             return
-    raise click.UsageError(f"no rendered file {file!r}; there are: {', '.join(seen)}")
+    raise click.UsageError(f"no rendered file {file!r}; files: {', '.join(seen)}")
 
 
 def _lines(asked: Parts, field: str, as_json: bool) -> None:
     found = []
-    for folder, _, rendered in _rendered(asked):
+    for folder, _, rendered in _render_all(asked):
         for each in rendered.files:
             owner = _owner(field, set(each.origins))
             for number, (origin, text) in enumerate(zip(each.origins, each.text.splitlines(), strict=False), 1):
@@ -170,12 +173,12 @@ def _lines(asked: Parts, field: str, as_json: bool) -> None:
     for each_line in [] if as_json else found:
         click.echo(f"{each_line['file']}:{each_line['line']}: {each_line['text']}")
     if not found:
-        click.echo(f"no rendered line comes from {field!r}", err=True)
+        click.echo(f"{field!r} produces no rendered line", err=True)
         raise click.exceptions.Exit(exit_codes.FINDINGS)
 
 
 def _owner(field: str, origins: set[str]) -> str:
-    """The nearest field, itself or around it, that some line carries."""
+    """Return `field`, or the nearest enclosing field that some line comes from."""
     while field and field not in origins:
         cut = max(field.rfind("."), field.rfind("["))
         field = field[:cut] if cut > 0 else ""

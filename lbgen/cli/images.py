@@ -1,24 +1,23 @@
-"""`lbgen images`: what containers would run, and images made from the executables of this host."""
+"""`lbgen images`: the images that containers use, and images built from the executables of this host."""
 
 from __future__ import annotations
 
 import click
 
 from lbgen.cli import options
-from lbgen.cli.output import as_json as print_json
-from lbgen.cli.output import console
+from lbgen.cli.output import console, print_json
 
 
 @click.group(
     invoke_without_command=True,
     epilog="\b\nExamples:\n  lbgen images                 # what `lbgen up --runtime docker` would run\n"
-    "  lbgen images build           # from the engines on PATH and in lbgen[engines]; no registry is asked\n"
+    "  lbgen images build           # from the engines on PATH and in lbgen[engines], without a registry\n"
     "  LBGEN_NGINX_IMAGE=registry.example/nginx:1.31.3 lbgen images",
 )
 @options.json_flag
 @click.pass_context
 def command(context: click.Context, as_json: bool) -> None:
-    """Show the image of each engine and version: named by you, built here, or the official one, pinned."""
+    """Show the image of each engine and version: named by you, built here, or the official one (pinned)."""
     if context.invoked_subcommand is not None:
         return
     from dataclasses import asdict
@@ -42,19 +41,20 @@ def command(context: click.Context, as_json: bool) -> None:
 @options.engines
 @options.json_flag
 def build(chosen: tuple[str, ...], as_json: bool) -> None:
-    """Make images from the engines' executables on this host, for use without a registry; `up` prefers them.
+    """Build images from the engines' executables on this host, for use without a registry; `up` prefers them.
 
-    An engine that is not here is named and left out; exit 3 when nothing could be made or a named one is missing.
+    Engines that are not installed are listed and skipped. Exit 3 if no image was built, or if an engine given by -e
+    is missing.
     """
     from lbgen.engines.api import engine, engines
     from lbgen.runtime.docker import client, images
 
-    asked = tuple(engine(name) for name in chosen) or tuple(engines().values())
+    selected = tuple(engine(name) for name in chosen) or tuple(engines().values())
     daemon = client.connect()
     out = console(stderr=True)
     out.quiet = as_json
     with out.status("looking for executables") as status:
-        made, failed = images.build(daemon, asked, lambda text: status.update(text))
+        made, failed = images.build(daemon, selected, lambda text: status.update(text))
         helper = images.helper(daemon, lambda text: status.update(text))
     if as_json:
         print_json({"built": [each.as_dict() for each in made], "failed": dict(failed), "helper": helper})
@@ -63,6 +63,6 @@ def build(chosen: tuple[str, ...], as_json: bool) -> None:
             click.echo(f"{each.reference}  {each.size / 1e6:.1f} MB  from {each.source}")
         click.echo(helper)
         for name, why in failed:
-            click.echo(f"left out {name}: {why}", err=True)
+            click.echo(f"skipped {name}: {why}", err=True)
     if not made or (chosen and failed):
         raise SystemExit(3)

@@ -1,4 +1,4 @@
-"""`lbgen init`: a commented starter topology, the JSON Schema beside it, and the files that it names."""
+"""`lbgen init`: write a commented starter topology, its JSON Schema, and the files that it refers to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from lbgen.cli import exit_codes
 from lbgen.spec.starter import DEFAULT, SCHEMA_FILE, starter, starters
 
-NAMES = ("localhost", "127.0.0.1", "::1")  # of the throw-away certificate
+NAMES = ("localhost", "127.0.0.1", "::1")  # of the test certificate
 
 
 @click.command(
@@ -24,14 +24,14 @@ NAMES = ("localhost", "127.0.0.1", "::1")  # of the throw-away certificate
     default=DEFAULT,
     show_default=True,
     help="tls: HTTPS and a redirect to it; gateway: services by path, limits, retries, CORS, canary; l4: TCP, and TLS "
-    "by server name; websocket: long connections that stay with their endpoint; tenants: many hosts.",
+    "by server name; websocket: long connections with sticky endpoints; tenants: many hosts.",
 )
 @click.option("--force", is_flag=True, help="Overwrite FILE when it exists.")
 def command(file: str, template: str, force: bool) -> None:
     """Write a commented starter topology to FILE (topology.yaml); `-` prints it.
 
-    It also writes lbgen.schema.json beside FILE, which editors read, and what the template names: for tls a throw-away
-    certificate for localhost, for websocket the secret of its cookie, unless they exist.
+    It also writes lbgen.schema.json for editors beside FILE, and the files that the template refers to unless they
+    exist: for tls a test certificate for localhost, for websocket the secret of its sticky cookie.
     """
     text = starter(template)
     if file == "-":
@@ -39,7 +39,7 @@ def command(file: str, template: str, force: bool) -> None:
         return
     path = Path(file)
     if path.exists() and not force:
-        click.echo(f"{path} exists; choose another name, or overwrite it with --force", err=True)
+        click.echo(f"{path} exists; choose another name, or use --force to overwrite it", err=True)
         raise click.exceptions.Exit(exit_codes.USAGE)
     path.write_text(text, encoding="utf-8")
     click.echo(f"wrote {path}")
@@ -52,7 +52,7 @@ def command(file: str, template: str, force: bool) -> None:
 
 
 def _write_schema(path: Path) -> None:
-    """Write the schema unless a file of that name holds something else."""
+    """Write the schema unless a file of that name has other contents."""
     from lbgen.cli.schema import write
     from lbgen.spec.schema import TITLE
 
@@ -62,7 +62,10 @@ def _write_schema(path: Path) -> None:
         except (ValueError, AttributeError):
             title = None
         if title != TITLE:
-            click.echo(f"{path} is not a schema of lbgen and stays; editors read the one that line 1 names", err=True)
+            click.echo(
+                f"{path} is not a schema of lbgen, so it stays; editors read the file named in line 1",
+                err=True,
+            )
             return
     write(path)
     click.echo(f"wrote {path} for editors")
@@ -72,11 +75,11 @@ def _write_certificate(certificate: Path, key: Path) -> None:
     from lbgen.runtime.common.certificates import LIFE, write_self_signed
 
     if certificate.exists() or key.exists():
-        click.echo(f"{certificate.parent} has a certificate or key already, which stays")
+        click.echo(f"{certificate.parent} already has a certificate or key, so it stays")
         return
     certificate.parent.mkdir(exist_ok=True)
     write_self_signed(certificate, key, NAMES)
-    what = f"self-signed for {', '.join(NAMES)}, valid for {LIFE.days} days, for trials only"
+    what = f"self-signed for {', '.join(NAMES)}, valid for {LIFE.days} days, for tests only"
     click.echo(f"wrote {certificate} and {key}: {what}")
 
 
@@ -84,9 +87,9 @@ def _write_secret(path: Path) -> None:
     import secrets
 
     if path.exists():
-        click.echo(f"{path} exists and stays")
+        click.echo(f"{path} exists, so it stays")
         return
     path.parent.mkdir(exist_ok=True)
     path.touch(mode=0o600)
     path.write_text(secrets.token_hex(32) + "\n", encoding="utf-8")
-    click.echo(f"wrote {path}: the secret of the cookie's values")
+    click.echo(f"wrote {path}: the secret of the sticky cookie")

@@ -1,4 +1,4 @@
-"""`lbgen logs`: what the engines of a stack printed and the requests they served, one schema for all engines."""
+"""`lbgen logs`: the output of a stack's engines and the requests they served, in one schema for all engines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lbgen.cli import options
-from lbgen.cli.output import as_json as print_json
+from lbgen.cli.output import print_json
 from lbgen.cli.stacks import stack_argument, stack_name
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class StatusRange(click.ParamType[tuple[int, int]]):
             return value
         found = _SHAPE.fullmatch(value)
         if found is None:
-            self.fail(f"{value!r} is none; write 404, 500-503 or 5xx", param, ctx)
+            self.fail(f"{value!r} is not a status; write 404, 500-503 or 5xx", param, ctx)
         hundred, first, last = found.groups()
         return (int(hundred) * 100, int(hundred) * 100 + 99) if hundred else (int(first), int(last or first))
 
@@ -49,11 +49,11 @@ class StatusRange(click.ParamType[tuple[int, int]]):
 )
 @stack_argument
 @click.option("-e", "--engine", type=options.PartName(), help="Only this engine; with tiers a replica, such as web-1.")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the stack is down.")
+@click.option("-f", "--follow", is_flag=True, help="Continue until the stack is stopped.")
 @click.option(
     "--access/--no-access",
     default=None,
-    help="Only requests (with `access_log: json`), or all but them. Default: both.",
+    help="Only requests (with `access_log: json`), or everything but requests. Default: both.",
 )
 @click.option("--route", "routes", multiple=True, help="Only requests of this route (repeatable); implies --access.")
 @click.option(
@@ -73,9 +73,9 @@ def command(
     statuses: tuple[tuple[int, int], ...],
     as_json: bool,
 ) -> None:
-    """Show what the engines of a stack printed, and the requests they served.
+    """Show the output of a stack's engines, and the requests they served.
 
-    A request is shown alike for every engine. With --json and --access (or -f) each line is a JSON object.
+    Requests look the same for every engine. With --json and --access (or -f) each line is a JSON object.
     """
     from lbgen.api import logs, requests
     from lbgen.runtime.common.logs import Requests
@@ -83,7 +83,7 @@ def command(
     name = stack_name(stack)
     if access or routes or statuses:
         if access is False:
-            raise click.UsageError("--route and --status are about requests, which --no-access leaves out")
+            raise click.UsageError("--route and --status select requests, which --no-access excludes")
         _requests(requests(name, engine, Requests(frozenset(routes), statuses), follow=follow), as_json)
         return
     lines = (line for line in logs(name, engine, follow=follow) if access is None or line.record is None)
@@ -118,7 +118,7 @@ def _data(line: Line) -> dict[str, object]:
 
 
 def _row(record: Mapping[str, object]) -> str:
-    """A request on one line; the time of day in UTC comes first."""
+    """Format a request as one line that starts with the time of day in UTC."""
     status = record["status"]
     number = status if isinstance(status, int) else 0
     shown = click.style(f"{number or '-':<6}", fg=_STATUS_COLOURS.get(number // 100, "red"))
@@ -135,5 +135,5 @@ def _number(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """`text` without what a terminal would obey: a client may have put it into its request."""
+    """Escape characters that a terminal would interpret: a client may have put them into its request."""
     return "".join(char if char.isprintable() or char == "\t" else f"\\x{ord(char):02x}" for char in text)

@@ -18,23 +18,23 @@ from lbgen.diagnostics import LbgenError
 from lbgen.runtime.common import signals
 from lbgen.version import VERSION
 
-# verb -> what the group's help says; the command `verb` lives in lbgen.cli.<verb> under that name (with _cmd).
+# Verb to its line in the help; the command is lbgen.cli.<verb>.command.
 VERBS = {
     "init": "Write a commented starter topology.",
-    "check": "Report findings, with the engines' own checkers where present.",
+    "check": "Report findings; run the engines' own checkers where installed.",
     "render": "Write native configurations.",
     "explain": "Show features x engines with verdicts, or the topology behind a line.",
     "route": "Say which rule serves a request, and why the others do not.",
     "diff": "Show the requests whose answer changes between two topologies.",
-    "verify": "Compare engines with the oracle and each other, faults and times included.",
+    "verify": "Compare engines with the oracle and each other, including faults and times.",
     "up": "Start engines and stand-in endpoints.",
-    "reload": "Have a running stack serve the changed topology, no request lost.",
-    "ps": "Show what runs.",
+    "reload": "Apply a changed topology to a running stack without losing a request.",
+    "ps": "Show running stacks.",
     "logs": "Show the output of engines.",
     "stats": "Show requests, errors and times per engine and route.",
-    "down": "Stop everything of a stack.",
-    "agent": "Check endpoints for an engine that has no checks of its own.",
-    "images": "Show the containers' images, or make them from this host's executables.",
+    "down": "Stop a stack and remove everything that belongs to it.",
+    "agent": "Run health checks for an engine that has none of its own.",
+    "images": "Show the containers' images, or build them from this host's executables.",
     "schema": "Print the JSON Schema of a topology.",
 }
 
@@ -58,7 +58,7 @@ EPILOG = "\n\b\nExamples:\n" + "\n".join(
 
 
 class Verbs(click.Group):
-    """A group that knows its verbs' help without importing them."""
+    """A command group that lists its verbs without importing their modules."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -92,22 +92,22 @@ def group() -> None:
 
 
 def _internal(bug: Exception) -> str:
-    """One line about an exception that nothing expected, with its place in lbgen's own code."""
+    """Describe an unexpected exception in one line, with its place in lbgen's code."""
     import traceback
 
     frames = [frame for frame in traceback.extract_tb(bug.__traceback__) if "lbgen" in frame.filename]
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     what = " ".join(f"{type(bug).__name__}: {bug}".split())
     return (
-        f"internal error{place}: {what[:300]}; this is a fault of lbgen {VERSION}: please report this line with the "
+        f"internal error{place}: {what[:300]}; this is a bug in lbgen {VERSION}: please report this line with the "
         "command and the topology (LBGEN_DEBUG=1 shows the traceback)"
     )
 
 
 def main() -> None:
-    """The console script: runs a verb and turns every expected error into one screen and an exit code."""
-    gc.disable()  # a short run that builds one big tree: collecting costs more than half of it
-    atexit.register(gc.freeze)  # nor does the interpreter's last collection find anything worth its time
+    """Run the console script: turn every expected error into messages and an exit code."""
+    gc.disable()  # a short run builds one big tree, and collecting would take more than half of its time
+    atexit.register(gc.freeze)  # the same holds for the collection at exit
     signals.raised()
     adapt_output()
     try:
@@ -118,13 +118,15 @@ def main() -> None:
         wrong.show()
         code = exit_codes.USAGE
     except LbgenError as wrong:
-        from lbgen.cli.output import complain
+        from lbgen.cli.output import print_findings
 
-        complain(wrong.diagnostics)
+        print_findings(wrong.diagnostics)
         code = wrong.exit_code
     except (KeyboardInterrupt, click.Abort) as stop:
         click.echo("interrupted", err=True)
-        code = getattr(stop.__cause__ or stop, "exit_code", exit_codes.INTERRUPTED)  # click raises its own from ours
+        code = getattr(
+            stop.__cause__ or stop, "exit_code", exit_codes.INTERRUPTED
+        )  # click chains its own exception to ours
     except BrokenPipeError:  # the reader (head, less) went away
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = exit_codes.OK

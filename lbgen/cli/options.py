@@ -1,4 +1,4 @@
-"""Arguments and flags that several verbs share."""
+"""Arguments and options that several verbs share."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ F = TypeVar("F", bound="Callable[..., object]")
 
 
 class EngineName(click.ParamType[str]):
-    """An installed engine, completed by the shell; which ones there are is asked only when needed."""
+    """An installed engine, with shell completion; the list is read only when needed."""
 
     name = "engine"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """`value` when such an engine is installed; a usage error that names them all otherwise."""
+        """Return an installed engine's name, or fail with a usage error that lists the installed ones."""
         if value not in engine_names():
             self.fail(f"unknown engine {value!r}; installed: {', '.join(engine_names())}", param, ctx)
         return value
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Names that start with what was typed."""
+        """Return the names that start with `incomplete`."""
         from click.shell_completion import CompletionItem
 
         return [CompletionItem(name) for name in engine_names() if name.startswith(incomplete)]
 
 
 class Seconds(click.FloatRange):
-    """A time in seconds, with an end."""
+    """A finite time in seconds."""
 
     def __init__(self) -> None:
         super().__init__(min=0, max=86_400)
 
     def convert(self, value: float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number; a usage error for `nan`, which is in no range and outside of none."""
+        """Return the number; fail for `nan`, which a range check does not reject."""
         found: float = super().convert(value, param, ctx)
         if found != found:
             self.fail(f"{value!r} is not a number of seconds", param, ctx)
@@ -49,14 +49,14 @@ class Seconds(click.FloatRange):
 
 
 class OneOf(click.ParamType[str]):
-    """One of many words, completed by the shell; a usage error names the nearest."""
+    """One of many words, with shell completion; a usage error suggests the nearest one."""
 
     def words(self) -> tuple[str, ...]:
-        """All of them."""
+        """Return the allowed words."""
         raise NotImplementedError
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """`value` when it is one of them."""
+        """Return `value` if it is an allowed word, or fail with a usage error."""
         if value not in self.words():
             from difflib import get_close_matches
 
@@ -68,7 +68,7 @@ class OneOf(click.ParamType[str]):
     hint = ""
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Words that start with what was typed."""
+        """Return the words that start with `incomplete`."""
         from click.shell_completion import CompletionItem
 
         return [CompletionItem(word) for word in self.words() if word.startswith(incomplete)]
@@ -81,13 +81,13 @@ class FeatureName(OneOf):
     hint = "`lbgen explain` lists the features of a topology; `all` accepts any"
 
     def words(self) -> tuple[str, ...]:
-        """`all` and every feature."""
+        """Return `all` and every feature."""
         from lbgen.plan.features import Feature
 
         return ("all", *(feature.value for feature in Feature))
 
 
-class Code(OneOf):
+class FindingCode(OneOf):
     """The code of a finding."""
 
     name = "code"
@@ -101,35 +101,35 @@ class Code(OneOf):
 
 
 class PartName(EngineName):
-    """An engine of a stack, or a replica of a tier: what there is says the stack."""
+    """An engine of a stack, or a replica of a tier; the running stack validates it."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """`value` as it stands; the stack refuses what it has not."""
+        """Return `value` unchanged; the stack rejects unknown names."""
         return value
 
 
 def topology(command: F) -> F:
-    """The argument TOPOLOGY: a file."""
+    """Add the argument TOPOLOGY, a file."""
     return click.argument("topology", type=click.Path(dir_okay=False), metavar="TOPOLOGY")(command)
 
 
 def engines(command: F) -> F:
-    """-e/--engine, repeatable."""
+    """Add the option -e/--engine, repeatable."""
     return click.option(
         "-e", "--engine", "chosen", type=EngineName(), multiple=True, help="Only this engine (repeatable)."
     )(command)
 
 
 def accept(command: F) -> F:
-    """--accept, repeatable."""
+    """Add the option --accept, repeatable."""
     return click.option(
         "--accept",
         multiple=True,
         type=FeatureName(),
-        help="Accept this feature where it is only approximate; `all` for every one (repeatable).",
+        help="Accept this feature where an engine only approximates it; `all` accepts every one (repeatable).",
     )(command)
 
 
 def json_flag(command: F) -> F:
-    """--json."""
+    """Add the option --json."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")(command)

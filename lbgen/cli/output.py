@@ -1,4 +1,4 @@
-"""How the commands print: findings as lines or JSON, tables by rich where people look."""
+"""What the commands print: findings as lines or JSON, tables with rich."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.ADVICE: 
 SCREEN = 40  # findings shown before the rest is counted
 
 
-def as_json(data: object) -> None:
-    """One JSON document on standard output; escaped where that cannot hold every character."""
+def print_json(data: object) -> None:
+    """Print one JSON document; non-ASCII characters are escaped where the encoding of standard output lacks them."""
     click.echo(json.dumps(data, indent=2, ensure_ascii=not holds_unicode()))
 
 
-def count(number: int, noun: str, plural: str = "") -> str:
+def pluralize(number: int, noun: str, plural: str = "") -> str:
     """`1 change`, `2 changes`."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
-def line_of(finding: Diagnostic) -> str:
-    """`finding` as one line with the severity coloured (colours go away when the output is no terminal)."""
+def format_finding(finding: Diagnostic) -> str:
+    """Format a finding as one line with a coloured severity (click drops colours outside terminals)."""
     text = str(finding)
     word = f"{finding.severity} {finding.code}"
     return text.replace(word, click.style(word, fg=_COLOURS[finding.severity], bold=True), 1)
 
 
-def complain(findings: Iterable[Diagnostic]) -> None:
-    """Findings on standard error, at most a screen of them, then how many more there are."""
+def print_findings(findings: Iterable[Diagnostic]) -> None:
+    """Print findings on standard error: at most a screen of them, then the number of the others."""
     every = list(findings)
     for finding in every[:SCREEN]:
-        click.echo(line_of(finding), err=True)
+        click.echo(format_finding(finding), err=True)
     if len(every) > SCREEN:
         click.echo(f"... and {len(every) - SCREEN} more (see them with `lbgen check --json`)", err=True)
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A rich console that never wraps what a pipe reads."""
+    """Return a rich console that wraps lines on a terminal only."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout

@@ -1,4 +1,4 @@
-"""What a command that takes its time is doing: a line for each step that is done, and a sign of life every second."""
+"""Progress of long commands: a line for each completed step, and the current one at least every second."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SECONDS = 1.0
 
 @contextmanager
 def steps(out: Console, doing: str) -> Iterator[Steps]:
-    """Shows on `out` what is done and what goes on, which is `doing` at first. `out` may be quiet."""
+    """Print completed steps and the current one, initially `doing`, on `out`, which may be quiet."""
     with out.status(doing) as status:
         shown = Steps(status, doing)
         ended = threading.Event()
@@ -34,8 +34,8 @@ def steps(out: Console, doing: str) -> Iterator[Steps]:
 
 
 class Steps:
-    """Shows each step that it is called with. A terminal has one line of what goes on; a file or a pipe gets a line of
-    it for each second in which no other came."""
+    """Prints each step that it is called with. On a terminal one line shows the current step; a file or a pipe gets a
+    line for it whenever no other line was printed for a second."""
 
     def __init__(self, status: Status, doing: str, now: Callable[[], float] = time.monotonic) -> None:
         self._status = status
@@ -46,11 +46,11 @@ class Steps:
     def __call__(self, step: Progress) -> None:
         from lbgen.api import BEGUN, Step
 
-        next_ones = {
-            Step.POOLS: "starts stand-ins",
-            Step.BACKENDS: "renders configurations",
-            Step.STARTED: "waits until it listens",
-            Step.LISTENING: "asks its routes",
+        following = {
+            Step.POOLS: "starting stand-ins",
+            Step.BACKENDS: "rendering configurations",
+            Step.STARTED: "waiting until it listens",
+            Step.LISTENING: "requesting its routes",
         }
         who = f"{step.engine}: " if step.engine else ""
         detail = f" {step.detail}" if step.detail else ""
@@ -62,15 +62,15 @@ class Steps:
             count = f" {step.done}/{step.total}" if step.total else ""
             detail = f" ({step.detail})" if step.detail else ""
             self._print(f"{who}{step.step}{count}{detail}")
-            self._go_on(f"{who}{next_ones.get(step.step, 'goes on')}")
+            self._go_on(f"{who}{following.get(step.step, 'continuing')}")
 
     def tick(self, ended: threading.Event) -> None:
-        """Show every second what goes on, until `ended`."""
+        """Show the current step every second until `ended` is set."""
         while not ended.wait(_SECONDS / 4):
-            self.look()
+            self.refresh()
 
-    def look(self) -> None:
-        """Show what goes on, if it is time."""
+    def refresh(self) -> None:
+        """Show the current step if it is time to."""
         now = self._now()
         doing = f"{self._doing}, {now - self._since:.0f} s" if now - self._since >= _SECONDS else self._doing
         if self._status.console.is_terminal:

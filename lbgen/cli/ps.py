@@ -1,13 +1,12 @@
-"""`lbgen ps`: which stacks run, where, and how they are."""
+"""`lbgen ps`: the running stacks, their URLs and their health."""
 
 from __future__ import annotations
 
 import click
 
 from lbgen.cli import options
-from lbgen.cli.output import as_json as print_json
-from lbgen.cli.output import complain, console
-from lbgen.cli.stacks import health, stack_argument, stack_name, table
+from lbgen.cli.output import console, print_findings, print_json
+from lbgen.cli.stacks import health_table, stack_argument, stack_name, stacks_table
 
 
 @click.command(epilog="\b\nExamples:\n  lbgen ps\n  lbgen ps shop.yaml --json")
@@ -19,20 +18,20 @@ def command(stack: str | None, as_json: bool) -> None:
 
     found = ps(stack_name(stack))
     if stack is None:
-        complain(unseen())
+        print_findings(unseen())
     if as_json:
         print_json([each.as_dict() for each in found])
         return
     if not found:
-        click.echo("nothing runs; start something with `lbgen up`")
+        click.echo("no stack is running; start one with `lbgen up`")
         return
-    console().print(table(found))
-    checked = health(found)
-    if checked is not None:
-        console().print(checked)
+    console().print(stacks_table(found))
+    endpoints = health_table(found)
+    if endpoints is not None:
+        console().print(endpoints)
     for each in found:
         if not each.alive:
-            message = f"{each.name}: nothing watches over it any more"
+            message = f"{each.name}: its supervisor is not running"
             if each.state.runtime == "local" and any(engine.running for engine in each.engines):
-                message += "; its engines serve on, and lbgen up or lbgen reload takes it over"
-            click.echo(f"{message}; clear it with: lbgen down {each.name}", err=True)
+                message += "; its engines still serve, and `lbgen up` or `lbgen reload` adopts them"
+            click.echo(f"{message}; remove it with: lbgen down {each.name}", err=True)

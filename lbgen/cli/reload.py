@@ -1,14 +1,13 @@
-"""`lbgen reload`: a running stack serves the changed topology, with no request lost."""
+"""`lbgen reload`: apply a changed topology to a running stack without losing a request."""
 
 from __future__ import annotations
 
 import click
 
 from lbgen.cli import options
-from lbgen.cli.output import as_json as print_json
-from lbgen.cli.output import complain, console
+from lbgen.cli.output import console, print_findings, print_json
 from lbgen.cli.progress import steps
-from lbgen.cli.stacks import table
+from lbgen.cli.stacks import stacks_table
 
 
 @click.command(
@@ -19,11 +18,11 @@ from lbgen.cli.stacks import table
 @options.accept
 @options.json_flag
 def command(topology: str, name: str | None, accept: tuple[str, ...], as_json: bool) -> None:
-    """Have a running stack serve the changed topology, with no request lost.
+    """Apply a changed topology to a running stack without losing a request.
 
-    The engines' own checkers see the new files first. They are put in place at once, loaded the engine's own way, and
-    every route is asked; if one does not answer, the files before come back (exit 3). What an engine can only take over
-    by a new start is refused before anything changes; `lbgen up` does that.
+    The engines' own checkers validate the new files first. The files are then replaced, each engine reloads in its own
+    way, and every route is requested; if one does not answer, the previous files are restored (exit 3). A change that
+    needs a restart is refused before anything is changed; `lbgen up` applies it.
     """
     import lbgen
 
@@ -35,5 +34,5 @@ def command(topology: str, name: str | None, accept: tuple[str, ...], as_json: b
     if as_json:
         print_json(stack.as_dict())
         return
-    complain(stack.warnings)
-    console().print(table([stack]))
+    print_findings(stack.warnings)
+    console().print(stacks_table([stack]))

@@ -1,4 +1,4 @@
-"""`lbgen render`: native configurations, printed or written."""
+"""`lbgen render`: print or write native configurations."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lbgen.cli import exit_codes, options
-from lbgen.cli.output import as_json as print_json
-from lbgen.cli.output import complain, line_of
+from lbgen.cli.output import format_finding, print_findings, print_json
 
 if TYPE_CHECKING:
     from lbgen.diagnostics import LbgenError
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command(
     epilog="\b\nExamples:\n  lbgen render shop.yaml -e nginx            # print nginx.conf\n"
-    "  lbgen render shop.yaml -o out              # out/<engine>/ for every engine that can\n"
+    "  lbgen render shop.yaml -o out              # out/<engine>/ for every engine that can serve it\n"
     "  lbgen render shop.yaml --accept all --json"
 )
 @options.topology
@@ -30,15 +29,15 @@ if TYPE_CHECKING:
     type=click.Path(file_okay=False, allow_dash=True),
     metavar="DIR",
     default="-",
-    help="Write DIR/<engine>/ files; - prints them, each under its name where there are several (the default).",
+    help="Write the files to DIR/<engine>/; - (the default) prints them, with their names if there are several.",
 )
 @options.accept
 @options.json_flag
 def command(topology: str, chosen: tuple[str, ...], output: str, accept: tuple[str, ...], as_json: bool) -> None:
-    """Write native configurations: every engine that can, the others named with the reason.
+    """Write native configurations for every engine that can serve the topology; list the others with the reason.
 
-    With tiers there is a folder for each, which all of its replicas share; -e is for tiers that name no engine.
-    Exit 0 when at least one engine rendered and none named by -e was refused.
+    With tiers each tier has a folder, shared by its replicas; -e applies to tiers that name no engine. Exit 0 if at
+    least one engine rendered and none given by -e refused.
     """
     import lbgen
     from lbgen.plan.tiers import parts
@@ -46,7 +45,7 @@ def command(topology: str, chosen: tuple[str, ...], output: str, accept: tuple[s
     records: dict[str, object] = {}
     failed = False
     for tier in parts(lbgen.load(topology)):
-        done, refused = _rendered(tier, chosen, accept)
+        done, refused = _render(tier, chosen, accept)
         folder = Path(output) / tier.name if output != "-" else None
         if folder is not None:
             for name, rendered in done.items():
@@ -70,10 +69,10 @@ def command(topology: str, chosen: tuple[str, ...], output: str, accept: tuple[s
         raise click.exceptions.Exit(exit_codes.FINDINGS)
 
 
-def _rendered(
+def _render(
     tier: Tier, chosen: tuple[str, ...], accept: tuple[str, ...]
 ) -> tuple[dict[str, Rendered], dict[str, LbgenError]]:
-    """By engine, and the engines that refuse it with the reasons."""
+    """Return the files by engine, and the errors of the engines that refuse."""
     import lbgen
     from lbgen.engines.api import engine_names
     from lbgen.engines.tiers import engines_of
@@ -113,18 +112,18 @@ def _summary(done: dict[str, Rendered], output: Path, tier: Tier) -> None:
 
 
 def _notes(done: dict[str, Rendered], folder: Path | None) -> None:
-    """What the files do not say by themselves: who needs the agent, and where private keys went."""
+    """Print which engines need the agent, and where private keys were copied to."""
     from lbgen.engines.checks import FILE as AGENT_FILE
 
     for name, rendered in done.items():
         if AGENT_FILE in rendered:
             where = folder / name if folder is not None else "DIR"
-            what = "without it health checks, slow start and the like do not work"
+            what = "without it active health checks and slow start do not work"
             click.echo(f"{name} needs `lbgen agent {where}` beside it: {what} (lbgen agent --help)", err=True)
         keys = [copy.path for copy in rendered.copies if copy.secret and copy.source is not None]
         if keys and folder is not None:
             names = ", ".join(str(folder / name / key) for key in keys)
-            click.echo(f"copied for {name}, readable by you alone: {names}", err=True)
+            click.echo(f"copied for {name}, readable only by you: {names}", err=True)
 
 
 def _texts(done: dict[str, Rendered], tier: str) -> None:
@@ -140,7 +139,7 @@ def _texts(done: dict[str, Rendered], tier: str) -> None:
 def _reasons(refused: dict[str, LbgenError], *, all_of_them: bool) -> None:
     for name, stop in refused.items():
         if all_of_them:
-            complain(stop.diagnostics)
+            print_findings(stop.diagnostics)
         else:
             rest = f" (and {len(stop.diagnostics) - 1} more)" if len(stop.diagnostics) > 1 else ""
-            click.echo(f"left out {name}: {line_of(stop.diagnostics[0])}{rest}", err=True)
+            click.echo(f"skipped {name}: {format_finding(stop.diagnostics[0])}{rest}", err=True)

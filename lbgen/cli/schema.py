@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from lbgen.cli.output import as_json
+from lbgen.cli.output import print_json
 
 
 @click.command(
@@ -26,7 +26,7 @@ def command(output: str) -> None:
     from lbgen.spec.schema import schema
 
     if output == "-":
-        as_json(schema())
+        print_json(schema())
         return
     write(Path(output))
     click.echo(f"wrote {output}")

@@ -1,4 +1,4 @@
-"""What the verbs about running stacks share: the table of URLs, and a stack meant by topology or by name."""
+"""Shared by the commands on running stacks: the tables, and the argument that names a stack."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def stack_argument(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def stack_name(stack: str | None) -> str | None:
-    """The name that STACK means: itself, or the name in that topology file; None = the only stack running."""
+    """Return the stack's name: STACK itself, or the name in that topology file. None means the only running stack."""
     if stack is None or not Path(stack).is_file():
         return stack
     import lbgen
@@ -29,8 +29,8 @@ def stack_name(stack: str | None) -> str | None:
     return lbgen.load(stack).name
 
 
-def table(stacks: Sequence[Stack]) -> Table:
-    """One row per engine and listener."""
+def stacks_table(stacks: Sequence[Stack]) -> Table:
+    """Build the table with a row for each engine and listener."""
     from rich.table import Column, Table
 
     made = Table("stack", "engine", "state", "listener", Column("url", no_wrap=True), "pid")
@@ -38,15 +38,15 @@ def table(stacks: Sequence[Stack]) -> Table:
         for engine in stack.engines:
             state = "[green]running[/]" if engine.running else f"[red]{engine.ended or 'gone'}[/]"
             if engine.restarts:
-                state += f" (started again {engine.restarts}x, was {engine.died})"
+                state += f" (restarted {engine.restarts}x, last: {engine.died})"
             for index, address in enumerate(engine.addresses):
                 head = (stack.name, f"{engine.name} {engine.version}", state) if index == 0 else ("", "", "")
                 made.add_row(*head, address.listener, address.url, str(engine.pid or "-") if index == 0 else "")
     return made
 
 
-def health(stacks: Sequence[Stack]) -> Table | None:
-    """One row per engine and endpoint, as the engine finds it; None without."""
+def health_table(stacks: Sequence[Stack]) -> Table | None:
+    """Build the table with a row for each engine and endpoint, in the state that the engine reports; None if empty."""
     from rich import box
     from rich.markup import escape
     from rich.table import Column, Table
@@ -71,7 +71,7 @@ def health(stacks: Sequence[Stack]) -> Table | None:
 
 
 def _ago(since: float | None) -> str:
-    """How long ago, in the largest unit that counts."""
+    """Format how long ago `since` (seconds since the epoch) was, in the largest unit of at least 2."""
     from time import time
 
     if since is None:

@@ -1,4 +1,4 @@
-"""`lbgen stats`: requests, errors and times per engine and route, once or as they come."""
+"""`lbgen stats`: requests, errors and times per engine and route, once or continuously."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lbgen.cli import options
-from lbgen.cli.output import as_json as print_json
-from lbgen.cli.output import console
+from lbgen.cli.output import console, print_json
 from lbgen.cli.stacks import stack_argument, stack_name
 
 if TYPE_CHECKING:
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 _REFRESH_SECONDS = 1.0
 _WATCHED_MS = 60_000
 NONE = (
-    "no request is logged: L7 listeners log with `access_log: json` (the profiles minimal and low-latency switch it "
-    "off), L4 listeners log none"
+    "no request is logged: L7 listeners log with `access_log: json` (the profiles minimal and low-latency disable it), "
+    "L4 listeners do not log"
 )
 
 
@@ -36,7 +35,7 @@ class Duration(click.ParamType[int]):
     name = "duration"
 
     def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """A usage error for anything else, and for none at all."""
+        """Return milliseconds; fail with a usage error below one second and for anything else."""
         from pydantic_core import PydanticCustomError
 
         from lbgen.spec.quantities import parse_duration
@@ -46,7 +45,7 @@ class Duration(click.ParamType[int]):
         except PydanticCustomError as wrong:
             self.fail(f"{wrong.message()}; {(wrong.context or {})['hint']}", param, ctx)
         if found < 1000:
-            self.fail(f"{value} is too short; a second is the least", param, ctx)
+            self.fail(f"{value} is too short; the minimum is 1s", param, ctx)
         return found
 
 
@@ -57,13 +56,13 @@ class Duration(click.ParamType[int]):
 @stack_argument
 @click.option("-e", "--engine", type=options.PartName(), help="Only this engine; with tiers a replica, such as web-1.")
 @click.option("--since", type=Duration(), help="Only requests of the last 30s, 5m, ...  [default: all; with -f 60s]")
-@click.option("-f", "--follow", is_flag=True, help="Show it anew each second until the stack is down.")
+@click.option("-f", "--follow", is_flag=True, help="Refresh every second until the stack is stopped.")
 @options.json_flag
 def command(stack: str | None, engine: str | None, since: int | None, follow: bool, as_json: bool) -> None:
     """Show requests, errors and times for each engine and route, from the engines' access logs.
 
-    Errors are 5xx and requests that ended without an answer; p50 and p99 are of the whole time of a request. With
-    --json and -f each second is one JSON array on a line.
+    Errors are 5xx answers and requests that ended without one; p50 and p99 are quantiles of the whole request time.
+    With --json and -f each second is one JSON array on a line.
     """
     from lbgen.api import requests
     from lbgen.runtime.common.stats import Counter
@@ -81,7 +80,7 @@ def command(stack: str | None, engine: str | None, since: int | None, follow: bo
     if as_json:
         print_json([asdict(each) for each in found])
     elif found:
-        console().print(table(found))
+        console().print(stats_table(found))
     else:
         click.echo(NONE if since is None else f"no request was logged in the last {since // 1000} s")
 
@@ -92,7 +91,7 @@ def _count(counter: Counter, line: Line) -> None:
 
 
 def _watch(lines: Iterator[Line], counter: Counter, as_json: bool) -> None:
-    """Read on one thread, show on this one: a quiet stack has no lines, and its numbers fall nevertheless."""
+    """Read lines on a thread and refresh on this one, as the rates of an idle stack fall without any new line."""
     from rich.live import Live
     from rich.text import Text
 
@@ -119,7 +118,8 @@ def _watch(lines: Iterator[Line], counter: Counter, as_json: bool) -> None:
                 click.echo(json.dumps([asdict(each) for each in found]))
             else:
                 live.update(
-                    table(found) if found else Text(f"no request in the last {counter.seconds:.0f} s"), refresh=True
+                    stats_table(found) if found else Text(f"no request in the last {counter.seconds:.0f} s"),
+                    refresh=True,
                 )
             if done:
                 break
@@ -127,8 +127,8 @@ def _watch(lines: Iterator[Line], counter: Counter, as_json: bool) -> None:
         raise failed[0]
 
 
-def table(found: Sequence[RouteStats]) -> Table:
-    """One row per engine and route."""
+def stats_table(found: Sequence[RouteStats]) -> Table:
+    """Build the table with a row for each engine and route."""
     from rich.box import SIMPLE_HEAD
     from rich.markup import escape
     from rich.table import Column, Table

@@ -1,4 +1,4 @@
-"""`lbgen up`: engines and stand-in endpoints, started and answering before it returns."""
+"""`lbgen up`: start engines and stand-in endpoints, and wait until they answer."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from lbgen.cli import options
-from lbgen.cli.output import as_json as print_json
-from lbgen.cli.output import complain, console
+from lbgen.cli.output import console, print_findings, print_json
 from lbgen.cli.progress import steps
-from lbgen.cli.stacks import table
+from lbgen.cli.stacks import stacks_table
 
 if TYPE_CHECKING:
     from lbgen.api import Stack, Swapped
@@ -18,12 +17,12 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    epilog="\b\nExamples:\n  lbgen up shop.yaml               # every engine that can, each on ports of its own\n"
+    epilog="\b\nExamples:\n  lbgen up shop.yaml               # every engine that can serve it, each on its own ports\n"
     "  lbgen up shop.yaml -e nginx      # one engine, on the topology's own ports\n"
     "  lbgen up shop.yaml -e envoy --real-endpoints   # no stand-ins\n"
     "  lbgen up shop.yaml --runtime local   # no containers\n"
     "  lbgen up hybrid.yaml --replicas web=5   # a topology with tiers\n"
-    "  lbgen up shop.yaml --swap haproxy    # in place of the engine that runs, nothing lost"
+    "  lbgen up shop.yaml --swap haproxy    # replace the running engine without losing a request"
 )
 @options.topology
 @options.engines
@@ -33,22 +32,20 @@ if TYPE_CHECKING:
     help="docker: containers (see lbgen images), the default when a daemon answers; "
     "local: unprivileged processes from PATH or lbgen[engines].",
 )
-@click.option(
-    "--real-endpoints", is_flag=True, help="Forward to the pools' own endpoints; without it stand-ins answer."
-)
+@click.option("--real-endpoints", is_flag=True, help="Forward to the pools' own endpoints instead of stand-ins.")
 @click.option("--no-backends", "old_name", is_flag=True, hidden=True)
 @click.option(
     "--replicas",
     multiple=True,
     metavar="[TIER=]N",
-    help="So many of that tier, instead of what the topology says (repeatable). On a running stack no request is lost.",
+    help="The number of replicas of a tier, instead of the topology's (repeatable). A running stack loses no request.",
 )
 @click.option(
     "--swap",
     type=options.EngineName(),
     metavar="ENGINE",
-    help="Exchange the engine that runs (-e: which one) for this one behind its published ports, once both have been "
-    "found to behave the same; containers only.",
+    help="Replace the running engine (-e names it if there are several) by this one behind the same published ports, "
+    "after verifying that both behave the same; containers only.",
 )
 @click.option(
     "--drain",
@@ -56,7 +53,7 @@ if TYPE_CHECKING:
     default=10,
     show_default=True,
     metavar="SECONDS",
-    help="How long open connections of a replaced container, or of a replica that goes, may live on.",
+    help="How long open connections of a replaced container or of a removed replica may last.",
 )
 @options.accept
 @options.json_flag
@@ -72,9 +69,9 @@ def command(
     accept: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Start engines and stand-in endpoints; return when every route has answered as the oracle says.
+    """Start engines and stand-in endpoints; return when every route answers as the oracle predicts.
 
-    The stack lives on until `lbgen down`. When up is interrupted or fails, nothing keeps running.
+    The stack runs until `lbgen down`. If `up` fails or is interrupted, it stops what it started.
     """
     import lbgen
 
@@ -89,7 +86,7 @@ def command(
             runtime=runtime,
             backends=not (real_endpoints or old_name),
             accept=accept,
-            replicas=counts(loaded, replicas),
+            replicas=parse_replicas(loaded, replicas),
             drain=drain,
             progress=progress,
         )
@@ -99,20 +96,20 @@ def command(
     _report(stack, topology)
 
 
-def counts(topology: Topology, written: tuple[str, ...]) -> dict[str, int]:
-    """Tier -> replicas; the tier may be left out where only one can have several. click.UsageError otherwise."""
+def parse_replicas(topology: Topology, written: tuple[str, ...]) -> dict[str, int]:
+    """Return replicas by tier. The tier may be omitted where only one can have replicas. Raises click.UsageError."""
     import lbgen
 
     found: dict[str, int] = {}
     for text in written:
         tier, _, number = text.rpartition("=")
         if not number.isascii() or not number.isdigit():
-            raise click.UsageError(f"--replicas wants TIER=N or N, not {text!r}")
+            raise click.UsageError(f"--replicas takes TIER=N or N, not {text!r}")
         if not tier:
             inner = [each.name for each in lbgen.tiers(topology) if not each.entry]
             if len(inner) != 1:
-                there = f"one of {', '.join(inner)}" if inner else "no tier of this topology can have several"
-                raise click.UsageError(f"--replicas {text}: of which tier? {there}")
+                hint = f"name one of {', '.join(inner)}" if inner else "no tier of this topology can have replicas"
+                raise click.UsageError(f"--replicas {text} does not name a tier; {hint}")
             tier = inner[0]
         found[tier] = int(number)
     return found
@@ -122,24 +119,24 @@ def _report(stack: Stack, topology: str) -> None:
     for name, reasons in stack.skipped:
         rest = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
         click.echo(f"left out {name}: {reasons[0].message}{rest}", err=True)
-    complain(stack.warnings)
+    print_findings(stack.warnings)
     if stack.unchanged:
-        click.echo(f"{stack.name} already runs just so; nothing was changed", err=True)
+        click.echo(f"{stack.name} is up to date; nothing was changed", err=True)
     if stack.reloaded:
-        click.echo(f"{stack.name} took over the change while it runs", err=True)
+        click.echo(f"reloaded {stack.name} without a restart", err=True)
     if stack.swapped is not None:
-        for line in swapped(stack.swapped):
+        for line in describe_swap(stack.swapped):
             click.echo(line)
-    console().print(table([stack]))
+    console().print(stacks_table([stack]))
     click.echo(f"stop it with: lbgen down {stack.name}", err=True)
 
 
-def swapped(cost: Swapped) -> list[str]:
-    """What an exchange of engines cost, in lines."""
+def describe_swap(cost: Swapped) -> list[str]:
+    """Return lines that say what replacing an engine cost."""
     first = f" (the first: {cost.first})" if cost.first else ""
     return [
-        f"{cost.after} took the place of {cost.before}; verified before: {cost.verified}",
+        f"{cost.after} replaced {cost.before}; verification: {cost.verified}",
         f"requests failed: {cost.failed} of {cost.requests}{first}; gap: {cost.gap_ms} ms",
         f"sockets dropped: {cost.dropped} of {cost.sockets} held open; "
-        f"connections of {cost.before} cut when its time was over: {cost.cut}",
+        f"connections of {cost.before} still open when the drain time ended: {cost.cut}",
     ]

@@ -1,4 +1,4 @@
-"""`lbgen verify`: the topology's own requests and faults on all engines, against the oracle and each other."""
+"""`lbgen verify`: send requests derived from a topology to all engines; compare with the oracle and each other."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lbgen.cli import options
-from lbgen.cli.output import as_json as print_json
-from lbgen.cli.output import console, count
+from lbgen.cli.output import console, pluralize, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,20 +21,32 @@ SHOWN = 5  # differences printed, the first ones
 
 
 @click.command(
-    epilog="\b\nExamples:\n  lbgen verify shop.yaml                   # every engine that can\n"
+    epilog="\b\nExamples:\n  lbgen verify shop.yaml                   # every engine that can serve it\n"
     "  lbgen verify shop.yaml -e nginx -e envoy --json\n"
-    "  lbgen verify shop.yaml --rendered out    # out/<engine>/ as it stands, edited by hand or not"
+    "  lbgen verify shop.yaml --rendered out    # out/<engine>/ as it is, edited by hand or not"
 )
 @options.topology
 @options.engines
 @click.option(
-    "--rendered", type=click.Path(file_okay=False), metavar="DIR", help="Serve DIR/<engine>/ as it stands (root)."
+    "--rendered", type=click.Path(file_okay=False), metavar="DIR", help="Serve DIR/<engine>/ as it is (root)."
 )
-@click.option("--requests", type=click.IntRange(1), default=1000, show_default=True, help="At most so many per engine.")
 @click.option(
-    "--faults", type=click.IntRange(0), help="At most so many faults and policies per engine.  [default: all]"
+    "--requests",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="The maximum number of requests per engine.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Draws requests and faults when there are more.")
+@click.option(
+    "--faults", type=click.IntRange(0), help="The maximum number of faults and policies per engine.  [default: all]"
+)
+@click.option(
+    "--seed",
+    type=int,
+    default=1,
+    show_default=True,
+    help="The seed of the sample when there are more requests or faults.",
+)
 @options.accept
 @options.json_flag
 def command(
@@ -48,9 +59,9 @@ def command(
     accept: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Send the requests that the rules of TOPOLOGY tell apart, break its endpoints, measure its times; compare.
+    """Send requests that the rules of TOPOLOGY distinguish, break its endpoints, and measure its times; compare.
 
-    Exit 4 on a difference that no verdict names, 3 when an engine failed.
+    Exit 4 on a difference that no verdict declares, 3 if an engine failed.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -75,7 +86,7 @@ def command(
             most_faults=faults,
             seed=seed,
             rendered=rendered,
-            progress=lambda told: _tell(bars, tasks, told),
+            progress=lambda event: _update_bar(bars, tasks, event),
         )
     if as_json:
         print_json(report.as_dict())
@@ -84,11 +95,14 @@ def command(
     raise click.exceptions.Exit(report.exit_code)
 
 
-def _tell(bars: Bars, tasks: dict[str, TaskID], told: Told) -> None:
-    if told.engine not in tasks:
-        tasks[told.engine] = bars.add_task(told.engine, total=told.total or None)
+def _update_bar(bars: Bars, tasks: dict[str, TaskID], event: Told) -> None:
+    if event.engine not in tasks:
+        tasks[event.engine] = bars.add_task(event.engine, total=event.total or None)
     bars.update(
-        tasks[told.engine], completed=told.done, total=told.total or None, description=f"{told.engine}: {told.what}"
+        tasks[event.engine],
+        completed=event.done,
+        total=event.total or None,
+        description=f"{event.engine}: {event.what}",
     )
 
 
@@ -98,37 +112,37 @@ def _print(out: Console, report: Report) -> None:
     if report.results:
         out.print(table(report.results, title=f"{report.name}: cases passed of cases, by clause and engine"))
     for left in report.left:
-        what = "failed" if left.broken else "left out"
+        what = "failed" if left.broken else "skipped"
         rest = f" (and {len(left.reasons) - 1} more)" if len(left.reasons) > 1 else ""
         out.print(f"{what} {left.engine}: {left.reasons[0].message}{rest}", markup=False)
-    for line in notes(report):
+    for line in report_notes(report):
         out.print(line, markup=False, style="dim")
     for result in report.differences[:SHOWN]:
         out.print(f"\n{result.subject}, {result.case}:", style="bold red", markup=False)
         out.print(f"  {result.again}\n  {result.detail}", markup=False)
     if len(report.differences) > SHOWN:
         out.print(f"\n... and {len(report.differences) - SHOWN} more (lbgen verify --json has all)", markup=False)
-    failed = f"{count(len(report.differences), 'difference')}, {count(len(report.broken), 'engine')} failed"
+    failed = f"{pluralize(len(report.differences), 'difference')}, {pluralize(len(report.broken), 'engine')} failed"
     verdict = "green" if report.green else failed
     out.print(
         f"\n{report.name}: {verdict} in {report.seconds:.0f} s", style="bold green" if report.green else "bold red"
     )
 
 
-def notes(report: Report) -> list[str]:
-    """What was verified instead of the topology's own, in sentences."""
-    said = []
+def report_notes(report: Report) -> list[str]:
+    """Return sentences on how the verified topology differs from the given one, and on what was not tried."""
+    sentences = []
     if report.scale.pairs:
         times = ", ".join(f"{_time(real)} as {_time(new)}" for real, new in report.scale.pairs)
-        said.append(f"times verified in short (longest divided by {report.scale.factor:g}): {times}")
+        sentences.append(f"times were shortened (the longest divided by {report.scale.factor:g}): {times}")
     changed = [f"{x.engine} {len(x.changed)}" for x in report.served if x.changed]
     if changed:
-        said.append(f"lines that differ from the topology's own files, in these times only: {', '.join(changed)}")
+        sentences.append(f"lines that differ from the topology's own files, only in these times: {', '.join(changed)}")
     if not report.isolated:
-        said.append(f"listeners and endpoints were on other ports of 127.0.0.1: {report.moved_because}")
-    said += [f"not tried: {what}" for what in report.untried]
-    said += [f"{x.engine}/{edit} (not as lbgen renders it)" for x in report.served for edit in x.edits[:3]]
-    return said
+        sentences.append(f"listeners and endpoints used other ports of 127.0.0.1: {report.moved_because}")
+    sentences += [f"not tried: {what}" for what in report.untried]
+    sentences += [f"{x.engine}/{edit} (not as lbgen renders it)" for x in report.served for edit in x.edits[:3]]
+    return sentences
 
 
 def _time(milliseconds: int) -> str:

@@ -61,7 +61,7 @@ def test_a_stack_from_up_to_down(lbgen):
 
     again = lbgen("up", SHOP, "--runtime", "local", "-e", "nginx")
     assert again.returncode == 0
-    assert "already runs just so" in again.stderr
+    assert "is up to date" in again.stderr
 
     assert "shop" in lbgen("ps").stdout
     assert json.loads(lbgen("ps", SHOP, "--json").stdout)[0]["alive"] is True
@@ -75,8 +75,8 @@ def test_a_stack_from_up_to_down(lbgen):
 
     down = lbgen("down", SHOP)
     assert down.returncode == 0, down.stderr
-    assert "shop is down: nginx" in down.stdout
-    assert "nothing runs" in lbgen("ps").stdout
+    assert "stopped shop: nginx" in down.stdout
+    assert "no stack is running" in lbgen("ps").stdout
     assert lbgen("down").returncode == 3
 
 

@@ -111,7 +111,7 @@ def test_render_writes_what_can_and_names_the_rest(tmp_path):
     done = lbgen("render", SHOP, "-o", str(tmp_path / "out"))
     assert done.returncode == 0, done.stderr
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["envoy", "haproxy", "nginx", "traefik"]
-    assert "left out nftables" in done.stderr
+    assert "skipped nftables" in done.stderr
     assert "refused" in done.stderr
 
 
@@ -179,15 +179,15 @@ routes:
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (("https://app.example/foo",), "no listener on port 443; there are: plain (http, port 8080); secure (https"),
+        (("https://app.example/foo",), "no listener on port 443; listeners: plain (http, port 8080); secure (https"),
         (("http://app.example/foo",), "no listener on port 80"),
         (("https://app.example:8080/",), "listener plain on port 8080 speaks plain HTTP: write http://"),
         (("http://app.example:8443/",), "listener secure on port 8443 speaks TLS: write https://"),
         (("ftp://app.example/",), "the scheme ftp is not served; write http:// or https://"),
         (("http://app.example:8081/",), "several listeners on port 8081: one, two; add --listener NAME"),
         (("http://app.example:8080/", "--client", "abc"), "'abc' is not an IP address"),
-        (("/", "--listener", "nope"), "no listener 'nope' for requests; there are: plain"),
-        (("/", "--listener", "db"), "no listener 'db' for requests"),
+        (("/", "--listener", "nope"), "no listener 'nope' serves requests; listeners: plain"),
+        (("/", "--listener", "db"), "no listener 'db' serves requests"),
     ],
 )
 def test_route_refuses_a_url_that_no_listener_serves(args, says, tmp_path):

@@ -125,7 +125,7 @@ def test_every_command_works_on_it(
             me.lbgen("verify", file, "--requests", 60)
     finally:
         me.lbgen("down")
-    assert "nothing runs" in me.lbgen("ps")
+    assert "no stack is running" in me.lbgen("ps")
 
 
 def _python(user: str) -> str:

@@ -331,7 +331,7 @@ def test_ps_shows_whole_addresses_however_narrow_the_screen():
 
     from rich.console import Console
 
-    from lbgen.cli.stacks import health, table
+    from lbgen.cli.stacks import health_table, stacks_table
     from lbgen.runtime.common.health import EndpointHealth
 
     place = "192.168.100.100:18080"
@@ -344,15 +344,15 @@ def test_ps_shows_whole_addresses_however_narrow_the_screen():
     stack = SimpleNamespace(name="some-stack", engines=(engine,), health=lambda: {"nginx": (found,)})
     screen = Console(width=80)
     with screen.capture() as shown:
-        screen.print(table([stack]))
-        screen.print(health([stack]))
+        screen.print(stacks_table([stack]))
+        screen.print(health_table([stack]))
     text = shown.get()
     assert "https://192.168.100.100:18443" in text
     assert "192.168.100.100:18080" in text
     assert "[red]x" in text
     assert "2x" in text
     stack.health = lambda: {"nginx": ()}
-    assert health([stack]) is None
+    assert health_table([stack]) is None
 
 
 def test_files_of_a_new_order_know_what_was_found_down(tmp_path):

@@ -78,7 +78,7 @@ def test_following_ends_with_the_stack_and_tells_what_went_wrong(logged, monkeyp
     assert isinstance(CliRunner().invoke(verb.command, ["shop", "-f"]).exception, RuntimeError)
 
 
-@pytest.mark.parametrize(("since", "said"), [("5", "5"), ("200ms", "a second is the least"), ("1.5s", "write 1500ms")])
+@pytest.mark.parametrize(("since", "said"), [("5", "5"), ("200ms", "the minimum is 1s"), ("1.5s", "write 1500ms")])
 def test_a_wrong_time_is_a_usage_error(since: str, said: str):
     shown = CliRunner().invoke(verb.command, ["--since", since])
     assert shown.exit_code == 2

@@ -19,7 +19,7 @@ def test_a_pipe_gets_a_line_each_second_of_what_goes_on() -> None:
             nonlocal now
             for _ in range(quarters):
                 now += 0.25
-                tell.look()
+                tell.refresh()
 
         passes(3)
         tell(Progress(Step.CHECKING, "nginx"))
