@@ -1,13 +1,14 @@
 # make demo   the shop example on every L7 engine, the same requests to each, the answers side by side;
 #             in containers when a docker daemon answers (images are built from the engines here if there are none)
 # make up     the same, left running (lbgen ps, lbgen down)
+# make docs   generated pages of docs/ anew, and the site in build/site
 # make test   everything: format, lint, layers, types, tests on the real engines
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 TOPOLOGY ?= examples/shop/topology.yaml
 
-.PHONY: demo up down test golden matrix clean
+.PHONY: demo up down test golden matrix docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py $(TOPOLOGY)
@@ -25,7 +26,12 @@ golden: $(VENV)/.test
 	$(BIN)/python -m pytest -q tests/golden tests/errors --update-golden
 
 matrix: $(VENV)/.test
-	$(BIN)/python -m lbgen.conformance --markdown README.md
+	$(BIN)/python -m lbgen.conformance --markdown docs/conformance.md
+	$(BIN)/python docs/site/generate.py
+
+docs: $(VENV)/.docs
+	$(BIN)/python docs/site/generate.py
+	$(BIN)/mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
 
 $(VENV)/bin/python:
 	PYTHON=$(PYTHON) sh tests/venv.sh $(VENV)
@@ -37,6 +43,10 @@ $(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --editable '.[engines,dev]'
 	touch $@ $(VENV)/.demo
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --editable '.[engines,dev,docs]'
+	touch $@
 
 clean:
 	rm -rf $(VENV) dist build

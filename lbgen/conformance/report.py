@@ -91,7 +91,8 @@ def markdown(results: Sequence[Result]) -> str:
     names = columns(results)
     lines = ["| clause | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
     for row, cells in matrix(results):
-        lines.append(f"| {row} | " + " | ".join(text for _, text in cells) + " |")
+        link = f"[{row}](contract.md#{row.replace('.', '')})"  # from docs/conformance.md
+        lines.append(f"| {link} | " + " | ".join(text for _, text in cells) + " |")
     lines.append("| **all** | " + " | ".join(text for _, text in totals(results)) + " |")
     for state, title in ((State.APPROXIMATE, "Approximate"), (State.REFUSED, "Refused")):
         reasons: dict[tuple[str, str], int] = {}
@@ -101,7 +102,7 @@ def markdown(results: Sequence[Result]) -> str:
                 reasons[key] = reasons.get(key, 0) + 1
         if reasons:
             lines += ["", f"{title}:", ""]
-            lines += [f"- {s}: {why} ({count} cases)" for (s, why), count in sorted(reasons.items())]
+            lines += [f"- {s}: {why} ({count} case{'s' * (count > 1)})" for (s, why), count in sorted(reasons.items())]
     return "\n".join(lines) + "\n"
 
 

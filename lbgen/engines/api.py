@@ -195,7 +195,7 @@ class Engine(Protocol):
         ...
 
     def access_record(self, line: str) -> Mapping[str, object] | None:
-        """A line of the engine's access log in lbgen's own schema (README, "Access log"); None when it is none."""
+        """A line of the engine's access log in lbgen's own schema (docs/contract.md, 10.log); None when it is none."""
         ...
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:

@@ -1,7 +1,7 @@
 """What a plan's routes and pools ask beyond forwarding: health, retries, limits, sticky cookies, CORS and the like.
 
 Frozen data, every default written out. Times are whole milliseconds (0 = no limit), sizes bytes, header names
-lower-case. README says how each behaves; nothing here is an engine's word.
+lower-case. docs/contract.md says how each behaves; nothing here is an engine's word.
 """
 
 from __future__ import annotations

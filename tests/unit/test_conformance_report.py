@@ -32,8 +32,8 @@ def test_matrix_and_markdown() -> None:
     rows = dict(matrix(RESULTS))
     assert rows["2.x"] == [(State.FAIL, "1/2 (1 fail)"), (State.REFUSED, "refused")]
     text = markdown(RESULTS)
-    assert "| 2.x | 1/2 (1 fail) | refused |" in text
-    assert "- nginx 1: differs so (1 cases)" in text
+    assert "| [2.x](contract.md#2x) | 1/2 (1 fail) | refused |" in text
+    assert "- nginx 1: differs so (1 case)" in text
     assert "- envoy 2: route.x: not yet (2 cases)" in text
     Console(quiet=True).print(table(RESULTS))
 

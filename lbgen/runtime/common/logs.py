@@ -26,7 +26,7 @@ SUPERVISOR = "lbgen"
 @dataclass(frozen=True, slots=True)
 class Line:
     """`source` is an engine's name, with `-agent` for its agent's, or `lbgen` for the supervisor. `record`: the line
-    is of the access log, and this is what it says in lbgen's schema (README, "Logs")."""
+    is of the access log, and this is what it says in lbgen's schema (docs/contract.md, 10.log)."""
 
     source: str
     text: str

@@ -1,0 +1,105 @@
+"""Keep what docs/ and README.md quote true: `python docs/site/generate.py`, part of `make docs`.
+
+A block between `<!-- begin NAME -->` and `<!-- end NAME -->` is what `BLOCKS[NAME]` returns. In a fenced block
+`console` the lines below each `$ command` are its output, run in an empty folder that holds the page's blocks with
+`title="FILE"` and the folder examples/. The matrix of docs/conformance.md is written by `make matrix`. `--check` writes
+nothing and names stale pages.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+SITE = Path(__file__).resolve().parent
+DOCS = SITE.parent
+ROOT = DOCS.parent
+sys.path[:0] = [str(ROOT), str(SITE)]
+
+import cli  # noqa: E402
+import example  # noqa: E402
+import findings  # noqa: E402
+import matrix  # noqa: E402
+import topology  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "commands": cli.commands,
+    "example": example.example,
+    "fields": topology.fields,
+    "everywhere": topology.everywhere,
+    "findings": findings.findings,
+    "totals": matrix.totals,
+}
+_BLOCK = re.compile(r"(<!-- begin (?P<name>\w+) -->\n).*?(?P<end><!-- end (?P=name) -->)", re.DOTALL)
+_FENCE = re.compile(
+    r"^```(?P<kind>\w+)(?: +title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
+)
+
+
+def pages() -> list[Path]:
+    """Return README.md, CONTRIBUTING.md and the pages under docs/."""
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+
+
+def fences(text: str) -> Iterator[re.Match[str]]:
+    """Yield each fenced block: groups `kind`, `title` (may be None) and `text`."""
+    return _FENCE.finditer(text)
+
+
+def current(path: Path) -> str:
+    """Return the text that a page should have."""
+    text = _BLOCK.sub(lambda m: f"{m[1]}{BLOCKS[m['name']]()}\n{m['end']}", path.read_text(encoding="utf-8"))
+    if "\n```console\n" not in text:
+        return text
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "examples").symlink_to(ROOT / "examples")
+        return _FENCE.sub(lambda m: _run_again(m, Path(folder)), text)
+
+
+def _run_again(fence: re.Match[str], folder: Path) -> str:
+    if fence["title"]:
+        (folder / fence["title"]).write_text(fence["text"], encoding="utf-8")
+    if fence["kind"] != "console":
+        return fence[0]
+    lines = []
+    for command in re.findall(r"^\$ (.*)$", fence["text"], re.MULTILINE):
+        lines += [f"$ {command}", *_output(command, folder)]
+    return "```console\n" + "".join(f"{line}\n" for line in lines) + "```"
+
+
+def _output(command: str, folder: Path) -> list[str]:
+    """Return the lines that a command line of lbgen prints, standard error included."""
+    bin_folder = Path(sys.executable).parent
+    env = {"COLUMNS": "110", "PATH": f"{bin_folder}:/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL": "C.UTF-8"}
+    argv = ["bash", "-c", command]
+    done = subprocess.run(  # noqa: S603
+        argv, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    return [line.rstrip() for line in done.stdout.rstrip().splitlines()]
+
+
+def stale() -> list[str]:
+    """Return the pages whose generated parts are not what they should be."""
+    return [str(path.relative_to(ROOT)) for path in pages() if current(path) != path.read_text(encoding="utf-8")]
+
+
+def main() -> int:
+    """Write all pages, or with `--check` only name the stale ones."""
+    if "--check" in sys.argv:
+        found = stale()
+        sys.stdout.write("".join(f"{name} is stale: run python docs/site/generate.py\n" for name in found))
+        return bool(found)
+    for path in pages():
+        path.write_text(current(path), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

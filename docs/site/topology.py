@@ -1,0 +1,210 @@
+"""The reference of a topology's fields for docs/topology.md, from the pydantic models and the engines' verdicts."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
+
+from lbgen.engines.api import engines
+from lbgen.plan.features import Feature
+from lbgen.spec import values
+from lbgen.spec.findings import models_of
+from lbgen.spec.model import TopologyModel
+from lbgen.spec.schema import schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic import BaseModel
+
+# How the types of lbgen.spec.values are called in the tables.
+TYPES = {
+    "Duration": "duration",
+    "ByteSize": "size",
+    "Name": "name",
+    "NetworkName": "docker network",
+    "Cidr": "network",
+    "IpAddress": "IP address",
+    "HostName": "host name",
+    "FilePath": "file",
+    "Method": "method",
+    "Percent": "percentage",
+    "Rate": "rate",
+    "Regex": "RE2 regex",
+    "Resolver": "DNS server",
+    "PlainHost": "host",
+    "Address": "host:port",
+}
+# Features whose name does not begin with the place of their field, and the field that asks for them.
+PLACES = {
+    "listener.l4.tcp": "listener.mode",
+    "listener.l4.udp": "listener.protocol",
+    "listener.l7": "listener.mode",
+    "listener.timeouts": "client_timeouts",
+    "match.host": "route.hosts",
+    "match.host.wildcard": "route.hosts",
+    "match.sni": "route.hosts",
+    "match.sources": "route.sources",
+    "match.path.exact": "route.match.path.exact",
+    "match.path.prefix": "route.match.path.prefix",
+    "match.path.regex": "route.match.path.regex",
+    "match.methods": "route.match.methods",
+    "match.headers": "route.match.headers",
+    "match.headers.present": "route.match.headers.present",
+    "match.headers.regex": "route.match.headers.regex",
+    "match.query": "route.match.query",
+    "match.query.present": "route.match.query.present",
+    "match.query.regex": "route.match.query.regex",
+    "match.cookies": "route.match.cookies",
+    "match.cookies.present": "route.match.cookies.present",
+    "match.cookies.regex": "route.match.cookies.regex",
+    "route.forward.split": "route.forward",
+    "pool.weights": "pool.endpoints.weight",
+    "pool.weights.zero": "pool.endpoints.weight",
+    "pool.backup": "pool.endpoints.backup",
+    "pool.endpoint_names": "pool.endpoints.address",
+    "pool.endpoint_ipv6": "pool.endpoints.address",
+    "engines.verbatim": "engines",
+    "engines.nftables.forwarding.direct": "engines.forwarding",
+}
+# Mappings and lists of the root whose items are called by one word in the names of features.
+ITEMS = {"listeners": "listener", "pools": "pool", "routes": "route", "tiers": "tier"}
+
+
+def fields() -> str:
+    """Return a section with tables for each mapping of a topology, in the order of the models."""
+    made = schema()
+    names = {entry["pattern"]: word for entry, word in _patterns()}
+    parts = []
+    for place, model in _models(TopologyModel, ""):
+        node = made if model is TopologyModel else _mapping(made["$defs"][model.__name__])
+        title = f"`{place}`" if place else "The topology"
+        sentences = re.split(r"(?<=\.) ", " ".join((model.__doc__ or "").split("\n\n")[0].split()))
+        said = " ".join(each for each in sentences if "None" not in each)
+        lines = [f"### {title}", "", said, "", "| field | type | default | bounds | meaning |", "|---|---|---|---|---|"]
+        required = node.get("required", ())
+        for field, entry in node["properties"].items():
+            default = "**required**" if field in required else _default(entry)
+            inner = f"{place}.{field}" if place else ITEMS.get(field, field)
+            kind = _type(entry, names, made, re.sub(r"\.", "", inner))
+            cells = (f"`{field}`", kind, default, _bounds(entry), entry.get("description", ""))
+            lines.append("| " + " | ".join(_cell(text) for text in cells) + " |")
+        found = [f for f in Feature if _place(f) in {place, *(f"{place}.{x}".strip(".") for x in node["properties"])}]
+        parts.append("\n".join([*lines, *_verdicts(found)]))
+    return "\n\n".join(parts)
+
+
+def everywhere() -> str:
+    """Return the verdicts on features that no field asks for alone: what every topology or a whole section needs."""
+    placed = {place for place, _ in _models(TopologyModel, "")}
+    known = placed | {
+        f"{place}.{field}".strip(".") for place, m in _models(TopologyModel, "") for field in m.model_fields
+    }
+    return "\n".join(_verdicts([f for f in Feature if _place(f) not in known])).strip()
+
+
+def _patterns() -> Iterator[tuple[dict[str, Any], str]]:
+    for name, word in TYPES.items():
+        if hasattr(values, name):
+            entry = TypeAdapter(getattr(values, name)).json_schema()
+            if "pattern" in entry:
+                yield entry, word
+
+
+def _models(model: type[BaseModel], place: str) -> Iterator[tuple[str, type[BaseModel]]]:
+    """Yield each mapping with its place, such as `pool.health.active`; the mapping itself before those inside."""
+    yield place, model
+    for name, field in model.model_fields.items():
+        inner = f"{place}.{name}" if place else ITEMS.get(name, name)
+        for each in models_of(field.annotation):
+            yield from _models(each, inner)
+
+
+def _mapping(node: dict[str, Any]) -> dict[str, Any]:
+    return node if "properties" in node else next(each for each in node["anyOf"] if "properties" in each)
+
+
+def _place(feature: Feature) -> str:
+    """Return the field that asks for a feature: the longest known beginning of its name, or its name."""
+    value = PLACES.get(feature.value, feature.value)
+    known = {place for place, _ in _models(TopologyModel, "")}
+    known |= {f"{place}.{field}".strip(".") for place, m in _models(TopologyModel, "") for field in m.model_fields}
+    parts = value.split(".")
+    for end in range(len(parts), 0, -1):
+        if (start := ".".join(parts[:end])) in known:
+            return start
+    return value
+
+
+def _type(node: dict[str, Any], names: dict[str, str], whole: dict[str, Any], anchor: str) -> str:
+    """Return the type in words; a mapping of a known shape links to its own table."""
+    if "$ref" in node:
+        target = whole["$defs"][node["$ref"].rpartition("/")[2]]
+        short = [_type(each, names, whole, anchor) for each in target.get("anyOf", ()) if "properties" not in each]
+        return " or ".join(dict.fromkeys([*(x for x in short if x != "mapping"), f"[mapping](#{anchor})"]))
+    if "const" in node:
+        return f"`{node['const']}`"
+    if "enum" in node:
+        return ", ".join(f"`{word}`" for word in node["enum"])
+    if "anyOf" in node:
+        return " or ".join(dict.fromkeys(_type(each, names, whole, anchor) for each in node["anyOf"]))
+    if node.get("type") == "array":
+        return f"list of {_type(node['items'], names, whole, anchor)}"
+    if node.get("type") == "object":
+        inner = node.get("additionalProperties")
+        return f"mapping of {_type(inner, names, whole, anchor)}" if isinstance(inner, dict) else "mapping"
+    if node.get("pattern") in names:
+        return names[node["pattern"]]
+    return {"string": "text", "boolean": "true, false"}.get(node.get("type", ""), node.get("type", "any"))
+
+
+def _default(node: dict[str, Any]) -> str:
+    if "default" not in node or node["default"] in ([], {}):
+        return "-"
+    return f"`{json.dumps(node['default'])}`"
+
+
+def _bounds(node: dict[str, Any]) -> str:
+    low, high = node.get("minimum"), node.get("maximum")
+    texts = [f"{low} to {high}" if None not in (low, high) else f"at least {low}" if low is not None else ""]
+    if low is None and high is not None:
+        texts.append(f"at most {high}")
+    if "exclusiveMinimum" in node:
+        texts.append(f"above {node['exclusiveMinimum']}")
+    for key, word in (("Items", "items"), ("Properties", "entries"), ("Length", "characters")):
+        least, most = node.get(f"min{key}"), node.get(f"max{key}")
+        if least is not None and most is not None:
+            texts.append(f"{least} to {most} {word}")
+        elif least or most:
+            texts.append(f"at least {least} {word}" if least else f"at most {most} {word}")
+    return ", ".join(filter(None, texts)) or "-"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _verdicts(features: list[Feature]) -> list[str]:
+    """Return a table of levels, and the notes of all verdicts that have one below it."""
+    if not features:
+        return []
+    targets = [(each, each.versions[0]) for each in engines().values()]
+    lines = ["", "| feature | " + " | ".join(f"{t.title} {version}" for t, version in targets) + " |"]
+    lines.append("|---" * (len(targets) + 1) + "|")
+    notes = []
+    for feature in features:
+        found = [target.verdict(feature, version) for target, version in targets]
+        lines.append(f"| `{feature.value}` | " + " | ".join(str(v.level) for v in found) + " |")
+        for (target, _), verdict in zip(targets, found, strict=True):
+            if verdict.note and verdict != target.verdict(Feature.L7, target.versions[0]):  # said once, at L7
+                notes.append(f"- `{feature.value}`, {target.title}, {verdict.level}: {_plain(verdict.note)}")
+    if notes:
+        lines += ["", "<details><summary>Notes of these verdicts</summary>", "", *notes, "", "</details>"]
+    return lines
+
+
+def _plain(note: str) -> str:
+    return note.replace("<", "&lt;").replace("|", "\\|").replace("*", "\\*")
