@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 REAL = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
 IN_CONTAINERS = (
     pytest.mark.engines,
-    pytest.mark.skipif(not client.answers(), reason="no docker daemon answers"),
+    pytest.mark.skipif(not client.is_available(), reason="no docker daemon answers"),
 )
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can enter a container, or kill what is not its own")
 KINDS = ("containers", "volumes", "networks")
@@ -40,9 +40,9 @@ def with_images() -> DockerClient:
     wanted = tuple(engines().values())
     with (Path(tempfile.gettempdir()) / f"lbgen-test-images-{os.geteuid()}").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not all(row.present for row in images.table(made, wanted)):
+        if not all(row.present for row in images.list_images(made, wanted)):
             images.build(made, wanted, lambda text: None)
-        images.helper(made, lambda text: None)
+        images.ensure_helper(made, lambda text: None)
     return made
 
 

@@ -24,7 +24,7 @@ def command(context: click.Context, as_json: bool) -> None:
 
     from lbgen.runtime.docker import client, images
 
-    rows = images.table(client.connect())
+    rows = images.list_images(client.connect())
     if as_json:
         print_json([asdict(row) for row in rows])
         return
@@ -55,7 +55,7 @@ def build(chosen: tuple[str, ...], as_json: bool) -> None:
     out.quiet = as_json
     with out.status("looking for executables") as status:
         made, failed = images.build(daemon, selected, lambda text: status.update(text))
-        helper = images.helper(daemon, lambda text: status.update(text))
+        helper = images.ensure_helper(daemon, lambda text: status.update(text))
     if as_json:
         print_json({"built": [each.as_dict() for each in made], "failed": dict(failed), "helper": helper})
     else:

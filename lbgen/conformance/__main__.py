@@ -16,7 +16,7 @@ from lbgen.conformance.case import case_files
 from lbgen.conformance.runner import Result, State, run
 from lbgen.conformance.subject import boxed, subjects
 from lbgen.diagnostics import LbgenError
-from lbgen.runtime.docker.alone import room
+from lbgen.runtime.docker.single_engine import share_netns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +67,7 @@ def main(
             results = report.from_json(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.json")))
         else:
             with ExitStack() as stack:
-                over = boxed(engines, stack.enter_context(room())) if runtime == "docker" else subjects(engines)
+                over = boxed(engines, stack.enter_context(share_netns())) if runtime == "docker" else subjects(engines)
                 results = _run(over, clause, done)
     except LbgenError as error:
         click.echo(str(error), err=True)

@@ -20,7 +20,7 @@ from lbgen.conformance.wires import wire_for
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import Binary, engine
 from lbgen.plan.simulate import simulate
-from lbgen.runtime.docker.alone import serving
+from lbgen.runtime.docker.single_engine import serve
 from lbgen.runtime.local.network import network
 from lbgen.runtime.local.process import running
 from lbgen.runtime.standins.server import Endpoints, endpoints
@@ -183,13 +183,13 @@ def _boxed(file: CaseFile, subject: Subject, boxed: Boxed) -> Iterator[Bench]:
     kernel = target.process(plan_of(file.topology), program, Path("/")).kernel
     with ExitStack() as stack:
         if not kernel:
-            stack.enter_context(boxed.room.entered())
+            stack.enter_context(boxed.room.enter())
         ready = prepared(file, subject.engine, subject.version, boxed.room.bridge if kernel else "127.0.0.1")
         group = stack.enter_context(endpoints(ready.stand_ins))
         handle = None
         if ready.served is not None:
-            serve = serving(boxed.room, target, subject.version, boxed.image, ready.served, accept=("all",))
-            handle = stack.enter_context(serve)
+            context = serve(boxed.room, target, subject.version, boxed.image, ready.served, accept=("all",))
+            handle = stack.enter_context(context)
             settle(ready.served, handle, avoid=odd(file, ready.served))
         yield Bench(subject, file, ready, group, handle)
 

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.engines.api import Binary
-    from lbgen.runtime.docker.alone import Room
     from lbgen.runtime.docker.images import Image
+    from lbgen.runtime.docker.single_engine import SharedNetns
 
 
 @dataclass(frozen=True, slots=True)
 class Boxed:
     """The image of an engine and the room in which its container is served."""
 
-    room: Room
+    room: SharedNetns
     image: Image
 
 
@@ -78,15 +78,15 @@ def subjects(wanted: Iterable[str] = ()) -> tuple[Subject, ...]:
     return tuple(found)
 
 
-def boxed(wanted: Iterable[str], room: Room) -> tuple[Subject, ...]:
+def boxed(wanted: Iterable[str], room: SharedNetns) -> tuple[Subject, ...]:
     """The same of the images that containers run from. UsageError LB305, EngineError LB421."""
-    from lbgen.runtime.docker.alone import found_images
+    from lbgen.runtime.docker.single_engine import available_images
 
     found: list[Subject] = []
     for name, version in [_split(w) for w in tuple(wanted)] or [(n, "") for n in engine_names()]:
         target = engine(name)
         only = target_version(target, version) if version else ""
-        every = found_images(room, target)
+        every = available_images(room, target)
         for supported in target.versions:
             if only and supported != only:
                 continue

@@ -66,9 +66,9 @@ def unseen() -> tuple[Diagnostic, ...]:
     """Why stacks of containers cannot be seen (LB420), where there is reason to think of a docker daemon."""
     if not may_have_docker():
         return ()
-    from lbgen.runtime.docker.client import why_not
+    from lbgen.runtime.docker.client import why_unavailable
 
-    found = why_not()
+    found = why_unavailable()
     return () if found is None else (replace(found, severity=Severity.WARNING),)
 
 
@@ -87,9 +87,9 @@ def default(plan: Plan, *, backends: bool) -> tuple[str, tuple[Diagnostic, ...]]
 
 def may_have_docker() -> bool:
     """Whether it is worth asking a daemon; importing its SDK alone takes a fifth of a second."""
-    from lbgen.runtime.docker.client import meant
+    from lbgen.runtime.docker.client import is_configured
 
-    return find_spec("docker") is not None and meant()
+    return find_spec("docker") is not None and is_configured()
 
 
 def running(name: str | None) -> StackState:
@@ -120,9 +120,9 @@ def remains(name: str | None) -> StackState | None:
     """What is left of a stack of containers that went without them; with `name` None, if it is the only such stack."""
     if not may_have_docker():
         return None
-    from lbgen.runtime.docker.seen import remains
+    from lbgen.runtime.docker.inspect import leftover_stacks
 
-    found = [each for each in remains() if name in (None, each.name)]
+    found = [each for each in leftover_stacks() if name in (None, each.name)]
     return found[0] if len(found) == 1 else None
 
 

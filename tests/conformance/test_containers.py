@@ -10,14 +10,14 @@ from lbgen.conformance.case import case_files
 from lbgen.conformance.runner import State, run_file
 from lbgen.conformance.subject import boxed
 from lbgen.engines.api import engine_names
-from lbgen.runtime.docker.alone import room
+from lbgen.runtime.docker.single_engine import share_netns
 from tests.daemon import AS_ROOT, IN_CONTAINERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.conformance.case import CaseFile
-    from lbgen.runtime.docker.alone import Room
+    from lbgen.runtime.docker.single_engine import SharedNetns
 
 pytestmark = [
     *IN_CONTAINERS,
@@ -37,12 +37,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Room]:
-    with room() as made:
+def place() -> Iterator[SharedNetns]:
+    with share_netns() as made:
         yield made
 
 
-def test_cases(file: CaseFile, name: str, only: str, place: Room, request: pytest.FixtureRequest) -> None:
+def test_cases(file: CaseFile, name: str, only: str, place: SharedNetns, request: pytest.FixtureRequest) -> None:
     every = request.config.getoption("--container-cases") == "all"
     for subject in boxed([name], place)[: None if every else 1]:
         results = run_file(file, subject, wanted=lambda case: case.id.startswith(only))

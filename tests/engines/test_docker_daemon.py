@@ -25,7 +25,7 @@ from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine_names
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import client
-from lbgen.runtime.docker.converge import found
+from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
 from tests.daemon import AS_ROOT, IN_CONTAINERS, REAL, first_port, name_of, single
 from tests.traffic import traffic
@@ -75,7 +75,7 @@ class Dockerd:
         """Who started it: us, unless somebody else did before."""
         end = time.monotonic() + OTHERS_SECONDS
         while time.monotonic() < end:
-            if client.answers():
+            if client.is_available():
                 return "its service manager"
             time.sleep(0.2)
         with log.open("wb") as output:
@@ -89,7 +89,7 @@ class Dockerd:
                 start_new_session=True,  # it outlives the test
             )
         end = time.monotonic() + BACK_SECONDS
-        while not client.answers():
+        while not client.is_available():
             assert time.monotonic() < end, f"dockerd does not come back:\n{log.read_text()[-2000:]}"
             time.sleep(0.2)
         return "this test"
@@ -107,8 +107,8 @@ def test_a_daemon_that_is_killed(daemon: DockerClient, tmp_path: Path, request: 
     dockerd = Dockerd.here()
     made = single(NAME, free_port("127.0.0.1", PORTS), "l4")  # which all engines know
     stack = lbgen.up(made, engine_names(), runtime="docker", accept=("all",))
-    there = {x.record.engine: x for x in found(daemon, NAME) if x.record.role is Role.ENGINE}
-    inside = {name: address_of(daemon, x.made.attrs) for name, x in there.items()}
+    there = {x.record.engine: x for x in list_containers(daemon, NAME) if x.record.role is Role.ENGINE}
+    inside = {name: address_of(daemon, x.handle.attrs) for name, x in there.items()}
     with ExitStack() as held:
         clients = {}
         for name in there:
@@ -141,7 +141,7 @@ def test_a_daemon_that_is_killed(daemon: DockerClient, tmp_path: Path, request: 
     assert {x.name for x in again.engines if x.running} == set(engine_names())
     assert lbgen.up(made, engine_names(), runtime="docker", accept=("all",)).unchanged
     assert (
-        len(found(client.connect(), NAME)) == 2 * len(engine_names()) + 1
+        len(list_containers(client.connect(), NAME)) == 2 * len(engine_names()) + 1
     )  # each with the one that has its ports, and the stand-ins
     [listed] = [each for each in api.ps() if each.name == NAME]
     assert all(each.running for each in listed.engines)

@@ -25,7 +25,7 @@ import lbgen
 from lbgen import api
 from lbgen.diagnostics import EngineError
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.docker.converge import found
+from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
 from tests.daemon import AS_ROOT, IN_CONTAINERS, door, first_port, left, name_of
 from tests.traffic import traffic
@@ -158,7 +158,7 @@ def fails(
         else:
             assert state in ("before", "after"), f"{state} serves"
             assert state == "after" or ended == "error", "no error, and the state before serves"
-        assert not [each.name for each in found(daemon, NAME) if each.name.endswith("-before")]
+        assert not [each.name for each in list_containers(daemon, NAME) if each.name.endswith("-before")]
         act.run()
         assert act.state() == "after", "the same change does not serve then"
     assert cuts or not lost, f"{len(lost)} requests lost: {lost[:3]}"
@@ -384,8 +384,8 @@ def test_what_serves_is_killed(
     """An engine, or its stand-ins, are killed meanwhile: some state serves, and the change works then."""
 
     def kill(text: str, role: Role) -> None:
-        for each in found(daemon, NAME):
-            pid = int(each.made.attrs["State"]["Pid"])
+        for each in list_containers(daemon, NAME):
+            pid = int(each.handle.attrs["State"]["Pid"])
             if each.record.role is role and pid:
                 os.kill(pid, signal.SIGKILL)
 

@@ -9,8 +9,8 @@ import pytest
 
 from lbgen.engines.api import engines
 from lbgen.runtime.common.executables import candidates
-from lbgen.runtime.docker import client, images, own
-from lbgen.runtime.docker.bundle import Bundle
+from lbgen.runtime.docker import client, helper_image, images
+from lbgen.runtime.docker.image_archive import ImageArchive
 from tests.daemon import IN_CONTAINERS
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def test_every_executable_here_runs_as_an_image(daemon: DockerClient, name: str)
     for each in made:
         hint = engine.binaries[0]
         assert each.version in run(daemon, each.reference, f"{images.PROGRAMS}/{hint.command}", *hint.version_argv)
-    for row in images.table(daemon, (engine,)):
+    for row in images.list_images(daemon, (engine,)):
         if row.origin == "built":
             chosen = images.choose(daemon, engine, row.version, lambda text: None)
             assert chosen.version is not None
@@ -59,13 +59,11 @@ def test_every_executable_here_runs_as_an_image(daemon: DockerClient, name: str)
 
 def test_our_own_image_runs_lbgen(daemon: DockerClient) -> None:
     said: list[str] = []
-    image = images.helper(daemon, said.append)
-    code = (
-        f"import sys; sys.path.insert(0, {own.SITE!r}); "
-        "import lbgen.runtime.standins.server, lbgen.agent.run; print('fine')"
-    )
-    assert "fine" in run(daemon, image, own.PYTHON, "-I", "-c", code)
-    assert images.helper(daemon, said.append) == image
+    image = images.ensure_helper(daemon, said.append)
+    path = f"import sys; sys.path.insert(0, {helper_image.SITE!r})"
+    code = f"{path}; import lbgen.runtime.standins.server, lbgen.agent.run; print('fine')"
+    assert "fine" in run(daemon, image, helper_image.PYTHON, "-I", "-c", code)
+    assert images.ensure_helper(daemon, said.append) == image
     assert len(said) <= 1
 
 
@@ -73,18 +71,18 @@ def test_old_images_of_ours_go(daemon: DockerClient, monkeypatch: pytest.MonkeyP
     """Not those that a container was made of, and never what lacks our label."""
     repository = f"lbgen-test-{os.getpid()}"
     monkeypatch.setattr(images, "REPOSITORY", repository)
-    monkeypatch.setattr(own, "bundle", Bundle.empty)
+    monkeypatch.setattr(helper_image, "build_archive", ImageArchive.empty)
     used = None
     try:
-        daemon.api.import_image_from_data(Bundle.empty().tar(), repository=f"{repository}/helper", tag="theirs")
+        daemon.api.import_image_from_data(ImageArchive.empty().tar(), repository=f"{repository}/helper", tag="theirs")
         for number in range(7):
-            monkeypatch.setattr(own, "tag", lambda number=number: f"t{number}")
-            reference = images.helper(daemon, lambda text: None)
+            monkeypatch.setattr(helper_image, "tag", lambda number=number: f"t{number}")
+            reference = images.ensure_helper(daemon, lambda text: None)
             used = used or daemon.containers.create(reference, ["x"])
         tags = {tag.rpartition(":")[2] for image in daemon.images.list(f"{repository}/helper") for tag in image.tags}
         assert tags == {"theirs", "t0", "t3", "t4", "t5", "t6"}
         before = daemon.images.get(f"{repository}/helper:t6").id
-        images._load(daemon, f"{repository}/helper", "t6", Bundle.empty().tar(), "again")  # its tag moves on
+        images._load(daemon, f"{repository}/helper", "t6", ImageArchive.empty().tar(), "again")  # its tag moves on
         assert before not in {image.id for image in daemon.images.list(all=True)}
     finally:
         if used is not None:

@@ -19,8 +19,8 @@ import lbgen
 from lbgen import api
 from lbgen.diagnostics import EngineError
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.docker import kept, own
-from lbgen.runtime.docker.converge import found
+from lbgen.runtime.docker import helper_image, kept
+from lbgen.runtime.docker.converge import list_containers
 from tests.daemon import IN_CONTAINERS, Door, door, first_port, left, name_of
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Act:
         if not left(daemon, NAME):
             assert not kept.folder(NAME).exists()
             return "after" if self.after is None else "before" if self.before is None else "nothing at all"
-        assert not [each.name for each in found(daemon, NAME) if each.name.endswith("-before")]
+        assert not [each.name for each in list_containers(daemon, NAME) if each.name.endswith("-before")]
         for state, wanted, port, path in (
             ("before", self.before, self.ports[0], "/one"),
             ("after", self.after, self.ports[1], "/two"),
@@ -241,7 +241,7 @@ def test_a_disk_that_is_full(
 
         with monkeypatch.context() as patch:
             if what.startswith("images"):
-                patch.setattr(own, "tag", lambda: f"full-{os.getpid()}")
+                patch.setattr(helper_image, "tag", lambda: f"full-{os.getpid()}")
             assert cut_short(Act("up"), tmp_path, patch, full, EngineError, daemon) == "before"
 
 

@@ -15,7 +15,7 @@ from lbgen import api
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.docker import client, images, joined, own
+from lbgen.runtime.docker import client, external_networks, helper_image, images
 from tests.daemon import IN_CONTAINERS, first_port, name_of
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Room:
 
     def __init__(self, daemon: DockerClient) -> None:
         self.daemon = daemon
-        self.helper = images.helper(daemon, lambda text: None)
+        self.helper = images.ensure_helper(daemon, lambda text: None)
         pool = IPAMConfig(pool_configs=[IPAMPool(subnet=f"10.240.{os.getpid() % 250}.0/24")])
         self.network = daemon.networks.create(
             f"a-{NAME}", ipam=pool
@@ -59,7 +59,7 @@ class Room:
         """A container with that alias that tells its alias and number."""
         said = f"{name}-{len(self.made)}"
         made = self.daemon.containers.create(
-            self.helper, [own.PYTHON, "-c", SERVER, said], name=f"{NAME}-{said}", stop_signal="SIGKILL"
+            self.helper, [helper_image.PYTHON, "-c", SERVER, said], name=f"{NAME}-{said}", stop_signal="SIGKILL"
         )
         self.made.append(made)
         self.network.connect(made, aliases=[name], ipv4_address=address)
@@ -79,7 +79,7 @@ class Room:
 def room() -> Iterator[Room]:
     daemon = client.connect()
     wanted = [engine(name) for name in L7]
-    if any(not row.present for row in images.table(daemon, wanted)):
+    if any(not row.present for row in images.list_images(daemon, wanted)):
         images.build(daemon, wanted, lambda text: None)
     made = Room(daemon)
     yield made
@@ -160,9 +160,9 @@ def test_who_is_played_though_a_container_has_that_name_is_told(room: Room) -> N
     plan = lbgen.plan(
         lbgen.load({"version": 1, "name": "x", "listeners": {"web": {"port": 80}}, "pools": pools, "routes": routes})
     )
-    [found] = joined.overlooked(room.daemon, plan)
+    [found] = external_networks.missed_containers(room.daemon, plan)
     assert (found.code, found.severity, room.network.name in str(found.hint)) == ("LB423", "advice", True)
-    assert joined.decided(room.daemon, plan, backends=True) == plan
+    assert external_networks.resolve_endpoints(room.daemon, plan, backends=True) == plan
 
 
 def test_a_network_that_is_not_there_is_said_before_anything_is_made(room: Room) -> None:

@@ -15,7 +15,7 @@ from lbgen import api
 from lbgen.engines.api import engine_names
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import client
-from lbgen.runtime.docker.converge import found
+from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
 from tests.daemon import AS_ROOT, IN_CONTAINERS, first_port, name_of, single
 from tests.traffic import Traffic, traffic
@@ -34,8 +34,8 @@ CHECKED = {"active": {"path": "/", "interval": "200ms", "timeout": "200ms", "fal
 
 
 def kill(role: Role) -> None:
-    [each] = [each for each in found(client.connect(), NAME) if each.record.role is role]
-    os.kill(int(each.made.attrs["State"]["Pid"]), signal.SIGKILL)
+    [each] = [each for each in list_containers(client.connect(), NAME) if each.record.role is role]
+    os.kill(int(each.handle.attrs["State"]["Pid"]), signal.SIGKILL)
 
 
 def answers(port: int) -> bool:
@@ -87,12 +87,12 @@ def test_an_engine_that_takes_its_agent_along() -> None:
     time.sleep(1)
     lbgen.up(made, engine="nginx", runtime="docker", accept=("all",))
     assert answers(port)
-    [agent] = [each for each in found(client.connect(), NAME) if each.record.role is Role.AGENT]
+    [agent] = [each for each in list_containers(client.connect(), NAME) if each.record.role is Role.AGENT]
     assert agent.running
     [listed] = [each for each in api.ps() if each.name == NAME]
     assert [each.state for each in listed.engines[0].health] == ["up", "up"]
     kill(Role.ENDPOINTS)  # which the agent notices only when it shares the engine's network
     end = time.monotonic() + BACK_SECONDS
-    while b" down after " not in agent.made.logs():
+    while b" down after " not in agent.handle.logs():
         assert time.monotonic() < end
         time.sleep(0.1)

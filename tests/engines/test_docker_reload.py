@@ -20,15 +20,15 @@ from lbgen.engines.api import engine_names
 from lbgen.engines.rendered import render_with
 from lbgen.runtime.common.certificates import Spec, make
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.docker import change, client
-from lbgen.runtime.docker.converge import found
+from lbgen.runtime.docker import client, reload
+from lbgen.runtime.docker.converge import list_containers
 from tests.daemon import IN_CONTAINERS, first_port, name_of
 from tests.traffic import Sockets, traffic
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lbgen.runtime.docker.wanted import Part
+    from lbgen.runtime.docker.desired import EngineUnit
 
 pytestmark = [
     *IN_CONTAINERS,
@@ -87,7 +87,7 @@ def test_no_request_is_lost_and_what_does_not_serve_is_taken_back(
     port = free_port("127.0.0.1", PORTS)
     tcp = free_port("127.0.0.1", port + 1)
     lbgen.up(topology(port, "one", tcp=tcp), engine=name, runtime="docker", accept=("all",))
-    [before] = [x.made.id for x in found(client.connect(), NAME) if x.record.engine == name]
+    [before] = [x.handle.id for x in list_containers(client.connect(), NAME) if x.record.engine == name]
     took = []
     with traffic(port) as seen, Sockets({"ws": port, "tcp": tcp}) as sockets:
         for number in range(reloads):
@@ -100,7 +100,7 @@ def test_no_request_is_lost_and_what_does_not_serve_is_taken_back(
             assert [pool_of(port, f"/{x}") for x in ("one", "two")] == [
                 x if x in routes else "app" for x in ("one", "two")
             ]
-    [after] = [x.made.id for x in found(client.connect(), NAME) if x.record.engine == name]
+    [after] = [x.handle.id for x in list_containers(client.connect(), NAME) if x.record.engine == name]
     assert before == after
     median = statistics.median(took)
     lost = f"{len(seen.lost)} of {seen.good} requests lost"
@@ -116,15 +116,15 @@ def test_no_request_is_lost_and_what_does_not_serve_is_taken_back(
 
 def taken_back(port: int, tcp: int, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The files are not those of the plan: a route of the plan is missing in them."""
-    real = change._change
+    real = reload._plan_change
 
-    def wrong(made: Any, part: Part, there: Any) -> Any:
-        each, live = real(made, part, there)
-        each.rendered = render_with(part.chosen.engine, live.plan, part.chosen.version, ("all",))
+    def wrong(made: Any, unit: EngineUnit, there: Any) -> Any:
+        each, live = real(made, unit, there)
+        each.rendered = render_with(unit.choice.engine, live.plan, unit.choice.version, ("all",))
         return each, live
 
     with monkeypatch.context() as patch:
-        patch.setattr(change, "_change", wrong)
+        patch.setattr(reload, "_plan_change", wrong)
         with pytest.raises(EngineError, match=r"(?s)route two.*files before are in place again and serve"):
             lbgen.reload(topology(port, "two", tcp=tcp), accept=("all",), seconds=1)
     assert pool_of(port, "/one") == "one"
@@ -226,7 +226,7 @@ def test_a_reload_that_is_killed_leaves_what_up_puts_right(name: str) -> None:
             assert any(line.strip() == "the change is sound" for line in child.stdout)
             deadline = time.monotonic() + 5
             while time.monotonic() < deadline:  # as soon as its container says that it changes
-                [there] = [x for x in found(client.connect(), NAME) if x.record.engine == name]
+                [there] = [x for x in list_containers(client.connect(), NAME) if x.record.engine == name]
                 if not there.record.hash:
                     break
             child.send_signal(signal.SIGKILL)

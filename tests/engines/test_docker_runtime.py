@@ -14,7 +14,7 @@ from lbgen import api
 from lbgen.diagnostics import EngineError, UsageError
 from lbgen.engines.api import engine, engine_names
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.docker.converge import found
+from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
 from tests.daemon import IN_CONTAINERS, first_port, name_of
 
@@ -50,14 +50,14 @@ def topology(port: int, prefix: str = "/api", mode: str = "l7") -> lbgen.Topolog
 def test_every_l7_engine_serves_and_up_again_changes_nothing(daemon: DockerClient) -> None:
     port = free_port("127.0.0.1", PORTS + 0)
     stack = lbgen.up(topology(port), L7_ENGINES, runtime="docker", accept=("all",))
-    before = {each.name: each.made.id for each in found(daemon, NAME)}
+    before = {each.name: each.handle.id for each in list_containers(daemon, NAME)}
     for name in L7_ENGINES:
         answer = httpx.get(f"{stack.url('web', name)}/api/x")
         assert answer.json()["pool"] == "app"
         assert httpx.get(f"{stack.url('web', name)}/other").status_code == 404
     again = lbgen.up(topology(port), L7_ENGINES, runtime="docker", accept=("all",))
     assert again.unchanged
-    assert {each.name: each.made.id for each in found(daemon, NAME)} == before
+    assert {each.name: each.handle.id for each in list_containers(daemon, NAME)} == before
     [listed] = [each for each in api.ps() if each.name == NAME]
     assert {each.name for each in listed.engines if each.running} == set(L7_ENGINES)
     with pytest.raises(UsageError, match="docker"):
@@ -67,11 +67,11 @@ def test_every_l7_engine_serves_and_up_again_changes_nothing(daemon: DockerClien
 def test_only_what_changed_is_replaced_and_engines_no_longer_wanted_go(daemon: DockerClient) -> None:
     port = free_port("127.0.0.1", PORTS + 100)
     lbgen.up(topology(port), ["nginx", "haproxy"], runtime="docker", accept=("all",))
-    before = {each.name: each.made.id for each in found(daemon, NAME)}
+    before = {each.name: each.handle.id for each in list_containers(daemon, NAME)}
     data = topology(port, "/new").model.model_dump(exclude_none=True, exclude_unset=True, mode="json")
     data["engines"] = {"nginx": {"version": engine("nginx").versions[-1]}}
     stack = lbgen.up(lbgen.load(data), ["nginx", "haproxy"], runtime="docker", accept=("all",))
-    after = {each.name: each.made.id for each in found(daemon, NAME)}
+    after = {each.name: each.handle.id for each in list_containers(daemon, NAME)}
     assert stack.replaced
     assert before.keys() == after.keys()
     assert f"lbgen-{NAME}-endpoints" in {name for name in before if before[name] == after[name]}
@@ -80,7 +80,9 @@ def test_only_what_changed_is_replaced_and_engines_no_longer_wanted_go(daemon: D
     assert httpx.get(f"{stack.url('web', 'haproxy')}/new").json()["pool"] == "app"
     alone = lbgen.up(topology(port, "/new"), ["nginx"], runtime="docker", accept=("all",))
     assert alone.url("web") == f"http://127.0.0.1:{port}"
-    assert {each.record.engine for each in found(daemon, NAME) if each.record.role is Role.ENGINE} == {"nginx"}
+    assert {each.record.engine for each in list_containers(daemon, NAME) if each.record.role is Role.ENGINE} == {
+        "nginx"
+    }
 
 
 def test_what_fails_leaves_the_last_good_stack_serving_and_what_was_killed_runs_after_up(daemon: DockerClient) -> None:
@@ -103,11 +105,11 @@ def test_every_engine_passes_connections_and_has_no_rights_that_it_does_not_need
     for name in L4_ENGINES:
         address = stack.address("web", name)
         assert httpx.get(f"http://{address.host}:{address.port}/x").json()["pool"] == "app"
-    seen = found(daemon, NAME)
+    seen = list_containers(daemon, NAME)
     assert len(seen) == 2 * len(L4_ENGINES) + 1  # each with who has its ports, and the stand-ins
     limits = {Role.PORTS: (32, 64 << 20)}  # all others have those of the profile
     for each in seen:
-        host, config = each.made.attrs["HostConfig"], each.made.attrs["Config"]
+        host, config = each.handle.attrs["HostConfig"], each.handle.attrs["Config"]
         kernel = each.record.engine == "nftables"
         assert host["ReadonlyRootfs"], each.name
         assert host["CapDrop"] == ["ALL"], each.name
@@ -120,7 +122,7 @@ def test_every_engine_passes_connections_and_has_no_rights_that_it_does_not_need
             assert host["NetworkMode"].startswith("container:"), each.name
         assert not host["Privileged"], each.name
         assert not host["Binds"] or all(not bind.startswith("/") for bind in host["Binds"]), each.name
-        for published in (each.made.attrs["NetworkSettings"]["Ports"] or {}).values():
+        for published in (each.handle.attrs["NetworkSettings"]["Ports"] or {}).values():
             assert all(entry["HostIp"] == "127.0.0.1" for entry in published or ()), each.name
 
 
@@ -131,8 +133,8 @@ def test_limits_and_the_published_address_are_the_topologys_and_logs_tell_who_sa
     data["listeners"]["web"]["address"] = EVERYWHERE  # said, so that other hosts may come
     with lbgen.up(lbgen.load(data), ["haproxy"], runtime="docker", accept=("all",)) as stack:
         assert stack.url("web") == f"http://127.0.0.1:{port}"
-        for each in found(daemon, NAME):
-            host = each.made.attrs["HostConfig"]
+        for each in list_containers(daemon, NAME):
+            host = each.handle.attrs["HostConfig"]
             if each.record.role is Role.ENGINE:
                 assert (host["PidsLimit"], host["Memory"]) == (200, 256 << 20), each.name
             if each.record.role is Role.PORTS:

@@ -14,8 +14,8 @@ from lbgen.diagnostics import DifferenceError, EngineError, UsageError
 from lbgen.plan.resolve import plan as resolve
 from lbgen.runtime import swap as exchange
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.docker import sockets, turn
-from lbgen.runtime.docker.converge import found
+from lbgen.runtime.docker import sockets, traffic_switch
+from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
 from tests.daemon import IN_CONTAINERS, first_port, name_of
 from tests.traffic import traffic
@@ -86,28 +86,28 @@ def test_other_limits_cost_no_request(name: str, daemon: DockerClient) -> None:
     port = free_port("127.0.0.1", PORTS + 40)
     made = data(port)
     lbgen.up(lbgen.load(made), engine=name, runtime="docker", accept=("all",))
-    holder = next(each.made.id for each in found(daemon, NAME) if each.record.role is Role.PORTS)
+    holder = next(each.handle.id for each in list_containers(daemon, NAME) if each.record.role is Role.PORTS)
     with traffic(port) as seen:
         for pids in (300, 301):  # there and back between the two addresses
             made["containers"] = {"pids": pids}
             assert lbgen.up(lbgen.load(made), engine=name, runtime="docker", accept=("all",)).replaced
-            [there] = [each for each in found(daemon, NAME) if each.record.role is Role.ENGINE]
-            assert there.made.attrs["HostConfig"]["PidsLimit"] == pids
+            [there] = [each for each in list_containers(daemon, NAME) if each.record.role is Role.ENGINE]
+            assert there.handle.attrs["HostConfig"]["PidsLimit"] == pids
     assert seen.good
     assert not seen.lost, seen.lost[:3]
-    assert holder == next(each.made.id for each in found(daemon, NAME) if each.record.role is Role.PORTS)
+    assert holder == next(each.handle.id for each in list_containers(daemon, NAME) if each.record.role is Role.PORTS)
 
 
 def test_an_engine_that_does_not_serve_is_taken_back(daemon: DockerClient) -> None:
     port = free_port("127.0.0.1", PORTS + 60)
     made = data(port)
     lbgen.up(lbgen.load(made), engine="nginx", runtime="docker", accept=("all",))
-    before = {each.made.id for each in found(daemon, NAME)}
+    before = {each.handle.id for each in list_containers(daemon, NAME)}
     made["engines"] = {"haproxy": {"global": "no-such-word"}}
     with traffic(port) as seen, pytest.raises(EngineError, match=r"(?s)LB403.*no-such-word.*LB413.*nginx"):
         swap(lbgen.load(made), "haproxy")
     assert not seen.lost, seen.lost[:3]
-    assert {each.made.id for each in found(daemon, NAME)} == before
+    assert {each.handle.id for each in list_containers(daemon, NAME)} == before
     assert httpx.get(f"http://127.0.0.1:{port}/").json()["pool"] == "app"
 
 
@@ -140,14 +140,14 @@ def test_an_up_that_was_killed_between_two_engines_is_put_right(
         os._exit(9)
 
     if not (child := os.fork()):
-        monkeypatch.setattr(turn.Turn, "turn", killed)
+        monkeypatch.setattr(traffic_switch.TrafficSwitch, "switch", killed)
         lbgen.up(lbgen.load(made | {"containers": {"pids": 300}}), engine="haproxy", runtime="docker", accept=("all",))
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
-    assert sum(each.record.role is Role.ENGINE for each in found(daemon, NAME)) == 2
+    assert sum(each.record.role is Role.ENGINE for each in list_containers(daemon, NAME)) == 2
     assert lbgen.up(lbgen.load(made), engine="haproxy", runtime="docker", accept=("all",)).state.alive
     assert httpx.get(f"http://127.0.0.1:{port}/").json()["pool"] == "app"
-    assert len(found(daemon, NAME)) == 3  # the engine, its ports, the stand-ins
+    assert len(list_containers(daemon, NAME)) == 3  # the engine, its ports, the stand-ins
 
 
 LISTED = """\

@@ -13,7 +13,7 @@ import pytest
 import lbgen
 from lbgen.api import Progress, Step
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.docker.converge import found
+from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.docker.sockets import sockets
 from tests.daemon import AS_ROOT, IN_CONTAINERS, first_port, name_of
@@ -33,7 +33,7 @@ def up_with_a_slow_start(daemon: DockerClient, topology: lbgen.Topology, name: s
     bound = []
 
     def look() -> None:
-        [holder] = [each for each in found(daemon, NAME) if each.record.role is Role.PORTS]
+        [holder] = [each for each in list_containers(daemon, NAME) if each.record.role is Role.PORTS]
         waits = [each for each in sockets(holder) if each.state in ("07", "0A")]
         bound.append({(each.port, each.protocol) for each in waits})
 

@@ -11,22 +11,22 @@ from pathlib import Path
 import pytest
 
 from lbgen.diagnostics import EngineError
-from lbgen.runtime.docker import client, images, own
-from lbgen.runtime.docker.bundle import USER, WORK, Bundle, BundleError, needed
+from lbgen.runtime.docker import client, helper_image, images
+from lbgen.runtime.docker.image_archive import USER, WORK, ArchiveError, ImageArchive, shared_libraries
 
 
-def entries(bundle: Bundle) -> dict[str, tarfile.TarInfo]:
+def entries(bundle: ImageArchive) -> dict[str, tarfile.TarInfo]:
     with tarfile.open(fileobj=io.BytesIO(bundle.tar())) as archive:
         return {"/" + entry.name: entry for entry in archive.getmembers()}
 
 
 def test_an_executable_comes_with_all_it_loads() -> None:
     shell = Path(shutil.which("sh") or "/bin/sh").resolve()
-    bundle = Bundle.empty()
-    bundle.program(shell, "/usr/local/sbin/sh")
+    bundle = ImageArchive.empty()
+    bundle.add_program(shell, "/usr/local/sbin/sh")
     found = entries(bundle)
     assert found["/usr/local/sbin/sh"].mode & 0o111
-    for library in needed(shell):
+    for library in shared_libraries(shell):
         assert found[str(library)].size == library.stat().st_size
     assert found[WORK].uid == USER
     assert found["/tmp"].mode == 0o1777  # noqa: S108  # inside the image
@@ -34,7 +34,7 @@ def test_an_executable_comes_with_all_it_loads() -> None:
 
 
 def test_the_same_files_give_the_same_bytes() -> None:
-    one, two = Bundle.empty(), Bundle.empty()
+    one, two = ImageArchive.empty(), ImageArchive.empty()
     assert one.tar() == two.tar()
 
 
@@ -42,27 +42,27 @@ def test_a_script_loads_nothing(tmp_path: Path) -> None:
     script = tmp_path / "run"
     script.write_text("#!/bin/sh\n")
     script.chmod(0o755)
-    assert needed(script) == ()
+    assert shared_libraries(script) == ()
 
 
 def test_a_missing_file_is_said(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="nothing-here"):
-        needed(tmp_path / "nothing-here")
+    with pytest.raises(ArchiveError, match="nothing-here"):
+        shared_libraries(tmp_path / "nothing-here")
 
 
 def test_our_own_image_has_python_and_lbgen() -> None:
-    found = own.bundle()
-    assert own.PYTHON in found.files
-    assert f"{own.SITE}/lbgen/__init__.py" in found.files
-    assert f"{own.SITE}/pydantic/__init__.py" in found.files
+    found = helper_image.build_archive()
+    assert helper_image.PYTHON in found.files
+    assert f"{helper_image.SITE}/lbgen/__init__.py" in found.files
+    assert f"{helper_image.SITE}/pydantic/__init__.py" in found.files
     assert any(name.endswith("/encodings/utf_8.py") for name in found.files)
     compiled = {name: made for name, made in found.files.items() if "__pycache__" in name}
-    assert f"{own.SITE}/lbgen/__pycache__/__init__.{sys.implementation.cache_tag}.pyc" in compiled
+    assert f"{helper_image.SITE}/lbgen/__pycache__/__init__.{sys.implementation.cache_tag}.pyc" in compiled
     assert all(isinstance(made, bytes) for made in compiled.values())  # made for it, not the caches of this host
 
 
 def test_its_tag_is_stable() -> None:
-    assert own.tag() == own.tag()
+    assert helper_image.tag() == helper_image.tag()
 
 
 def test_no_daemon_is_one_clear_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_no_daemon_is_one_clear_message(monkeypatch: pytest.MonkeyPatch, tmp_pat
     [diagnostic] = found.value.diagnostics
     assert diagnostic.code == "LB420"
     assert "--runtime local" in diagnostic.hint
-    assert client.answers() is False
+    assert client.is_available() is False
 
 
 def test_the_variable_of_an_image() -> None:

@@ -126,7 +126,7 @@ def test_it_is_on_another_host(monkeypatch: pytest.MonkeyPatch) -> None:
     for host in ("tcp://198.51.100.7:2376", "ssh://somebody@198.51.100.7"):
         monkeypatch.setenv("DOCKER_HOST", host)
         assert "is on another host; what it publishes is not reached from here; run lbgen there" in refused(here=True)
-    assert all(map(client.on_this_host, ("unix:///x", "tcp://127.0.0.1:1", "tcp://localhost", "localhost:1", "")))
+    assert all(map(client.is_on_this_host, ("unix:///x", "tcp://127.0.0.1:1", "tcp://localhost", "localhost:1", "")))
 
 
 def test_contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def test_contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     (tmp_path / "config.json").write_text("{}")
     monkeypatch.setenv("DOCKER_CONTEXT", "there")
-    assert client.meant()
+    assert client.is_configured()
     assert "there is no docker context 'there'; `docker context ls`" in refused()
     place = tmp_path / "contexts/meta" / hashlib.sha256(b"there").hexdigest()
     place.mkdir(parents=True)

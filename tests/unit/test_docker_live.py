@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from lbgen.runtime.docker.live import _why
+from lbgen.runtime.docker.container_engine import _exit_reason
 
 
 def ended(*, killed: bool, memory: int) -> Any:  # stands in for `Found`
     """Found by docker, with no more than is asked of it."""
     return SimpleNamespace(
-        made=SimpleNamespace(
+        handle=SimpleNamespace(
             attrs={"State": {"OOMKilled": killed}, "HostConfig": {"Memory": memory}, "Config": {"Image": "i"}}
         )
     )
@@ -23,6 +23,6 @@ def ended(*, killed: bool, memory: int) -> Any:  # stands in for `Found`
     ("killed", "said"), [(True, "more memory than the 16 MiB that containers.memory"), (False, "")]
 )
 def test_one_that_was_killed_for_memory_says_so(killed: bool, said: str) -> None:
-    found = _why(ended(killed=killed, memory=16 << 20), "")
+    found = _exit_reason(ended(killed=killed, memory=16 << 20), "")
     assert said in found
     assert bool(found) is killed

@@ -9,7 +9,7 @@ import pytest
 from docker.errors import InvalidVersion, NotFound
 
 from lbgen.runtime.common import readiness
-from lbgen.runtime.docker.memory import lack
+from lbgen.runtime.docker.oom import memory_hint
 
 MIB = 1 << 20
 
@@ -42,14 +42,14 @@ def container(memory: Any, *, one_shot: bool = True) -> Any:  # stands in for do
     ],
 )
 def test_memory_that_is_full_is_told_with_the_remedy(memory: Any, said: str) -> None:
-    found = lack(container(memory))
+    found = memory_hint(container(memory))
     assert said in found
     assert bool(found) is bool(said)
     assert not found or found.endswith("give it more")
 
 
 def test_a_daemon_that_knows_no_single_look_is_asked_all_the_same() -> None:
-    assert lack(container({"usage": 31 * MIB, "limit": 32 * MIB}, one_shot=False))
+    assert memory_hint(container({"usage": 31 * MIB, "limit": 32 * MIB}, one_shot=False))
 
 
 def test_it_stands_beside_what_a_route_gave_and_only_where_that_is_wrong(shop: Any) -> None:

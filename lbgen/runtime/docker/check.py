@@ -11,85 +11,89 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.common.checker import CHECK_SECONDS, refused_files
 from lbgen.runtime.common.time_limits import for_routes
-from lbgen.runtime.docker import container, own
-from lbgen.runtime.docker.bundle import WORK
-from lbgen.runtime.docker.client import told
-from lbgen.runtime.docker.container import Wanted
+from lbgen.runtime.docker import container, helper_image
+from lbgen.runtime.docker.client import docker_errors
+from lbgen.runtime.docker.container import ContainerSpec
+from lbgen.runtime.docker.image_archive import WORK
 from lbgen.runtime.docker.labels import Record, Role
 
 if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.containers import Container
 
-    from lbgen.runtime.docker.wanted import Part
+    from lbgen.runtime.docker.desired import EngineUnit
 
 
-def check(client: DockerClient, part: Part, helper: str) -> tuple[Diagnostic, ...]:
+def check(client: DockerClient, unit: EngineUnit, helper: str) -> tuple[Diagnostic, ...]:
     """LB401 for each problem; empty when it is content. Raises EngineError LB403 (it does not end), LB421."""
-    engine = part.chosen.engine
-    spec = engine.check(part.plan, part.binary, Path(WORK))
-    name, limit = f"{part.wanted.name}-{Role.CHECK}", for_routes(part.plan, CHECK_SECONDS)
-    record = Record(part.record.stack, Role.CHECK, "", engine=engine.name)
+    engine = unit.choice.engine
+    spec = engine.check(unit.plan, unit.binary, Path(WORK))
+    name, limit = f"{unit.container_spec.name}-{Role.CHECK}", for_routes(unit.plan, CHECK_SECONDS)
+    record = Record(unit.record.stack, Role.CHECK, "", engine=engine.name)
     # An address that it has not got there can be listened on all the same.
     anywhere = (("net.ipv4.ip_nonlocal_bind", "1"),)
-    made = _made(client, replace(part.wanted, name=name, argv=spec.argv, joins="", sysctls=anywhere, once=True), record)
+    handle = _create(
+        client, replace(unit.container_spec, name=name, argv=spec.argv, joins="", sysctls=anywhere, once=True), record
+    )
     try:
         answers: dict[str, object] = {}
-        with told(f"checking in {name}"):
-            made.start()
+        with docker_errors(f"checking in {name}"):
+            handle.start()
         if spec.serves:
-            answers = _ask(
+            answers = _fetch_answers(
                 client,
-                made,
-                Wanted(
+                handle,
+                ContainerSpec(
                     name=f"{name}-asks",
                     image=helper,
                     argv=(
-                        own.PYTHON,
+                        helper_image.PYTHON,
                         "-m",
                         "lbgen.runtime.common.admin_client",
-                        str(part.plan.admin_port),
+                        str(unit.plan.admin_port),
                         f"{limit:g}",
                         *spec.ask,
                     ),
                     files={},
-                    env=own.ENVIRONMENT,
+                    env=helper_image.ENVIRONMENT,
                     inside=name,
                     once=True,
                 ),
                 record,
                 limit,
             )
-            with told(f"looking at {name}"):
-                made.reload()
-            code = 0 if made.status == "running" else int(made.attrs["State"]["ExitCode"])
+            with docker_errors(f"looking at {name}"):
+                handle.reload()
+            code = 0 if handle.status == "running" else int(handle.attrs["State"]["ExitCode"])
         else:
-            code = _ended(made, limit)
-        with told(f"reading what {name} said"):
-            said = made.logs().decode("utf-8", "replace")
+            code = _wait_exit(handle, limit)
+        with docker_errors(f"reading what {name} said"):
+            said = handle.logs().decode("utf-8", "replace")
     finally:
-        _discard(made)
-    version = part.chosen.image.version or part.chosen.version
-    return tuple(refused_files(part.plan, f"{engine.title} {version}", spec.judge(code, said, answers)))
+        _remove(handle)
+    version = unit.choice.image.version or unit.choice.version
+    return tuple(refused_files(unit.plan, f"{engine.title} {version}", spec.judge(code, said, answers)))
 
 
-def _made(client: DockerClient, wanted: Wanted, record: Record) -> Container:
+def _create(client: DockerClient, spec: ContainerSpec, record: Record) -> Container:
     from docker.errors import NotFound
 
-    with told(f"removing the container {wanted.name}"), suppress(NotFound):
-        container.remove(client.containers.get(wanted.name))  # left by one that was killed
-    return container.create(client, wanted, record, "")
+    with docker_errors(f"removing the container {spec.name}"), suppress(NotFound):
+        container.remove(client.containers.get(spec.name))  # left by one that was killed
+    return container.create(client, spec, record, "")
 
 
-def _ask(client: DockerClient, beside: Container, wanted: Wanted, record: Record, limit: float) -> dict[str, object]:
+def _fetch_answers(
+    client: DockerClient, beside: Container, spec: ContainerSpec, record: Record, limit: float
+) -> dict[str, object]:
     """What the engine answers on its admin port; nothing when it ended before it answered."""
-    made = _made(client, wanted, record)
+    handle = _create(client, spec, record)
     try:
-        with told(f"starting {wanted.name}"):
-            made.start()
-        code = _ended(made, limit)
-        with told(f"reading what {wanted.name} said"):
-            said = made.logs(stderr=False)
+        with docker_errors(f"starting {spec.name}"):
+            handle.start()
+        code = _wait_exit(handle, limit)
+        with docker_errors(f"reading what {spec.name} said"):
+            said = handle.logs(stderr=False)
             beside.reload()
         if not code:
             found = json.loads(said)
@@ -98,14 +102,14 @@ def _ask(client: DockerClient, beside: Container, wanted: Wanted, record: Record
             raise EngineError(Diagnostic("LB403", f"{beside.name} did not answer on its admin port"))
         return {}
     finally:
-        _discard(made)
+        _remove(handle)
 
 
-def _ended(made: Container, limit: float) -> int:
-    with told(f"waiting for {made.name}"):
-        return int(made.wait(timeout=limit)["StatusCode"])
+def _wait_exit(handle: Container, limit: float) -> int:
+    with docker_errors(f"waiting for {handle.name}"):
+        return int(handle.wait(timeout=limit)["StatusCode"])
 
 
-def _discard(made: Container) -> None:
-    with told(f"removing the container {made.name}"):
-        container.remove(made)
+def _remove(handle: Container) -> None:
+    with docker_errors(f"removing the container {handle.name}"):
+        container.remove(handle)

@@ -29,7 +29,7 @@ _NO_ADDRESS = ("Invalid bind address", "Invalid path", "Invalid port", "Port out
 _START = "start it (systemctl start docker), set DOCKER_HOST, or use --runtime local"
 
 
-def meant() -> bool:
+def is_configured() -> bool:
     """Whether there is reason to think of a daemon: one is named, or its socket is there."""
     named = os.environ.get("DOCKER_HOST") or os.environ.get("DOCKER_CONTEXT")
     return bool(named) or any(Path(each).exists() for each in _SOCKETS) or _context_chosen()
@@ -56,7 +56,7 @@ def connect(*, here: bool = False) -> DockerClient:
         hint = "pip install 'lbgen[docker]', or use --runtime local"
         raise EngineError(Diagnostic("LB420", "the docker SDK for Python is not installed", hint=hint)) from missing
     where = _address()
-    if here and where and not on_this_host(where):
+    if here and where and not is_on_this_host(where):
         message = f"the docker daemon at {where} is on another host; what it publishes is not reached from here"
         hint = "run lbgen there, unset DOCKER_HOST and DOCKER_CONTEXT, or use --runtime local"
         raise EngineError(Diagnostic("LB420", message, hint=hint))
@@ -75,7 +75,7 @@ def connect(*, here: bool = False) -> DockerClient:
     return client
 
 
-def why_not() -> Diagnostic | None:
+def why_unavailable() -> Diagnostic | None:
     """LB420 when there is no daemon to work with; None when one that is new enough answers."""
     try:
         connect().close()
@@ -84,9 +84,9 @@ def why_not() -> Diagnostic | None:
     return None
 
 
-def answers() -> bool:
+def is_available() -> bool:
     """Whether a daemon that is new enough answers."""
-    return why_not() is None
+    return why_unavailable() is None
 
 
 def _address() -> str:
@@ -109,7 +109,7 @@ def _address() -> str:
 _CONTEXTS = "`docker context ls` shows which there are; unset DOCKER_CONTEXT, or use --runtime local"
 
 
-def on_this_host(address: str) -> bool:
+def is_on_this_host(address: str) -> bool:
     """Whether a daemon's address is a socket of this host, or an address that this host has."""
     parts = urlsplit(address if "://" in address else f"tcp://{address}")
     if parts.scheme in ("unix", "http+unix", "npipe") or not parts.hostname:
@@ -118,10 +118,10 @@ def on_this_host(address: str) -> bool:
         found = socket.getaddrinfo(parts.hostname, 0, type=socket.SOCK_STREAM)
     except OSError:
         return True  # nothing will answer: that is said
-    return any(_ours(family, place[0]) for family, _, _, _, place in found)
+    return any(_is_own_address(family, place[0]) for family, _, _, _, place in found)
 
 
-def _ours(family: int, host: object) -> bool:
+def _is_own_address(family: int, host: object) -> bool:
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         try:
             probe.bind((str(host), 0))
@@ -173,7 +173,7 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 
 @contextmanager
-def told(what: str, *, whole: bool = True) -> Iterator[None]:
+def docker_errors(what: str, *, whole: bool = True) -> Iterator[None]:
     """Errors of the daemon inside become EngineError LB421, `what` being what was tried. `whole`: a Ctrl-C waits for
     its end, so that what the daemon makes is known."""
     from docker.errors import APIError, DockerException

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import ContainerLimits
 from lbgen.runtime.common import ports
-from lbgen.runtime.docker.bundle import USER, WORK
-from lbgen.runtime.docker.client import told
+from lbgen.runtime.docker.client import docker_errors
+from lbgen.runtime.docker.image_archive import USER, WORK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -62,7 +62,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ContainerSpec:
     """A container as it should be. `files` go to WORK, which alone (and /tmp) can be written. `address` is its own in
     the stack's network; `joins` names a container whose network it shares instead, `inside` one whose processes and
     files it shares, and its network unless it `joins` another. `networks` are joined beside the stack's own.
@@ -92,12 +92,12 @@ class Wanted:
 
     def digest(self) -> str:
         """Changes with its files as well."""
-        made = hashlib.sha256(self._text())
+        hasher = hashlib.sha256(self._text())
         for name, file in sorted(self.files.items()):
-            made.update(f"\0{name}\0{file.secret}\0{file.link}\0".encode() + hashlib.sha256(file.content).digest())
-        return made.hexdigest()[:32]
+            hasher.update(f"\0{name}\0{file.secret}\0{file.link}\0".encode() + hashlib.sha256(file.content).digest())
+        return hasher.hexdigest()[:32]
 
-    def digests(self) -> dict[str, str]:
+    def file_digests(self) -> dict[str, str]:
         """Of its files, by name; links are none."""
         return {name: file.digest() for name, file in self.files.items() if not file.link}
 
@@ -115,115 +115,115 @@ def rendered_files(rendered: Rendered) -> dict[str, File]:
     return files
 
 
-def create(client: DockerClient, wanted: Wanted, record: Record, network: str) -> Container:
+def create(client: DockerClient, spec: ContainerSpec, record: Record, network: str) -> Container:
     """Make the container and put its files in place; it is not started. Raises EngineError LB421."""
     # Another name each time: the container that it replaces keeps its own until the end.
-    volume = f"{wanted.name}-{secrets.token_hex(4)}"
+    volume = f"{spec.name}-{secrets.token_hex(4)}"
     options: dict[str, Any] = {
-        "name": wanted.name,
-        "command": list(wanted.argv),
+        "name": spec.name,
+        "command": list(spec.argv),
         "labels": record.labels(),
-        "environment": dict(wanted.env),
+        "environment": dict(spec.env),
         "working_dir": WORK,
-        "stop_signal": wanted.stop,
-        "user": "0:0" if wanted.capabilities else f"{USER}:{USER}",
+        "stop_signal": spec.stop,
+        "user": "0:0" if spec.capabilities else f"{USER}:{USER}",
         "read_only": True,
         "tmpfs": {"/tmp": _RUN_TMPFS},  # noqa: S108  # inside the container
         "cap_drop": ["ALL"],
-        "cap_add": list(wanted.capabilities),
+        "cap_add": list(spec.capabilities),
         "security_opt": ["no-new-privileges"],
-        "pids_limit": wanted.limits.pids,
-        "mem_limit": wanted.limits.memory,
-        "restart_policy": {"Name": "no" if wanted.once else "unless-stopped"},
+        "pids_limit": spec.limits.pids,
+        "mem_limit": spec.limits.memory,
+        "restart_policy": {"Name": "no" if spec.once else "unless-stopped"},
         "log_config": {"Type": "json-file", "Config": _LOG},
-        "sysctls": dict(wanted.sysctls),
+        "sysctls": dict(spec.sysctls),
     }
-    if wanted.inside:
+    if spec.inside:
         options |= {
-            "network_mode": f"container:{wanted.joins or wanted.inside}",
-            "pid_mode": f"container:{wanted.inside}",
-            "volumes_from": [wanted.inside],
+            "network_mode": f"container:{spec.joins or spec.inside}",
+            "pid_mode": f"container:{spec.inside}",
+            "volumes_from": [spec.inside],
         }
-    elif wanted.once:
+    elif spec.once:
         options |= {
-            "network_mode": f"container:{wanted.joins}" if wanted.joins else network or "none",
+            "network_mode": f"container:{spec.joins}" if spec.joins else network or "none",
             "volumes": [WORK],
         }
     else:
-        joined = {"network_mode": f"container:{wanted.joins}"} if wanted.joins else {"network": network}
+        joined = {"network_mode": f"container:{spec.joins}"} if spec.joins else {"network": network}
         options |= joined | {
-            "ports": {f"{port}/{protocol}": (host, port) for host, port, protocol in wanted.published},
+            "ports": {f"{port}/{protocol}": (host, port) for host, port, protocol in spec.published},
             "volumes": {volume: {"bind": WORK, "mode": "rw"}},
         }
-    with told(f"making the container {wanted.name}"):
-        if not wanted.inside and not wanted.once:
+    with docker_errors(f"making the container {spec.name}"):
+        if not spec.inside and not spec.once:
             client.volumes.create(volume, labels=record.labels())
-        made = _created(client, wanted, record, options)
+        handle = _create(client, spec, record, options)
     try:
-        with told(f"making the container {wanted.name}"):
-            if not wanted.inside and (wanted.address or wanted.aliases):
+        with docker_errors(f"making the container {spec.name}"):
+            if not spec.inside and (spec.address or spec.aliases):
                 joined = client.networks.get(network)
-                joined.disconnect(made)
-                joined.connect(made, ipv4_address=wanted.address or None, aliases=list(wanted.aliases) or None)
-            for each in () if wanted.once else wanted.networks:
-                client.networks.get(each).connect(made)
-            if wanted.files:
-                made.put_archive(WORK, archive(wanted.files, root=bool(wanted.capabilities)))
+                joined.disconnect(handle)
+                joined.connect(handle, ipv4_address=spec.address or None, aliases=list(spec.aliases) or None)
+            for each in () if spec.once else spec.networks:
+                client.networks.get(each).connect(handle)
+            if spec.files:
+                handle.put_archive(WORK, archive(spec.files, root=bool(spec.capabilities)))
     except BaseException:
-        with suppress(EngineError), told(f"removing the container {wanted.name}"):
-            remove(made)
+        with suppress(EngineError), docker_errors(f"removing the container {spec.name}"):
+            remove(handle)
         raise
-    return made
+    return handle
 
 
-def _created(client: DockerClient, wanted: Wanted, record: Record, options: dict[str, Any]) -> Container:
+def _create(client: DockerClient, spec: ContainerSpec, record: Record, options: dict[str, Any]) -> Container:
     """Where docker makes the container and then cannot tell of it, it is removed again. Raises docker's errors."""
     from docker.errors import APIError
 
     try:
-        return client.containers.create(wanted.image, **options)
+        return client.containers.create(spec.image, **options)
     except APIError as error:
         if error.status_code != HTTPStatus.CONFLICT:  # then the name is that of another one
             with suppress(APIError):
-                left = client.containers.get(wanted.name)
+                left = client.containers.get(spec.name)
                 if record.labels().items() <= left.labels.items():
                     remove(left)
         raise
 
 
-def start(made: Container, wanted: Wanted) -> None:
+def start(handle: Container, spec: ContainerSpec) -> None:
     """Start it. Raises EngineError LB404 when a port is taken, LB422 when its image is none of its program, LB421."""
     try:
-        with told(f"starting the container {wanted.name}"):
-            made.start()
+        with docker_errors(f"starting the container {spec.name}"):
+            handle.start()
     except EngineError as error:
         text = str(error)
-        if wanted.published and ("already allocated" in text or "already in use" in text):
-            host, port, protocol = next((x for x in wanted.published if f"{x[0]}:{x[1]}" in text), wanted.published[0])
-            message = f"{wanted.name} cannot publish {host}:{port}: {_holder(made, port, protocol)}"
+        if spec.published and ("already allocated" in text or "already in use" in text):
+            host, port, protocol = next((x for x in spec.published if f"{x[0]}:{x[1]}" in text), spec.published[0])
+            message = f"{spec.name} cannot publish {host}:{port}: {_holder(handle, port, protocol)}"
             raise PortTakenError(Diagnostic("LB404", message, hint=_OTHER_PORT), port, protocol) from error
         absent = "executable file not found" in text or "no such file or directory" in text
         if absent or OTHER_PROCESSOR in text:
-            why = "made for another processor" if OTHER_PROCESSOR in text else f"without {wanted.argv[0]}"
+            why = "made for another processor" if OTHER_PROCESSOR in text else f"without {spec.argv[0]}"
             hint = "is it of this engine? `lbgen images` shows where it comes from"
-            raise EngineError(Diagnostic("LB422", f"the image {wanted.image} is {why}", hint=hint)) from error
+            raise EngineError(Diagnostic("LB422", f"the image {spec.image} is {why}", hint=hint)) from error
         raise
 
 
-def _holder(made: Container, port: int, protocol: str) -> str:
+def _holder(handle: Container, port: int, protocol: str) -> str:
     """Who has a port that is to be published."""
-    with suppress(EngineError), told("listing containers"):
-        for each in made.client.containers.list(ignore_removed=True):
+    with suppress(EngineError), docker_errors("listing containers"):
+        for each in handle.client.containers.list(ignore_removed=True):
             for inside, outside in (each.ports or {}).items():
                 if any((x["HostPort"], inside.partition("/")[2]) == (str(port), protocol) for x in outside or ()):
                     return f"the container {each.name} has it"
     return f"{ports.owner(port) or 'another process'} has it"
 
 
-def tail(made: Container, lines: int = 15) -> str:
+def tail(handle: Container, lines: int = 15) -> str:
     """The last lines of what it printed, indented."""
-    with told(f"reading the log of {made.name}"):
-        text = made.logs(tail=lines).decode("utf-8", "replace")
+    with docker_errors(f"reading the log of {handle.name}"):
+        text = handle.logs(tail=lines).decode("utf-8", "replace")
     return "\n".join(f"  {line}" for line in text.splitlines())
 
 
@@ -233,7 +233,7 @@ def archive(files: Mapping[str, File], *, root: bool, folders: Iterable[str] = (
     buffer = io.BytesIO()
     # "." is the container's folder itself
     every = {str(parent) for name in files for parent in PurePosixPath(name).parents} | set(folders)
-    with tarfile.open(fileobj=buffer, mode="w") as made:
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
         for folder in sorted(every):
             entry = tarfile.TarInfo(folder)
             entry.type, entry.mode, entry.uid, entry.gid = (
@@ -242,24 +242,24 @@ def archive(files: Mapping[str, File], *, root: bool, folders: Iterable[str] = (
                 owner,
                 owner,
             )
-            made.addfile(entry)
+            tar.addfile(entry)
         for name, file in sorted(files.items()):
             entry = tarfile.TarInfo(name)
             entry.size, entry.uid, entry.gid = len(file.content), owner, owner
             entry.mode = _KEY if file.secret else _PLAIN
             if file.link:
                 entry.type, entry.linkname = tarfile.SYMTYPE, file.link
-            made.addfile(entry, io.BytesIO(file.content))
+            tar.addfile(entry, io.BytesIO(file.content))
     return buffer.getvalue()
 
 
-def read(made: Container, name: str) -> bytes | None:
+def read(handle: Container, name: str) -> bytes | None:
     """A file of its folder; None when there is none. Raises EngineError LB421."""
     from docker.errors import NotFound
 
-    with told(f"reading {name} of {made.name}"):
+    with docker_errors(f"reading {name} of {handle.name}"):
         try:
-            parts, _ = made.get_archive(f"{WORK}/{name}")
+            parts, _ = handle.get_archive(f"{WORK}/{name}")
         except NotFound:
             return None
         with tarfile.open(fileobj=io.BytesIO(b"".join(parts))) as archive:
@@ -267,31 +267,31 @@ def read(made: Container, name: str) -> bytes | None:
             return content.read() if content is not None else None
 
 
-def written(made: Container, name: str) -> float:
+def modified_at(handle: Container, name: str) -> float:
     """When a file of its folder was written, in seconds of the epoch. Raises EngineError LB421."""
-    with told(f"reading {name} of {made.name}"):
-        parts, _ = made.get_archive(f"{WORK}/{name}")
+    with docker_errors(f"reading {name} of {handle.name}"):
+        parts, _ = handle.get_archive(f"{WORK}/{name}")
         with tarfile.open(fileobj=io.BytesIO(b"".join(parts))) as archive:
             return float(archive.getmembers()[0].mtime)
 
 
-def put(made: Container, files: Mapping[str, File], *, root: bool, folders: Iterable[str] = ()) -> None:
+def put(handle: Container, files: Mapping[str, File], *, root: bool, folders: Iterable[str] = ()) -> None:
     """Put files (and folders) into its folder, whether it runs or not. Raises EngineError LB421."""
-    with told(f"putting files into {made.name}"):
-        made.put_archive(WORK, archive(files, root=root, folders=folders))
+    with docker_errors(f"putting files into {handle.name}"):
+        handle.put_archive(WORK, archive(files, root=root, folders=folders))
 
 
-def execute(made: Container, argv: Sequence[str]) -> str:
+def execute(handle: Container, argv: Sequence[str]) -> str:
     """What a command in it prints. Raises EngineError LB403 with that when it fails, LB421."""
-    with told(f"running {argv[0]} in {made.name}"):
-        done = made.exec_run(list(argv), workdir=WORK)
+    with docker_errors(f"running {argv[0]} in {handle.name}"):
+        done = handle.exec_run(list(argv), workdir=WORK)
     said = str(done.output.decode("utf-8", "replace"))
     if done.exit_code:
-        raise EngineError(Diagnostic("LB403", f"`{shlex.join(argv)}` in {made.name}: {said.strip()}"))
+        raise EngineError(Diagnostic("LB403", f"`{shlex.join(argv)}` in {handle.name}: {said.strip()}"))
     return said
 
 
-def remove(made: Container) -> None:
+def remove(handle: Container) -> None:
     """Remove it with its volumes, whatever it does. On a busy host docker fails at that, or is at it already, and has
     done it a moment later. Raises docker's APIError when it has not."""
     from docker.errors import APIError, NotFound
@@ -299,7 +299,7 @@ def remove(made: Container) -> None:
     end = time.monotonic() + _REMOVED_SECONDS
     while True:
         try:
-            made.remove(force=True, v=True)
+            handle.remove(force=True, v=True)
         except NotFound:
             return
         except APIError as error:
@@ -310,7 +310,7 @@ def remove(made: Container) -> None:
             return
 
 
-def signal(made: Container, number: str) -> None:
+def signal(handle: Container, number: str) -> None:
     """Send a signal to its first process. Raises EngineError LB421."""
-    with told(f"sending {number} to {made.name}"):
-        made.kill(signal=number)
+    with docker_errors(f"sending {number} to {handle.name}"):
+        handle.kill(signal=number)

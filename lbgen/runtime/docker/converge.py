@@ -12,7 +12,7 @@ from lbgen.diagnostics import EngineError
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.signals import deferred
 from lbgen.runtime.docker import container
-from lbgen.runtime.docker.client import told
+from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.labels import RECORD_FILE, STACK, Record, Role
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.containers import Container
 
-    from lbgen.runtime.docker.container import Wanted
+    from lbgen.runtime.docker.container import ContainerSpec
 
 STOP_SECONDS = 10
 ASIDE = "-before"
@@ -30,52 +30,52 @@ _GOING = ("removing", "dead")  # docker's words for one that is removed meanwhil
 _RESTARTING = "restarting"  # docker's word for one that died and is to be started again
 _AGAIN_SECONDS = 0.1
 _ORDER = (Role.CHECK, Role.AGENT, Role.ENGINE, Role.PORTS, Role.ENDPOINTS)  # in which a stack ends
-Exchange = tuple["Wanted", Record, "Found | None"]  # a container, what it is, the one that it replaces
+Exchange = tuple["ContainerSpec", Record, "StackContainer | None"]  # a container, what it is, the one that it replaces
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StackContainer:
     """A container of a stack, as docker tells."""
 
-    made: Container
+    handle: Container
     record: Record
 
     @property
     def name(self) -> str:
-        return str(self.made.name)
+        return str(self.handle.name)
 
     @property
     def running(self) -> bool:
-        return bool(self.made.status == "running")
+        return bool(self.handle.status == "running")
 
 
-def found(client: DockerClient, stack: str | None = None) -> tuple[Found, ...]:
+def list_containers(client: DockerClient, stack: str | None = None) -> tuple[StackContainer, ...]:
     """The containers of a stack (None: of all), by name."""
     label = STACK if stack is None else f"{STACK}={stack}"
-    with told("listing containers"):
+    with docker_errors("listing containers"):
         every = client.containers.list(all=True, filters={"label": label}, ignore_removed=True)
-    pairs = ((each, Record.of(each.labels)) for each in every)
-    now = (Found(each, _now(each, record)) for each, record in pairs if record)
+    pairs = ((each, Record.from_labels(each.labels)) for each in every)
+    now = (StackContainer(each, _current_record(each, record)) for each, record in pairs if record)
     return tuple(sorted(now, key=lambda x: x.name))
 
 
-def _now(made: Container, record: Record) -> Record:
+def _current_record(handle: Container, record: Record) -> Record:
     if record.role not in (Role.ENGINE, Role.ENDPOINTS, Role.PORTS):
         return record
     from docker.errors import NotFound
 
     try:
-        return record.now(container.read(made, RECORD_FILE))
+        return record.updated(container.read(handle, RECORD_FILE))
     except EngineError:
-        with told(f"looking at the container {made.name}"), suppress(NotFound):
-            made.reload()
-            if made.status not in _GOING:
+        with docker_errors(f"looking at the container {handle.name}"), suppress(NotFound):
+            handle.reload()
+            if handle.status not in _GOING:
                 raise  # its labels alone may say what it was long ago
         return record
 
 
 @contextmanager
-def side_by_side() -> Iterator[ThreadPoolExecutor]:
+def worker_pool() -> Iterator[ThreadPoolExecutor]:
     """Threads for work on several containers; at the end none of them works any more, also after a Ctrl-C."""
     pool = ThreadPoolExecutor(_TOGETHER)
     try:
@@ -93,27 +93,31 @@ class Converger:
     stack: str
     network: str
     progress: Callable[[Progress], None]
-    beside: Mapping[str, Found] = field(default_factory=dict)  # name of a new container -> who serves on meanwhile
+    alongside: Mapping[str, StackContainer] = field(
+        default_factory=dict
+    )  # name of a new container -> who serves on meanwhile
     tools: Collection[str] = ()  # ids of containers that are not the stack's, though labelled so
     changed: bool = False
     _new: dict[str, Container] = field(default_factory=dict)
-    _aside: list[Found] = field(default_factory=list)
+    _aside: list[StackContainer] = field(default_factory=list)
     _cut: dict[str, float] = field(default_factory=dict)  # who has ports -> when they came free for it
 
-    def converge(self, wanted: Sequence[tuple[Wanted, Record]]) -> None:
+    def converge(self, wanted: Sequence[tuple[ContainerSpec, Record]]) -> None:
         """Keep what is right, put aside what is not, make what is missing. Raises EngineError LB404, LB421."""
-        there = {each.name: each for each in found(self.client, self.stack) if each.made.id not in self.tools}
+        there = {
+            each.name: each for each in list_containers(self.client, self.stack) if each.handle.id not in self.tools
+        }
         names = {each.name for each, _ in wanted}
         for name, each in there.items():
             if name not in names:
                 self._put_aside(each)
-                if each not in self.beside.values():
+                if each not in self.alongside.values():
                     self._stop(each)
-        remade: dict[str, tuple[Wanted, Record, Found | None]] = {}
+        remade: dict[str, tuple[ContainerSpec, Record, StackContainer | None]] = {}
         for spec, record in wanted:
             now = there.get(spec.name)
             right = now is not None and now.running and now.record.hash == record.hash
-            if right and not {spec.inside, spec.joins} & remade.keys() and not _outlived(there, spec):
+            if right and not {spec.inside, spec.joins} & remade.keys() and not _shares_orphaned(there, spec):
                 continue
             if now is not None:
                 self._put_aside(now)
@@ -127,25 +131,25 @@ class Converger:
             self._side_by_side(self._exchange, group)
 
     def _side_by_side(self, work: Callable[[Exchange], None], group: Sequence[Exchange]) -> None:
-        with side_by_side() as pool:
+        with worker_pool() as pool:
             for done in [pool.submit(work, each) for each in group]:
                 done.result()
 
-    def _put_aside(self, each: Found) -> None:
+    def _put_aside(self, each: StackContainer) -> None:
         """It goes on under another name."""
         self.changed = True
-        with told(f"renaming the container {each.name}"):
+        with docker_errors(f"renaming the container {each.name}"):
             if each.name.endswith(ASIDE):  # left by an `up` that was killed
-                container.remove(each.made)
+                container.remove(each.handle)
                 return
             self._aside.append(each)
-            each.made.rename(each.name + ASIDE)
+            each.handle.rename(each.name + ASIDE)
 
-    def _stop(self, each: Found) -> None:
+    def _stop(self, each: StackContainer) -> None:
         """Also one that has ended: docker would start it again, and it would take back its address."""
         if not each.name.endswith(ASIDE):
-            with told(f"stopping the container {each.name}"):
-                each.made.stop(timeout=STOP_SECONDS)
+            with docker_errors(f"stopping the container {each.name}"):
+                each.handle.stop(timeout=STOP_SECONDS)
 
     def _make(self, step: Exchange) -> None:
         self.changed = True
@@ -157,74 +161,74 @@ class Converger:
         detail = f"{record.title} {record.program_version or record.version}".strip()
         begun = self._cut.get(spec.joins, time.monotonic())
         moved = spec.joins in self._new
-        if now is not None and spec.name not in self.beside and not moved:
+        if now is not None and spec.name not in self.alongside and not moved:
             self._stop(now)
         container.start(self._new[spec.name], spec)
         if record.role is Role.PORTS:
             self._cut[spec.name] = begun
             return
-        if now is not None and now.running and record.role is Role.ENGINE and spec.name not in self.beside:
+        if now is not None and now.running and record.role is Role.ENGINE and spec.name not in self.alongside:
             gap = (time.monotonic() - begun) * 1000
             detail += f"; the one before was asked to stop {gap:.0f} ms before: new connections were refused meanwhile"
         if now is not None and moved:  # nobody reaches it any more
             self._stop(now)
         self.progress(Progress(Step.STARTED, record.engine or str(record.role), detail))
 
-    def keep(self) -> None:
+    def commit(self) -> None:
         """What was is removed for good."""
         for each in self._aside:
-            with told(f"removing the container {each.name}"):
+            with docker_errors(f"removing the container {each.name}"):
                 if each.running:  # one that could not be drained may have a request under way
-                    each.made.stop(timeout=STOP_SECONDS)
-                container.remove(each.made)
+                    each.handle.stop(timeout=STOP_SECONDS)
+                container.remove(each.handle)
         self._aside.clear()
         self._new.clear()
-        sweep(self.client, self.stack)
+        remove_leftovers(self.client, self.stack)
 
-    def undo(self) -> None:
+    def rollback(self) -> None:
         """Remove what was made, and let what was put aside run again; a Ctrl-C changes nothing about that."""
-        networks = {f"container:{each.made.id}" for each in self._aside if each.record.role is Role.PORTS}
+        networks = {f"container:{each.handle.id}" for each in self._aside if each.record.role is Role.PORTS}
         with deferred(forget=True):
-            for made in reversed(self._new.values()):
-                with suppress(EngineError), told("removing a container"):
-                    container.remove(made)
+            for handle in reversed(self._new.values()):
+                with suppress(EngineError), docker_errors("removing a container"):
+                    container.remove(handle)
             for each in sorted(self._aside, key=lambda x: -_ORDER.index(x.record.role)):
-                with suppress(EngineError), told(f"bringing back the container {each.name}"):
-                    each.made.rename(each.name)
-                with suppress(EngineError), told(f"starting the container {each.name} again"):
-                    if each.running and str(each.made.attrs["HostConfig"]["NetworkMode"]) in networks:
-                        each.made.restart(timeout=0)  # into the network that is there again
-                    elif each.running or each.made.status == _RESTARTING:
-                        each.made.start()  # nothing happens where it was not stopped yet
+                with suppress(EngineError), docker_errors(f"bringing back the container {each.name}"):
+                    each.handle.rename(each.name)
+                with suppress(EngineError), docker_errors(f"starting the container {each.name} again"):
+                    if each.running and str(each.handle.attrs["HostConfig"]["NetworkMode"]) in networks:
+                        each.handle.restart(timeout=0)  # into the network that is there again
+                    elif each.running or each.handle.status == _RESTARTING:
+                        each.handle.start()  # nothing happens where it was not stopped yet
             self._new.clear()
             self._aside.clear()
             with suppress(EngineError):
-                sweep(self.client, self.stack)
+                remove_leftovers(self.client, self.stack)
 
 
-def _outlived(there: dict[str, Found], spec: Wanted) -> bool:
+def _shares_orphaned(there: dict[str, StackContainer], spec: ContainerSpec) -> bool:
     """Whether a container whose network or processes `spec` shares is another one now, or was started after it."""
     for shared, mode in ((spec.joins, "NetworkMode"), (spec.inside, "PidMode")):
-        if shared in there and spec.name in there and outlived(there[spec.name], there[shared], mode):
+        if shared in there and spec.name in there and is_orphaned(there[spec.name], there[shared], mode):
             return True
     return False
 
 
-def outlived(each: Found, shared: Found, mode: str = "NetworkMode") -> bool:
+def is_orphaned(each: StackContainer, shared: StackContainer, mode: str = "NetworkMode") -> bool:
     """Whether `each` shares what `shared` has no more."""
-    inner, outer = each.made.attrs, shared.made.attrs
+    inner, outer = each.handle.attrs, shared.handle.attrs
     if inner["HostConfig"][mode] != f"container:{outer['Id']}":
         return True
     return bool(outer["State"]["StartedAt"] > inner["State"]["StartedAt"])
 
 
-def sweep(client: DockerClient, stack: str) -> None:
+def remove_leftovers(client: DockerClient, stack: str) -> None:
     """Remove volumes of the stack that none of its containers uses."""
-    with told("listing volumes"):
+    with docker_errors("listing volumes"):
         used = {
             mount["Name"]
-            for each in found(client, stack)
-            for mount in each.made.attrs.get("Mounts", ())
+            for each in list_containers(client, stack)
+            for mount in each.handle.attrs.get("Mounts", ())
             if mount.get("Type") == "volume"
         }
         for volume in client.volumes.list(filters={"label": f"{STACK}={stack}"}):
@@ -232,31 +236,31 @@ def sweep(client: DockerClient, stack: str) -> None:
                 volume.remove(force=True)
 
 
-def remove(client: DockerClient, stack: str, progress: Callable[[Progress], None]) -> None:
+def remove_stack(client: DockerClient, stack: str, progress: Callable[[Progress], None]) -> None:
     """Stop and remove every container and volume of the stack; agents first, stand-ins last. After a Ctrl-C nothing is
     given time to end, but all goes."""
-    every = sorted(found(client, stack), key=lambda x: _ORDER.index(x.record.role))
+    every = sorted(list_containers(client, stack), key=lambda x: _ORDER.index(x.record.role))
     try:
         for each in every:
-            with told(f"stopping the container {each.name}"):
+            with docker_errors(f"stopping the container {each.name}"):
                 if each.running:
-                    each.made.stop(timeout=STOP_SECONDS)
-            _removed(each, progress)
+                    each.handle.stop(timeout=STOP_SECONDS)
+            _remove(each, progress)
     except KeyboardInterrupt:
         with deferred(forget=True):
             end = time.monotonic() + STOP_SECONDS
-            while (rest := found(client, stack)) and time.monotonic() < end:
+            while (rest := list_containers(client, stack)) and time.monotonic() < end:
                 for each in rest:
                     with suppress(EngineError):  # that docker removes already
-                        _removed(each, progress)
+                        _remove(each, progress)
                 time.sleep(_AGAIN_SECONDS)
-            sweep(client, stack)
+            remove_leftovers(client, stack)
         raise
-    sweep(client, stack)
+    remove_leftovers(client, stack)
 
 
-def _removed(each: Found, progress: Callable[[Progress], None]) -> None:
-    with told(f"removing the container {each.name}"):
-        container.remove(each.made)
+def _remove(each: StackContainer, progress: Callable[[Progress], None]) -> None:
+    with docker_errors(f"removing the container {each.name}"):
+        container.remove(each.handle)
     if each.record.role is Role.ENGINE:
         progress(Progress(Step.STOPPED, each.record.engine))

@@ -14,9 +14,9 @@ from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.api import engines as installed
 from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.common.progress import Progress, Step
-from lbgen.runtime.docker import own
-from lbgen.runtime.docker.bundle import Bundle, BundleError
-from lbgen.runtime.docker.client import told
+from lbgen.runtime.docker import helper_image
+from lbgen.runtime.docker.client import docker_errors
+from lbgen.runtime.docker.image_archive import ArchiveError, ImageArchive
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ImageRow:
     """One line of the table of images: what `up` would run for a version of an engine. `origin`: named, built,
     official, or "" when nothing can be had without `lbgen images build`."""
 
@@ -82,17 +82,17 @@ def environment_variable(engine: str) -> str:
     return "LBGEN_" + re.sub(r"[^A-Z0-9]", "_", engine.upper()) + "_IMAGE"
 
 
-def table(client: DockerClient, engines: Sequence[Engine] | None = None) -> tuple[Row, ...]:
+def list_images(client: DockerClient, engines: Sequence[Engine] | None = None) -> tuple[ImageRow, ...]:
     """What `up` would run for every supported version of every engine."""
     rows = []
     for engine in installed().values() if engines is None else engines:
         for version in engine.versions:
             named = os.environ.get(environment_variable(engine.name))
-            built = _built(client, engine, version)
+            built = _newest_built(client, engine, version)
             official = engine.images.official.get(version, "")
             reference, origin = (named, "named") if named else (built, "built") if built else (official, "official")
-            present = bool(reference) and _present(client, reference)
-            rows.append(Row(engine.name, version, reference, origin if reference else "", present))
+            present = bool(reference) and _is_present(client, reference)
+            rows.append(ImageRow(engine.name, version, reference, origin if reference else "", present))
     return tuple(rows)
 
 
@@ -102,7 +102,7 @@ def choose(client: DockerClient, engine: Engine, version: str, progress: Callabl
 
     Raises EngineError LB422 when neither can be done, LB421 of the daemon.
     """
-    [row] = [row for row in table(client, (engine,)) if row.version == version]
+    [row] = [row for row in list_images(client, (engine,)) if row.version == version]
     if not row.present:
         try:
             if not row.reference:
@@ -112,13 +112,13 @@ def choose(client: DockerClient, engine: Engine, version: str, progress: Callabl
         except EngineError as error:
             if row.origin == "named":
                 raise
-            made, _ = build(
+            built, _ = build(
                 client, (engine,), lambda x: progress(Progress(Step.BUILDING, engine.name, x)), only=version
             )
-            if not made:
+            if not built:
                 raise error from None
-            row = replace(row, reference=made[0].reference, origin="built", present=True)
-    if row.origin == "built" or (row.origin == "named" and _made_here(client, row.reference)):
+            row = replace(row, reference=built[0].reference, origin="built", present=True)
+    if row.origin == "built" or (row.origin == "named" and _is_built_here(client, row.reference)):
         full = row.reference.rpartition(":")[2]
         source = next((each for each in candidates(engine) if each.version == full), None)
         modules = tuple(map(str, source.modules)) if source is not None else ()
@@ -128,16 +128,16 @@ def choose(client: DockerClient, engine: Engine, version: str, progress: Callabl
     return Image(row.reference, engine.images.program, told_by_tag[1] if told_by_tag else None, modules)
 
 
-def helper(client: DockerClient, said: Callable[[str], None]) -> str:
+def ensure_helper(client: DockerClient, said: Callable[[str], None]) -> str:
     """The image of stand-ins and the agent, built when this lbgen has none yet. Raises EngineError LB421, LB422."""
-    reference = f"{REPOSITORY}/{HELPER}:{own.tag()}"
-    if not _present(client, reference):
+    reference = f"{REPOSITORY}/{HELPER}:{helper_image.tag()}"
+    if not _is_present(client, reference):
         said(f"building {reference}")
         try:
-            archive = own.bundle().tar()
-        except (BundleError, OSError) as error:
+            archive = helper_image.build_archive().tar()
+        except (ArchiveError, OSError) as error:
             raise EngineError(Diagnostic("LB422", f"the image of lbgen itself cannot be built: {error}")) from error
-        _load(client, f"{REPOSITORY}/{HELPER}", own.tag(), archive, VERSION)
+        _load(client, f"{REPOSITORY}/{HELPER}", helper_image.tag(), archive, VERSION)
     return reference
 
 
@@ -148,7 +148,7 @@ def build(
 
     Returns them, and (engine, reason) for each that could not be made. Raises EngineError LB421 of the daemon.
     """
-    made: list[Built] = []
+    built: list[Built] = []
     failed: list[tuple[str, str]] = []
     for engine in engines:
         seen: set[str] = set()
@@ -160,23 +160,23 @@ def build(
             said(f"{engine.title} {binary.version} from {binary.path}")
             try:
                 archive = _bundle(engine, binary).tar()
-            except (BundleError, OSError) as error:
+            except (ArchiveError, OSError) as error:
                 failed.append((engine.name, str(error)))
                 continue
             reference = _load(client, f"{REPOSITORY}/{engine.name}", binary.version, archive, _recipe(engine))
-            made.append(Built(engine.name, binary.version, reference, str(binary.path), len(archive)))
+            built.append(Built(engine.name, binary.version, reference, str(binary.path), len(archive)))
         if not seen:
             failed.append((engine.name, f"no executable of {engine.title} {' or '.join(engine.versions)} is here"))
-    return tuple(made), tuple(failed)
+    return tuple(built), tuple(failed)
 
 
-def _bundle(engine: Engine, binary: Binary) -> Bundle:
-    found = Bundle.empty()
-    found.program(binary.path, f"{PROGRAMS}/{engine.binaries[0].command}")
+def _bundle(engine: Engine, binary: Binary) -> ImageArchive:
+    found = ImageArchive.empty()
+    found.add_program(binary.path, f"{PROGRAMS}/{engine.binaries[0].command}")
     for module in binary.modules:  # loaded by their paths
-        found.program(module, str(module))
+        found.add_program(module, str(module))
     for tool in engine.images.tools:
-        found.program(Path(tool).resolve(), tool)
+        found.add_program(Path(tool).resolve(), tool)
     return found
 
 
@@ -185,20 +185,20 @@ def _recipe(engine: Engine) -> str:
 
 
 def _load(client: DockerClient, repository: str, tag: str, archive: bytes, label: str) -> str:
-    with told(f"making the image {repository}:{tag}"):
+    with docker_errors(f"making the image {repository}:{tag}"):
         client.api.import_image_from_data(
             archive, repository=repository, tag=tag, changes=[f"LABEL {LABEL}={json.dumps(label)}"]
         )
-    _forget(client)
+    _remove_old(client)
     return f"{repository}:{tag}"
 
 
-def _forget(client: DockerClient) -> None:
+def _remove_old(client: DockerClient) -> None:
     """Remove images made here that have lost their tag to a newer one, and those of earlier lbgens. Docker keeps what a
     container was made of, and nobody else's image has our label."""
     from docker.errors import APIError
 
-    with told("removing old images of lbgen"):
+    with docker_errors("removing old images of lbgen"):
         lost = client.images.list(filters={"label": LABEL, "dangling": True})
         helpers = client.images.list(f"{REPOSITORY}/{HELPER}", filters={"label": LABEL})
         helpers.sort(key=lambda image: str(image.attrs["Created"]), reverse=True)
@@ -208,19 +208,19 @@ def _forget(client: DockerClient) -> None:
                     client.images.remove(name)
 
 
-def _built(client: DockerClient, engine: Engine, version: str) -> str:
+def _newest_built(client: DockerClient, engine: Engine, version: str) -> str:
     """The newest image built here of that version with the tools that this lbgen needs; empty when there is none."""
-    with told("listing images"):
+    with docker_errors("listing images"):
         every = client.images.list(f"{REPOSITORY}/{engine.name}")
         tags = [tag for image in every if image.labels.get(LABEL) == _recipe(engine) for tag in image.tags]
     found = [tag for tag in tags if tag.rpartition(":")[2].startswith(f"{version}.")]
     return max(found, key=lambda tag: [int(n) for n in re.findall(r"\d+", tag.rpartition(":")[2])], default="")
 
 
-def _present(client: DockerClient, reference: str) -> bool:
+def _is_present(client: DockerClient, reference: str) -> bool:
     from docker.errors import ImageNotFound
 
-    with told(f"looking for the image {reference}"):
+    with docker_errors(f"looking for the image {reference}"):
         try:
             client.images.get(reference)
         except ImageNotFound:
@@ -228,25 +228,25 @@ def _present(client: DockerClient, reference: str) -> bool:
     return True
 
 
-def _made_here(client: DockerClient, reference: str) -> bool:
-    with told(f"looking at the image {reference}"):
+def _is_built_here(client: DockerClient, reference: str) -> bool:
+    with docker_errors(f"looking at the image {reference}"):
         return LABEL in client.images.get(reference).labels
 
 
 def _pull(client: DockerClient, engine: Engine, reference: str, pulling: Callable[[str], None]) -> None:
     from docker.errors import APIError
 
-    with told(f"pulling the image {reference}", whole=False):
+    with docker_errors(f"pulling the image {reference}", whole=False):
         try:
             for event in client.api.pull(reference, stream=True, decode=True):
                 if "error" in event:
-                    raise _unpullable(engine, reference, event["error"])
+                    raise _pull_error(engine, reference, event["error"])
                 pulling(" ".join(str(event[key]) for key in ("id", "status", "progress") if event.get(key)))
         except APIError as error:
-            raise _unpullable(engine, reference, error.explanation or str(error)) from error
+            raise _pull_error(engine, reference, error.explanation or str(error)) from error
 
 
-def _unpullable(engine: Engine, reference: str, why: str) -> EngineError:
+def _pull_error(engine: Engine, reference: str, why: str) -> EngineError:
     variable = environment_variable(engine.name)
     build = f"without a registry: lbgen images build -e {engine.name}"
     if os.environ.get(variable) == reference:

@@ -53,10 +53,10 @@ class Record:
         """As a file of the container's folder, which says more than the labels once it is there."""
         return json.dumps(self.labels()).encode()
 
-    def now(self, text: bytes | None) -> Record:
+    def updated(self, text: bytes | None) -> Record:
         """What such a file says; itself when it says nothing of the same part of the same stack."""
         try:
-            found = Record.of(json.loads(text)) if text else None
+            found = Record.from_labels(json.loads(text)) if text else None
         except (ValueError, TypeError):
             return self
         same = found is not None and (found.stack, found.role, found.engine) == (self.stack, self.role, self.engine)
@@ -68,7 +68,7 @@ class Record:
         return {STACK: self.stack, _HASH: self.hash, _RECORD: json.dumps(rest, sort_keys=True)}
 
     @classmethod
-    def of(cls, labels: Mapping[str, str]) -> Record | None:
+    def from_labels(cls, labels: Mapping[str, str]) -> Record | None:
         """What labels say; None when they are not ours, or another lbgen's."""
         try:
             rest = json.loads(labels[_RECORD])

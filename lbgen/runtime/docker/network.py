@@ -6,7 +6,7 @@ from ipaddress import IPv4Network, ip_network
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.runtime.docker.client import told
+from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.labels import STACK
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def ensure(client: DockerClient, stack: str) -> IPv4Network:
         return there
     for subnet in ADDRESSES.subnets(new_prefix=24):
         try:
-            with told(f"making the network {name(stack)}"):
+            with docker_errors(f"making the network {name(stack)}"):
                 pool = IPAMPool(subnet=str(subnet), gateway=str(subnet[1]))
                 client.networks.create(
                     name(stack), driver="bridge", ipam=IPAMConfig(pool_configs=[pool]), labels={STACK: stack}
@@ -51,7 +51,7 @@ def ensure(client: DockerClient, stack: str) -> IPv4Network:
 
 def find(client: DockerClient, stack: str) -> IPv4Network | None:
     """The subnet of the network that the stack has; None without one."""
-    with told("listing networks"):
+    with docker_errors("listing networks"):
         for each in client.networks.list(filters={"label": f"{STACK}={stack}"}):
             pools = each.attrs["IPAM"]["Config"]
             if each.name == name(stack) and pools:
@@ -60,24 +60,24 @@ def find(client: DockerClient, stack: str) -> IPv4Network | None:
     return None
 
 
-def stand_ins(subnet: IPv4Network) -> str:
+def stand_in_address(subnet: IPv4Network) -> str:
     """The address of the stand-ins."""
     return str(subnet[_STAND_INS])
 
 
-def side(subnet: IPv4Network, offset: int, side: int) -> str:
+def engine_address(subnet: IPv4Network, offset: int, side: int) -> str:
     """The address of an engine's listeners: 0 is where published ports lead, 1 is beside that."""
-    return beside(str(subnet[_PORTS + offset // 1_000]), side)
+    return address_on_side(str(subnet[_PORTS + offset // 1_000]), side)
 
 
-def beside(address: str, side: int) -> str:
+def address_on_side(address: str, side: int) -> str:
     """The same, of an entry at `address`."""
     return _BESIDE if side else address
 
 
 def remove(client: DockerClient, stack: str) -> None:
     """Remove it; containers are gone by then."""
-    with told(f"removing the network {name(stack)}"):
+    with docker_errors(f"removing the network {name(stack)}"):
         for each in client.networks.list(filters={"label": f"{STACK}={stack}"}):
             each.reload()
             for guest in each.attrs["Containers"]:  # a tier in front of this one

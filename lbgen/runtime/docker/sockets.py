@@ -8,13 +8,13 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.runtime.docker import container, own
-from lbgen.runtime.docker.client import told
+from lbgen.runtime.docker import container, helper_image
+from lbgen.runtime.docker.client import docker_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from lbgen.runtime.docker.converge import Found
+    from lbgen.runtime.docker.converge import StackContainer
 
 _LISTEN, _OPEN = "0A", ("01", "08")  # 08: the client has said that it sends no more
 _UNBOUND = "07"  # so a datagram socket that waits for anybody
@@ -31,10 +31,10 @@ class Socket(NamedTuple):
     state: str
 
 
-def sockets(holder: Found) -> tuple[Socket, ...]:
+def sockets(holder: StackContainer) -> tuple[Socket, ...]:
     """All IPv4 sockets in the network of `holder`, one of our own images. Raises EngineError LB403, LB421."""
-    with told(f"listing the sockets of {holder.name}"):
-        said = container.execute(holder.made, (*own.WAIT[:-1], _PRINT))
+    with docker_errors(f"listing the sockets of {holder.name}"):
+        said = container.execute(holder.handle, (*helper_image.WAIT_ARGV[:-1], _PRINT))
     return tuple(parse(said))
 
 
@@ -57,7 +57,7 @@ def listening(every: Collection[Socket], address: str) -> set[tuple[int, str]]:
 
 
 def wait_listening(
-    holder: Found,
+    holder: StackContainer,
     address: str,
     ports: Collection[tuple[int, str]],
     *,

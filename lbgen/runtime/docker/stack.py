@@ -21,18 +21,35 @@ from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.reload import other_version, refusal
 from lbgen.runtime.common.signals import deferred
 from lbgen.runtime.common.time_limits import for_routes
-from lbgen.runtime.docker import change, images, joined, kept, memory, network, turn, wanted
-from lbgen.runtime.docker.behind import behind, connections, join, places
+from lbgen.runtime.docker import external_networks, images, kept, network, oom, traffic_switch
 from lbgen.runtime.docker.client import connect
 from lbgen.runtime.docker.container import PortTakenError
-from lbgen.runtime.docker.converge import Converger, Found, found, remove
+from lbgen.runtime.docker.container_engine import ensure_alive, restart_count, wait_for_agent
+from lbgen.runtime.docker.converge import Converger, StackContainer, list_containers, remove_stack
+from lbgen.runtime.docker.desired import (
+    RESOLVER,
+    DesiredStack,
+    EngineChoice,
+    assign_stand_ins,
+    engine_unit,
+    plan_inside,
+    ports_container,
+    published_address,
+    stand_in_container,
+)
+from lbgen.runtime.docker.inspect import lines, running, stack_state
 from lbgen.runtime.docker.kept import Kept
 from lbgen.runtime.docker.labels import Role
-from lbgen.runtime.docker.live import agent_works, restarts, stays
-from lbgen.runtime.docker.seen import lines, running, state
+from lbgen.runtime.docker.reload import (
+    add_stand_ins,
+    after_commit,
+    check_replacements,
+    needs_reload,
+    reload_containers,
+)
+from lbgen.runtime.docker.rolling_replace import Replacement, prepare_replacement, recover
 from lbgen.runtime.docker.sockets import wait_listening
-from lbgen.runtime.docker.succession import Succession, recover, succession
-from lbgen.runtime.docker.wanted import Chosen, Whole
+from lbgen.runtime.docker.tier_links import behind, connections, join, places
 from lbgen.runtime.standins.plan import Cast, played, whose
 
 if TYPE_CHECKING:
@@ -69,61 +86,65 @@ def up(
     Raises LbgenError (verdicts), EngineError LB403 to LB405, LB413, LB420 to LB423.
     """
     client = connect(here=True)
-    with locked(f"docker-{plan.name}"), _nothing_left(client, plan.name):
-        plan = joined.decided(client, plan, backends=backends)
+    with locked(f"docker-{plan.name}"), _cleanup_on_error(client, plan.name):
+        plan = external_networks.resolve_endpoints(client, plan, backends=backends)
         helper = partial(_helper, client, progress)
-        before = recover(client, plan.name, found(client, plan.name), helper)
+        before = recover(client, plan.name, list_containers(client, plan.name), helper)
         chosen, skipped = selection.choose(
-            engines, lambda target: _decide(client, plan, target, accept, progress), insist=insist
+            engines, lambda target: _choose_image(client, plan, target, accept, progress), insist=insist
         )
-        chosen = _place(plan, chosen, before, instead or {})
+        chosen = _assign_offsets(plan, chosen, before, instead or {})
 
-        def make(chosen: Sequence[Chosen]) -> Whole:
-            return _made(client, plan, chosen, accept, backends, progress)
+        def make(chosen: Sequence[EngineChoice]) -> DesiredStack:
+            return _desired_stack(client, plan, chosen, accept, backends, progress)
 
         if plan.pools:
             progress(Progress(Step.POOLS, detail=whose(plan)))
-        made = make(chosen)
+        desired = make(chosen)
         try:
-            if change.differs(made, before):
-                warnings = change.reloaded(client, made, before, progress, for_routes(plan, RELOAD_SECONDS))
-                return Result(state(plan.name, found(client, plan.name)), skipped, warnings, reloaded=True)
+            if needs_reload(desired, before):
+                warnings = reload_containers(client, desired, before, progress, for_routes(plan, RELOAD_SECONDS))
+                return Result(
+                    stack_state(plan.name, list_containers(client, plan.name)), skipped, warnings, reloaded=True
+                )
         except EngineError as error:
             if any(each.code != "LB412" for each in error.diagnostics):
                 raise
-        change.check_replaced(client, made, before, progress)
-        change.more_endpoints(made, before)
-        with succession(client, chosen, before, make, progress) as next_ones:
-            made = next_ones.made
-            work = Converger(client, plan.name, network.name(plan.name), progress, next_ones.beside, next_ones.tools)
+        check_replacements(client, desired, before, progress)
+        add_stand_ins(desired, before)
+        with prepare_replacement(client, chosen, before, make, progress) as replacement:
+            desired = replacement.stack
+            work = Converger(
+                client, plan.name, network.name(plan.name), progress, replacement.alongside, replacement.tools
+            )
             try:
-                with _fields_of_ports(plan, chosen):
-                    work.converge(made.containers)
+                with _name_port_field(plan, chosen):
+                    work.converge(desired.containers)
                 if work.changed and plan.networks:
-                    turn.lead_all(client, plan.name, found(client, plan.name), helper)
+                    traffic_switch.route_joined_networks(client, plan.name, list_containers(client, plan.name), helper)
                 warnings = (
-                    *_until_routes_answer(client, next_ones, progress, seconds),
-                    *(joined.overlooked(client, plan) if backends else ()),
+                    *_wait_for_routes(client, replacement, progress, seconds),
+                    *(external_networks.missed_containers(client, plan) if backends else ()),
                 )
-                for each in next_ones.turns.values():
-                    each.turn()
-                made.kept.write()
+                for each in replacement.switches.values():
+                    each.switch()
+                desired.kept.write()
             except BaseException:  # also Ctrl-C: nothing half done keeps running
                 with deferred(forget=True):
-                    next_ones.back(client, plan.name)
-                    work.undo()
+                    replacement.rollback(client, plan.name)
+                    work.rollback()
                 raise
             try:
-                cut = next_ones.drain(drain, progress)
+                cut = replacement.drain(drain, progress)
             finally:
-                with deferred(), change.serves_already():  # what was before goes
-                    work.keep()
-        now = state(plan.name, found(client, plan.name))
+                with deferred(), after_commit():  # what was before goes
+                    work.commit()
+        now = stack_state(plan.name, list_containers(client, plan.name))
         return Result(now, skipped, warnings, not work.changed, bool(before) and work.changed, cut=cut)
 
 
 @contextmanager
-def _fields_of_ports(plan: Plan, chosen: Sequence[Chosen]) -> Iterator[None]:
+def _name_port_field(plan: Plan, chosen: Sequence[EngineChoice]) -> Iterator[None]:
     """A port that is taken is named by the listener that asks for it: EngineError LB404."""
     try:
         yield
@@ -134,7 +155,7 @@ def _fields_of_ports(plan: Plan, chosen: Sequence[Chosen]) -> Iterator[None]:
 
 
 @contextmanager
-def _nothing_left(client: DockerClient, name: str) -> Iterator[None]:
+def _cleanup_on_error(client: DockerClient, name: str) -> Iterator[None]:
     """What ends badly leaves no network, and nothing in the state directory, where the stack has no container."""
     try:
         yield
@@ -155,132 +176,138 @@ def reload(
     """Have the stack's containers serve `plan` instead. See `lbgen.api.reload`."""
     client = connect(here=True)
     with locked(f"docker-{stack.name}"):
-        there = found(client, stack.name)
+        there = list_containers(client, stack.name)
         last = kept.read(stack.name)
         if last is None:
-            raise EngineError(refusal(f"another user, or another lbgen, made the containers of {stack.name}"))
-        plan = joined.decided(client, plan, backends=last.backends)
+            raise EngineError(refusal(f"another user, or another lbgen, desired the containers of {stack.name}"))
+        plan = external_networks.resolve_endpoints(client, plan, backends=last.backends)
         accept = tuple(dict.fromkeys((*last.accept, *accept)))
         chosen = tuple(
-            _again(client, each, last.plan, plan, accept, progress) for each in there if each.record.role is Role.ENGINE
+            _same_choice(client, each, last.plan, plan, accept, progress)
+            for each in there
+            if each.record.role is Role.ENGINE
         )
-        made = _made(client, plan, chosen, accept, last.backends, progress)
-        warnings = change.reloaded(client, made, there, progress, seconds)
-        return Result(state(stack.name, found(client, stack.name)), (), warnings)
+        desired = _desired_stack(client, plan, chosen, accept, last.backends, progress)
+        warnings = reload_containers(client, desired, there, progress, seconds)
+        return Result(stack_state(stack.name, list_containers(client, stack.name)), (), warnings)
 
 
-def _again(
+def _same_choice(
     client: DockerClient,
-    there: Found,
+    there: StackContainer,
     before: Plan,
     after: Plan,
     accept: tuple[str, ...],
     progress: Callable[[Progress], None],
-) -> Chosen:
+) -> EngineChoice:
     """The same engine for another plan. LbgenError (verdicts), EngineError LB412 for another version."""
     target = engine_by_name(there.record.engine)
     other = other_version(target, before, after, there.record.version)
     if other:
         raise EngineError(other)
     after = with_version(after, target.name, there.record.version)
-    return replace(_decide(client, after, target, accept, progress), offset=there.record.offset, side=there.record.side)
+    return replace(
+        _choose_image(client, after, target, accept, progress), offset=there.record.offset, side=there.record.side
+    )
 
 
-def _made(
+def _desired_stack(
     client: DockerClient,
     plan: Plan,
-    chosen: Sequence[Chosen],
+    chosen: Sequence[EngineChoice],
     accept: tuple[str, ...],
     backends: bool,
     progress: Callable[[Progress], None],
-) -> Whole:
-    """What the stack shall be. The network is made."""
+) -> DesiredStack:
+    """What the stack shall be. The network is desired."""
     helper = _helper(client, progress)
     subnet = network.ensure(client, plan.name)
     last = kept.read(plan.name)
     before = last.cast if last is not None and last.cast.stand_ins else None
-    cast = wanted.stand_ins(plan, subnet, _folder(plan), before) if played(plan) else Cast()
-    parts = []
+    cast = assign_stand_ins(plan, subnet, _certificate_folder(plan), before) if played(plan) else Cast()
+    units = []
     for each in chosen:
-        inside = wanted.plan_for(plan, each, cast, subnet)
-        parts.append(wanted.engine_part(plan, each, inside, helper, accept, wanted.holder(plan, each, helper, subnet)))
-    endpoints = wanted.endpoints_container(plan, cast, helper, subnet) if cast.stand_ins else None
-    return Whole(Kept(plan, cast, accept, backends), tuple(parts), endpoints, helper, subnet, last)
+        inside = plan_inside(plan, each, cast, subnet)
+        units.append(engine_unit(plan, each, inside, helper, accept, ports_container(plan, each, helper, subnet)))
+    endpoints = stand_in_container(plan, cast, helper, subnet) if cast.stand_ins else None
+    return DesiredStack(Kept(plan, cast, accept, backends), tuple(units), endpoints, helper, subnet, last)
 
 
 def _helper(client: DockerClient, progress: Callable[[Progress], None]) -> str:
-    return images.helper(client, lambda text: progress(Progress(Step.BUILDING, "helper", text)))
+    return images.ensure_helper(client, lambda text: progress(Progress(Step.BUILDING, "helper", text)))
 
 
-def _folder(plan: Plan) -> Path:
+def _certificate_folder(plan: Plan) -> Path:
     """Where the certificates of stand-ins are kept: of other pools, another folder."""
     asked = repr([(pool.name, pool.tls) for pool in plan.pools])
     return kept.folder(plan.name) / hashlib.sha256(asked.encode()).hexdigest()[:16]
 
 
-def _decide(
+def _choose_image(
     client: DockerClient, plan: Plan, target: Engine, accept: tuple[str, ...], progress: Callable[[Progress], None]
-) -> Chosen:
+) -> EngineChoice:
     from lbgen.engines.api import target_version
 
     version = target_version(target, plan.options(target.name).version)
-    named = replace(with_version(plan, target.name, version), resolvers=plan.resolvers or (wanted.RESOLVER,))
+    named = replace(with_version(plan, target.name, version), resolvers=plan.resolvers or (RESOLVER,))
     _, problems = judge(named, target, version, accept)
     if problems:
         raise LbgenError(problems)
     image = images.choose(client, target, version, progress)
-    return Chosen(target, version, image)
+    return EngineChoice(target, version, image)
 
 
-def _place(
-    plan: Plan, chosen: tuple[Chosen, ...], before: tuple[Found, ...], instead: Mapping[str, str]
-) -> tuple[Chosen, ...]:
+def _assign_offsets(
+    plan: Plan, chosen: tuple[EngineChoice, ...], before: tuple[StackContainer, ...], instead: Mapping[str, str]
+) -> tuple[EngineChoice, ...]:
     """Port offsets: what an engine has already it keeps."""
     had = {x.record.engine: x.record.offset for x in before if x.record.role is Role.ENGINE}
     had |= {new: had[old] for new, old in instead.items() if old in had}
     ours = {a.port for x in before if x.running for a in x.record.addresses}
     names = [(each.engine.name, each.engine.title) for each in chosen]
-    found = selection.offsets(plan, names, had, ours, wanted.outside)
+    found = selection.offsets(plan, names, had, ours, published_address)
     sides = {x.record.offset: x.record.side for x in before if x.record.role is Role.PORTS and x.running}
     placed = (replace(each, offset=found[each.engine.name]) for each in chosen)
     return tuple(replace(each, side=sides.get(each.offset, 0)) for each in placed)
 
 
-def _until_routes_answer(
-    client: DockerClient, next_ones: Succession, progress: Callable[[Progress], None], seconds: float
+def _wait_for_routes(
+    client: DockerClient, replacement: Replacement, progress: Callable[[Progress], None], seconds: float
 ) -> tuple[Diagnostic, ...]:
     """Wait for every route of every engine, of one that is to be turned to where no client asks it yet; EngineError
     LB403 when its container ends, LB405 when a route fails."""
     complaints: list[Diagnostic] = []
-    made = next_ones.made
-    there = {x.name: x for x in found(client, made.kept.plan.name)}
-    for part in made.parts:
-        each, plan, name = there[part.wanted.name], part.plan, part.record.engine
-        where = {address.listener: (address.host, address.port) for address in part.record.addresses}
-        title, before = part.record.title, restarts(each)
-        turned = next_ones.turns.get(part.wanted.name)
-        starts, lack = partial(stays, each, before, "while starting"), partial(memory.lack, each.made)
+    desired = replacement.stack
+    there = {x.name: x for x in list_containers(client, desired.kept.plan.name)}
+    for unit in desired.units:
+        each, plan, name = there[unit.container_spec.name], unit.plan, unit.record.engine
+        where = {address.listener: (address.host, address.port) for address in unit.record.addresses}
+        title, before = unit.record.title, restart_count(each)
+        turned = replacement.switches.get(unit.container_spec.name)
+        starts, lack = partial(ensure_alive, each, before, "while starting"), partial(oom.memory_hint, each.handle)
         if turned is not None:
             turned.wait_listening(seconds, starts, lack)
-            where = turned.where()
-        elif not part.spec.kernel and any(x.mode is Mode.L4 for x in plan.listeners):
+            where = turned.listener_addresses()
+        elif not unit.spec.kernel and any(x.mode is Mode.L4 for x in plan.listeners):
             # Docker accepts connections for it, and no request that it answers is known.
             asked = [(x.port, str(x.protocol)) for x in plan.listeners]
             address = plan.listeners[0].address  # the same for all of a container
-            holder = there[part.ports[0].name]
+            holder = there[unit.holder[0].name]
             wait_listening(holder, address, asked, title=title, seconds=seconds, stays=starts, lack=lack)
         probes = readiness.probes(plan)
 
         def answered(probe: readiness.Probe, left: int, name: str = name, total: int = len(probes)) -> None:
             progress(Progress(Step.ANSWERED, name, probe.route, total - left, total))
 
-        stays(each, before, "while starting")
+        ensure_alive(each, before, "while starting")
         late = readiness.wait(plan, probes, where.__getitem__, seconds=seconds, answered=answered)
-        stays(each, before, "while starting")
-        if part.agent is not None:
-            agent_works(there[part.agent[0].name].made, seconds)
+        ensure_alive(each, before, "while starting")
+        if unit.agent is not None:
+            wait_for_agent(there[unit.agent[0].name].handle, seconds)
         complaints += readiness.unasked(plan, probes, title)
-        complaints += readiness.diagnostics(late, title, plan, seconds=seconds, lack=partial(memory.lack, each.made))
+        complaints += readiness.diagnostics(
+            late, title, plan, seconds=seconds, lack=partial(oom.memory_hint, each.handle)
+        )
         if not late:
             progress(Progress(Step.READY, name))
     if any(each.severity is Severity.ERROR for each in complaints):
@@ -293,7 +320,7 @@ def end(stack: StackState, progress: Callable[[Progress], None]) -> None:
     client = connect()
     with locked(f"docker-{stack.name}"):
         try:
-            remove(client, stack.name, progress)
+            remove_stack(client, stack.name, progress)
         except BaseException:
             with deferred(forget=True), suppress(EngineError):
                 _forget(client, stack.name)
@@ -304,6 +331,6 @@ def end(stack: StackState, progress: Callable[[Progress], None]) -> None:
 
 def _forget(client: DockerClient, name: str) -> None:
     """Its network, and what is kept of it, where the stack has no container."""
-    if not found(client, name):
+    if not list_containers(client, name):
         network.remove(client, name)
         shutil.rmtree(kept.folder(name), ignore_errors=True)

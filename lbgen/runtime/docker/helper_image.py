@@ -14,7 +14,7 @@ from importlib.util import MAGIC_NUMBER, cache_from_source, source_hash
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbgen.runtime.docker.bundle import Bundle
+from lbgen.runtime.docker.image_archive import ImageArchive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ SITE = "/opt/lbgen"
 _PACKAGE = Path(__file__).parents[2]
 PYTHON = "/usr/local/bin/python3"
 NFT = "/usr/local/sbin/nft"
-WAIT = (PYTHON, "-I", "-S", "-c", "import signal; signal.pause()")  # until it is killed
+WAIT_ARGV = (PYTHON, "-I", "-S", "-c", "import signal; signal.pause()")  # until it is killed
 ENVIRONMENT = (("PYTHONPATH", SITE), ("PYTHONDONTWRITEBYTECODE", "1"), ("PYTHONUNBUFFERED", "1"))
 _HEADER = 16  # bytes of a file of byte code before the code
 _UNCHECKED = b"\x01\x00\x00\x00"  # its flags: there is a hash of the source, and it counts for nothing
@@ -42,24 +42,24 @@ _UNNEEDED = (
 
 def tag() -> str:
     """Changes with the code of lbgen, so that an image is never older than the lbgen that uses it."""
-    digest = hashlib.sha256(f"{sys.version}{_rules()}".encode())
+    digest = hashlib.sha256(f"{sys.version}{_nft_path()}".encode())
     for path in sorted(_PACKAGE.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def bundle() -> Bundle:
+def build_archive() -> ImageArchive:
     """The interpreter, its library, lbgen and what lbgen imports. Raises BundleError, OSError."""
-    found = Bundle.empty()
+    found = ImageArchive.empty()
     interpreter = Path(sys.executable).resolve()
-    found.program(interpreter, PYTHON)
+    found.add_program(interpreter, PYTHON)
     library = Path(sysconfig.get_path("stdlib"))
-    found.tree(library, f"/usr/local/lib/{library.name}", skip=_UNNEEDED)
+    found.add_tree(library, f"/usr/local/lib/{library.name}", skip=_UNNEEDED)
     for module in sorted((library / "lib-dynload").glob("*.so")):
-        found.libraries(module)
-    if (rules := _rules()) is not None:
-        found.program(rules, NFT)
-    found.tree(_PACKAGE, f"{SITE}/lbgen", skip=("__pycache__",))
+        found.add_libraries(module)
+    if (rules := _nft_path()) is not None:
+        found.add_program(rules, NFT)
+    found.add_tree(_PACKAGE, f"{SITE}/lbgen", skip=("__pycache__",))
     ours = metadata.distribution("lbgen")
     for name in ("METADATA", "entry_points.txt"):  # by which engines are found
         found.files[f"{SITE}/lbgen-{ours.version}.dist-info/{name}"] = (ours.read_text(name) or "").encode()
@@ -69,23 +69,23 @@ def bundle() -> Bundle:
             if path.is_file() and ".." not in file.parts and "__pycache__" not in file.parts:
                 found.files[f"{SITE}/{file.as_posix()}"] = path
                 if path.suffix == ".so":
-                    found.libraries(path)
+                    found.add_libraries(path)
     for place, origin in tuple(found.files.items()):
         if isinstance(origin, Path) and origin.suffix == ".py":
-            compiled = _compiled(origin)
+            compiled = _byte_code(origin)
             if compiled is not None:
                 folder, _, name = place.rpartition("/")
                 found.files[f"{folder}/__pycache__/{name[:-3]}.{sys.implementation.cache_tag}.pyc"] = compiled
     return found
 
 
-def _rules() -> Path | None:
+def _nft_path() -> Path | None:
     """The program that turns connections from one engine to another; None: not on this host."""
     there = shutil.which("nft", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     return Path(there).resolve() if there is not None else None
 
 
-def _compiled(source: Path) -> bytes | None:
+def _byte_code(source: Path) -> bytes | None:
     """The byte code of a module, which is not compared with its source: reading all sources anew at each start takes
     seconds. None when it is none."""
     try:

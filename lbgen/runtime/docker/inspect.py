@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from lbgen.runtime.common.logs import Line, access_parser
 from lbgen.runtime.common.state import EndpointState, EngineState, StackState
 from lbgen.runtime.docker import health, kept
-from lbgen.runtime.docker.client import connect, told
-from lbgen.runtime.docker.converge import Found, found
+from lbgen.runtime.docker.client import connect, docker_errors
+from lbgen.runtime.docker.converge import StackContainer, list_containers
 from lbgen.runtime.docker.labels import STACK, Role
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ class ContainerState(EngineState):
 
     status: str = ""
     container: str = ""
-    told: Callable[[], tuple[EndpointHealth, ...]] = tuple
+    read_health: Callable[[], tuple[EndpointHealth, ...]] = tuple
 
     @property
     def health(self) -> tuple[EndpointHealth, ...]:
-        return self.told()
+        return self.read_health()
 
     @property
     def running(self) -> bool:
@@ -57,29 +57,29 @@ class ContainerStack(StackState):
 def running() -> tuple[StackState, ...]:
     """Every stack of containers that this daemon has."""
     client = connect()
-    every = found(client)
+    every = list_containers(client)
     names = sorted({each.record.stack for each in every if each.record.role is not Role.CHECK})
-    return tuple(state(name, [x for x in every if x.record.stack == name]) for name in names)
+    return tuple(stack_state(name, [x for x in every if x.record.stack == name]) for name in names)
 
 
-def remains() -> tuple[StackState, ...]:
+def leftover_stacks() -> tuple[StackState, ...]:
     """Stacks without a container that left a network or volumes: an `up` or `down` ended as the daemon went away."""
     client = connect()
-    with told("listing networks and volumes"):
+    with docker_errors("listing networks and volumes"):
         only = {"label": STACK}
         left = (*client.networks.list(filters=only), *client.volumes.list(filters=only))
-    names = {each.attrs["Labels"][STACK] for each in left} - {each.record.stack for each in found(client)}
-    return tuple(state(name, ()) for name in sorted(names))
+    names = {each.attrs["Labels"][STACK] for each in left} - {each.record.stack for each in list_containers(client)}
+    return tuple(stack_state(name, ()) for name in sorted(names))
 
 
-def state(name: str, parts: Sequence[Found]) -> ContainerStack:
+def stack_state(name: str, parts: Sequence[StackContainer]) -> ContainerStack:
     engines = []
     last = kept.read(name)
     there = () if last is None else last.members()
     for each in parts:
         if each.record.role is not Role.ENGINE:
             continue
-        attrs = each.made.attrs
+        attrs = each.handle.attrs
         now = attrs["State"]
         ended = "" if each.running else f"{now['Status']} with exit status {now['ExitCode']}"
         engines.append(
@@ -95,15 +95,15 @@ def state(name: str, parts: Sequence[Found]) -> ContainerStack:
                 restarts=int(attrs.get("RestartCount") or 0),
                 died=ended or "ended",
                 access_log=each.record.access_log,
-                status=each.made.status,
+                status=each.handle.status,
                 container=each.name,
-                told=partial(health.found, each, there, parts),
+                read_health=partial(health.endpoint_health, each, there, parts),
             )
         )
     return ContainerStack(name, "", 0, 0, True, tuple(engines), _endpoints(parts))
 
 
-def _endpoints(parts: Sequence[Found]) -> tuple[EndpointState, ...]:
+def _endpoints(parts: Sequence[StackContainer]) -> tuple[EndpointState, ...]:
     for each in parts:
         if each.record.role is Role.ENDPOINTS:
             listed = json.loads(each.record.detail or "[]")
@@ -117,10 +117,10 @@ def lines(stack: StackState, engine: str | None, *, follow: bool) -> Iterator[Li
     since: dict[str, str] = {}
     parsers = {each.name: access_parser(each.name) for each in stack.engines}
     while True:
-        every = [x for x in found(client, stack.name) if engine in (None, x.record.engine)]
+        every = [x for x in list_containers(client, stack.name) if engine in (None, x.record.engine)]
         new: list[tuple[str, str, str]] = []
         for each in every:
-            for stamp, text in _printed(each, since):
+            for stamp, text in _new_lines(each, since):
                 new.append((stamp, _source(each), text))
         for _, source, text in sorted(new, key=lambda x: x[0]):
             parse = parsers.get(source)
@@ -130,18 +130,18 @@ def lines(stack: StackState, engine: str | None, *, follow: bool) -> Iterator[Li
         time.sleep(_LOOK_SECONDS)
 
 
-def _source(each: Found) -> str:
+def _source(each: StackContainer) -> str:
     if each.record.role is Role.AGENT:
         return f"{each.record.engine}-agent"
     return each.record.engine or str(each.record.role)
 
 
-def _printed(each: Found, since: dict[str, str]) -> Iterator[tuple[str, str]]:
+def _new_lines(each: StackContainer, since: dict[str, str]) -> Iterator[tuple[str, str]]:
     """(time, line) that are newer than `since`, which is moved on."""
     last = since.get(each.name, "")
-    with told(f"reading the log of {each.name}"):
+    with docker_errors(f"reading the log of {each.name}"):
         after = int(datetime.fromisoformat(last).timestamp()) if last else None
-        text = each.made.logs(timestamps=True, since=after).decode("utf-8", "replace")
+        text = each.handle.logs(timestamps=True, since=after).decode("utf-8", "replace")
     for line in text.splitlines():
         stamp, _, rest = line.partition(" ")
         if stamp > last:  # docker looks at whole seconds

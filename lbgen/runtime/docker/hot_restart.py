@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-NEXT, TAKEN_OVER = "SIGHUP", "SIGUSR1"  # start the next one; it serves, so that the one before is no way back
+NEXT_SIGNAL, COMMIT_SIGNAL = "SIGHUP", "SIGUSR1"  # start the next one; it serves, so that the one before is no way back
 _EPOCH = "{epoch}"
 # A process that ends before it has taken over leaves the one before, which serves on. Any other end is the container's,
 # which docker starts anew.

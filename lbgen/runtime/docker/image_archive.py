@@ -25,39 +25,39 @@ _UNWINDER = "libgcc_s.so.1"  # the C library loads it by name when a thread ends
 _ASK_SECONDS = 20
 
 
-class BundleError(Exception):
+class ArchiveError(Exception):
     """Something the program needs is not on this host."""
 
 
 @dataclass(slots=True)
-class Bundle:
+class ImageArchive:
     """Files by their place in the image: a path on this host, or bytes. `folders` have (mode, owner)."""
 
     files: dict[str, Path | bytes] = field(default_factory=dict)
     folders: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @classmethod
-    def empty(cls) -> Bundle:
+    def empty(cls) -> ImageArchive:
         """What every image has: users, name lookup, certificate authorities, folders to write to."""
-        made = cls()
-        made.files |= {
+        archive = cls()
+        archive.files |= {
             "/etc/passwd": _USERS.encode(),
             "/etc/group": _GROUP.encode(),
             "/etc/nsswitch.conf": _NSSWITCH.encode(),
         }
         if _CA.is_file():
-            made.files[str(_CA)] = _CA
-        made.folders |= {"/tmp": (0o1777, 0), "/run": (0o755, 0), "/var/tmp": (0o1777, 0), WORK: (0o755, USER)}  # noqa: S108
-        return made
+            archive.files[str(_CA)] = _CA
+        archive.folders |= {"/tmp": (0o1777, 0), "/run": (0o755, 0), "/var/tmp": (0o1777, 0), WORK: (0o755, USER)}  # noqa: S108
+        return archive
 
-    def program(self, path: Path, place: str) -> None:
+    def add_program(self, path: Path, place: str) -> None:
         """Add an executable (or module) and every library it loads. Raises BundleError."""
         self.files[place] = path
-        self.libraries(path)
+        self.add_libraries(path)
 
-    def libraries(self, path: Path) -> None:
+    def add_libraries(self, path: Path) -> None:
         """Add what `path` loads. Libraries from outside the system's folders go to where its C library is."""
-        loaded = needed(path)
+        loaded = shared_libraries(path)
         home = next((str(each.parent) for each in loaded if each.name.startswith(("libc.so", "ld-musl"))), "/usr/lib")
         for library in loaded:
             system = str(library).startswith(("/lib", "/usr/lib"))
@@ -66,7 +66,7 @@ class Bundle:
         if loaded and unwinder.is_file():
             self.files[str(unwinder)] = unwinder
 
-    def tree(self, root: Path, place: str, *, skip: Iterable[str] = ()) -> None:
+    def add_tree(self, root: Path, place: str, *, skip: Iterable[str] = ()) -> None:
         """Add a folder with all below it but folders named in `skip`."""
         unwanted = set(skip)
         for path in sorted(root.rglob("*")):
@@ -78,7 +78,7 @@ class Bundle:
         """A tar archive of all of it; the same files give the same bytes."""
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w") as archive:
-            for name in sorted(self._every_folder()):
+            for name in sorted(self._all_folders()):
                 mode, owner = self.folders.get(name, (0o755, 0))
                 _add(archive, name, None, mode, owner)
             for name in sorted(self.files):
@@ -90,7 +90,7 @@ class Bundle:
                     _add(archive, name, content, 0o644)
         return buffer.getvalue()
 
-    def _every_folder(self) -> set[str]:
+    def _all_folders(self) -> set[str]:
         found = set()
         for name in (*self.folders, *(str(Path(file).parent) for file in self.files)):
             here = Path(name)
@@ -109,7 +109,7 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes | None, mode: int, 
         archive.addfile(entry, io.BytesIO(content))
 
 
-def needed(path: Path) -> tuple[Path, ...]:
+def shared_libraries(path: Path) -> tuple[Path, ...]:
     """The shared libraries and the loader of an executable or module, none for a static one. Raises BundleError."""
     done = subprocess.run(  # noqa: S603 - a path we found ourselves
         ["ldd", str(path)],  # noqa: S607 - the system's own
@@ -122,7 +122,7 @@ def needed(path: Path) -> tuple[Path, ...]:
     if "not a dynamic executable" in said or "statically linked" in said:
         return ()
     if missing := _MISSING.findall(said):
-        raise BundleError(f"{path} needs {', '.join(missing)}, not found on this host")
+        raise ArchiveError(f"{path} needs {', '.join(missing)}, not found on this host")
     if done.returncode:
-        raise BundleError(f"ldd {path}: {said.strip()}")
+        raise ArchiveError(f"ldd {path}: {said.strip()}")
     return tuple(Path(found) for found in dict.fromkeys(_LIBRARY.findall(said)))

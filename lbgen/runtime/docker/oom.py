@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from lbgen.diagnostics import EngineError
-from lbgen.runtime.docker.client import told
+from lbgen.runtime.docker.client import docker_errors
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 _FULL = 0.9  # of its limit; what is kept of files that nobody reads does not count
 
 
-def lack(made: Container) -> str:
+def memory_hint(handle: Container) -> str:
     """The remedy where its memory is full, or was; empty where it is not, nobody knows, or it ended meanwhile."""
-    with suppress(EngineError), told(f"looking at the memory of {made.name}"):
-        return _said(_stats(made).get("memory_stats", {}))
+    with suppress(EngineError), docker_errors(f"looking at the memory of {handle.name}"):
+        return _hint(_stats(handle).get("memory_stats", {}))
     return ""
 
 
-def _stats(made: Container) -> dict[str, Any]:
+def _stats(handle: Container) -> dict[str, Any]:
     """What docker counts now, without its second look, for which it takes a second."""
     from docker.errors import InvalidVersion
 
     try:
-        found = made.client.api.stats(made.id, stream=False, one_shot=True)
+        found = handle.client.api.stats(handle.id, stream=False, one_shot=True)
     except InvalidVersion:  # of docker 20.10 at least
-        found = made.stats(stream=False)
+        found = handle.stats(stream=False)
     return found if isinstance(found, dict) else {}
 
 
-def _said(memory: dict[str, Any]) -> str:
+def _hint(memory: dict[str, Any]) -> str:
     limit = memory.get("limit") or 0
     details = memory.get("stats", {})
     used = (memory.get("usage") or 0) - (details.get("inactive_file") or details.get("total_inactive_file") or 0)

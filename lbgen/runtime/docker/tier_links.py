@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from lbgen.plan.overlay import with_ports
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.ports import open_connections
-from lbgen.runtime.docker import images, network, turn
-from lbgen.runtime.docker.client import connect, told
-from lbgen.runtime.docker.converge import found
-from lbgen.runtime.docker.seen import ContainerState
+from lbgen.runtime.docker import images, network, traffic_switch
+from lbgen.runtime.docker.client import connect, docker_errors
+from lbgen.runtime.docker.converge import list_containers
+from lbgen.runtime.docker.inspect import ContainerState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,11 +59,16 @@ def join(front: StackState, behind: Sequence[StackState]) -> None:
         for stack in behind:
             name = network.name(stack.name)
             if name not in there.attrs["NetworkSettings"]["Networks"]:
-                with told(f"letting {there.name} into the network {name}"):
+                with docker_errors(f"letting {there.name} into the network {name}"):
                     client.networks.get(name).connect(there)
                 joined = True
     if joined:
-        turn.lead_all(client, front.name, found(client, front.name), lambda: images.helper(client, lambda text: None))
+        traffic_switch.route_joined_networks(
+            client,
+            front.name,
+            list_containers(client, front.name),
+            lambda: images.ensure_helper(client, lambda text: None),
+        )
 
 
 def connections(state: StackState) -> int:
@@ -74,7 +79,7 @@ def connections(state: StackState) -> int:
 
 def _networked(client: DockerClient, name: str) -> Container:
     """The container itself, or the one whose network it shares."""
-    with told(f"looking at the container {name}"):
+    with docker_errors(f"looking at the container {name}"):
         found = client.containers.get(name)
         mode = str(found.attrs["HostConfig"]["NetworkMode"])
         return client.containers.get(mode.removeprefix(_SHARED)) if mode.startswith(_SHARED) else found

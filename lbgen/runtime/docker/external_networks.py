@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, EngineError, Severity
 from lbgen.plan.overlay import with_real_endpoints
-from lbgen.runtime.docker.client import told
+from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.labels import STACK
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _NAMELESS = frozenset({"bridge", "host", "none"})  # docker's own; containers have no names there
 
 
-def decided(client: DockerClient, plan: Plan, *, backends: bool) -> Plan:
+def resolve_endpoints(client: DockerClient, plan: Plan, *, backends: bool) -> Plan:
     """`plan` with each pool's endpoints either its own or played: its own without `backends`, and, unless the pool says
     otherwise, where one of them is a container, running or not, of a network that the stack joins.
 
@@ -25,7 +25,7 @@ def decided(client: DockerClient, plan: Plan, *, backends: bool) -> Plan:
     """
     names = set[str]()
     for index, name in enumerate(plan.networks):
-        names |= _names(client, plan, name, f"containers.networks[{index}]")
+        names |= _container_names(client, plan, name, f"containers.networks[{index}]")
     if not backends:
         return with_real_endpoints(plan)
     open_pools = [pool for pool in plan.pools if pool.stand_ins is None]
@@ -33,11 +33,11 @@ def decided(client: DockerClient, plan: Plan, *, backends: bool) -> Plan:
     return with_real_endpoints(plan, there)
 
 
-def overlooked(client: DockerClient, plan: Plan) -> tuple[Diagnostic, ...]:
+def missed_containers(client: DockerClient, plan: Plan) -> tuple[Diagnostic, ...]:
     """LB423 as advice for each pool that is played although an endpoint has the name of a container elsewhere."""
     hosts = {e.host: (pool, e) for pool in plan.pools if pool.stand_ins is None for e in pool.endpoints if not e.is_ip}
     found = []
-    with told("listing containers"):
+    with docker_errors("listing containers"):
         every = client.containers.list(ignore_removed=True) if hosts else []
     for each in every:
         networks = sorted(set(each.attrs["NetworkSettings"]["Networks"]) - _NAMELESS)
@@ -50,12 +50,12 @@ def overlooked(client: DockerClient, plan: Plan) -> tuple[Diagnostic, ...]:
     return tuple(found)
 
 
-def _names(client: DockerClient, plan: Plan, network: str, field: str) -> set[str]:
+def _container_names(client: DockerClient, plan: Plan, network: str, field: str) -> set[str]:
     """By what docker resolves the containers of a network, but for the stack's own."""
     from docker.errors import NotFound
 
     found: set[str] = set()
-    with told(f"looking at the network {network}"):
+    with docker_errors(f"looking at the network {network}"):
         try:
             there = client.networks.get(network)
         except NotFound:

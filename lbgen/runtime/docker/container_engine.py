@@ -13,10 +13,10 @@ from lbgen.agent import state as health
 from lbgen.agent.run import known
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.common.health import watched
-from lbgen.runtime.docker import container, memory, successive
-from lbgen.runtime.docker.client import told
+from lbgen.runtime.docker import container, hot_restart, oom
+from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.container import File, rendered_files
-from lbgen.runtime.docker.health import asked
+from lbgen.runtime.docker.health import fetch_status
 from lbgen.runtime.docker.labels import RECORD_FILE
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lbgen.engines.health import Condition
     from lbgen.engines.rendered import Rendered
     from lbgen.plan.model import Plan
-    from lbgen.runtime.docker.converge import Found
+    from lbgen.runtime.docker.converge import StackContainer
     from lbgen.runtime.docker.labels import Record
 
 _NEXT = ".next"  # where files wait that an engine watches
@@ -37,31 +37,31 @@ _BEGUN = b" checks "  # in the agent's first line
 
 
 @dataclass(slots=True)
-class InContainer:
-    """`there` is the container, `agent` the one beside it, `parts` all of the stack; `plan` and `spec` are what it
+class ContainerEngine:
+    """`container` is the container, `agent` the one beside it, `parts` all of the stack; `plan` and `spec` are what it
     serves and how."""
 
-    there: Found
+    container: StackContainer
     plan: Plan
     spec: ProcessSpec
     addresses: Mapping[str, tuple[str, int]]
-    agent: Found | None = None
-    parts: Sequence[Found] = ()
+    agent: StackContainer | None = None
+    parts: Sequence[StackContainer] = ()
     _before: dict[str, File] = field(default_factory=dict)
     _goes_on: bool = False
     _secret: frozenset[str] = frozenset()
     _restarts: int = 0
 
     def __post_init__(self) -> None:
-        self._restarts = restarts(self.there)
+        self._restarts = restart_count(self.container)
 
     @property
     def engine(self) -> str:
-        return self.there.record.engine
+        return self.container.record.engine
 
     @property
     def title(self) -> str:
-        return f"{self.there.record.title} {self.there.record.program_version or self.there.record.version}"
+        return f"{self.container.record.title} {self.container.record.program_version or self.container.record.version}"
 
     def address(self, listener: str) -> tuple[str, int]:
         return self.addresses[listener]
@@ -71,30 +71,30 @@ class InContainer:
         return self._goes_on
 
     def endpoints(self, pools: Mapping[str, Sequence[str]]) -> Mapping[tuple[str, int], Condition]:
-        teller = watched(self.there.record.engine)
-        said = asked(self.there, self.parts, teller.tells) if teller is not None else None
+        teller = watched(self.container.record.engine)
+        said = fetch_status(self.container, self.parts, teller.tells) if teller is not None else None
         return teller.health(pools, said) if teller is not None and said is not None else {}
 
     def digests(self, names: Iterable[str]) -> Mapping[str, str]:
         """What tells its files apart. After a change that was cut short they are read, those of `names` at least."""
-        record = self.there.record
+        record = self.container.record
         if record.hash:
             return record.files
-        read = {name: container.read(self.there.made, name) for name in {*record.files, *names}}
+        read = {name: container.read(self.container.handle, name) for name in {*record.files, *names}}
         return {name: File(content).digest() for name, content in read.items() if content is not None}
 
     def stop_agent(self) -> None:
         if self.agent is not None:
-            with told(f"stopping {self.agent.name}"):
-                self.agent.made.stop(timeout=_AGENT_SECONDS)
+            with docker_errors(f"stopping {self.agent.name}"):
+                self.agent.handle.stop(timeout=_AGENT_SECONDS)
 
     def known(self, order: str) -> Mapping[str, str]:
         with tempfile.TemporaryDirectory() as place:
-            said = container.read(self.there.made, health.FILE)
+            said = container.read(self.container.handle, health.FILE)
             if said is not None:
                 path = Path(place) / health.FILE
                 path.write_bytes(said)
-                when = container.written(self.there.made, health.FILE)
+                when = container.modified_at(self.container.handle, health.FILE)
                 os.utime(path, (when, when))
             return known(order, Path(place))
 
@@ -105,7 +105,7 @@ class InContainer:
         changed = {name: file for name, file in files.items() if now.get(name) != file.digest()}
         # Nothing in the container could remove a file that is no more: it becomes empty.
         changed |= {name: File(secret=name in secret) for name in now if name not in files}
-        before = {name: container.read(self.there.made, name) for name in changed}
+        before = {name: container.read(self.container.handle, name) for name in changed}
         self._before = {name: File(content or b"", name in secret) for name, content in before.items()}
         self._exchange(changed)
 
@@ -113,34 +113,34 @@ class InContainer:
         self._exchange(self._before)
 
     def _exchange(self, files: Mapping[str, File]) -> None:
-        unknown = {RECORD_FILE: File(replace(self.there.record, hash="").text())}  # until it is known to serve
+        unknown = {RECORD_FILE: File(replace(self.container.record, hash="").text())}  # until it is known to serve
         seen = {name: file for name, file in files.items() if self.spec.watches(name)}
         self._goes_on = bool(self.spec.successive) and bool(files) and len(seen) == len(files)
         direct = {name: file for name, file in files.items() if name not in seen}
         staged = {f"{_NEXT}/{name}": file for name, file in seen.items()}
         folders = sorted({_folder(name) for name in seen})
-        container.put(self.there.made, unknown | direct | staged, root=self.spec.kernel, folders=folders)
+        container.put(self.container.handle, unknown | direct | staged, root=self.spec.kernel, folders=folders)
         # Written files would be read half: an engine that watches them sees them come by renaming.
         for folder in folders:
             names = [f"{_NEXT}/{name}" for name in seen if _folder(name) == folder]
-            container.execute(self.there.made, ("mv", "-f", *names, folder))
+            container.execute(self.container.handle, ("mv", "-f", *names, folder))
 
     def reload(self, plan: Plan, spec: ProcessSpec) -> None:
-        made = self.there.made
+        handle = self.container.handle
         if spec.kernel:
             for command in (*spec.setup, *(x for x in self.spec.teardown if x not in spec.teardown)):
-                container.execute(made, command)
+                container.execute(handle, command)
         elif spec.successive and not self._goes_on:
-            container.signal(made, successive.NEXT)
+            container.signal(handle, hot_restart.NEXT_SIGNAL)
         elif spec.reload is not None:
-            container.signal(made, spec.reload.name)
+            container.signal(handle, spec.reload.name)
         self.plan, self.spec = plan, spec
         if spec.agent and self.agent is not None:
-            with told(f"starting {self.agent.name}"):
-                self.agent.made.start()
+            with docker_errors(f"starting {self.agent.name}"):
+                self.agent.handle.start()
 
     def lack(self) -> str:
-        return memory.lack(self.there.made)
+        return oom.memory_hint(self.container.handle)
 
     def wait_listening(self, seconds: float) -> None:
         """Docker itself listens: that routes answer is what tells."""
@@ -148,16 +148,16 @@ class InContainer:
         self.stays()
 
     def stays(self) -> None:
-        stays(self.there, self._restarts, "while it took over the change")
+        ensure_alive(self.container, self._restarts, "while it took over the change")
 
-    def taken_over(self) -> None:
+    def commit(self) -> None:
         """The change is there to stay."""
         if self.spec.successive:
-            container.signal(self.there.made, successive.TAKEN_OVER)
+            container.signal(self.container.handle, hot_restart.COMMIT_SIGNAL)
 
-    def note(self, record: Record) -> None:
+    def write_record(self, record: Record) -> None:
         """What it is now, for later commands."""
-        container.put(self.there.made, {RECORD_FILE: File(record.text())}, root=self.spec.kernel)
+        container.put(self.container.handle, {RECORD_FILE: File(record.text())}, root=self.spec.kernel)
 
 
 def _folder(name: str) -> str:
@@ -165,45 +165,47 @@ def _folder(name: str) -> str:
     return "" if parent == "." else parent
 
 
-def agent_works(made: Container, seconds: float) -> None:
+def wait_for_agent(handle: Container, seconds: float) -> None:
     """Wait until an agent has begun. EngineError LB403 with what it said when it does not."""
     end = time.monotonic() + seconds
     while True:
-        with told(f"reading what {made.name} said"):
-            if _BEGUN in made.logs(tail=50):
+        with docker_errors(f"reading what {handle.name} said"):
+            if _BEGUN in handle.logs(tail=50):
                 return
         if time.monotonic() > end:
-            said = container.tail(made)
-            raise EngineError(Diagnostic("LB403", f"{made.name} does not check endpoints; it said:\n{said}"))
+            said = container.tail(handle)
+            raise EngineError(Diagnostic("LB403", f"{handle.name} does not check endpoints; it said:\n{said}"))
         time.sleep(0.05)
 
 
-def restarts(each: Found) -> int:
+def restart_count(each: StackContainer) -> int:
     """How often docker started it again."""
-    return int(each.made.attrs.get("RestartCount") or 0)
+    return int(each.handle.attrs.get("RestartCount") or 0)
 
 
-def stays(each: Found, before: int, when: str) -> None:
+def ensure_alive(each: StackContainer, before: int, when: str) -> None:
     """EngineError LB403 with its last lines when a container has ended, or was started again since `before`."""
-    with told(f"looking at {each.name}"):
-        each.made.reload()
-    state = each.made.attrs["State"]
-    if state["Status"] == "running" and restarts(each) == before:
+    with docker_errors(f"looking at {each.name}"):
+        each.handle.reload()
+    state = each.handle.attrs["State"]
+    if state["Status"] == "running" and restart_count(each) == before:
         return
-    said = container.tail(each.made)
+    said = container.tail(each.handle)
     title = each.record.title or each.name
     ended = f"ended with exit status {state['ExitCode']} {when}"
     if state["Status"] == "running":
-        ended = f"ended {when}, again and again" if restarts(each) > before + 1 else f"ended {when}"
-    message = f"{title} {ended}{_why(each, said)}; it said:\n{said or '  nothing'}"
+        ended = f"ended {when}, again and again" if restart_count(each) > before + 1 else f"ended {when}"
+    message = f"{title} {ended}{_exit_reason(each, said)}; it said:\n{said or '  nothing'}"
     raise EngineError(Diagnostic("LB403", message))
 
 
-def _why(each: Found, said: str) -> str:
+def _exit_reason(each: StackContainer, said: str) -> str:
     """What the last lines cannot tell, or only to those who know."""
-    if each.made.attrs["State"].get("OOMKilled"):
-        most = int(each.made.attrs["HostConfig"].get("Memory") or 0) >> 20
+    if each.handle.attrs["State"].get("OOMKilled"):
+        most = int(each.handle.attrs["HostConfig"].get("Memory") or 0) >> 20
         return f", as it needs more memory than the {most} MiB that containers.memory gives it"
     if container.OTHER_PROCESSOR in said:
-        return f", as the image {each.made.attrs['Config']['Image']} is made for another processor (see `lbgen images`)"
+        return (
+            f", as the image {each.handle.attrs['Config']['Image']} is made for another processor (see `lbgen images`)"
+        )
     return ""

@@ -1,7 +1,7 @@
-"""An engine that serves -> another one beside it in the same network, to which new connections are turned.
+"""Replace a serving engine by another one in the same network namespace, without refusing a connection.
 
-Both listen on addresses of their own (`network.side`); rules in their network decide whom the published ports lead to.
-Open connections stay with the engine that has them until it has drained.
+Both engines listen on addresses of their own (`network.engine_address`); nft rules in that namespace decide which one
+the published ports lead to. Open connections stay with the engine before until it has drained.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lbgen.runtime.common.signals import deferred
-from lbgen.runtime.docker import container, network, own, sockets
-from lbgen.runtime.docker.client import told
-from lbgen.runtime.docker.container import File, Wanted
-from lbgen.runtime.docker.converge import Found, outlived
+from lbgen.runtime.docker import container, helper_image, network, sockets
+from lbgen.runtime.docker.client import docker_errors
+from lbgen.runtime.docker.container import ContainerSpec, File
+from lbgen.runtime.docker.converge import StackContainer, is_orphaned
 from lbgen.runtime.docker.labels import RECORD_FILE, Record, Role
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from docker import DockerClient
 
-    from lbgen.runtime.docker.wanted import Part
+    from lbgen.runtime.docker.desired import EngineUnit
 
 TABLE = "lbgen_turn"
 _FILE = "turn.nft"
@@ -37,27 +37,27 @@ _KILL_SECONDS = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """Where clients come in: `holder` is who has the published ports, `served` whom they lead to now."""
+class Entrypoint:
+    """Where clients come in: `holder` is who has the published ports, `serving` whom they lead to now."""
 
-    holder: Found
-    served: Found
+    holder: StackContainer
+    serving: StackContainer
 
 
-def entry(part: Part, there: Sequence[Found]) -> Entry | None:
-    """The entry that `part` would take over; None where nothing serves, or the ports have to be others."""
-    ports, record = part.ports
+def find_entrypoint(unit: EngineUnit, there: Sequence[StackContainer]) -> Entrypoint | None:
+    """The entry that `unit` would take over; None where nothing serves, or the ports have to be others."""
+    ports, record = unit.holder
     holder = next((x for x in there if x.name == ports.name and x.running and x.record.hash == record.hash), None)
     if holder is None:
         return None
     for each in there:
         alive = each.record.role is Role.ENGINE and each.running and each.record.side == holder.record.side
-        if alive and each.record.offset == part.chosen.offset and not outlived(each, holder):
-            return Entry(holder, each)
+        if alive and each.record.offset == unit.choice.offset and not is_orphaned(each, holder):
+            return Entrypoint(holder, each)
     return None
 
 
-def rules(
+def nft_rules(
     address: str, ports: Sequence[tuple[int, str]], side: str, asked: str = "", others: Sequence[str] = ()
 ) -> str:
     """Rules that lead new connections for `ports` of `address`, and of `others` in networks that were joined, to the
@@ -89,158 +89,162 @@ def rules(
 
 
 @dataclass(slots=True)
-class Turn:
-    """The exchange of what serves at an entry. `tool` is a container that may set rules; nothing else is in it."""
+class TrafficSwitch:
+    """The exchange of what serves at an entry. `rules` is a container that may set rules; nothing else is in it."""
 
-    entry: Entry
-    part: Part
+    entrypoint: Entrypoint
+    unit: EngineUnit
     address: str  # where published ports lead
-    tool: Found
-    turned: bool = False
+    rules: StackContainer
+    switched: bool = False
 
     @property
     def _ports(self) -> list[tuple[int, str]]:
-        return [(x.port, str(x.protocol)) for x in self.part.plan.listeners]
+        return [(x.port, str(x.protocol)) for x in self.unit.plan.listeners]
 
     @property
     def _new(self) -> str:
-        return network.beside(self.address, self.part.chosen.side)
+        return network.address_on_side(self.address, self.unit.choice.side)
 
     @property
     def _old(self) -> str:
-        return _whereto(self.address, self.entry.served.record)
+        return _listen_address(self.address, self.entrypoint.serving.record)
 
     def _set(self, side: str, asked: str = "", *, kernel: bool) -> None:
         """`kernel`: `side` is that of rules that are at every address."""
-        others = () if kernel else _others(self.entry.holder)
-        _load(self.tool, rules(self.address, self._ports, side, asked, others))
+        others = () if kernel else _joined_addresses(self.entrypoint.holder)
+        _load(self.rules, nft_rules(self.address, self._ports, side, asked, others))
 
     def prepare(self) -> None:
         """Let us ask the new engine, on ports that no client knows. EngineError LB403 when rules cannot be set."""
-        self._set(self._old, self._new, kernel=_is_kernel(self.entry.served.record))
+        self._set(self._old, self._new, kernel=_is_kernel(self.entrypoint.serving.record))
 
-    def where(self) -> dict[str, tuple[str, int]]:
+    def listener_addresses(self) -> dict[str, tuple[str, int]]:
         """Where each listener of the new engine is reached from this host before clients reach it."""
-        if self.part.spec.kernel:  # its rules cannot be tried without being in force
-            return {x.listener: (x.host, x.port) for x in self.part.record.addresses}
-        tcp = [x for x in self.part.plan.listeners if str(x.protocol) == "tcp"]
+        if self.unit.spec.kernel:  # its rules cannot be tried without being in force
+            return {x.listener: (x.host, x.port) for x in self.unit.record.addresses}
+        tcp = [x for x in self.unit.plan.listeners if str(x.protocol) == "tcp"]
         return {x.name: (self.address, _ASK_FROM + number) for number, x in enumerate(tcp)}
 
     def wait_listening(self, seconds: float, stays: Callable[[], None], lack: Callable[[], str]) -> None:
         """EngineError LB403 when the new engine does not listen on every port in time; `stays` raises when it ended,
         `lack` says what it has too little of."""
-        if self.part.spec.kernel:
+        if self.unit.spec.kernel:
             self._set(self.address, kernel=True)
             return
-        title = self.part.record.title
+        title = self.unit.record.title
         sockets.wait_listening(
-            self.entry.holder, self._new, self._ports, title=title, seconds=seconds, stays=stays, lack=lack
+            self.entrypoint.holder, self._new, self._ports, title=title, seconds=seconds, stays=stays, lack=lack
         )
 
-    def turn(self) -> None:
+    def switch(self) -> None:
         """Lead new connections to the new engine. EngineError LB403, LB421."""
-        kernel = self.part.spec.kernel
+        kernel = self.unit.spec.kernel
         self._set(self.address if kernel else self._new, kernel=kernel)
-        self.turned = True
-        record = replace(self.entry.holder.record, side=self.part.chosen.side)
-        container.put(self.entry.holder.made, {RECORD_FILE: File(record.text())}, root=False)
+        self.switched = True
+        record = replace(self.entrypoint.holder.record, side=self.unit.choice.side)
+        container.put(self.entrypoint.holder.handle, {RECORD_FILE: File(record.text())}, root=False)
 
-    def back(self, new: Found | None) -> None:
+    def rollback(self, new: StackContainer | None) -> None:
         """Lead new connections to the engine that was there before."""
-        self._set(self._old, kernel=_is_kernel(self.entry.served.record))
-        if self.part.spec.kernel and new is not None and new.running:
+        self._set(self._old, kernel=_is_kernel(self.entrypoint.serving.record))
+        if self.unit.spec.kernel and new is not None and new.running:
             _tear_down(new)
-        self.turned = False
-        container.put(self.entry.holder.made, {RECORD_FILE: File(self.entry.holder.record.text())}, root=False)
+        self.switched = False
+        container.put(
+            self.entrypoint.holder.handle, {RECORD_FILE: File(self.entrypoint.holder.record.text())}, root=False
+        )
 
     def drain(self, seconds: float) -> int:
         """Have the engine before end its connections as they fall silent, and stop it; returns how many were left after
         `seconds`, which are cut."""
-        old = self.entry.served
-        leaving = _leaving(old.record)
+        old = self.entrypoint.serving
+        leaving = _drain_settings(old.record)
         if leaving.get("teardown"):
             _tear_down(old)  # the kernel goes on with what is open
             return 0
         time.sleep(_ACCEPTED_SECONDS)
         if leaving["leave"] is not None:
             name, text = leaving["leave"]
-            container.put(old.made, {_STAGED: File(text.encode())}, root=False)
-            container.execute(old.made, ("mv", "-f", _STAGED, name))
+            container.put(old.handle, {_STAGED: File(text.encode())}, root=False)
+            container.execute(old.handle, ("mv", "-f", _STAGED, name))
         else:
-            container.signal(old.made, leaving["drain"])
+            container.signal(old.handle, leaving["drain"])
         left, end = 0, time.monotonic() + seconds
         ports = {port for port, _ in self._ports}
         while True:
-            left = sockets.connected(sockets.sockets(self.entry.holder), self._old, ports)
+            left = sockets.connected(sockets.sockets(self.entrypoint.holder), self._old, ports)
             if not left or time.monotonic() > end:
                 break
             time.sleep(_LOOK_SECONDS)
-        with told(f"stopping the container {old.name}"):
-            old.made.stop(timeout=_KILL_SECONDS)
+        with docker_errors(f"stopping the container {old.name}"):
+            old.handle.stop(timeout=_KILL_SECONDS)
         return left
 
 
-def lead(tool: Found, holder: Found, serves: Found) -> None:
+def route_to(rules: StackContainer, holder: StackContainer, serves: StackContainer) -> None:
     """Lead new connections to `serves`, whatever the rules are now. EngineError LB403, LB421."""
-    joined = holder.made.attrs["NetworkSettings"]["Networks"][network.name(holder.record.stack)]
+    joined = holder.handle.attrs["NetworkSettings"]["Networks"][network.name(holder.record.stack)]
     address = str(joined["IPAddress"])
     ports = [(x.port, "udp" if x.scheme == "udp" else "tcp") for x in serves.record.addresses]
-    others = () if _is_kernel(serves.record) else _others(holder)
-    _load(tool, rules(address, ports, _whereto(address, serves.record), others=others))
+    others = () if _is_kernel(serves.record) else _joined_addresses(holder)
+    _load(rules, nft_rules(address, ports, _listen_address(address, serves.record), others=others))
 
 
-def lead_all(client: DockerClient, stack: str, there: Sequence[Found], helper: Callable[[], str]) -> None:
+def route_joined_networks(
+    client: DockerClient, stack: str, there: Sequence[StackContainer], helper: Callable[[], str]
+) -> None:
     """Docker has published ports lead to the first network by name. Where that is one that was joined, rules lead on to
     the engine. EngineError LB403, LB421."""
     engines = [x for x in there if x.record.role is Role.ENGINE and x.running]
     for holder in there:
-        if holder.record.role is not Role.PORTS or not holder.running or not _others(holder):
+        if holder.record.role is not Role.PORTS or not holder.running or not _joined_addresses(holder):
             continue
-        serves = next((x for x in engines if x.record.side == holder.record.side and not outlived(x, holder)), None)
+        serves = next((x for x in engines if x.record.side == holder.record.side and not is_orphaned(x, holder)), None)
         if serves is not None:
-            with tool(client, stack, holder, helper()) as made:
-                lead(made, holder, serves)
+            with rules_container(client, stack, holder, helper()) as handle:
+                route_to(handle, holder, serves)
 
 
-def _others(holder: Found) -> tuple[str, ...]:
+def _joined_addresses(holder: StackContainer) -> tuple[str, ...]:
     """Its addresses in networks that come before the stack's own by name."""
     own = network.name(holder.record.stack)
-    joined = holder.made.attrs["NetworkSettings"]["Networks"]
+    joined = holder.handle.attrs["NetworkSettings"]["Networks"]
     return tuple(str(joined[each]["IPAddress"]) for each in sorted(joined) if each < own and joined[each]["IPAddress"])
 
 
 def _is_kernel(record: Record) -> bool:
-    return bool(_leaving(record).get("teardown"))
+    return bool(_drain_settings(record).get("teardown"))
 
 
-def _whereto(address: str, record: Record) -> str:
+def _listen_address(address: str, record: Record) -> str:
     """Where an engine waits for what comes to `address`."""
-    return address if _is_kernel(record) else network.beside(address, record.side)
+    return address if _is_kernel(record) else network.address_on_side(address, record.side)
 
 
-def _load(tool: Found, text: str) -> None:
-    container.put(tool.made, {_FILE: File(text.encode())}, root=True)
-    container.execute(tool.made, (own.NFT, "-f", _FILE))
+def _load(rules: StackContainer, text: str) -> None:
+    container.put(rules.handle, {_FILE: File(text.encode())}, root=True)
+    container.execute(rules.handle, (helper_image.NFT, "-f", _FILE))
 
 
-def _tear_down(each: Found) -> None:
-    for command in _leaving(each.record)["teardown"]:
-        container.execute(each.made, command)
+def _tear_down(each: StackContainer) -> None:
+    for command in _drain_settings(each.record)["teardown"]:
+        container.execute(each.handle, command)
 
 
-def _leaving(record: Record) -> dict[str, Any]:
+def _drain_settings(record: Record) -> dict[str, Any]:
     """How an engine leaves."""
     found: dict[str, Any] = json.loads(record.detail or "{}")
     return found
 
 
 @contextmanager
-def tool(client: DockerClient, stack: str, holder: Found, helper: str) -> Iterator[Found]:
+def rules_container(client: DockerClient, stack: str, holder: StackContainer, helper: str) -> Iterator[StackContainer]:
     """A container that may set rules in the network of `holder`, for as long as the block lasts. EngineError LB421."""
-    wanted = Wanted(
+    spec = ContainerSpec(
         name=f"{holder.name}-turn-{secrets.token_hex(2)}",
         image=helper,
-        argv=own.WAIT,
+        argv=helper_image.WAIT_ARGV,
         files={},
         joins=holder.name,
         capabilities=("NET_ADMIN",),
@@ -248,10 +252,10 @@ def tool(client: DockerClient, stack: str, holder: Found, helper: str) -> Iterat
         once=True,
     )
     record = Record(stack, Role.CHECK, "")
-    made = container.create(client, wanted, record, "")
+    handle = container.create(client, spec, record, "")
     try:
-        container.start(made, wanted)
-        yield Found(made, record)
+        container.start(handle, spec)
+        yield StackContainer(handle, record)
     finally:
-        with deferred(), told(f"removing {wanted.name}"):
-            container.remove(made)
+        with deferred(), docker_errors(f"removing {spec.name}"):
+            container.remove(handle)

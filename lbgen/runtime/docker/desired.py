@@ -15,9 +15,9 @@ from lbgen.plan.model import ContainerLimits
 from lbgen.plan.overlay import with_admin, with_ports, with_version
 from lbgen.runtime.common.ports import client_address
 from lbgen.runtime.common.state import Address, scheme
-from lbgen.runtime.docker import network, own, successive
-from lbgen.runtime.docker.bundle import WORK
-from lbgen.runtime.docker.container import File, Wanted, rendered_files
+from lbgen.runtime.docker import helper_image, hot_restart, network
+from lbgen.runtime.docker.container import ContainerSpec, File, rendered_files
+from lbgen.runtime.docker.image_archive import WORK
 from lbgen.runtime.docker.labels import Record, Role
 from lbgen.runtime.standins.plan import Cast, cast
 
@@ -42,8 +42,9 @@ _HOLDER = ContainerLimits(memory=64 << 20, pids=32)
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """An engine of the stack with its image. `offset` is added to every listener's port; `side`: see `network.side`."""
+class EngineChoice:
+    """An engine of the stack with its image. `offset` is added to every listener's port; `side` as in
+    `network.engine_address`."""
 
     engine: Engine
     version: str
@@ -53,57 +54,57 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """An engine's container: `plan` is what it serves inside, `spec` how its program is run on `rendered`. `ports` is
+class EngineUnit:
+    """An engine's container: `plan` is what it serves inside, `spec` how its program is run on `rendered`. `holder` is
     the container that has its network and published ports, `agent` the one beside it, where it needs one."""
 
-    chosen: Chosen
+    choice: EngineChoice
     plan: Plan
     binary: Binary
     spec: ProcessSpec
     rendered: Rendered
-    wanted: Wanted
+    container_spec: ContainerSpec
     record: Record
-    ports: tuple[Wanted, Record]
-    agent: tuple[Wanted, Record] | None = None
+    holder: tuple[ContainerSpec, Record]
+    agent: tuple[ContainerSpec, Record] | None = None
 
     @property
-    def containers(self) -> tuple[tuple[Wanted, Record], ...]:
-        return (self.ports, (self.wanted, self.record), *((self.agent,) if self.agent is not None else ()))
+    def containers(self) -> tuple[tuple[ContainerSpec, Record], ...]:
+        return (self.holder, (self.container_spec, self.record), *((self.agent,) if self.agent is not None else ()))
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class DesiredStack:
     """All that a stack shall be. `kept` is what the next change needs, `last` what the last one kept."""
 
     kept: Kept
-    parts: tuple[Part, ...]
-    endpoints: tuple[Wanted, Record] | None
+    units: tuple[EngineUnit, ...]
+    endpoints: tuple[ContainerSpec, Record] | None
     helper: str
     subnet: IPv4Network
     last: Kept | None
 
     @property
-    def containers(self) -> tuple[tuple[Wanted, Record], ...]:
+    def containers(self) -> tuple[tuple[ContainerSpec, Record], ...]:
         first = () if self.endpoints is None else (self.endpoints,)
-        return (*first, *(each for part in self.parts for each in part.containers))
+        return (*first, *(each for unit in self.units for each in unit.containers))
 
 
-def container_name(stack: str, part: str) -> str:
+def container_name(stack: str, unit: str) -> str:
     """What docker calls a part of a stack."""
-    return f"lbgen-{stack}-{part}"
+    return f"lbgen-{stack}-{unit}"
 
 
-def stand_ins(plan: Plan, subnet: IPv4Network, folder: Path, before: Cast | None) -> Cast:
+def assign_stand_ins(plan: Plan, subnet: IPv4Network, folder: Path, before: Cast | None) -> Cast:
     """Who plays the endpoints, all at one address, those of `before` among them, as they stay; certificates are kept in
     `folder`, so that `up` again changes nothing."""
-    hosts = (network.stand_ins(subnet),)
-    made = cast(plan, hosts, frozenset(), folder, lambda host, first, taken: first, before)
+    hosts = (network.stand_in_address(subnet),)
+    assigned = cast(plan, hosts, frozenset(), folder, lambda host, first, taken: first, before)
     there = () if before is None else before.stand_ins
-    return replace(made, stand_ins=(*there, *(each for each in made.stand_ins if each not in there)))
+    return replace(assigned, stand_ins=(*there, *(each for each in assigned.stand_ins if each not in there)))
 
 
-def endpoints_container(plan: Plan, cast: Cast, helper: str, subnet: IPv4Network) -> tuple[Wanted, Record]:
+def stand_in_container(plan: Plan, cast: Cast, helper: str, subnet: IPv4Network) -> tuple[ContainerSpec, Record]:
     """All stand-ins in one container, each on a port of its own."""
     files: dict[str, File] = {}
     played = []
@@ -117,57 +118,62 @@ def endpoints_container(plan: Plan, cast: Cast, helper: str, subnet: IPv4Network
             each = replace(each, tls=inside)
         played.append(each)
     files[ENDPOINTS_FILE] = File(json.dumps([each.as_dict() for each in played], indent=1).encode())
-    wanted = Wanted(
+    spec = ContainerSpec(
         name=container_name(plan.name, Role.ENDPOINTS),
         image=helper,
-        argv=(own.PYTHON, "-m", "lbgen.runtime.standins.server", ENDPOINTS_FILE),
+        argv=(helper_image.PYTHON, "-m", "lbgen.runtime.standins.server", ENDPOINTS_FILE),
         files=files,
-        env=own.ENVIRONMENT,
-        address=network.stand_ins(subnet),
+        env=helper_image.ENVIRONMENT,
+        address=network.stand_in_address(subnet),
         aliases=("endpoints",),
         stop="SIGINT",
     )
     listed = [{"name": x.name, "pool": x.pool, "host": x.host, "port": x.port} for x in played]
-    return wanted, Record(plan.name, Role.ENDPOINTS, wanted.digest(), wanted.shape(), detail=json.dumps(listed))
+    return spec, Record(plan.name, Role.ENDPOINTS, spec.digest(), spec.shape(), detail=json.dumps(listed))
 
 
-def plan_for(plan: Plan, chosen: Chosen, cast: Cast, subnet: IPv4Network) -> Plan:
+def plan_inside(plan: Plan, chosen: EngineChoice, cast: Cast, subnet: IPv4Network) -> Plan:
     """What the engine serves inside its container: moved ports, all addresses, stand-ins in place of endpoints."""
     plan = replace(plan, resolvers=plan.resolvers or (RESOLVER,))
     plan = with_ports(plan, {x.name: x.port + chosen.offset for x in plan.listeners})
-    plan = cast.play(plan, network.stand_ins(subnet))
+    plan = cast.play(plan, network.stand_in_address(subnet))
     plan = with_version(plan, chosen.engine.name, chosen.version)
     binary = Binary(Path(chosen.image.program), chosen.image.version or chosen.version)
     spec = chosen.engine.process(plan, binary, FOLDER)
     # Never all addresses, as the next engine has to have one that is free.
-    address = _EVERY if spec.kernel else network.side(subnet, chosen.offset, chosen.side)
+    address = _EVERY if spec.kernel else network.engine_address(subnet, chosen.offset, chosen.side)
     plan = replace(plan, listeners=tuple(replace(x, address=address) for x in plan.listeners))
     if isinstance(chosen.engine, Watched) or spec.ready:
         plan = with_admin(plan, ADMIN_PORT + chosen.side)
     return plan
 
 
-def holder(plan: Plan, chosen: Chosen, helper: str, subnet: IPv4Network) -> tuple[Wanted, Record]:
+def ports_container(plan: Plan, chosen: EngineChoice, helper: str, subnet: IPv4Network) -> tuple[ContainerSpec, Record]:
     """Who has the network of an engine, which may become another container, or another engine."""
-    made = Wanted(
+    spec = ContainerSpec(
         name=container_name(plan.name, f"{Role.PORTS}-{chosen.offset}" if chosen.offset else Role.PORTS),
         image=helper,
-        argv=own.WAIT,
+        argv=helper_image.WAIT_ARGV,
         files={},
         stop="SIGKILL",  # nothing runs that could end gracefully
-        address=network.side(subnet, chosen.offset, 0),
-        published=tuple((outside(x), x.port + chosen.offset, str(x.protocol)) for x in plan.listeners),
+        address=network.engine_address(subnet, chosen.offset, 0),
+        published=tuple((published_address(x), x.port + chosen.offset, str(x.protocol)) for x in plan.listeners),
         networks=plan.networks,
         sysctls=SYSCTLS,
         limits=_HOLDER,
     )
-    same = replace(made, image="").digest()  # another lbgen would do no better
-    return made, Record(plan.name, Role.PORTS, same, offset=chosen.offset, side=chosen.side)
+    same = replace(spec, image="").digest()  # another lbgen would do no better
+    return spec, Record(plan.name, Role.PORTS, same, offset=chosen.offset, side=chosen.side)
 
 
-def engine_part(
-    plan: Plan, chosen: Chosen, inside: Plan, helper: str, accept: tuple[str, ...], ports: tuple[Wanted, Record]
-) -> Part:
+def engine_unit(
+    plan: Plan,
+    chosen: EngineChoice,
+    inside: Plan,
+    helper: str,
+    accept: tuple[str, ...],
+    ports: tuple[ContainerSpec, Record],
+) -> EngineUnit:
     """The engine that serves `inside` in the network of `ports`, and the agent beside it where it needs one.
 
     Raises LbgenError (verdicts), OSError (a file of the topology cannot be read).
@@ -177,7 +183,7 @@ def engine_part(
     spec = engine.process(inside, binary, FOLDER)
     rendered = render_with(engine, inside, chosen.version, accept)
     name = container_name(plan.name, engine.name)
-    wanted = Wanted(
+    container_spec = ContainerSpec(
         name=name,
         image=image.reference,
         argv=spec.argv,
@@ -189,23 +195,23 @@ def engine_part(
     )
     if spec.kernel:
         load = " && ".join(shlex.join(command) for command in spec.setup)
-        wanted = replace(
-            wanted,
+        container_spec = replace(
+            container_spec,
             argv=("/bin/sh", "-c", f"{load} && exec sleep infinity"),
             stop="SIGKILL",  # nothing runs that could end gracefully
             capabilities=("NET_ADMIN",),
         )
     elif spec.successive:
-        wanted = replace(wanted, argv=("/bin/sh", "-c", successive.script(spec.successive)))
+        container_spec = replace(container_spec, argv=("/bin/sh", "-c", hot_restart.script(spec.successive)))
     addresses = tuple(
-        Address(x.name, str(x.mode), client_address(outside(x)), x.port + chosen.offset, scheme(x))
+        Address(x.name, str(x.mode), client_address(published_address(x)), x.port + chosen.offset, scheme(x))
         for x in plan.listeners
     )
     record = Record(
         plan.name,
         Role.ENGINE,
-        wanted.digest(),
-        wanted.shape(),
+        container_spec.digest(),
+        container_spec.shape(),
         engine.name,
         engine.title,
         chosen.version,
@@ -215,27 +221,27 @@ def engine_part(
         addresses,
         spec.access_log,
         json.dumps({"drain": _drain(spec), "leave": spec.leave, "teardown": spec.teardown}),
-        files=wanted.digests(),
+        files=container_spec.file_digests(),
     )
     agent = None
     if spec.agent:
-        beside = Wanted(
+        agent_spec = ContainerSpec(
             name=container_name(plan.name, f"{engine.name}-{Role.AGENT}"),
             image=helper,
-            argv=(own.PYTHON, "-m", "lbgen", "agent", WORK),
+            argv=(helper_image.PYTHON, "-m", "lbgen", "agent", WORK),
             files={},
-            env=own.ENVIRONMENT,
+            env=helper_image.ENVIRONMENT,
             inside=name,
             joins=ports[0].name,
             limits=plan.containers,
         )
-        agent = (beside, Record(plan.name, Role.AGENT, beside.digest(), engine=engine.name))
-    return Part(chosen, inside, binary, spec, rendered, wanted, record, ports, agent)
+        agent = (agent_spec, Record(plan.name, Role.AGENT, agent_spec.digest(), engine=engine.name))
+    return EngineUnit(chosen, inside, binary, spec, rendered, container_spec, record, ports, agent)
 
 
 def _drain(spec: ProcessSpec) -> str:
     """The signal after which it ends its connections; one that leaves by a file gets none."""
-    return "" if spec.leave is not None else successive.NEXT if spec.successive else spec.stop.name
+    return "" if spec.leave is not None else hot_restart.NEXT_SIGNAL if spec.successive else spec.stop.name
 
 
 def _log(name: str) -> dict[str, File]:
@@ -243,6 +249,6 @@ def _log(name: str) -> dict[str, File]:
     return {name: File(link="/dev/stdout")} if name else {}
 
 
-def outside(listener: Listener) -> str:
+def published_address(listener: Listener) -> str:
     """Only this host is served where the topology names no address; all addresses are published when it says so."""
     return listener.address if listener.address_written else _LOCAL

@@ -1,0 +1,200 @@
+"""Containers that run and what their stack shall be -> the change taken over by all of them, or by none."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.reload import Change, Outcome, obstacles, published_elsewhere, refusal, reload_all
+from lbgen.runtime.common.signals import deferred
+from lbgen.runtime.docker import container, network
+from lbgen.runtime.docker.check import check
+from lbgen.runtime.docker.client import docker_errors
+from lbgen.runtime.docker.container_engine import ContainerEngine
+from lbgen.runtime.docker.converge import Converger, StackContainer, is_orphaned, worker_pool
+from lbgen.runtime.docker.desired import FOLDER, plan_inside
+from lbgen.runtime.docker.labels import RECORD_FILE, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from docker import DockerClient
+
+    from lbgen.runtime.docker.desired import DesiredStack, EngineUnit
+
+_READY_SECONDS = 10.0
+_LOOK_SECONDS = 0.05
+
+
+def reload_containers(
+    client: DockerClient,
+    desired: DesiredStack,
+    there: Sequence[StackContainer],
+    progress: Callable[[Progress], None],
+    seconds: float,
+) -> tuple[Diagnostic, ...]:
+    """Have the containers that are there serve what `desired` says; warnings are returned.
+
+    Raises EngineError LB401 (an engine's checker refuses its files), LB412 (only with other containers), LB413 (taken
+    back, and why), LB429 (it serves, and an agent was not started or ended).
+    """
+    names = {each.name: each for each in there}
+    _check_same_parts(desired, names)
+    units = [unit for unit in desired.units if names[unit.container_spec.name].record.hash != unit.record.hash]
+    changes = [_plan_change(desired, unit, names) for unit in units]
+    _check_files(client, units, desired.helper, progress)
+    add_stand_ins(desired, there)
+
+    def commit() -> None:
+        for unit, (_, live) in zip(units, changes, strict=True):
+            live.write_record(unit.record)
+        desired.kept.write()
+
+    try:
+        warnings = reload_all(tuple(change for change, _ in changes), seconds=seconds, progress=progress, commit=commit)
+    except BaseException:
+        with deferred(forget=True):
+            for change, live in changes:
+                if change.outcome is Outcome.BEFORE:
+                    with suppress(EngineError):  # without a note its files are read
+                        live.write_record(live.container.record)
+        raise
+    with deferred(), after_commit():
+        for unit, (_, live) in zip(units, changes, strict=True):
+            live.commit()
+            progress(Progress(Step.RELOADED, unit.record.engine))
+        _converge_agents(client, desired, progress)
+    return warnings
+
+
+@contextmanager
+def after_commit() -> Iterator[None]:
+    """What fails now cannot take the change back: EngineError LB429."""
+    try:
+        yield
+    except EngineError as error:
+        message = "the change serves, but what goes with it is not done"
+        told = Diagnostic("LB429", message, hint="`lbgen up` does the rest, and loses no request")
+        raise EngineError((told, *error.diagnostics)) from error
+
+
+def _converge_agents(client: DockerClient, desired: DesiredStack, progress: Callable[[Progress], None]) -> None:
+    """Start agents that are newly needed, remove those that are no longer needed."""
+    work = Converger(client, desired.kept.plan.name, network.name(desired.kept.plan.name), progress)
+    try:
+        work.converge(desired.containers)
+    except BaseException:
+        work.rollback()
+        raise
+    work.commit()
+
+
+def check_replacements(
+    client: DockerClient, desired: DesiredStack, there: Sequence[StackContainer], progress: Callable[[Progress], None]
+) -> None:
+    """Nothing that runs stops for files that its engine refuses. EngineError LB401."""
+    now = {each.name: each.record.hash for each in there if each.running}
+    _check_files(
+        client,
+        [x for x in desired.units if now.get(x.container_spec.name) not in (None, x.record.hash)],
+        desired.helper,
+        progress,
+    )
+
+
+def _check_files(
+    client: DockerClient, units: Sequence[EngineUnit], helper: str, progress: Callable[[Progress], None]
+) -> None:
+    for unit in units:
+        progress(Progress(Step.CHECKING, unit.record.engine))
+    with worker_pool() as pool:
+        for unit, problems in zip(units, pool.map(lambda each: check(client, each, helper), units), strict=True):
+            if problems:
+                raise EngineError(problems)
+            progress(Progress(Step.CHECKED, unit.record.engine))
+
+
+def needs_reload(desired: DesiredStack, there: Sequence[StackContainer]) -> bool:
+    """Whether an engine runs that shall serve something else."""
+    now = {each.name: each.record.hash for each in there}
+    return any(now.get(unit.container_spec.name, unit.record.hash) != unit.record.hash for unit in desired.units)
+
+
+def _check_same_parts(desired: DesiredStack, there: dict[str, StackContainer]) -> None:
+    """EngineError LB412 when other units run than those that shall."""
+    fixed = (Role.ENGINE, Role.ENDPOINTS, Role.PORTS)
+    wanted_names = {each.name for each, record in desired.containers if record.role in fixed}
+    if wanted_names != {name for name, each in there.items() if each.record.role in fixed}:
+        raise EngineError(refusal("other engines, or other backends, run"))
+    if desired.endpoints is not None:
+        spec, _ = desired.endpoints
+        each = there[spec.name]
+        if not each.running or each.record.shape != spec.shape():
+            raise EngineError(refusal("the container of the stand-ins does not run, or would have to be another one"))
+
+
+def _plan_change(
+    desired: DesiredStack, unit: EngineUnit, there: dict[str, StackContainer]
+) -> tuple[Change, ContainerEngine]:
+    """EngineError LB412 when the engine's container has to be another one."""
+    each = there.get(unit.container_spec.name)
+    title = unit.record.title
+    if each is None or not each.running or desired.last is None:
+        raise EngineError(refusal(f"{title} does not run, or another lbgen started it"))
+    before = plan_inside(desired.last.plan, unit.choice, desired.last.cast, desired.subnet)
+    spec = unit.choice.engine.process(before, unit.binary, FOLDER)
+    where = {x.listener: (x.host, x.port) for x in (*each.record.addresses, *unit.record.addresses)}
+    live = ContainerEngine(
+        each,
+        before,
+        spec,
+        where,
+        _if_running(there.get(f"{unit.container_spec.name}-{Role.AGENT}")),
+        tuple(there.values()),
+    )
+    now = unit.container_spec.file_digests()
+    found = obstacles(title, (before, spec, live.digests(now)), (unit.plan, unit.spec, now))
+    ports = there[unit.holder[0].name]
+    outlives = is_orphaned(each, ports) or not ports.running
+    if not found and (
+        (each.record.shape, ports.record.hash) != (unit.container_spec.shape(), unit.holder[1].hash) or outlives
+    ):
+        found = (published_elsewhere(title, before, unit.plan),)
+    if found:
+        raise EngineError(found)
+    return Change(live, unit.plan, unit.spec, unit.rendered, (before, spec)), live
+
+
+def _if_running(each: StackContainer | None) -> StackContainer | None:
+    return each if each is not None and each.running else None
+
+
+def add_stand_ins(desired: DesiredStack, every: Sequence[StackContainer]) -> None:
+    """Start the stand-ins that are new in the container that has the others, if it is the right one; those that are no
+    longer needed stay. EngineError LB412, LB421."""
+    if desired.endpoints is None or desired.last is None:
+        return
+    spec, record = desired.endpoints
+    there = next((each for each in every if each.name == spec.name and each.running), None)
+    if there is None or there.record.shape != record.shape or there.record.hash == record.hash:
+        return
+    # First, so that no later command gives away a port that is taken.
+    replace(desired.last, cast=replace(desired.last.cast, stand_ins=desired.kept.cast.stand_ins)).write()
+    begun = int(time.time()) - 1
+    before = _count_ready(there, begun)
+    container.put(there.handle, {**spec.files, RECORD_FILE: container.File(record.text())}, root=False)
+    container.signal(there.handle, "SIGHUP")
+    end = time.monotonic() + _READY_SECONDS
+    while _count_ready(there, begun) <= before:
+        if time.monotonic() > end:
+            raise EngineError(refusal("the new stand-ins did not start"))
+        time.sleep(_LOOK_SECONDS)
+
+
+def _count_ready(there: StackContainer, since: int) -> int:
+    with docker_errors(f"reading the log of {there.name}"):
+        return bool(text := there.handle.logs(since=since)) and text.count(b"ready")

@@ -1,0 +1,162 @@
+"""What shall replace an engine of a stack -> the turns that do it without a gap; where there is none, why."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import EngineError
+from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.docker import container, traffic_switch
+from lbgen.runtime.docker.client import docker_errors
+from lbgen.runtime.docker.converge import ASIDE, StackContainer, is_orphaned, list_containers
+from lbgen.runtime.docker.labels import Role
+from lbgen.runtime.docker.traffic_switch import TrafficSwitch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from docker import DockerClient
+
+    from lbgen.runtime.docker.desired import DesiredStack, EngineChoice, EngineUnit
+
+
+@dataclass(slots=True)
+class Replacement:
+    """`stack` is what the stack shall be, `switches` those parts of it that replace what serves, by their names."""
+
+    stack: DesiredStack
+    switches: dict[str, TrafficSwitch] = field(default_factory=dict)
+
+    @property
+    def alongside(self) -> dict[str, StackContainer]:
+        """New container -> the one that serves on until it is turned to."""
+        return {name: each.entrypoint.serving for name, each in self.switches.items()}
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        return tuple(str(each.rules.handle.id) for each in self.switches.values())
+
+    def rollback(self, client: DockerClient, stack: str) -> None:
+        """Whatever was turned leads to the engines before again."""
+        there = {each.name: each for each in list_containers(client, stack)}
+        for name, each in self.switches.items():
+            with suppress(EngineError):  # what was wrong first is what is told
+                each.rollback(there.get(name))
+
+    def drain(self, seconds: float, progress: Callable[[Progress], None]) -> int:
+        """Have the engines before end; how many connections were cut."""
+        cut = 0
+        for each in self.switches.values():
+            who = each.entrypoint.serving.record.title
+            progress(Progress(Step.DRAINING, each.unit.record.engine, f"{who} before it has up to {seconds:g} s"))
+            left = each.drain(seconds)
+            cut += left
+            if left:
+                said = f"{left} connections of {who} were still open after {seconds:g} s, and were cut"
+                progress(Progress(Step.DRAINED, each.unit.record.engine, said))
+        return cut
+
+
+@contextmanager
+def prepare_replacement(
+    client: DockerClient,
+    chosen: Sequence[EngineChoice],
+    before: Sequence[StackContainer],
+    make: Callable[[Sequence[EngineChoice]], DesiredStack],
+    progress: Callable[[Progress], None],
+) -> Iterator[Replacement]:
+    """How the parts that `make` makes of `chosen` come to serve. Each that replaces one that serves gets the other side
+    of its entry; where that cannot be, the reason is told and it has to be stopped first."""
+    desired = make(chosen)
+    names = {each.name: each for each in before}
+    with ExitStack() as stack:
+        found: dict[str, tuple[traffic_switch.Entrypoint, StackContainer]] = {}
+        for unit in desired.units:
+            entrypoint = traffic_switch.find_entrypoint(unit, before)
+            if entrypoint is None:
+                continue
+            now = names.get(unit.container_spec.name)
+            if now is not None and now.record.hash == unit.record.hash and not is_orphaned(now, entrypoint.holder):
+                continue
+            try:
+                rules = _tool(client, stack, entrypoint, unit, desired)
+            except EngineError as error:
+                said = f"it cannot be replaced without a gap: {error.diagnostics[0].message}"
+                progress(Progress(Step.REPLACING, unit.record.engine, said))
+                continue
+            found[unit.container_spec.name] = entrypoint, rules
+        if not found:
+            yield Replacement(desired)
+            return
+        other = tuple(
+            replace(each, side=1 - each.side) if unit.container_spec.name in found else each
+            for each, unit in zip(chosen, desired.units, strict=True)
+        )
+        desired = make(other)
+        turns = {}
+        for unit in desired.units:
+            if unit.container_spec.name in found:
+                entrypoint, rules = found[unit.container_spec.name]
+                turns[unit.container_spec.name] = TrafficSwitch(entrypoint, unit, unit.holder[0].address, rules)
+                turns[unit.container_spec.name].prepare()
+        yield Replacement(desired, turns)
+
+
+def _tool(
+    client: DockerClient,
+    stack: ExitStack,
+    entrypoint: traffic_switch.Entrypoint,
+    unit: EngineUnit,
+    desired: DesiredStack,
+) -> StackContainer:
+    """A container, for as long as `stack` is open, that has shown that it can set the rules of a turn. An error of
+    docker's may be a passing one: it is tried again once, as without rules connections are cut. EngineError LB403,
+    LB421.
+    """
+    try:
+        return _tool_that_works(client, stack, entrypoint, unit, desired)
+    except EngineError as error:
+        if any(each.code != "LB421" for each in error.diagnostics):
+            raise
+        return _tool_that_works(client, stack, entrypoint, unit, desired)
+
+
+def _tool_that_works(
+    client: DockerClient,
+    stack: ExitStack,
+    entrypoint: traffic_switch.Entrypoint,
+    unit: EngineUnit,
+    desired: DesiredStack,
+) -> StackContainer:
+    with ExitStack() as tried:
+        rules = tried.enter_context(
+            traffic_switch.rules_container(client, desired.kept.plan.name, entrypoint.holder, desired.helper)
+        )
+        TrafficSwitch(entrypoint, unit, unit.holder[0].address, rules).prepare()
+        stack.push(tried.pop_all())
+        return rules
+
+
+def recover(
+    client: DockerClient, stack: str, there: Sequence[StackContainer], helper: Callable[[], str]
+) -> tuple[StackContainer, ...]:
+    """After an `up` that was killed while two engines ran at one entry: the one that serves stays, the other goes."""
+    holders = {each.record.offset: each for each in there if each.record.role is Role.PORTS and each.running}
+    aside = [x for x in there if x.name.endswith(ASIDE) and x.record.role is Role.ENGINE and x.running]
+    for each in aside:
+        holder = holders.get(each.record.offset)
+        if holder is None or is_orphaned(each, holder) or each.record.side != holder.record.side:
+            continue
+        own = each.name.removesuffix(ASIDE)
+        for other in there:
+            same = other.record.role is Role.ENGINE and other.record.offset == each.record.offset and other is not each
+            if same or other.name == f"{own}-{Role.AGENT}":
+                with docker_errors(f"removing the container {other.name}"):
+                    container.remove(other.handle)
+        with docker_errors(f"renaming the container {each.name}"):
+            each.handle.rename(own)
+        with traffic_switch.rules_container(client, stack, holder, helper()) as rules:
+            traffic_switch.route_to(rules, holder, each)
+    return list_containers(client, stack) if aside else tuple(there)
