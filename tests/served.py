@@ -10,7 +10,7 @@ import pytest
 from lbgen.conformance.case import CaseFile
 from lbgen.conformance.prepare import prepared
 from lbgen.conformance.settle import settle
-from lbgen.runtime.local.process import running
+from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import endpoints
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from lbgen.conformance.prepare import Prepared
     from lbgen.conformance.subject import Subject
     from lbgen.plan.model import Plan
-    from lbgen.runtime.local.process import Handle
+    from lbgen.runtime.local.process import EngineProcess
 
 
 @contextmanager
-def serving(topology: dict[str, Any], subject: Subject) -> Iterator[tuple[Prepared, Plan, Handle]]:
+def serving(topology: dict[str, Any], subject: Subject) -> Iterator[tuple[Prepared, Plan, EngineProcess]]:
     """What was prepared, the plan that is served and where; skips the test where the binary is not here."""
     if subject.binary is None:
         pytest.skip(subject.gap)
@@ -32,6 +32,6 @@ def serving(topology: dict[str, Any], subject: Subject) -> Iterator[tuple[Prepar
     assert ready.served is not None
     with ExitStack() as stack:
         stack.enter_context(endpoints(ready.stand_ins))
-        handle = stack.enter_context(running(subject.engine, ready.served, subject.binary, accept=("all",)))
+        handle = stack.enter_context(run_engine(subject.engine, ready.served, subject.binary, accept=("all",)))
         settle(ready.served, handle)
         yield ready, ready.served, handle

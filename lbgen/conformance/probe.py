@@ -71,7 +71,7 @@ class Stream:
         self.buffer = bytearray()
         self.trailers: list[tuple[str, str]] = []
         self.end = "open"
-        # From this host to this host only; in a network of our own (runtime/local/world.py) every address is ours.
+        # From this host to this host only; in an isolated network (runtime/local) every address is ours.
         local = client.startswith("127.") == address[0].startswith("127.") and (":" in client) == (":" in address[0])
         source = (client, 0) if client and local and client != address[0] and not wire.proxy else None
         self.secure = wire.tls is not None

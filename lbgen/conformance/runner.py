@@ -22,7 +22,7 @@ from lbgen.engines.api import Binary, engine
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.docker.single_engine import serve
 from lbgen.runtime.local.network import network
-from lbgen.runtime.local.process import running
+from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import Endpoints, endpoints
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def bench(file: CaseFile, subject: Subject) -> Iterator[Bench]:
         group = stack.enter_context(endpoints(ready.stand_ins))
         handle = None
         if ready.served is not None:
-            serve = running(subject.engine, ready.served, subject.binary, accept=("all",), network=cable)
+            serve = run_engine(subject.engine, ready.served, subject.binary, accept=("all",), network=cable)
             handle = stack.enter_context(serve)
             settle(ready.served, handle, avoid=odd(file, ready.served))
         yield Bench(subject, file, ready, group, handle)

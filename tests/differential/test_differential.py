@@ -33,7 +33,7 @@ from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.precedence import host_tables
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.local.process import running
+from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import StandIn, endpoints
 from tests.strategies import PlanShape, plans, requests, rules_of
 
@@ -155,7 +155,7 @@ def told(plan: Plan) -> str:
 def wrong(plan: Plan, asked: list[Request], subject: Subject) -> list[tuple[Request, list[str]]]:
     """The requests that one start of the engine answers otherwise than the oracle, with the differences."""
     with ExitStack() as stack:
-        handle = stack.enter_context(running(subject.engine, plan, subject.binary, accept=("all",)))
+        handle = stack.enter_context(run_engine(subject.engine, plan, subject.binary, accept=("all",)))
         settle(plan, handle)
         address = handle.address("web")
         own = own_headers(judged(plan, subject.engine, subject.version).near)

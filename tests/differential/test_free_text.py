@@ -25,7 +25,7 @@ from lbgen.conformance.subject import subjects
 from lbgen.engines.api import Level, engine
 from lbgen.plan.features import Feature
 from lbgen.plan.request import Request
-from lbgen.runtime.local.process import running
+from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import endpoints
 
 if TYPE_CHECKING:
@@ -174,11 +174,11 @@ def trial(subject: Subject, texts: list[str], paths: list[str], counts: Counter[
     assert all(reason for reason in ready.verdicts.routes.values())
     with ExitStack() as stack:
         stack.enter_context(endpoints(ready.stand_ins))
-        handle = stack.enter_context(running(subject.engine, ready.served, subject.binary, accept=("all",)))
+        handle = stack.enter_context(run_engine(subject.engine, ready.served, subject.binary, accept=("all",)))
         settle(ready.served, handle)
         wrong = list(read_back(ready, handle.address("web"), texts, paths))
         assert not wrong, f"{subject.label}: {len(wrong)} texts changed\n" + "\n".join(wrong[:20])
-        assert handle.alive()
+        assert handle.is_alive()
 
 
 @pytest.mark.parametrize("subject", L7, ids=lambda s: s.label.replace(" ", "-"))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lbgen.conformance.subject import subjects
-from lbgen.runtime.local import world
+from lbgen.runtime.local import isolated_network
 from lbgen.spec.dump import dump
 from tests.topologies.run import drawn, logged, smallest, verified
 
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.engines,
     pytest.mark.root,
-    pytest.mark.skipif(bool(world.possible()), reason=world.possible() or "it is possible"),
+    pytest.mark.skipif(
+        bool(isolated_network.why_unavailable()), reason=isolated_network.why_unavailable() or "it is possible"
+    ),
 ]
 L7 = ("envoy", "haproxy", "nginx", "traefik")
 

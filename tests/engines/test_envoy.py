@@ -27,14 +27,14 @@ from lbgen.plan.model import (
 from lbgen.plan.request import Request
 from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.local.process import running
+from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import StandIn, endpoints
 from tests.plans import by_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.runtime.local.process import Handle
+    from lbgen.runtime.local.process import EngineProcess
 
 pytestmark = pytest.mark.engines
 TIMES = Timeouts(1_000, 700, 5_000)
@@ -53,17 +53,19 @@ def plan_of(*routes: Route, host: str = "127.0.0.1", trusted: tuple[str, ...] = 
 
 
 @contextmanager
-def serving(plan: Plan) -> Iterator[Handle]:
+def serving(plan: Plan) -> Iterator[EngineProcess]:
     try:
         binary, _ = find(ENGINE)
     except EngineError as missing:
         pytest.skip(str(missing))
     stand_in = StandIn("e", "p", "127.0.0.1", plan.pools[0].endpoints[0].port)
-    with endpoints((stand_in,)), running(ENGINE, plan, binary, accept=("all",)) as handle:
+    with endpoints((stand_in,)), run_engine(ENGINE, plan, binary, accept=("all",)) as handle:
         yield handle
 
 
-def get(handle: Handle, path: str, *headers: tuple[str, str], method: str = "GET", client: str = "127.0.0.1") -> Answer:
+def get(
+    handle: EngineProcess, path: str, *headers: tuple[str, str], method: str = "GET", client: str = "127.0.0.1"
+) -> Answer:
     return ask(handle.address("web"), Request(method, path, (("Host", "h"), *headers), client=client))
 
 

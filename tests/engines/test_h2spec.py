@@ -25,7 +25,7 @@ from lbgen.plan.features import Feature
 from lbgen.plan.overlay import with_admin
 from lbgen.runtime.common.certificates import throw_away
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.local.process import running
+from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import StandIn, endpoints
 from tests import minimal
 
@@ -93,7 +93,7 @@ def served(subject, listener: str, whose: str):
         own = minimal.rendered(subject.engine, subject.version, plan, streams=whose == "streaming")
     with (
         endpoints([StandIn("p-0", "p", "127.0.0.1", endpoint)]),
-        running(target, plan, subject.binary, version=subject.version, accept=("all",), rendered=own),
+        run_engine(target, plan, subject.binary, version=subject.version, accept=("all",), rendered=own),
     ):
         yield port
 

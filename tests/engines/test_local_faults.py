@@ -25,7 +25,7 @@ from lbgen.diagnostics import EngineError, LbgenError, Severity
 from lbgen.runtime import registry
 from lbgen.runtime.common import state
 from lbgen.runtime.common.certificates import Spec, make
-from lbgen.runtime.local.adopt import leaders, working_in
+from lbgen.runtime.local.adopt import processes_in, session_leaders
 from tests.engines.test_local_runtime import need
 from tests.traffic import traffic
 
@@ -264,8 +264,8 @@ def test_up(drill: Drill, request: pytest.FixtureRequest, state_dir: Path) -> No
             assert again.alive
             assert drill.serves(0)
             again.down()
-            assert working_in(str(folder)) == []
-            assert working_in(again.engines[0].directory) == []
+            assert processes_in(str(folder)) == []
+            assert processes_in(again.engines[0].directory) == []
     print(f"{drill.engine}: {drill.tried} faults in {count} steps of an up, {drill.failed} of them stopped it")  # noqa: T201
 
 
@@ -405,5 +405,5 @@ def test_a_key_that_is_gone_at_a_reload(name: str, tmp_path: Path) -> None:
         lbgen.reload(plan)
         time.sleep(0.2)
         assert seen.lost == []
-        assert leaders(stack.engines[0].directory)
+        assert session_leaders(stack.engines[0].directory)
     assert not (state.root() / "stacks" / NAME).exists()

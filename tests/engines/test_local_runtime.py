@@ -21,7 +21,7 @@ from lbgen.runtime import registry
 from lbgen.runtime.common.certificates import throw_away
 from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.process_id import ProcessId
-from lbgen.runtime.local.adopt import working_in
+from lbgen.runtime.local.adopt import processes_in
 from lbgen.runtime.local.check import check
 from lbgen.runtime.local.spawn import group_members
 
@@ -148,8 +148,8 @@ def test_down_leaves_nothing_of_a_stack_that_has_lost_its_supervisor(name, state
     folder = state_dir / "stacks" / stack.name
     api.down()
     assert group_members(found.pid) == ()
-    assert working_in(found.directory) == []
-    assert working_in(str(folder)) == []
+    assert processes_in(found.directory) == []
+    assert processes_in(str(folder)) == []
     assert not folder.exists()
     assert not Path(found.directory).exists()
 

@@ -16,7 +16,7 @@ import lbgen
 from lbgen import api
 from lbgen.diagnostics import EngineError, LbgenError, UsageError
 from lbgen.runtime import registry
-from lbgen.runtime.local.adopt import working_in
+from lbgen.runtime.local.adopt import processes_in
 from lbgen.runtime.tiers import group
 from tests.engines.test_local_runtime import need
 from tests.hybrid import hybrid
@@ -117,7 +117,7 @@ def test_a_node_that_dies_is_taken_out_and_up_brings_it_back() -> None:
     assert found is not None
     dead = next(x for x in registry.local.running() if x.name == f"{NAME}-web-2")
     dead.supervisor.send(signal.SIGKILL)
-    for each in working_in(dead.engines[0].directory):
+    for each in processes_in(dead.engines[0].directory):
         each.send(signal.SIGKILL)
     while dead.engines[0].process.alive():
         time.sleep(0.05)

@@ -36,12 +36,12 @@ from lbgen.plan.model import (
     Timeouts,
 )
 from lbgen.runtime.local.network import network
-from lbgen.runtime.local.process import running
+from lbgen.runtime.local.process import run_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lbgen.runtime.local.process import Handle
+    from lbgen.runtime.local.process import EngineProcess
 
 PORT = 24_200
 needs_kernel = pytest.mark.skipif(
@@ -168,9 +168,9 @@ def ask(address: tuple[str, int]) -> int:
 
 
 @contextmanager
-def serving(count: int, made: Callable[[str], Plan]) -> Iterator[Handle]:
+def serving(count: int, made: Callable[[str], Plan]) -> Iterator[EngineProcess]:
     """The plan that `made` gives for the host's address, loaded in a namespace, with that many endpoints."""
-    with network() as net, named_servers(net.host, count), running(ENGINE, made(net.host), network=net) as handle:
+    with network() as net, named_servers(net.host, count), run_engine(ENGINE, made(net.host), network=net) as handle:
         yield handle
 
 

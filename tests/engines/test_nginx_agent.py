@@ -17,7 +17,7 @@ from lbgen.engines.api import engine
 from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.local.process import running
+from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.http1 import Behaviour
 from lbgen.runtime.standins.server import StandIn, endpoints
 
@@ -55,7 +55,7 @@ def served(version: str, **pool):
     stand_ins = [StandIn(f"app-{n}", "app", "127.0.0.1", port) for n, port in enumerate(ports[2:])]
     with (
         endpoints(stand_ins) as group,
-        running("nginx", with_endpoints(plan, places), version=version, accept=("all",)) as handle,
+        run_engine("nginx", with_endpoints(plan, places), version=version, accept=("all",)) as handle,
     ):
         yield group, handle
 

@@ -29,8 +29,8 @@ from lbgen.runtime import registry
 from lbgen.runtime.common.certificates import Spec, make
 from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.reload import reload_all
-from lbgen.runtime.local.process import running
-from lbgen.runtime.local.reload import prepare
+from lbgen.runtime.local.process import run_engine
+from lbgen.runtime.local.reload import prepare_change
 from tests.traffic import traffic
 from tests.websocket import connected
 
@@ -233,15 +233,15 @@ def test_what_does_not_serve_is_taken_back(name, tmp_path):
     old = lbgen.plan(lbgen.load(made))
     made["routes"].append({"name": "new", "match": [{"path": {"prefix": "/new"}}], "respond": {"status": 201}})
     new = lbgen.plan(lbgen.load(made))
-    with running(name, old, accept=("all",)) as handle:
+    with run_engine(name, old, accept=("all",)) as handle:
         before = _files(handle.directory)
-        change = prepare(handle, target, new, ("all",))
+        change = prepare_change(handle, target, new, ("all",))
         change.rendered = render_with(target, handle.plan, handle.version, ("all",))
         with pytest.raises(EngineError, match=r"(?s)route new.*status 200.*files before are in place again and serve"):
             reload_all((change,), seconds=1, progress=lambda step: None)
         assert _files(handle.directory) == before
         assert handle.plan == change.before[0]
-        change = prepare(handle, target, new, ("all",))
+        change = prepare_change(handle, target, new, ("all",))
         assert reload_all((change,), seconds=10, progress=lambda step: None) == ()
         assert _files(handle.directory) != before
 

@@ -18,7 +18,7 @@ from lbgen.diagnostics import EngineError
 from lbgen.runtime import registry
 from lbgen.runtime.common import state
 from lbgen.runtime.common.process_id import ProcessId
-from lbgen.runtime.local.adopt import Adopted, leaders, working_in
+from lbgen.runtime.local.adopt import AdoptedProcess, processes_in, session_leaders
 from lbgen.runtime.local.spawn import UNKNOWN_STATUS
 from tests.engines.test_local_runtime import DATABASE, need
 from tests.engines.test_reload import PORT, pool_of, topology
@@ -87,12 +87,14 @@ def test_reload_and_up_take_over_and_no_request_is_lost(name: str) -> None:
         other = lbgen.up(changing(name, "four"), engine=name, accept=("all",), runtime="local")
         assert other.reloaded
         assert pool_of("/four") == "four"
-        assert len(leaders(other.engines[0].directory)) == (2 if name in ("nginx", "envoy") else 1)  # agent, former
+        assert len(session_leaders(other.engines[0].directory)) == (
+            2 if name in ("nginx", "envoy") else 1
+        )  # agent, former
         time.sleep(0.5)
     assert seen.lost == []
     first.down()  # it is the same stack, whoever supervises it
     assert api.ps() == ()
-    assert working_in(first.engines[0].directory) == []
+    assert processes_in(first.engines[0].directory) == []
 
 
 def test_the_kernels_rules_are_taken_over() -> None:
@@ -111,10 +113,10 @@ def test_what_died_meanwhile_is_started_again() -> None:
     need("nginx")
     stack = up("nginx", "one")
     (entry,) = kill_supervisor().engines
-    for each in leaders(entry.directory):
+    for each in session_leaders(entry.directory):
         if each.identity.pid == entry.agent:
             each.identity.send(signal.SIGKILL)
-    for each in working_in(str(state.folder(stack.name))):  # the stand-ins
+    for each in processes_in(str(state.folder(stack.name))):  # the stand-ins
         each.send(signal.SIGKILL)
     again = up("nginx", "one")
     assert again.unchanged
@@ -150,7 +152,7 @@ def test_what_another_lbgen_wrote_is_not_taken_over_and_serves_on() -> None:
     other = up("haproxy", "two")
     assert not other.reloaded
     assert pool_of("/two") == "two"
-    assert working_in(stack.engines[0].directory) == []
+    assert processes_in(stack.engines[0].directory) == []
 
 
 def test_what_an_up_that_failed_had_stopped_is_started_again() -> None:
@@ -175,7 +177,7 @@ def test_the_commands(tmp_path: Path) -> None:
     assert "running" in done.stdout
     assert "lbgen up or lbgen reload takes it over" in done.stderr
     assert command("down", stack.name).returncode == 0
-    assert working_in(stack.engines[0].directory) == []
+    assert processes_in(stack.engines[0].directory) == []
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
@@ -187,11 +189,11 @@ def test_a_pid_that_is_another_process_now_is_left_alone() -> None:
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as stranger:
         identity = ProcessId.of(stranger.pid)
         assert identity is not None
-        adopted = Adopted.of(ProcessId(identity.pid, identity.started - 1))
+        adopted = AdoptedProcess.of(ProcessId(identity.pid, identity.started - 1))
         assert adopted.poll() == UNKNOWN_STATUS
         adopted.kill()
         assert stranger.poll() is None
-        real = Adopted.of(identity)
+        real = AdoptedProcess.of(identity)
         assert real.poll() is None
         with pytest.raises(subprocess.TimeoutExpired):
             real.wait(0.01)

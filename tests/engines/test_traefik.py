@@ -35,7 +35,7 @@ from lbgen.plan.request import Request
 from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local import check
-from lbgen.runtime.local.process import running
+from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.http1 import Behaviour
 from lbgen.runtime.standins.server import StandIn, endpoints
 from tests.plans import by_prefix
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from lbgen.conformance.probe import Answer
     from lbgen.engines.api import RenderedFile
-    from lbgen.runtime.local.process import Handle
+    from lbgen.runtime.local.process import EngineProcess
     from lbgen.runtime.standins.server import Endpoints
 
 BINARIES = candidates(ENGINE)
@@ -77,7 +77,7 @@ def pool(name: str, ports: dict[int, int], balance: Balance = Balance.ROUND_ROBI
 class Bench:
     """A running Traefik with stand-ins; `get` sends one request to it."""
 
-    def __init__(self, handle: Handle, group: Endpoints) -> None:
+    def __init__(self, handle: EngineProcess, group: Endpoints) -> None:
         self.address = handle.address("web")
         self.handle = handle
         self.group = group
@@ -112,7 +112,7 @@ def bench() -> Iterator[Bench]:
         pool("hashed", {heavy: 3, light: 1}, Balance.SOURCE_HASH),
         pool("six", {six: 1}, host="::1"),
     )
-    with endpoints(stand_ins) as group, running(ENGINE, plan(port(), pools), accept=("all",)) as handle:
+    with endpoints(stand_ins) as group, run_engine(ENGINE, plan(port(), pools), accept=("all",)) as handle:
         yield Bench(handle, group)
 
 

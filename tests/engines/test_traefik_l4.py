@@ -17,12 +17,12 @@ from lbgen.engines.traefik import ENGINE
 from lbgen.plan.request import Request
 from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.local.process import running
+from lbgen.runtime.local.process import run_engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.runtime.local.process import Handle
+    from lbgen.runtime.local.process import EngineProcess
 
 pytestmark = [pytest.mark.engines, pytest.mark.skipif(not candidates(ENGINE), reason="no traefik here")]
 HOST = "127.0.0.1"
@@ -61,7 +61,7 @@ def naming(name: bytes, kind: socket.SocketKind) -> Iterator[int]:
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[Handle]:
+def served() -> Iterator[EngineProcess]:
     with ExitStack() as stack:
         one, two = (stack.enter_context(naming(name, socket.SOCK_STREAM)) for name in (b"one", b"two"))
         first, second = (stack.enter_context(naming(name, socket.SOCK_DGRAM)) for name in (b"first", b"second"))
@@ -91,7 +91,7 @@ def served() -> Iterator[Handle]:
                 {"name": "udp", "listeners": ["udp"], "forward": "datagrams"},
             ],
         }
-        with running(ENGINE, lbgen.plan(lbgen.load(topology))) as handle:
+        with run_engine(ENGINE, lbgen.plan(lbgen.load(topology))) as handle:
             yield handle
 
 
@@ -167,7 +167,7 @@ def test_buckets_outlive_a_change_of_the_configuration():
             {"name": "probe", "match": [{"path": {"exact": "/probe"}}], "respond": {"status": 200, "body": "old"}},
         ],
     }
-    with running(ENGINE, lbgen.plan(lbgen.load(topology))) as handle:
+    with run_engine(ENGINE, lbgen.plan(lbgen.load(topology))) as handle:
 
         def get(target: str) -> tuple[int | None, bytes]:
             found = ask(handle.address("web"), Request("GET", target, (("Host", "h"),)))

@@ -30,7 +30,7 @@ from lbgen.plan.policy import Concurrency, Key, KeyKind, Queue, Retries, RetryCa
 from lbgen.plan.request import Request
 from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.local.process import running
+from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.http1 import CONTROL
 from lbgen.runtime.standins.server import StandIn, endpoints
 from tests.plans import by_prefix
@@ -82,7 +82,7 @@ def served() -> Iterator[Address]:
     backend = free_port("127.0.0.1", PORTS)
     port = free_port("127.0.0.1", PORTS, frozenset({backend}))
     stand_ins = (StandIn("one", "p", "127.0.0.1", backend),)
-    with endpoints(stand_ins), running(ENGINE, _plan(port, backend), accept=("all",)) as handle:
+    with endpoints(stand_ins), run_engine(ENGINE, _plan(port, backend), accept=("all",)) as handle:
         yield handle.address("web")
 
 

@@ -18,7 +18,7 @@ from lbgen.plan.features import Feature
 from lbgen.plan.overlay import with_admin
 from lbgen.runtime.common.certificates import throw_away
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.local.process import running
+from lbgen.runtime.local.process import run_engine
 from tests import minimal, websocket
 
 FIRST = int(os.environ.get("LBGEN_CONFORMANCE_PORTS", "24800"))
@@ -69,7 +69,9 @@ def served(request):
     with ExitStack() as stack:
         stack.enter_context(endpoint(behind))
         stack.enter_context(
-            running(subject.engine, with_admin(plan, admin), subject.binary, version=subject.version, accept=("all",))
+            run_engine(
+                subject.engine, with_admin(plan, admin), subject.binary, version=subject.version, accept=("all",)
+            )
         )
         yield scheme, port
 

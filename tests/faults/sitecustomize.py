@@ -64,12 +64,10 @@ class Faults:
     def _begins(self, event: str, args: tuple[object, ...]) -> str:
         """A supervisor's work begins with what it is asked, a command's with the state directory."""
         if self.role == "supervisor":
-            asked = event == "pickle.find_class" and args[0] == "lbgen.runtime.local.order"
-            return (
-                {"Order": "supervisor", "Reload": "supervisor", "TakeOver": "takeover"}.get(str(args[1]), "")
-                if asked
-                else ""
-            )
+            if event != "pickle.find_class" or args[0] != "lbgen.runtime.local.messages":
+                return ""
+            roles = {"StartRequest": "supervisor", "ReloadRequest": "supervisor", "TakeoverRequest": "takeover"}
+            return roles.get(str(args[1]), "")
         begins = self.count < 0 and event in ("open", "os.mkdir") and str(args[0]).startswith(self.state)
         return "client" if begins else ""
 

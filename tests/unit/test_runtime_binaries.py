@@ -12,7 +12,7 @@ import pytest
 from lbgen.diagnostics import EngineError, UsageError
 from lbgen.engines.api import Binary, BinaryHint
 from lbgen.runtime.common import executables
-from lbgen.runtime.local.user import User, borrow, reachable
+from lbgen.runtime.local.run_as import User, accessible_copy, is_reachable
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ def test_a_program_in_a_closed_folder_is_copied(tmp_path):
     closed = tmp_path / "closed"
     path = program(closed, "2.4.1")
     closed.chmod(0o700)
-    assert not reachable(path, user)
-    copy = borrow(Binary(path, "2.4.1"), tmp_path / "run", user)
+    assert not is_reachable(path, user)
+    copy = accessible_copy(Binary(path, "2.4.1"), tmp_path / "run", user)
     assert copy.path.is_relative_to(tmp_path / "run")
     assert copy.path.read_bytes() == path.read_bytes()
     assert copy.path.stat().st_uid == 65534
@@ -111,7 +111,7 @@ def test_a_program_in_a_closed_folder_is_copied(tmp_path):
 def test_what_is_reachable_is_not_copied(tmp_path):
     path = program(tmp_path / "a", "2.4.1")
     binary = Binary(path, "2.4.1")
-    assert borrow(binary, tmp_path / "run", User()) is binary
+    assert accessible_copy(binary, tmp_path / "run", User()) is binary
 
 
 def test_a_folder_on_the_path_that_is_closed_to_us(tmp_path, monkeypatch):

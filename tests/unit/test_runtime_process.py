@@ -31,7 +31,7 @@ from lbgen.plan.model import (
     Rule,
 )
 from lbgen.runtime.common.process_id import ProcessId
-from lbgen.runtime.local.process import running
+from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.local.spawn import group_members
 from tests.fake_engine import FakeEngine, write_program
 
@@ -52,7 +52,7 @@ def fake(tmp_path_factory) -> FakeEngine:
 
 
 def test_serves_while_the_block_lasts_and_leaves_nothing(fake):
-    with running(fake, plan()) as handle:
+    with run_engine(fake, plan()) as handle:
         host, port = handle.address("web")
         assert (host, port) == ("127.0.0.1", PORT)
         assert urllib.request.urlopen(f"http://{host}:{port}/").status == 200
@@ -65,7 +65,7 @@ def test_serves_while_the_block_lasts_and_leaves_nothing(fake):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives rights up")
 def test_root_runs_it_as_nobody_without_new_privileges(fake):
-    with running(fake, plan()) as handle:
+    with run_engine(fake, plan()) as handle:
         status = Path(f"/proc/{handle.pid}/status").read_text()
     assert "Uid:\t65534\t65534\t65534\t65534" in status
     assert "NoNewPrivs:\t1" in status
@@ -74,7 +74,7 @@ def test_root_runs_it_as_nobody_without_new_privileges(fake):
 
 
 def test_workers_go_with_it(fake):
-    with running(fake, plan("worker.example")) as handle:
+    with run_engine(fake, plan("worker.example")) as handle:
         pid = handle.pid
         assert len(group_members(pid)) == 2
     assert group_members(pid) == ()
@@ -83,7 +83,7 @@ def test_workers_go_with_it(fake):
 def test_death_while_starting_shows_the_last_lines(fake):
     with (
         pytest.raises(EngineError, match=r"exit status 7 while starting; Fake said:\n(.|\n)*cannot go on") as error,
-        running(fake, plan("die.example")),
+        run_engine(fake, plan("die.example")),
     ):
         pass
     assert error.value.diagnostics[0].code == "LB403"
@@ -92,20 +92,20 @@ def test_death_while_starting_shows_the_last_lines(fake):
 def test_never_listening_is_given_up(fake):
     with (
         pytest.raises(EngineError, match=r"does not accept on web \(0\.0\.0\.0 port 24100\) after 0\.5 s"),
-        running(fake, plan("slow.example"), seconds=0.5),
+        run_engine(fake, plan("slow.example"), seconds=0.5),
     ):
         pass
 
 
 def test_a_taken_port_is_named_with_its_owner(fake):
     taken = rf"LB404.*port {PORT} is taken by \S+ \(pid {os.getpid()}\)"
-    with socket.create_server(("127.0.0.1", PORT)), pytest.raises(EngineError, match=taken), running(fake, plan()):
+    with socket.create_server(("127.0.0.1", PORT)), pytest.raises(EngineError, match=taken), run_engine(fake, plan()):
         pass
 
 
 def test_started_in_a_thread_it_outlives_the_thread(fake):
     pids = []
-    block = running(fake, plan())
+    block = run_engine(fake, plan())
 
     def enter() -> None:
         pids.append(block.__enter__().pid)
@@ -126,8 +126,8 @@ import os, sys, signal
 from pathlib import Path
 from tests.fake_engine import FakeEngine
 from tests.unit.test_runtime_process import plan
-from lbgen.runtime.local.process import running
-with running(FakeEngine(Path({str(fake.program)!r})), plan()) as handle:
+from lbgen.runtime.local.process import run_engine
+with run_engine(FakeEngine(Path({str(fake.program)!r})), plan()) as handle:
     print(handle.pid, handle.directory, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -156,8 +156,8 @@ def test_root_lends_the_right_to_low_ports_and_nothing_else(fake):
 from pathlib import Path
 from tests.fake_engine import FakeEngine
 from tests.unit.test_runtime_process import plan
-from lbgen.runtime.local.process import running
-with running(FakeEngine(Path({str(fake.program)!r})), plan(port=80)) as handle:
+from lbgen.runtime.local.process import run_engine
+with run_engine(FakeEngine(Path({str(fake.program)!r})), plan(port=80)) as handle:
     print(Path(f"/proc/{{handle.pid}}/status").read_text())
 """
     inside = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$0" -c "$1"', sys.executable, code]

@@ -14,8 +14,8 @@ import pytest
 from lbgen import system_errors
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.local import supervisor
-from lbgen.runtime.local.control import Control, reach
-from lbgen.runtime.local.order import Failed, Reload, Up
+from lbgen.runtime.local.control_socket import ControlSocket, connect
+from lbgen.runtime.local.messages import Failure, ReloadRequest, Success
 from lbgen.runtime.local.supervisor import Supervisor
 from tests.unit.test_runtime_process import plan
 
@@ -31,9 +31,9 @@ class Company:
         self.outcomes = list(outcomes)
         self.record = SimpleNamespace(engines=())
         self.handles: dict[str, object] = {}
-        self.stand_ins = SimpleNamespace(alive=lambda: True)
+        self.stand_ins = SimpleNamespace(is_alive=lambda: True)
 
-    def reload(self, asked: Reload) -> tuple[Diagnostic, ...]:
+    def reload(self, asked: ReloadRequest) -> tuple[Diagnostic, ...]:
         outcome = self.outcomes.pop(0)
         if isinstance(outcome, Exception):
             raise outcome
@@ -42,9 +42,9 @@ class Company:
 
 @pytest.fixture
 def made(tmp_path, monkeypatch):
-    """A supervisor in this process: its `_keep` runs in a thread until the test ends."""
+    """A supervisor in this process: its `_supervise` runs in a thread until the test ends."""
     made = object.__new__(Supervisor)
-    made.order = SimpleNamespace(folder=str(tmp_path))
+    made.request = SimpleNamespace(folder=str(tmp_path))
     made.pipe, _ = Pipe()
     monkeypatch.setattr(supervisor, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(system_errors._Process, "lasting", True)
@@ -53,24 +53,24 @@ def made(tmp_path, monkeypatch):
 
 def serve(made: Supervisor, tmp_path, *outcomes: object):
     """Answers to as many reloads."""
-    made.company = Company(*outcomes)
-    control = Control(tmp_path)
+    made.processes = Company(*outcomes)
+    control = ControlSocket(tmp_path)
     failing = iter((OSError(EMFILE, "Too many open files"), RuntimeError("accept"), None))
 
     def wait(seconds: float):
         error = next(failing, None)
         if error is not None:
             raise error
-        if not made.company.outcomes:
+        if not made.processes.outcomes:
             raise Stop
-        return Control.wait(control, seconds)
+        return ControlSocket.wait(control, seconds)
 
     thread = threading.Thread(target=_until_stopped, args=(made, SimpleNamespace(wait=wait)))
     thread.start()
     answers = []
     for _ in outcomes:
-        with reach(tmp_path) as pipe:
-            pipe.send(Reload(plan(), (), 1.0))
+        with connect(tmp_path) as pipe:
+            pipe.send(ReloadRequest(plan(), (), 1.0))
             assert pipe.poll(20), "no answer"
             answers.append(pipe.recv())
     thread.join(5)
@@ -81,7 +81,7 @@ def serve(made: Supervisor, tmp_path, *outcomes: object):
 
 def _until_stopped(made: Supervisor, control) -> None:
     with suppress(Stop):
-        made._keep(control)
+        made._supervise(control)
 
 
 def test_every_error_of_a_reload_is_answered_and_the_next_one_is_served(made, tmp_path, capsys):
@@ -95,13 +95,13 @@ def test_every_error_of_a_reload_is_answered_and_the_next_one_is_served(made, tm
         None,
     )
     first, second, third, fourth, last = answers
-    assert all(isinstance(each, Failed) and each.exit_code == 3 for each in answers[:4])
+    assert all(isinstance(each, Failure) and each.exit_code == 3 for each in answers[:4])
     assert "/certs/app.key: Permission denied; let the user" in str(first.diagnostics[0])
     assert second.diagnostics[0].code == "LB426"
     assert "TypeError: of lbgen's own (test_runtime_supervisor.py:" in second.diagnostics[0].message
     assert third.diagnostics[0].code == "LB412"
     assert "prlimit --pid" in fourth.diagnostics[0].hint
-    assert isinstance(last, Up)
+    assert isinstance(last, Success)
     said = capsys.readouterr().err
     assert "Traceback" in said  # in its log, for whoever mends lbgen
     assert "goes on after an error: Too many open files" in said
@@ -120,7 +120,7 @@ def _refuse():
 
 
 def test_what_cannot_be_read_is_answered(made, tmp_path):
-    made.company = Company()
+    made.processes = Company()
     theirs, ours = Pipe()
     made.pipe = theirs
     ours.send(Unreadable())

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
-from lbgen.runtime.local.watch import Backoff, Watch
+from lbgen.runtime.local.restarts import Backoff, EngineWatch
 
 
 def test_each_death_soon_after_the_last_waits_longer():
     backoff, now, waits = Backoff(), 0.0, []
     for _ in range(7):
-        waits.append(backoff.died(now))
-        assert not backoff.again(now + waits[-1] - 0.01)
+        waits.append(backoff.schedule(now))
+        assert not backoff.take_due(now + waits[-1] - 0.01)
         now += waits[-1]
-        assert backoff.again(now)
-        assert not backoff.again(now)
+        assert backoff.take_due(now)
+        assert not backoff.take_due(now)
     assert waits == [1, 2, 4, 8, 16, 30, 30]
-    assert backoff.died(now + 59) == 30
-    assert backoff.again(now + 89)
-    assert backoff.died(now + 89 + 60) == 1
+    assert backoff.schedule(now + 59) == 30
+    assert backoff.take_due(now + 89)
+    assert backoff.schedule(now + 89 + 60) == 1
 
 
 @dataclass
@@ -59,12 +59,12 @@ class Handle:
         self.agent = Process(4_100_002)
 
 
-def look(watch: Watch, now: float) -> list[str]:
-    return list(watch.look(now))
+def look(watch: EngineWatch, now: float) -> list[str]:
+    return list(watch.check(now))
 
 
 def test_an_engine_is_started_again_even_when_that_fails_at_first():
-    watch = Watch(Handle(failures=1))
+    watch = EngineWatch(Handle(failures=1))
     assert look(watch, 0) == []
     watch.handle.process.returncode = -9
     assert look(watch, 1) == ["some (pid 4000001) ended by SIGKILL; starts again in 1 s"]
@@ -79,7 +79,7 @@ def test_an_engine_is_started_again_even_when_that_fails_at_first():
 
 
 def test_a_kernel_engine_is_gone_for_good():
-    watch = Watch(Handle(kernel=True, process=Process(1, 3)))
+    watch = EngineWatch(Handle(kernel=True, process=Process(1, 3)))
     (told,) = look(watch, 0)
     assert told == "some: its namespace ended with exit status 3, and the rules with it; start the stack anew"
     assert look(watch, 100) == []
@@ -87,7 +87,7 @@ def test_a_kernel_engine_is_gone_for_good():
 
 
 def test_an_agent_is_started_again():
-    watch = Watch(Handle(agent=Process(4_100_001, 1)))
+    watch = EngineWatch(Handle(agent=Process(4_100_001, 1)))
     assert look(watch, 0) == ["some: its agent (pid 4100001) ended with exit status 1; starts again in 1 s"]
     assert look(watch, 1) == ["some: its agent started again as pid 4100002"]
     assert look(watch, 2) == []

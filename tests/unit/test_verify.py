@@ -26,7 +26,7 @@ from lbgen.diagnostics import Diagnostic
 from lbgen.engines.api import Binary, RenderedFile, engine_names
 from lbgen.engines.rendered import Rendered
 from lbgen.plan.simulate import simulate
-from lbgen.runtime.local.order import Chosen
+from lbgen.runtime.local.messages import EngineChoice
 from tests.plans import examples
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def test_shorter_times_leave_every_engine_s_files_and_verdicts_alike() -> None:
         {"name": "slow", "match": [{"path": {"exact": "/slow"}}], "forward": "b", "timeouts": {"connect": "1s"}},
         timeouts={"response": "6s"},
     )
-    envoy = Chosen("envoy", "Envoy", "1.40", Binary(Path("/x"), "1.40"), kernel=False, resolvers=())
+    envoy = EngineChoice("envoy", "Envoy", "1.40", Binary(Path("/x"), "1.40"), kernel=False, resolvers=())
     assert not has_same_shape(envoy, plan, scaled(plan, scale_for(plan)))
     scale = scale_for(plan, lambda shorter: has_same_shape(envoy, plan, shorter))
     assert scale.factor > 1

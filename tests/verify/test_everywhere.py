@@ -15,7 +15,7 @@ import pytest
 
 import lbgen
 from lbgen.conformance.subject import subjects
-from lbgen.runtime.local import world
+from lbgen.runtime.local import isolated_network
 from lbgen.spec.dump import dump
 from lbgen.spec.load import load_bytes
 from lbgen.spec.starter import starter, starters
@@ -143,7 +143,9 @@ def test_an_address_that_this_host_lacks_without_root(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.skipif(bool(world.possible()), reason=world.possible() or "it is possible")
+@pytest.mark.skipif(
+    bool(isolated_network.why_unavailable()), reason=isolated_network.why_unavailable() or "it is possible"
+)
 @pytest.mark.parametrize("name", RED_ONCE)
 def test_what_was_red_once(name: str) -> None:
     engine, topology = RED_ONCE[name]

@@ -30,7 +30,7 @@ from lbgen.plan.model import Plan
 from lbgen.plan.overlay import with_version
 from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tiers import tiers
-from lbgen.runtime.local import world
+from lbgen.runtime.local import isolated_network
 from lbgen.runtime.local.stack import choose
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lbgen.conformance.verify.trust import Trusted
     from lbgen.engines.api import Engine
     from lbgen.engines.rendered import Rendered
-    from lbgen.runtime.local.order import Chosen
+    from lbgen.runtime.local.messages import EngineChoice
     from lbgen.spec.load import Topology
 
 REQUESTS = 1_000
@@ -120,7 +120,7 @@ def _verified(
 ) -> Report:
     begun = time.monotonic()
     real = given.plan
-    lacking = world.possible()
+    lacking = isolated_network.why_unavailable()
     obstacle = lacking or why_not_kept(real)
     if folder is not None and obstacle:
         message = f"files as they stand need a network that has the topology's own addresses: {obstacle}"
@@ -158,7 +158,7 @@ def _some(every: tuple[Planned, ...], most: int | None, seed: int) -> tuple[Plan
 
 def _chosen(
     plan: Plan, engines: Sequence[str | Engine] | None, accept: tuple[str, ...], folder: Path | None
-) -> tuple[tuple[Chosen, ...], tuple[tuple[str, tuple[Diagnostic, ...]], ...]]:
+) -> tuple[tuple[EngineChoice, ...], tuple[tuple[str, tuple[Diagnostic, ...]], ...]]:
     """The engines to verify, and those left out with the reasons."""
     if engines is None:
         targets = [x for x in installed().values() if folder is None or (folder / x.name).is_dir()]
@@ -173,7 +173,7 @@ def _chosen(
 
 
 def _prepared(
-    given: Trusted, plan: Plan, chosen: Chosen, cases: tuple[Planned, ...], folder: Path | None, *, isolated: bool
+    given: Trusted, plan: Plan, chosen: EngineChoice, cases: tuple[Planned, ...], folder: Path | None, *, isolated: bool
 ) -> tuple[Order, Served]:
     """What one engine's process gets, and in what its files are not the topology's own."""
     real = given.plan

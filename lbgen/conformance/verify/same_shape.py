@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from lbgen.engines.rendered import Rendered
     from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan
-    from lbgen.runtime.local.order import Chosen
+    from lbgen.runtime.local.messages import EngineChoice
 
 
-def has_same_shape(chosen: Chosen, real: Plan, shorter: Plan) -> bool:
+def has_same_shape(chosen: EngineChoice, real: Plan, shorter: Plan) -> bool:
     """Whether the engine's files for both plans differ in numbers only, and it objects to the same fields."""
     if _objections(chosen, real) != _objections(chosen, shorter):
         return False
@@ -28,11 +28,11 @@ def has_same_shape(chosen: Chosen, real: Plan, shorter: Plan) -> bool:
     return True
 
 
-def render_for(chosen: Chosen, plan: Plan) -> Rendered:
+def render_for(chosen: EngineChoice, plan: Plan) -> Rendered:
     """The files of `plan` for the engine, its version and its DNS servers; every verdict is accepted."""
     plan = with_version(replace(plan, resolvers=chosen.resolvers), chosen.name, chosen.version)
     return render_with(chosen.engine, plan, chosen.version, ("all",))
 
 
-def _objections(chosen: Chosen, plan: Plan) -> list[tuple[str, Feature | None]]:
+def _objections(chosen: EngineChoice, plan: Plan) -> list[tuple[str, Feature | None]]:
     return [(each.field, each.feature) for each in chosen.engine.objections(plan, chosen.version)]

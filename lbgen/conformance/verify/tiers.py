@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan
     from lbgen.plan.tier_simulation import Front
     from lbgen.plan.tiers import Tier
-    from lbgen.runtime.local.order import Chosen
+    from lbgen.runtime.local.messages import EngineChoice
     from lbgen.spec.load import Topology
 
 _NODES = 2  # replicas that stand behind the edge, which is enough to tell them apart
@@ -111,7 +111,7 @@ def _obstacle(edge: Tier, front: Front, engines: Mapping[str, Sequence[Engine]])
     return ""
 
 
-def _first(tier: Tier, targets: Sequence[Engine], accept: tuple[str, ...]) -> Chosen:
+def _first(tier: Tier, targets: Sequence[Engine], accept: tuple[str, ...]) -> EngineChoice:
     chosen, _ = choose(
         tier.plan, [x for x in targets if x.name != "nftables"], insist=tier.engine is not None, accept=accept
     )
@@ -121,8 +121,8 @@ def _first(tier: Tier, targets: Sequence[Engine], accept: tuple[str, ...]) -> Ch
 def _asked(
     topology: Topology,
     front: Front,
-    edge: Chosen,
-    inner: Chosen,
+    edge: EngineChoice,
+    inner: EngineChoice,
     drawn: tuple[int, int],
     progress: Callable[[Told], None],
 ) -> Report:

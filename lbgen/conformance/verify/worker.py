@@ -34,8 +34,8 @@ from lbgen.diagnostics import LbgenError
 from lbgen.plan.model import Protocol
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.common import certificates
-from lbgen.runtime.local import world
-from lbgen.runtime.local.process import running
+from lbgen.runtime.local import isolated_network
+from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.http1 import Behaviour
 from lbgen.runtime.standins.server import Endpoints, StandIn, endpoints
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from lbgen.conformance.case import Case
     from lbgen.plan.model import Plan
-    from lbgen.runtime.local.process import Handle
+    from lbgen.runtime.local.process import EngineProcess
 
 # Cases at a time: answered at once, waiting for a time, with large bodies, tried again.
 QUICK, WAITING, HEAVY, AGAIN = 6, 48, 12, 8
@@ -68,8 +68,8 @@ def verified(order: Order, tell: Callable[[Told], None]) -> Finished:
     with ExitStack() as stack:
         network = None
         if order.isolated:
-            world.enter()
-            network = stack.enter_context(world.cable(order.plan))
+            isolated_network.enter()
+            network = stack.enter_context(isolated_network.veth(order.plan))
         folder = Path(order.folder)
         certificates.use(folder)
         group = stack.enter_context(endpoints(stand_ins(order.plan, folder)))
@@ -77,7 +77,7 @@ def verified(order: Order, tell: Callable[[Told], None]) -> Finished:
         if order.before is not None:
             handle = _through(stack, order, order.before)
         else:
-            serve = running(
+            serve = run_engine(
                 order.engine, order.plan, order.binary, accept=("all",), network=network, rendered=order.rendered
             )
             handle = stack.enter_context(serve)
@@ -94,9 +94,9 @@ def verified(order: Order, tell: Callable[[Told], None]) -> Finished:
 class _Through:
     """Nodes that clients reach by the `door` of another engine."""
 
-    edge: Handle
+    edge: EngineProcess
     door: str
-    nodes: tuple[Handle, ...]
+    nodes: tuple[EngineProcess, ...]
 
     def address(self, listener: str) -> tuple[str, int]:
         return self.edge.address(self.door)
@@ -110,9 +110,9 @@ class _Through:
 
 
 def _through(stack: ExitStack, order: Order, before: Before) -> _Through:
-    nodes = [running(order.engine, plan, order.binary, accept=("all",)) for plan in before.replicas]
+    nodes = [run_engine(order.engine, plan, order.binary, accept=("all",)) for plan in before.replicas]
     handles = tuple(stack.enter_context(node) for node in nodes)
-    edge = stack.enter_context(running(before.engine, before.plan, before.binary, accept=("all",)))
+    edge = stack.enter_context(run_engine(before.engine, before.plan, before.binary, accept=("all",)))
     return _Through(edge, before.door, handles)
 
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lbgen.runtime.common.process_id import ProcessId
-from lbgen.runtime.local.spawn import LAUNCH, UNKNOWN_STATUS
+from lbgen.runtime.local.spawn import EXEC_WRAPPER, UNKNOWN_STATUS
 
 _EXEC_SECONDS = 3.0  # for a process that was just started to become the engine
 
 
 @dataclass(slots=True)
-class Adopted:
+class AdoptedProcess:
     """A process that somebody else started, as a `spawn.Process`. It is held by a pidfd, which a process that gets the
     same pid later does not have; `descriptor` None: it had ended already."""
 
@@ -27,7 +27,7 @@ class Adopted:
     descriptor: int | None
 
     @classmethod
-    def of(cls, process: ProcessId) -> Adopted:
+    def of(cls, process: ProcessId) -> AdoptedProcess:
         """`process`, if it still runs and is that very one; else one that has ended. Raises OSError (EMFILE)."""
         try:
             descriptor = os.pidfd_open(process.pid)
@@ -68,41 +68,41 @@ class Adopted:
 
 
 @dataclass(frozen=True, slots=True)
-class Leader:
+class SessionLeader:
     """A process that leads its session, as all do that lbgen starts, with its command line."""
 
     identity: ProcessId
     argv: tuple[str, ...]
 
 
-def leaders(directory: str) -> tuple[Leader, ...]:
+def session_leaders(directory: str) -> tuple[SessionLeader, ...]:
     """The leaders of sessions that work in `directory`, the youngest last; each has become what it was started for. Of
     one that stays as an engine's parent, `argv` is the engine's."""
     limit = time.monotonic() + _EXEC_SECONDS
     while True:
         found = tuple(sorted(_leaders(directory), key=lambda each: each.identity.started))
-        if not any(str(LAUNCH) in each.argv for each in found) or time.monotonic() > limit:
+        if not any(str(EXEC_WRAPPER) in each.argv for each in found) or time.monotonic() > limit:
             return found
         time.sleep(0.02)
 
 
-def _leaders(directory: str) -> list[Leader]:
+def _leaders(directory: str) -> list[SessionLeader]:
     found = []
-    for process in working_in(directory):
-        if process.pid == session(process.pid):
+    for process in processes_in(directory):
+        if process.pid == session_of(process.pid):
             with suppress(FileNotFoundError, ProcessLookupError):
                 text = Path(f"/proc/{process.pid}/cmdline").read_text(encoding="utf-8", errors="surrogateescape")
                 argv = tuple(text.rstrip("\0").split("\0"))
-                if str(LAUNCH) in argv:
+                if str(EXEC_WRAPPER) in argv:
                     order = json.loads(argv[-1])
                     if order["hold"]:  # of a network
                         continue
                     argv = tuple(order["argv"]) if order["keep"] else argv
-                found.append(Leader(process, argv))
+                found.append(SessionLeader(process, argv))
     return found
 
 
-def working_in(directory: str) -> list[ProcessId]:
+def processes_in(directory: str) -> list[ProcessId]:
     """The living processes whose working directory that is, but for those of our own session: the user's shell."""
     found = []
     ours = os.getsid(0)
@@ -113,14 +113,14 @@ def working_in(directory: str) -> list[ProcessId]:
             place = str((entry / "cwd").readlink())
         except OSError:
             continue
-        if place.removesuffix(" (deleted)") == directory and session(int(entry.name)) not in (0, ours):
+        if place.removesuffix(" (deleted)") == directory and session_of(int(entry.name)) not in (0, ours):
             process = ProcessId.of(int(entry.name))
             if process is not None:
                 found.append(process)
     return found
 
 
-def session(pid: int) -> int:
+def session_of(pid: int) -> int:
     """The session of a process; 0 when it is gone."""
     try:
         return os.getsid(pid)
@@ -128,10 +128,10 @@ def session(pid: int) -> int:
         return 0
 
 
-def sweep(directory: str, seconds: float = 5.0) -> None:
+def kill_all_in(directory: str, seconds: float = 5.0) -> None:
     """Kill what works in `directory`, until nothing does."""
     limit = time.monotonic() + seconds
-    while (left := working_in(directory)) and time.monotonic() < limit:
+    while (left := processes_in(directory)) and time.monotonic() < limit:
         for each in left:
             each.send(signal.SIGKILL)
         time.sleep(0.02)

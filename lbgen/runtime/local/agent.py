@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from lbgen.agent.run import prepare, serve
 from lbgen.diagnostics import LbgenError
 from lbgen.runtime.common.state import AGENT_LOG
-from lbgen.runtime.local.launch import give_up, join_network
+from lbgen.runtime.local.exec_wrapper import drop_privileges, join_network
+from lbgen.runtime.local.run_as import engine_user
 from lbgen.runtime.local.spawn import spawn_own
-from lbgen.runtime.local.user import engine_user
 
 if TYPE_CHECKING:
     import subprocess
@@ -40,7 +40,7 @@ def main(order: list[Any]) -> None:
         prepare(engine)
         if netns is not None:
             join_network(netns)
-        give_up(**rights)
+        drop_privileges(**rights)
         serve(Path.cwd())
     except LbgenError as error:
         sys.exit(str(error))

@@ -19,8 +19,8 @@ from lbgen.runtime.common.checker import CHECK_SECONDS, refused_files
 from lbgen.runtime.common.executables import find, fitting
 from lbgen.runtime.common.resolvers import judged
 from lbgen.runtime.common.time_limits import for_routes
+from lbgen.runtime.local.run_as import User, accessible_copy, chown_tree, engine_user, make_engine_directory
 from lbgen.runtime.local.spawn import KILLED, how_ended, spawn, stop
-from lbgen.runtime.local.user import User, borrow, engine_user, give, make_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,9 +57,9 @@ def check(
     else:
         version = fitting(target, binary)
     user = engine_user()
-    place = directory or make_directory(f"lbgen-check-{target.name}-", user)
+    place = directory or make_engine_directory(f"lbgen-check-{target.name}-", user)
     try:
-        binary = borrow(binary, place, user)
+        binary = accessible_copy(binary, place, user)
         plan, _ = judged(with_version(plan, target.name, version), target, version, accept)
         spec = target.check(plan, binary, place)
         limit = for_routes(plan, CHECK_SECONDS)
@@ -70,7 +70,7 @@ def check(
         spec = target.check(plan, binary, place)
         rendered.write(place)
         (place / _LOG).touch()
-        give(place, user)
+        chown_tree(place, user)
         if spec.serves:
             problems = _ask(spec, plan, place, user, target.title, limit)
         elif target.process(plan, binary, place).kernel:
@@ -113,11 +113,11 @@ def _run(argv: tuple[str, ...], spec: CheckSpec, place: Path, user: User, title:
         raise EngineError(Diagnostic("LB403", f"{title}'s checker did not end in {limit:g} s")) from None
     finally:
         stop(process, SIGTERM, 1.0)
-    _ended_itself(code, title)
-    return spec.judge(code, _said(place), {})
+    _check_exit(code, title)
+    return spec.judge(code, _log_text(place), {})
 
 
-def _ended_itself(code: int, title: str) -> None:
+def _check_exit(code: int, title: str) -> None:
     """EngineError LB403 when the checker was ended by a signal, which says nothing of the files."""
     if code < 0:
         raise EngineError(Diagnostic("LB403", f"{title}'s checker {how_ended(code)}", hint=KILLED))
@@ -145,11 +145,11 @@ def _ask(spec: CheckSpec, plan: Plan, place: Path, user: User, title: str, limit
         while time.monotonic() < end:
             code = process.poll()
             if code is not None:
-                _ended_itself(code, title)
-                return spec.judge(code, _said(place), {})
+                _check_exit(code, title)
+                return spec.judge(code, _log_text(place), {})
             now = answers(plan.admin_port, spec.ask)
             if now is not None and now == before:
-                return spec.judge(0, _said(place), now)
+                return spec.judge(0, _log_text(place), now)
             before = now
             time.sleep(SETTLE if now is not None else 0.05)
     finally:
@@ -157,5 +157,5 @@ def _ask(spec: CheckSpec, plan: Plan, place: Path, user: User, title: str, limit
     raise EngineError(Diagnostic("LB403", f"{title} did not answer on its admin port in {limit:g} s"))
 
 
-def _said(place: Path) -> str:
+def _log_text(place: Path) -> str:
     return (place / _LOG).read_text(encoding="utf-8", errors="replace")

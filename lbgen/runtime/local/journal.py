@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.api import Binary
     from lbgen.runtime.common.process_id import ProcessId
-    from lbgen.runtime.local.order import Order
+    from lbgen.runtime.local.messages import StartRequest
     from lbgen.runtime.standins.plan import Cast
 
 _FILE, _MARK = "saved", "changing"
@@ -40,7 +40,7 @@ class SavedStack:
     their user cannot reach the original). `generation` counts the changes since its start."""
 
     generation: int
-    order: Order
+    request: StartRequest
     cast: Cast
     networks: tuple[tuple[str, SavedNetwork], ...]
     binaries: tuple[tuple[str, Binary], ...]
@@ -67,7 +67,7 @@ def end(folder: Path) -> None:
     (folder / _MARK).unlink(missing_ok=True)
 
 
-def unfinished(folder: Path, generation: int) -> bool:
+def has_unfinished_change(folder: Path, generation: int) -> bool:
     """Whether a change of that generation was begun and neither made nor taken back."""
     with suppress(FileNotFoundError):
         return (folder / _MARK).read_text(encoding="ascii").strip() == str(generation)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.runtime.local.run_as import User
 from lbgen.runtime.local.spawn import spawn, stop
-from lbgen.runtime.local.user import User
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -40,15 +40,15 @@ class Network:
     holder: Process
     device: str  # this host's end
 
-    def run(self, argv: Sequence[str], directory: Path = Path("/")) -> None:
+    def run_command(self, argv: Sequence[str], directory: Path = Path("/")) -> None:
         """Run a command inside to its end; EngineError LB403 with what it said when it fails."""
-        finish(argv, directory, self.holder.pid)
+        run_to_end(argv, directory, self.holder.pid)
 
     def ip(self, *commands: str) -> None:
         """Commands of `ip` inside, in this order; EngineError LB403 with what it said of the first that fails."""
-        self.visit(lambda: ip(*commands))
+        self.run_inside(lambda: ip(*commands))
 
-    def visit(self, errand: Callable[[], _R]) -> _R:
+    def run_inside(self, errand: Callable[[], _R]) -> _R:
         """What `errand` returns when it runs in a thread whose sockets belong inside. Raises what it raises."""
 
         def enter() -> None:
@@ -88,13 +88,13 @@ def make_network(death: signal.Signals | None = signal.SIGKILL, directory: Path 
         said = holder.stdout.readline()
         if said != b"ready\n":
             raise EngineError(Diagnostic("LB403", f"no network namespace: {said.decode('utf-8', 'replace').strip()}"))
-        return _cable(holder)
+        return _add_veth(holder)
     except BaseException:
         stop(holder, signal.SIGKILL, 1.0)
         raise
 
 
-def _cable(holder: Process) -> Network:
+def _add_veth(holder: Process) -> Network:
     outside = f"lbg{holder.pid}"
     pid = holder.pid
     host, inside = _free_pair(pid)
@@ -143,7 +143,7 @@ def ip(*commands: str) -> None:
         raise EngineError(Diagnostic("LB403", f"`ip` failed at `{'; '.join(commands)}`: {asked.stderr.strip()}"))
 
 
-def finish(argv: Sequence[str], directory: Path, netns: int | None = None) -> None:
+def run_to_end(argv: Sequence[str], directory: Path, netns: int | None = None) -> None:
     """Run a command to its end, in the network of process `netns` (None = ours); EngineError LB403 when it fails."""
     process = spawn(argv, user=User(), directory=directory, output=subprocess.PIPE, netns=netns)
     try:

@@ -23,9 +23,9 @@ from lbgen.runtime.common import ports
 from lbgen.runtime.common.driver import START_SECONDS
 from lbgen.runtime.common.executables import find, fitting
 from lbgen.runtime.local import agent
+from lbgen.runtime.local.run_as import accessible_copy, chown_tree, engine_user, is_reachable, make_engine_directory
 from lbgen.runtime.local.spawn import KILLED, how_ended, spawn, stop
-from lbgen.runtime.local.user import borrow, engine_user, give, make_directory, reachable
-from lbgen.runtime.local.workers import wait_let_go, workers
+from lbgen.runtime.local.workers import wait_until_closed, workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ _EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104  # compared with, not b
 
 
 @dataclass(slots=True)
-class Handle:
+class EngineProcess:
     """One running engine: `plan` is what it serves, `directory` holds its files and `engine.log`."""
 
     engine: str
@@ -57,9 +57,9 @@ class Handle:
     spec: ProcessSpec = field(repr=False)
     network: Network | None = None  # where it runs; of a kernel engine, `process` only keeps that namespace
     agent: Process | None = None  # checks endpoints for an engine that has no checks of its own
-    former: list[Process] = field(default_factory=list)  # from whom `process` took over, while they end
+    draining: list[Process] = field(default_factory=list)  # from whom `process` took over, while they end
     epoch: int = 0
-    former_workers: tuple[ProcessId, ...] = ()  # from before the last signal to load other files
+    old_workers: tuple[ProcessId, ...] = ()  # from before the last signal to load other files
     death: signal.Signals | None = signal.SIGTERM  # what it and its agent get when this process ends; None = they go on
 
     @property
@@ -82,7 +82,7 @@ class Handle:
         file = self.directory / (self.spec.access_log or LOG)
         return file.read_text("utf-8", "replace").splitlines() if file.exists() else []
 
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether the process still runs."""
         return self.process.poll() is None
 
@@ -96,10 +96,10 @@ class Handle:
         """The last lines of what the engine printed."""
         return tail(self.log, lines)
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """Send the graceful stop and do not wait; `stop` then waits. For several engines at once."""
         self.stop_agent()
-        if not self.spec.kernel and self.alive():
+        if not self.spec.kernel and self.is_alive():
             self.process.send_signal(self.spec.stop)
 
     def stop(self, seconds: float = STOP_SECONDS) -> None:
@@ -107,13 +107,13 @@ class Handle:
         self.stop_agent()
         if not self.spec.kernel:
             stop(self.process, signal.Signals(self.spec.stop), seconds)
-            for each in self.former:
+            for each in self.draining:
                 stop(each, signal.Signals(self.spec.stop), seconds)
             for name in self.spec.leftovers:
                 Path(name).unlink(missing_ok=True)
-        elif self.network is not None and self.alive():
+        elif self.network is not None and self.is_alive():
             for command in self.spec.teardown:
-                self.network.run(command, self.directory)
+                self.network.run_command(command, self.directory)
 
     def stop_agent(self) -> None:
         """End the agent alone, where there is one."""
@@ -127,13 +127,13 @@ class Handle:
         if self.spec.kernel:
             assert self.network is not None  # noqa: S101 - it was started in one
             for command in spec.setup:
-                self.network.run(command, self.directory)
+                self.network.run_command(command, self.directory)
             for command in set(self.spec.teardown) - set(spec.teardown):
-                self.network.run(command, self.directory)
+                self.network.run_command(command, self.directory)
         elif spec.successive and succeeded:
-            self._hand_over(plan, spec)
-        elif spec.reload is not None and self.alive():
-            self.former_workers = workers(self.pid)
+            self._hot_restart(plan, spec)
+        elif spec.reload is not None and self.is_alive():
+            self.old_workers = workers(self.pid)
             self.process.send_signal(spec.reload)
         self.plan, self.spec = plan, spec
         if spec.agent:
@@ -145,31 +145,31 @@ class Handle:
         """Return once workers from before the last reload take no connections any more: until then nobody can tell who
         answers. EngineError LB403 with the log's end when they still do after so many seconds."""
         listening = {each.port for each in self.plan.listeners if each.protocol is Protocol.TCP}
-        if not wait_let_go(self.former_workers, listening, seconds):
+        if not wait_until_closed(self.old_workers, listening, seconds):
             raise failure(self.title, f"{self.title} has not loaded the files after {seconds:g} s", self.log)
-        self.former_workers = ()
+        self.old_workers = ()
 
-    def _hand_over(self, plan: Plan, spec: ProcessSpec) -> None:
+    def _hot_restart(self, plan: Plan, spec: ProcessSpec) -> None:
         """Start the process that takes over; if the last one died of it, the one before still serves."""
-        if not self.alive() and self.former and self.former[-1].poll() is None:
-            self.process = self.former.pop()
+        if not self.is_alive() and self.draining and self.draining[-1].poll() is None:
+            self.process = self.draining.pop()
             self.epoch -= 1
-        process = _spawned(spec, plan, self.directory, self.network, self.epoch + 1, self.death)
-        self.former = [*(each for each in self.former if each.poll() is None), self.process]
+        process = _spawn(spec, plan, self.directory, self.network, self.epoch + 1, self.death)
+        self.draining = [*(each for each in self.draining if each.poll() is None), self.process]
         self.epoch += 1
         self.process = process
 
     def restart(self) -> None:
         """Start the engine, which has died, anew on the files that are there. For engines that are processes."""
         stop(self.process, signal.SIGKILL, 0)  # workers that outlived their master hold the ports
-        for each in self.former:
+        for each in self.draining:
             stop(each, signal.SIGKILL, 0)
-        self.begin()
+        self.start_process()
 
-    def begin(self) -> None:
+    def start_process(self) -> None:
         """Start the engine, of which nothing runs, on the files that are there."""
-        self.former, self.epoch = [], 0
-        self.process = _spawned(self.spec, self.plan, self.directory, self.network, death=self.death)
+        self.draining, self.epoch = [], 0
+        self.process = _spawn(self.spec, self.plan, self.directory, self.network, death=self.death)
 
     def restart_agent(self) -> None:
         """Start the agent, which has died, anew; it goes on from what it had found."""
@@ -198,7 +198,7 @@ def start(
     network: Network | None = None,
     rendered: Rendered | None = None,
     death: signal.Signals | None = signal.SIGTERM,
-) -> Handle:
+) -> EngineProcess:
     """Render `plan` into `directory` and start the engine there; it may not listen yet.
 
     With `network` it runs in there; a kernel engine needs one, where it serves at every address and reaches endpoints
@@ -208,14 +208,14 @@ def start(
     """
     user = engine_user()
     plan = with_version(plan, target.name, version)
-    if not reachable(directory, user):
+    if not is_reachable(directory, user):
         message = f"{directory} cannot be reached by the user nobody, who runs the engines"
         raise EngineError(Diagnostic("LB408", message, hint="choose a folder that others may enter"))
     spec = target.process(plan, binary, directory)
     if rendered is not None:
         spec = replace(spec, ready="")  # the files tell no admin port
     if spec.ready and plan.admin_port is None:
-        plan = administered(plan)
+        plan = with_free_admin_port(plan)
     rendered = rendered or render_with(target, plan, version, accept)
     if spec.kernel and network is None:
         raise TypeError("a kernel engine needs a network")
@@ -229,26 +229,30 @@ def start(
     log.touch()
     if network is not None and spec.kernel:
         for command in spec.setup:
-            network.run(command, directory)
+            network.run_command(command, directory)
         holder = network.holder
-        return Handle(target.name, target.title, version, binary, plan, directory, holder, spec, network, death=death)
-    binary = borrow(binary, directory, user)
+        return EngineProcess(
+            target.name, target.title, version, binary, plan, directory, holder, spec, network, death=death
+        )
+    binary = accessible_copy(binary, directory, user)
     spec = replace(target.process(plan, binary, directory), ready=spec.ready)
-    give(directory, user)
-    process = _spawned(spec, plan, directory, network, death=death)
-    handle = Handle(target.name, target.title, version, binary, plan, directory, process, spec, network, death=death)
+    chown_tree(directory, user)
+    process = _spawn(spec, plan, directory, network, death=death)
+    handle = EngineProcess(
+        target.name, target.title, version, binary, plan, directory, process, spec, network, death=death
+    )
     if spec.agent and ORDER in rendered:  # files that were given may be without
         handle.restart_agent()
     return handle
 
 
-def administered(plan: Plan, taken: frozenset[int] = frozenset()) -> Plan:
+def with_free_admin_port(plan: Plan, taken: frozenset[int] = frozenset()) -> Plan:
     """`plan` with a free loopback port for the engine's status, none of `taken`. Raises EngineError LB404."""
     taken |= {listener.port for listener in plan.listeners}
     return with_admin(plan, ports.free_port("127.0.0.1", 20_000 + os.getpid() % 4_000, taken), shared=True)
 
 
-def _spawned(
+def _spawn(
     spec: ProcessSpec,
     plan: Plan,
     directory: Path,
@@ -274,19 +278,19 @@ def _spawned(
         )
 
 
-def wait_listening(handle: Handle, seconds: float = START_SECONDS) -> None:
+def wait_listening(handle: EngineProcess, seconds: float = START_SECONDS) -> None:
     """Return once every listener accepts, or has its socket for datagrams, and the engine says it is ready, where it
     says that at all.
 
     EngineError LB403 with the log's end when it dies or is too slow.
     """
     if handle.network is not None and not handle.spec.kernel:
-        handle.network.visit(lambda: _wait_listening(handle, seconds))
+        handle.network.run_inside(lambda: _wait_listening(handle, seconds))
     else:
         _wait_listening(handle, seconds)
 
 
-def _wait_listening(handle: Handle, seconds: float) -> None:
+def _wait_listening(handle: EngineProcess, seconds: float) -> None:
     title = handle.title
     end = time.monotonic() + seconds
     waiting = [x for x in handle.plan.listeners if not handle.spec.kernel]
@@ -313,7 +317,7 @@ def _listens(listener: Listener) -> bool:
     return ports.accepts(listener.address, listener.port)
 
 
-def _is_ready(handle: Handle) -> bool:
+def _is_ready(handle: EngineProcess) -> bool:
     if not handle.spec.ready:
         return True
     url = f"http://127.0.0.1:{handle.plan.admin_port}{handle.spec.ready}"
@@ -332,7 +336,7 @@ def failure(title: str, message: str, log: Path, code: int = 0) -> EngineError:
 
 
 @contextmanager
-def running(
+def run_engine(
     target: Engine | str,
     plan: Plan,
     binary: Binary | None = None,
@@ -343,7 +347,7 @@ def running(
     seconds: float = START_SECONDS,
     network: Network | None = None,
     rendered: Rendered | None = None,
-) -> Iterator[Handle]:
+) -> Iterator[EngineProcess]:
     """Serve `plan` on its own ports with one engine for as long as the block lasts.
 
     `binary` None: found on this host, of `version` or what `engines.<engine>.version` asks (default: the newest
@@ -358,7 +362,7 @@ def running(
         binary, found = find(target, version or plan.options(target.name).version)
     else:
         found = fitting(target, binary)
-    made = None if directory is not None else make_directory(f"lbgen-{target.name}-", engine_user())
+    made = None if directory is not None else make_engine_directory(f"lbgen-{target.name}-", engine_user())
     place = directory or made
     assert place is not None  # noqa: S101 - one of the two
     try:

@@ -19,7 +19,7 @@ from lbgen.runtime.common.health import watched
 from lbgen.runtime.common.reload import Change, obstacles
 from lbgen.runtime.local.check import check
 from lbgen.runtime.local.process import wait_listening
-from lbgen.runtime.local.user import engine_user
+from lbgen.runtime.local.run_as import engine_user
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from lbgen.engines.health import Condition
     from lbgen.engines.rendered import Rendered
     from lbgen.plan.model import Plan
-    from lbgen.runtime.local.process import Handle
+    from lbgen.runtime.local.process import EngineProcess
 
 PREVIOUS = ".previous"  # the files before the last change, beside them
 
 
 @dataclass(slots=True)
-class Process:
+class LocalEngine:
     """A local process as something that takes over changes."""
 
-    handle: Handle
+    handle: EngineProcess
     _goes_on: bool = False
 
     @property
@@ -71,13 +71,13 @@ class Process:
 
     def put(self, rendered: Rendered) -> None:
         user = engine_user()
-        _keep(self.handle.directory)
+        _save_previous(self.handle.directory)
         rendered.write(self.handle.directory, None if user.uid is None or user.gid is None else (user.uid, user.gid))
-        changed = _changed(self.handle.directory)
+        changed = _changed_files(self.handle.directory)
         self._goes_on = bool(self.spec.successive) and bool(changed) and all(map(self.spec.watches, changed))
 
     def restore(self) -> None:
-        _restore(self.handle.directory)
+        _restore_previous(self.handle.directory)
 
     def reload(self, plan: Plan, spec: ProcessSpec) -> None:
         self.handle.reload(plan, spec, succeeded=not self._goes_on)
@@ -98,7 +98,7 @@ class Process:
         self.handle.stays()
 
 
-def prepare(handle: Handle, target: Engine, plan: Plan, accept: tuple[str, ...]) -> Change:
+def prepare_change(handle: EngineProcess, target: Engine, plan: Plan, accept: tuple[str, ...]) -> Change:
     """The change to `plan`, judged and checked; nothing has happened to what runs.
 
     Raises LbgenError (verdicts), EngineError LB401 (the engine's checker refuses it), LB404 (port taken), LB412 (only
@@ -122,10 +122,10 @@ def prepare(handle: Handle, target: Engine, plan: Plan, accept: tuple[str, ...])
     problems = check(plan, target, handle.binary, accept=accept, rendered=rendered)
     if problems:
         raise EngineError(problems)
-    return Change(Process(handle), plan, spec, rendered, (handle.plan, handle.spec))
+    return Change(LocalEngine(handle), plan, spec, rendered, (handle.plan, handle.spec))
 
 
-def _texts(handle: Handle, rendered: Rendered) -> dict[str, str]:
+def _texts(handle: EngineProcess, rendered: Rendered) -> dict[str, str]:
     """The texts of the rendered files that are in the engine's folder."""
     names = [*_manifest(handle.directory), *rendered]
     paths = {name: handle.directory / PurePosixPath(name) for name in names}
@@ -142,11 +142,11 @@ def _manifest(directory: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
 
 
-def _keep(directory: Path) -> None:
+def _save_previous(directory: Path) -> None:
     """Hold on to the files that are there: new ones come by renaming, so that links are enough. The copy appears whole
     or not at all, so that whoever finds one can go back to it."""
     place, staged = directory / PREVIOUS, directory / f"{PREVIOUS}.new"
-    forget_previous(directory)
+    remove_previous(directory)
     staged.mkdir(mode=0o700)
     for name in (MANIFEST, *_manifest(directory)):
         source, target = directory / PurePosixPath(name), staged / PurePosixPath(name)
@@ -156,7 +156,7 @@ def _keep(directory: Path) -> None:
     staged.replace(place)
 
 
-def forget_previous(directory: Path) -> None:
+def remove_previous(directory: Path) -> None:
     """The files of `directory` are those to serve from now on. Raises OSError."""
     place, staged = directory / PREVIOUS, directory / f"{PREVIOUS}.new"
     for each in (staged, place):
@@ -164,7 +164,7 @@ def forget_previous(directory: Path) -> None:
             shutil.rmtree(each)
 
 
-def _changed(directory: Path) -> list[str]:
+def _changed_files(directory: Path) -> list[str]:
     """The files that are not what `_keep` held on to."""
     place = directory / PREVIOUS
     return [
@@ -177,7 +177,7 @@ def _bytes(folder: Path, name: str) -> bytes | None:
     return path.read_bytes() if path.is_file() else None
 
 
-def _restore(directory: Path) -> None:
+def _restore_previous(directory: Path) -> None:
     """Put back what `_keep` held on to; files that came since go. Needs no space, and may be repeated."""
     place = directory / PREVIOUS
     if not (place / MANIFEST).is_file():

@@ -18,10 +18,10 @@ from lbgen.runtime.common.process_id import ProcessId
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lbgen.runtime.local.user import User
+    from lbgen.runtime.local.run_as import User
 
 _ASK_AGAIN_SECONDS = 0.5
-LAUNCH = Path(__file__).with_name("launch.py")
+EXEC_WRAPPER = Path(__file__).with_name("exec_wrapper.py")
 # The kernel's parent-death signal follows the thread that forked. One thread that lives as long as the process makes it
 # follow the process, whichever thread asks.
 _forker = ThreadPoolExecutor(1, thread_name_prefix="lbgen-spawn")
@@ -67,7 +67,7 @@ def spawn(
         "low_ports": low_ports,
         "keep": keep,
     }
-    return _start([sys.executable, "-I", "-S", str(LAUNCH), json.dumps(order)], directory, output, env or {})
+    return _start([sys.executable, "-I", "-S", str(EXEC_WRAPPER), json.dumps(order)], directory, output, env or {})
 
 
 def spawn_own(entry: str, order: object, *, directory: Path, output: IO[bytes]) -> subprocess.Popen[bytes]:

@@ -27,13 +27,21 @@ from lbgen.runtime.common.reload import refusal
 from lbgen.runtime.common.resolvers import judged
 from lbgen.runtime.common.signals import deferred
 from lbgen.runtime.common.time_limits import for_routes
-from lbgen.runtime.local import journal, order
-from lbgen.runtime.local.adopt import sweep
-from lbgen.runtime.local.behind import behind, connections, join, places
-from lbgen.runtime.local.control import reach
-from lbgen.runtime.local.order import Chosen, Commit, Failed, Order, Reload, TakeOver, Up
+from lbgen.runtime.local import journal, messages
+from lbgen.runtime.local.adopt import kill_all_in
+from lbgen.runtime.local.control_socket import connect
+from lbgen.runtime.local.messages import (
+    CommitRequest,
+    EngineChoice,
+    Failure,
+    ReloadRequest,
+    StartRequest,
+    Success,
+    TakeoverRequest,
+)
 from lbgen.runtime.local.process import tail
 from lbgen.runtime.local.spawn import how_ended
+from lbgen.runtime.local.tier_links import behind, connections, join, places
 from lbgen.runtime.standins.plan import played, whose
 
 if TYPE_CHECKING:
@@ -46,7 +54,7 @@ if TYPE_CHECKING:
     from lbgen.runtime.common.selection import Skipped
     from lbgen.runtime.common.state import StackState
 
-__all__ = ["behind", "choose", "connections", "end", "join", "lines", "place", "places", "reload", "running", "up"]
+__all__ = ["behind", "choose", "connections", "end", "join", "lines", "places", "reload", "running", "up"]
 
 _STOP_SECONDS = 30.0
 _ENDING_SECONDS = 5.0
@@ -78,15 +86,15 @@ def up(
     chosen, skipped = choose(plan, engines, insist=insist, accept=accept)
     if plan.pools:
         progress(Progress(Step.POOLS, detail=whose(plan)))
-    digest = order.digest(plan, chosen, accept, backends=backends)
+    digest = messages.digest(plan, chosen, accept, backends=backends)
     with locked(f"stack-{plan.name}"):
         before, kept = state.read(plan.name), None
         replaced = False
         if before is not None:
-            before = _attended(before, progress)
-            if _as_wanted(before, digest):
+            before = _ensure_supervisor(before, progress)
+            if _is_up_to_date(before, digest):
                 return Result(before, skipped, unchanged=True)
-            taken_over = _taken_over(before, plan, chosen, accept, backends, progress)
+            taken_over = _try_reload(before, plan, chosen, accept, backends, progress)
             if taken_over is not None:
                 return Result(taken_over.state, skipped, taken_over.warnings, reloaded=True)
             replaced = before.supervisor.alive()
@@ -94,23 +102,23 @@ def up(
                 progress(Progress(Step.REPLACING, detail=f"{plan.name} has changed; stopping what runs first"))
                 kept = journal.read(state.folder(plan.name))
             _end(before)
-        wanted = Order(plan.name, digest, str(state.folder(plan.name)), plan, chosen, accept, backends, seconds)
+        wanted = StartRequest(plan.name, digest, str(state.folder(plan.name)), plan, chosen, accept, backends, seconds)
         try:
             with locked("ports"):
-                wanted = replace(wanted, engines=place(plan, chosen))
-            done = _supervised(wanted, progress)
+                wanted = replace(wanted, engines=_assign_offsets(plan, chosen))
+            done = _start_supervised(wanted, progress)
         except (LbgenError, KeyboardInterrupt) as error:
             if kept is not None:
-                _bring_back(kept.order, error)
+                _restart_previous(kept.request, error)
             raise
         return Result(done.state, skipped, done.warnings, replaced=replaced)
 
 
-def _bring_back(before: Order, error: BaseException) -> None:
+def _restart_previous(before: StartRequest, error: BaseException) -> None:
     """What was stopped for a start that failed serves again; otherwise that is said as well. Raises EngineError."""
     with deferred():
         try:
-            _supervised(before, lambda step: None)
+            _start_supervised(before, lambda step: None)
         except LbgenError as second:
             first = error.diagnostics if isinstance(error, LbgenError) else ()
             raise EngineError((*first, *second.diagnostics)) from None
@@ -128,18 +136,18 @@ def reload(
     with locked(f"stack-{stack.name}"):
         before = state.read(stack.name)
         if before is not None:
-            _attended(before, progress, strict=True)
-        done = _reloaded(stack.name, Reload(plan, accept, seconds), progress)
+            _ensure_supervisor(before, progress, strict=True)
+        done = _request_reload(stack.name, ReloadRequest(plan, accept, seconds), progress)
     return Result(done.state, (), done.warnings)
 
 
-def _attended(before: StackState, progress: Callable[[Progress], None], *, strict: bool = False) -> StackState:
+def _ensure_supervisor(before: StackState, progress: Callable[[Progress], None], *, strict: bool = False) -> StackState:
     """The stack with a supervisor again, if it has lost its own and serves on; else as it is. Where that fails, the
     error is raised with `strict` only."""
     if not before.committed or before.supervisor.alive() or not any(each.running for each in before.engines):
         return before
     try:
-        done = _taken_on(before, progress)
+        done = _start_takeover(before, progress)
     except EngineError:
         if strict:
             raise
@@ -147,12 +155,12 @@ def _attended(before: StackState, progress: Callable[[Progress], None], *, stric
     return done.state
 
 
-def _taken_on(stack: StackState, progress: Callable[[Progress], None]) -> Up:
+def _start_takeover(stack: StackState, progress: Callable[[Progress], None]) -> Success:
     """Start a supervisor for a stack that has none. Raises EngineError, and the stack is as it was then."""
-    process, pipe = _supervisor(state.folder(stack.name), "ab")
+    process, pipe = _spawn_supervisor(state.folder(stack.name), "ab")
     with pipe:
         try:
-            pipe.send(TakeOver(stack.name, str(state.folder(stack.name)), RELOAD_SECONDS))
+            pipe.send(TakeoverRequest(stack.name, str(state.folder(stack.name)), RELOAD_SECONDS))
             done = _listen(pipe, progress)
         except (EOFError, ConnectionError):
             process.wait()
@@ -164,21 +172,21 @@ def _taken_on(stack: StackState, progress: Callable[[Progress], None]) -> Up:
     return done
 
 
-def _taken_over(
+def _try_reload(
     before: StackState,
     plan: Plan,
-    chosen: tuple[Chosen, ...],
+    chosen: tuple[EngineChoice, ...],
     accept: tuple[str, ...],
     backends: bool,
     progress: Callable[[Progress], None],
-) -> Up | None:
+) -> Success | None:
     """What runs with the change, None when that needs a new start. Raises as `reload` does."""
     if not (before.committed and before.supervisor.alive() and all(x.running for x in before.engines)):
         return None
     engines = tuple((x.name, x.version, x.binary) for x in chosen)
     try:
-        return _reloaded(
-            before.name, Reload(plan, accept, for_routes(plan, RELOAD_SECONDS), engines, backends), progress
+        return _request_reload(
+            before.name, ReloadRequest(plan, accept, for_routes(plan, RELOAD_SECONDS), engines, backends), progress
         )
     except EngineError as error:
         if any(each.code != "LB412" for each in error.diagnostics):
@@ -186,20 +194,20 @@ def _taken_over(
         return None
 
 
-def _reloaded(name: str, asked: Reload, progress: Callable[[Progress], None]) -> Up:
+def _request_reload(name: str, asked: ReloadRequest, progress: Callable[[Progress], None]) -> Success:
     """Ask the supervisor. It goes on with it if we end meanwhile; if it ends, another one takes over."""
     before = state.read(name)
     wire = bytes(ForkingPickler.dumps(asked))  # before it listens to us: thousands of routes take seconds
     try:
-        with reach(state.folder(name)) as pipe:
+        with connect(state.folder(name)) as pipe:
             pipe.send_bytes(wire)
             return _listen(pipe, progress)
     except (EOFError, ConnectionError, FileNotFoundError):
-        if before is None or not _ended(before.supervisor):
+        if before is None or not _has_ended(before.supervisor):
             raise EngineError(refusal(f"the supervisor of {name} does not answer")) from None
         if not before.committed or not any(each.running for each in before.engines):
             raise EngineError(refusal(f"{name} does not run any more")) from None
-    done = _taken_on(before, progress)
+    done = _start_takeover(before, progress)
     if done.state.changes > before.changes:
         return done
     message = f"the supervisor of {name} ended in the middle of the change; another one took over"
@@ -207,7 +215,7 @@ def _reloaded(name: str, asked: Reload, progress: Callable[[Progress], None]) ->
     raise EngineError(Diagnostic("LB426", outcome, hint="run the command again"))
 
 
-def _ended(supervisor: ProcessId) -> bool:
+def _has_ended(supervisor: ProcessId) -> bool:
     """Whether it ends within the moment in which a process that was killed has closed its sockets already."""
     limit = time.monotonic() + _ENDING_SECONDS
     while supervisor.alive() and time.monotonic() < limit:
@@ -218,12 +226,12 @@ def _ended(supervisor: ProcessId) -> bool:
 
 def choose(
     plan: Plan, engines: Sequence[Engine], *, insist: bool, accept: tuple[str, ...]
-) -> tuple[tuple[Chosen, ...], Skipped]:
+) -> tuple[tuple[EngineChoice, ...], Skipped]:
     """The engines that will run, and those that will not with the reasons."""
-    return selection.choose(engines, lambda target: _decide(plan, target, accept=accept), insist=insist)
+    return selection.choose(engines, lambda target: _choose(plan, target, accept=accept), insist=insist)
 
 
-def _decide(plan: Plan, target: Engine, *, accept: tuple[str, ...]) -> Chosen:
+def _choose(plan: Plan, target: Engine, *, accept: tuple[str, ...]) -> EngineChoice:
     asked = plan.options(target.name).version
     binary, version = None, asked
     try:
@@ -245,7 +253,7 @@ def _decide(plan: Plan, target: Engine, *, accept: tuple[str, ...]) -> Chosen:
         message = f"{target.title} runs in a network namespace from which only stand-ins can be reached"
         raise EngineError(Diagnostic("LB403", message, hint="load the rendered file on the balancer itself"))
     supplied = None if _installed(target) else target
-    return Chosen(target.name, target.title, version, binary, kernel, plan.resolvers, supplied=supplied)
+    return EngineChoice(target.name, target.title, version, binary, kernel, plan.resolvers, supplied=supplied)
 
 
 def _installed(target: Engine) -> bool:
@@ -254,29 +262,29 @@ def _installed(target: Engine) -> bool:
     return target.name in engine_names() and engine(target.name) is target
 
 
-def place(plan: Plan, chosen: tuple[Chosen, ...]) -> tuple[Chosen, ...]:
+def _assign_offsets(plan: Plan, chosen: tuple[EngineChoice, ...]) -> tuple[EngineChoice, ...]:
     """Port offsets for those that share this host's network."""
     on_host = [(each.name, each.title) for each in chosen if not each.kernel]
     found = selection.offsets(plan, on_host, {}, (), lambda listener: listener.address)
     return tuple(replace(each, offset=found.get(each.name, 0)) for each in chosen)
 
 
-def _as_wanted(before: StackState, digest: str) -> bool:
+def _is_up_to_date(before: StackState, digest: str) -> bool:
     alive = before.committed and before.supervisor.alive() and all(x.running for x in before.engines)
     return alive and before.digest == digest
 
 
-def _supervised(order: Order, progress: Callable[[Progress], None]) -> Up:
+def _start_supervised(order: StartRequest, progress: Callable[[Progress], None]) -> Success:
     """Start the supervisor and see it through; whatever goes wrong here, it takes everything down."""
     folder = Path(order.folder)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, mode=0o700)
-    process, pipe = _supervisor(folder, "wb")
+    process, pipe = _spawn_supervisor(folder, "wb")
     with pipe:
         try:
             pipe.send(order)
             _listen(pipe, progress)
-            pipe.send(Commit())
+            pipe.send(CommitRequest())
             done = _listen(pipe, progress)
         except (EOFError, OSError):
             _wait(process, _STOP_SECONDS)
@@ -285,7 +293,7 @@ def _supervised(order: Order, progress: Callable[[Progress], None]) -> Up:
             left = state.read(order.name)
             if left is not None:
                 _end(left)
-            sweep(str(folder))
+            kill_all_in(str(folder))
             shutil.rmtree(folder, ignore_errors=True)
             if said:
                 message += f"; it said:\n{said}\n"
@@ -298,7 +306,7 @@ def _supervised(order: Order, progress: Callable[[Progress], None]) -> Up:
     return done
 
 
-def _supervisor(folder: Path, mode: str) -> tuple[subprocess.Popen[bytes], Connection]:
+def _spawn_supervisor(folder: Path, mode: str) -> tuple[subprocess.Popen[bytes], Connection]:
     """A new supervisor, which waits for what it is to do; its log is opened in that mode."""
     ours, theirs = socket.socketpair()
     path = json.dumps([entry or str(Path.cwd()) for entry in sys.path])
@@ -316,12 +324,12 @@ def _supervisor(folder: Path, mode: str) -> tuple[subprocess.Popen[bytes], Conne
     return process, Connection(ours.detach())
 
 
-def _listen(pipe: Connection, progress: Callable[[Progress], None]) -> Up:
+def _listen(pipe: Connection, progress: Callable[[Progress], None]) -> Success:
     while True:
         said = pipe.recv()
-        if isinstance(said, Up):
+        if isinstance(said, Success):
             return said
-        if isinstance(said, Failed):
+        if isinstance(said, Failure):
             kinds: dict[int, type[LbgenError]] = {x.exit_code: x for x in (LbgenError, UsageError, EngineError)}
             raise kinds[said.exit_code](said.diagnostics)
         progress(said)
@@ -357,10 +365,10 @@ def _end(stack: StackState, progress: Callable[[Progress], None] | None = None) 
         time.sleep(0.01)
     supervisor.send(signal.SIGKILL)
     for engine in stack.engines:
-        sweep(engine.directory)
+        kill_all_in(engine.directory)
         if progress is not None:
             progress(Progress(Step.STOPPED, engine.name))
-    sweep(str(state.folder(stack.name)))
+    kill_all_in(str(state.folder(stack.name)))
     state.forget(stack)
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
-from lbgen.runtime.local.adopt import Adopted, leaders
-from lbgen.runtime.local.control import Control, reach
-from lbgen.runtime.local.order import Failed
+from lbgen.runtime.local.adopt import AdoptedProcess, session_leaders
+from lbgen.runtime.local.control_socket import ControlSocket, connect
+from lbgen.runtime.local.messages import Failure
 from lbgen.runtime.local.spawn import spawn_own, stop
 from lbgen.runtime.standins.server import endpoints
 from lbgen.system_errors import finding, this_process_lasts
@@ -42,8 +42,8 @@ class StandIns:
     def adopt(cls, folder: Path) -> StandIns:
         """Those that serve in `folder` now."""
         module = _ENTRY.partition(":")[0]
-        found = [each for each in leaders(str(folder)) if any(f"from {module} " in word for word in each.argv)]
-        return cls(folder, Adopted.of(found[-1].identity) if found else None)
+        found = [each for each in session_leaders(str(folder)) if any(f"from {module} " in word for word in each.argv)]
+        return cls(folder, AdoptedProcess.of(found[-1].identity) if found else None)
 
     def serve(self, stand_ins: tuple[StandIn, ...]) -> None:
         """Return once all of these listen; those that did before go on. Raises EngineError LB404 (port taken), LB403.
@@ -55,10 +55,10 @@ class StandIns:
             with (self.folder / LOG).open("ab") as output:
                 self.process = spawn_own(_ENTRY, str(self.folder), directory=self.folder, output=output)
         answer = self._ask(stand_ins)
-        if isinstance(answer, Failed):
+        if isinstance(answer, Failure):
             raise EngineError(answer.diagnostics)
 
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether they serve, or were never asked to."""
         return self.process is None or self.process.poll() is None
 
@@ -72,7 +72,7 @@ class StandIns:
         end = time.monotonic() + _SECONDS
         while True:
             try:
-                with reach(self.folder, _SOCKET) as pipe:
+                with connect(self.folder, _SOCKET) as pipe:
                     pipe.send(stand_ins)
                     if pipe.poll(_SECONDS):
                         return pipe.recv()
@@ -87,7 +87,7 @@ def main(folder: str) -> None:
     """The process: listen for what shall be served as well, until a signal ends it. Every error is answered."""
     this_process_lasts()
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
-    control = Control(Path(folder), _SOCKET)
+    control = ControlSocket(Path(folder), _SOCKET)
     served: set[StandIn] = set()
     with ExitStack() as ends:
         while True:
@@ -101,13 +101,13 @@ def main(folder: str) -> None:
                 time.sleep(_LOOK_SECONDS)
 
 
-def _answer(asked: tuple[StandIn, ...], served: set[StandIn], ends: ExitStack) -> Failed | None:
+def _answer(asked: tuple[StandIn, ...], served: set[StandIn], ends: ExitStack) -> Failure | None:
     new = tuple(each for each in asked if each not in served)
     try:
         ends.enter_context(endpoints(new))
     except LbgenError as error:
-        return Failed(error.diagnostics, error.exit_code)
+        return Failure(error.diagnostics, error.exit_code)
     except OSError as error:
-        return Failed((finding(error),), EngineError.exit_code)
+        return Failure((finding(error),), EngineError.exit_code)
     served.update(new)
     return None

@@ -21,11 +21,11 @@ from lbgen.runtime.common import state
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.common.reload import REMEDY, refusal, unforeseen
 from lbgen.runtime.local import journal
-from lbgen.runtime.local.company import Company
-from lbgen.runtime.local.control import Control
-from lbgen.runtime.local.order import Commit, Failed, Reload, TakeOver, Up
+from lbgen.runtime.local.control_socket import ControlSocket
+from lbgen.runtime.local.messages import CommitRequest, Failure, ReloadRequest, Success, TakeoverRequest
+from lbgen.runtime.local.restarts import Backoff, EngineWatch
+from lbgen.runtime.local.stack_processes import StackProcesses
 from lbgen.runtime.local.takeover import take_over
-from lbgen.runtime.local.watch import Backoff, Watch
 from lbgen.system_errors import finding, this_process_lasts
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from lbgen.runtime.common.progress import Progress
     from lbgen.runtime.local.journal import SavedStack
-    from lbgen.runtime.local.order import Order
+    from lbgen.runtime.local.messages import StartRequest
 
 _LOOK_SECONDS = 0.5
 _CALLER_SECONDS = 5.0  # a caller that says nothing for so long is let go
@@ -48,10 +48,10 @@ class _StopError(BaseException):
 class Supervisor:
     """One stack. `pipe` leads to `up` until that has committed."""
 
-    order: Order
+    request: StartRequest
     pipe: Connection
     committed: threading.Event = field(default_factory=threading.Event)
-    company: Company = field(init=False)
+    processes: StackProcesses = field(init=False)
     _ends: ExitStack = field(default_factory=ExitStack)
     _stopping: bool = False
 
@@ -59,79 +59,79 @@ class Supervisor:
         me = ProcessId.of(os.getpid())
         assert me is not None  # noqa: S101 - we live
         first = f"{me.pid} {me.started}"
-        record = state.StackState(self.order.name, self.order.digest, me.pid, me.started, first=first)
-        self.company = Company(self.order, record, self._tell, self._ends)
+        record = state.StackState(self.request.name, self.request.digest, me.pid, me.started, first=first)
+        self.processes = StackProcesses(self.request, record, self._send, self._ends)
 
     def run(self) -> None:
         """Bring the stack up, keep it until SIGTERM or until `up` dies without commit, leave nothing.
 
         An error before the commit ends the stack and is answered to `up`. After the commit no error ends it.
         """
-        with self._owned() as ends:
+        with self._own_processes() as ends:
             warnings = self._bring_up()
-            control = ends.enter_context(closing(Control(Path(self.order.folder))))
+            control = ends.enter_context(closing(ControlSocket(Path(self.request.folder))))
             self._commit(warnings)
-            self._keep(control)
+            self._supervise(control)
 
-    def run_on(self, control: Control, answer: Up | Failed) -> None:
+    def resume(self, control: ControlSocket, answer: Success | Failure) -> None:
         """Keep a stack that was taken over, as `run` does."""
-        with self._owned():
-            self._tell(answer)
-            self._keep(control)
+        with self._own_processes():
+            self._send(answer)
+            self._supervise(control)
 
     @contextlib.contextmanager
-    def _owned(self) -> Iterator[ExitStack]:
+    def _own_processes(self) -> Iterator[ExitStack]:
         """What is started ends with the block, and an error that leaves it is answered."""
-        signal.signal(signal.SIGTERM, self._asked_to_stop)
-        signal.signal(signal.SIGINT, self._asked_to_stop)
-        failed: Failed | None = None
+        signal.signal(signal.SIGTERM, self._on_stop_signal)
+        signal.signal(signal.SIGINT, self._on_stop_signal)
+        failed: Failure | None = None
         try:
             with self._ends as ends:
-                ends.callback(self._no_more_signals)
+                ends.callback(self._ignore_signals)
                 try:
                     yield ends
                 finally:
                     self._stopping = True
-                    self.company.ask_to_stop()
+                    self.processes.request_stop()
         except Exception as error:  # noqa: BLE001 - it is answered to `up`, whatever it is
-            failed = self.failed(error)
+            failed = self.failure(error)
         except _StopError:
             pass
-        state.forget(self.company.record)
+        state.forget(self.processes.record)
         if failed is not None:
-            self._tell(failed)
+            self._send(failed)
 
     def _bring_up(self) -> tuple[Diagnostic, ...]:
         """Start all, and return warnings once `up` has committed."""
-        state.write(self.company.record)
-        self.company.make_networks()
-        watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
+        state.write(self.processes.record)
+        self.processes.make_networks()
+        watcher = threading.Thread(target=self._await_commit, name="watch", daemon=True)
         watcher.start()
-        warnings = self.company.start()
-        self._tell(Up(self.company.record, warnings))
+        warnings = self.processes.start()
+        self._send(Success(self.processes.record, warnings))
         while not self.committed.wait(_LOOK_SECONDS):
             pass
         return warnings
 
     def _commit(self, warnings: tuple[Diagnostic, ...]) -> None:
         """Write that the stack can be asked, which it can by now, and answer the commit. Raises EngineError LB408."""
-        self.company.save()
-        self.company.record = replace(self.company.record, committed=True)
-        state.write(self.company.record)
-        self._tell(Up(self.company.record, warnings))
+        self.processes.save()
+        self.processes.record = replace(self.processes.record, committed=True)
+        state.write(self.processes.record)
+        self._send(Success(self.processes.record, warnings))
 
-    def _keep(self, control: Control) -> None:
+    def _supervise(self, control: ControlSocket) -> None:
         """Stay until a signal ends the stack; restart what dies, and serve callers. No error ends this."""
-        self._hang_up()
-        watches = [Watch(handle) for handle in self.company.handles.values()]
+        self._close_pipe()
+        watches = [EngineWatch(handle) for handle in self.processes.handles.values()]
         stand_ins = Backoff()
         while True:
             try:
-                self._look(watches)
-                if not self.company.stand_ins.alive() and stand_ins.due is None:
-                    _log(f"the stand-ins ended; they start again in {stand_ins.died(time.monotonic()):g} s")
-                elif stand_ins.again(time.monotonic()):
-                    self.company.stand_ins.serve(self.company.cast.stand_ins)
+                self._check_engines(watches)
+                if not self.processes.stand_ins.is_alive() and stand_ins.due is None:
+                    _log(f"the stand-ins ended; they start again in {stand_ins.schedule(time.monotonic()):g} s")
+                elif stand_ins.take_due(time.monotonic()):
+                    self.processes.stand_ins.serve(self.processes.cast.stand_ins)
                     _log("the stand-ins started again")
                 caller = control.wait(_LOOK_SECONDS)
                 if caller is not None:
@@ -139,16 +139,16 @@ class Supervisor:
                         self.pipe = caller
                         self._serve()
             except Exception as error:  # noqa: BLE001 - what serves goes on, whatever happens here
-                _log(f"goes on after an error: {_failure(error).message}")
+                _log(f"goes on after an error: {_diagnostic(error).message}")
                 time.sleep(_LOOK_SECONDS)
 
-    def _look(self, watches: list[Watch]) -> None:
+    def _check_engines(self, watches: list[EngineWatch]) -> None:
         """Note what died, and what was started anew."""
         for watch in watches:
-            for line in watch.look(time.monotonic()):
+            for line in watch.check(time.monotonic()):
                 _log(line)
-                entry = next(x for x in self.company.record.engines if x.name == watch.handle.engine)
-                self.company.note(watch.noted(entry))
+                entry = next(x for x in self.processes.record.engines if x.name == watch.handle.engine)
+                self.processes.write_entry(watch.updated(entry))
 
     def _serve(self) -> None:
         """Do what a caller asks: the reload to another topology. Every error is answered."""
@@ -160,61 +160,61 @@ class Supervisor:
             _log(traceback.format_exc())
             message = f"the supervisor cannot read what is asked of it: {type(error).__name__}: {error}"
             hint = f"where lbgen was updated while the stack ran: {REMEDY}"
-            unread = _failure(error) if isinstance(error, OSError) else Diagnostic("LB426", message, hint=hint)
-            self._tell(Failed((unread,), EngineError.exit_code))
+            unread = _diagnostic(error) if isinstance(error, OSError) else Diagnostic("LB426", message, hint=hint)
+            self._send(Failure((unread,), EngineError.exit_code))
             return
-        if not isinstance(asked, Reload):
+        if not isinstance(asked, ReloadRequest):
             return
         try:
-            warnings = self.company.reload(asked)
+            warnings = self.processes.reload(asked)
         except Exception as error:  # noqa: BLE001 - as above
-            self._tell(self.failed(error))
+            self._send(self.failure(error))
         else:
-            self._tell(Up(self.company.record, warnings))
+            self._send(Success(self.processes.record, warnings))
 
-    def failed(self, error: Exception) -> Failed:
+    def failure(self, error: Exception) -> Failure:
         """The answer to a caller."""
         if isinstance(error, LbgenError):
-            return Failed(error.diagnostics, error.exit_code)
+            return Failure(error.diagnostics, error.exit_code)
         if not isinstance(error, OSError):
             _log("".join(traceback.format_exception(error)))
-        return Failed((_failure(error, self.order.folder),), EngineError.exit_code)
+        return Failure((_diagnostic(error, self.request.folder),), EngineError.exit_code)
 
     def take_over(self, saved: SavedStack, record: state.StackState) -> None:
         """Have the company be what runs. Raises OSError, LbgenError, and nothing of it is changed then."""
-        self.company = take_over(saved, record, self._tell, self._ends)
-        for handle in self.company.handles.values():
-            self.company.follow(handle)
+        self.processes = take_over(saved, record, self._send, self._ends)
+        for handle in self.processes.handles.values():
+            self.processes.refresh_entry(handle)
 
-    def _hang_up(self) -> None:
+    def _close_pipe(self) -> None:
         with contextlib.suppress(OSError):
             self.pipe.close()
 
-    def _watch(self) -> None:
+    def _await_commit(self) -> None:
         """Wait for the commit; `up` dying before it ends everything."""
         try:
             said = self.pipe.recv()
         except (EOFError, OSError):
             said = None
-        if isinstance(said, Commit):
+        if isinstance(said, CommitRequest):
             self.committed.set()
         elif not self._stopping:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def _asked_to_stop(self, number: int, frame: FrameType | None) -> None:
+    def _on_stop_signal(self, number: int, frame: FrameType | None) -> None:
         if not self._stopping:
             self._stopping = True
             raise _StopError
 
-    def _no_more_signals(self) -> None:
+    def _ignore_signals(self) -> None:
         self._stopping = True
 
-    def _tell(self, what: Progress | Up | Failed) -> None:
+    def _send(self, what: Progress | Success | Failure) -> None:
         with contextlib.suppress(OSError, ValueError):  # gone: the watcher acts on it
             self.pipe.send(what)
 
 
-def _failure(error: Exception, place: str = "") -> Diagnostic:
+def _diagnostic(error: Exception, place: str = "") -> Diagnostic:
     """What is said of an error that has no finding of its own."""
     return finding(error, place) if isinstance(error, OSError) else unforeseen(error)
 
@@ -226,39 +226,39 @@ def _log(text: str) -> None:
         sys.stderr.flush()
 
 
-def take_over_stack(asked: TakeOver, pipe: Connection) -> None:
+def take_over_stack(asked: TakeoverRequest, pipe: Connection) -> None:
     """Be the supervisor of a stack that has lost its own, and go back from a change that was under way. What keeps us
     from that is answered, and the stack left as it is."""
     folder = Path(asked.folder)
     try:
-        with _alone(folder):
+        with _takeover_lock(folder):
             record = state.read(asked.name)
             if record is not None and record.supervisor.alive():  # another one came first
-                pipe.send(Up(record, ()))
+                pipe.send(Success(record, ()))
                 return
             saved = journal.read(folder)
             if record is None or saved is None:
                 raise EngineError(refusal(f"{asked.name} was started by another lbgen, whose notes cannot be read"))
-            made = Supervisor(saved.order, pipe)
+            made = Supervisor(saved.request, pipe)
             made.take_over(saved, record)
-            control = Control(folder)
-            state.write(made.company.record)
+            control = ControlSocket(folder)
+            state.write(made.processes.record)
     except Exception as error:  # noqa: BLE001 - it is answered
-        diagnostics = error.diagnostics if isinstance(error, LbgenError) else (_failure(error, asked.folder),)
-        pipe.send(Failed(diagnostics, EngineError.exit_code))
+        diagnostics = error.diagnostics if isinstance(error, LbgenError) else (_diagnostic(error, asked.folder),)
+        pipe.send(Failure(diagnostics, EngineError.exit_code))
         return
     _log(f"took over {asked.name}")
-    answer: Up | Failed
+    answer: Success | Failure
     try:
-        found = made.company.recover(seconds=asked.seconds)
-        answer = Up(made.company.record, tuple(replace(each, severity=Severity.WARNING) for each in found))
+        found = made.processes.recover(seconds=asked.seconds)
+        answer = Success(made.processes.record, tuple(replace(each, severity=Severity.WARNING) for each in found))
     except Exception as error:  # noqa: BLE001 - the next reload tries it again
-        answer = made.failed(error)
-    made.run_on(control, answer)
+        answer = made.failure(error)
+    made.resume(control, answer)
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _takeover_lock(folder: Path) -> Iterator[None]:
     """No other supervisor takes over meanwhile; a lock on the folder itself, which needs no space."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -273,10 +273,10 @@ def main(descriptor: int) -> None:
     this_process_lasts()
     pipe = Connection(descriptor)
     try:
-        asked: Order | TakeOver = pipe.recv()
+        asked: StartRequest | TakeoverRequest = pipe.recv()
     except EOFError:
         return
-    if isinstance(asked, TakeOver):
+    if isinstance(asked, TakeoverRequest):
         take_over_stack(asked, pipe)
     else:
         Supervisor(asked, pipe).run()

@@ -14,12 +14,12 @@ from lbgen.engines.checks import FILE as ORDER
 from lbgen.plan.overlay import with_admin, with_version
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.local import agent
-from lbgen.runtime.local.adopt import Adopted, leaders, session, working_in
-from lbgen.runtime.local.company import Company, endpoint_states
+from lbgen.runtime.local.adopt import AdoptedProcess, processes_in, session_leaders, session_of
+from lbgen.runtime.local.messages import digest
 from lbgen.runtime.local.network import Network
-from lbgen.runtime.local.order import digest
-from lbgen.runtime.local.process import Handle
+from lbgen.runtime.local.process import EngineProcess
 from lbgen.runtime.local.spawn import stop
+from lbgen.runtime.local.stack_processes import StackProcesses, endpoint_states
 from lbgen.runtime.local.stand_ins import StandIns
 
 if TYPE_CHECKING:
@@ -29,29 +29,30 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Binary
     from lbgen.runtime.common import state
     from lbgen.runtime.common.progress import Progress
-    from lbgen.runtime.local.adopt import Leader
+    from lbgen.runtime.local.adopt import SessionLeader
     from lbgen.runtime.local.journal import SavedStack
-    from lbgen.runtime.local.order import Chosen
+    from lbgen.runtime.local.messages import EngineChoice
 
 
 def take_over(
     saved: SavedStack, record: state.StackState, tell: Callable[[Progress], None], ends: ExitStack
-) -> Company:
+) -> StackProcesses:
     """The company of what serves; an engine or agent that has died is started again. Raises OSError, LbgenError.
 
     Nothing ends with `ends` before this returns.
     """
-    order = saved.order
+    order = saved.request
     me = ProcessId.of(os.getpid())
     assert me is not None  # noqa: S101 - we live
     what = digest(order.plan, order.engines, order.accept, backends=order.backends)
     listed = endpoint_states(order.plan, saved.cast)
     record = replace(record, pid=me.pid, started=me.started, digest=what, endpoints=listed, changes=saved.generation)
     networks = {
-        name: Network(each.host, each.inside, Adopted.of(each.holder), each.device) for name, each in saved.networks
+        name: Network(each.host, each.inside, AdoptedProcess.of(each.holder), each.device)
+        for name, each in saved.networks
     }
-    made = Company(order, record, tell, ends, networks=networks, cast=saved.cast, generation=saved.generation)
-    made.plays = saved.cast
+    made = StackProcesses(order, record, tell, ends, networks=networks, cast=saved.cast, generation=saved.generation)
+    made.active_cast = saved.cast
     made.stand_ins = StandIns.adopt(Path(order.folder))
     if saved.cast.stand_ins:
         made.stand_ins.serve(saved.cast.stand_ins)
@@ -68,29 +69,29 @@ def take_over(
     return made
 
 
-def _handle(company: Company, chosen: Chosen, entry: state.EngineState, binary: Binary) -> Handle:
+def _handle(company: StackProcesses, chosen: EngineChoice, entry: state.EngineState, binary: Binary) -> EngineProcess:
     net = company.networks.get(chosen.name)
-    plan = company.plan_for(company.order.plan, chosen, company.plays, net)
+    plan = company.plan_for(company.request.plan, chosen, company.active_cast, net)
     plan = with_version(plan, chosen.name, chosen.version)
     if entry.admin:
         plan = with_admin(plan, entry.admin, shared=True)
     directory = Path(entry.directory)
     spec = chosen.engine.process(plan, binary, directory)
-    handle = Handle(
+    handle = EngineProcess(
         chosen.name,
         chosen.title,
         chosen.version,
         binary,
         plan,
         directory,
-        net.holder if net is not None else Adopted(entry.pid, None),
+        net.holder if net is not None else AdoptedProcess(entry.pid, None),
         spec,
         net,
         death=None,
     )
     if spec.kernel:
         return handle
-    found = leaders(entry.directory)
+    found = session_leaders(entry.directory)
     agents = [each for each in found if _is_agent(each)]
     mains = sorted(
         ((_epoch(spec.successive, each), each.identity) for each in found if each not in agents),
@@ -98,29 +99,29 @@ def _handle(company: Company, chosen: Chosen, entry: state.EngineState, binary: 
     )
     if mains:
         handle.epoch = mains[-1][0]
-        handle.process = Adopted.of(mains[-1][1])
-        handle.former = [Adopted.of(identity) for _, identity in mains[:-1]]
+        handle.process = AdoptedProcess.of(mains[-1][1])
+        handle.draining = [AdoptedProcess.of(identity) for _, identity in mains[:-1]]
     else:
         sessions = {each.identity.pid for each in agents}
-        for left in working_in(entry.directory):  # workers that outlived their master hold the ports
-            if session(left.pid) not in sessions:
+        for left in processes_in(entry.directory):  # workers that outlived their master hold the ports
+            if session_of(left.pid) not in sessions:
                 left.send(signal.SIGKILL)
-        handle.begin()
+        handle.start_process()
     for each in agents[:-1]:
-        stop(Adopted.of(each.identity), spec.stop, 1.0)
+        stop(AdoptedProcess.of(each.identity), spec.stop, 1.0)
     if agents:
-        handle.agent = Adopted.of(agents[-1].identity)
+        handle.agent = AdoptedProcess.of(agents[-1].identity)
     elif spec.agent and (directory / ORDER).is_file():
         handle.restart_agent()
     return handle
 
 
-def _is_agent(leader: Leader) -> bool:
+def _is_agent(leader: SessionLeader) -> bool:
     module = agent.ENTRY.partition(":")[0]
     return any(f"from {module} " in word for word in leader.argv)
 
 
-def _epoch(successive: tuple[str, ...], leader: Leader) -> int:
+def _epoch(successive: tuple[str, ...], leader: SessionLeader) -> int:
     """Which of the processes that succeed each other it is; 0 for an engine without such."""
     pattern = "\0".join(re.escape(word).replace(re.escape("{epoch}"), r"(\d+)") for word in successive)
     found = re.fullmatch(pattern, "\0".join(leader.argv)) if successive else None

@@ -22,7 +22,7 @@ def workers(master: int) -> tuple[ProcessId, ...]:
     return tuple(each for each in group_members(master) if each.pid != master)
 
 
-def wait_let_go(former: Collection[ProcessId], ports: Collection[int], seconds: float) -> bool:
+def wait_until_closed(former: Collection[ProcessId], ports: Collection[int], seconds: float) -> bool:
     """Return True once none of these takes connections at those TCP ports any more, False when one does after so many
     seconds. One whose descriptors may not be seen counts as gone."""
     end = time.monotonic() + seconds

@@ -35,7 +35,9 @@ def join_network(pid: int) -> None:
         _call("setns", namespace.fileno(), _CLONE_NEWNET)
 
 
-def give_up(*, parent: int, uid: int | None, gid: int | None, death: int | None, low_ports: bool = False) -> None:
+def drop_privileges(
+    *, parent: int, uid: int | None, gid: int | None, death: int | None, low_ports: bool = False
+) -> None:
     """Become that user (None = keep), without ways back; get the signal `death` (None = none) when `parent` ends."""
     if low_ports:
         _call("prctl", _PR_SET_KEEPCAPS, 1, 0, 0, 0)
@@ -74,7 +76,7 @@ def main() -> None:
         ):
             with open(f"/proc/sys/net/ipv4/{name}", "w") as setting:  # noqa: PTH123 - as above
                 setting.write(value)
-    give_up(**{name: order[name] for name in ("parent", "uid", "gid", "death", "low_ports")})
+    drop_privileges(**{name: order[name] for name in ("parent", "uid", "gid", "death", "low_ports")})
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for each in (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(each, signal.SIG_DFL)
@@ -83,14 +85,14 @@ def main() -> None:
         signal.pause()
         return
     if order["keep"]:
-        _stay_above()
+        _fork_engine()
     try:
         os.execvpe(order["argv"][0], order["argv"], os.environ)  # noqa: S606 - no shell is the point
     except OSError as error:
         raise SystemExit(f"lbgen: cannot run {order['argv'][0]}: {error.strerror}") from None
 
 
-def _stay_above() -> None:
+def _fork_engine() -> None:
     """Return in a child, and be its parent for as long as it runs: signals are passed on to it, and this process ends
     as the child does."""
     passed = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)

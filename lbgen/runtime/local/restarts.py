@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.runtime.common.state import EngineState
-    from lbgen.runtime.local.process import Handle
+    from lbgen.runtime.local.process import EngineProcess
 
 _FIRST_SECONDS, _LONGEST_SECONDS = 1.0, 30.0
 _WELL_SECONDS = 60.0  # having run for so long, it begins with the first wait again
@@ -26,7 +26,7 @@ class Backoff:
     due: float | None = None  # None: it runs
     _wait: float = _FIRST_SECONDS
 
-    def died(self, now: float) -> float:
+    def schedule(self, now: float) -> float:
         """It died; returns the seconds until it is started again."""
         if now - self.begun >= _WELL_SECONDS:
             self._wait = _FIRST_SECONDS
@@ -34,7 +34,7 @@ class Backoff:
         self.due = now + wait
         return wait
 
-    def again(self, now: float) -> bool:
+    def take_due(self, now: float) -> bool:
         """Whether to start it now."""
         if self.due is None or now < self.due:
             return False
@@ -43,17 +43,17 @@ class Backoff:
 
 
 @dataclass(slots=True)
-class Watch:
+class EngineWatch:
     """One engine of a stack. A kernel engine has nothing that can die but the namespace that holds its rules."""
 
-    handle: Handle
+    handle: EngineProcess
     ended: str = ""
     died: str = ""
     restarts: int = 0
     _engine: Backoff = field(default_factory=Backoff)
     _agent: Backoff = field(default_factory=Backoff)
 
-    def look(self, now: float) -> Iterator[str]:
+    def check(self, now: float) -> Iterator[str]:
         """What happened since the last time, a line each."""
         handle, name = self.handle, self.handle.engine
         code = handle.process.poll()
@@ -62,12 +62,12 @@ class Watch:
             if handle.spec.kernel:
                 yield f"{name}: its namespace {self.ended}, and the rules with it; start the stack anew"
             else:
-                yield f"{name} (pid {handle.pid}) {self.ended}; starts again in {self._engine.died(now):g} s"
-        elif self._engine.again(now):
+                yield f"{name} (pid {handle.pid}) {self.ended}; starts again in {self._engine.schedule(now):g} s"
+        elif self._engine.take_due(now):
             try:
                 handle.restart()
             except OSError as error:  # no memory, no process left: the host may have some again later
-                yield f"{name} cannot be started: {error}; tries again in {self._engine.died(now):g} s"
+                yield f"{name} cannot be started: {error}; tries again in {self._engine.schedule(now):g} s"
             else:
                 self.ended = ""
                 self.restarts += 1
@@ -77,16 +77,16 @@ class Watch:
         code = handle.agent.poll()
         if self._agent.due is None and code is not None:
             how = how_ended(code)
-            yield f"{name}: its agent (pid {handle.agent.pid}) {how}; starts again in {self._agent.died(now):g} s"
-        elif self._agent.again(now):
+            yield f"{name}: its agent (pid {handle.agent.pid}) {how}; starts again in {self._agent.schedule(now):g} s"
+        elif self._agent.take_due(now):
             try:
                 handle.restart_agent()
             except OSError as error:
-                yield f"{name}: its agent cannot be started: {error}; tries again in {self._agent.died(now):g} s"
+                yield f"{name}: its agent cannot be started: {error}; tries again in {self._agent.schedule(now):g} s"
             else:
                 yield f"{name}: its agent started again as pid {handle.agent.pid}"
 
-    def noted(self, entry: EngineState) -> EngineState:
+    def updated(self, entry: EngineState) -> EngineState:
         """`entry` with what is known now."""
         identity = ProcessId.of(self.handle.pid)
         return replace(

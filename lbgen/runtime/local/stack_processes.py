@@ -20,12 +20,12 @@ from lbgen.runtime.common.reload import Change, Outcome, other_version, refusal,
 from lbgen.runtime.common.resolvers import judged
 from lbgen.runtime.local import journal
 from lbgen.runtime.local.journal import SavedNetwork, SavedStack
+from lbgen.runtime.local.messages import digest
 from lbgen.runtime.local.network import network
-from lbgen.runtime.local.order import digest
-from lbgen.runtime.local.process import Handle, administered, start, wait_listening
-from lbgen.runtime.local.reload import PREVIOUS, Process, forget_previous, prepare
+from lbgen.runtime.local.process import EngineProcess, start, wait_listening, with_free_admin_port
+from lbgen.runtime.local.reload import PREVIOUS, LocalEngine, prepare_change, remove_previous
+from lbgen.runtime.local.run_as import engine_user, make_engine_directory
 from lbgen.runtime.local.stand_ins import StandIns
-from lbgen.runtime.local.user import engine_user, make_directory
 from lbgen.runtime.standins.plan import Cast, cast, played
 
 if TYPE_CHECKING:
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
 
     from lbgen.diagnostics import Diagnostic
     from lbgen.plan.model import Plan
+    from lbgen.runtime.local.messages import EngineChoice, ReloadRequest, StartRequest
     from lbgen.runtime.local.network import Network
-    from lbgen.runtime.local.order import Chosen, Order, Reload
 
 
 @dataclass(slots=True)
-class Company:
+class StackProcesses:
     """What runs of a stack; `tell` is given each step. What is started ends with `ends`, which its owner closes."""
 
-    order: Order
+    request: StartRequest
     record: state.StackState
-    tell: Callable[[Progress], None]
-    ends: ExitStack
-    handles: dict[str, Handle] = field(default_factory=dict)
+    progress: Callable[[Progress], None]
+    cleanup: ExitStack
+    handles: dict[str, EngineProcess] = field(default_factory=dict)
     networks: dict[str, Network] = field(default_factory=dict)
     cast: Cast = field(default_factory=Cast)  # every stand-in that was ever started, as they stay
-    plays: Cast = field(default_factory=Cast)  # those of the plan that is served
+    active_cast: Cast = field(default_factory=Cast)  # those of the plan that is served
     generation: int = 0  # counts the changes
     stand_ins: StandIns = field(init=False)
 
@@ -59,20 +59,20 @@ class Company:
     @property
     def folder(self) -> Path:
         """The stack's in the state directory."""
-        return Path(self.order.folder)
+        return Path(self.request.folder)
 
     def make_networks(self) -> None:
         """For engines in the kernel. EngineError LB407."""
-        kernels = [each.name for each in self.order.engines if each.kernel]
-        self.networks = {name: self.ends.enter_context(network(None, self.folder)) for name in kernels}
+        kernels = [each.name for each in self.request.engines if each.kernel]
+        self.networks = {name: self.cleanup.enter_context(network(None, self.folder)) for name in kernels}
 
     def save(self) -> None:
         """Make what runs the state to which a later supervisor would go back. Raises EngineError LB408."""
         networks = {name: (net, ProcessId.of(net.holder.pid)) for name, net in self.networks.items()}
         value = SavedStack(
             self.generation,
-            self.order,
-            replace(self.plays, stand_ins=self.cast.stand_ins),
+            self.request,
+            replace(self.active_cast, stand_ins=self.cast.stand_ins),
             tuple(
                 (name, SavedNetwork(net.host, net.inside, net.device, holder))
                 for name, (net, holder) in networks.items()
@@ -85,45 +85,45 @@ class Company:
     def start(self) -> tuple[Diagnostic, ...]:
         """Start all, and wait until every route answers; warnings. Raises LbgenError, OSError."""
         with locked("ports"):
-            addresses = self.plays = self._stand_ins(self.order.plan)
-            for chosen in self.order.engines:
+            addresses = self.active_cast = self._stand_ins(self.request.plan)
+            for chosen in self.request.engines:
                 self._start(chosen, addresses, self.networks.get(chosen.name))
             for handle in self.handles.values():
-                wait_listening(handle, self.order.seconds)
-                self.tell(Progress(Step.LISTENING, handle.engine))
-        return self._until_routes_answer()
+                wait_listening(handle, self.request.seconds)
+                self.progress(Progress(Step.LISTENING, handle.engine))
+        return self._wait_for_routes()
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """All engines at once."""
         for handle in self.handles.values():
-            handle.ask_to_stop()
+            handle.request_stop()
 
     def _stand_ins(self, plan: Plan) -> Cast:
         """Start one stand-in per endpoint, on loopback and on each namespace's cable, unless it is there already."""
         if not played(plan):
             return Cast()
-        taken = frozenset(x.port + engine.offset for x in plan.listeners for engine in self.order.engines)
+        taken = frozenset(x.port + engine.offset for x in plan.listeners for engine in self.request.engines)
         hosts = ("127.0.0.1", *(net.host for net in self.networks.values()))
         there = self.cast.stand_ins
         made = cast(plan, hosts, taken, self.folder / f"stand-ins-{len(there)}", before=self.cast)
         every = (*there, *(each for each in made.stand_ins if each not in there))
         if self.stand_ins.process is None:
-            self.ends.callback(self.stand_ins.stop)
+            self.cleanup.callback(self.stand_ins.stop)
         self.stand_ins.serve(every)
         self.cast = replace(made, stand_ins=every)
         listed = endpoint_states(plan, made)
         self.record = replace(self.record, endpoints=listed)
-        self.tell(Progress(Step.BACKENDS, total=len(listed), done=len(listed)))
+        self.progress(Progress(Step.BACKENDS, total=len(listed), done=len(listed)))
         return made
 
-    def _start(self, chosen: Chosen, stand_ins: Cast, net: Network | None) -> None:
-        plan = self.plan_for(self.order.plan, chosen, stand_ins, net)
+    def _start(self, chosen: EngineChoice, stand_ins: Cast, net: Network | None) -> None:
+        plan = self.plan_for(self.request.plan, chosen, stand_ins, net)
         if isinstance(chosen.engine, Watched):
             admins = {x.plan.admin_port or 0 for x in self.handles.values()}
-            ports = {x.port + each.offset for x in self.order.plan.listeners for each in self.order.engines}
-            plan = administered(plan, frozenset(admins | ports))
+            ports = {x.port + each.offset for x in self.request.plan.listeners for each in self.request.engines}
+            plan = with_free_admin_port(plan, frozenset(admins | ports))
         directory = self._directory(chosen)
-        self.ends.callback(shutil.rmtree, directory, ignore_errors=True)
+        self.cleanup.callback(shutil.rmtree, directory, ignore_errors=True)
         entry = state.EngineState(
             chosen.name,
             chosen.title,
@@ -132,15 +132,15 @@ class Company:
             str(directory),
             leftovers=chosen.engine.process(plan, chosen.binary, directory).leftovers,
         )
-        self.note(entry)  # before it starts: were we killed now, `down` would still find what lies in the folder
+        self.write_entry(entry)  # before it starts: were we killed now, `down` would still find what lies in the folder
         handle = start(
-            chosen.engine, plan, chosen.binary, chosen.version, directory, self.order.accept, net, death=None
+            chosen.engine, plan, chosen.binary, chosen.version, directory, self.request.accept, net, death=None
         )
-        self.ends.callback(handle.stop)
+        self.cleanup.callback(handle.stop)
         self.handles[chosen.name] = handle
         identity = ProcessId.of(handle.pid)
         started = identity.started if identity else 0
-        self.note(
+        self.write_entry(
             replace(
                 entry,
                 addresses=_addresses(handle),
@@ -149,12 +149,12 @@ class Company:
                 access_log=handle.spec.access_log,
                 agent=handle.agent.pid if handle.agent is not None else 0,
                 admin=handle.plan.admin_port or 0,
-                members=members(self.order.plan, handle.plan),
+                members=members(self.request.plan, handle.plan),
             )
         )
-        self.tell(Progress(Step.STARTED, chosen.name, f"{chosen.title} {chosen.binary.version}"))
+        self.progress(Progress(Step.STARTED, chosen.name, f"{chosen.title} {chosen.binary.version}"))
 
-    def plan_for(self, plan: Plan, chosen: Chosen, stand_ins: Cast, net: Network | None) -> Plan:
+    def plan_for(self, plan: Plan, chosen: EngineChoice, stand_ins: Cast, net: Network | None) -> Plan:
         """What an engine of the stack is given to serve `plan`."""
         plan = replace(plan, resolvers=chosen.resolvers)
         plan = with_ports(plan, {x.name: x.port + chosen.offset for x in plan.listeners})
@@ -164,38 +164,38 @@ class Company:
             plan = replace(plan, listeners=tuple(replace(x, address=everywhere) for x in plan.listeners))
         return plan
 
-    def _directory(self, chosen: Chosen) -> Path:
+    def _directory(self, chosen: EngineChoice) -> Path:
         """Where the engine works: the state directory, or a place that nobody can reach when we are root."""
         if engine_user().uid is not None:
-            return make_directory(f"lbgen-{self.order.name}-{chosen.name}-", engine_user())
-        directory = Path(self.order.folder) / chosen.name
+            return make_engine_directory(f"lbgen-{self.request.name}-{chosen.name}-", engine_user())
+        directory = Path(self.request.folder) / chosen.name
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(mode=0o700, parents=True)
         return directory
 
-    def _until_routes_answer(self) -> tuple[Diagnostic, ...]:
+    def _wait_for_routes(self) -> tuple[Diagnostic, ...]:
         """Wait for every route of every engine; EngineError LB405 for those that fail, warnings returned."""
-        seconds = self.order.seconds
+        seconds = self.request.seconds
         found: list[Diagnostic] = []
         for handle in self.handles.values():
             wanted = readiness.probes(handle.plan)
             total, name = len(wanted), handle.engine
 
             def answered(probe: readiness.Probe, left: int, name: str = name, total: int = total) -> None:
-                self.tell(Progress(Step.ANSWERED, name, probe.route, total - left, total))
+                self.progress(Progress(Step.ANSWERED, name, probe.route, total - left, total))
 
             late = readiness.wait(handle.plan, wanted, handle.address, seconds=seconds, answered=answered)
             found += readiness.unasked(handle.plan, wanted, handle.title)
             found += readiness.diagnostics(late, handle.title, handle.plan, seconds=seconds)
             if not late:
-                self.tell(Progress(Step.READY, name))
+                self.progress(Progress(Step.READY, name))
         if any(each.severity is Severity.ERROR for each in found):
             raise EngineError(found)
         return tuple(found)
 
-    def reload(self, asked: Reload) -> tuple[Diagnostic, ...]:
+    def reload(self, asked: ReloadRequest) -> tuple[Diagnostic, ...]:
         """All engines serve the plan that was asked for, or go on as they were. Raises LbgenError."""
-        order = self.order
+        order = self.request
         if not order.backends:
             asked = replace(asked, plan=with_real_endpoints(asked.plan))
         engines = tuple((x.name, x.version, x.binary) for x in order.engines)
@@ -203,7 +203,7 @@ class Company:
             raise EngineError(refusal("other engines, or other backends, run"))
         before = () if asked.engines is not None else order.accept
         accept = tuple(dict.fromkeys((*before, *asked.accept)))
-        chosen = tuple(_again(x, order.plan, asked.plan, accept) for x in order.engines)
+        chosen = tuple(_same_choice(x, order.plan, asked.plan, accept) for x in order.engines)
         self.recover(seconds=asked.seconds)
         listed = self.record.endpoints
         changes: list[Change] = []
@@ -211,16 +211,16 @@ class Company:
             with locked("ports"):
                 stand_ins = self._stand_ins(asked.plan)
             for each in chosen:
-                self.tell(Progress(Step.CHECKING, each.name))
+                self.progress(Progress(Step.CHECKING, each.name))
                 plan = self.plan_for(asked.plan, each, stand_ins, self.networks.get(each.name))
-                changes.append(prepare(self.handles[each.name], each.engine, plan, accept))
-                self.tell(Progress(Step.CHECKED, each.name))
+                changes.append(prepare_change(self.handles[each.name], each.engine, plan, accept))
+                self.progress(Progress(Step.CHECKED, each.name))
             journal.begin(self.folder, self.generation)
             after = replace(order, plan=asked.plan, engines=chosen, accept=accept)
             warnings = reload_all(
                 tuple(changes),
                 seconds=asked.seconds,
-                progress=self.tell,
+                progress=self.progress,
                 commit=lambda: self._commit(after, stand_ins),
             )
         except Exception:
@@ -228,21 +228,21 @@ class Company:
             raise
         finally:
             for handle in self.handles.values():
-                self.follow(handle)
+                self.refresh_entry(handle)
             if all(change.outcome is not Outcome.UNKNOWN for change in changes):
                 self._settle()
         for each in chosen:
-            self.tell(Progress(Step.RELOADED, each.name))
+            self.progress(Progress(Step.RELOADED, each.name))
         return warnings
 
-    def _commit(self, order: Order, stand_ins: Cast) -> None:
+    def _commit(self, order: StartRequest, stand_ins: Cast) -> None:
         """`order` is what the stack serves from now on. Raises EngineError LB408, and then it is not."""
-        before = self.order, self.plays, self.generation
-        self.order, self.plays, self.generation = order, stand_ins, self.generation + 1
+        before = self.request, self.active_cast, self.generation
+        self.request, self.active_cast, self.generation = order, stand_ins, self.generation + 1
         try:
             self.save()
         except BaseException:
-            self.order, self.plays, self.generation = before
+            self.request, self.active_cast, self.generation = before
             raise
         what = digest(order.plan, order.engines, order.accept, backends=order.backends)
         self.record = replace(self.record, digest=what, changes=self.generation)
@@ -253,29 +253,29 @@ class Company:
         with suppress(OSError):
             journal.end(self.folder)
             for handle in self.handles.values():
-                forget_previous(handle.directory)
+                remove_previous(handle.directory)
 
     def recover(self, *, seconds: float) -> tuple[Diagnostic, ...]:
         """Go back from a change that was neither made nor taken back, if there is one: files, engines, routes. Returns
         what is wrong with what serves then. Raises OSError, EngineError where the files cannot be put back."""
-        if not journal.unfinished(self.folder, self.generation):
+        if not journal.has_unfinished_change(self.folder, self.generation):
             self._settle()
             return ()
         found: list[Diagnostic] = []
         for handle in self.handles.values():
             if (handle.directory / PREVIOUS).is_dir():
-                change = Change(Process(handle), handle.plan, handle.spec, None, (handle.plan, handle.spec))
+                change = Change(LocalEngine(handle), handle.plan, handle.spec, None, (handle.plan, handle.spec))
                 try:
-                    change.revert(seconds=seconds, progress=self.tell)
+                    change.revert(seconds=seconds, progress=self.progress)
                 except LbgenError as error:
                     found += error.diagnostics
             elif handle.spec.agent and handle.agent is not None and handle.agent.poll() is not None:
                 handle.restart_agent()
-            self.follow(handle)
+            self.refresh_entry(handle)
         self._settle()
         return tuple(found)
 
-    def follow(self, handle: Handle) -> None:
+    def refresh_entry(self, handle: EngineProcess) -> None:
         """Note an engine in the record, after it loaded something."""
         entry = next(x for x in self.record.engines if x.name == handle.engine)
         agent = handle.agent.pid if handle.agent is not None else 0
@@ -283,11 +283,11 @@ class Company:
         with suppress(OSError):  # no descriptor left: `pid` is known all the same
             identity = ProcessId.of(handle.pid)
         entry = replace(entry, pid=handle.pid, started=identity.started if identity is not None else entry.started)
-        there = members(self.order.plan, handle.plan)
+        there = members(self.request.plan, handle.plan)
         log = handle.spec.access_log
-        self.note(replace(entry, addresses=_addresses(handle), access_log=log, agent=agent, members=there))
+        self.write_entry(replace(entry, addresses=_addresses(handle), access_log=log, agent=agent, members=there))
 
-    def note(self, entry: state.EngineState) -> None:
+    def write_entry(self, entry: state.EngineState) -> None:
         self.record = self.record.with_engine(entry)
         try:
             state.write(self.record)
@@ -308,14 +308,14 @@ def endpoint_states(plan: Plan, stand_ins: Cast) -> tuple[state.EndpointState, .
     )
 
 
-def _addresses(handle: Handle) -> tuple[state.Address, ...]:
+def _addresses(handle: EngineProcess) -> tuple[state.Address, ...]:
     return tuple(
         state.Address(x.name, str(x.mode), *handle.address(x.name), scheme=state.scheme(x))
         for x in handle.plan.listeners
     )
 
 
-def _again(chosen: Chosen, before: Plan, after: Plan, accept: tuple[str, ...]) -> Chosen:
+def _same_choice(chosen: EngineChoice, before: Plan, after: Plan, accept: tuple[str, ...]) -> EngineChoice:
     """The same engine for another plan. LbgenError (verdicts), EngineError LB412 for another version."""
     target = chosen.engine
     other = other_version(target, before, after, chosen.version)

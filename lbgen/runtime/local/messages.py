@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class EngineChoice:
     """An engine of the stack with all decisions taken. `supplied`: the engine itself when it is not installed."""
 
     name: str
@@ -34,21 +34,21 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class StartRequest:
     """What the supervisor shall bring up. `folder` is the stack's in the state directory."""
 
     name: str
     digest: str
     folder: str
     plan: Plan
-    engines: tuple[Chosen, ...]
+    engines: tuple[EngineChoice, ...]
     accept: tuple[str, ...]
     backends: bool
     seconds: float  # to wait for listeners, and again for routes
 
 
 @dataclass(frozen=True, slots=True)
-class Reload:
+class ReloadRequest:
     """To the supervisor of a running stack: serve `plan` instead.
 
     `engines` (name, version, executable) and `backends` are what the stack must be made of; None = whatever it is, and
@@ -63,7 +63,7 @@ class Reload:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeOver:
+class TakeoverRequest:
     """To a new supervisor: the stack of that name has lost its own, and serves on. `folder` and `seconds` as in `Order`
     and `Reload`."""
 
@@ -73,7 +73,7 @@ class TakeOver:
 
 
 @dataclass(frozen=True, slots=True)
-class Up:
+class Success:
     """From the supervisor: all is up. `warnings` are LB405 of routes that nobody can vouch for."""
 
     state: StackState
@@ -81,19 +81,19 @@ class Up:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class Failure:
     """From the supervisor: what was asked for is not so, and the state before is. `exit_code`: the kind of error."""
 
     diagnostics: tuple[Diagnostic, ...]
     exit_code: int
 
 
-def digest(plan: Plan, chosen: tuple[Chosen, ...], accept: tuple[str, ...], *, backends: bool) -> str:
+def digest(plan: Plan, chosen: tuple[EngineChoice, ...], accept: tuple[str, ...], *, backends: bool) -> str:
     """Changes when the stack would be another one; places in the file do not count."""
     what = (replace(plan, uses=(), spans=()), tuple((x.name, x.version, x.binary) for x in chosen), accept, backends)
     return hashlib.sha256(repr(what).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class CommitRequest:
     """To the supervisor: live on without me."""

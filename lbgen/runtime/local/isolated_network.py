@@ -25,7 +25,7 @@ _BUFFERS = "4096 65536 131072"  # bytes: least, at first, most
 _OUTSIDE6, _INSIDE6 = "fd6c:6267::1", "fd6c:6267::2"
 
 
-def possible() -> str:
+def why_unavailable() -> str:
     """ "" when a network of our own can be made here, else why not."""
     if os.geteuid() != 0:
         return "it needs root"
@@ -49,7 +49,7 @@ def enter() -> None:
 
 
 @contextmanager
-def cable(plan: Plan) -> Iterator[Network]:
+def veth(plan: Plan) -> Iterator[Network]:
     """An engine's network, and every address that is not the engine's on this side of the cable.
 
     After `enter` only. Raises EngineError LB402 (no `ip`), LB403, LB407.
@@ -59,7 +59,7 @@ def cable(plan: Plan) -> Iterator[Network]:
         addresses = [ip_address(x.address) for x in plan.listeners if x.address not in _ANY]
         addresses = [x for x in dict.fromkeys(addresses) if not x.is_loopback]
         _small_buffers()
-        made.visit(_small_buffers)
+        made.run_inside(_small_buffers)
         # What is more specific than "everything is here": the way to the engine.
         outside = [
             "link set lo up",
@@ -67,7 +67,7 @@ def cable(plan: Plan) -> Iterator[Network]:
             "route add local 0.0.0.0/0 dev lo table local",
         ]
         inside = []
-        if _wants_ipv6(plan):
+        if _uses_ipv6(plan):
             outside += [
                 f"address add {_OUTSIDE6}/64 dev {device} nodad",
                 f"route add {_INSIDE6}/128 dev {device} table local",
@@ -90,7 +90,7 @@ def _small_buffers() -> None:
         Path(f"/proc/sys/net/ipv4/{name}").write_text(_BUFFERS, encoding="ascii")
 
 
-def _wants_ipv6(plan: Plan) -> bool:
+def _uses_ipv6(plan: Plan) -> bool:
     listeners = any(":" in x.address and x.address != "::" for x in plan.listeners)
     return listeners or any(
         endpoint.is_ip and ":" in endpoint.host for pool in plan.pools for endpoint in pool.endpoints

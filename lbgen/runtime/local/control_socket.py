@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _NAME = "control"
 
 
-class Control:
+class ControlSocket:
     """The supervisor's side. Only the user can enter the folder, which is 0700. What a supervisor that died left in
     its place is removed."""
 
@@ -59,7 +59,7 @@ def _spare() -> int:
     return os.open(os.devnull, os.O_RDONLY)
 
 
-def reach(folder: Path, name: str = _NAME) -> Connection:
+def connect(folder: Path, name: str = _NAME) -> Connection:
     """A connection to the supervisor of the stack in `folder`. Raises OSError when none listens."""
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

@@ -34,7 +34,7 @@ def engine_user() -> User:
     return User(nobody.pw_uid, nobody.pw_gid)
 
 
-def reachable(path: Path, user: User) -> bool:
+def is_reachable(path: Path, user: User) -> bool:
     """Whether `user` may pass through every folder above `path`, and read it."""
     if user.uid is None:
         return os.access(path, os.R_OK)
@@ -51,18 +51,18 @@ def reachable(path: Path, user: User) -> bool:
     return True
 
 
-def make_directory(prefix: str, user: User) -> Path:
+def make_engine_directory(prefix: str, user: User) -> Path:
     """A fresh folder of `user`'s own, mode 0700, in a place that it can reach. EngineError LB408 when there is none."""
     for place in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp", "/run")):  # noqa: S108 - mkdtemp below
         parent = Path(place)
-        if parent.is_dir() and os.access(parent, os.W_OK) and reachable(parent, user):
+        if parent.is_dir() and os.access(parent, os.W_OK) and is_reachable(parent, user):
             made = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-            give(made, user)
+            chown_tree(made, user)
             return made
     raise EngineError(Diagnostic("LB408", "there is no temporary folder that the engines' user can reach"))
 
 
-def give(path: Path, user: User) -> None:
+def chown_tree(path: Path, user: User) -> None:
     """Make `path` and all below it the user's own."""
     if user.uid is None or user.gid is None:
         return
@@ -70,9 +70,9 @@ def give(path: Path, user: User) -> None:
         os.chown(each, user.uid, user.gid, follow_symlinks=False)
 
 
-def borrow(binary: Binary, directory: Path, user: User) -> Binary:
+def accessible_copy(binary: Binary, directory: Path, user: User) -> Binary:
     """`binary` itself where `user` can reach it, else a copy below `directory` with its own libraries beside it."""
-    needed = [path for path in (binary.path.resolve(), *_libraries(binary.path)) if not reachable(path, user)]
+    needed = [path for path in (binary.path.resolve(), *_libraries(binary.path)) if not is_reachable(path, user)]
     if not needed:
         return binary
     root = Path(os.path.commonpath([path.parent for path in (binary.path.resolve(), *needed)]))
@@ -81,7 +81,7 @@ def borrow(binary: Binary, directory: Path, user: User) -> Binary:
         target = copies / path.relative_to(root)  # one shape, so that an $ORIGIN rpath still holds
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, target)
-    give(copies, user)
+    chown_tree(copies, user)
     return replace(binary, path=copies / binary.path.resolve().relative_to(root))
 
 
