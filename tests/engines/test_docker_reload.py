@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from lbgen.runtime.common.certificates import Spec, make
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import client, reload
 from lbgen.runtime.docker.converge import list_containers
+from lbgen.runtime.docker.labels import Role
 from tests.daemon import IN_CONTAINERS, first_port, name_of
 from tests.traffic import Sockets, traffic
 
@@ -71,10 +73,18 @@ def topology(port: int, *routes: str, tcp: int = 0) -> lbgen.Topology:
 
 
 def pool_of(port: int, path: str) -> str:
+    return answer(port, path)["pool"]
+
+
+def endpoint_of(port: int, path: str) -> str:
+    return answer(port, path)["name"]
+
+
+def answer(port: int, path: str) -> dict[str, str]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         connection.request("GET", path)
-        return str(json.loads(connection.getresponse().read())["pool"])
+        return dict(json.loads(connection.getresponse().read()))
     finally:
         connection.close()
 
@@ -131,6 +141,28 @@ def taken_back(port: int, tcp: int, name: str, monkeypatch: pytest.MonkeyPatch) 
     assert lbgen.up(topology(port, "one", tcp=tcp), engine=name, runtime="docker", accept=("all",)).unchanged
     lbgen.reload(topology(port, "two", tcp=tcp), accept=("all",))
     assert pool_of(port, "/two") == "two"
+
+
+@pytest.mark.parametrize("name", ["nginx", "haproxy"])
+def test_it_returns_once_the_change_is_loaded(name: str) -> None:
+    """Another number of endpoints shows in no route's answer: workers from before the change give the same ones."""
+    port = free_port("127.0.0.1", PORTS)
+    lbgen.up(topology(port), engine=name, runtime="docker", accept=("all",))
+    made = data(port)
+    made["pools"]["app"]["endpoints"].append({"address": "10.9.0.2:80"})
+    [engine] = [x.handle for x in list_containers(client.connect(), NAME) if x.record.engine == name]
+    engine.kill(signal="SIGSTOP")  # its master, which loads nothing then
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            reload = pool.submit(lbgen.reload, lbgen.load(made), accept=("all",), seconds=30)
+            with pytest.raises(TimeoutError):
+                reload.result(8)
+            engine.kill(signal="SIGCONT")
+            reload.result()
+    finally:
+        engine.kill(signal="SIGCONT")
+    assert {endpoint_of(port, "/x") for _ in range(8)} == {"pools.app.endpoints[0]", "pools.app.endpoints[1]"}
+    assert not [x.name for x in list_containers(client.connect(), NAME) if x.record.role is Role.CHECK]
 
 
 def test_sockets_are_cut_after_the_drain_time_and_not_before(request: pytest.FixtureRequest) -> None:

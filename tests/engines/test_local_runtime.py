@@ -21,9 +21,9 @@ from lbgen.runtime import registry
 from lbgen.runtime.common.certificates import throw_away
 from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.process_id import ProcessId
+from lbgen.runtime.common.workers import group_members
 from lbgen.runtime.local.adopt import processes_in
 from lbgen.runtime.local.check import check
-from lbgen.runtime.local.spawn import group_members
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
 PORT = 24_500

@@ -31,8 +31,8 @@ from lbgen.plan.model import (
     Rule,
 )
 from lbgen.runtime.common.process_id import ProcessId
+from lbgen.runtime.common.workers import group_members
 from lbgen.runtime.local.process import run_engine
-from lbgen.runtime.local.spawn import group_members
 from tests.fake_engine import FakeEngine, write_program
 
 PORT = 24_100

@@ -18,6 +18,7 @@ from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.container import File, rendered_files
 from lbgen.runtime.docker.health import fetch_status
 from lbgen.runtime.docker.labels import RECORD_FILE
+from lbgen.runtime.docker.worker_probe import WorkerProbe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -45,8 +46,10 @@ class ContainerEngine:
     plan: Plan
     spec: ProcessSpec
     addresses: Mapping[str, tuple[str, int]]
+    helper: str  # the helper image
     agent: StackContainer | None = None
     parts: Sequence[StackContainer] = ()
+    _probe: WorkerProbe | None = None
     _before: dict[str, File] = field(default_factory=dict)
     _goes_on: bool = False
     _secret: frozenset[str] = frozenset()
@@ -133,7 +136,10 @@ class ContainerEngine:
         elif spec.successive and not self._goes_on:
             container.signal(handle, hot_restart.NEXT_SIGNAL)
         elif spec.reload is not None:
-            container.signal(handle, spec.reload.name)
+            try:
+                self._probe = WorkerProbe.start(self.container, plan, self.helper)
+            finally:  # also where nobody can tell when it is done: the caller may be going back
+                container.signal(handle, spec.reload.name)
         self.plan, self.spec = plan, spec
         if spec.agent and self.agent is not None:
             with docker_errors(f"starting {self.agent.name}"):
@@ -143,9 +149,12 @@ class ContainerEngine:
         return oom.memory_hint(self.container.handle)
 
     def wait_listening(self, seconds: float) -> None:
-        """Docker itself listens: that routes answer is what tells."""
-        del seconds
+        """Docker itself listens on the published ports: the workers and the routes tell whether the engine does."""
         self.stays()
+        if self._probe is not None:
+            probe, self._probe = self._probe, None
+            probe.wait(self.title, seconds)
+            self.stays()
 
     def stays(self) -> None:
         ensure_alive(self.container, self._restarts, "while it took over the change")

@@ -153,6 +153,7 @@ def _plan_change(
         before,
         spec,
         where,
+        desired.helper,
         _if_running(there.get(f"{unit.container_spec.name}-{Role.AGENT}")),
         tuple(there.values()),
     )

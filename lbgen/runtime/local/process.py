@@ -22,10 +22,10 @@ from lbgen.plan.overlay import with_admin, with_version
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.driver import START_SECONDS
 from lbgen.runtime.common.executables import find, fitting
+from lbgen.runtime.common.workers import wait_until_closed, workers
 from lbgen.runtime.local import agent
 from lbgen.runtime.local.run_as import accessible_copy, chown_tree, engine_user, is_reachable, make_engine_directory
 from lbgen.runtime.local.spawn import KILLED, how_ended, spawn, stop
-from lbgen.runtime.local.workers import wait_until_closed, workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

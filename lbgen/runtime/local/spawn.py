@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
-from lbgen.runtime.common.process_id import ProcessId
+from lbgen.runtime.common.workers import group_members
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -134,21 +134,6 @@ def how_ended(code: int) -> str:
     if code == UNKNOWN_STATUS:
         return "ended"
     return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
-
-
-def group_members(leader: int) -> tuple[ProcessId, ...]:
-    """The living processes of the process group that `leader` once led."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            words = (entry / "stat").read_text(encoding="utf-8", errors="replace").rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        if int(words[2]) == leader and words[0] not in "ZX":
-            found.append(ProcessId(int(entry.name), int(words[19])))
-    return tuple(found)
 
 
 def stop(process: Process, gentle: signal.Signals, seconds: float) -> None:

@@ -1,0 +1,89 @@
+"""The worker processes of an engine, and whether those from before a reload still accept connections.
+
+As a program, in a container that shares the process namespace of an engine (arguments: TCP ports): print
+"ready" once the workers of process 1 are listed, then end when none of them listens on the TCP ports any more.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lbgen.runtime.common.process_id import ProcessId
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+READY = "ready"
+_LISTEN = "0A"
+_LOOK_SECONDS = 0.02
+
+
+def group_members(leader: int) -> tuple[ProcessId, ...]:
+    """The living processes of the process group that `leader` once led."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            words = (entry / "stat").read_text(encoding="utf-8", errors="replace").rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(words[2]) == leader and words[0] not in "ZX":
+            found.append(ProcessId(int(entry.name), int(words[19])))
+    return tuple(found)
+
+
+def workers(master: int) -> tuple[ProcessId, ...]:
+    """The processes of the group that `master` leads, without itself."""
+    return tuple(each for each in group_members(master) if each.pid != master)
+
+
+def wait_until_closed(former: Collection[ProcessId], ports: Collection[int], seconds: float) -> bool:
+    """Return True once none of `former` listens on those TCP ports any more, False when one does after `seconds`.
+
+    A process whose descriptors may not be read counts as closed.
+    """
+    end = time.monotonic() + seconds
+    while any(_listens(each, ports) for each in former):
+        if time.monotonic() > end:
+            return False
+        time.sleep(_LOOK_SECONDS)
+    return True
+
+
+def _listens(process: ProcessId, ports: Collection[int]) -> bool:
+    folder = Path(f"/proc/{process.pid}")
+    try:
+        sockets = {f"socket:[{inode}]" for inode in _inodes(folder, ports)}
+        held = {str(each.readlink()) for each in (folder / "fd").iterdir()} if sockets else set()
+    except (FileNotFoundError, ProcessLookupError):  # a descriptor was closed meanwhile, or the process ended
+        return process.alive()
+    except PermissionError:
+        return False
+    return bool(sockets & held) and process.alive()
+
+
+def _inodes(folder: Path, ports: Collection[int]) -> set[str]:
+    """The inodes of the sockets that listen on those ports in the network namespace of a process."""
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in (folder / "net" / table).read_text(encoding="ascii").splitlines()[1:]:
+            words = line.split()
+            if words[3] == _LISTEN and int(words[1].rsplit(":", 1)[1], 16) in ports:
+                found.add(words[9])
+    return found
+
+
+def main() -> None:
+    former = workers(1)
+    sys.stdout.write(f"{READY}\n")
+    sys.stdout.flush()
+    wait_until_closed(former, frozenset(map(int, sys.argv[1:])), inf)
+
+
+if __name__ == "__main__":
+    main()
