@@ -73,16 +73,24 @@ def unseen() -> tuple[Diagnostic, ...]:
 
 
 def default(plan: Plan, *, backends: bool) -> tuple[str, tuple[Diagnostic, ...]]:
-    """Docker when a daemon answers, but for endpoints on this host's loopback, which containers do not share; and a
-    warning where one was to be expected."""
+    """The runtime for a new stack: docker when a daemon answers, else local, with a warning where one is configured.
+
+    Local as well where an endpoint is on this host's loopback, which containers do not share. EngineError LB420 when a
+    daemon is there and fails, or does not answer and has run this stack before: its containers may still run.
+    """
     real = (pool for pool in plan.pools if not backends or pool.stand_ins is False)
     hosts = (endpoint.host for pool in real for endpoint in pool.endpoints if endpoint.is_ip)
-    if any(ip_address(host).is_loopback for host in hosts):
+    if any(ip_address(host).is_loopback for host in hosts) or not may_have_docker():
         return "local", ()
-    if not may_have_docker():
-        return "local", ()
-    missing = unseen()
-    return ("local", missing) if missing else ("docker", ())
+    from lbgen.runtime.docker import client, kept
+
+    try:
+        client.connect().close()
+    except EngineError as error:
+        if isinstance(error, client.DaemonFailureError) or kept.folder(plan.name).exists():
+            raise
+        return "local", tuple(replace(each, severity=Severity.WARNING) for each in error.diagnostics)
+    return "docker", ()
 
 
 def may_have_docker() -> bool:

@@ -17,7 +17,7 @@ import pytest
 
 from lbgen.diagnostics import EngineError
 from lbgen.runtime import registry
-from lbgen.runtime.docker import client
+from lbgen.runtime.docker import client, kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,8 +28,9 @@ ANCIENT = {"ApiVersion": "1.18", "Version": "1.6.0"}
 
 
 @contextmanager
-def fake(folder: Path, body: bytes | None) -> Iterator[str]:
+def fake(folder: Path, body: bytes | None, status: str = "200 OK") -> Iterator[str]:
     """Answers every request with `body`, or never when it is None; its DOCKER_HOST."""
+    head = f"HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {len(body or b'')}\r\n\r\n".encode()
     path = folder / "fake.sock"
     held: list[socket.socket] = []
     with socket.socket(socket.AF_UNIX) as listener:
@@ -43,8 +44,7 @@ def fake(folder: Path, body: bytes | None) -> Iterator[str]:
                     held.append(each)
                     if body is not None:
                         each.recv(65536)
-                        each.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body))
-                        each.sendall(body)
+                        each.sendall(head + body)
                         each.close()
 
         thread = threading.Thread(target=serve)
@@ -168,3 +168,35 @@ def test_up_says_why_it_takes_no_containers(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere")
     runtime, [said] = registry.default(plan, backends=True)
     assert (runtime, said.code, str(said.severity)) == ("local", "LB420", "warning")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        (b'{"message": "starting"}', "503 Service Unavailable", "answers with an error: .*503 Server Error"),
+        (b"", "500 Internal Server Error", "answers with an error: .*500 Server Error"),
+        (None, "", r"does not answer in 0\.3 s"),
+    ],
+)
+def test_up_takes_no_other_runtime_where_the_daemon_fails(
+    body: bytes | None, status: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import lbgen
+
+    plan = lbgen.plan(lbgen.load("examples/postgres/topology.yaml"))
+    monkeypatch.setattr(client, "_HELLO_SECONDS", 0.3)
+    with fake(tmp_path, body, status) as host:
+        monkeypatch.setenv("DOCKER_HOST", host)
+        with pytest.raises(EngineError, match=f"LB420: .*{said}"):
+            registry.default(plan, backends=True)
+
+
+def test_up_takes_no_other_runtime_where_containers_may_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import lbgen
+
+    plan = lbgen.plan(lbgen.load("examples/postgres/topology.yaml"))
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere")
+    monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path))
+    kept.folder(plan.name).mkdir(parents=True)
+    with pytest.raises(EngineError, match="LB420: no docker daemon answers at unix:///nowhere"):
+        registry.default(plan, backends=True)

@@ -29,6 +29,10 @@ _NO_ADDRESS = ("Invalid bind address", "Invalid path", "Invalid port", "Port out
 _START = "start it (systemctl start docker), set DOCKER_HOST, or use --runtime local"
 
 
+class DaemonFailureError(EngineError):
+    """LB420: a daemon is there and fails, perhaps only for a moment."""
+
+
 def is_configured() -> bool:
     """Whether there is reason to think of a daemon: one is named, or its socket is there."""
     named = os.environ.get("DOCKER_HOST") or os.environ.get("DOCKER_CONTEXT")
@@ -67,7 +71,7 @@ def connect(*, here: bool = False) -> DockerClient:
     except InvalidVersion:
         version, spoken = {}, (0,)
     except (DockerException, OSError, KeyError, TypeError, ValueError) as error:
-        raise EngineError(_unreachable(where, error)) from error
+        raise (DaemonFailureError if _fails(error) else EngineError)(_unreachable(where, error)) from error
     if spoken < OLDEST_API:
         message = f"the docker daemon is {version.get('Version', 'too old')}; lbgen needs 20.10 or newer"
         raise EngineError(Diagnostic("LB420", message, hint="update docker, or use --runtime local"))
@@ -144,12 +148,26 @@ def _unreachable(where: str, error: Exception) -> Diagnostic:
     if "SSL" in text or "TLS" in text or "HTTPS" in text or "Client sent an HTTP request" in text:
         hint = "set DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH for its certificates, or use --runtime local"
         return Diagnostic("LB420", f"no TLS with the docker daemon at {place}: {_cause(error)}", hint=hint)
+    if _server_error(error):
+        return Diagnostic("LB420", f"the docker daemon at {place} answers with an error: {text}", hint=_SEE)
     if "timed out" in text:
         hint = "is it alive? restart it (systemctl restart docker), or use --runtime local"
         return Diagnostic("LB420", f"the docker daemon at {place} does not answer in {_HELLO_SECONDS} s", hint=hint)
     if any(isinstance(each, KeyError | TypeError | ValueError) for each in _chain(error)):
         return Diagnostic("LB420", f"what answers at {place} is no docker daemon", hint=_START)
     return Diagnostic("LB420", f"no docker daemon answers at {place}: {_cause(error)}", hint=_START)
+
+
+def _fails(error: BaseException) -> bool:
+    """Whether a daemon is there: it takes the connection and answers with an error, late or not at all."""
+    lost = any(isinstance(each, ConnectionResetError | BrokenPipeError | TimeoutError) for each in _chain(error))
+    return lost or "timed out" in str(error) or _limit(error) is not None or _server_error(error)
+
+
+def _server_error(error: BaseException) -> bool:
+    from docker.errors import APIError
+
+    return any(isinstance(each, APIError) and each.is_server_error() for each in _chain(error))
 
 
 def _cause(error: BaseException) -> str:
