@@ -1,4 +1,4 @@
-"""Envoy: a plan in, envoy.yaml out, and files of the endpoints that may change while it runs."""
+"""Envoy: renders envoy.yaml, and files of the endpoints that may change while it runs."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ class Envoy:
     )
 
     def verdict(self, feature: Feature, version: str) -> Verdict:
-        """How `version` honours the feature."""
-        del version  # there is one
+        """The verdict of `version` on the feature."""
+        del version  # there is only one
         return verdict(feature)
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
-        """What Envoy cannot do at single places of this plan."""
+        """Verdicts on single places of this plan."""
         from lbgen.engines.envoy.objections import find_objections
 
         del version
         return (*find_objections(plan), *self._unreadable(plan))
 
     def _unreadable(self, plan: Plan) -> Iterable[Objection]:
-        """Texts of the topology that are not what their places hold."""
+        """Verbatim texts of the topology that are not valid at their insertion points."""
         if not plan.options(self.name).verbatim:
             return ()
         from lbgen.engines.envoy.build import read_bootstrap_keys
@@ -64,34 +64,34 @@ class Envoy:
         return unreadable(plan, self.name, readers)
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
-        """envoy.yaml, and endpoints/ for replicas of tiers."""
+        """envoy.yaml, and endpoints/ with one file for each pool of replicas."""
         from lbgen.engines.envoy.build import build
 
         del version
         return build(plan)
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
-        """How to run it."""
+        """How to run the rendered files."""
         from lbgen.engines.envoy.access_log import FILE
 
         logged = any(listener.access_log for listener in plan.listeners)
         return build_process_spec(binary, directory, FILE if logged else "", plan.admin_port)
 
     def access_record(self, line: str) -> Mapping[str, object] | None:
-        """A line of the access log in lbgen's schema."""
+        """A line of the access log in lbgen's schema; None for any other line."""
         from lbgen.engines.envoy.access_log import parse_record
 
         return parse_record(line)
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
-        """How to have it checked."""
+        """How to check the rendered files."""
         del plan
         return build_check_spec(binary, directory)
 
     def health(
         self, pools: Mapping[str, Sequence[str]], answers: Mapping[str, str]
     ) -> Mapping[tuple[str, int], Condition]:
-        """What its list of clusters says; see `lbgen.engines.health.Watched`."""
+        """The health of endpoints by Envoy's list of clusters; see `lbgen.engines.health.Watched`."""
         from lbgen.engines.envoy.health_status import read_health
 
         return read_health(pools, answers[STATUS_PATH])

@@ -1,7 +1,7 @@
-"""The access log: Envoy's JSON format, and its lines in lbgen's schema.
+"""The access log: Envoy's JSON format, and the conversion of its lines to lbgen's schema.
 
-Where an endpoint never answered there is no time of its answer: the time from the first byte sent to it, or else the
-whole time, stands for it.
+Where an endpoint never answered, its time is counted from the first byte sent to it; if that is missing too, it is the
+whole time.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Listener
 
 FILE = "access.log"
-_SNAPSHOT = "lbgen.asked"  # the request's host and target before anything is rewritten
+_SNAPSHOT = "lbgen.asked"  # filter state: the request's host and path before a route rewrites them
 
 
 def build_snapshot_filter() -> dict[str, Data]:
-    """Remembers what was asked: routes rewrite hosts and paths in place."""
+    """The filter that saves host and path of a request, which routes rewrite in place."""
     return extension(
         "asked",
         "filters.http.set_filter_state.v3.Config",
@@ -42,7 +42,7 @@ def _snapshot(what: str, text: str) -> dict[str, Data]:
 
 
 def build_access_log(listener: Listener) -> list[dict[str, Data]]:
-    """One JSON line per request; what Envoy calls otherwise is put right by `record`."""
+    """Writes one JSON line per request; `parse_record` converts what Envoy names differently."""
     return [
         extension(
             "file",
@@ -76,7 +76,7 @@ def build_access_log(listener: Listener) -> list[dict[str, Data]]:
 
 
 def parse_record(line: str) -> Mapping[str, object] | None:
-    """A line of the log in lbgen's schema; None when it is none."""
+    """A line of the log in lbgen's schema; None for any other line."""
     if not line.startswith("{"):
         return None
     try:
@@ -89,7 +89,7 @@ def parse_record(line: str) -> Mapping[str, object] | None:
     host = found["host"] or ""
     duration = _milliseconds(found["duration_ms"], found["total_ms"] or 0)
     tried = _milliseconds(found["upstream_ms"], _milliseconds(found["tried_ms"], duration))
-    # Envoy names the route that it found all the same.
+    # Envoy logs the matching route even for a request that was refused before routing.
     refused = any(f"[{policy}]" in (found.get("because") or "") for policy in (NOT_SERVED, MALFORMED, TOO_LONG))
     return {
         "time": found["time"],
@@ -110,5 +110,5 @@ def parse_record(line: str) -> Mapping[str, object] | None:
 
 
 def _milliseconds(micros: object, otherwise: float) -> float:
-    """Microseconds in the log, or `otherwise` where something did not happen."""
+    """Microseconds in the log as milliseconds; `otherwise` where the log has no such time."""
     return micros / 1000 if isinstance(micros, int) and micros >= 0 else otherwise

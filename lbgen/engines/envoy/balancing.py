@@ -1,4 +1,4 @@
-"""How a pool spreads requests -> an Envoy load balancing policy."""
+"""Balance of a pool: Envoy's load balancing policies."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Pool
     from lbgen.plan.policy import Key
 
-PEER_STATE = "lbgen.peer"  # the filter state that holds the peer's address where Envoy's own idea of it differs
+PEER_STATE = "lbgen.peer"  # the filter state with the peer's address, where it differs from Envoy's remote address
 _POLICIES = "envoy.extensions.load_balancing_policies"
 
 
-def build_balancing(pool: Pool, *, l4: bool, kept_peer: bool) -> dict[str, Data]:
-    """The fields of a cluster that say how an endpoint is chosen.
+def build_balancing(pool: Pool, *, l4: bool, saves_peer: bool) -> dict[str, Data]:
+    """The fields of a cluster that choose an endpoint.
 
-    A TCP proxy brings the hash of a connection itself. `kept_peer`: some listeners keep the peer in a filter state.
+    A TCP proxy computes the hash of a connection itself. `saves_peer`: some listeners save the peer in a filter state.
     """
     match pool.balance:
         case Balance.ROUND_ROBIN:
@@ -28,12 +28,12 @@ def build_balancing(pool: Pool, *, l4: bool, kept_peer: bool) -> dict[str, Data]
                 return _lb_policy("round_robin.v3.RoundRobin", _slow_start(pool))
             return {"lb_policy": "ROUND_ROBIN"}
         case Balance.LEAST_CONNECTIONS:
-            # The default compares two endpoints at random.
+            # By default Envoy compares two endpoints at random.
             return _lb_policy("least_request.v3.LeastRequest", {"selection_method": "FULL_SCAN", **_slow_start(pool)})
         case Balance.SOURCE_HASH:
-            return {"lb_policy": "MAGLEV"} if l4 else _maglev(*_peer_hash(kept=kept_peer))
+            return {"lb_policy": "MAGLEV"} if l4 else _maglev(*_peer_hash(saved=saves_peer))
         case Balance.RANDOM:
-            # Envoy's own RANDOM knows no weights; without a hash Maglev takes any entry of its weighted table.
+            # Envoy's RANDOM ignores weights; without a hash, Maglev takes a random entry of its weighted table.
             return {"lb_policy": "MAGLEV" if _has_unequal_weights(pool) else "RANDOM"}
         case Balance.HASH:
             if pool.hash_key is None:
@@ -53,9 +53,9 @@ def _maglev(*keys: dict[str, Data]) -> dict[str, Data]:
     return _lb_policy("maglev.v3.Maglev", {"consistent_hashing_lb_config": {"hash_policy": list(keys)}})
 
 
-def _peer_hash(*, kept: bool) -> list[dict[str, Data]]:
-    """A connection's own address is that of the client behind trusted proxies where somebody asks for that."""
-    state: list[dict[str, Data]] = [{"filter_state": {"key": PEER_STATE}, "terminal": True}] if kept else []
+def _peer_hash(*, saved: bool) -> list[dict[str, Data]]:
+    """The hash of the peer. `source_ip` may be the client behind trusted proxies, so the saved peer comes first."""
+    state: list[dict[str, Data]] = [{"filter_state": {"key": PEER_STATE}, "terminal": True}] if saved else []
     return [*state, {"connection_properties": {"source_ip": True}}]
 
 
@@ -72,7 +72,7 @@ def _slow_start(pool: Pool) -> dict[str, Data]:
 
 
 def _hash_policy(key: Key) -> dict[str, Data]:
-    """A request without the key has no hash, and goes anywhere."""
+    """A request without the key has no hash and goes to any endpoint."""
     match key.kind:
         case KeyKind.HEADER:
             return {"header": {"header_name": key.name}}

@@ -1,5 +1,5 @@
-"""A plan -> envoy.yaml: the static part of templates/envoy with listeners, clusters and the admin interface put in; and
-the files of endpoints that it watches."""
+"""A plan as envoy.yaml: listeners, clusters and the admin interface added to templates/envoy/bootstrap.yaml; and the
+endpoint files that Envoy watches."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.model import Plan
 
-# Written in Python, the loader takes longer than the whole build.
+# The loader in pure Python takes longer than the whole build.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def build(plan: Plan) -> tuple[RenderedFile, ...]:
-    """The whole configuration; same plan, same bytes."""
+    """All files; the same plan gives the same bytes."""
     clusters = plan_clusters(plan)
     header, static = _load_templates()
     bootstrap: dict[str, Data] = {}
     if plan.admin_port is not None:
         address: dict[str, Data] = {"address": "127.0.0.1", "port_value": plan.admin_port}
-        # Where others could ask, nothing that changes or ends it can be asked for.
+        # If others can reach the port, it answers nothing that changes or stops Envoy.
         only: dict[str, Data] = {"allow_paths": [{"exact": STATUS_PATH}]} if plan.admin_shared else {}
         bootstrap["admin"] = {"address": {"socket_address": address}, **only}
     bootstrap |= _add_connection_limits(static, plan)
@@ -58,13 +58,13 @@ def build(plan: Plan) -> tuple[RenderedFile, ...]:
 
 
 def read_bootstrap_keys(plan: Plan) -> dict[str, Data]:
-    """What the topology adds to the top of the configuration. Raises NotDataError."""
+    """The keys that the topology adds to the top level. Raises NotDataError."""
     taken = ("admin", "bootstrap_extensions", "static_resources", *_load_templates()[1])
     return keys(plan, "envoy", "bootstrap", taken)
 
 
 def _add_connection_limits(static: dict[str, Data], plan: Plan) -> dict[str, Data]:
-    """`static` with the runtime keys that bound the connections of listeners."""
+    """`static` with the runtime keys that limit the connections of listeners."""
     limits: dict[str, Data] = {
         f"envoy.resource_limits.listener.{listener.name}.connection_limit": listener.max_connections
         for listener in plan.listeners

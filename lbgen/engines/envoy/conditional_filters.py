@@ -1,4 +1,4 @@
-"""HTTP filters that run on some requests only: those that meet no condition, or whose route enables the filter."""
+"""HTTP filters that run on some requests only: those without a condition, or those of routes that enable the filter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from lbgen.engines.envoy.predicates import Predicate
 
 ENABLED = typed("envoy.config.route.v3.FilterConfig", {"config": {}})
-"""The configuration of a route that enables a filter without more."""
+"""The configuration of a route that enables a filter and adds nothing."""
 
 
 def skip_where(condition: Predicate, http_filter: dict[str, Data]) -> dict[str, Data]:

@@ -1,4 +1,4 @@
-"""WebSocket handshakes -> a Lua filter that drops what Connection names beside the upgrade, as Envoy does elsewhere."""
+"""Connection options: filters that remove the headers which Connection nominates, where Envoy does not."""
 
 from __future__ import annotations
 
@@ -12,19 +12,16 @@ from lbgen.engines.envoy.typed_config import extension
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
 
-# What it keeps is framing, Envoy's own, or made anew.
-
 
 _NOTHING = "(?i:close|keep-alive)"
-# Framing, which Envoy makes anew.
 
 
 _CODEC: dict[str, Data] = extension("codec", "filters.http.upstream_codec.v3.UpstreamCodec")
 
 
 def build_upstream_filters(*others: Data) -> list[Data]:
-    """Filters between a route's edits and the endpoint: `others`, then one that drops the fields that Connection names
-    in a response, skipped where it names none."""
+    """The filters between a route's edits and the endpoint: `others`, then one that removes the headers nominated by a
+    response's Connection, skipped where it nominates none."""
     nothing = any_of(
         not_(header_matches("connection", ".*", "Response")), header_matches("connection", _NOTHING, "Response")
     )
@@ -36,5 +33,5 @@ def build_upstream_filters(*others: Data) -> list[Data]:
 
 
 def build_handshake_filter() -> dict[str, Data]:
-    """The filter, skipped where Connection has one element, or is gone as nothing is upgraded."""
+    """The filter for WebSocket handshakes, skipped where Connection has at most one element."""
     return skip_where(not_(header_matches("connection", ".*,.*")), build_lua_filter("handshake", load_lua("handshake")))

@@ -1,4 +1,4 @@
-"""What pages of other origins may do -> Envoy routes that answer preflights, and headers of all other answers."""
+"""CORS: Envoy routes that answer preflights, and the headers of all other responses."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
     Headers = list[dict[str, Data]]
 
-# What a page may always ask for (Fetch, "CORS-safelisted").
+# What a page may always send (Fetch, "CORS-safelisted").
 _METHODS = ("GET", "HEAD", "POST")
 _HEADERS = ("accept", "accept-language", "content-language", "content-type")
 _ALLOW = "access-control-allow-"
-# An endpoint's own word on the matter does not count.
+# Headers of an endpoint's response that are replaced or removed.
 DROPPED_HEADERS = (
     *(f"{_ALLOW}{what}" for what in ("origin", "methods", "headers", "credentials", "private-network")),
     "access-control-expose-headers",
     "access-control-max-age",
 )
-# What an answer that is no preflight's may have of ours.
+# Headers that lbgen may add to a response that answers no preflight.
 RESPONSE_HEADERS = (f"{_ALLOW}origin", f"{_ALLOW}credentials", "access-control-expose-headers", "vary")
 _ORIGIN = "%REQ(ORIGIN)%"
 
 
 def build_preflights(cors: Cors) -> Iterator[tuple[Headers, Headers]]:
-    """(headers that a request must have, headers of the answer) for the preflights that are granted, then for all."""
+    """(required request headers, response headers) for preflights that are granted, then for all preflights."""
     asked: Headers = [
         {"name": ":method", "string_match": {"exact": "OPTIONS"}},
         {"name": "origin", "present_match": True},
@@ -57,14 +57,14 @@ def build_preflights(cors: Cors) -> Iterator[tuple[Headers, Headers]]:
 
 
 def build_responses(cors: Cors) -> Iterator[tuple[Headers, Headers]]:
-    """(headers that a request must have, headers of the answer) for requests of allowed origins, then for all."""
+    """(required request headers, response headers) for requests of allowed origins, then for all requests."""
     exposed = [header_option("access-control-expose-headers", escape_format(", ".join(cors.expose_headers)), SET)]
     yield [_allowed(cors)], [*_origin(cors), *(exposed if cors.expose_headers else ()), *_vary(cors)]
     yield [], _vary(cors)
 
 
 def _vary(cors: Cors) -> Headers:
-    """A further line of Vary, unless every origin gets the same answer."""
+    """A further Vary line, unless every origin gets the same response."""
     return [] if _is_constant(cors) else [header_option("vary", "Origin", APPEND)]
 
 

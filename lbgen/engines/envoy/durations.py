@@ -1,4 +1,4 @@
-"""Milliseconds -> protobuf durations."""
+"""Protobuf durations."""
 
 from __future__ import annotations
 

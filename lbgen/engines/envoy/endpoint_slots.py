@@ -1,5 +1,5 @@
-"""Endpoints that take so many requests at a time -> a filter that gives each request an endpoint with a place, or lets
-it wait for one, and Envoy's session filter, which sends it there."""
+"""max_per_endpoint and queues: a Lua filter that assigns each request an endpoint with a free slot, or lets it wait,
+and Envoy's session filter, which sends it there."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan, Pool, Route
 
 SLOTS = "places"
-# What of a request's metadata is given back at its end.
+# Metadata keys of the slots that are freed at the end of a request.
 SLOT_KEYS = ("endpoint", "queue")
-_WAIT = "lbgen-wait"  # an answer that takes a few milliseconds: Lua has no other way to wait
+_WAIT = "lbgen-wait"  # a response that takes a few milliseconds: Lua has no other way to wait
 _PAUSE = "0.005s"
 
 
 def find_bounded_pools(route: Route, pools: dict[str, Pool]) -> list[Pool]:
-    """The pools of a route whose endpoints are bounded."""
+    """The pools of a route with max_per_endpoint."""
     if not isinstance(route.action, Forward):
         return []
     named = dict.fromkeys(target.pool for target in route.action.targets)
@@ -32,29 +32,30 @@ def find_bounded_pools(route: Route, pools: dict[str, Pool]) -> list[Pool]:
 
 
 def build_slots_filter(pools: Iterable[Pool], rates: int) -> dict[str, Data]:
-    """The filter, off until a route or share switches it on; `rates` as for all filters that share the memory."""
+    """The filter, off until a route or share enables it; `rates` is the same for all filters that share the memory."""
     tables = "".join(_table(pool) for pool in pools)
     code = load_lua("shared_counters") + load_lua("endpoint_slots", rates=rates, pools=tables)
     return build_lua_filter(SLOTS, code, disabled=True)
 
 
 def build_slots_per_route(pool: Pool) -> dict[str, Data]:
-    """What a route or share that forwards to `pool` says to the filter."""
+    """The configuration of a route or share that forwards to `pool`."""
     return build_lua_per_route({"pool": pool.name})
 
 
 def build_no_slots_per_route() -> dict[str, Data]:
-    """What a route says to the filter for its shares to other pools: it takes off what the session filter says."""
+    """The configuration of a route for its shares to other pools: the filter removes the session filter's header
+    there."""
     return build_lua_per_route({"pool": ""})
 
 
 def has_queues(plan: Plan) -> bool:
-    """Whether requests may wait for a place."""
+    """Whether requests may wait for a slot."""
     return any(pool.queue is not None for pool in plan.pools)
 
 
 def build_wait_listener() -> dict[str, Data]:
-    """A listener inside Envoy that answers after a pause."""
+    """An internal listener that answers after a pause."""
     fault: Data = extension(
         "pause",
         "filters.http.fault.v3.HTTPFault",
@@ -82,7 +83,7 @@ def build_wait_listener() -> dict[str, Data]:
 
 
 def build_wait_cluster() -> dict[str, Data]:
-    """Where that listener is found."""
+    """The cluster of that listener."""
     place: Data = {"endpoint": {"address": {"envoy_internal_address": {"server_listener_name": _WAIT}}}}
     return {
         "name": _WAIT,
@@ -92,12 +93,12 @@ def build_wait_cluster() -> dict[str, Data]:
 
 
 def build_wait_extension() -> dict[str, Data]:
-    """What Envoy needs to have listeners of that kind."""
+    """The bootstrap extension for internal listeners."""
     return extension("envoy.bootstrap.internal_listener", "bootstrap.internal_listener.v3.InternalListener")
 
 
 def _table(pool: Pool) -> str:
-    """Names and addresses are plain words."""
+    """The Lua table of a pool. Its names and addresses need no quoting."""
     usable = [each for each in pool.endpoints if each.weight and each.is_ip]
     rows = [(f"{pool.name} endpoint {each.authority}", encode_address(each), each.weight) for each in usable]
     endpoints = "".join(f'      {{key = "{key}", address = "{to}", weight = {weight}}},\n' for key, to, weight in rows)

@@ -1,4 +1,4 @@
-"""Which connections a listener takes, and with which filter chain: by server name, source and access rules."""
+"""Matching of connections to filter chains: by server name, source and access lists."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DENIED = "denied"
 
 
 def build_chain_matcher(choices: Iterable[tuple[str, list[Predicate]]]) -> dict[str, Data]:
-    """The matcher that picks the first chain (by name) whose predicates all hold; without one, Envoy closes."""
+    """The matcher that picks the first chain (by name) whose predicates all hold; Envoy closes other connections."""
     matchers: list[Data] = [
         {"predicate": all_or_any_source(predicates), "on_match": _chain(name)} for name, predicates in choices
     ]

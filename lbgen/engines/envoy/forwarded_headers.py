@@ -1,4 +1,4 @@
-"""What a listener tells endpoints about the client -> header mutation filters, by whether the peer is trusted."""
+"""X-Forwarded-*, X-Request-Id and hop-by-hop headers: header mutation filters, by whether the peer is trusted."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.model import Listener
 
-# Envoy needs a host to serve HTTP/1.0 requests that have none; RFC 6761 keeps this one free.
+# Envoy serves HTTP/1.0 requests without a host only if a default is set; RFC 6761 reserves this name.
 NO_HOST = "no-host.invalid"
-# The TCP peer. use_remote_address would take Envoy's own address for a peer on loopback.
+# The TCP peer. With use_remote_address, Envoy would report its own address for a peer on loopback.
 _PEER = "%DOWNSTREAM_DIRECT_REMOTE_ADDRESS_WITHOUT_PORT%"
-# The source in a PROXY header is no longer to be had once the client behind trusted proxies is known.
+# Once Envoy has found the client behind trusted proxies, the source in a PROXY header is not available any more.
 _SAVED_PEER = f"%FILTER_STATE({PEER_STATE}:PLAIN)%"
 _ID = "x-request-id"
 _FOR = "x-forwarded-for"
@@ -29,27 +29,25 @@ PROTO = "x-forwarded-proto"
 _HOST = "x-forwarded-host"
 _PORT = "x-forwarded-port"
 _NAMES = (_FOR, PROTO, _HOST, _PORT, _ID)
-SAVED_PROTO = "x-lbgen-forwarded-proto"  # never leaves Envoy
-TRANSFER_CODING = "x-lbgen-coded"  # the protocol of a request with a transfer coding; never leaves Envoy
-_HOP = ("te", "trailer")  # hop-by-hop headers that Envoy itself passes
+SAVED_PROTO = "x-lbgen-forwarded-proto"  # internal: removed before the endpoint
+TRANSFER_CODING = "x-lbgen-coded"  # the protocol of a request with a transfer coding; internal
+_HOP = ("te", "trailer")  # hop-by-hop headers that Envoy forwards
 
-# Envoy joins several lines by a bare comma and cannot tell an empty value from one that is there: a value that counts
-# as none goes, and a list of addresses is joined by ", ".
+# Envoy joins several lines by a bare comma, and some of its operators treat an empty value as present. A value that
+# counts as absent is removed, and addresses are joined by ", ".
 _ODD_LIST = r"|[^,]*,(?:[^ ]\C*)?|\C*,[^ ]\C*|\C*,[ ]*"
 
 
 def build_early_mutations(listener: Listener) -> list[dict[str, Data]]:
-    """What must happen before Envoy itself reads a head.
+    """Header mutations before Envoy itself reads a request head.
 
-    It finds no route for a request with an empty X-Forwarded-Proto and invents one where there is none, so what rules
-    ask of it, and a trusted peer's value, waits under another name. It drops Transfer-Encoding, of which it is kept
-    whether there was one: HTTP/1.0 has none.
+    Envoy matches no route for a request with an empty X-Forwarded-Proto and invents a value where there is none, so the
+    value that rules match, and that of a trusted peer, is saved under another name. Envoy removes Transfer-Encoding;
+    its presence is saved, because it is malformed in HTTP/1.0.
     """
     coded: list[Data] = [
         {"remove": TRANSFER_CODING},
-        {
-            "append": header_option(TRANSFER_CODING, "%REQ(TRANSFER-ENCODING)%", SET)
-        },  # nothing happens when there is none
+        {"append": header_option(TRANSFER_CODING, "%REQ(TRANSFER-ENCODING)%", SET)},  # no effect without a value
         {"append": header_option(TRANSFER_CODING, "%PROTOCOL%", "OVERWRITE_IF_EXISTS")},
     ]
     mutations: list[Data] = [*coded, {"remove": PROTO}]
@@ -60,7 +58,7 @@ def build_early_mutations(listener: Listener) -> list[dict[str, Data]]:
 
 
 def build_forwarded_filters(listener: Listener) -> list[dict[str, Data]]:
-    """The filters that drop hop-by-hop headers and make X-Forwarded-* and X-Request-Id, in order."""
+    """The filters that remove hop-by-hop headers and write X-Forwarded-* and X-Request-Id, in order."""
     ours = _own_headers(listener)
     unmade = [name for name in _NAMES if name not in ours]
     untrusted = _header_mutation(
@@ -102,18 +100,18 @@ def _trusted_mutation(ours: dict[str, str], peer: str) -> dict[str, Data]:
     added += [header_option(name, value, "ADD_IF_ABSENT") for name, value in ours.items() if name != PROTO]
     if PROTO in ours:
         added.append(header_option(PROTO, ours[PROTO], SET))
-    added.append(header_option(PROTO, f"%REQ({SAVED_PROTO.upper()})%", SET))  # nothing happens when there is none
+    added.append(header_option(PROTO, f"%REQ({SAVED_PROTO.upper()})%", SET))  # no effect without a value
     removed = [*_HOP, *(() if PROTO in ours else (PROTO,))]
     return _header_mutation("trusted-peer", removed, added, after=(SAVED_PROTO,))
 
 
 def peer_address(listener: Listener) -> str:
-    """Who opened the connection, in Envoy's format syntax."""
+    """The peer of the connection, in Envoy's format syntax."""
     return _SAVED_PEER if listener.proxy_protocol else _PEER
 
 
 def _own_headers(listener: Listener) -> dict[str, str]:
-    """The headers that the listener makes, with their values in Envoy's format syntax."""
+    """The headers that the listener writes, with their values in Envoy's format syntax."""
     ours: dict[str, str] = {}
     if listener.forwarded_headers:
         ours = {
@@ -130,7 +128,7 @@ def _own_headers(listener: Listener) -> dict[str, str]:
 def _header_mutation(
     name: str, removed: Iterable[str], appended: Iterable[dict[str, Data]], after: Iterable[str] = ()
 ) -> dict[str, Data]:
-    """A filter that removes headers, adds headers, and in the end removes those of `after`."""
+    """A filter that removes headers, adds headers, then removes those of `after`."""
     return extension(
         name,
         "filters.http.header_mutation.v3.HeaderMutation",

@@ -1,4 +1,4 @@
-"""Header edits of routes and targets -> Envoy's lists of headers to add and to remove, free text kept literal."""
+"""Header edits of routes and targets as Envoy's lists of headers to add and to remove."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONTENT_TYPE = "content-type"
 
 
 def escape_format(literal: str) -> str:
-    """Free text in a place where Envoy evaluates `%COMMAND%`."""
+    """Free text where Envoy expands `%COMMAND%`."""
     return literal.replace("%", "%%")
 
 
@@ -30,17 +30,17 @@ def header_option(name: str, value: str, action: str) -> dict[str, Data]:
 
 @dataclass(slots=True)
 class _HeaderState:
-    """What is left of a header: the lines it came with (unless replaced), then those of ours."""
+    """The state of a header after some edits: `values` follow the received lines, or replace them."""
 
     replaced: bool = False
     values: list[str] = field(default_factory=list)
 
 
 def merge_edits(*edits: HeaderEdits) -> tuple[list[str], list[dict[str, Data]]]:
-    """`edits`, one after the other, as (names to remove, headers to add).
+    """The net effect of `edits`, one after the other, as (names to remove, headers to add).
 
-    Envoy applies a target's edits before its route's, all removals first and replacements before additions, so the net
-    effect of all edits is worked out per header here.
+    Envoy applies a target's edits before its route's, and in each all removals first, so the effect is computed here,
+    per header.
     """
     states: dict[str, _HeaderState] = {}
     for each in edits:
@@ -59,12 +59,12 @@ def merge_edits(*edits: HeaderEdits) -> tuple[list[str], list[dict[str, Data]]]:
 
 
 def build_request_edits(*edits: HeaderEdits) -> dict[str, Data]:
-    """The fields of a route or weighted cluster for these edits of the request."""
+    """The fields of a route or weighted cluster for these request edits."""
     return _fields("request", *edits)
 
 
 def build_response_edits(*edits: HeaderEdits) -> dict[str, Data]:
-    """The fields of a route for these edits of the response."""
+    """The fields of a route for these response edits."""
     found = _fields("response", *edits)
     if CONTENT_TYPE in {name for each in edits for name in (*each.remove, *(n for n, _ in (*each.set, *each.add)))}:
         removed, added = merge_edits(*edits)
@@ -75,7 +75,7 @@ def build_response_edits(*edits: HeaderEdits) -> dict[str, Data]:
 
 
 def read_late_edits(fields: Mapping[str, Data]) -> list[Data]:
-    """What `fields` of a route already say to the filter for late edits."""
+    """The late edits in `fields` of a route."""
     said = fields.get("typed_per_filter_config", {})
     own = said.get(CONTENT_TYPE, {}) if isinstance(said, dict) else {}
     mutations = own.get("mutations", {}) if isinstance(own, dict) else {}
@@ -84,12 +84,13 @@ def read_late_edits(fields: Mapping[str, Data]) -> list[Data]:
 
 
 def build_late_edits(mutations: list[Data]) -> dict[str, Data]:
-    """The field of a route that gives the filter for late edits its work."""
+    """The field of a route that configures the filter for late edits."""
     return {"typed_per_filter_config": {CONTENT_TYPE: _per_route(mutations)}}
 
 
 def build_content_type_filter() -> dict[str, Data]:
-    """For routes that edit Content-Type to switch on: Envoy sets that of its own answers after their edits."""
+    """The filter for late edits, off until a route enables it: Envoy sets the Content-Type of its own responses after
+    the route's edits."""
     return extension(CONTENT_TYPE, "filters.http.header_mutation.v3.HeaderMutation", disabled=True)
 
 

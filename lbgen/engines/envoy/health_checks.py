@@ -1,4 +1,4 @@
-"""Health of a pool's endpoints -> Envoy's active checks and outlier detection."""
+"""Health checks: Envoy's active checks and outlier detection."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Endpoint, Pool
     from lbgen.plan.policy import ActiveHealth, PassiveHealth
 
-_EJECTION_SWEEP = 100  # ms; how often Envoy looks whose time out is over
+_EJECTION_SWEEP = 100  # ms between two looks at which ejections are over
 
 
 def build_health_checks(pool: Pool) -> dict[str, Data]:
-    """The fields of a cluster for both kinds of checks."""
+    """The fields of a cluster for active and passive checks."""
     found: dict[str, Data] = {}
     if pool.active is not None:
         found["health_checks"] = [_active(pool, pool.active)]
@@ -29,7 +29,7 @@ def _active(pool: Pool, active: ActiveHealth) -> dict[str, Data]:
     found: dict[str, Data] = {
         "timeout": duration(active.timeout),
         "interval": duration(active.interval),
-        # Without requests Envoy would check once a minute.
+        # Without traffic Envoy would check once a minute.
         "no_traffic_interval": duration(active.interval),
         "unhealthy_threshold": active.fall,
         "healthy_threshold": active.rise,
@@ -39,7 +39,7 @@ def _active(pool: Pool, active: ActiveHealth) -> dict[str, Data]:
     http: dict[str, Data] = {
         "path": active.path,
         "expected_statuses": [{"start": first, "end": last + 1} for first, last in active.statuses],
-        # A wrong status would take an endpoint out at once, whatever the threshold.
+        # A status outside this range would mark an endpoint unhealthy at once, whatever the threshold.
         "retriable_statuses": [{"start": 100, "end": 600}],
     }
     if pool.protocol is not PoolProtocol.HTTP1:
@@ -48,7 +48,7 @@ def _active(pool: Pool, active: ActiveHealth) -> dict[str, Data]:
 
 
 def build_check_address(endpoint: Endpoint, pool: Pool) -> dict[str, Data]:
-    """The fields of an endpoint that say where it is checked, and as which host."""
+    """The fields of an endpoint for its check: port and host."""
     found: dict[str, Data] = {}
     if pool.active is not None and pool.active.port is not None:
         found["port_value"] = pool.active.port
@@ -59,13 +59,13 @@ def build_check_address(endpoint: Endpoint, pool: Pool) -> dict[str, Data]:
 
 def _passive(passive: PassiveHealth) -> dict[str, Data]:
     return {
-        # Connection failures and response times over count as 5xx.
+        # Envoy counts connection failures and response timeouts as 5xx.
         "consecutive_5xx": passive.failures,
         "enforcing_consecutive_5xx": 100,
         "enforcing_success_rate": 0,
         "interval": duration(min(_EJECTION_SWEEP, max(1, passive.eject_for // 10))),
         "base_ejection_time": duration(passive.eject_for),
-        # It would grow with every time out.
+        # By default each ejection is longer than the one before.
         "max_ejection_time": duration(passive.eject_for),
         "max_ejection_percent": 100,
         "successful_active_health_check_uneject_host": False,

@@ -1,4 +1,4 @@
-"""Envoy's list of clusters -> how its endpoints are."""
+"""Health of endpoints as Envoy's list of clusters reports it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _BY_SEVERITY = (State.UP, State.DRAINING, State.EJECTED, State.DOWN)
 
 
 def read_health(pools: Mapping[str, Sequence[str]], answer: str) -> dict[tuple[str, int], Condition]:
-    """By pool and place of the endpoint. A pool's clusters each judge for themselves: the worst is told."""
+    """The condition of each endpoint, by pool and index. A pool may have several clusters, each with its own checks:
+    the worst condition counts."""
     try:
         clusters = json.loads(answer).get("cluster_statuses", ())
     except (ValueError, AttributeError):
@@ -36,7 +37,8 @@ def read_health(pools: Mapping[str, Sequence[str]], answer: str) -> dict[tuple[s
 
 
 def _names(host: Mapping[str, Any]) -> set[str]:
-    """What a topology may call it: by its address, or by the name that has the address."""
+    """The names that a topology may use for the host: its address, or the name it was resolved from, each with the
+    port."""
     at = host["address"]["socket_address"]
     address = f"[{at['address']}]" if ":" in at["address"] else at["address"]
     named = host.get("hostname") or address
@@ -53,7 +55,7 @@ def _condition(host: Mapping[str, Any]) -> Condition:
 
 
 def _combine(every: Sequence[Condition]) -> Condition:
-    """Of the addresses behind one name: it serves while one of them does."""
+    """The condition of a name with several addresses: it is up while one of them is."""
     if not every:
         return NO_ADDRESS
     best = min(every, key=lambda each: _BY_SEVERITY.index(each.state))

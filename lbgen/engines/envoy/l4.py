@@ -1,4 +1,4 @@
-"""L4 listeners -> filter chains with a TCP proxy, one for each rule."""
+"""L4 listeners: filter chains with a TCP proxy, one for each rule."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def build_l4_chains(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]:
-    """The fields of a listener for its rules; a connection that none takes is closed."""
+    """The fields of a listener for its rules; Envoy closes a connection that matches none."""
     if not listener.l4_rules:
         raise ValueError(f"{listener.field}: a listener without rules")
     tls = listener.tls if listener.tls is not None and not listener.tls.passthrough else None
@@ -55,7 +55,8 @@ def build_l4_chains(plan: Plan, listener: Listener, clusters: Clusters) -> dict[
 
 
 def _chain_choices(plan: Plan, rule: L4Rule) -> Iterator[tuple[str, list[Predicate]]]:
-    """The chain of a rule; before it the one for clients whom its route keeps out, so that no later rule takes them."""
+    """The chain of a rule; before it the chain that denies clients by the route's access list, so that no later rule
+    takes them."""
     if (outside := denied_predicate(plan.route(rule.route).access)) is not None:
         yield DENIED, [*rule_predicates(rule), outside]
     yield rule.id, rule_predicates(rule)

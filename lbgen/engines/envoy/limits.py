@@ -1,4 +1,4 @@
-"""Limits and admission of routes -> Envoy filters that are off until a route switches them on."""
+"""Access lists, rate limits and body sizes: Envoy filters that are off until a route enables them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ if TYPE_CHECKING:
 
 ACCESS = "access"
 RATE = "rate-limit"
-DENIED = "denied"  # the policy that refused, as local_replies.py sees it
+DENIED = "denied"  # the name of the RBAC policy, which local_replies.py reads
 _NO_LIMIT = 1_000_000_000
-_KEYS = 100_000  # buckets kept; the one that was idle longest goes first
+_KEYS = 100_000  # buckets kept; the one idle for longest is dropped first
 _ROUTE = "route"
 _METADATA = "lbgen"
 _HUNDRED: dict[str, Data] = {"default_value": {"numerator": 100, "denominator": "HUNDRED"}}
 
 
 def saves_peer(plan: Plan, listener: Listener) -> bool:
-    """Whether Envoy's own idea of the remote address may be another than the peer's, and somebody asks for the peer."""
+    """Whether the peer must be saved: Envoy's remote address may differ from it, and some pool hashes it or it is
+    forwarded."""
     if listener.mode is not Mode.L7:
         return False
     hashed = any(pool.balance is Balance.SOURCE_HASH for pool in plan.pools)
@@ -35,7 +36,7 @@ def saves_peer(plan: Plan, listener: Listener) -> bool:
 
 
 def needs_client_address(plan: Plan, listener: Listener) -> bool:
-    """Whether the address behind trusted proxies counts for something."""
+    """Whether some limit or access list applies to the client behind trusted proxies."""
     if not listener.trusted_proxies:
         return False
     names = dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules)
@@ -46,7 +47,7 @@ def needs_client_address(plan: Plan, listener: Listener) -> bool:
 
 
 def build_access_rules(access: Access) -> dict[str, Data]:
-    """RBAC rules that refuse a client."""
+    """RBAC rules that deny clients."""
     refused: list[Data] = [{"remote_ip": cidr(network)} for network in access.deny]
     if access.allow is not None:
         let_in: list[Data] = [{"remote_ip": cidr(network)} for network in access.allow]
@@ -56,19 +57,19 @@ def build_access_rules(access: Access) -> dict[str, Data]:
 
 
 def build_access_filter(name: str, access: Access | None) -> dict[str, Data]:
-    """An RBAC filter: with `access` for every request, without it for routes to fill in."""
+    """An RBAC filter: with `access` for every request, otherwise off until a route enables it."""
     own = {} if access is None else build_access_rules(access)
     found: dict[str, Data] = extension(name, "filters.http.rbac.v3.RBAC", own)
     return found if access is not None else {**found, "disabled": True}
 
 
 def build_access_per_route(access: Access) -> dict[str, Data]:
-    """What a route says to the RBAC filter."""
+    """The configuration of a route for the RBAC filter."""
     return typed("envoy.extensions.filters.http.rbac.v3.RBACPerRoute", {"rbac": build_access_rules(access)})
 
 
 def build_rate_filter(routes: Iterable[Route]) -> dict[str, Data]:
-    """One filter with the buckets of all routes, so that a route has the same ones whichever of its rules holds."""
+    """One filter with the buckets of all routes, so that all rules of a route share its buckets."""
     limits = {route.name: route.rate_limit for route in routes if route.rate_limit is not None}
     keys = dict.fromkeys((limit.key.kind, limit.key.name) for limit in limits.values())
     return extension(
@@ -89,7 +90,7 @@ def build_rate_filter(routes: Iterable[Route]) -> dict[str, Data]:
 
 
 def build_rate_metadata(route: Route) -> dict[str, Data]:
-    """By which the filter knows the route."""
+    """Metadata with the route's name, which the rate limit filter reads."""
     return {"filter_metadata": {_METADATA: {_ROUTE: route.name}}}
 
 
@@ -121,7 +122,7 @@ def _descriptor(route: str, limit: RateLimit) -> dict[str, Data]:
 
 
 def build_body_size_filter(size: int) -> dict[str, Data]:
-    """A filter that refuses bodies above `size` bytes."""
+    """A filter that refuses bodies of more than `size` bytes."""
     limit: dict[str, Data] = typed(
         "envoy.extensions.filters.http.body_size_limit.v3.BodySizeLimit", {"max_request_bytes": size}
     )

@@ -1,4 +1,4 @@
-"""Listeners -> Envoy listeners: an HTTP connection manager with its filters and routes, or a TCP proxy."""
+"""Listeners: an HTTP connection manager with its filters and routes, a TCP proxy or a UDP proxy."""
 
 from __future__ import annotations
 
@@ -50,14 +50,13 @@ if TYPE_CHECKING:
     from lbgen.plan.model import ClientTimeouts, Listener, Plan, Route
     from lbgen.plan.policy import Limits
 
-_DRAIN = 100  # ms between an idle connection's last chance and its end
-_CLOSE = 50  # ms that a client has to read the last answer, or an end, before a reset may overtake it
-# Anything but `websocket` in any case: RE2 cannot say "not".
+_DRAIN = 100  # ms in which an idle connection drains before Envoy closes it
+_CLOSE = 50  # ms for the client to read the last response, or the end, before a reset may overtake it
+# Anything but `websocket` in any case; RE2 has no negation.
 _WORD = "websocket"
 _NOT_WEBSOCKET = "|".join(
     [*(f"(?i:{_WORD[:n]})(?:[^{_WORD[n]}{_WORD[n].upper()}].*)?" for n in range(len(_WORD))), f"(?i:{_WORD}).+"]
 )
-# A redirect shows the request's host in lower case, without its port and one trailing dot.
 
 
 def build_listener(plan: Plan, listener: Listener, clusters: Clusters) -> Tagged:
@@ -107,7 +106,7 @@ def _l7_chains(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, 
 
 
 def _save_peer() -> dict[str, Data]:
-    """Remembers who opened a connection, also by its PROXY header, for all its requests."""
+    """A network filter that saves the peer of a connection, also from its PROXY header, for all its requests."""
     return extension(
         "peer",
         "filters.network.set_filter_state.v3.Config",
@@ -136,7 +135,7 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
         *([build_snapshot_filter()] if listener.access_log else ()),
         *([build_normalize_filter()] if normal else ()),
     ]
-    filters += build_forwarded_filters(listener)  # first: what is refused has an X-Request-Id in the log
+    filters += build_forwarded_filters(listener)  # first, so that the log has the X-Request-Id of refused requests
     filters.append(build_request_line_filter(listener.paths, listener.limits))
     if listener.paths.mode is PathsMode.VERBATIM:
         filters.append(build_above_root_filter())
@@ -173,7 +172,8 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
     route_config: dict[str, Data] = {
         "name": listener.name,
         "ignore_port_in_host_matching": True,
-        # Envoy drops the body of a 200 that refuses just `websocket`; the blank is for Envoy, endpoints see none.
+        # Envoy drops the body of a 200 that declines exactly `websocket`. With the trailing space Envoy does not
+        # recognise the word; endpoints do not see the space.
         "request_headers_to_remove": [TRANSFER_CODING],
         **({"response_headers_to_remove": ["te"]} if forwards else {}),
         "request_headers_to_add": [header_option("upgrade", f"{_WORD} ", "OVERWRITE_IF_EXISTS")],
@@ -203,7 +203,8 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
             "drain_timeout": duration(_DRAIN),
             "delayed_close_timeout": duration(_CLOSE),
             "upgrade_configs": [{"upgrade_type": "websocket"}],
-            # The peer is the TCP peer, whatever X-Forwarded-For says: no client can send a header of this name.
+            # The remote address is the TCP peer, whatever X-Forwarded-For says: no client can send a header of this
+            # name.
             "use_remote_address": False,
             "original_ip_detection_extensions": [_client(listener) if client else _peer()],
             "early_header_mutation_extensions": build_early_mutations(listener),
@@ -219,7 +220,7 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
 
 
 def _slot_keys(routes: Iterable[Route], clusters: Clusters) -> list[str]:
-    """What requests of these routes hold until they end."""
+    """The metadata keys of the slots that requests of these routes hold."""
     targets = {t.pool for route in routes if isinstance(route.action, Forward) for t in route.action.targets}
     bounded = [clusters.pools[name] for name in targets if clusters.pools[name].max_per_endpoint is not None]
     found = [REQUEST_SLOT] if any(route.concurrency is not None for route in routes) else []
@@ -227,17 +228,17 @@ def _slot_keys(routes: Iterable[Route], clusters: Clusters) -> list[str]:
 
 
 def _idle_timeout(keepalive: int) -> int:
-    """After this time Envoy begins to close an idle connection."""
+    """The time after which Envoy begins to close an idle connection."""
     return max(keepalive - _DRAIN - _CLOSE, keepalive // 2)
 
 
 def _stream_idle_timeout(times: ClientTimeouts) -> int:
-    """Envoy's clock runs from the first byte of a head on; a route that forwards brings a time of its own."""
+    """Envoy's clock starts at the first byte of a request head; a route that forwards has its own timeout."""
     return 0 if 0 in (times.header, times.body) else max(times.header, times.body)
 
 
 def _limits(limits: Limits) -> dict[str, Data]:
-    """Envoy counts whole KiB, of the request line too."""
+    """Envoy counts whole KiB, and includes the request line."""
     if limits.headers is None:
         return {}
     return {"max_request_headers_kb": -(-limits.headers // 1024)}
@@ -250,7 +251,7 @@ def _peer() -> dict[str, Data]:
 
 
 def _client(listener: Listener) -> dict[str, Data]:
-    """The first address of X-Forwarded-For from the right that no trusted proxy has."""
+    """The first address in X-Forwarded-For, from the right, that is not a trusted proxy."""
     cidrs: Data = [cidr(network) for network in listener.trusted_proxies]
     return extension(
         "client",

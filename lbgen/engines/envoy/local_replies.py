@@ -1,4 +1,4 @@
-"""Why Envoy answers by itself -> the contract's status and body: the local reply mappers of a listener."""
+"""Responses that Envoy makes itself: local reply mappers that set the contract's status and body."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _DETAILS = "response.code_details"
 
 @record
 class ReplyCauses:
-    """Why Envoy may answer on a listener, beyond what holds for all: a limit of the target, a request's time, and
-    `refusals` by a status of their own."""
+    """Optional causes of local replies on a listener: a limit of the target, a request timeout, and the statuses of its
+    refusals."""
 
     target: bool = False
     request_time: bool = False
@@ -26,7 +26,8 @@ class ReplyCauses:
 
 
 def build_local_replies(reasons: ReplyCauses) -> dict[str, Data]:
-    """`local_reply_config`: the first mapper that fits an answer made by Envoy wins. No endpoint's answer meets any."""
+    """`local_reply_config`: the first mapper that matches a response made by Envoy applies. An endpoint's response
+    matches none."""
     limits = [_mapper(_expression(f'{_DETAILS}.contains("[{TOO_LONG}]")'), 414)] if reasons.target else []
     times = [_mapper(_expression(f'{_DETAILS} == "max_duration_timeout"'), 504)] if reasons.request_time else []
     refusals = [_mapper(_status(code), code) for code in reasons.refusals]
@@ -34,16 +35,16 @@ def build_local_replies(reasons: ReplyCauses) -> dict[str, Data]:
         "mappers": [
             *limits,
             *times,
-            # Redirects and fixed answers of routes keep their own status and body.
+            # Redirects and fixed responses of routes keep their status and body.
             _mapper(_expression(f'{_DETAILS} == "direct_response"'), None),
             _mapper(_expression(f'{_DETAILS}.contains("[{NOT_SERVED}]")'), 405),
             _mapper(
                 _expression(f'{_DETAILS}.contains("[{MALFORMED}]") || {_DETAILS} == "absolute_path_rejected"'), 400
             ),
-            # A target that is no authority stops the codec before the filter sees the method.
+            # The codec rejects a target that is no authority before the filter sees the method.
             _mapper(_expression('request.method == "CONNECT"'), 405),
             _mapper(_expression(f'{_DETAILS}.contains("connection_timeout")'), 504),
-            # UF connect failed, UC closed or UR reset by the endpoint, UPE no HTTP.
+            # UF: connect failed; UC: closed by the endpoint; UR: reset by the endpoint; UPE: not HTTP.
             _mapper(_flags("UF", "UC", "UR", "UPE"), 502),
             _mapper(_flags("UT"), 504),
             _mapper(_flags("UH", "UO", "NC"), 503),

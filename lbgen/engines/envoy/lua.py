@@ -16,7 +16,7 @@ _PLACEHOLDER = re.compile(r"@([a-z_]+)@")  # Lua itself has no `@`
 
 
 def load_lua(name: str, **values: str | int) -> str:
-    """The source `<name>.lua` with each `@key@` replaced by `values[key]`, in which no text of a user belongs.
+    """The source `<name>.lua` with each `@key@` replaced by `values[key]`, which must not contain text of a user.
 
     Lines that begin with `---` document the source and do not reach the configuration.
     """
@@ -37,7 +37,7 @@ def build_lua_filter(name: str, code: str, *, disabled: bool = False) -> dict[st
             "envoy.extensions.filters.http.lua.v3.Lua",
             {
                 "default_source_code": {"inline_string": code},
-                # The route was chosen by the request as it arrived.
+                # Envoy chose the route by the request as it arrived.
                 "clear_route_cache": False,
             },
         ),

@@ -1,4 +1,4 @@
-"""Paths and values that a rule asks for -> Envoy string matchers that read requests as the contract does."""
+"""Conditions of a rule as Envoy route matches, with the contract's reading of paths, headers, queries and cookies."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Match, PathMatch, ValueMatch
 
 _HEX = b"0123456789ABCDEFabcdef"
-# What a strict query may hold as it stands; `&` ends the value, `%` opens an escape.
+# Characters that a strict query may hold unescaped; `&` ends the value, `%` begins an escape.
 _RAW_IN_QUERY = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?[]@!$'()*+,;=")
-# One character beyond ASCII, percent-encoded UTF-8.
+# One character beyond ASCII as percent-encoded UTF-8.
 _BEYOND_ASCII = r"\x{80}-\x{10FFFF}"
 _CONTINUED = "%[89ABab][0-9A-Fa-f]"
 _BEYOND = (
@@ -31,7 +31,7 @@ _SPECIAL = re.compile(r"[\x00-\x1f.*+?()\[\]{}|^$\\\x7f]")
 
 
 def regex(pattern: str) -> dict[str, Data]:
-    """A StringMatcher that wants `pattern` to match the whole value."""
+    """A StringMatcher for values that match `pattern` as a whole."""
     return {"safe_regex": {"regex": pattern}}
 
 
@@ -55,7 +55,7 @@ def build_match(match: Match) -> dict[str, Data]:
 
 
 def match_path(path: PathMatch) -> dict[str, Data]:
-    """The path part of a RouteMatch. Envoy looks at the path up to the `?`."""
+    """The path part of a RouteMatch. Envoy compares the path before the `?`."""
     match path.kind:
         case PathKind.EXACT:
             return {"path": path.value} if "%" not in path.value else regex(escape_path(path.value))
@@ -82,9 +82,9 @@ def escape_path(path: str) -> str:
 
 
 def match_header(value: ValueMatch) -> dict[str, Data]:
-    """For a header: the whole value or any element of its list.
+    """Matches a header: the whole value, or any element of its list.
 
-    Envoy hands over all lines joined by a bare comma, so whether a blank follows a comma cannot be told.
+    Envoy joins all lines by a bare comma, so the matcher cannot see whether a space follows a comma.
     """
     match value.kind:
         case ValueKind.EXACT if "," in value.value:
@@ -95,14 +95,14 @@ def match_header(value: ValueMatch) -> dict[str, Data]:
             element = escapes.group(escapes.parse(value.value), _but_comma)
             return regex(f"(?:{value.value})|{_in_list(element)}")
         case ValueKind.PRESENT:
-            # Lines that are all empty arrive as commas alone.
+            # Several empty lines arrive as commas only.
             return regex(r"\C*[^,]\C*")
         case _:
             assert_never(value.kind)
 
 
 def match_query(value: ValueMatch) -> dict[str, Data]:
-    """For a query parameter: Envoy hands over the raw value, the contract compares the decoded one."""
+    """Matches a query parameter: Envoy compares the raw value, the contract the decoded one."""
     match value.kind:
         case ValueKind.EXACT:
             return regex(_encoded_text(value.value.encode()))
@@ -115,7 +115,7 @@ def match_query(value: ValueMatch) -> dict[str, Data]:
 
 
 def match_cookie(value: ValueMatch) -> dict[str, Data]:
-    """For a cookie: Envoy takes the first of that name and drops its quotes, as the contract asks."""
+    """Matches a cookie: as in the contract, Envoy takes the first cookie of a name and removes its quotes."""
     match value.kind:
         case ValueKind.EXACT:
             return {"exact": value.value}
@@ -158,7 +158,7 @@ def _ranges(codes: frozenset[int]) -> str:
 
 @lru_cache(maxsize=4096)
 def _encoded(chars: escapes.Chars) -> str:
-    """One character of a decoded query value as it may stand in the URL."""
+    """One character of a decoded query value in all its encodings."""
     parts = []
     if raw := chars.ascii & _RAW_IN_QUERY:
         parts.append(f"[{_ranges(raw)}]")
@@ -181,7 +181,7 @@ def _encoded_text(data: bytes) -> str:
         if byte == ord("%"):
             pair = data[at + 1 : at + 3]
             if len(pair) == 2 and all(d in _HEX for d in pair):
-                # A bare % would open an escape here, unless one of the two digits is itself escaped.
+                # A bare % would begin an escape here, unless one of the two digits is itself escaped.
                 first, second = (_encoded_byte(d) for d in pair)
                 found.append(f"(?:%25{first}{second}|%{_escaped(pair[0])}{second}|%{chr(pair[0])}{_escaped(pair[1])})")
                 at += 3

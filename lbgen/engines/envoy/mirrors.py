@@ -1,4 +1,4 @@
-"""Copies of requests: Envoy adds headers to what it sends on its own account, and they are put right on the way out."""
+"""Mirrors: Envoy adds headers to the copies of requests that it sends, and these filters restore them."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
     from lbgen.engines.document import Data
 
 _FOR = "x-forwarded-for"
-_SAVED = "x-lbgen-forwarded-for"  # never leaves Envoy
+_SAVED = "x-lbgen-forwarded-for"  # internal: removed before the endpoint
 
 
 def build_saved_headers() -> list[dict[str, Data]]:
-    """What a copy takes along: the header that Envoy appends its own address to."""
+    """The header mutations of a copy: they save X-Forwarded-For, to which Envoy appends its own address."""
     return [{"append": header_option(_SAVED, "%REQ(X-FORWARDED-FOR)%", SET)}]
 
 
 def build_mirror_filters() -> list[dict[str, Data]]:
-    """The filters of a cluster that gets copies."""
+    """The filters of a cluster that receives copies."""
     mutations: list[Data] = [
         {"remove": "x-lbgen-internal"},
         {"remove": _FOR},
-        {"append": header_option(_FOR, f"%REQ({_SAVED.upper()})%", SET)},  # nothing happens when there is none
+        {"append": header_option(_FOR, f"%REQ({_SAVED.upper()})%", SET)},  # no effect without a value
         {"remove": _SAVED},
     ]
     return [

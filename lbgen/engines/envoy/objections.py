@@ -1,4 +1,4 @@
-"""A plan -> the single places where Envoy cannot keep the contract, or only nearly."""
+"""Verdicts on single places of a plan that Envoy refuses or approximates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Listener, Plan, Pool, Route, Rule
     from lbgen.plan.policy import Retries
 
-# Headers that Envoy takes off a request before it looks at routes.
+# Headers that Envoy removes from a request before it matches routes.
 _REMOVED_HEADERS = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
 
 
@@ -51,7 +51,7 @@ def find_objections(plan: Plan) -> Iterator[Objection]:
 
 
 def _rules_by_route(plan: Plan) -> Mapping[str, list[tuple[Listener, Rule]]]:
-    """The rules of each route with their listeners, found once for all routes."""
+    """The rules of each route with their listeners, collected once for all routes."""
     rules: defaultdict[str, list[tuple[Listener, Rule]]] = defaultdict(list)
     for listener in plan.listeners:
         for table in listener.hosts:
@@ -64,7 +64,7 @@ def _rule_objections(rule: Rule) -> Iterator[Objection]:
     for header in rule.match.headers:
         place = f"{rule.field}.headers.{header.name}"
         if header.name in _REMOVED_HEADERS:
-            yield Objection(refused("Envoy takes this header off before it looks at routes"), place, Feature.HEADER)
+            yield Objection(refused("Envoy removes this header before it matches routes"), place, Feature.HEADER)
     for parameter in rule.match.query:
         if parameter.value.kind is ValueKind.REGEX and has_boundary(parse(parameter.value.value)):
             note = "\\b and \\B see the percent-encoded value, not the decoded one"
@@ -106,26 +106,23 @@ def _retry_objections(
     alike = frozenset(RetryCause)
     if asked & {RetryCause.RESET, RetryCause.TIMEOUT} and asked != alike:
         more = " or ".join(sorted(cause.value for cause in alike - asked))
-        note = f"Envoy does not tell reset, timeout and connect_failure apart here: it also retries after {more}"
+        note = f"Envoy does not distinguish reset, timeout and connect_failure here: it also retries after {more}"
         shows = {"route.retries.alike": ("text: tries reached endpoints", "time", "text: ms at least when")}
         yield Objection(approximate(note, shows), f"{place}.on", Feature.RETRIES)
     pools = [plan.pool(target.pool) for target in forward.targets if target.weight]
     if any(pool.balance is Balance.LEAST_CONNECTIONS and len(pool.endpoints) > 1 for pool in pools):
-        note = "with least_connections a further try may go to the endpoint that failed while all others are busier"
+        note = "with least_connections a retry may go to the endpoint that failed while all others are busier"
         back = {"route.retries.untried": ("text: came back", "text: answers")}
         yield Objection(approximate(note, back), place, Feature.RETRIES)
     if any(pool.max_per_endpoint is not None for pool in pools):
-        note = "a further try may go to an endpoint that is full"
+        note = "a retry may go to an endpoint that is full"
         full = {"pool.connections.max_per_endpoint.tries": "text: at a time"}
         yield Objection(approximate(note, full), place, Feature.MAX_PER_ENDPOINT)
     silence = max((each.head_only for each in clocks), default=0)
     times = forward.timeouts
     if 0 < times.response < times.idle and silence != times.idle:
-        limit = f"{silence} ms" if silence else "no time at all"
-        note = (
-            f"an endpoint or a client that goes silent or stops reading within a body is given up after {limit}, as "
-            "long as all tries may take"
-        )
+        limit = f"after {silence} ms, the time that all tries may take" if silence else "never"
+        note = f"an endpoint or a client that pauses or stops reading within a body times out {limit}"
         said = {"timeouts.idle.body": ("time", "text: the upload", "text: the client took")}
         yield Objection(approximate(note, said), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
 
@@ -133,19 +130,19 @@ def _retry_objections(
 def _body_clock_objections(
     route: Route, clocks: list[IdleTimeouts], rules: list[tuple[Listener, Rule]]
 ) -> Iterator[Objection]:
-    """Where the time for a client's body also governs the answer to it."""
+    """Routes whose client_body time also limits the wait for the response."""
     methods = {method for _, rule in rules for method in rule.match.methods or ("POST",)}
     if methods <= {"GET", "HEAD"}:
         return
     for each in clocks:
         if each.is_single:
             continue
-        ends = f"{each.others} ms (client_body)" if each.others else "no time at all"
-        whole = f"{each.head_only} ms" if each.head_only else "without limit"
+        ends = f"within {each.others} ms (client_body)" if each.others else "at any time"
+        whole = f"within {each.head_only} ms" if each.head_only else "at any time"
         note = (
-            "Envoy has one clock for a client's body and for the answer to it: the answer to a request other than GET "
-            f"and HEAD may let itself be waited for, and be silent, for {ends}, not {whole}; give client_body and idle "
-            "the same time, or the route `methods: [GET]`"
+            "Envoy has one clock for a client's body and the response to it: for requests other than GET and HEAD the "
+            f"response must begin, and continue after a pause, {ends}, not {whole}; set client_body and idle to the "
+            "same time, or restrict the route to `methods: [GET]`"
         )
         shows: dict[str, str | tuple[str, ...]] = {
             "timeouts.idle.answered": ("cut", "time", "status 504", "status 200", "text: tries reached endpoints")
@@ -155,7 +152,7 @@ def _body_clock_objections(
 
 
 def _response_header_names(routes: list[Route]) -> tuple[str, ...]:
-    """Names of the headers that answers of these routes may have for that."""
+    """Names of the headers that these routes add to responses."""
     found = [name for route in routes for name, _ in (*route.response_headers.set, *route.response_headers.add)]
     return tuple(
         dict.fromkeys((*found, *(RESPONSE_HEADERS if any(route.cors is not None for route in routes) else ())))
@@ -169,11 +166,11 @@ def _listener_objections(plan: Plan, listener: Listener) -> Iterator[Objection]:
         yield from _udp_objections(plan, listener)
     if listener.mode is Mode.L7 and (names := _response_header_names(routes)):
         own = tuple(f"header {name}" for name in names)
-        note = "the 400 or 414 of a target has the response_headers of the route that the target names"
+        note = "a 400 or 414 for a target has the response_headers of the route that the target matches"
         verdict = approximate(note, {"framing.malformed.route_headers": own})
         yield Objection(verdict, listener.field, Feature.MALFORMED)
         if listener.access is not None:
-            note = "a 403 of the listener has the response_headers of the route that the request would have taken"
+            note = "a 403 of the listener has the response_headers of the route that the request matches"
             verdict = approximate(note, {"listener.access.route_headers": own})
             yield Objection(verdict, f"{listener.field}.access", Feature.LISTENER_ACCESS)
     if listener.paths.mode is PathsMode.NORMALIZE:
@@ -203,7 +200,7 @@ def _udp_objections(plan: Plan, listener: Listener) -> Iterator[Objection]:
             note = "Envoy does not split datagrams over pools"
             yield Objection(refused(note), f"{plan.route(name).field}.forward", Feature.L4_UDP)
     if listener.max_connections is not None:
-        note = "Envoy bounds connections, and datagrams have none"
+        note = "Envoy limits connections, and datagrams have none"
         yield Objection(refused(note), f"{listener.field}.max_connections", Feature.L4_MAX_CONNECTIONS)
 
 
@@ -213,7 +210,7 @@ def _pool_objections(pool: Pool, l4: frozenset[str], counted: set[str]) -> Itera
         shows = {"pool.connections.keepalive.count": "text: idle connections"}
         yield Objection(approximate(note, shows), f"{pool.field}.connections.keepalive", Feature.KEEPALIVE)
     if pool.sticky is not None and not all(endpoint.is_ip for endpoint in pool.endpoints):
-        note = "Envoy finds the endpoint of a cookie by its address, and that of a name is known only while it runs"
+        note = "Envoy finds the endpoint of a cookie by its address, and a name has one only at run time"
         yield Objection(refused(note), f"{pool.field}.sticky", Feature.STICKY)
     if pool.max_per_endpoint is not None:
         yield from _slot_objections(pool, l4)
@@ -221,22 +218,31 @@ def _pool_objections(pool: Pool, l4: frozenset[str], counted: set[str]) -> Itera
         note = f"Envoy has no slow start with {pool.balance}"
         yield Objection(refused(note), f"{pool.field}.slow_start", Feature.SLOW_START)
     if pool.slow_start and pool.passive is not None:
-        note = "an endpoint that was ejected by passive checks gets its full share at once"
+        note = "an endpoint gets its full share at once after an ejection by passive checks"
         shows = {"pool.slow_start.after_ejection": "text: just back"}
         yield Objection(approximate(note, shows), f"{pool.field}.slow_start", Feature.SLOW_START)
 
 
 def _slot_objections(pool: Pool, l4: frozenset[str]) -> Iterator[Objection]:
-    """What cannot go with `max_per_endpoint`, where lbgen's own filter chooses the endpoint."""
+    """Options that exclude `max_per_endpoint`, for which lbgen's own filter chooses the endpoint."""
     together = (
         (pool.name in l4, "TCP: Envoy can bound the requests of an endpoint, not its connections"),
         (pool.sticky is not None, "a sticky cookie: both choose the endpoint"),
-        (pool.balance in (Balance.HASH, Balance.SOURCE_HASH), f"balance {pool.balance}: it chooses by places"),
-        (any(endpoint.backup for endpoint in pool.endpoints), "backups: it does not know who is up"),
-        (not all(endpoint.is_ip for endpoint in pool.endpoints), "endpoint names: it knows addresses only"),
-        (bool(pool.slow_start), "slow_start: it knows full shares only"),
+        (
+            pool.balance in (Balance.HASH, Balance.SOURCE_HASH),
+            f"balance {pool.balance}: the filter chooses by free slots",
+        ),
+        (
+            any(endpoint.backup for endpoint in pool.endpoints),
+            "backups: the filter does not see which endpoints are up",
+        ),
+        (
+            not all(endpoint.is_ip for endpoint in pool.endpoints),
+            "endpoint names: the filter works with addresses only",
+        ),
+        (bool(pool.slow_start), "slow_start: the filter gives full shares only"),
     )
     for clash, what in together:
         if clash:
-            note = f"on Envoy max_per_endpoint does not go with {what}"
+            note = f"on Envoy max_per_endpoint cannot be combined with {what}"
             yield Objection(refused(note), f"{pool.field}.connections.max_per_endpoint", Feature.MAX_PER_ENDPOINT)

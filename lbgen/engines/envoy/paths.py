@@ -1,4 +1,11 @@
-"""The contract's strict request lines -> one RBAC filter that refuses all others before a route is looked at."""
+"""Path validation and normalisation: an RBAC filter that refuses malformed request lines, and Lua filters.
+
+`paths: normalize` adds a first route that matches every target not in normal form. On it a Lua filter rewrites the
+target and looks up the route again. Envoy takes the list of filters from the first route, so that one enables all
+filters of the listener; the second route configures them.
+
+`paths: verbatim` adds a Lua filter that refuses targets which lead above the root.
+"""
 
 from __future__ import annotations
 
@@ -19,39 +26,39 @@ if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.policy import Limits
 
-# RBAC puts the name of the policy that refused into the response code details, from which local_replies.py makes 405,
-# 400 and 414. Policies are tried in the order of their names.
+# RBAC writes the name of the policy that refused into the response code details, which local_replies.py maps to 405,
+# 400 and 414. Envoy tries policies in the order of their names.
 NOT_SERVED = "a-method-not-served"
 MALFORMED = "b-malformed"
 TOO_LONG = "c-too-long"
 
 METHOD = "[A-Z][A-Z_-]*"
 _PLAIN = r"[A-Za-z0-9_~:\[\]@!$&'()*+,;=-]"
-# Escapes of `/`, `\`, controls and unreserved characters are refused.
+# Escapes of `/`, `\`, control and unreserved characters are refused.
 _ESCAPE = "2[0-9A-Ca-c]|3[A-Fa-f]|40|5[BDEbde]|60|7[B-Db-d]|[89A-Fa-f][0-9A-Fa-f]"
 _SLASH = "%2[Ff]"
-UNRESERVED = "2[Dd]|3[0-9]|4[1-9A-Fa-f]|5[0-9AFaf]|6[1-9A-Fa-f]|7[0-9AEae]"  # but the dot
+UNRESERVED = "2[Dd]|3[0-9]|4[1-9A-Fa-f]|5[0-9AFaf]|6[1-9A-Fa-f]|7[0-9AEae]"  # all but the dot
 _QUERY = r"(?:\?[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*)?"
 _VERBATIM = rf"/(?:[A-Za-z0-9._~:/\[\]@!$&'()*+,;=-]|%(?:0[1-9A-Fa-f]|[1-9A-Fa-f][0-9A-Fa-f]))*{_QUERY}"
-# Envoy refuses it itself where no upgrade is asked for.
+# Envoy itself refuses such a request unless it asks for an upgrade.
 _NEVER_NOMINATED = r"(?i)(?:.*,)?[ \t]*(?:host|x-forwarded-(?:for|host|proto)|:[^,]*)[ \t]*(?:,.*)?"
 NORMALIZE = "normal-form"
-# An empty segment, an escape of an unreserved character, a segment of one or two dots.
+# An empty segment, an escape of an unreserved character, or a segment of one or two dots.
 _NOT_NORMAL = rf"\C*(?://\C*|%(?:{UNRESERVED}|2[Ee])\C*|/\.\.?(?:/\C*)?)"
 _WITH_DOT_DOT = r"[^?]*(?:/|%2[Ff])(?:\.|%2[Ee])(?:\.|%2[Ee])(?:(?:/|%2[Ff])[^?]*)?(?:\?.*)?"
 
 
 def build_target_pattern(paths: Paths) -> str:
-    """A regex for the targets that are let in."""
+    """A regex for the targets that are accepted."""
     if paths.mode is PathsMode.VERBATIM:
         return _VERBATIM
     escape = f"{_ESCAPE}|{UNRESERVED}" if paths.encoded_unreserved else _ESCAPE
     dot = r"(?:\.|%2[Ee])" if paths.encoded_unreserved else r"\."
     other = f"(?:{_PLAIN}|%(?:{escape}))"
     either = f"(?:{_PLAIN}|{dot}|%(?:{escape}))"
-    # RE2 cannot look ahead: a segment is anything but `.` and `..` by the place of its first other character.
+    # RE2 has no look-ahead: a segment other than `.` and `..` is matched by the place of its first other character.
     segment = rf"(?:{other}|{dot}{other}|{dot}{dot}{either}){either}*"
-    if paths.encoded_slash:  # a segment of such, some of them empty, that are no dots either
+    if paths.encoded_slash:  # such segments, some of them empty, joined by escaped slashes
         segment = f"(?:{segment}|(?:(?:{segment})?{_SLASH})+(?:{segment})?)"
     inner = f"(?:{segment})?" if paths.empty_segments else segment
     return f"/(?:{inner}/)*(?:{segment})?{_QUERY}"
@@ -61,7 +68,7 @@ TARGET = build_target_pattern(Paths())
 
 
 def build_request_line_filter(paths: Paths, limits: Limits) -> dict[str, Data]:
-    """An HTTP filter that answers 403, which local_replies.py turns into 400, 405 or 414."""
+    """The filter that answers 403, which local_replies.py maps to 400, 405 or 414."""
     policies: dict[str, Data] = {
         NOT_SERVED: _policy(_header(":method", "TRACE|CONNECT")),
         MALFORMED: _policy(
@@ -93,18 +100,18 @@ def _header(name: str, pattern: str) -> dict[str, Data]:
 
 
 def build_normalize_filter() -> dict[str, Data]:
-    """The filter, off until the first route switches it on."""
+    """The filter that rewrites a target, off until the first route enables it."""
     return build_lua_filter(NORMALIZE, load_lua("normalize"), disabled=True)
 
 
 def build_above_root_filter() -> dict[str, Data]:
-    """The filter for paths as they are."""
+    """The filter for `verbatim`, skipped for targets without a `..` segment."""
     above_root = build_lua_filter("above-root", load_lua("above_root"))
     return skip_where(not_(header_matches(":path", _WITH_DOT_DOT)), above_root)
 
 
 def build_non_normal_route(filters: Iterable[dict[str, Data]]) -> dict[str, Data]:
-    """The route for targets that are not in their normal form, with all of `filters` that are off."""
+    """The route for targets not in normal form; it enables all of `filters` that are off."""
     names = [str(each["name"]) for each in filters if each.get("disabled")]
     return {
         "match": regex(_NOT_NORMAL),

@@ -1,4 +1,4 @@
-"""Policies of routes -> the filters a listener needs for them, and what each route says to switch its own on."""
+"""Policies of routes: the filters of a listener for them, and the configuration by which each route enables its own."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def build_policy_filters(plan: Plan, routes: Iterable[Route], clusters: Clusters) -> list[dict[str, Data]]:
-    """The filters for policies of `routes`, in the order in which they ask a request, all off."""
+    """The filters for policies of `routes`, in the order in which they see a request, all off."""
     found = {route.name: route for route in routes}.values()
     filters: list[dict[str, Data]] = []
     if any(route.access is not None for route in found):
@@ -62,7 +62,7 @@ def build_policy_filters(plan: Plan, routes: Iterable[Route], clusters: Clusters
     sticky = {pool.name: pool for route in found for pool in find_sticky_pools(route, clusters.pools)}
     bounded = {pool.name: pool for route in found for pool in find_bounded_pools(route, clusters.pools)}
     if sticky or bounded:
-        # It also takes off what the session filter says where a target was not in its normal form.
+        # It also removes the session filter's response header where a target was not in normal form.
         filters.append(build_sticky_filter(sticky.values()))
     if bounded:
         filters.append(build_slots_filter(bounded.values(), len(clusters.shared_rate_routes)))
@@ -70,7 +70,7 @@ def build_policy_filters(plan: Plan, routes: Iterable[Route], clusters: Clusters
 
 
 def build_per_route(route: Route, clusters: Clusters, *, tunnel: bool) -> dict[str, Data]:
-    """What `route` says to filters, by their names. The body of a `tunnel` never ends."""
+    """The filter configurations of `route`, by filter name. A `tunnel` has a body without end."""
     found: dict[str, Data] = build_access_config(route)
     if route.name in clusters.counted_routes:
         found[COUNTERS] = build_counters_per_route(route)
@@ -95,10 +95,10 @@ def build_per_route(route: Route, clusters: Clusters, *, tunnel: bool) -> dict[s
 
 
 def build_access_config(route: Route) -> dict[str, Data]:
-    """What counts for preflights too: who may come in at all."""
+    """The access list, which applies to preflights too."""
     return {} if route.access is None else {ACCESS: build_access_per_route(route.access)}
 
 
 def build_metadata(route: Route) -> dict[str, Data]:
-    """The field of an Envoy route by which filters know it; empty when none asks."""
+    """The metadata field of an Envoy route; empty when no filter reads it."""
     return {} if route.rate_limit is None else {"metadata": build_rate_metadata(route)}

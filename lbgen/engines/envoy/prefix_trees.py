@@ -1,4 +1,4 @@
-"""A long list of rules -> a prefix tree of short ones, so that the time to find a route does not grow with the list."""
+"""Prefix trees of routes: the time to find a route does not grow with the number of rules."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
     from lbgen.plan.model import Rule
 
-_MIN_RULES = 200  # rules; below, the plain list is as fast
-_LEAF = 48  # rules; a key costs Envoy up to 50 KB of memory, a rule in a list some 0.1 us for each request
-_GROWTH = 4  # a tree may hold each rule so many times on average
+_MIN_RULES = 200  # rules; a shorter plain list is as fast
+_LEAF = 48  # rules; a key costs Envoy up to 50 KB of memory, a rule in a list about 0.1 us per request
+_GROWTH = 4  # how many times a tree may hold each rule, on average
 _BY_RANK = attrgetter("rank")
 
 
 def build_prefix_tree(rules: Sequence[Rule]) -> dict[str, list[Rule]] | None:
-    """Lists of rules by the text that a target begins with; None when the plain list serves as well.
+    """Lists of rules by the prefix of a target; None when the plain list is as good.
 
-    Guarantee: take the longest key that a target (path and query) begins with; the first rule of its list that matches
-    is the first rule of `rules` that does, and when none does, none of `rules` does. Every rule is still to be tested
-    with its path.
+    Guarantee: for the longest key that is a prefix of a target (path and query), the first rule of its list that
+    matches is the first rule of `rules` that matches; when none of the list matches, none of `rules` does. The rules of
+    a list still need their path match.
     """
     if len(rules) < _MIN_RULES:
         return None
@@ -55,7 +55,7 @@ def build_prefix_tree(rules: Sequence[Rule]) -> dict[str, list[Rule]] | None:
 
 
 def _start(rule: Rule) -> str:
-    """The text that every target begins with which the rule matches. Hex digits of an escape may be of either case."""
+    """The longest known prefix of all targets that the rule matches. Hex digits of an escape may be of either case."""
     path = rule.match.path
     if path.kind is PathKind.REGEX:
         return literal_start(path.value) or "/"
@@ -63,7 +63,7 @@ def _start(rule: Rule) -> str:
 
 
 def _split(starts: Mapping[str, Sequence[Rule]]) -> Iterator[tuple[str, frozenset[str]]]:
-    """Keys, each with the starts that have no longer key among their beginnings."""
+    """Keys, each with the starts that have no longer key as a prefix."""
     waiting = [("/", sorted(starts))]
     while waiting:
         key, group = waiting.pop()
@@ -78,7 +78,7 @@ def _split(starts: Mapping[str, Sequence[Rule]]) -> Iterator[tuple[str, frozense
 
 
 def _common(one: str, other: str) -> str:
-    """What both texts begin with."""
+    """The common prefix."""
     for at, (a, b) in enumerate(zip(one, other, strict=False)):
         if a != b:
             return one[:at]
@@ -86,7 +86,7 @@ def _common(one: str, other: str) -> str:
 
 
 def _covering_prefixes(key: str) -> Iterator[str]:
-    """The prefixes that cover every target which begins with `key`."""
+    """The prefixes that match every target which begins with `key`."""
     return covering_prefixes(key.rpartition("/")[0])
 
 
@@ -95,7 +95,7 @@ def _beginnings(key: str) -> Iterator[str]:
 
 
 def _until_catch_all(key: str, rules: Iterator[Rule]) -> Iterator[Rule]:
-    """`rules` up to the first that takes every target which begins with `key`."""
+    """`rules` up to the first that matches every target which begins with `key`."""
     above = frozenset(_covering_prefixes(key))
     for rule in rules:
         yield rule

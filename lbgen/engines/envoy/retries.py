@@ -1,4 +1,4 @@
-"""When a failed request is sent again -> Envoy retry policies, one for each group of methods."""
+"""Retries: Envoy's retry policies, one for each group of methods."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Forward, Pool
     from lbgen.plan.policy import Retries
 
-_MAX_SELECTIONS = 1000  # how often the balancer is asked for an endpoint that was not tried, at most
+_MAX_SELECTIONS = 1000  # how many times the balancer looks for an endpoint that was not tried, at most
 _FOR_ANY_REQUEST = {RetryCause.CONNECT_FAILURE}
 LONG_BODY: dict[str, Data] = {"name": "content-length", "range_match": {"start": REPLAYED_BODY + 1, "end": 2**63 - 1}}
-"""What the headers of a request are whose body is not sent again."""
-_SLACK = 500  # ms, for the time between tries
+"""The header match of requests whose body is too long to be sent again."""
+_SLACK = 500  # ms for the time between tries
 
 
 def group_retries(forward: Forward, methods: tuple[str, ...]) -> Iterator[tuple[bool, list[dict[str, Data]]]]:
-    """(whether everything may be retried, what a request's headers must be) for each policy that a route needs, in the
-    order in which they are tried.
+    """The retry groups of a route in the order of matching: (whether all causes are retried, header matches of the
+    request).
 
-    A connect failure is retried for any request, the rest for idempotent methods and bodies that are short or held.
+    A failed connect is retried for any request; other causes for idempotent methods and bodies that are short or
+    buffered.
     """
     retries = forward.retries
     if retries is None or not (retries.statuses or retries.causes - _FOR_ANY_REQUEST):
@@ -49,16 +50,16 @@ def group_retries(forward: Forward, methods: tuple[str, ...]) -> Iterator[tuple[
 def build_retry_policy(
     forward: Forward, pools: list[Pool], *, everything: bool, watched: bool = False
 ) -> tuple[dict[str, Data], int]:
-    """The fields of a route action for its tries, and the longest silence (ms, 0 = any) that a client may see.
+    """The retry policy as fields of a route action, and the idle timeout of the request (ms, 0 = none).
 
-    Envoy's clock for silence runs through all tries, so with retries the endpoint's own silence has another; it has it
-    too where the first clock keeps another time (`watched`).
+    Envoy's idle timeout runs through all tries, so with retries each try has one of its own; `watched` asks for it
+    without retries too, where the request's idle timeout has another value.
     """
     times = forward.timeouts
     found: dict[str, Data] = {"num_retries": 0}
     silence = times.idle
     if times.response:
-        # The route's own timeout would run to the end of the body; that of a try ends with the response head.
+        # The route's own timeout would include the body; that of a try ends with the response head.
         found["per_try_timeout"] = duration(times.response)
     causes = [] if forward.retries is None else _retry_on(forward.retries, everything=everything)
     waits = max((pool.queue.timeout for pool in pools if pool.queue is not None), default=0)
@@ -68,12 +69,13 @@ def build_retry_policy(
         found |= {"retry_on": ",".join(causes), "num_retries": asked, **_other_endpoints(pools)}
         if "retriable-status-codes" in causes:
             found["retriable_status_codes"] = list(forward.retries.statuses)
-        # The shortest there is; the default waits 25 ms on average before the first retry, then longer.
+        # The shortest interval; by default Envoy waits 25 ms on average before the first retry, then longer.
         found["retry_back_off"] = {"base_interval": "0.001s", "max_interval": "0.001s"}
     if times.idle and (asked or waits or watched):
         found["per_try_idle_timeout"] = duration(times.idle)
         if has_idle_before_response(forward):
-            # It ends the wait for a head too; once the time of a try is over, Envoy forgets a try's silence.
+            # This timeout covers the wait for a head too. Once per_try_timeout is over, Envoy stops the idle timeout of
+            # the try.
             found.pop("per_try_timeout", None)
     if times.idle and (asked or waits):
         answer = min(times.response or times.idle, times.idle)
@@ -83,7 +85,7 @@ def build_retry_policy(
 
 
 def build_resend_limit(forward: Forward, *, everything: bool) -> dict[str, Data]:
-    """The field of a route that bounds the bodies which are sent again: those of unknown length have no other bound."""
+    """The field of a route that limits the bodies which are sent again: a body of unknown length has no other limit."""
     retries = forward.retries
     if (
         retries is None
@@ -96,7 +98,7 @@ def build_resend_limit(forward: Forward, *, everything: bool) -> dict[str, Data]
 
 
 def has_idle_before_response(forward: Forward) -> bool:
-    """Whether the idle time is over before the response time is, so that one clock holds both."""
+    """Whether the idle timeout is shorter than the response timeout, so that one clock serves both."""
     times = forward.timeouts
     return times.idle > 0 and not 0 < times.response < times.idle
 
@@ -113,7 +115,7 @@ def _retry_on(retries: Retries, *, everything: bool) -> list[str]:
 
 
 def _other_endpoints(pools: list[Pool]) -> dict[str, Data]:
-    """A try goes to an endpoint that had none; to backups once the others had theirs."""
+    """Retries go to endpoints that were not tried; to backups after all others."""
     if all(len(pool.endpoints) == 1 for pool in pools):
         return {}
     weights = [sum(endpoint.weight for endpoint in pool.endpoints) for pool in pools]

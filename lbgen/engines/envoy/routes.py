@@ -1,4 +1,4 @@
-"""One rule and its route -> one Envoy route: what it matches, where it leads, which headers change."""
+"""Rules as Envoy routes: match, action and header edits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import HostPattern, Listener, PathMatch, Rewrite, Route, Rule, Target
     from lbgen.plan.policy import Mirror
 
-REDIRECT_HOST = "redirect-host"  # the Lua filter that makes a request's host fit for a redirect
+REDIRECT_HOST = "redirect-host"  # the Lua filter that prepares a request's host for a redirect
 _PER_FILTER = "typed_per_filter_config"
 _IS_TUNNEL: dict[str, Data] = {"name": "upgrade", "string_match": {"exact": "websocket", "ignore_case": True}}
 _ENABLE_REDIRECT_HOST = build_lua_per_route({"redirect": True})
@@ -54,7 +54,7 @@ _REDIRECT_CODES = {
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    """What a request must have beyond the rule's own match."""
+    """Conditions beyond the rule's own match."""
 
     headers: list[dict[str, Data]] = field(default_factory=list)
     cookies: list[dict[str, Data]] = field(default_factory=list)
@@ -62,7 +62,7 @@ class _Condition:
 
 
 def build_routes(rule: Rule, route: Route, listener: Listener, clusters: Clusters) -> list[Tagged]:
-    """The Envoy routes of `rule`, in order: what differs by method, origin or cookie has one of its own."""
+    """The Envoy routes of `rule`, in order: one for each combination of method, origin and cookie that differs."""
     shared: dict[str, Data] = {"name": route.name} if listener.access_log else {}
     match = build_match(rule.match)
     built: list[dict[str, Data]] = []
@@ -116,7 +116,7 @@ def _forwards(
 ) -> Iterator[tuple[_Condition, dict[str, Data]]]:
     for everything, headers in group_retries(forward, rule.match.methods):
         bound = build_resend_limit(forward, everything=everything)
-        short = LONG_BODY not in headers  # a body that is long is there
+        short = LONG_BODY not in headers  # a request with a long body is no tunnel
         for target, cookie in (*match_owners(forward, clusters.pools), (None, None)):
             to = forward if target is None else replace(forward, targets=(replace(target, weight=1),))
             action, edits = _forward(to, rule, route, clusters)
@@ -138,7 +138,7 @@ def _forwards(
 
 
 def _endpoint_response_edits(route: Route, cors: list[dict[str, Data]]) -> dict[str, Data]:
-    """The fields for edits of an endpoint's answer: those of CORS, then the route's own."""
+    """The fields for edits of an endpoint's response: those of CORS, then the route's own."""
     found = build_response_edits(route.response_headers)
     if route.cors is not None:
         found["response_headers_to_remove"] = [*DROPPED_HEADERS, *_listed(found.get("response_headers_to_remove"))]
@@ -148,13 +148,14 @@ def _endpoint_response_edits(route: Route, cors: list[dict[str, Data]]) -> dict[
 
 
 def _own_response_edits(route: Route, cors: list[dict[str, Data]]) -> dict[str, Data]:
-    """The fields for edits of an answer of the route's own.
+    """The fields for edits of a response that the route itself makes.
 
-    Envoy shows them on that answer only; where a policy may refuse a request, a filter edits whatever is answered.
+    Envoy applies a route's edits only to that response; where a policy may refuse a request, a filter edits every
+    response instead.
     """
     own = HeaderEdits()
     if isinstance(route.action, Respond):
-        # Envoy would add a Location of its own.
+        # Envoy would add its own Location.
         status = route.action.status
         removed = ("location",) if status == HTTPStatus.CREATED or 300 <= status < 400 else ()
         own = HeaderEdits(set=route.action.headers, remove=removed)
@@ -184,7 +185,7 @@ def _as_mapping(data: Data) -> Mapping[str, Data]:
 
 
 def _add_filter_configs(fields: dict[str, Data], more: Mapping[str, Data]) -> dict[str, Data]:
-    """`fields` of a route with `more` said to filters."""
+    """`fields` of a route with further filter configurations."""
     said = {**more, **_as_mapping(fields.get(_PER_FILTER, {}))}
     return {**fields, _PER_FILTER: said} if said else fields
 
@@ -202,7 +203,7 @@ def _narrow(
 
 
 def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> tuple[dict[str, Data], dict[str, Data]]:
-    """A route action without what is said about its tries, and the edits of the request."""
+    """A route action without its timeouts and retries, and the request edits."""
     asked = cluster_options(forward)
     targets = [target for target in forward.targets if target.weight]
     aimed = bool(find_sticky_pools(route, clusters.pools) or find_bounded_pools(route, clusters.pools))
@@ -231,7 +232,7 @@ def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> 
         }
     if aimed:
         edits["request_headers_to_remove"] = [*_listed(edits.get("request_headers_to_remove")), *REMOVED_HEADERS]
-    # The route's own timeout would run to the end of the body.
+    # The route's own timeout would include the response body.
     action["timeout"] = "0s"
     if forward.mirrors:
         action["request_mirror_policies"] = [_mirror(mirror, asked, clusters) for mirror in forward.mirrors]
@@ -241,7 +242,7 @@ def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> 
 
 
 def _slot_configs(target: Target, clusters: Clusters) -> dict[str, Data]:
-    """What a route or share says to the filter that gives places."""
+    """The configuration of the filter for endpoint slots, on a route or share."""
     pool = clusters.pools[target.pool]
     return {} if pool.max_per_endpoint is None else {_PER_FILTER: {SLOTS: build_slots_per_route(pool)}}
 
@@ -251,7 +252,7 @@ def _mirror(mirror: Mirror, asked: ClusterOptions, clusters: Clusters) -> dict[s
     return {
         "cluster": cluster_name(mirror.pool, ClusterOptions(asked.connect, mirrored=True), clusters),
         "runtime_fraction": {"default_value": share},
-        # Envoy would mark the copy's Host.
+        # Envoy would add a suffix to the copy's Host.
         "disable_shadow_host_suffix_append": True,
         "request_headers_mutations": build_saved_headers(),
     }
@@ -269,7 +270,7 @@ def _rewrite(rewrite: Rewrite, path: PathMatch) -> dict[str, Data]:
 
 
 def replace_prefix(path: PathMatch, prefix: str) -> dict[str, Data]:
-    """A RegexMatchAndSubstitute with `prefix` in the place of the matched path; the result is never `//` or empty."""
+    """A RegexMatchAndSubstitute that replaces the matched path by `prefix`; the result is never `//` or empty."""
     new = prefix.rstrip("/")
     if path.kind is not PathKind.PREFIX:
         return _replace_all(new or "/")
@@ -309,7 +310,7 @@ def _redirect(redirect: Redirect, rule: Rule, listener: Listener) -> dict[str, D
 
 
 def has_request_host_redirect(rule: Rule, route: Route) -> bool:
-    """Whether the rule redirects to a host that only the request can tell."""
+    """Whether the rule redirects to the request's host, which the rule does not fix."""
     return isinstance(route.action, Redirect) and route.action.host is None and _exact_host(rule.host) is None
 
 
@@ -325,7 +326,7 @@ def _respond(respond: Respond) -> dict[str, Data]:
 
 
 def has_late_edits(route: Route) -> bool:
-    """Whether the filter for late edits has to do with the route: for Content-Type, or for refusals."""
+    """Whether the route needs the filter for late edits: for Content-Type, or for refusals."""
     if is_guarded(route) and (route.cors is not None or not isinstance(route.action, Forward)):
         return True
     own = route.action.headers if isinstance(route.action, Respond) else ()

@@ -1,4 +1,4 @@
-"""Rendered files in a folder -> how Envoy runs them and how it checks them."""
+"""Processes: how Envoy runs the rendered files, and how it checks them."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Binary
 
 FILE = "envoy.yaml"
-ENDPOINTS = "endpoints/"  # files that Envoy reads again when they are exchanged by renaming
+ENDPOINTS = "endpoints/"  # files that Envoy reads again when they are replaced by a rename
 STATUS_PATH = "/clusters?format=json"
-# The old process closes connections after their next answer. What is left of them (tunnels) it ends one by one in the
-# last third of the drain time, TCP after it: none before ten minutes are over. Or all when the next but one begins, as
-# Envoy knows two at a time.
+# The old process closes connections after their next response. It ends the rest (tunnels) one by one in the last third
+# of the drain time, then TCP: none before ten minutes are over, or all when the next hot restart but one begins,
+# because Envoy supports two processes at a time.
 _HOT_RESTART = (
     *("--restart-epoch", "{epoch}", "--drain-strategy", "immediate"),
     *("--drain-time-s", "1000", "--parent-shutdown-time-s", "1010"),
 )
-_BASES = 400_000_000  # Envoy has it ten times in 32 bits
+_BASES = 400_000_000  # Envoy stores ten times this number in 32 bits
 BINARIES: tuple[BinaryHint, ...] = (BinaryHint("envoy", "envoy", "_bin/envoy", ("--version",), r"/(\d+\.\d+\.\d+)/"),)
 
 
 def build_process_spec(binary: Binary, directory: Path, access_log: str, admin: int | None) -> ProcessSpec:
-    """Envoy in the foreground; the shared memory of hot restarts only where another process can take over."""
-    # `misc` would warn at each start that allow_custom_methods is work in progress.
+    """Envoy in the foreground; it uses the shared memory of hot restarts only where another process can take over."""
+    # At `misc` warn, Envoy would log at each start that allow_custom_methods is work in progress.
     argv: tuple[str, ...] = (str(binary.path), "-c", FILE, "-l", "warn", "--component-log-level", "misc:error")
     if access_log:
-        argv += ("--file-flush-interval-msec", "500")  # ms; the default holds lines back for 10 s
-    # Tells its shared memory and sockets from those of others, in another folder or beside it in one network.
+        argv += ("--file-flush-interval-msec", "500")  # ms; by default lines are held for 10 s
+    # Separates its shared memory and sockets from those of stacks in other folders or on other admin ports.
     shared = zlib.crc32(f"{directory}{admin or ''}".encode()) % _BASES
     return ProcessSpec(
         (*argv, "--disable-hot-restart"),
@@ -42,7 +42,7 @@ def build_process_spec(binary: Binary, directory: Path, access_log: str, admin: 
         access_log=access_log,
         fixed=(FILE,),
         watched=(ENDPOINTS,),
-        dies_with_parent=True,  # where it can be succeeded
+        dies_with_parent=True,  # only in hot-restart mode
     )
 
 
@@ -54,7 +54,7 @@ def build_check_spec(binary: Binary, directory: Path) -> CheckSpec:
 
 
 def judge(code: int, output: str, answers: Mapping[str, object]) -> tuple[str, ...]:
-    """The complaints among the lines of output; one line at least when Envoy refused."""
+    """The lines of output that report a problem; at least one line if Envoy refused the files."""
     del answers
     if code == 0:
         return ()

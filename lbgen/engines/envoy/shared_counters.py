@@ -1,7 +1,7 @@
-"""What must be counted over all workers and listeners: Lua filters whose numbers are in memory that all of them share.
+"""Counters over all workers and listeners: Lua filters whose numbers are in shared memory.
 
-Requests under way have no filter of Envoy's own; tokens of a route's rate have one, but it counts for one listener.
-A place is given back when Envoy writes the access log of a request, whatever became of it.
+Envoy has no filter for concurrency, and its rate limit filter counts per listener. A request's slot is freed when Envoy
+writes its access log, however the request ended.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def find_shared_rates(plan: Plan) -> list[Route]:
 
 
 def find_counted_routes(plan: Plan) -> frozenset[str]:
-    """Names of the routes that this filter counts for."""
+    """Names of the routes for which the filter counts."""
     return frozenset(
         [
             *(route.name for route in find_shared_rates(plan)),
@@ -40,7 +40,7 @@ def find_counted_routes(plan: Plan) -> frozenset[str]:
 
 
 def build_counters_filter(plan: Plan) -> dict[str, Data]:
-    """The filter that admits requests, off until a route switches it on."""
+    """The filter that admits requests, off until a route enables it."""
     indexes = {route.name: index for index, route in enumerate(find_shared_rates(plan))}
     names = find_counted_routes(plan)
     tables = "".join(_limits(route, indexes.get(route.name)) for route in plan.routes if route.name in names)
@@ -49,12 +49,12 @@ def build_counters_filter(plan: Plan) -> dict[str, Data]:
 
 
 def build_counters_per_route(route: Route) -> dict[str, Data]:
-    """What a route says to it."""
+    """The configuration of a route for the filter."""
     return build_lua_per_route({"route": route.name})
 
 
 def build_release_log(plan: Plan, held: str) -> dict[str, Data]:
-    """An access log that writes nothing: asking whether it should gives back what a request's metadata says."""
+    """An access log that writes nothing: the evaluation of its filter frees the slot named in a request's metadata."""
     code = load_lua("shared_counters") + load_lua("release", rates=len(find_shared_rates(plan)))
     matcher: Data = {
         "filter": METADATA,
@@ -73,7 +73,7 @@ def build_release_log(plan: Plan, held: str) -> dict[str, Data]:
 
 
 def _limits(route: Route, index: int | None) -> str:
-    """A line of the table of limits. A route's name and header names are plain words. `index`: of the shared rates."""
+    """A row of the Lua table of limits, whose names need no quoting. `index` is that of the shared rate."""
     found = []
     if route.concurrency is not None:
         found.append(f'max = {route.concurrency.max}, max_key = "{_key(route.concurrency.key)}"')

@@ -1,4 +1,4 @@
-"""Sticky cookies -> a filter that turns an endpoint's id into its address, and Envoy's session filter."""
+"""Sticky cookies: a Lua filter that maps an endpoint's id to its address, and Envoy's session filter."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 FILTER = "sticky"
 SESSION = "session"
-_HEADER = "x-lbgen-endpoint"  # between the two filters; never leaves Envoy
-_ANSWERED = "x-lbgen-answered"  # an endpoint did, not Envoy in its place; never leaves Envoy
+_HEADER = "x-lbgen-endpoint"  # between the two filters; removed before the endpoint
+_ANSWERED = "x-lbgen-answered"  # marks a response of an endpoint, not of Envoy; removed before the client
 
 
 def find_sticky_pools(route: Route, pools: dict[str, Pool]) -> list[Pool]:
@@ -33,7 +33,7 @@ def find_sticky_pools(route: Route, pools: dict[str, Pool]) -> list[Pool]:
 
 
 def match_owners(forward: Forward, pools: dict[str, Pool]) -> Iterator[tuple[Target, dict[str, Data]]]:
-    """The targets of a split that own the request's cookie, each with the cookie that shows it."""
+    """The targets of a split with a sticky cookie, each with the cookie match of requests that it owns."""
     if len(forward.targets) == 1:
         return
     for target in forward.targets:
@@ -44,14 +44,14 @@ def match_owners(forward: Forward, pools: dict[str, Pool]) -> Iterator[tuple[Tar
 
 
 def build_sticky_filter(pools: Iterable[Pool]) -> dict[str, Data]:
-    """The Lua filter, off until a route switches it on. Names, ids and addresses are plain words."""
+    """The Lua filter, off until a route enables it. Names, ids and addresses need no quoting."""
     tables = "".join(_table(pool) for pool in pools)
     code = load_lua("sticky", pools=tables, header=_HEADER, answered=_ANSWERED)
     return build_lua_filter(FILTER, code, disabled=True)
 
 
 def build_session_filter() -> dict[str, Data]:
-    """Sends a request to the endpoint that a filter before it named, and names the one that was taken instead."""
+    """Sends a request to the endpoint named in the header, and sets the header if it took another endpoint."""
     session: Data = extension(
         "envoy.http.stateful_session.header",
         "http.stateful_session.header.v3.HeaderBasedSessionState",
@@ -63,7 +63,7 @@ def build_session_filter() -> dict[str, Data]:
 
 
 def build_answered_filter() -> dict[str, Data]:
-    """A filter of a cluster that marks what its endpoints answer: Envoy's own answers have no cookie."""
+    """A filter of a cluster that marks the responses of endpoints: Envoy's own responses set no cookie."""
     mark: Data = {"append": header_option(_ANSWERED, "1", SET)}
     return extension(
         "answered", "filters.http.header_mutation.v3.HeaderMutation", {"mutations": {"response_mutations": [mark]}}
@@ -71,11 +71,11 @@ def build_answered_filter() -> dict[str, Data]:
 
 
 def build_sticky_per_route(pools: list[Pool]) -> dict[str, Data]:
-    """What a route says to the Lua filter."""
+    """The configuration of a route for the Lua filter."""
     return build_lua_per_route({"pools": [pool.name for pool in pools]})
 
 
-# What a route takes off a request before it goes on.
+# Headers that a route removes before it forwards a request.
 REMOVED_HEADERS = (_HEADER,)
 
 
@@ -97,7 +97,7 @@ def _table(pool: Pool) -> str:
 
 
 def encode_address(endpoint: Endpoint) -> str:
-    """An IP endpoint as Envoy writes its address, in Base64."""
+    """The address of an IP endpoint in Envoy's notation, in Base64."""
     host = str(ip_address(endpoint.host))
     written = f"[{host}]:{endpoint.port}" if ":" in host else f"{host}:{endpoint.port}"
     return b64encode(written.encode()).decode()

@@ -1,13 +1,13 @@
-"""Every feature of the contract -> how Envoy honours it."""
+"""Verdicts of Envoy on every feature."""
 
 from __future__ import annotations
 
 from lbgen.engines.api import NATIVE, UNPORTABLE, Verdict, approximate, emulated, refused
 from lbgen.plan.features import Feature
 
-_SECOND = "text: the second request reached an endpoint"  # where another reading would see none
-_SORTED = emulated("rules are written in their order of trial, and each host's table holds those of wider hosts")
-_ANCHORED = emulated("a regex that knows lists and repeated lines; whether a blank follows a comma cannot be told")
+_SECOND = "text: the second request reached an endpoint"  # where another parser sees only one request
+_SORTED = emulated("rules are written in order of precedence, and each host's table includes those of wider hosts")
+_ANCHORED = emulated("a regex for lists and repeated lines, which ignores whether a space follows a comma")
 _DECODED = emulated("compared by a regex over the percent-encoded value; a broken escape matches no regex")
 _EDITS = emulated("the edits of a route and its target are merged into one list per target")
 
@@ -82,11 +82,11 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.REWRITE_PREFIX: emulated("a regex that cuts at the segment"),
     Feature.REWRITE_PATH: NATIVE,
     Feature.REWRITE_HOST: NATIVE,
-    Feature.WEBSOCKET: emulated("a blank behind the word: Envoy drops the body of a 200 that refuses just `websocket`"),
+    Feature.WEBSOCKET: emulated("a trailing space: Envoy drops the body of a 200 that declines exactly `websocket`"),
     Feature.STATUSES: emulated("local reply mappers by the cause"),
     Feature.FAILURES: emulated("local reply mappers by the cause"),
-    Feature.TIMEOUT_CONNECT: emulated("one cluster for each connect time asked of a pool"),
-    Feature.TIMEOUT_RESPONSE: emulated("the time of the only try, which ends with the response head"),
+    Feature.TIMEOUT_CONNECT: emulated("one cluster for each connect timeout of a pool"),
+    Feature.TIMEOUT_RESPONSE: emulated("the timeout of a single try, which ends with the response head"),
     Feature.TIMEOUT_IDLE: NATIVE,
     Feature.ROUND_ROBIN: NATIVE,
     Feature.LEAST_CONNECTIONS: emulated("requests under way are counted in place of connections"),
@@ -99,41 +99,41 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.ENDPOINT_IPV6: NATIVE,
     Feature.KEEPALIVE: emulated("idle connections are kept for 60 s without a count; 0 closes each after its request"),
     Feature.TLS_NO_SNI: NATIVE,
-    Feature.TLS_TERMINATE: emulated("a connection is taken by a regex for the server names of the certificates"),
+    Feature.TLS_TERMINATE: emulated("connections are matched by a regex for the server names of the certificates"),
     Feature.TLS_CLIENT_CERT: emulated("no session is resumed, so that every handshake shows the certificate"),
     Feature.TLS_PASSTHROUGH: NATIVE,
     Feature.HTTP2: NATIVE,
     Feature.PROXY_PROTOCOL_IN: NATIVE,
     Feature.MAX_CONNECTIONS: NATIVE,
     Feature.L4_MAX_CONNECTIONS: NATIVE,
-    Feature.LISTENER_ACCESS: emulated("an RBAC filter; behind proxies X-Forwarded-For is walked from the right"),
+    Feature.LISTENER_ACCESS: emulated("an RBAC filter; behind proxies X-Forwarded-For is read from the right"),
     Feature.LISTENER_LIMITS: emulated("a CEL condition for the target; Envoy's own limit of heads, in whole KiB"),
     Feature.CLIENT_TIMEOUTS: NATIVE,
     Feature.L4_SNI: NATIVE,
     Feature.L4_SOURCES: NATIVE,
     Feature.PATHS_ALLOW: emulated("the same RBAC filter with a wider regex"),
-    Feature.PATHS_NORMALIZE: emulated("a Lua filter that runs only for a target which is not in its normal form"),
+    Feature.PATHS_NORMALIZE: emulated("a Lua filter that runs only for targets not in normal form"),
     Feature.PATHS_VERBATIM: emulated(
-        "the same RBAC filter with a regex for the URI set, and a Lua filter that runs for paths which go up"
+        "the same RBAC filter with a regex for the URI set, and a Lua filter for paths with `..` segments"
     ),
     Feature.MIRROR: NATIVE,
     Feature.CORS: emulated("routes of their own for preflights and for requests of allowed origins"),
     Feature.COMPRESSION: emulated("a compressor that is skipped where an answer has no type"),
     Feature.BUFFERING: emulated("a filter that holds a body in memory and on disk"),
     Feature.RATE_LIMIT: emulated("one filter with the buckets of all routes; Lua for a route on several listeners"),
-    Feature.MAX_PER_ENDPOINT: emulated("a Lua filter that picks an endpoint with a place; the balance is its own"),
-    Feature.QUEUE: emulated("a request looks for a place every few milliseconds until its time is over"),
-    Feature.CONCURRENCY: emulated("a Lua filter that counts in memory which all workers share"),
-    Feature.MAX_BODY: emulated("one filter for each size, which routes switch on"),
-    Feature.ROUTE_ACCESS: emulated("an RBAC filter that routes switch on"),
+    Feature.MAX_PER_ENDPOINT: emulated("a Lua filter that picks an endpoint with a free slot by its own balancing"),
+    Feature.QUEUE: emulated("a request looks for a free slot every few milliseconds until its timeout"),
+    Feature.CONCURRENCY: emulated("a Lua filter that counts in memory shared by all workers"),
+    Feature.MAX_BODY: emulated("one filter for each size, which routes enable"),
+    Feature.ROUTE_ACCESS: emulated("an RBAC filter that routes enable"),
     Feature.TIMEOUT_REQUEST: NATIVE,
     Feature.RETRIES: emulated("one route for idempotent methods and one for the others"),
     Feature.RETRY_BUDGET: NATIVE,
-    Feature.RANDOM: emulated("with weights, a Maglev table that is entered at random"),
+    Feature.RANDOM: emulated("with weights, random entries of a Maglev table"),
     Feature.HASH: NATIVE,
-    Feature.BACKUP: emulated("a second priority that is used only when the first is all out"),
+    Feature.BACKUP: emulated("a second priority, used only when all of the first is down"),
     Feature.HEALTH_ACTIVE: NATIVE,
-    Feature.HEALTH_PASSIVE: NATIVE,  # all workers know it about a millisecond later
+    Feature.HEALTH_PASSIVE: NATIVE,  # all workers see an ejection about 1 ms later
     Feature.SLOW_START: NATIVE,
     Feature.STICKY: emulated("a Lua filter that maps an id to the address for Envoy's own session filter, and back"),
     Feature.POOL_TLS: NATIVE,
@@ -148,7 +148,7 @@ _V1_40: dict[Feature, Verdict] = {
 
 
 def verdict(feature: Feature) -> Verdict:
-    """How Envoy 1.40 honours `feature`."""
+    """The verdict of Envoy 1.40 on `feature`."""
     return TABLE[feature]
 
 

@@ -1,7 +1,7 @@
-"""Times of a client and of a route -> Envoy's clocks for silence.
+"""Timeouts of clients and routes as Envoy's idle timeout.
 
-Envoy has one clock for a request: it runs while the client sends its body, while the answer is waited for, and within
-the answer. A request whose head is all has no silence of its client, so it gets a route of its own.
+Envoy has one idle clock per request: it runs while the client sends the body, while the endpoint prepares the response,
+and within the response. A request without a body does not wait for its client, so it has a route with another timeout.
 """
 
 from __future__ import annotations
@@ -25,16 +25,13 @@ HEAD_ONLY = "head-only"
 """The name of the filter that marks requests without a body."""
 _MARK = "head-only"
 IS_HEAD_ONLY: dict[str, Data] = {"name": TRANSFER_CODING, "string_match": {"exact": _MARK}}
-"""What a request's headers are once the filter has marked it."""
+"""The header match of a request that the filter has marked."""
 HEAD_ONLY_ENABLED = build_lua_per_route({"marks": True})
-# An upgrade has a route of its own, and its bytes would be taken for a body that never ends.
-# A GET or HEAD that announces no body has none, or one that is read first, in the time that a client has for its body.
-# Envoy finds no route for a request without X-Forwarded-Proto, which may be removed by then; metadata() looks it up.
 
 
 @record
 class IdleTimeouts:
-    """`policy`: fields of a route action for its tries. The clock's milliseconds (0 = any): `head_only` for requests
+    """`policy`: the retry policy, as fields of a route action. Idle timeouts in ms (0 = none): `head_only` for requests
     without a body, `others` for those that may have one."""
 
     policy: dict[str, Data]
@@ -48,18 +45,18 @@ class IdleTimeouts:
 
 
 def compute_idle_timeouts(forward: Forward, pools: list[Pool], body: int, *, everything: bool) -> IdleTimeouts:
-    """The clocks of a route's requests; `body` (ms, 0 = any) is the longest silence of a client within a body."""
+    """The idle timeouts of a route's requests; `body` is the client's idle timeout within a body (ms, 0 = none)."""
     idle = forward.timeouts.idle
     watched = has_idle_before_response(forward) and (not body or idle < body)
     policy, longest = build_retry_policy(forward, pools, everything=everything, watched=watched)
-    watched = watched or not idle  # nothing is lost when the clock waits for longer than the answer may be silent
+    watched = watched or not idle  # the try has its own clock, or none is needed
     if watched and (not body or 0 < longest <= body):
         return IdleTimeouts(policy, body, body)
     return IdleTimeouts(policy, longest, body)
 
 
 def list_idle_timeouts(plan: Plan, route: Route, listeners: Iterable[Listener]) -> list[IdleTimeouts]:
-    """The clocks of a route, once for each time that its listeners give clients for a body."""
+    """The idle timeouts of a route, one for each client_body time of its listeners."""
     if not isinstance(route.action, Forward):
         return []
     pools = [plan.pool(target.pool) for target in route.action.targets if target.weight]
@@ -68,7 +65,7 @@ def list_idle_timeouts(plan: Plan, route: Route, listeners: Iterable[Listener]) 
 
 
 def needs_head_only_filter(routes: Iterable[Route], body: int, clusters: Clusters) -> bool:
-    """Whether some route asks for requests without a body to be marked."""
+    """Whether some route distinguishes requests without a body."""
     for route in routes:
         if isinstance(route.action, Forward):
             pools = [clusters.pools[target.pool] for target in route.action.targets if target.weight]
@@ -80,6 +77,6 @@ def needs_head_only_filter(routes: Iterable[Route], body: int, clusters: Cluster
 
 
 def build_head_only_filter() -> dict[str, Data]:
-    """Marks requests without a body, which then find the route of theirs."""
+    """The filter that marks requests without a body and looks up their route again."""
     code = load_lua("head_only", coding=TRANSFER_CODING, mark=_MARK, proto=PROTO)
     return build_lua_filter(HEAD_ONLY, code, disabled=True)

@@ -1,4 +1,4 @@
-"""TLS of a listener -> the socket of its filter chain, and which names in the handshake may have one."""
+"""TLS of listeners: the transport socket, and the server names that it serves."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _VERSIONS = {"1.2": "TLSv1_2", "1.3": "TLSv1_3"}
 
 
 def build_tls_inspector() -> dict[str, Data]:
-    """Reads the server name from the first bytes of a connection."""
+    """The listener filter that reads the server name from the first bytes of a connection."""
     return extension("envoy.filters.listener.tls_inspector", "filters.listener.tls_inspector.v3.TlsInspector")
 
 
 def build_listener_socket(tls: ListenerTls, protocols: list[str]) -> dict[str, Data]:
-    """The transport socket that speaks TLS. `protocols` are offered by ALPN."""
+    """The transport socket for TLS; it offers `protocols` by ALPN."""
     params: dict[str, Data] = {
         "tls_minimum_protocol_version": _VERSIONS[tls.min_version],
         "tls_maximum_protocol_version": "TLSv1_3",
@@ -40,14 +40,14 @@ def build_listener_socket(tls: ListenerTls, protocols: list[str]) -> dict[str, D
     if tls.client_ca is not None:
         common["validation_context"] = {"trusted_ca": build_data_source(tls.client_ca)}
         context["require_client_certificate"] = tls.client_required
-        # A resumed session would not show the certificate again.
+        # A resumed session shows no certificate.
         context["disable_stateless_session_resumption"] = True
         context["disable_stateful_session_resumption"] = True
     return extension("envoy.transport_sockets.tls", "transport_sockets.tls.v3.DownstreamTlsContext", context)
 
 
 def select_certificates(certificates: tuple[Certificate, ...]) -> list[Certificate]:
-    """Those that serve a name which none before them holds; the first serves clients without a name."""
+    """The certificates that hold a name which no earlier one holds; the first also serves clients without a name."""
     found: list[Certificate] = []
     seen: set[HostPattern] = set()
     for each in certificates:
@@ -58,6 +58,6 @@ def select_certificates(certificates: tuple[Certificate, ...]) -> list[Certifica
 
 
 def build_names_pattern(tls: ListenerTls) -> str:
-    """A regex for the server names that a certificate holds: a wildcard covers one label."""
+    """A regex for the server names in the certificates; a wildcard covers one label."""
     names = dict.fromkeys(name for each in tls.certificates for name in each.names)
     return "|".join(("[^.]+[.]" if name.wildcard else "") + escape_regex(name.name) for name in names)

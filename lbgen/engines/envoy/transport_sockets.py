@@ -1,4 +1,4 @@
-"""TLS and PROXY headers towards endpoints -> Envoy transport sockets."""
+"""TLS and PROXY headers to endpoints: Envoy's transport sockets."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Endpoint, Pool
     from lbgen.plan.tls import Certificate, File
 
-# The system's store; Envoy has no word for it that works with names.
+# The system's store; Envoy's own option for it does not verify names.
 _SYSTEM: dict[str, Data] = {"filename": "/etc/ssl/certs/ca-certificates.crt"}
 _MATCH = "envoy.transport_socket_match"
 
 
 def build_pool_socket(pool: Pool) -> dict[str, Data]:
-    """The fields of a cluster that say how its connections are made; none for plain TCP."""
+    """The fields of a cluster for its connections; empty for plain TCP."""
     if pool.tls is None:
         return {} if pool.proxy_protocol is None else {"transport_socket": _proxy_protocol(pool, _raw())}
     if pool.tls.server_name is not None or not pool.tls.verify:
         return {"transport_socket": _proxy_protocol(pool, _tls(pool, pool.tls.server_name))}
-    # Each endpoint's certificate is to hold its own host.
+    # Each endpoint's certificate must hold its own host.
     hosts = tuple(dict.fromkeys((endpoint.host, endpoint.is_ip) for endpoint in pool.endpoints))
     if len(hosts) == 1:
         return {"transport_socket": _proxy_protocol(pool, _tls(pool, *hosts[0]))}
@@ -35,24 +35,24 @@ def build_pool_socket(pool: Pool) -> dict[str, Data]:
 
 
 def has_socket_per_endpoint(pool: Pool) -> bool:
-    """Whether the endpoints of `pool` differ in their sockets."""
+    """Whether the endpoints of `pool` need different sockets."""
     tls = pool.tls
     shared = tls is None or tls.server_name is not None or not tls.verify
     return not shared and len({endpoint.host for endpoint in pool.endpoints}) > 1
 
 
 def build_endpoint_metadata(endpoint: Endpoint) -> dict[str, Data]:
-    """The fields of an endpoint by which it finds its own socket among several."""
+    """The metadata of an endpoint by which Envoy picks its socket."""
     return {"metadata": {"filter_metadata": {_MATCH: {"host": endpoint.host}}}}
 
 
 def build_certificate(pair: Certificate) -> dict[str, Data]:
-    """A chain and its key."""
+    """A certificate chain and its key."""
     return {"certificate_chain": build_data_source(pair.cert), "private_key": build_data_source(pair.key)}
 
 
 def build_data_source(file: File) -> dict[str, Data]:
-    """Where Envoy reads a file: relative to its folder, or absolute."""
+    """A file, relative to Envoy's folder or absolute."""
     return {"filename": file.path}
 
 

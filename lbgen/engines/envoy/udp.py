@@ -1,4 +1,4 @@
-"""L4 listeners for UDP -> a proxy of datagrams, by source where rules ask for it."""
+"""L4 listeners for UDP: a UDP proxy, with a matcher for sources."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NO_LIMIT = 86_400_000  # ms
 
 
 def build_udp_proxy(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]:
-    """The fields of a listener for its rules; a datagram that none takes is dropped."""
+    """The fields of a listener for its rules; Envoy drops a datagram that matches none."""
     gate = access_predicates(listener.access)
     found: list[Data] = []
     idle = 0

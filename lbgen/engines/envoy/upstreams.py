@@ -1,4 +1,4 @@
-"""Pools -> Envoy clusters, one for each set of demands that routes make of a pool and Envoy keeps with the cluster."""
+"""Pools as Envoy clusters: one for each set of options that routes use and Envoy keeps in the cluster."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.model import Endpoint, Plan, Pool
 
-_NO_LIMIT_CONNECT = 86_400_000  # ms; Envoy knows no endless one, and the kernel gives up long before
+_NO_LIMIT_CONNECT = 86_400_000  # ms; Envoy requires a limit, and the kernel gives up long before
 _NO_LIMIT = 1_000_000_000
-_KEPT_FOR = "60s"  # how long an idle connection to an endpoint is kept
-# Percent; Envoy shifts load to backups as soon as fewer than 100/1.4 percent of the others are up.
+_KEPT_FOR = "60s"  # how long Envoy keeps an idle connection to an endpoint
+# Percent. By default Envoy shifts load to backups once fewer than 100/1.4 percent of the others are up.
 _BACKUP_LAST = 100_000_000
 _HTTP = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
 
 class ClusterOptions(NamedTuple):
-    """What a route asks of a pool: connect time in ms, the percentage of requests that may be retries, and whether
-    it sends copies."""
+    """Options of a route that belong to the cluster: connect timeout in ms, the percentage of requests that may be
+    retries, and whether the requests are copies."""
 
     connect: int
     budget: float | None = None
@@ -48,8 +48,8 @@ class ClusterOptions(NamedTuple):
 
 @record
 class Clusters:
-    """`demands`: what routes ask of each pool, ascending by connect time. `l4`: pools of L4 routes. `kept_peer`: some
-    listeners keep the peer in a filter state. `shared_rates`, `counted`: names of routes, see `shared_counters`."""
+    """`options`: those of each pool, by connect timeout. `l4`: pools of L4 routes. `saves_peer`: some listeners save
+    the peer in a filter state. `shared_rate_routes`, `counted_routes`: names, see `shared_counters`."""
 
     pools: dict[str, Pool]
     options: dict[str, tuple[ClusterOptions, ...]]
@@ -60,7 +60,7 @@ class Clusters:
 
 
 def plan_clusters(plan: Plan) -> Clusters:
-    """Which clusters the plan needs."""
+    """The clusters that the plan needs."""
     found: dict[str, set[ClusterOptions]] = {pool.name: set() for pool in plan.pools}
     for route in plan.routes:
         if isinstance(route.action, Forward):
@@ -84,22 +84,22 @@ def _sort_key(asked: ClusterOptions) -> tuple[int, float, bool]:
 
 
 def cluster_options(forward: Forward) -> ClusterOptions:
-    """What a route asks of the pools it forwards to."""
+    """The options of a route for the pools to which it forwards."""
     return ClusterOptions(forward.timeouts.connect, None if forward.retries is None else forward.retries.budget)
 
 
 def cluster_name(pool: str, asked: ClusterOptions, clusters: Clusters) -> str:
-    """The cluster for `pool` with these demands; the bare pool name when there is only one."""
+    """The name of the cluster for `pool` with these options; the pool's own name if there is only one."""
     return pool if len(clusters.options[pool]) < 2 else f"{pool}@{asked}"
 
 
 def pool_name(cluster: str) -> str:
-    """The pool that a cluster was made for."""
+    """The pool of a cluster."""
     return cluster.partition("@")[0]
 
 
 def build_clusters(plan: Plan, clusters: Clusters) -> list[Tagged]:
-    """All clusters, in the order of the pools; a pool that no route uses has none."""
+    """All clusters, in the order of the pools; an unused pool has none."""
     return [
         Tagged(pool.field, _cluster(pool, asked, clusters, plan.resolvers))
         for pool in plan.pools
@@ -108,7 +108,7 @@ def build_clusters(plan: Plan, clusters: Clusters) -> list[Tagged]:
 
 
 def build_endpoint_files(plan: Plan, clusters: Clusters) -> Iterator[tuple[str, Tagged]]:
-    """Files of endpoints that come and go while Envoy runs: the name of each, and what is in it."""
+    """Names and contents of the files with endpoints that change while Envoy runs."""
     for pool in plan.pools:
         if _has_endpoint_file(pool) and clusters.options[pool.name]:
             found: dict[str, Data] = typed(
@@ -118,8 +118,8 @@ def build_endpoint_files(plan: Plan, clusters: Clusters) -> Iterator[tuple[str, 
 
 
 def _has_endpoint_file(pool: Pool) -> bool:
-    """Whether the pool's endpoints are replicas of a tier, whose number changes: a file has them, as a hot restart for
-    it would by and by cut connections of L4. Such files take addresses only."""
+    """Whether a file lists the pool's endpoints: they are replicas of a tier, whose number changes, and a hot restart
+    would sooner or later cut L4 connections. Such a file holds addresses only."""
     return pool.leads_to is not None and all(endpoint.is_ip for endpoint in pool.endpoints)
 
 
@@ -133,7 +133,7 @@ def _eds(pool: Pool) -> dict[str, Data]:
                 "path_config_source": {"path": f"{ENDPOINTS}{pool.name}.yaml"},
             },
         },
-        # Envoy would go on with replicas that are no more for as long as their checks pass.
+        # Otherwise Envoy keeps removed replicas for as long as their checks pass.
         "ignore_health_on_host_removal": True,
     }
 
@@ -143,18 +143,18 @@ def _cluster(pool: Pool, asked: ClusterOptions, clusters: Clusters, resolvers: t
     named = any(not endpoint.is_ip for endpoint in pool.endpoints)
     lb_config: dict[str, Data] = {"healthy_panic_threshold": {"value": 0}}
     if pool.active is not None or pool.passive is not None:
-        # Envoy would keep news of an endpoint back for up to a second.
+        # By default Envoy delays updates of endpoints by up to a second.
         lb_config["update_merge_window"] = "0s"
     if pool.sticky is not None:
-        # A drained endpoint keeps its clients.
+        # A drained endpoint keeps its sticky clients.
         lb_config["override_host_status"] = {"statuses": ["UNKNOWN", "HEALTHY", "DEGRADED", "DRAINING"]}
     found: dict[str, Data] = {
         "name": name,
         **(_dns(resolvers) if named else _eds(pool) if _has_endpoint_file(pool) else {"type": "STATIC"}),
         "connect_timeout": duration(asked.connect or _NO_LIMIT_CONNECT),
-        **build_balancing(pool, l4=pool.name in clusters.l4, kept_peer=clusters.saves_peer),
+        **build_balancing(pool, l4=pool.name in clusters.l4, saves_peer=clusters.saves_peer),
         "common_lb_config": lb_config,
-        # Envoy would answer 503 above 1024 connections or requests.
+        # By default Envoy answers 503 above 1024 connections or requests.
         "circuit_breakers": {"thresholds": [_thresholds(asked)]},
         **build_health_checks(pool),
         **build_pool_socket(pool),
@@ -173,7 +173,7 @@ def _thresholds(asked: ClusterOptions) -> dict[str, Data]:
     }
     if asked.budget is None:
         return {**found, "max_retries": _NO_LIMIT}
-    # One retry at a time is always let through: a share of few requests would be none.
+    # One retry at a time is always allowed: a percentage of few requests would be none.
     return {**found, "retry_budget": {"budget_percent": {"value": asked.budget}, "min_retry_concurrency": 1}}
 
 
@@ -217,7 +217,7 @@ def _assignment(pool: Pool) -> dict[str, Data]:
 
 
 def _dns(resolvers: tuple[str, ...]) -> dict[str, Data]:
-    """A cluster type that resolves names again every 5 s, each address being an endpoint."""
+    """A cluster type that resolves names every 5 s and treats each address as an endpoint."""
     dns: dict[str, Data] = typed(
         "envoy.extensions.clusters.dns.v3.DnsCluster",
         {
@@ -237,9 +237,9 @@ def _dns(resolvers: tuple[str, ...]) -> dict[str, Data]:
         )
     return {
         "cluster_type": {"name": "envoy.clusters.dns", "typed_config": dns},
-        # A name that does not resolve must not keep the listeners waiting.
+        # Listeners must not wait for a name that does not resolve.
         "wait_for_warm_on_init": False,
-        # An address that the name has no more may be somebody else's by now, and well.
+        # An address that was removed from the name may belong to another healthy host by now.
         "ignore_health_on_host_removal": True,
     }
 
@@ -262,5 +262,5 @@ def _endpoint(endpoint: Endpoint, pool: Pool) -> dict[str, Data]:
     if endpoint.weight:
         found["load_balancing_weight"] = endpoint.weight
     else:
-        found["health_status"] = "DRAINING"  # a weight of 0 is not valid
+        found["health_status"] = "DRAINING"  # Envoy does not accept a weight of 0
     return found

@@ -1,4 +1,4 @@
-"""Host tables of a listener -> Envoy virtual hosts, whose domains say which requests belong to them."""
+"""Host tables of a listener as Envoy virtual hosts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def build_virtual_hosts(
     plan: Plan, listener: Listener, clusters: Clusters, first: Sequence[dict[str, Data]] = ()
 ) -> list[dict[str, Data]]:
-    """One virtual host per table that has rules; Envoy picks the exact one, then the longest wildcard, then `*`.
+    """One virtual host per table with rules; Envoy picks the exact one, then the longest wildcard, then `*`.
 
     The Envoy routes `first` come before all others, and hosts without rules have them too.
     """
@@ -52,7 +52,7 @@ def _virtual_host(
 
 
 def _tree(lists: Mapping[str, list[Tagged]]) -> dict[str, Data]:
-    """A matcher that takes the list of the longest key which the target begins with."""
+    """A matcher that picks the list of the longest key which is a prefix of the target."""
     return {
         "matcher_tree": {
             "input": extension("target", "envoy.type.matcher.v3.HttpRequestHeaderMatchInput", {"header_name": ":path"}),
@@ -71,5 +71,5 @@ def _domains(host: HostPattern | None) -> list[str]:
     if host is None:
         return ["*"]
     name = str(host)
-    # Envoy drops the port of a Host before it looks, but not a trailing dot.
+    # Envoy removes the port of a Host before the lookup, but not a trailing dot.
     return [name] if name.startswith("[") else [name, f"{name}."]

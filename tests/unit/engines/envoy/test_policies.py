@@ -115,7 +115,7 @@ def test_silence_of_the_client_outlasts_all_tries_but_not_a_tunnel() -> None:
 def test_a_try_whose_response_time_is_shorter_than_its_silence_has_both_and_says_so() -> None:
     plan = plan_of({"retries": {"max": 1, "on": ["timeout"]}, "timeouts": {"response": "2s", "idle": "5s"}})
     assert {r["route"]["retry_policy"].get("per_try_timeout") for r in routes(plan)} == {"2s"}
-    assert any("silent or stops reading within a body" in note for note in notes(plan, Feature.TIMEOUT_IDLE))
+    assert any("pauses or stops reading within a body" in note for note in notes(plan, Feature.TIMEOUT_IDLE))
 
 
 def test_keepalive_counts_are_said_where_there_is_one() -> None:
