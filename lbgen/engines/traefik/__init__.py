@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.api import BinaryHint, Images
-from lbgen.engines.traefik import health, objections, run, support
+from lbgen.engines.traefik import health_status, objections, run, support
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ class Traefik:
     )
     images = Images({"3.7": "traefik:v3.7.15"}, "/usr/local/bin/traefik", ("/bin/mv",))
 
-    tells: tuple[str, ...] = (health.TELLS,)
+    tells: tuple[str, ...] = (health_status.TELLS,)
     places: tuple[tuple[str, str], ...] = (
         ("static", "top level of traefik.yaml, a YAML mapping"),
         ("dynamic", "file of its own beside the dynamic ones, a YAML mapping"),
@@ -45,19 +45,19 @@ class Traefik:
         """Texts of the topology that are not what their places hold."""
         if not plan.options(self.name).verbatim:
             return ()
-        from lbgen.engines.traefik.render import own_dynamic, own_static
+        from lbgen.engines.traefik.build import own_dynamic, own_static
         from lbgen.engines.verbatim import unreadable
 
         return unreadable(plan, self.name, {"static": partial(own_static, plan), "dynamic": partial(own_dynamic, plan)})
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
-        from lbgen.engines.traefik.render import render
+        from lbgen.engines.traefik.build import render
 
         return render(plan)
 
     def steer(self, steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
         """The shares of TCP endpoints; see `lbgen.engines.checks.Steered`."""
-        from lbgen.engines.traefik.members import steer
+        from lbgen.engines.traefik.tcp_weights import steer
 
         return steer(steering, shares)
 
@@ -74,7 +74,7 @@ class Traefik:
         self, pools: Mapping[str, Sequence[str]], answers: Mapping[str, str]
     ) -> Mapping[tuple[str, int], Condition]:
         """What the plugin says; see `lbgen.engines.health.Watched`."""
-        return health.health(pools, answers[health.TELLS])
+        return health_status.health(pools, answers[health_status.TELLS])
 
 
 ENGINE: Engine = Traefik()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged
-from lbgen.engines.traefik import members, names
+from lbgen.engines.traefik import names, tcp_weights
 from lbgen.engines.traefik.tls import closed_service, closing, literal
 from lbgen.plan.model import Forward, Protocol
 
@@ -85,11 +85,11 @@ def _from(sources: Iterable[str]) -> list[str]:
 def _tcp_service(plan: Plan, route: Route, services: dict[str, Data], transports: dict[str, Data]) -> str:
     """The weighted service of a route over the endpoints of all its pools. TCP servers know no weight of their own, so
     each endpoint is a service."""
-    name = members.service(route)
+    name = tcp_weights.service(route)
     if name in services or not isinstance(route.action, Forward):
         return name
     shares, endpoints = _shares(plan, route)
-    steered = members.steered(plan, route)
+    steered = tcp_weights.steered(plan, route)
     for child, (endpoint, pool) in endpoints.items():
         if not steered and child not in shares:
             continue
@@ -107,7 +107,7 @@ def _tcp_service(plan: Plan, route: Route, services: dict[str, Data], transports
 
 def _shares(plan: Plan, route: Route) -> tuple[dict[str, int], dict[str, tuple[Endpoint, Pool]]]:
     """The shares of a route's services with every endpoint up, and whose each service is."""
-    groups = members.groups(plan, route)
+    groups = tcp_weights.groups(plan, route)
     pools = [plan.pool(group[1]) for group in groups]
     endpoints = {
         member[0]: (endpoint, pool)
@@ -115,7 +115,7 @@ def _shares(plan: Plan, route: Route) -> tuple[dict[str, int], dict[str, tuple[E
         for member, endpoint in zip(group[2], pool.endpoints, strict=True)
         if endpoint.weight
     }
-    return dict(members.weighted(members.service(route), groups, {})), endpoints
+    return dict(tcp_weights.weighted(tcp_weights.service(route), groups, {})), endpoints
 
 
 def _listed(shares: Mapping[str, int], endpoints: Mapping[str, tuple[Endpoint, Pool]], route: Route) -> list[Data]:
@@ -155,7 +155,7 @@ def udp(plan: Plan, listeners: Iterable[Listener]) -> dict[str, Data]:
             continue
         for rule in listener.l4_rules:
             route = plan.route(rule.route)
-            name = members.service(route)
+            name = tcp_weights.service(route)
             data: dict[str, Data] = {"entryPoints": [names.entry_point(listener)], "service": name}
             routers[names.edge(listener)] = Tagged(rule.field, data)
             if name in services or not isinstance(route.action, Forward):

@@ -8,7 +8,7 @@ from signal import Signals
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import CheckSpec, ProcessSpec
-from lbgen.engines.traefik import members, ready
+from lbgen.engines.traefik import readiness, tcp_weights
 from lbgen.engines.traefik.names import ACCESS_LOG
 from lbgen.engines.traefik.plugin import administered
 from lbgen.plan.model import Mode
@@ -49,11 +49,11 @@ def process(plan: Plan, binary: Binary) -> ProcessSpec:
         argv,
         stop=Signals.SIGTERM,
         env=(("GOGC", "400"),),
-        agent=bool(members.checked(plan)),
+        agent=bool(tcp_weights.checked(plan)),
         access_log=log,
         fixed=("traefik.yaml", "plugins-local/"),
         watched=("dynamic/",),
-        ready=ready.TELLS if ready.knocked(plan) else "/api/version",
+        ready=readiness.TELLS if readiness.knocked(plan) else "/api/version",
         leave=("dynamic/leave.yaml", json.dumps({"http": _LEAVE} if level7 else {})),
     )
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from lbgen.engines.api import Level
-from lbgen.engines.traefik import ENGINE, members
+from lbgen.engines.traefik import ENGINE, tcp_weights
 from lbgen.engines.traefik.support import SUPPORT
 from lbgen.plan.features import Feature
 from lbgen.plan.model import (
@@ -75,7 +75,7 @@ def test_checks_of_tcp_endpoints_are_the_agents_and_those_of_udp_refused():
     files = {file.name: file.text for file in ENGINE.render(plan, "3.7")}
     order = json.loads(files["agent.json"])
     assert [t["name"] for t in order["pools"][0]["targets"]] == ["127.0.0.1:1", "127.0.0.1:2"]
-    assert ENGINE.steer(order["steering"], {}) == {members.FILE: files[members.FILE]}
+    assert ENGINE.steer(order["steering"], {}) == {tcp_weights.FILE: files[tcp_weights.FILE]}
     udp = replace(plan, listeners=(replace(plan.listeners[0], protocol=Protocol.UDP),))
     assert {o.feature for o in ENGINE.objections(udp, "3.7")} == {Feature.HEALTH_ACTIVE, Feature.BACKUP}
 
@@ -95,7 +95,7 @@ ONE, OTHER = [["a", "h:1", 3, False], ["b", "h:2", 1, False], ["c", "h:3", 5, Tr
     ],
 )
 def test_endpoints_that_are_up_share_what_their_pool_has(groups, shares, wanted):
-    assert dict(members.weighted("r", groups, shares)) == wanted
+    assert dict(tcp_weights.weighted("r", groups, shares)) == wanted
 
 
 def test_what_traefik_cannot_do_on_l4_is_refused_by_name():

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.traefik.names import ACCESS_LOG
-from lbgen.engines.traefik.pools import pool_conf
 from lbgen.engines.traefik.routes import access_conf, pools_of, route_conf
+from lbgen.engines.traefik.upstreams import pool_conf
 from lbgen.plan.model import PathKind
 from lbgen.plan.precedence import path_groups
 

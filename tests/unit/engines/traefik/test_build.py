@@ -8,7 +8,7 @@ import pytest
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.traefik import ENGINE, names
-from lbgen.engines.traefik.edge import edge
+from lbgen.engines.traefik.plugin_config import edge
 from lbgen.engines.traefik.quote import escaped, literal
 from lbgen.engines.traefik.run import judge
 from lbgen.plan.model import (

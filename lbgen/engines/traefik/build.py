@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.document import Tagged, dump
-from lbgen.engines.traefik import health, members, names, ready
-from lbgen.engines.traefik.edge import edge
+from lbgen.engines.traefik import health_status, names, readiness, tcp_weights
 from lbgen.engines.traefik.l4 import tcp, udp
 from lbgen.engines.traefik.plugin import sources
+from lbgen.engines.traefik.plugin_config import edge
 from lbgen.engines.traefik.quote import escaped
 from lbgen.engines.traefik.static import static
 from lbgen.engines.traefik.tls import closed_service, closing, tls_section
@@ -36,7 +36,7 @@ def render(plan: Plan) -> tuple[RenderedFile, ...]:
     level4 = tcp(plan, [listener for listener in plan.listeners if listener.mode is Mode.L4])
     if level4:
         files.append(_file("dynamic/tcp.yaml", {"tcp": level4}))
-        files.extend(members.files(plan))
+        files.extend(tcp_weights.files(plan))
     if datagrams := udp(plan, plan.listeners):
         files.append(_file("dynamic/udp.yaml", {"udp": datagrams}))
     if encrypted := tls_section(plan.listeners):
@@ -45,8 +45,8 @@ def render(plan: Plan) -> tuple[RenderedFile, ...]:
         api: Data = {"entryPoints": [names.ADMIN], "rule": "PathPrefix(`/api`)", "service": "api@internal"}
         files.append(_file("dynamic/admin.yaml", {"http": {"routers": {names.ADMIN: api}}}))
         if level7:  # the plugin alone knows of those endpoints
-            files.append(_file("dynamic/endpoints.yaml", {"http": health.section()}))
-        if told := ready.section(plan):
+            files.append(_file("dynamic/endpoints.yaml", {"http": health_status.section()}))
+        if told := readiness.section(plan):
             files.append(_file("dynamic/ready.yaml", {"http": told}))
     if own := own_dynamic(plan):
         files.append(RenderedFile("dynamic/verbatim.yaml", *dump(own, _DYNAMIC)))
