@@ -29,7 +29,7 @@ class Traefik:
     )
     images = Images({"3.7": "traefik:v3.7.15"}, "/usr/local/bin/traefik", ("/bin/mv",))
 
-    tells: tuple[str, ...] = (health_status.TELLS,)
+    tells: tuple[str, ...] = (health_status.STATUS_PATH,)
     places: tuple[tuple[str, str], ...] = (
         ("static", "top level of traefik.yaml, a YAML mapping"),
         ("dynamic", "file of its own beside the dynamic ones, a YAML mapping"),
@@ -39,16 +39,18 @@ class Traefik:
         return support.SUPPORT[version][feature]
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
-        return (*objections.objections(plan), *self._unreadable(plan))
+        return (*objections.find_objections(plan), *self._unreadable(plan))
 
     def _unreadable(self, plan: Plan) -> Iterable[Objection]:
         """Texts of the topology that are not what their places hold."""
         if not plan.options(self.name).verbatim:
             return ()
-        from lbgen.engines.traefik.build import own_dynamic, own_static
+        from lbgen.engines.traefik.build import read_dynamic_keys, read_static_keys
         from lbgen.engines.verbatim import unreadable
 
-        return unreadable(plan, self.name, {"static": partial(own_static, plan), "dynamic": partial(own_dynamic, plan)})
+        return unreadable(
+            plan, self.name, {"static": partial(read_static_keys, plan), "dynamic": partial(read_dynamic_keys, plan)}
+        )
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
         from lbgen.engines.traefik.build import render
@@ -57,24 +59,24 @@ class Traefik:
 
     def steer(self, steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
         """The shares of TCP endpoints; see `lbgen.engines.checks.Steered`."""
-        from lbgen.engines.traefik.tcp_weights import steer
+        from lbgen.engines.traefik.tcp_weights import build_weights_file
 
-        return steer(steering, shares)
+        return build_weights_file(steering, shares)
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
-        return run.process(plan, binary)
+        return run.build_process_spec(plan, binary)
 
     def access_record(self, line: str) -> Mapping[str, object] | None:
-        return run.access_record(line)
+        return run.parse_record(line)
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
-        return run.check(plan, binary)
+        return run.build_check_spec(plan, binary)
 
     def health(
         self, pools: Mapping[str, Sequence[str]], answers: Mapping[str, str]
     ) -> Mapping[tuple[str, int], Condition]:
         """What the plugin says; see `lbgen.engines.health.Watched`."""
-        return health_status.health(pools, answers[health_status.TELLS])
+        return health_status.read_health(pools, answers[health_status.STATUS_PATH])
 
 
 ENGINE: Engine = Traefik()

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.document import Tagged, dump
 from lbgen.engines.traefik import health_status, names, readiness, tcp_weights
-from lbgen.engines.traefik.l4 import tcp, udp
-from lbgen.engines.traefik.plugin import sources
-from lbgen.engines.traefik.plugin_config import edge
-from lbgen.engines.traefik.quote import escaped
-from lbgen.engines.traefik.static import static
-from lbgen.engines.traefik.tls import closed_service, closing, tls_section
+from lbgen.engines.traefik.l4 import build_tcp, build_udp
+from lbgen.engines.traefik.plugin import load_sources
+from lbgen.engines.traefik.plugin_config import build_plugin_config
+from lbgen.engines.traefik.quote import quote_data
+from lbgen.engines.traefik.static import build_static
+from lbgen.engines.traefik.tls import build_closed_service, build_closing_routers, build_tls
 from lbgen.engines.verbatim import keys
 from lbgen.plan.model import Mode
 
@@ -27,44 +27,44 @@ _ANY = "Host(`*`)"  # with it come TLS options for every server name, and for no
 
 def render(plan: Plan) -> tuple[RenderedFile, ...]:
     """All files of `plan`, names relative to the engine's folder."""
-    files = [_file("traefik.yaml", static(plan) | own_static(plan), _STATIC)]
+    files = [_file("traefik.yaml", build_static(plan) | read_static_keys(plan), _STATIC)]
     level7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
     for listener in level7:
         files.append(_file(f"dynamic/{names.edge(listener)}.yaml", _listener(plan, listener)))
     if level7:
-        files.extend(sources())
-    level4 = tcp(plan, [listener for listener in plan.listeners if listener.mode is Mode.L4])
+        files.extend(load_sources())
+    level4 = build_tcp(plan, [listener for listener in plan.listeners if listener.mode is Mode.L4])
     if level4:
         files.append(_file("dynamic/tcp.yaml", {"tcp": level4}))
-        files.extend(tcp_weights.files(plan))
-    if datagrams := udp(plan, plan.listeners):
+        files.extend(tcp_weights.build_files(plan))
+    if datagrams := build_udp(plan, plan.listeners):
         files.append(_file("dynamic/udp.yaml", {"udp": datagrams}))
-    if encrypted := tls_section(plan.listeners):
+    if encrypted := build_tls(plan.listeners):
         files.append(_file("dynamic/tls.yaml", {"tls": encrypted}))
     if plan.admin_port is not None:
         api: Data = {"entryPoints": [names.ADMIN], "rule": "PathPrefix(`/api`)", "service": "api@internal"}
         files.append(_file("dynamic/admin.yaml", {"http": {"routers": {names.ADMIN: api}}}))
         if level7:  # the plugin alone knows of those endpoints
-            files.append(_file("dynamic/endpoints.yaml", {"http": health_status.section()}))
-        if told := readiness.section(plan):
+            files.append(_file("dynamic/endpoints.yaml", {"http": health_status.build_status_route()}))
+        if told := readiness.build_ready_route(plan):
             files.append(_file("dynamic/ready.yaml", {"http": told}))
-    if own := own_dynamic(plan):
+    if own := read_dynamic_keys(plan):
         files.append(RenderedFile("dynamic/verbatim.yaml", *dump(own, _DYNAMIC)))
     return tuple(files)
 
 
-def own_static(plan: Plan) -> dict[str, Data]:
+def read_static_keys(plan: Plan) -> dict[str, Data]:
     """What the topology adds to traefik.yaml. Raises NotDataError."""
-    return keys(plan, "traefik", "static", ("api", "experimental", *static(plan)))
+    return keys(plan, "traefik", "static", ("api", "experimental", *build_static(plan)))
 
 
-def own_dynamic(plan: Plan) -> dict[str, Data]:
+def read_dynamic_keys(plan: Plan) -> dict[str, Data]:
     """The topology's own dynamic file. Raises NotDataError."""
     return keys(plan, "traefik", "dynamic")
 
 
 def _file(name: str, data: Data, header: str = _DYNAMIC) -> RenderedFile:
-    text, origins = dump(escaped(data) if name.startswith("dynamic/") else data, header)
+    text, origins = dump(quote_data(data) if name.startswith("dynamic/") else data, header)
     return RenderedFile(name, text, origins)
 
 
@@ -83,7 +83,9 @@ def _listener(plan: Plan, listener: Listener) -> dict[str, Data]:
     return {
         "http": {
             "routers": {name: Tagged(listener.field, router)},
-            "middlewares": {name: Tagged(listener.field, {"plugin": {names.PLUGIN: edge(plan, listener)}})},
+            "middlewares": {
+                name: Tagged(listener.field, {"plugin": {names.PLUGIN: build_plugin_config(plan, listener)}})
+            },
         },
-        "tcp": {"routers": closing(listener), "services": closed_service(name)},
+        "tcp": {"routers": build_closing_routers(listener), "services": build_closed_service(name)},
     }

@@ -6,22 +6,22 @@ import json
 from typing import TYPE_CHECKING
 
 from lbgen.engines.health import Condition, State
-from lbgen.engines.traefik.plugin import administered
+from lbgen.engines.traefik.plugin import build_admin_route
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lbgen.engines.document import Data
 
-TELLS = "/lbgen/endpoints"
+STATUS_PATH = "/lbgen/endpoints"
 
 
-def section() -> dict[str, Data]:
+def build_status_route() -> dict[str, Data]:
     """The dynamic configuration by which the plugin tells it."""
-    return administered("lbgen-endpoints", TELLS, {"tells": True})
+    return build_admin_route("lbgen-endpoints", STATUS_PATH, {"tells": True})
 
 
-def health(pools: Mapping[str, Sequence[str]], answer: str) -> dict[tuple[str, int], Condition]:
+def read_health(pools: Mapping[str, Sequence[str]], answer: str) -> dict[tuple[str, int], Condition]:
     """By pool and place of the endpoint, which is the plugin's as well."""
     try:
         told = json.loads(answer)

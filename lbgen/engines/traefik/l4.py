@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.traefik import names, tcp_weights
-from lbgen.engines.traefik.tls import closed_service, closing, literal
+from lbgen.engines.traefik.tls import build_closed_service, build_closing_routers, escape_regex
 from lbgen.plan.model import Forward, Protocol
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FOREVER = "2562047h"  # Go reads 0 as none at all or as its own default; this is as long as it can count
 
 
-def tcp(plan: Plan, listeners: Iterable[Listener]) -> dict[str, Data]:
+def build_tcp(plan: Plan, listeners: Iterable[Listener]) -> dict[str, Data]:
     """The `tcp` section for L4 listeners; empty when there is none."""
     routers: dict[str, Data] = {}
     services: dict[str, Data] = {}
@@ -27,7 +27,7 @@ def tcp(plan: Plan, listeners: Iterable[Listener]) -> dict[str, Data]:
     for listener in listeners:
         if listener.protocol is Protocol.UDP:
             continue
-        entries = [entry for rule in listener.l4_rules for entry in _entries(plan, listener, rule)]
+        entries = [entry for rule in listener.l4_rules for entry in _router_rules(plan, listener, rule)]
         for place, (rule, text, denies) in enumerate(entries):
             service = _tcp_service(plan, plan.route(rule.route), services, transports)
             data: dict[str, Data] = {
@@ -42,42 +42,42 @@ def tcp(plan: Plan, listeners: Iterable[Listener]) -> dict[str, Data]:
                 routers[name] = Tagged(rule.field, {**data, "tls": way})
             if listener.tls is None or (listener.tls.passthrough and rule.sni is None):
                 routers[f"{name}-plain"] = Tagged(rule.field, data)
-        routers.update(closing(listener))
-        services.update(closed_service(names.edge(listener)))
+        routers.update(build_closing_routers(listener))
+        services.update(build_closed_service(names.edge(listener)))
     if not routers:
         return {}
     return {"routers": routers, "services": services, "serversTransports": transports}
 
 
-def _entries(plan: Plan, listener: Listener, rule: L4Rule) -> Iterator[tuple[L4Rule, str, bool]]:
+def _router_rules(plan: Plan, listener: Listener, rule: L4Rule) -> Iterator[tuple[L4Rule, str, bool]]:
     """A rule in Traefik's words; before it one (True) for clients whom the access list of its route keeps out. Both are
     conditions, since Traefik's middleware only has lists of who is let in."""
     lists = (listener.access, plan.route(rule.route).access)
     if any(access is not None and access.allow == () for access in lists):
-        yield rule, " && ".join(_parts(rule)), True
+        yield rule, " && ".join(_conditions(rule)), True
         return
     everybody, chosen = lists
-    parts = _parts(rule)
+    parts = _conditions(rule)
     if everybody is not None:
-        parts += [f"!{part}" for part in _from(everybody.deny)] + _from(everybody.allow or ())
+        parts += [f"!{part}" for part in _sources(everybody.deny)] + _sources(everybody.allow or ())
     if chosen is not None:
-        outside = [*_from(chosen.deny), *(f"!{part}" for part in _from(chosen.allow or ()))]
+        outside = [*_sources(chosen.deny), *(f"!{part}" for part in _sources(chosen.allow or ()))]
         if outside:
             yield rule, " && ".join([*parts, f"({' || '.join(outside)})"]), True
     yield rule, " && ".join(parts), False
 
 
-def _parts(rule: L4Rule) -> list[str]:
+def _conditions(rule: L4Rule) -> list[str]:
     if rule.sni is None:
         parts = ["HostSNI(`*`)"]
     elif rule.sni.wildcard:
-        parts = [f"HostSNIRegexp(`^.+\\.{literal(rule.sni.name)}$`)"]
+        parts = [f"HostSNIRegexp(`^.+\\.{escape_regex(rule.sni.name)}$`)"]
     else:
         parts = [f"HostSNI(`{rule.sni.name}`)"]
-    return parts + _from(rule.sources)
+    return parts + _sources(rule.sources)
 
 
-def _from(sources: Iterable[str]) -> list[str]:
+def _sources(sources: Iterable[str]) -> list[str]:
     text = " || ".join(f"ClientIP(`{source}`)" for source in sources)
     return [f"({text})"] if text else []
 
@@ -85,11 +85,11 @@ def _from(sources: Iterable[str]) -> list[str]:
 def _tcp_service(plan: Plan, route: Route, services: dict[str, Data], transports: dict[str, Data]) -> str:
     """The weighted service of a route over the endpoints of all its pools. TCP servers know no weight of their own, so
     each endpoint is a service."""
-    name = tcp_weights.service(route)
+    name = tcp_weights.service_name(route)
     if name in services or not isinstance(route.action, Forward):
         return name
     shares, endpoints = _shares(plan, route)
-    steered = tcp_weights.steered(plan, route)
+    steered = tcp_weights.has_agent_weights(plan, route)
     for child, (endpoint, pool) in endpoints.items():
         if not steered and child not in shares:
             continue
@@ -99,15 +99,15 @@ def _tcp_service(plan: Plan, route: Route, services: dict[str, Data], transports
             server["tls"] = True
         services[child] = Tagged(endpoint.field, {"loadBalancer": {"serversTransport": child, "servers": [server]}})
     if steered or any(child not in endpoints for child in shares):
-        services.update(closed_service(name))
+        services.update(build_closed_service(name))
     if not steered:  # else the shares are in a file of their own
-        services[name] = Tagged(route.field, {"weighted": {"services": _listed(shares, endpoints, route)}})
+        services[name] = _weighted_service(shares, endpoints, route)
     return name
 
 
 def _shares(plan: Plan, route: Route) -> tuple[dict[str, int], dict[str, tuple[Endpoint, Pool]]]:
     """The shares of a route's services with every endpoint up, and whose each service is."""
-    groups = tcp_weights.groups(plan, route)
+    groups = tcp_weights.group_endpoints(plan, route)
     pools = [plan.pool(group[1]) for group in groups]
     endpoints = {
         member[0]: (endpoint, pool)
@@ -115,14 +115,15 @@ def _shares(plan: Plan, route: Route) -> tuple[dict[str, int], dict[str, tuple[E
         for member, endpoint in zip(group[2], pool.endpoints, strict=True)
         if endpoint.weight
     }
-    return dict(tcp_weights.weighted(tcp_weights.service(route), groups, {})), endpoints
+    return dict(tcp_weights.compute_weights(tcp_weights.service_name(route), groups, {})), endpoints
 
 
-def _listed(shares: Mapping[str, int], endpoints: Mapping[str, tuple[Endpoint, Pool]], route: Route) -> list[Data]:
-    return [
-        Tagged(endpoints[child][0].field if child in endpoints else route.field, {"name": child, "weight": weight})
-        for child, weight in shares.items()
-    ]
+def _weighted_service(
+    shares: Mapping[str, int], endpoints: Mapping[str, tuple[Endpoint, Pool]], route: Route
+) -> Tagged:
+    fields = {child: endpoints[child][0].field if child in endpoints else route.field for child in shares}
+    children: Data = [Tagged(fields[child], {"name": child, "weight": weight}) for child, weight in shares.items()]
+    return Tagged(route.field, {"weighted": {"services": children}})
 
 
 def _transport(connect: int, pool: Pool, endpoint: Endpoint) -> dict[str, Data]:
@@ -146,7 +147,7 @@ def _tls(tls: PoolTls, endpoint: Endpoint) -> dict[str, Data]:
     return data
 
 
-def udp(plan: Plan, listeners: Iterable[Listener]) -> dict[str, Data]:
+def build_udp(plan: Plan, listeners: Iterable[Listener]) -> dict[str, Data]:
     """The `udp` section; empty when no listener takes datagrams. Such a listener has one rule without conditions."""
     routers: dict[str, Data] = {}
     services: dict[str, Data] = {}
@@ -155,7 +156,7 @@ def udp(plan: Plan, listeners: Iterable[Listener]) -> dict[str, Data]:
             continue
         for rule in listener.l4_rules:
             route = plan.route(rule.route)
-            name = tcp_weights.service(route)
+            name = tcp_weights.service_name(route)
             data: dict[str, Data] = {"entryPoints": [names.entry_point(listener)], "service": name}
             routers[names.edge(listener)] = Tagged(rule.field, data)
             if name in services or not isinstance(route.action, Forward):
@@ -167,5 +168,5 @@ def udp(plan: Plan, listeners: Iterable[Listener]) -> dict[str, Data]:
                     services[child] = Tagged(endpoints[child][0].field, {"loadBalancer": {"servers": [server]}})
                 else:
                     services[child] = {"loadBalancer": {"servers": []}}
-            services[name] = Tagged(route.field, {"weighted": {"services": _listed(shares, endpoints, route)}})
+            services[name] = _weighted_service(shares, endpoints, route)
     return {"routers": routers, "services": services} if routers else {}

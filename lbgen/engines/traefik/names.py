@@ -15,14 +15,14 @@ ACCESS_LOG = "access.log"
 
 def entry_point(listener: Listener) -> str:
     """The entry point of a listener; dots would nest it."""
-    return f"listener-{escaped(listener.name)}"
+    return f"listener-{escape(listener.name)}"
 
 
 def edge(listener: Listener) -> str:
     """The router of a listener and the middleware on it."""
-    return f"edge-{escaped(listener.name)}"
+    return f"edge-{escape(listener.name)}"
 
 
-def escaped(name: str) -> str:
+def escape(name: str) -> str:
     """A name without dots, still unique: topology names hold no upper-case letters."""
     return name.replace(".", "D")

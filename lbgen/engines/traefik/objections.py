@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, approximate, refused
-from lbgen.engines.traefik.tls import certificates, terminating
+from lbgen.engines.traefik.tls import find_terminating, list_certificates
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Forward, Mode, Protocol
 
@@ -35,37 +35,37 @@ _FIRST = approximate(
 _TWICE = refused("Traefik picks at will between two certificates that hold the same name; nginx, HAProxy and Envoy can")
 
 
-def objections(plan: Plan) -> Iterator[Objection]:
+def find_objections(plan: Plan) -> Iterator[Objection]:
     """All of them, in the order of the plan."""
-    yield from _tls(plan)
+    yield from _tls_objections(plan)
     for listener in plan.listeners:
         if listener.mode is Mode.L4:
-            yield from _listener(listener)
+            yield from _listener_objections(listener)
             for rule in listener.l4_rules:
-                yield from _route(plan, listener, rule)
+                yield from _route_objections(plan, listener, rule)
 
 
-def _tls(plan: Plan) -> Iterator[Objection]:
-    found = list(terminating(plan.listeners))
+def _tls_objections(plan: Plan) -> Iterator[Objection]:
+    found = list(find_terminating(plan.listeners))
     for listener, tls in found[1:]:
         if tls.certificates[0].cert.path != found[0][1].certificates[0].cert.path:
             yield Objection(_FIRST, f"{listener.field}.tls", Feature.TLS_NO_SNI)
     holders: dict[str, str] = {}
-    for certificate in certificates(plan.listeners):
+    for certificate in list_certificates(plan.listeners):
         for name in certificate.names:
             if holders.setdefault(str(name), certificate.cert.path) != certificate.cert.path:
                 yield Objection(_TWICE, certificate.field, Feature.TLS_TERMINATE)
                 break
 
 
-def _listener(listener: Listener) -> Iterator[Objection]:
+def _listener_objections(listener: Listener) -> Iterator[Objection]:
     if listener.proxy_protocol:
         yield Objection(_HEADER, f"{listener.field}.proxy_protocol", Feature.PROXY_PROTOCOL_IN)
     if listener.protocol is Protocol.UDP and listener.access is not None:
         yield Objection(_SOURCES, f"{listener.field}.access", Feature.LISTENER_ACCESS)
 
 
-def _route(plan: Plan, listener: Listener, rule: L4Rule) -> Iterator[Objection]:
+def _route_objections(plan: Plan, listener: Listener, rule: L4Rule) -> Iterator[Objection]:
     route = plan.route(rule.route)
     if not isinstance(route.action, Forward):
         return
@@ -76,7 +76,7 @@ def _route(plan: Plan, listener: Listener, rule: L4Rule) -> Iterator[Objection]:
     if listener.protocol is Protocol.TCP and route.action.timeouts.idle:
         yield Objection(_IDLE, f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
     for target in route.action.targets:
-        yield from _pool(plan.pool(target.pool), listener.protocol)
+        yield from _pool_objections(plan.pool(target.pool), listener.protocol)
 
 
 _BALANCES = {
@@ -87,7 +87,7 @@ _BALANCES = {
 }
 
 
-def _pool(pool: Pool, protocol: Protocol) -> Iterator[Objection]:
+def _pool_objections(pool: Pool, protocol: Protocol) -> Iterator[Objection]:
     if pool.balance in _BALANCES and len(pool.endpoints) > 1:
         yield Objection(_BALANCE, f"{pool.field}.balance", _BALANCES[pool.balance])
     checked = pool.active is not None and protocol is Protocol.TCP

@@ -16,7 +16,7 @@ _MANIFEST = "traefik-manifest.yml"
 
 
 @cache
-def sources() -> tuple[RenderedFile, ...]:
+def load_sources() -> tuple[RenderedFile, ...]:
     """The plugin's files, sorted by name; they are the same for every plan."""
     root = folder("templates") / "traefik" / "plugin"
     found = []
@@ -28,7 +28,7 @@ def sources() -> tuple[RenderedFile, ...]:
     return tuple(found)
 
 
-def administered(name: str, path: str, asked: dict[str, Data]) -> dict[str, Data]:
+def build_admin_route(name: str, path: str, asked: dict[str, Data]) -> dict[str, Data]:
     """The `http` section by which the plugin, with `asked` as its configuration, answers `path` on the admin port."""
     router: Data = {
         "entryPoints": [names.ADMIN],

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.traefik.names import ACCESS_LOG
-from lbgen.engines.traefik.routes import access_conf, pools_of, route_conf
-from lbgen.engines.traefik.upstreams import pool_conf
+from lbgen.engines.traefik.routes import build_access, build_route, find_used_pools
+from lbgen.engines.traefik.upstreams import build_pool
 from lbgen.plan.model import PathKind
 from lbgen.plan.precedence import path_groups
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from lbgen.plan.precedence import Candidate
 
 
-def edge(plan: Plan, listener: Listener) -> Tagged:
+def build_plugin_config(plan: Plan, listener: Listener) -> Tagged:
     """The edge's configuration. Rules are in order of rank; each route and pool appears once."""
     routes = {route.name: route for route in plan.routes}
     rules = sorted({rule.rank: rule for table in listener.hosts for rule in table.rules}.values(), key=lambda r: r.rank)
     used = {name: index for index, name in enumerate(dict.fromkeys(rule.route for rule in rules))}
     place = {rule.rank: index for index, rule in enumerate(rules)}
-    wanted = pools_of(routes[name] for name in used)
+    wanted = find_used_pools(routes[name] for name in used)
     pools = {pool.name: index for index, pool in enumerate(p for p in plan.pools if p.name in wanted)}
     data: dict[str, Data] = {
         "listener": listener.name,
@@ -37,19 +37,19 @@ def edge(plan: Plan, listener: Listener) -> Tagged:
         "headTime": listener.timeouts.header,
         "bodyTime": listener.timeouts.body,
         "mode": str(listener.paths.mode),
-        **_asked(listener),
+        **_optional_settings(listener),
     }
     if plan.options("traefik").verbatim:
         data["through"] = True
     if pools:
-        data["pools"] = [pool_conf(plan, plan.pool(name)) for name in pools]
-    data["routes"] = [route_conf(routes[name], pools) for name in used]
+        data["pools"] = [build_pool(plan, plan.pool(name)) for name in pools]
+    data["routes"] = [build_route(routes[name], pools) for name in used]
     data["rules"] = [_rule(rule, used[rule.route]) for rule in rules]
     data["tables"] = [_table(table, place) for table in listener.hosts]
     return Tagged(listener.field, data)
 
 
-def _asked(listener: Listener) -> dict[str, Data]:
+def _optional_settings(listener: Listener) -> dict[str, Data]:
     """What most listeners do not ask for."""
     paths, limits = listener.paths, listener.limits
     asked: dict[str, Data] = {
@@ -64,7 +64,7 @@ def _asked(listener: Listener) -> dict[str, Data]:
         "headers": limits.headers,
         "target": limits.target,
         "most": listener.max_connections,
-        "access": None if listener.access is None else access_conf(listener.access),
+        "access": None if listener.access is None else build_access(listener.access),
         "log": ACCESS_LOG if listener.access_log else None,
     }
     return {key: value for key, value in asked.items() if value}
@@ -86,11 +86,11 @@ def _rule(rule: Rule, route: int) -> Tagged:
         data["methods"] = list(match.methods)
     for key, wanted in (("headers", match.headers), ("query", match.query), ("cookies", match.cookies)):
         if wanted:
-            data[key] = [_named(each) for each in wanted]
+            data[key] = [_condition(each) for each in wanted]
     return Tagged(rule.field, data)
 
 
-def _named(wanted: NamedMatch) -> dict[str, Data]:
+def _condition(wanted: NamedMatch) -> dict[str, Data]:
     return {"name": wanted.name, "kind": str(wanted.value.kind), "value": wanted.value.value}
 
 

@@ -14,19 +14,19 @@ _OPEN = "{{"
 _LITERAL_OPEN = "{{`{{`}}"
 
 
-def literal(text: str) -> str:
+def quote_text(text: str) -> str:
     """`text` so that no part of it is run as a template action."""
     return text.replace(_OPEN, _LITERAL_OPEN)
 
 
-def escaped(data: Data) -> Data:
+def quote_data(data: Data) -> Data:
     """`data` with every text in it literal; marks of topology fields stay."""
     if isinstance(data, str):
-        return literal(data)
+        return quote_text(data)
     if isinstance(data, Tagged):
-        return Tagged(data.field, {literal(key): escaped(value) for key, value in data.items()})
+        return Tagged(data.field, {quote_text(key): quote_data(value) for key, value in data.items()})
     if isinstance(data, dict):
-        return {literal(key): escaped(value) for key, value in data.items()}
+        return {quote_text(key): quote_data(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
-        return [escaped(item) for item in data]
+        return [quote_data(item) for item in data]
     return data

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.traefik.plugin import administered
+from lbgen.engines.traefik.plugin import build_admin_route
 from lbgen.plan.model import Mode
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.model import Plan
 
-TELLS = "/lbgen/ready"
+READY_PATH = "/lbgen/ready"
 
 
-def knocked(plan: Plan) -> list[str]:
+def find_probed_listeners(plan: Plan) -> list[str]:
     """The L7 listeners that the plugin can ask by itself: it has no certificate of a client."""
     return [
         listener.name
@@ -23,7 +23,7 @@ def knocked(plan: Plan) -> list[str]:
     ]
 
 
-def section(plan: Plan) -> dict[str, Data]:
+def build_ready_route(plan: Plan) -> dict[str, Data]:
     """The dynamic configuration by which the plugin tells it; empty when it would never be."""
-    found: list[Data] = [*knocked(plan)]
-    return administered("lbgen-ready", TELLS, {"taken": found}) if found else {}
+    found: list[Data] = [*find_probed_listeners(plan)]
+    return build_admin_route("lbgen-ready", READY_PATH, {"taken": found}) if found else {}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lbgen.plan.policy import Access, Cors, Key, Retries
 
 
-def pools_of(routes: Iterable[Route]) -> set[str]:
+def find_used_pools(routes: Iterable[Route]) -> set[str]:
     """The names of all pools that requests or copies of these routes go to."""
     found: set[str] = set()
     for route in routes:
@@ -26,7 +26,7 @@ def pools_of(routes: Iterable[Route]) -> set[str]:
     return found
 
 
-def route_conf(route: Route, pools: Mapping[str, int]) -> Tagged:
+def build_route(route: Route, pools: Mapping[str, int]) -> Tagged:
     """The route; `pools` are the places of pools in the edge's list."""
     data: dict[str, Data] = {"name": route.name}
     match route.action:
@@ -107,12 +107,12 @@ def _body(route: Route) -> dict[str, Data]:
 def _policies(route: Route) -> dict[str, Data]:
     data: dict[str, Data] = {}
     if route.access is not None:
-        data["access"] = access_conf(route.access)
+        data["access"] = build_access(route.access)
     if (rate := route.rate_limit) is not None:
-        key = key_conf(rate.key)
+        key = build_key(rate.key)
         data["rate"] = {"amount": rate.amount, "seconds": rate.seconds, "burst": rate.burst, "key": key}
     if (concurrency := route.concurrency) is not None:
-        data["concurrency"] = {"max": concurrency.max, "key": key_conf(concurrency.key)}
+        data["concurrency"] = {"max": concurrency.max, "key": build_key(concurrency.key)}
     if route.cors is not None:
         data["cors"] = _cors(route.cors)
     if route.compression is not None:
@@ -120,7 +120,7 @@ def _policies(route: Route) -> dict[str, Data]:
     return data
 
 
-def access_conf(access: Access) -> dict[str, Data]:
+def build_access(access: Access) -> dict[str, Data]:
     """Who may come in."""
     data: dict[str, Data] = {"closed": access.allow is not None}
     if access.deny:
@@ -130,7 +130,7 @@ def access_conf(access: Access) -> dict[str, Data]:
     return data
 
 
-def key_conf(key: Key) -> dict[str, Data]:
+def build_key(key: Key) -> dict[str, Data]:
     """What is counted or hashed together."""
     return {"kind": str(key.kind), "name": key.name}
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import CheckSpec, ProcessSpec
 from lbgen.engines.traefik import readiness, tcp_weights
 from lbgen.engines.traefik.names import ACCESS_LOG
-from lbgen.engines.traefik.plugin import administered
+from lbgen.engines.traefik.plugin import build_admin_route
 from lbgen.plan.model import Mode
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan
 
 # A stop closes connections between two requests, when the next one may be under way already.
-_LEAVE = administered("lbgen-leave", "/lbgen/leave", {"leaves": True})
+_DRAIN_ROUTE = build_admin_route("lbgen-leave", "/lbgen/leave", {"leaves": True})
 _FIELDS = {"time", "listener", "route", "status", "request_id"}
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _TIME = re.compile(r"^\d{4}-\d\d-\d\dT\S+ ")
 _PROBLEM = re.compile(r"\b(?:ERR|FTL|PNC)\b|^panic:|\blevel=(?:error|fatal)\b")
-ASK = (
+ADMIN_PATHS = (
     "/api/http/routers",
     "/api/http/services",
     "/api/http/middlewares",
@@ -36,7 +36,7 @@ ASK = (
 )
 
 
-def process(plan: Plan, binary: Binary) -> ProcessSpec:
+def build_process_spec(plan: Plan, binary: Binary) -> ProcessSpec:
     """The process; it finds the dynamic files and the plugin below its working directory and watches the former.
 
     It listens before it has read its dynamic files, and the router that tells whether it serves is in them.
@@ -49,16 +49,16 @@ def process(plan: Plan, binary: Binary) -> ProcessSpec:
         argv,
         stop=Signals.SIGTERM,
         env=(("GOGC", "400"),),
-        agent=bool(tcp_weights.checked(plan)),
+        agent=bool(tcp_weights.find_checked_pools(plan)),
         access_log=log,
         fixed=("traefik.yaml", "plugins-local/"),
         watched=("dynamic/",),
-        ready=readiness.TELLS if readiness.knocked(plan) else "/api/version",
-        leave=("dynamic/leave.yaml", json.dumps({"http": _LEAVE} if level7 else {})),
+        ready=readiness.READY_PATH if readiness.find_probed_listeners(plan) else "/api/version",
+        leave=("dynamic/leave.yaml", json.dumps({"http": _DRAIN_ROUTE} if level7 else {})),
     )
 
 
-def access_record(line: str) -> Mapping[str, object] | None:
+def parse_record(line: str) -> Mapping[str, object] | None:
     """A line of the plugin's access log, which is in lbgen's schema already; None for any other line."""
     try:
         found = json.loads(line)
@@ -67,9 +67,9 @@ def access_record(line: str) -> Mapping[str, object] | None:
     return found if isinstance(found, dict) and found.keys() >= _FIELDS else None
 
 
-def check(plan: Plan, binary: Binary) -> CheckSpec:
+def build_check_spec(plan: Plan, binary: Binary) -> CheckSpec:
     """The same command; its API must call everything enabled and its log must hold no error."""
-    return CheckSpec(process(plan, binary).argv, judge, serves=True, ask=ASK)
+    return CheckSpec(build_process_spec(plan, binary).argv, judge, serves=True, ask=ADMIN_PATHS)
 
 
 def judge(code: int, output: str, answers: Mapping[str, object]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _ENCODED = ("Slash", "BackSlash", "NullCharacter", "Semicolon", "Percent", "QuestionMark", "Hash")
 
 
-def static(plan: Plan) -> dict[str, Data]:
+def build_static(plan: Plan) -> dict[str, Data]:
     """The static configuration as data."""
     data: dict[str, Data] = {
         "global": {"checkNewVersion": False, "sendAnonymousUsage": False},
@@ -42,7 +42,7 @@ def _entry_point(plan: Plan, listener: Listener) -> Tagged:
     data: dict[str, Data] = {"address": f"{address}:{listener.port}", "asDefault": False}
     if listener.protocol is Protocol.UDP:
         data["address"] = f"{address}:{listener.port}/udp"
-        data["udp"] = {"timeout": _silence(plan, listener)}
+        data["udp"] = {"timeout": _idle_timeout(plan, listener)}
         return Tagged(listener.field, data)
     if listener.proxy_protocol:
         data["proxyProtocol"] = {"insecure": True}  # of everybody; the edge closes connections without a header
@@ -69,7 +69,7 @@ def _duration(milliseconds: int) -> str:
     return f"{milliseconds}ms" if milliseconds else "0s"
 
 
-def _silence(plan: Plan, listener: Listener) -> str:
+def _idle_timeout(plan: Plan, listener: Listener) -> str:
     """How long a client of a UDP listener may be silent."""
     actions = [plan.route(rule.route).action for rule in listener.l4_rules]
     times = [action.timeouts.idle for action in actions if isinstance(action, Forward)]

@@ -23,27 +23,32 @@ _HEADER = "Traefik, shares of checked TCP endpoints, made by lbgen; `lbgen agent
 Group = list[Any]
 
 
-def service(route: Route) -> str:
+def service_name(route: Route) -> str:
     """The name of a route's service."""
-    return f"route-{names.escaped(route.name)}"
+    return f"route-{names.escape(route.name)}"
 
 
-def groups(plan: Plan, route: Route) -> list[Group]:
+def group_endpoints(plan: Plan, route: Route) -> list[Group]:
     """The pools that take connections of a route, with a service for each endpoint."""
     found: list[Group] = []
     if isinstance(route.action, Forward):
         for target in route.action.targets:
             if target.weight:
-                pool, end = plan.pool(target.pool), f"{service(route)}-{names.escaped(target.pool)}"
+                pool, end = plan.pool(target.pool), f"{service_name(route)}-{names.escape(target.pool)}"
                 members = [[f"{i}-{end}", e.authority, e.weight, e.backup] for i, e in enumerate(pool.endpoints)]
                 found.append([target.weight, pool.name, members])
     return found
 
 
-def weighted(name: str, groups: Sequence[Group], shares: Mapping[str, Mapping[str, int]]) -> list[tuple[str, int]]:
+def compute_weights(
+    name: str, groups: Sequence[Group], shares: Mapping[str, Mapping[str, int]]
+) -> list[tuple[str, int]]:
     """The services that take connections of the route's service `name`, and the share of each. Those of a pool have its
     target's share together, and without any of them a service that closes connections has it."""
-    up = [(weight, _up(members, shares.get(pool, {})) or [(f"{name}-closed", 1)]) for weight, pool, members in groups]
+    up = [
+        (weight, _available(members, shares.get(pool, {})) or [(f"{name}-closed", 1)])
+        for weight, pool, members in groups
+    ]
     every = 1
     for _, members in up:
         every *= sum(weight for _, weight in members)
@@ -54,7 +59,7 @@ def weighted(name: str, groups: Sequence[Group], shares: Mapping[str, Mapping[st
     ]
 
 
-def _up(members: Sequence[Sequence[Any]], shares: Mapping[str, int]) -> list[tuple[str, int]]:
+def _available(members: Sequence[Sequence[Any]], shares: Mapping[str, int]) -> list[tuple[str, int]]:
     """Those that are up; backups when no other is."""
     for wanted in (False, True):
         found = [(c, weight) for c, endpoint, weight, backup in members if backup is wanted and shares.get(endpoint, 1)]
@@ -63,36 +68,38 @@ def _up(members: Sequence[Sequence[Any]], shares: Mapping[str, int]) -> list[tup
     return []
 
 
-def checked(plan: Plan) -> tuple[Pool, ...]:
+def find_checked_pools(plan: Plan) -> tuple[Pool, ...]:
     """The pools whose endpoints the agent checks: Traefik's own checks of TCP servers know neither fall nor rise."""
-    used = {group[1] for route in _routes(plan) for group in groups(plan, route)}
+    used = {group[1] for route in _routes(plan) for group in group_endpoints(plan, route)}
     return tuple(pool for pool in plan.pools if pool.active is not None and pool.name in used)
 
 
-def steered(plan: Plan, route: Route) -> bool:
+def has_agent_weights(plan: Plan, route: Route) -> bool:
     """Whether the shares of a route stand in the agent's file."""
-    names = {pool.name for pool in checked(plan)}
-    return any(group[1] in names for group in groups(plan, route))
+    names = {pool.name for pool in find_checked_pools(plan)}
+    return any(group[1] in names for group in group_endpoints(plan, route))
 
 
-def files(plan: Plan) -> tuple[RenderedFile, ...]:
+def build_files(plan: Plan) -> tuple[RenderedFile, ...]:
     """The shares with every endpoint up, and the agent's order; none without checks."""
-    pools = checked(plan)
+    pools = find_checked_pools(plan)
     if not pools:
         return ()
-    steering = {service(route): groups(plan, route) for route in _routes(plan) if steered(plan, route)}
+    steering = {
+        service_name(route): group_endpoints(plan, route) for route in _routes(plan) if has_agent_weights(plan, route)
+    }
     # No signal: Traefik looks at the file itself.
     return _file(steering, {}), AgentSpec("traefik", "traefik", "", "", checked_pools(pools), steering).file()
 
 
-def steer(steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
+def build_weights_file(steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
     """The file for these shares; see `lbgen.engines.checks.Steered`."""
     return {FILE: _file(steering, shares).text} if steering else {}
 
 
 def _file(steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> RenderedFile:
     services: dict[str, Data] = {
-        name: {"weighted": {"services": [{"name": c, "weight": w} for c, w in weighted(name, groups, shares)]}}
+        name: {"weighted": {"services": [{"name": c, "weight": w} for c, w in compute_weights(name, groups, shares)]}}
         for name, groups in steering.items()
     }
     return RenderedFile(FILE, *dump({"tcp": {"services": services}}, _HEADER))

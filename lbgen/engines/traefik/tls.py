@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from lbgen.plan.tls import Certificate, ListenerTls
 
 # Priorities before and after those of L4 rules, which count from 1 up.
-UNKNOWN = 1_000_000
-REST = -1
+FIRST = 1_000_000
+LAST = -1
 
 # OpenSSL's names of the cipher suites a plan may hold -> Go's.
 _SUITES = {
@@ -32,30 +32,30 @@ _CURVES = {"X25519": "X25519", "P-256": "CurveP256", "P-384": "CurveP384", "P-52
 _VERSIONS = {"1.0": "VersionTLS10", "1.1": "VersionTLS11", "1.2": "VersionTLS12", "1.3": "VersionTLS13"}
 
 
-def terminating(listeners: Iterable[Listener]) -> Iterator[tuple[Listener, ListenerTls]]:
+def find_terminating(listeners: Iterable[Listener]) -> Iterator[tuple[Listener, ListenerTls]]:
     """The listeners that end TLS."""
     for listener in listeners:
         if listener.tls is not None and not listener.tls.passthrough:
             yield listener, listener.tls
 
 
-def tls_section(listeners: Iterable[Listener]) -> dict[str, Data]:
+def build_tls(listeners: Iterable[Listener]) -> dict[str, Data]:
     """The `tls` section: certificates are the whole process's, options are a listener's; empty without TLS."""
-    found = list(terminating(listeners))
+    found = list(find_terminating(listeners))
     if not found:
         return {}
     first = found[0][1].certificates[0]
     options: dict[str, Data] = {names.edge(listener): _options(listener, tls) for listener, tls in found}
     return {
-        "certificates": [Tagged(certificate.field, _pair(certificate)) for certificate in certificates(listeners)],
+        "certificates": [Tagged(certificate.field, _pair(certificate)) for certificate in list_certificates(listeners)],
         "stores": {"default": {"defaultCertificate": Tagged(first.field, _pair(first))}},
         "options": options,
     }
 
 
-def certificates(listeners: Iterable[Listener]) -> tuple[Certificate, ...]:
+def list_certificates(listeners: Iterable[Listener]) -> tuple[Certificate, ...]:
     """Every certificate once, in order."""
-    return tuple({c.cert.path: c for _, tls in terminating(listeners) for c in tls.certificates}.values())
+    return tuple({c.cert.path: c for _, tls in find_terminating(listeners) for c in tls.certificates}.values())
 
 
 def _pair(certificate: Certificate) -> dict[str, Data]:
@@ -76,7 +76,7 @@ def _options(listener: Listener, tls: ListenerTls) -> Tagged:
     return Tagged(f"{listener.field}.tls", data)
 
 
-def closing(listener: Listener) -> dict[str, Data]:
+def build_closing_routers(listener: Listener) -> dict[str, Data]:
     """The TCP routers of a listener that close what Traefik would answer by itself: server names that no certificate
     holds, and bytes that are TLS or not TLS where the other is spoken. Of an L4 listener: what no rule takes."""
     name = names.edge(listener)
@@ -84,11 +84,11 @@ def closing(listener: Listener) -> dict[str, Data]:
     if listener.tls is not None and not listener.tls.passthrough:
         known = sorted({_regex(host) for certificate in listener.tls.certificates for host in certificate.names})
         unknown = f"HostSNIRegexp(`^.+$`) && !HostSNIRegexp(`^(?:{'|'.join(known)})$`)"
-        routers[f"{name}-unknown"] = _router(listener, unknown, UNKNOWN, tls=True)
+        routers[f"{name}-unknown"] = _router(listener, unknown, FIRST, tls=True)
     if listener.tls is None or listener.mode is Mode.L4:
-        routers[f"{name}-other-tls"] = _router(listener, "HostSNI(`*`)", REST, tls=True)
+        routers[f"{name}-other-tls"] = _router(listener, "HostSNI(`*`)", LAST, tls=True)
     if listener.tls is not None or listener.mode is Mode.L4:
-        routers[f"{name}-other"] = _router(listener, "HostSNI(`*`)", REST, tls=False)
+        routers[f"{name}-other"] = _router(listener, "HostSNI(`*`)", LAST, tls=False)
     return routers
 
 
@@ -104,15 +104,15 @@ def _router(listener: Listener, rule: str, priority: int, *, tls: bool) -> Tagge
     return Tagged(listener.field, data)
 
 
-def closed_service(name: str) -> dict[str, Data]:
+def build_closed_service(name: str) -> dict[str, Data]:
     """The service of those routers, without a server: it closes every connection."""
     return {f"{name}-closed": {"loadBalancer": {"servers": []}}}
 
 
-def literal(name: str) -> str:
+def escape_regex(name: str) -> str:
     """A host name as a regular expression."""
     return name.replace(".", "\\.")
 
 
 def _regex(host: HostPattern) -> str:
-    return rf"[^.]+\.{literal(host.name)}" if host.wildcard else literal(host.name)
+    return rf"[^.]+\.{escape_regex(host.name)}" if host.wildcard else escape_regex(host.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged
-from lbgen.engines.traefik.routes import key_conf
+from lbgen.engines.traefik.routes import build_key
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lbgen.plan.tls import PoolTls
 
 
-def pool_conf(plan: Plan, pool: Pool) -> Tagged:
+def build_pool(plan: Plan, pool: Pool) -> Tagged:
     """The pool; `plan` knows the DNS servers."""
     data: dict[str, Data] = {
         "name": pool.name,
@@ -24,9 +24,9 @@ def pool_conf(plan: Plan, pool: Pool) -> Tagged:
         "endpoints": [_endpoint(endpoint) for endpoint in pool.endpoints],
     }
     if plan.resolvers and any(not endpoint.is_ip for endpoint in pool.endpoints):
-        data["resolvers"] = [_with_port(server) for server in plan.resolvers]
+        data["resolvers"] = [_add_port(server) for server in plan.resolvers]
     if pool.hash_key is not None:
-        data["hash"] = key_conf(pool.hash_key)
+        data["hash"] = build_key(pool.hash_key)
     if pool.active is not None:
         data["active"] = _active(pool.active)
     if pool.passive is not None:
@@ -36,7 +36,7 @@ def pool_conf(plan: Plan, pool: Pool) -> Tagged:
     if pool.queue is not None:
         data["queue"] = {"size": pool.queue.size, "timeout": pool.queue.timeout}
     if pool.sticky is not None:
-        data["sticky"] = {"cookie": pool.sticky.cookie, "line": _attributes(pool.sticky)}
+        data["sticky"] = {"cookie": pool.sticky.cookie, "line": _cookie_attributes(pool.sticky)}
     if pool.slow_start:
         data["slow"] = pool.slow_start
     if pool.tls is not None:
@@ -73,7 +73,7 @@ def _active(active: ActiveHealth) -> dict[str, Data]:
     }
 
 
-def _attributes(sticky: Sticky) -> str:
+def _cookie_attributes(sticky: Sticky) -> str:
     """What stands behind the value of the cookie."""
     age = "" if sticky.ttl is None else f"; Max-Age={sticky.ttl}"
     return f"; Path=/{age}; HttpOnly; SameSite=Lax" + ("; Secure" if sticky.secure else "")
@@ -89,7 +89,7 @@ def _tls(tls: PoolTls) -> dict[str, Data]:
     return data
 
 
-def _with_port(server: str) -> str:
+def _add_port(server: str) -> str:
     """A DNS server with its port; 53 unless said."""
     if server.startswith("["):
         return server if "]:" in server else f"{server}:53"

@@ -8,8 +8,8 @@ import pytest
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.traefik import ENGINE, names
-from lbgen.engines.traefik.plugin_config import edge
-from lbgen.engines.traefik.quote import escaped, literal
+from lbgen.engines.traefik.plugin_config import build_plugin_config
+from lbgen.engines.traefik.quote import quote_data, quote_text
 from lbgen.engines.traefik.run import judge
 from lbgen.plan.model import (
     Balance,
@@ -78,11 +78,11 @@ def rendered(made: Plan) -> dict[str, str]:
     [("{{ env }}", "{{`{{`}} env }}"), ("{ {", "{ {"), ("{{{", "{{`{{`}}{"), ("`$%", "`$%"), ("", "")],
 )
 def test_template_actions_become_literals(text, wanted):
-    assert literal(text) == wanted
+    assert quote_text(text) == wanted
 
 
 def test_escaping_reaches_keys_lists_and_keeps_marks():
-    found = escaped(Tagged("routes[0]", {"{{a": ["{{", 1, {"b": "{{"}]}))
+    found = quote_data(Tagged("routes[0]", {"{{a": ["{{", 1, {"b": "{{"}]}))
     assert isinstance(found, Tagged)
     assert found.field == "routes[0]"
     assert found == {"{{`{{`}}a": ["{{`{{`}}", 1, {"b": "{{`{{`}}"}]}
@@ -108,14 +108,14 @@ def test_a_listener_that_forwards_nothing_still_has_a_service():
 
 
 def test_names_stay_apart_without_dots():
-    assert names.escaped("a.b") != names.escaped("ab")
-    assert "." not in names.escaped("a.b")
+    assert names.escape("a.b") != names.escape("ab")
+    assert "." not in names.escape("a.b")
 
 
 def test_targets_name_their_pool_by_index_and_keep_their_own_headers():
     marked = forward(("q", 3), ("p", 1), edits=HeaderEdits(set=(("x-v", "2"),)))
     made = plan({"s": marked}, (pool("p"), pool("q")))
-    conf = edge(made, made.listeners[0])
+    conf = build_plugin_config(made, made.listeners[0])
     assert [p["name"] for p in conf["pools"]] == ["p", "q"]
     assert [(t["pool"], t["weight"]) for t in conf["routes"][0]["targets"]] == [(1, 3), (0, 1)]
     assert conf["routes"][0]["targets"][0]["request"] == {"set": [{"name": "x-v", "value": "2"}]}
@@ -137,7 +137,7 @@ def test_policies_reach_the_plugin_in_its_words():
         access=Access(allow=(), deny=("10.0.0.0/8",)),
         cors=Cors((Origin("https", "a.test", 8443, wildcard=True),), ("GET",), (), (), credentials=False, max_age=None),
     )
-    conf = edge(replace(made, routes=(route,)), made.listeners[0])["routes"][0]
+    conf = build_plugin_config(replace(made, routes=(route,)), made.listeners[0])["routes"][0]
     assert conf["retries"] == {
         "max": 2, "connect": False, "reset": True, "timeout": False, "statuses": [503], "all": False, "budget": 1250,
     }  # fmt: skip
@@ -153,7 +153,7 @@ def test_a_sticky_cookie_is_the_contracts():
     named = tuple(replace(endpoint, cookie_value="feed") for endpoint in pool("p").endpoints)
     stuck = replace(pool("p"), sticky=Sticky("LB", 3600, secure=True), endpoints=named)
     made = plan({"s": forward(("p", 1))}, (stuck,))
-    (conf,) = edge(made, made.listeners[0])["pools"]
+    (conf,) = build_plugin_config(made, made.listeners[0])["pools"]
     assert conf["sticky"] == {"cookie": "LB", "line": "; Path=/; Max-Age=3600; HttpOnly; SameSite=Lax; Secure"}
     assert conf["endpoints"][0]["id"] == "feed"
 
@@ -168,7 +168,7 @@ def test_names_are_looked_up_and_dns_servers_get_their_port():
 
 def test_rules_are_written_once_and_tables_name_them_by_index():
     made = plan({"a": forward(("p", 1)), "b": forward(("p", 1))}, (pool("p"),), HostPattern("x.test", wildcard=True))
-    conf = edge(made, made.listeners[0])
+    conf = build_plugin_config(made, made.listeners[0])
     assert [rule["path"] for rule in conf["rules"]] == ["/a", "/b"]
     assert [table["host"] for table in conf["tables"]] == ["*.x.test", ""]
 

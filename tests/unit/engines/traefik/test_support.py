@@ -95,7 +95,7 @@ ONE, OTHER = [["a", "h:1", 3, False], ["b", "h:2", 1, False], ["c", "h:3", 5, Tr
     ],
 )
 def test_endpoints_that_are_up_share_what_their_pool_has(groups, shares, wanted):
-    assert dict(tcp_weights.weighted("r", groups, shares)) == wanted
+    assert dict(tcp_weights.compute_weights("r", groups, shares)) == wanted
 
 
 def test_what_traefik_cannot_do_on_l4_is_refused_by_name():
