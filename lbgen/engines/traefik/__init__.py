@@ -42,7 +42,7 @@ class Traefik:
         return (*objections.find_objections(plan), *self._unreadable(plan))
 
     def _unreadable(self, plan: Plan) -> Iterable[Objection]:
-        """Texts of the topology that are not what their places hold."""
+        """Verbatim texts of the topology that are not valid at their insertion points."""
         if not plan.options(self.name).verbatim:
             return ()
         from lbgen.engines.traefik.build import read_dynamic_keys, read_static_keys
@@ -58,7 +58,7 @@ class Traefik:
         return render(plan)
 
     def steer(self, steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
-        """The shares of TCP endpoints; see `lbgen.engines.checks.Steered`."""
+        """The weights of TCP endpoints; see `lbgen.engines.checks.Steered`."""
         from lbgen.engines.traefik.tcp_weights import build_weights_file
 
         return build_weights_file(steering, shares)
@@ -75,7 +75,7 @@ class Traefik:
     def health(
         self, pools: Mapping[str, Sequence[str]], answers: Mapping[str, str]
     ) -> Mapping[tuple[str, int], Condition]:
-        """What the plugin says; see `lbgen.engines.health.Watched`."""
+        """The health of endpoints by the plugin's report; see `lbgen.engines.health.Watched`."""
         return health_status.read_health(pools, answers[health_status.STATUS_PATH])
 
 

@@ -1,4 +1,4 @@
-"""A plan -> Traefik's files: `traefik.yaml`, `dynamic/`, and the plugin for L7 listeners."""
+"""A plan as Traefik's files: `traefik.yaml`, `dynamic/`, and the plugin for L7 listeners."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.model import Listener, Plan
 
-_STATIC = "Traefik, static part, made by lbgen. Run in this folder: traefik --configFile=traefik.yaml"
-_DYNAMIC = "Traefik, dynamic part, made by lbgen; read again whenever it changes."
-_ANY = "Host(`*`)"  # with it come TLS options for every server name, and for none; a path may be empty
+_STATIC = "Traefik's static configuration, written by lbgen. Run in this folder: traefik --configFile=traefik.yaml"
+_DYNAMIC = "Traefik's dynamic configuration, written by lbgen; Traefik reads it again when it changes."
+_ANY = "Host(`*`)"  # it also applies TLS options to every server name, and to none, and accepts an empty path
 
 
 def render(plan: Plan) -> tuple[RenderedFile, ...]:
@@ -44,22 +44,22 @@ def render(plan: Plan) -> tuple[RenderedFile, ...]:
     if plan.admin_port is not None:
         api: Data = {"entryPoints": [names.ADMIN], "rule": "PathPrefix(`/api`)", "service": "api@internal"}
         files.append(_file("dynamic/admin.yaml", {"http": {"routers": {names.ADMIN: api}}}))
-        if level7:  # the plugin alone knows of those endpoints
+        if level7:  # only the plugin has the health of these endpoints
             files.append(_file("dynamic/endpoints.yaml", {"http": health_status.build_status_route()}))
-        if told := readiness.build_ready_route(plan):
-            files.append(_file("dynamic/ready.yaml", {"http": told}))
+        if route := readiness.build_ready_route(plan):
+            files.append(_file("dynamic/ready.yaml", {"http": route}))
     if own := read_dynamic_keys(plan):
         files.append(RenderedFile("dynamic/verbatim.yaml", *dump(own, _DYNAMIC)))
     return tuple(files)
 
 
 def read_static_keys(plan: Plan) -> dict[str, Data]:
-    """What the topology adds to traefik.yaml. Raises NotDataError."""
+    """The keys that the topology adds to traefik.yaml. Raises NotDataError."""
     return keys(plan, "traefik", "static", ("api", "experimental", *build_static(plan)))
 
 
 def read_dynamic_keys(plan: Plan) -> dict[str, Data]:
-    """The topology's own dynamic file. Raises NotDataError."""
+    """The keys of the topology's own dynamic file. Raises NotDataError."""
     return keys(plan, "traefik", "dynamic")
 
 
@@ -69,7 +69,8 @@ def _file(name: str, data: Data, header: str = _DYNAMIC) -> RenderedFile:
 
 
 def _listener(plan: Plan, listener: Listener) -> dict[str, Data]:
-    """The router of an entry point with the edge on it, which answers everything that is HTTP of the right kind."""
+    """The router of an entry point with the plugin on it, which answers all HTTP requests, with or without TLS as
+    configured."""
     name = names.edge(listener)
     router: dict[str, Data] = {
         "entryPoints": [names.entry_point(listener)],

@@ -1,4 +1,4 @@
-"""How the endpoints of L7 pools are: the plugin tells it on the admin entry point."""
+"""Health of the endpoints of L7 pools, which the plugin reports on the admin entry point."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ STATUS_PATH = "/lbgen/endpoints"
 
 
 def build_status_route() -> dict[str, Data]:
-    """The dynamic configuration by which the plugin tells it."""
+    """The dynamic configuration of the plugin's report."""
     return build_admin_route("lbgen-endpoints", STATUS_PATH, {"tells": True})
 
 
 def read_health(pools: Mapping[str, Sequence[str]], answer: str) -> dict[tuple[str, int], Condition]:
-    """By pool and place of the endpoint, which is the plugin's as well."""
+    """The condition of each endpoint, by pool and index, which are the same in the plugin."""
     try:
-        told = json.loads(answer)
+        report = json.loads(answer)
     except ValueError:
         return {}
     return {
         (pool, place): Condition(State(each["state"]), each.get("since"), each.get("reason", ""))
         for pool in pools
-        for place, each in enumerate(told.get(pool, ()))
+        for place, each in enumerate(report.get(pool, ()))
     }

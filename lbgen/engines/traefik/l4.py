@@ -1,4 +1,4 @@
-"""L4 listeners and their pools -> Traefik's TCP and UDP routers and services."""
+"""L4 listeners and their pools as Traefik's TCP and UDP routers and services."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Endpoint, L4Rule, Listener, Plan, Pool, Route
     from lbgen.plan.tls import PoolTls
 
-FOREVER = "2562047h"  # Go reads 0 as none at all or as its own default; this is as long as it can count
+FOREVER = "2562047h"  # Go takes 0 for no limit or for a default; this is the longest duration it accepts
 
 
 def build_tcp(plan: Plan, listeners: Iterable[Listener]) -> dict[str, Data]:
@@ -50,8 +50,8 @@ def build_tcp(plan: Plan, listeners: Iterable[Listener]) -> dict[str, Data]:
 
 
 def _router_rules(plan: Plan, listener: Listener, rule: L4Rule) -> Iterator[tuple[L4Rule, str, bool]]:
-    """A rule in Traefik's words; before it one (True) for clients whom the access list of its route keeps out. Both are
-    conditions, since Traefik's middleware only has lists of who is let in."""
+    """The rule of an L4 rule's router; before it one (True) that matches clients denied by the route's access list.
+    Both are conditions, because Traefik's middleware has allow lists only."""
     lists = (listener.access, plan.route(rule.route).access)
     if any(access is not None and access.allow == () for access in lists):
         yield rule, " && ".join(_conditions(rule)), True
@@ -83,30 +83,30 @@ def _sources(sources: Iterable[str]) -> list[str]:
 
 
 def _tcp_service(plan: Plan, route: Route, services: dict[str, Data], transports: dict[str, Data]) -> str:
-    """The weighted service of a route over the endpoints of all its pools. TCP servers know no weight of their own, so
-    each endpoint is a service."""
+    """The weighted service of a route over the endpoints of all its pools. A TCP server has no weight, so each endpoint
+    is a service."""
     name = tcp_weights.service_name(route)
     if name in services or not isinstance(route.action, Forward):
         return name
     shares, endpoints = _shares(plan, route)
-    steered = tcp_weights.has_agent_weights(plan, route)
+    has_agent = tcp_weights.has_agent_weights(plan, route)
     for child, (endpoint, pool) in endpoints.items():
-        if not steered and child not in shares:
+        if not has_agent and child not in shares:
             continue
         transports[child] = Tagged(route.field, _transport(route.action.timeouts.connect, pool, endpoint))
         server: dict[str, Data] = {"address": endpoint.authority}
         if pool.tls is not None:
             server["tls"] = True
         services[child] = Tagged(endpoint.field, {"loadBalancer": {"serversTransport": child, "servers": [server]}})
-    if steered or any(child not in endpoints for child in shares):
+    if has_agent or any(child not in endpoints for child in shares):
         services.update(build_closed_service(name))
-    if not steered:  # else the shares are in a file of their own
+    if not has_agent:  # otherwise the agent's file has the weights
         services[name] = _weighted_service(shares, endpoints, route)
     return name
 
 
 def _shares(plan: Plan, route: Route) -> tuple[dict[str, int], dict[str, tuple[Endpoint, Pool]]]:
-    """The shares of a route's services with every endpoint up, and whose each service is."""
+    """The weights of a route's services with every endpoint up, and the endpoint and pool of each service."""
     groups = tcp_weights.group_endpoints(plan, route)
     pools = [plan.pool(group[1]) for group in groups]
     endpoints = {
@@ -129,7 +129,7 @@ def _weighted_service(
 def _transport(connect: int, pool: Pool, endpoint: Endpoint) -> dict[str, Data]:
     data: dict[str, Data] = {
         "dialTimeout": f"{connect}ms" if connect else FOREVER,
-        "terminationDelay": FOREVER,  # default 100ms: cuts the other direction after a half-close
+        "terminationDelay": FOREVER,  # the default, 100ms, would cut the other direction after a half-close
     }
     if pool.proxy_protocol is not None:
         data["proxyProtocol"] = {"version": int(pool.proxy_protocol.removeprefix("v"))}
@@ -148,7 +148,7 @@ def _tls(tls: PoolTls, endpoint: Endpoint) -> dict[str, Data]:
 
 
 def build_udp(plan: Plan, listeners: Iterable[Listener]) -> dict[str, Data]:
-    """The `udp` section; empty when no listener takes datagrams. Such a listener has one rule without conditions."""
+    """The `udp` section; empty without UDP listeners. Such a listener has one rule without conditions."""
     routers: dict[str, Data] = {}
     services: dict[str, Data] = {}
     for listener in listeners:

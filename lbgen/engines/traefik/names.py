@@ -1,4 +1,4 @@
-"""Objects of a plan -> the names that Traefik knows them by."""
+"""Names of Traefik's objects for a plan."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ ACCESS_LOG = "access.log"
 
 
 def entry_point(listener: Listener) -> str:
-    """The entry point of a listener; dots would nest it."""
+    """The entry point of a listener, without dots, which Traefik reads as nesting."""
     return f"listener-{escape(listener.name)}"
 
 
 def edge(listener: Listener) -> str:
-    """The router of a listener and the middleware on it."""
+    """The router, middleware and TLS options of a listener."""
     return f"edge-{escape(listener.name)}"
 
 
 def escape(name: str) -> str:
-    """A name without dots, still unique: topology names hold no upper-case letters."""
+    """A name without dots, still unique: names in a topology have no upper-case letters."""
     return name.replace(".", "D")

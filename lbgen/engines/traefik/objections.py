@@ -1,4 +1,4 @@
-"""Places of a plan that Traefik honours otherwise than its features say."""
+"""Verdicts on single places of a plan that Traefik refuses or approximates."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _PASSIVE = refused("Traefik does not count failures of TCP connections; nginx, H
 _BACKUP = refused("Traefik has no backup for TCP and UDP servers without active checks; nginx, HAProxy and Envoy can")
 _FULL = refused("Traefik does not limit TCP connections to a server; nginx, HAProxy and Envoy can")
 _SLOW = refused("Traefik has no slow start for TCP servers; HAProxy and Envoy can")
-_SOURCES = refused("Traefik's UDP routers take every datagram, whoever sends it; nginx and Envoy can tell")
+_SOURCES = refused("Traefik's UDP routers accept datagrams from every source; nginx and Envoy can filter them")
 _HEADER = approximate(
-    "Traefik passes a TCP connection without a PROXY header on instead of closing it",
+    "Traefik forwards a TCP connection without a PROXY header instead of closing it",
     {"listener.proxy_protocol.l4": "status 200"},
 )
 _FIRST = approximate(
-    "Traefik shows clients without a server name the first certificate of the first TLS listener, on this one too",
+    "Traefik shows clients without a server name the first certificate of the first TLS listener, on this listener too",
     {"listener.tls.no_sni.other": "text: TLS: "},
 )
-_TWICE = refused("Traefik picks at will between two certificates that hold the same name; nginx, HAProxy and Envoy can")
+_TWICE = refused("Traefik picks either of two certificates that hold the same name; nginx, HAProxy and Envoy can")
 
 
 def find_objections(plan: Plan) -> Iterator[Objection]:

@@ -1,4 +1,4 @@
-"""The plugin's source -> the files Traefik wants below its working directory, and what it says on the admin port."""
+"""The plugin: its source files below Traefik's working directory, and its routes on the admin port."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def load_sources() -> tuple[RenderedFile, ...]:
 
 
 def build_admin_route(name: str, path: str, asked: dict[str, Data]) -> dict[str, Data]:
-    """The `http` section by which the plugin, with `asked` as its configuration, answers `path` on the admin port."""
+    """The `http` section with which the plugin, configured by `asked`, answers `path` on the admin port."""
     router: Data = {
         "entryPoints": [names.ADMIN],
         "rule": f"Path(`{path}`)",

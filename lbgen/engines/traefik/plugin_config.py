@@ -1,4 +1,5 @@
-"""An L7 listener -> the configuration of its edge: routes, rules and per-host tables by index."""
+"""The plugin's configuration for an L7 listener: routes, rules and per-host tables, which refer to each other by
+index."""
 
 from __future__ import annotations
 
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def build_plugin_config(plan: Plan, listener: Listener) -> Tagged:
-    """The edge's configuration. Rules are in order of rank; each route and pool appears once."""
+    """The configuration. Rules are in order of rank; each route and pool appears once."""
     routes = {route.name: route for route in plan.routes}
     rules = sorted({rule.rank: rule for table in listener.hosts for rule in table.rules}.values(), key=lambda r: r.rank)
     used = {name: index for index, name in enumerate(dict.fromkeys(rule.route for rule in rules))}
     place = {rule.rank: index for index, rule in enumerate(rules)}
-    wanted = find_used_pools(routes[name] for name in used)
-    pools = {pool.name: index for index, pool in enumerate(p for p in plan.pools if p.name in wanted)}
+    used_pools = find_used_pools(routes[name] for name in used)
+    pools = {pool.name: index for index, pool in enumerate(p for p in plan.pools if p.name in used_pools)}
     data: dict[str, Data] = {
         "listener": listener.name,
         "address": f"[{listener.address}]" if ":" in listener.address else listener.address,
@@ -50,7 +51,7 @@ def build_plugin_config(plan: Plan, listener: Listener) -> Tagged:
 
 
 def _optional_settings(listener: Listener) -> dict[str, Data]:
-    """What most listeners do not ask for."""
+    """Settings that most listeners leave at their default."""
     paths, limits = listener.paths, listener.limits
     asked: dict[str, Data] = {
         "http2": listener.http2,

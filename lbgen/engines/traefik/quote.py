@@ -1,4 +1,4 @@
-"""Text of a topology -> text that comes back unchanged although Traefik runs dynamic files as Go templates."""
+"""Quoting: Traefik runs dynamic files as Go templates, and text of a topology must come out unchanged."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ if TYPE_CHECKING:
     from lbgen.engines.document import Data
 
 _OPEN = "{{"
-# Back-quotes make a template literal that needs no escape inside a double-quoted YAML scalar.
+# Back-quotes make a template literal, which needs no escape in a double-quoted YAML scalar.
 _LITERAL_OPEN = "{{`{{`}}"
 
 
 def quote_text(text: str) -> str:
-    """`text` so that no part of it is run as a template action."""
+    """`text` without any template action."""
     return text.replace(_OPEN, _LITERAL_OPEN)
 
 
 def quote_data(data: Data) -> Data:
-    """`data` with every text in it literal; marks of topology fields stay."""
+    """`data` with every text in it quoted; topology fields are kept."""
     if isinstance(data, str):
         return quote_text(data)
     if isinstance(data, Tagged):

@@ -1,4 +1,5 @@
-"""When Traefik serves: it listens before it reads its routes, and its own handlers serve until the plugin knocked."""
+"""Readiness: Traefik listens before it reads its routes, and answers itself until the plugin has taken over a
+listener."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ READY_PATH = "/lbgen/ready"
 
 
 def find_probed_listeners(plan: Plan) -> list[str]:
-    """The L7 listeners that the plugin can ask by itself: it has no certificate of a client."""
+    """The L7 listeners that the plugin can connect to: it has no client certificate."""
     return [
         listener.name
         for listener in plan.listeners
@@ -24,6 +25,6 @@ def find_probed_listeners(plan: Plan) -> list[str]:
 
 
 def build_ready_route(plan: Plan) -> dict[str, Data]:
-    """The dynamic configuration by which the plugin tells it; empty when it would never be."""
+    """The dynamic configuration of the plugin's readiness route; empty if it can probe no listener."""
     found: list[Data] = [*find_probed_listeners(plan)]
     return build_admin_route("lbgen-ready", READY_PATH, {"taken": found}) if found else {}

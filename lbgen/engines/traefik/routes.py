@@ -1,4 +1,4 @@
-"""A route -> its part of an edge's configuration: the action and everything asked before and after it."""
+"""Routes in the plugin's configuration: the action and all policies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def find_used_pools(routes: Iterable[Route]) -> set[str]:
-    """The names of all pools that requests or copies of these routes go to."""
+    """The names of all pools that receive requests or copies of these routes."""
     found: set[str] = set()
     for route in routes:
         if isinstance(route.action, Forward):
@@ -27,7 +27,7 @@ def find_used_pools(routes: Iterable[Route]) -> set[str]:
 
 
 def build_route(route: Route, pools: Mapping[str, int]) -> Tagged:
-    """The route; `pools` are the places of pools in the edge's list."""
+    """The route; `pools` are the indexes of pools in the plugin's list."""
     data: dict[str, Data] = {"name": route.name}
     match route.action:
         case Forward() as forward:
@@ -121,7 +121,7 @@ def _policies(route: Route) -> dict[str, Data]:
 
 
 def build_access(access: Access) -> dict[str, Data]:
-    """Who may come in."""
+    """An access list."""
     data: dict[str, Data] = {"closed": access.allow is not None}
     if access.deny:
         data["deny"] = list(access.deny)
@@ -131,7 +131,7 @@ def build_access(access: Access) -> dict[str, Data]:
 
 
 def build_key(key: Key) -> dict[str, Data]:
-    """What is counted or hashed together."""
+    """The key by which requests are counted or hashed."""
     return {"kind": str(key.kind), "name": key.name}
 
 

@@ -1,4 +1,4 @@
-"""How Traefik's process is run and, since it has no checker, how a throw-away instance is asked what it made of it."""
+"""Processes: how Traefik runs and, because it has no checker, how a temporary instance is checked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Binary
     from lbgen.plan.model import Plan
 
-# A stop closes connections between two requests, when the next one may be under way already.
+# On SIGTERM Traefik closes connections between two requests, when the next one may be on its way.
 _DRAIN_ROUTE = build_admin_route("lbgen-leave", "/lbgen/leave", {"leaves": True})
 _FIELDS = {"time", "listener", "route", "status", "request_id"}
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -37,12 +37,13 @@ ADMIN_PATHS = (
 
 
 def build_process_spec(plan: Plan, binary: Binary) -> ProcessSpec:
-    """The process; it finds the dynamic files and the plugin below its working directory and watches the former.
+    """The process; it finds the dynamic files and the plugin in its working directory and watches the former.
 
-    It listens before it has read its dynamic files, and the router that tells whether it serves is in them.
+    Traefik listens before it has read its dynamic files, which contain the readiness route.
     """
     argv = (str(binary.path), "--configFile=traefik.yaml")
-    # The interpreter makes short-lived garbage: a fifth less CPU per request for a third more memory.
+    # The plugin's interpreter makes short-lived garbage: this saves a fifth of the CPU per request for a third more
+    # memory.
     level7 = any(listener.mode is Mode.L7 for listener in plan.listeners)
     log = ACCESS_LOG if any(listener.access_log for listener in plan.listeners) else ""
     return ProcessSpec(
@@ -59,7 +60,7 @@ def build_process_spec(plan: Plan, binary: Binary) -> ProcessSpec:
 
 
 def parse_record(line: str) -> Mapping[str, object] | None:
-    """A line of the plugin's access log, which is in lbgen's schema already; None for any other line."""
+    """A line of the plugin's access log, which is in lbgen's schema; None for any other line."""
     try:
         found = json.loads(line)
     except ValueError:
@@ -68,12 +69,12 @@ def parse_record(line: str) -> Mapping[str, object] | None:
 
 
 def build_check_spec(plan: Plan, binary: Binary) -> CheckSpec:
-    """The same command; its API must call everything enabled and its log must hold no error."""
+    """The same command; everything in its API must be enabled, and its log must hold no error."""
     return CheckSpec(build_process_spec(plan, binary).argv, judge, serves=True, ask=ADMIN_PATHS)
 
 
 def judge(code: int, output: str, answers: Mapping[str, object]) -> tuple[str, ...]:
-    """The problems, one line each: errors in the log and everything that the API does not call enabled."""
+    """The problems, one per line: errors in the log, and everything that the API does not report as enabled."""
     found = list(dict.fromkeys((*_log(output), *_answers(answers))))
     if not found and code not in (0, -int(Signals.SIGTERM)):
         found.append(f"traefik ended with exit code {code}")

@@ -1,4 +1,4 @@
-"""A plan -> Traefik's static configuration: entry points, the plugin, where the dynamic files are."""
+"""Traefik's static configuration: entry points, the plugin, and the folder of dynamic files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.model import Listener, Plan
 
-# Each is the default of 3.7, but not of every 3.x: written out, since the edge refuses what must be refused.
+# Defaults of 3.7 but not of every 3.x; they are explicit because the plugin validates requests itself.
 _ENCODED = ("Slash", "BackSlash", "NullCharacter", "Semicolon", "Percent", "QuestionMark", "Hash")
 
 
@@ -45,9 +45,9 @@ def _entry_point(plan: Plan, listener: Listener) -> Tagged:
         data["udp"] = {"timeout": _idle_timeout(plan, listener)}
         return Tagged(listener.field, data)
     if listener.proxy_protocol:
-        data["proxyProtocol"] = {"insecure": True}  # of everybody; the edge closes connections without a header
+        data["proxyProtocol"] = {"insecure": True}  # from every peer; the plugin closes connections without a header
     if listener.mode is Mode.L7:
-        data["forwardedHeaders"] = {"insecure": True}  # the edge decides whom to trust
+        data["forwardedHeaders"] = {"insecure": True}  # the plugin decides which peers are trusted
         data["http"] = {
             "sanitizePath": False,
             "aliasHeadersStrategy": "keep",
@@ -56,7 +56,7 @@ def _entry_point(plan: Plan, listener: Listener) -> Tagged:
         times = listener.timeouts
         data["transport"] = {
             "respondingTimeouts": {
-                "readTimeout": _duration(times.header),  # for a TLS hello too; the edge lifts it for bodies
+                "readTimeout": _duration(times.header),  # for a TLS handshake too; the plugin lifts it for bodies
                 "writeTimeout": "0s",
                 "idleTimeout": _duration(times.keepalive),
             },
@@ -70,7 +70,7 @@ def _duration(milliseconds: int) -> str:
 
 
 def _idle_timeout(plan: Plan, listener: Listener) -> str:
-    """How long a client of a UDP listener may be silent."""
+    """The idle timeout of a client of a UDP listener."""
     actions = [plan.route(rule.route).action for rule in listener.l4_rules]
     times = [action.timeouts.idle for action in actions if isinstance(action, Forward)]
     return _duration(times[0]) if times and times[0] else FOREVER

@@ -1,4 +1,4 @@
-"""Every feature of the contract -> how Traefik 3.7 honours it."""
+"""Verdicts of Traefik 3.7 on every feature."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Verdict
 
 _RULES = emulated("the lbgen plugin finds the rule in tables")
-_LAST_HOP = emulated("the lbgen plugin sends the request on, because Traefik's own proxy would change it")
+_LAST_HOP = emulated("the lbgen plugin forwards the request, because Traefik's proxy would change it")
 _ANSWER = emulated("the lbgen plugin answers")
 _TARGET = emulated("the lbgen plugin checks the target as the client sent it; Traefik would decode it")
-_BALANCE = emulated("the lbgen plugin chooses the endpoint; Traefik's balancers know no other means or no weights")
+_BALANCE = emulated("the lbgen plugin chooses the endpoint; Traefik's balancers lack this method or its weights")
 _SPLIT = emulated("the lbgen plugin picks the target by weight and edits its headers")
 _EDITS = emulated("the lbgen plugin edits the headers; Traefik's headers middleware can only set")
 
@@ -30,15 +30,15 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.PROXY_PROTOCOL_IN: emulated(
         "Traefik reads the header; the lbgen plugin closes connections without one, of HTTP/2 after a 400"
     ),
-    Feature.L4_MAX_CONNECTIONS: refused("Traefik counts TCP connections for each client's address only"),
-    Feature.MAX_CONNECTIONS: emulated("the lbgen plugin counts; Traefik's own count is for each client's address"),
+    Feature.L4_MAX_CONNECTIONS: refused("Traefik limits TCP connections per client address only"),
+    Feature.MAX_CONNECTIONS: emulated("the lbgen plugin counts; Traefik's own limit is per client address"),
     Feature.LISTENER_ACCESS: _ANSWER,
     Feature.LISTENER_LIMITS: _ANSWER,
     Feature.CLIENT_TIMEOUTS: emulated(
-        "Traefik's own times; the lbgen plugin sets one for heads alone, watches bodies, and closes a connection that "
-        "stops within a line before Go's server answers 400"
+        "Traefik's own timeouts; the lbgen plugin sets one for heads, watches bodies, and closes connections that stop "
+        "within a line before Go's server answers 400"
     ),
-    Feature.TRUSTED_PROXIES: emulated("the lbgen plugin decides whose forwarded headers stay"),
+    Feature.TRUSTED_PROXIES: emulated("the lbgen plugin keeps forwarded headers of trusted peers only"),
     Feature.DUAL_STACK: NATIVE,
     Feature.HOST_EXACT: _RULES,
     Feature.HOST_WILDCARD: _RULES,
@@ -91,8 +91,8 @@ _SUPPORT: dict[Feature, Verdict] = {
         "the lbgen plugin takes requests from Go's server itself, before Traefik fills in headers of its own"
     ),
     Feature.CONNECTION_NOMINATED: approximate(
-        "where the Connection of a response says `close` beside names of fields, those reach the client: Go's client "
-        "takes that line off before any plugin sees it",
+        "headers that a response's Connection nominates beside `close` reach the client: Go's client removes that line "
+        "before any plugin sees it",
         {"headers.connection_nominated.response_close": "header x-foo"},
     ),
     Feature.UNDERSCORES_DROP: emulated("the lbgen plugin drops the fields; Traefik would drop names with dots too"),
@@ -108,34 +108,34 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.FORWARD: _LAST_HOP,
     Feature.SPLIT: _SPLIT,
     Feature.SPLIT_HEADERS: _SPLIT,
-    Feature.REDIRECT: emulated("the lbgen plugin answers; Traefik's redirects know neither every status nor the port"),
-    Feature.RESPOND: emulated("the lbgen plugin answers; Traefik has no answer with a body of its own"),
+    Feature.REDIRECT: emulated("the lbgen plugin answers; Traefik's redirects lack some statuses and the port"),
+    Feature.RESPOND: emulated("the lbgen plugin answers; Traefik has no fixed responses with a body"),
     Feature.REWRITE_PREFIX: _LAST_HOP,
     Feature.REWRITE_PATH: _LAST_HOP,
     Feature.REWRITE_HOST: _LAST_HOP,
-    Feature.MIRROR: emulated("the lbgen plugin sends the copies, so that they are what the endpoint gets"),
+    Feature.MIRROR: emulated("the lbgen plugin sends the copies, so that they equal the forwarded request"),
     Feature.CORS: emulated(
         "the lbgen plugin answers preflights; Traefik's headers middleware lets refused ones through"
     ),
-    Feature.COMPRESSION: emulated("the lbgen plugin packs the answers, by the rules that hold on every engine"),
+    Feature.COMPRESSION: emulated("the lbgen plugin compresses responses by the rules of every engine"),
     Feature.BUFFERING: _LAST_HOP,
     Feature.WEBSOCKET: _LAST_HOP,
     Feature.STATUSES: _ANSWER,
     Feature.FAILURES: _ANSWER,
     Feature.RATE_LIMIT: emulated("the lbgen plugin keeps the buckets; Traefik's own delays requests and adds headers"),
-    Feature.CONCURRENCY: emulated("the lbgen plugin counts; Traefik's own count is of one router"),
+    Feature.CONCURRENCY: emulated("the lbgen plugin counts; Traefik's own limit is per router"),
     Feature.MAX_BODY: _ANSWER,
     Feature.ROUTE_ACCESS: _ANSWER,
     Feature.TIMEOUT_CONNECT: emulated("the lbgen plugin's dialer on L7 routes; native on L4 routes"),
-    Feature.TIMEOUT_RESPONSE: emulated("the lbgen plugin's transport waits no longer"),
-    Feature.TIMEOUT_IDLE: emulated("the lbgen plugin watches bodies and tunnels; Traefik has no idle time"),
-    Feature.TIMEOUT_REQUEST: emulated("the lbgen plugin ends the request; Traefik has no time for all tries"),
+    Feature.TIMEOUT_RESPONSE: emulated("a timeout of the lbgen plugin's transport"),
+    Feature.TIMEOUT_IDLE: emulated("the lbgen plugin watches bodies and tunnels; Traefik has no idle timeout"),
+    Feature.TIMEOUT_REQUEST: emulated("the lbgen plugin ends the request; Traefik has no timeout for all tries"),
     Feature.RETRIES: emulated(
-        "the lbgen plugin tries again; Traefik's own retries know neither the causes nor another endpoint"
+        "the lbgen plugin retries; Traefik's own retries support neither causes nor another endpoint"
     ),
-    Feature.RETRY_BUDGET: emulated("the lbgen plugin counts what is tried again; one request may be at any time"),
+    Feature.RETRY_BUDGET: emulated("the lbgen plugin counts retries; one at a time is always allowed"),
     Feature.ROUND_ROBIN: emulated(
-        "the lbgen plugin balances on L7 routes, since retries and health take part in it; native on L4 routes"
+        "the lbgen plugin balances on L7 routes, because retries and health affect it; native on L4 routes"
     ),
     Feature.LEAST_CONNECTIONS: _BALANCE,
     Feature.LEAST_CONNECTIONS_WEIGHTED: _BALANCE,
@@ -146,12 +146,10 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.WEIGHTS: emulated("the lbgen plugin balances on L7 routes; native on L4 routes"),
     Feature.DRAIN: _BALANCE,
     Feature.BACKUP: emulated("the lbgen plugin chooses the endpoint; on L4 routes `lbgen agent` does"),
-    Feature.ENDPOINT_NAMES: emulated(
-        "the lbgen plugin asks for the addresses again every 5 seconds; native on L4 routes"
-    ),
+    Feature.ENDPOINT_NAMES: emulated("the lbgen plugin resolves names every 5 seconds; native on L4 routes"),
     Feature.ENDPOINT_IPV6: NATIVE,
     Feature.HEALTH_ACTIVE: emulated(
-        "the lbgen plugin runs the checks, on L4 routes `lbgen agent`; Traefik's own know neither fall nor rise"
+        "the lbgen plugin runs the checks, on L4 routes `lbgen agent`; Traefik's own have no fall and rise"
     ),
     Feature.HEALTH_PASSIVE: emulated("the lbgen plugin counts the failures, in step with its retries"),
     Feature.KEEPALIVE: emulated("the lbgen plugin's transport keeps that many idle connections for each endpoint"),
@@ -165,7 +163,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.PROXY_PROTOCOL_OUT: _LAST_HOP,
     Feature.L4_PROXY_PROTOCOL_OUT: NATIVE,
     Feature.ACCESS_LOG: emulated(
-        "the lbgen plugin writes the lines; Traefik's own have other names and hold the query"
+        "the lbgen plugin writes the lines; Traefik's own lines use other names and contain the query"
     ),
     Feature.ESCAPE_HATCH: UNPORTABLE,
     Feature.NFT_DIRECT: refused("direct routing is nftables' own"),

@@ -1,4 +1,4 @@
-"""The shares of endpoints on TCP routes; where endpoints are checked the agent writes them anew while Traefik runs."""
+"""Weights of endpoints on TCP routes; where endpoints are checked, `lbgen agent` rewrites them while Traefik runs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan, Pool, Route
 
 FILE = "dynamic/tcp-shares.yaml"
-_HEADER = "Traefik, shares of checked TCP endpoints, made by lbgen; `lbgen agent` writes them anew."
+_HEADER = "Weights of checked TCP endpoints for Traefik, written by lbgen; `lbgen agent` rewrites them."
 
-# [weight of the target, name of the pool, [[service, endpoint, weight, whether it is a backup], ...]]: JSON data.
+# JSON data: [weight of the target, name of the pool, [[service, endpoint, weight, is a backup], ...]].
 Group = list[Any]
 
 
@@ -29,7 +29,7 @@ def service_name(route: Route) -> str:
 
 
 def group_endpoints(plan: Plan, route: Route) -> list[Group]:
-    """The pools that take connections of a route, with a service for each endpoint."""
+    """The pools of a route, with a service for each endpoint."""
     found: list[Group] = []
     if isinstance(route.action, Forward):
         for target in route.action.targets:
@@ -43,8 +43,8 @@ def group_endpoints(plan: Plan, route: Route) -> list[Group]:
 def compute_weights(
     name: str, groups: Sequence[Group], shares: Mapping[str, Mapping[str, int]]
 ) -> list[tuple[str, int]]:
-    """The services that take connections of the route's service `name`, and the share of each. Those of a pool have its
-    target's share together, and without any of them a service that closes connections has it."""
+    """The services of the route's service `name` and their weights. Those of a pool share its target's weight; without
+    any, a service that closes connections has it."""
     up = [
         (weight, _available(members, shares.get(pool, {})) or [(f"{name}-closed", 1)])
         for weight, pool, members in groups
@@ -60,7 +60,7 @@ def compute_weights(
 
 
 def _available(members: Sequence[Sequence[Any]], shares: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Those that are up; backups when no other is."""
+    """The services that are up; backups when no other is."""
     for wanted in (False, True):
         found = [(c, weight) for c, endpoint, weight, backup in members if backup is wanted and shares.get(endpoint, 1)]
         if found := [each for each in found if each[1]]:
@@ -69,31 +69,31 @@ def _available(members: Sequence[Sequence[Any]], shares: Mapping[str, int]) -> l
 
 
 def find_checked_pools(plan: Plan) -> tuple[Pool, ...]:
-    """The pools whose endpoints the agent checks: Traefik's own checks of TCP servers know neither fall nor rise."""
+    """The pools whose endpoints the agent checks: Traefik's own checks of TCP servers have no fall and rise."""
     used = {group[1] for route in _routes(plan) for group in group_endpoints(plan, route)}
     return tuple(pool for pool in plan.pools if pool.active is not None and pool.name in used)
 
 
 def has_agent_weights(plan: Plan, route: Route) -> bool:
-    """Whether the shares of a route stand in the agent's file."""
+    """Whether the agent's file has the weights of a route."""
     names = {pool.name for pool in find_checked_pools(plan)}
     return any(group[1] in names for group in group_endpoints(plan, route))
 
 
 def build_files(plan: Plan) -> tuple[RenderedFile, ...]:
-    """The shares with every endpoint up, and the agent's order; none without checks."""
+    """The file of weights with every endpoint up, and the agent's specification; none without checks."""
     pools = find_checked_pools(plan)
     if not pools:
         return ()
     steering = {
         service_name(route): group_endpoints(plan, route) for route in _routes(plan) if has_agent_weights(plan, route)
     }
-    # No signal: Traefik looks at the file itself.
+    # No signal: Traefik watches the file.
     return _file(steering, {}), AgentSpec("traefik", "traefik", "", "", checked_pools(pools), steering).file()
 
 
 def build_weights_file(steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
-    """The file for these shares; see `lbgen.engines.checks.Steered`."""
+    """The file with these weights; see `lbgen.engines.checks.Steered`."""
     return {FILE: _file(steering, shares).text} if steering else {}
 
 

@@ -1,4 +1,4 @@
-"""TLS of listeners -> Traefik's certificates and options, and TCP routers that close what it would answer by itself."""
+"""TLS of listeners: Traefik's certificates and options, and TCP routers that close what Traefik itself would answer."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from lbgen.plan.model import HostPattern, Listener
     from lbgen.plan.tls import Certificate, ListenerTls
 
-# Priorities before and after those of L4 rules, which count from 1 up.
+# Priorities before and after those of L4 rules, which begin at 1.
 FIRST = 1_000_000
 LAST = -1
 
-# OpenSSL's names of the cipher suites a plan may hold -> Go's.
+# Cipher suites: OpenSSL's name, Go's name.
 _SUITES = {
     "ECDHE-ECDSA-AES128-GCM-SHA256": "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
     "ECDHE-RSA-AES128-GCM-SHA256": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
@@ -33,14 +33,14 @@ _VERSIONS = {"1.0": "VersionTLS10", "1.1": "VersionTLS11", "1.2": "VersionTLS12"
 
 
 def find_terminating(listeners: Iterable[Listener]) -> Iterator[tuple[Listener, ListenerTls]]:
-    """The listeners that end TLS."""
+    """The listeners that terminate TLS."""
     for listener in listeners:
         if listener.tls is not None and not listener.tls.passthrough:
             yield listener, listener.tls
 
 
 def build_tls(listeners: Iterable[Listener]) -> dict[str, Data]:
-    """The `tls` section: certificates are the whole process's, options are a listener's; empty without TLS."""
+    """The `tls` section: certificates belong to the process, options to a listener; empty without TLS."""
     found = list(find_terminating(listeners))
     if not found:
         return {}
@@ -71,14 +71,14 @@ def _options(listener: Listener, tls: ListenerTls) -> Tagged:
     if tls.ciphers:
         data["cipherSuites"] = [_SUITES[cipher] for cipher in tls.ciphers]
     if tls.client_ca is not None:
-        wanted = "RequireAndVerifyClientCert" if tls.client_required else "VerifyClientCertIfGiven"
-        data["clientAuth"] = {"caFiles": [tls.client_ca.path], "clientAuthType": wanted}
+        kind = "RequireAndVerifyClientCert" if tls.client_required else "VerifyClientCertIfGiven"
+        data["clientAuth"] = {"caFiles": [tls.client_ca.path], "clientAuthType": kind}
     return Tagged(f"{listener.field}.tls", data)
 
 
 def build_closing_routers(listener: Listener) -> dict[str, Data]:
-    """The TCP routers of a listener that close what Traefik would answer by itself: server names that no certificate
-    holds, and bytes that are TLS or not TLS where the other is spoken. Of an L4 listener: what no rule takes."""
+    """The TCP routers of a listener that close what Traefik itself would answer: server names that no certificate
+    holds, and TLS or plain bytes where the other is expected. On an L4 listener: what no rule matches."""
     name = names.edge(listener)
     routers: dict[str, Data] = {}
     if listener.tls is not None and not listener.tls.passthrough:
@@ -105,7 +105,7 @@ def _router(listener: Listener, rule: str, priority: int, *, tls: bool) -> Tagge
 
 
 def build_closed_service(name: str) -> dict[str, Data]:
-    """The service of those routers, without a server: it closes every connection."""
+    """The service of those routers: it has no server, so it closes every connection."""
     return {f"{name}-closed": {"loadBalancer": {"servers": []}}}
 
 

@@ -1,4 +1,4 @@
-"""A pool -> its part of an edge's configuration: endpoints, balance, health, how its endpoints are spoken to."""
+"""Pools in the plugin's configuration: endpoints, balance, health, and protocol to the endpoints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def build_pool(plan: Plan, pool: Pool) -> Tagged:
-    """The pool; `plan` knows the DNS servers."""
+    """The pool; the DNS servers are those of `plan`."""
     data: dict[str, Data] = {
         "name": pool.name,
         "balance": str(pool.balance),
@@ -74,7 +74,7 @@ def _active(active: ActiveHealth) -> dict[str, Data]:
 
 
 def _cookie_attributes(sticky: Sticky) -> str:
-    """What stands behind the value of the cookie."""
+    """The attributes after the value of the cookie."""
     age = "" if sticky.ttl is None else f"; Max-Age={sticky.ttl}"
     return f"; Path=/{age}; HttpOnly; SameSite=Lax" + ("; Secure" if sticky.secure else "")
 
@@ -90,7 +90,7 @@ def _tls(tls: PoolTls) -> dict[str, Data]:
 
 
 def _add_port(server: str) -> str:
-    """A DNS server with its port; 53 unless said."""
+    """A DNS server with its port, by default 53."""
     if server.startswith("["):
         return server if "]:" in server else f"{server}:53"
     if server.count(":") > 1:
