@@ -33,7 +33,7 @@ _ORIGIN = "%REQ(ORIGIN)%"
 
 def build_preflights(cors: Cors) -> Iterator[tuple[Headers, Headers]]:
     """(required request headers, response headers) for preflights that are granted, then for all preflights."""
-    asked: Headers = [
+    preflight: Headers = [
         {"name": ":method", "string_match": {"exact": "OPTIONS"}},
         {"name": "origin", "present_match": True},
         {"name": "access-control-request-method", "present_match": True},
@@ -42,7 +42,7 @@ def build_preflights(cors: Cors) -> Iterator[tuple[Headers, Headers]]:
     name = f"(?:{'|'.join(escape_regex(header) for header in dict.fromkeys((*_HEADERS, *cors.headers)))})"
     names = rf"(?i)[ \t]*(?:{name}[ \t]*)?(?:,[ \t]*(?:{name}[ \t]*)?)*"
     granted: Headers = [
-        *asked,
+        *preflight,
         {"name": "access-control-request-method", "string_match": regex(methods)},
         {"name": "access-control-request-headers", "string_match": regex(names), "treat_missing_header_as_empty": True},
         _allowed(cors),
@@ -53,7 +53,7 @@ def build_preflights(cors: Cors) -> Iterator[tuple[Headers, Headers]]:
     if cors.max_age is not None:
         shown.append(header_option("access-control-max-age", str(cors.max_age), SET))
     yield granted, [*_origin(cors), *shown, *_vary(cors)]
-    yield asked, _vary(cors)
+    yield preflight, _vary(cors)
 
 
 def build_responses(cors: Cors) -> Iterator[tuple[Headers, Headers]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.balancing import PEER_STATE
 from lbgen.engines.envoy.conditional_filters import skip_where
-from lbgen.engines.envoy.headers import SET, header_option
+from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_option
 from lbgen.engines.envoy.lua import build_lua_filter, load_lua
 from lbgen.engines.envoy.predicates import NETWORK_INPUTS, address_in, any_of, header_equals, header_matches, not_
 from lbgen.engines.envoy.typed_config import extension
@@ -91,8 +91,8 @@ def _peer_input(listener: Listener) -> dict[str, Data]:
 
 
 def _saves_proto(listener: Listener) -> bool:
-    asked = (header.name for table in listener.hosts for rule in table.rules for header in rule.match.headers)
-    return bool(listener.trusted_proxies) or PROTO in asked
+    matched = (header.name for table in listener.hosts for rule in table.rules for header in rule.match.headers)
+    return bool(listener.trusted_proxies) or PROTO in matched
 
 
 def _trusted_mutation(ours: dict[str, str], peer: str) -> dict[str, Data]:
@@ -129,16 +129,6 @@ def _header_mutation(
     name: str, removed: Iterable[str], appended: Iterable[dict[str, Data]], after: Iterable[str] = ()
 ) -> dict[str, Data]:
     """A filter that removes headers, adds headers, then removes those of `after`."""
-    return extension(
-        name,
-        "filters.http.header_mutation.v3.HeaderMutation",
-        {
-            "mutations": {
-                "request_mutations": [
-                    *({"remove": header} for header in removed),
-                    *({"append": each} for each in appended),
-                    *({"remove": header} for header in after),
-                ]
-            }
-        },
-    )
+    removals: list[Data] = [{"remove": header} for header in removed]
+    additions: list[Data] = [{"append": each} for each in appended]
+    return build_mutation_filter(name, [*removals, *additions, *({"remove": header} for header in after)])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lbgen.engines.envoy.typed_config import extension, typed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lbgen.engines.document import Data
     from lbgen.plan.model import HeaderEdits
@@ -86,6 +86,12 @@ def read_late_edits(fields: Mapping[str, Data]) -> list[Data]:
 def build_late_edits(mutations: list[Data]) -> dict[str, Data]:
     """The field of a route that configures the filter for late edits."""
     return {"typed_per_filter_config": {CONTENT_TYPE: _per_route(mutations)}}
+
+
+def build_mutation_filter(name: str, mutations: Sequence[Data], side: str = "request") -> dict[str, Data]:
+    """A filter that applies `mutations` to the headers of each request, or of each response."""
+    config: Data = {f"{side}_mutations": mutations}
+    return extension(name, "filters.http.header_mutation.v3.HeaderMutation", {"mutations": config})
 
 
 def build_content_type_filter() -> dict[str, Data]:

@@ -31,7 +31,8 @@ from lbgen.engines.envoy.paths import (
 )
 from lbgen.engines.envoy.per_route import build_policy_filters
 from lbgen.engines.envoy.predicates import cidr
-from lbgen.engines.envoy.routes import REDIRECT_HOST, has_late_edits, has_request_host_redirect
+from lbgen.engines.envoy.rewrites import has_request_host_redirect
+from lbgen.engines.envoy.routes import REDIRECT_HOST, has_late_edits
 from lbgen.engines.envoy.shared_counters import REQUEST_SLOT, build_release_log
 from lbgen.engines.envoy.timeouts import build_head_only_filter, needs_head_only_filter
 from lbgen.engines.envoy.tls import build_listener_socket, build_tls_inspector

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.headers import SET, header_option
-from lbgen.engines.envoy.typed_config import extension
+from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_option
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -27,8 +26,4 @@ def build_mirror_filters() -> list[dict[str, Data]]:
         {"append": header_option(_FOR, f"%REQ({_SAVED.upper()})%", SET)},  # no effect without a value
         {"remove": _SAVED},
     ]
-    return [
-        extension(
-            "copies", "filters.http.header_mutation.v3.HeaderMutation", {"mutations": {"request_mutations": mutations}}
-        )
-    ]
+    return [build_mutation_filter("copies", mutations)]

@@ -63,23 +63,25 @@ def build_retry_policy(
         found["per_try_timeout"] = duration(times.response)
     causes = [] if forward.retries is None else _retry_on(forward.retries, everything=everything)
     waits = max((pool.queue.timeout for pool in pools if pool.queue is not None), default=0)
-    asked = 0
+    retry_count = 0
     if forward.retries is not None and causes:
-        asked = forward.retries.max
-        found |= {"retry_on": ",".join(causes), "num_retries": asked, **_other_endpoints(pools)}
+        retry_count = forward.retries.max
+        found |= {"retry_on": ",".join(causes), "num_retries": retry_count, **_other_endpoints(pools)}
         if "retriable-status-codes" in causes:
             found["retriable_status_codes"] = list(forward.retries.statuses)
         # The shortest interval; by default Envoy waits 25 ms on average before the first retry, then longer.
         found["retry_back_off"] = {"base_interval": "0.001s", "max_interval": "0.001s"}
-    if times.idle and (asked or waits or watched):
+    if times.idle and (retry_count or waits or watched):
         found["per_try_idle_timeout"] = duration(times.idle)
         if has_idle_before_response(forward):
             # This timeout covers the wait for a head too. Once per_try_timeout is over, Envoy stops the idle timeout of
             # the try.
             found.pop("per_try_timeout", None)
-    if times.idle and (asked or waits):
+    if times.idle and (retry_count or waits):
         answer = min(times.response or times.idle, times.idle)
-        tried = (1 + asked) * times.connect + (answer if causes == ["connect-failure"] else (1 + asked) * answer)
+        tried = (1 + retry_count) * times.connect + (
+            answer if causes == ["connect-failure"] else (1 + retry_count) * answer
+        )
         silence = max(times.idle, tried + waits + _SLACK) if times.connect else 0
     return ({"retry_policy": found} if len(found) > 1 else {}), silence
 

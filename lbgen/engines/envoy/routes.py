@@ -19,21 +19,22 @@ from lbgen.engines.envoy.headers import (
     read_late_edits,
 )
 from lbgen.engines.envoy.lua import build_lua_per_route
-from lbgen.engines.envoy.matching import build_match, escape_path
+from lbgen.engines.envoy.matching import build_match
 from lbgen.engines.envoy.mirrors import build_saved_headers
 from lbgen.engines.envoy.per_route import build_access_config, build_metadata, build_per_route
 from lbgen.engines.envoy.retries import LONG_BODY, build_resend_limit, group_retries
+from lbgen.engines.envoy.rewrites import build_redirect, build_rewrite, has_request_host_redirect
 from lbgen.engines.envoy.sticky import REMOVED_HEADERS, find_sticky_pools, match_owners
 from lbgen.engines.envoy.timeouts import HEAD_ONLY, HEAD_ONLY_ENABLED, IS_HEAD_ONLY, compute_idle_timeouts
 from lbgen.engines.envoy.upstreams import ClusterOptions, cluster_name, cluster_options
-from lbgen.plan.model import Forward, HeaderEdits, PathKind, Redirect, Respond
+from lbgen.plan.model import Forward, HeaderEdits, Redirect, Respond
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lbgen.engines.document import Data
     from lbgen.engines.envoy.upstreams import Clusters
-    from lbgen.plan.model import HostPattern, Listener, PathMatch, Rewrite, Route, Rule, Target
+    from lbgen.plan.model import Listener, Route, Rule, Target
     from lbgen.plan.policy import Mirror
 
 REDIRECT_HOST = "redirect-host"  # the Lua filter that prepares a request's host for a redirect
@@ -42,14 +43,6 @@ _IS_TUNNEL: dict[str, Data] = {"name": "upgrade", "string_match": {"exact": "web
 _ENABLE_REDIRECT_HOST = build_lua_per_route({"redirect": True})
 _PREFLIGHT = Respond(204, "", ())
 _ANY: tuple[list[dict[str, Data]], list[dict[str, Data]]] = ([], [])
-_DEFAULT_PORTS = {"http": 80, "https": 443}
-_REDIRECT_CODES = {
-    301: "MOVED_PERMANENTLY",
-    302: "FOUND",
-    303: "SEE_OTHER",
-    307: "TEMPORARY_REDIRECT",
-    308: "PERMANENT_REDIRECT",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +62,18 @@ def build_routes(rule: Rule, route: Route, listener: Listener, clusters: Cluster
     if route.cors is not None and (not rule.match.methods or "OPTIONS" in rule.match.methods):
         built += [
             {
-                "match": _narrow(match, asked),
+                "match": _narrow(match, required),
                 "direct_response": {"status": 204},
                 **_add_filter_configs(
                     _own_response_edits(replace(route, action=_PREFLIGHT), headers), build_access_config(route)
                 ),
             }
-            for asked, headers in build_preflights(route.cors)
+            for required, headers in build_preflights(route.cors)
         ]
     kinds = build_responses(route.cors) if route.cors is not None else iter([_ANY])
-    for asked, headers in kinds:
+    for required, headers in kinds:
         for condition, action in _actions(rule, route, listener, clusters):
-            narrowed = _narrow(_narrow(match, asked), condition.headers, condition.cookies)
+            narrowed = _narrow(_narrow(match, required), condition.headers, condition.cookies)
             own = action.pop(_PER_FILTER, {})
             response = (
                 _endpoint_response_edits(route, headers)
@@ -101,7 +94,7 @@ def _actions(
         case Forward():
             yield from _forwards(route.action, rule, route, listener, clusters)
         case Redirect():
-            own: dict[str, Data] = {"redirect": _redirect(route.action, rule, listener)}
+            own: dict[str, Data] = {"redirect": build_redirect(route.action, rule, listener)}
             if has_request_host_redirect(rule, route):
                 own[_PER_FILTER] = {REDIRECT_HOST: _ENABLE_REDIRECT_HOST}
             yield _Condition(), own
@@ -204,13 +197,13 @@ def _narrow(
 
 def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> tuple[dict[str, Data], dict[str, Data]]:
     """A route action without its timeouts and retries, and the request edits."""
-    asked = cluster_options(forward)
+    options = cluster_options(forward)
     targets = [target for target in forward.targets if target.weight]
     aimed = bool(find_sticky_pools(route, clusters.pools) or find_bounded_pools(route, clusters.pools))
     action: dict[str, Data] = {}
     edits: dict[str, Data] = {}
     if len(targets) == 1:
-        action["cluster"] = cluster_name(targets[0].pool, asked, clusters)
+        action["cluster"] = cluster_name(targets[0].pool, options, clusters)
         edits = {
             **build_request_edits(route.request_headers, targets[0].request_headers),
             **_slot_configs(targets[0], clusters),
@@ -221,7 +214,7 @@ def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> 
                 Tagged(
                     target.field,
                     {
-                        "name": cluster_name(target.pool, asked, clusters),
+                        "name": cluster_name(target.pool, options, clusters),
                         "weight": target.weight,
                         **build_request_edits(route.request_headers, target.request_headers),
                         **_slot_configs(target, clusters),
@@ -235,9 +228,9 @@ def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> 
     # The route's own timeout would include the response body.
     action["timeout"] = "0s"
     if forward.mirrors:
-        action["request_mirror_policies"] = [_mirror(mirror, asked, clusters) for mirror in forward.mirrors]
+        action["request_mirror_policies"] = [_mirror(mirror, options, clusters) for mirror in forward.mirrors]
     if forward.rewrite is not None:
-        action |= _rewrite(forward.rewrite, rule.match.path)
+        action |= build_rewrite(forward.rewrite, rule.match.path)
     return action, edits
 
 
@@ -247,75 +240,15 @@ def _slot_configs(target: Target, clusters: Clusters) -> dict[str, Data]:
     return {} if pool.max_per_endpoint is None else {_PER_FILTER: {SLOTS: build_slots_per_route(pool)}}
 
 
-def _mirror(mirror: Mirror, asked: ClusterOptions, clusters: Clusters) -> dict[str, Data]:
+def _mirror(mirror: Mirror, options: ClusterOptions, clusters: Clusters) -> dict[str, Data]:
     share: Data = {"numerator": round(mirror.percent * 10_000), "denominator": "MILLION"}
     return {
-        "cluster": cluster_name(mirror.pool, ClusterOptions(asked.connect, mirrored=True), clusters),
+        "cluster": cluster_name(mirror.pool, ClusterOptions(options.connect, mirrored=True), clusters),
         "runtime_fraction": {"default_value": share},
         # Envoy would add a suffix to the copy's Host.
         "disable_shadow_host_suffix_append": True,
         "request_headers_mutations": build_saved_headers(),
     }
-
-
-def _rewrite(rewrite: Rewrite, path: PathMatch) -> dict[str, Data]:
-    found: dict[str, Data] = {}
-    if rewrite.path is not None:
-        found["regex_rewrite"] = _replace_all(rewrite.path)
-    elif rewrite.prefix is not None:
-        found["regex_rewrite"] = replace_prefix(path, rewrite.prefix)
-    if rewrite.host is not None:
-        found["host_rewrite_literal"] = rewrite.host
-    return found
-
-
-def replace_prefix(path: PathMatch, prefix: str) -> dict[str, Data]:
-    """A RegexMatchAndSubstitute that replaces the matched path by `prefix`; the result is never `//` or empty."""
-    new = prefix.rstrip("/")
-    if path.kind is not PathKind.PREFIX:
-        return _replace_all(new or "/")
-    old = escape_path(path.value.rstrip("/"))
-    if new:
-        # Below `/` the tail is the whole path.
-        return _substitute(f"^{old}(/.*)?$", _replacement(new) + r"\1")
-    return _substitute(f"^{old}/?(.*)$", r"/\1")
-
-
-def _replace_all(path: str) -> dict[str, Data]:
-    return _substitute("^.*$", _replacement(path))
-
-
-def _substitute(pattern: str, replacement: str) -> dict[str, Data]:
-    return {"pattern": {"regex": pattern}, "substitution": replacement}
-
-
-def _replacement(text_: str) -> str:
-    return text_.replace("\\", "\\\\")
-
-
-def _redirect(redirect: Redirect, rule: Rule, listener: Listener) -> dict[str, Data]:
-    scheme = redirect.scheme or listener.scheme
-    port = redirect.port or (_DEFAULT_PORTS[scheme] if redirect.scheme else listener.client_port)
-    action: dict[str, Data] = {"scheme_redirect": scheme, "response_code": _REDIRECT_CODES[redirect.status]}
-    host = redirect.host or _exact_host(rule.host)
-    if host is not None:
-        action["host_redirect"] = host
-    if port != _DEFAULT_PORTS[scheme]:
-        action["port_redirect"] = port
-    if redirect.path is not None:
-        action["path_redirect"] = redirect.path
-    elif redirect.prefix is not None:
-        action["regex_rewrite"] = replace_prefix(rule.match.path, redirect.prefix)
-    return action
-
-
-def has_request_host_redirect(rule: Rule, route: Route) -> bool:
-    """Whether the rule redirects to the request's host, which the rule does not fix."""
-    return isinstance(route.action, Redirect) and route.action.host is None and _exact_host(rule.host) is None
-
-
-def _exact_host(host: HostPattern | None) -> str | None:
-    return host.name if host is not None and not host.wildcard else None
 
 
 def _respond(respond: Respond) -> dict[str, Data]:

@@ -6,7 +6,7 @@ from base64 import b64encode
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.headers import SET, header_option
+from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_option
 from lbgen.engines.envoy.lua import build_lua_filter, build_lua_per_route, load_lua
 from lbgen.engines.envoy.matching import regex
 from lbgen.engines.envoy.typed_config import extension
@@ -64,10 +64,7 @@ def build_session_filter() -> dict[str, Data]:
 
 def build_answered_filter() -> dict[str, Data]:
     """A filter of a cluster that marks the responses of endpoints: Envoy's own responses set no cookie."""
-    mark: Data = {"append": header_option(_ANSWERED, "1", SET)}
-    return extension(
-        "answered", "filters.http.header_mutation.v3.HeaderMutation", {"mutations": {"response_mutations": [mark]}}
-    )
+    return build_mutation_filter("answered", [{"append": header_option(_ANSWERED, "1", SET)}], "response")
 
 
 def build_sticky_per_route(pools: list[Pool]) -> dict[str, Data]:

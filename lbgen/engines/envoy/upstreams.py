@@ -73,14 +73,14 @@ def plan_clusters(plan: Plan) -> Clusters:
     l4 = {target.pool for action in actions if isinstance(action, Forward) for target in action.targets}
     rates = frozenset(route.name for route in find_shared_rates(plan))
     kept = any(saves_peer(plan, listener) for listener in plan.listeners)
-    ordered = {name: tuple(sorted(asked, key=_sort_key)) for name, asked in found.items()}
+    ordered = {name: tuple(sorted(options, key=_sort_key)) for name, options in found.items()}
     return Clusters(
         {pool.name: pool for pool in plan.pools}, ordered, frozenset(l4), kept, rates, find_counted_routes(plan)
     )
 
 
-def _sort_key(asked: ClusterOptions) -> tuple[int, float, bool]:
-    return asked.connect, -1.0 if asked.budget is None else asked.budget, asked.mirrored
+def _sort_key(options: ClusterOptions) -> tuple[int, float, bool]:
+    return options.connect, -1.0 if options.budget is None else options.budget, options.mirrored
 
 
 def cluster_options(forward: Forward) -> ClusterOptions:
@@ -88,9 +88,9 @@ def cluster_options(forward: Forward) -> ClusterOptions:
     return ClusterOptions(forward.timeouts.connect, None if forward.retries is None else forward.retries.budget)
 
 
-def cluster_name(pool: str, asked: ClusterOptions, clusters: Clusters) -> str:
+def cluster_name(pool: str, options: ClusterOptions, clusters: Clusters) -> str:
     """The name of the cluster for `pool` with these options; the pool's own name if there is only one."""
-    return pool if len(clusters.options[pool]) < 2 else f"{pool}@{asked}"
+    return pool if len(clusters.options[pool]) < 2 else f"{pool}@{options}"
 
 
 def pool_name(cluster: str) -> str:
@@ -101,9 +101,9 @@ def pool_name(cluster: str) -> str:
 def build_clusters(plan: Plan, clusters: Clusters) -> list[Tagged]:
     """All clusters, in the order of the pools; an unused pool has none."""
     return [
-        Tagged(pool.field, _cluster(pool, asked, clusters, plan.resolvers))
+        Tagged(pool.field, _cluster(pool, options, clusters, plan.resolvers))
         for pool in plan.pools
-        for asked in clusters.options[pool.name]
+        for options in clusters.options[pool.name]
     ]
 
 
@@ -138,8 +138,8 @@ def _eds(pool: Pool) -> dict[str, Data]:
     }
 
 
-def _cluster(pool: Pool, asked: ClusterOptions, clusters: Clusters, resolvers: tuple[str, ...]) -> dict[str, Data]:
-    name = cluster_name(pool.name, asked, clusters)
+def _cluster(pool: Pool, options: ClusterOptions, clusters: Clusters, resolvers: tuple[str, ...]) -> dict[str, Data]:
+    name = cluster_name(pool.name, options, clusters)
     named = any(not endpoint.is_ip for endpoint in pool.endpoints)
     lb_config: dict[str, Data] = {"healthy_panic_threshold": {"value": 0}}
     if pool.active is not None or pool.passive is not None:
@@ -151,30 +151,30 @@ def _cluster(pool: Pool, asked: ClusterOptions, clusters: Clusters, resolvers: t
     found: dict[str, Data] = {
         "name": name,
         **(_dns(resolvers) if named else _eds(pool) if _has_endpoint_file(pool) else {"type": "STATIC"}),
-        "connect_timeout": duration(asked.connect or _NO_LIMIT_CONNECT),
+        "connect_timeout": duration(options.connect or _NO_LIMIT_CONNECT),
         **build_balancing(pool, l4=pool.name in clusters.l4, saves_peer=clusters.saves_peer),
         "common_lb_config": lb_config,
         # By default Envoy answers 503 above 1024 connections or requests.
-        "circuit_breakers": {"thresholds": [_thresholds(asked)]},
+        "circuit_breakers": {"thresholds": [_thresholds(options)]},
         **build_health_checks(pool),
         **build_pool_socket(pool),
-        "typed_extension_protocol_options": {_HTTP: _http_options(pool, asked)},
+        "typed_extension_protocol_options": {_HTTP: _http_options(pool, options)},
     }
     if not _has_endpoint_file(pool):
         found["load_assignment"] = {"cluster_name": name, **_assignment(pool)}
     return found
 
 
-def _thresholds(asked: ClusterOptions) -> dict[str, Data]:
+def _thresholds(options: ClusterOptions) -> dict[str, Data]:
     found: dict[str, Data] = {
         "max_connections": _NO_LIMIT,
         "max_pending_requests": _NO_LIMIT,
         "max_requests": _NO_LIMIT,
     }
-    if asked.budget is None:
+    if options.budget is None:
         return {**found, "max_retries": _NO_LIMIT}
     # One retry at a time is always allowed: a percentage of few requests would be none.
-    return {**found, "retry_budget": {"budget_percent": {"value": asked.budget}, "min_retry_concurrency": 1}}
+    return {**found, "retry_budget": {"budget_percent": {"value": options.budget}, "min_retry_concurrency": 1}}
 
 
 def _protocol(pool: Pool) -> dict[str, Data]:
@@ -188,14 +188,14 @@ def _protocol(pool: Pool) -> dict[str, Data]:
     }
 
 
-def _http_options(pool: Pool, asked: ClusterOptions) -> dict[str, Data]:
-    own = {**_protocol(pool), **_upstream_filters(pool, asked)}
+def _http_options(pool: Pool, options: ClusterOptions) -> dict[str, Data]:
+    own = {**_protocol(pool), **_upstream_filters(pool, options)}
     return typed("envoy.extensions.upstreams.http.v3.HttpProtocolOptions", own)
 
 
-def _upstream_filters(pool: Pool, asked: ClusterOptions) -> dict[str, Data]:
+def _upstream_filters(pool: Pool, options: ClusterOptions) -> dict[str, Data]:
     found = [
-        *(build_mirror_filters() if asked.mirrored else ()),
+        *(build_mirror_filters() if options.mirrored else ()),
         *([build_answered_filter()] if pool.sticky is not None else ()),
     ]
     return {"http_filters": build_upstream_filters(*found)} if found else {}

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
 from lbgen.engines.envoy import ENGINE
-from lbgen.engines.envoy.access_log import parse_record
-from lbgen.engines.envoy.paths import build_target_pattern
-from lbgen.engines.envoy.tls import build_names_pattern, select_certificates
 from lbgen.plan.features import Feature
-from lbgen.plan.model import HostPattern, Plan
-from lbgen.plan.policy import Paths, PathsMode
 from lbgen.plan.resolve import plan as resolve
-from lbgen.plan.tls import Certificate, File, ListenerTls
 from lbgen.spec.load import load
+
+if TYPE_CHECKING:
+    from lbgen.plan.model import Plan
 
 TWO = [{"address": "10.0.0.1:80"}, {"address": "10.0.0.2:80"}]
 PATIENT = {"timeouts": {"client_header": "10s", "client_body": "10s", "keepalive": "10s"}}
@@ -248,83 +244,3 @@ def test_a_preflight_is_answered_and_other_answers_lose_the_endpoints_own_word()
     for each in (allowed, other):
         assert "access-control-allow-origin" in each["response_headers_to_remove"]
     assert [h["header"]["key"] for h in other["response_headers_to_add"]] == ["vary"]
-
-
-@pytest.mark.parametrize(
-    ("paths", "target", "let_in"),
-    [
-        (Paths(), "/a//b", False),
-        (Paths(empty_segments=True), "/a//b", True),
-        (Paths(empty_segments=True), "/a//../b", False),
-        (Paths(), "/a%2fb", False),
-        (Paths(encoded_slash=True), "/a%2Fb", True),
-        (Paths(encoded_slash=True), "/a%5cb", False),
-        (Paths(encoded_unreserved=True), "/%61%7e", True),
-        (Paths(encoded_unreserved=True), "/x%2e", True),
-        (Paths(encoded_unreserved=True), "/%2e%2E/x", False),
-        (Paths(encoded_unreserved=True), "/.%2e/x", False),
-        (Paths(mode=PathsMode.VERBATIM), "/../%2f//", True),
-        (Paths(mode=PathsMode.VERBATIM), '/a"', False),
-        (Paths(mode=PathsMode.VERBATIM), "/a#b", False),
-    ],
-)
-def test_targets(paths: Paths, target: str, let_in: bool) -> None:
-    assert (re.fullmatch(build_target_pattern(paths), target) is not None) is let_in
-
-
-def certificate(name: str, *names: str) -> Certificate:
-    hosts = tuple(HostPattern(n.removeprefix("*."), n.startswith("*.")) for n in names)
-    return Certificate(File(f"tls/{name}.crt"), File(f"tls/{name}.crt.key", secret=True), hosts, "f")
-
-
-def test_server_names_cover_one_label() -> None:
-    tls = ListenerTls(certificates=(certificate("a", "a.example"), certificate("b", "*.b.example")))
-    pattern = build_names_pattern(tls)
-    assert re.fullmatch(pattern, "a.example")
-    assert re.fullmatch(pattern, "x.b.example")
-    assert not re.fullmatch(pattern, "x.y.b.example")
-    assert not re.fullmatch(pattern, "b.example")
-
-
-def test_a_certificate_whose_names_are_taken_is_never_shown() -> None:
-    first, second = certificate("a", "a.example", "b.example"), certificate("b", "b.example")
-    third = certificate("c", "b.example", "c.example")
-    assert select_certificates((first, second, third)) == [first, third]
-
-
-LINE = {
-    "time": "2026-11-21T10:00:00.000Z",
-    "listener": "web",
-    "route": "r",
-    "pool": "p@500ms",
-    "endpoint": "10.0.0.1:80",
-    "method": "GET",
-    "host": "no-host.invalid",
-    "path": "/x",
-    "status": 504,
-    "duration_ms": 2500,
-    "upstream_ms": None,
-    "tried_ms": 2000,
-    "tries": 1,
-    "bytes": 16,
-    "request_id": None,
-    "total_ms": 3,
-}
-
-
-def test_a_line_of_the_log() -> None:
-    found = parse_record(json.dumps(LINE))
-    assert found is not None
-    assert (found["pool"], found["host"], found["request_id"]) == ("p", "", "")
-    assert (found["duration_ms"], found["upstream_ms"], found["tries"]) == (2.5, 2.0, 1)
-
-
-def test_an_answer_of_its_own_had_no_endpoint() -> None:
-    found = parse_record(json.dumps({**LINE, "endpoint": None, "pool": None, "tries": None}))
-    assert found is not None
-    assert (found["endpoint"], found["pool"], found["upstream_ms"], found["tries"]) == ("", "", None, 0)
-
-
-@pytest.mark.parametrize("line", ["", "[2026] warning", "{", "[]", '{"a": 1}'])
-def test_other_lines(line: str) -> None:
-    assert parse_record(line) is None

@@ -1,0 +1,83 @@
+"""Rewrites and redirects: the fields of a route action that change path, host, scheme or port."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.envoy.matching import escape_path
+from lbgen.plan.model import PathKind, Redirect
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import HostPattern, Listener, PathMatch, Rewrite, Route, Rule
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_REDIRECT_CODES = {
+    301: "MOVED_PERMANENTLY",
+    302: "FOUND",
+    303: "SEE_OTHER",
+    307: "TEMPORARY_REDIRECT",
+    308: "PERMANENT_REDIRECT",
+}
+
+
+def build_rewrite(rewrite: Rewrite, path: PathMatch) -> dict[str, Data]:
+    """The fields for a rewrite of the request."""
+    found: dict[str, Data] = {}
+    if rewrite.path is not None:
+        found["regex_rewrite"] = _replace_all(rewrite.path)
+    elif rewrite.prefix is not None:
+        found["regex_rewrite"] = replace_prefix(path, rewrite.prefix)
+    if rewrite.host is not None:
+        found["host_rewrite_literal"] = rewrite.host
+    return found
+
+
+def replace_prefix(path: PathMatch, prefix: str) -> dict[str, Data]:
+    """A RegexMatchAndSubstitute that replaces the matched path by `prefix`; the result is never `//` or empty."""
+    new = prefix.rstrip("/")
+    if path.kind is not PathKind.PREFIX:
+        return _replace_all(new or "/")
+    old = escape_path(path.value.rstrip("/"))
+    if new:
+        # Below `/` the tail is the whole path.
+        return _substitute(f"^{old}(/.*)?$", _replacement(new) + r"\1")
+    return _substitute(f"^{old}/?(.*)$", r"/\1")
+
+
+def build_redirect(redirect: Redirect, rule: Rule, listener: Listener) -> dict[str, Data]:
+    """A RedirectAction; the port is written unless it is the scheme's default."""
+    scheme = redirect.scheme or listener.scheme
+    port = redirect.port or (_DEFAULT_PORTS[scheme] if redirect.scheme else listener.client_port)
+    action: dict[str, Data] = {"scheme_redirect": scheme, "response_code": _REDIRECT_CODES[redirect.status]}
+    host = redirect.host or _exact_host(rule.host)
+    if host is not None:
+        action["host_redirect"] = host
+    if port != _DEFAULT_PORTS[scheme]:
+        action["port_redirect"] = port
+    if redirect.path is not None:
+        action["path_redirect"] = redirect.path
+    elif redirect.prefix is not None:
+        action["regex_rewrite"] = replace_prefix(rule.match.path, redirect.prefix)
+    return action
+
+
+def has_request_host_redirect(rule: Rule, route: Route) -> bool:
+    """Whether the rule redirects to the request's host, which the rule does not fix."""
+    return isinstance(route.action, Redirect) and route.action.host is None and _exact_host(rule.host) is None
+
+
+def _replace_all(path: str) -> dict[str, Data]:
+    return _substitute("^.*$", _replacement(path))
+
+
+def _substitute(pattern: str, replacement: str) -> dict[str, Data]:
+    return {"pattern": {"regex": pattern}, "substitution": replacement}
+
+
+def _replacement(text: str) -> str:
+    return text.replace("\\", "\\\\")
+
+
+def _exact_host(host: HostPattern | None) -> str | None:
+    return host.name if host is not None and not host.wildcard else None
