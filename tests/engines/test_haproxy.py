@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from lbgen.conformance.prepare import plan_of
 from lbgen.engines.api import target_version
-from lbgen.engines.haproxy import ENGINE, tables
+from lbgen.engines.haproxy import ENGINE, matching
 from lbgen.engines.rendered import Rendered
 from lbgen.plan.model import (
     Balance,
@@ -153,7 +153,7 @@ def test_free_text_comes_back_unchanged(binary, tmp_path_factory, data):
 @EXAMPLES
 @given(values=st.lists(TEXTS, min_size=1, max_size=6, unique=True), statements=st.sampled_from((0, 24)))
 def test_matched_texts_are_compared_as_they_are(binary, tmp_path_factory, monkeypatch, values, statements):
-    monkeypatch.setattr(tables, "STATEMENTS", statements)
+    monkeypatch.setattr(matching, "STATEMENTS", statements)
     rules = []
     for n, value in enumerate(values):
         for kind in ("headers", "query"):

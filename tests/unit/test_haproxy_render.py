@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from lbgen.engines.api import Level
 from lbgen.engines.haproxy import ENGINE
-from lbgen.engines.haproxy.servers import weights
-from lbgen.engines.haproxy.targets import decimal_prefixes
+from lbgen.engines.haproxy.backend_selection import decimal_prefixes
+from lbgen.engines.haproxy.upstream_servers import weights
 from lbgen.plan.features import Feature
 from lbgen.plan.model import (
     Balance,

@@ -6,7 +6,7 @@ import pytest
 
 from lbgen.conformance.prepare import plan_of
 from lbgen.engines.haproxy import ENGINE
-from lbgen.engines.haproxy.times import connect, falls_short, kept, silence
+from lbgen.engines.haproxy.timeouts import connect, falls_short, kept, silence
 from lbgen.engines.verdicts import judge
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, HeaderEdits, Target, Timeouts

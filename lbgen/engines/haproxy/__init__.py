@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Images
-from lbgen.engines.haproxy import health, run
+from lbgen.engines.haproxy import health_status, run
 from lbgen.engines.haproxy.support import VERSIONS, objections, support
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class HAProxy:
     binaries: tuple[BinaryHint, ...] = run.BINARIES
     images = Images({"2.8": "haproxy:2.8.25", "2.6": "haproxy:2.6.12"}, "/usr/local/sbin/haproxy")
 
-    tells: tuple[str, ...] = (health.TELLS,)
+    tells: tuple[str, ...] = (health_status.TELLS,)
     places: tuple[tuple[str, str], ...] = (
         ("global", "end of the global section"),
         ("frontend", "end of the frontend of each L7 listener"),
@@ -55,7 +55,7 @@ class HAProxy:
 
     def access_record(self, line: str) -> Mapping[str, object] | None:
         """A line of the access log, which HAProxy writes to its own output."""
-        from lbgen.engines.haproxy.accesslog import record
+        from lbgen.engines.haproxy.access_log import record
 
         return record(line)
 
@@ -67,7 +67,7 @@ class HAProxy:
         self, pools: Mapping[str, Sequence[str]], answers: Mapping[str, str]
     ) -> Mapping[tuple[str, int], Condition]:
         """What its statistics say; see `lbgen.engines.health.Watched`."""
-        return health.health(pools, answers[health.TELLS])
+        return health_status.health(pools, answers[health_status.TELLS])
 
 
 ENGINE = HAProxy()

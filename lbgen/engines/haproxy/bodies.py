@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.haproxy.servers import NEVER
-from lbgen.engines.haproxy.sizes import WHOLE_BODY
+from lbgen.engines.haproxy.buffers import WHOLE_BODY
+from lbgen.engines.haproxy.upstream_servers import NEVER
 from lbgen.plan.model import Forward
 from lbgen.plan.policy import REPLAYED_BODY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lbgen.engines.haproxy.choice import Chooser
-    from lbgen.engines.haproxy.lines import Line
+    from lbgen.engines.haproxy.per_route import Chooser
+    from lbgen.engines.haproxy.statements import Line
     from lbgen.plan.model import Route
 
 

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
 
-from lbgen.engines.haproxy.lines import Line, line
 from lbgen.engines.haproxy.quote import argument, lua_argument, value_regex
+from lbgen.engines.haproxy.statements import Line, line
 from lbgen.engines.text import Literal
 from lbgen.plan.model import PathKind, ValueKind
 

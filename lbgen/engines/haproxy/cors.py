@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import RenderedFile
-from lbgen.engines.haproxy.lines import Line, line
-from lbgen.engines.haproxy.luarules import text
+from lbgen.engines.haproxy.lua_rules import text
+from lbgen.engines.haproxy.statements import Line, line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lbgen.engines.haproxy.choice import Chooser
+    from lbgen.engines.haproxy.per_route import Chooser
     from lbgen.plan.model import Route
     from lbgen.plan.policy import Cors
 

@@ -7,8 +7,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import NATIVE, UNPORTABLE, Objection, Verdict, approximate, emulated, refused
-from lbgen.engines.haproxy.retrying import STATUSES, serving, waits
-from lbgen.engines.haproxy.times import alone, connect, falls_short, least, shown
+from lbgen.engines.haproxy.retries import STATUSES, serving, waits
+from lbgen.engines.haproxy.timeouts import alone, connect, falls_short, least, shown
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Forward, Mode, Respond
 from lbgen.plan.policy import RetryCause

@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy import paths
-from lbgen.engines.haproxy.admission import Admission
-from lbgen.engines.haproxy.backends import Answer, Backend, Backends, answer, milliseconds
-from lbgen.engines.haproxy.binds import bind_words, certificates
+from lbgen.engines.haproxy.backend_selection import TARGET, backend_lines, choices, draw_lines, kept_lines, target_edits
 from lbgen.engines.haproxy.bodies import due_while_waiting, waiting_lines
-from lbgen.engines.haproxy.choice import Chooser
+from lbgen.engines.haproxy.buffers import buffer_size, head_room
 from lbgen.engines.haproxy.cors import answer_lines, policies_file
-from lbgen.engines.haproxy.edits import header_lines, rewrite_lines, tail_lines
-from lbgen.engines.haproxy.index import Index
-from lbgen.engines.haproxy.lines import Line, Maps, Section, Word, line
-from lbgen.engines.haproxy.passages import DENIED, Passage, passage
-from lbgen.engines.haproxy.servers import is_name
-from lbgen.engines.haproxy.sizes import buffer_size, head_room
-from lbgen.engines.haproxy.tables import ROUTE, routing
-from lbgen.engines.haproxy.targets import TARGET, backend_lines, choices, draw_lines, kept_lines, target_edits
-from lbgen.engines.haproxy.times import kept, late_lines
+from lbgen.engines.haproxy.headers import header_lines, rewrite_lines, tail_lines
+from lbgen.engines.haproxy.l4 import DENIED, Passage, passage
+from lbgen.engines.haproxy.limits import Admission
+from lbgen.engines.haproxy.listeners import bind_words, certificates
+from lbgen.engines.haproxy.lookup import Index
+from lbgen.engines.haproxy.matching import ROUTE, routing
+from lbgen.engines.haproxy.per_route import Chooser
+from lbgen.engines.haproxy.statements import Line, Maps, Section, Word, line
+from lbgen.engines.haproxy.timeouts import kept, late_lines
+from lbgen.engines.haproxy.upstream_servers import is_name
+from lbgen.engines.haproxy.upstreams import Answer, Backend, Backends, answer, milliseconds
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, PoolProtocol, Redirect
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.engines.api import RenderedFile
-    from lbgen.engines.haproxy.tables import Way
+    from lbgen.engines.haproxy.matching import Way
     from lbgen.plan.model import Listener, Plan, Route
 
 

@@ -7,16 +7,16 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.conditions import Conditions
-from lbgen.engines.haproxy.lines import Line, line
-from lbgen.engines.haproxy.luarules import rules_file
+from lbgen.engines.haproxy.lua_rules import rules_file
+from lbgen.engines.haproxy.statements import Line, line
 from lbgen.plan.model import Forward, HostPattern, PathKind, Redirect, Rule
 from lbgen.plan.precedence import covering_hosts, path_groups
 from lbgen.records import record
 
 if TYPE_CHECKING:
     from lbgen.engines.api import RenderedFile
-    from lbgen.engines.haproxy.index import Index
-    from lbgen.engines.haproxy.lines import Maps
+    from lbgen.engines.haproxy.lookup import Index
+    from lbgen.engines.haproxy.statements import Maps
     from lbgen.plan.model import HostTable, Listener
     from lbgen.plan.precedence import PathGroup
 

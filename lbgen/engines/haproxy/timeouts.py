@@ -11,8 +11,8 @@ from lbgen.plan.policy import RetryCause
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lbgen.engines.haproxy.choice import Chooser
-    from lbgen.engines.haproxy.lines import Line
+    from lbgen.engines.haproxy.per_route import Chooser
+    from lbgen.engines.haproxy.statements import Line
     from lbgen.plan.model import Route, Timeouts
     from lbgen.plan.policy import Retries
 

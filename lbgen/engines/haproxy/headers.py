@@ -11,10 +11,10 @@ from lbgen.plan.model import Forward
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lbgen.engines.haproxy.choice import Chooser
-    from lbgen.engines.haproxy.index import Index
-    from lbgen.engines.haproxy.lines import Line
-    from lbgen.engines.haproxy.tables import Way
+    from lbgen.engines.haproxy.lookup import Index
+    from lbgen.engines.haproxy.matching import Way
+    from lbgen.engines.haproxy.per_route import Chooser
+    from lbgen.engines.haproxy.statements import Line
     from lbgen.plan.model import HeaderEdits
 
 TAIL = "txn.tail"

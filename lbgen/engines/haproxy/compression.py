@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.haproxy.lines import Line, line
-from lbgen.engines.haproxy.servers import NEVER
+from lbgen.engines.haproxy.statements import Line, line
+from lbgen.engines.haproxy.upstream_servers import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lbgen.engines.haproxy.choice import Chooser
+    from lbgen.engines.haproxy.per_route import Chooser
     from lbgen.plan.model import Route
 
 PACKS = "txn.packs"

@@ -6,8 +6,8 @@ from functools import reduce
 from math import gcd
 from typing import TYPE_CHECKING
 
-from lbgen.engines.haproxy.lines import Line, Word, line
-from lbgen.engines.haproxy.retrying import lone
+from lbgen.engines.haproxy.retries import lone
+from lbgen.engines.haproxy.statements import Line, Word, line
 from lbgen.engines.text import Literal
 from lbgen.plan.model import Balance, PoolProtocol
 from lbgen.records import record

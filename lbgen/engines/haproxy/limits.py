@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from lbgen.engines.haproxy.compression import asking_lines, packing
 from lbgen.engines.haproxy.cors import asked_lines, preflight_lines
-from lbgen.engines.haproxy.lines import Line, line
-from lbgen.engines.haproxy.packing import asking_lines, packing
 from lbgen.engines.haproxy.quote import Sample, argument
+from lbgen.engines.haproxy.statements import Line, line
 from lbgen.engines.text import Literal
 from lbgen.plan.policy import KeyKind
 from lbgen.plan.reason_phrases import reason_phrase
@@ -15,8 +15,8 @@ from lbgen.plan.reason_phrases import reason_phrase
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from lbgen.engines.haproxy.choice import Chooser
-    from lbgen.engines.haproxy.lines import Maps
+    from lbgen.engines.haproxy.per_route import Chooser
+    from lbgen.engines.haproxy.statements import Maps
     from lbgen.plan.model import Listener, Route
     from lbgen.plan.policy import Access, Key
 

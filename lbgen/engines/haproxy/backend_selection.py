@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.haproxy.lines import Line, line
 from lbgen.engines.haproxy.quote import argument
+from lbgen.engines.haproxy.statements import Line, line
 from lbgen.engines.text import Literal
 from lbgen.plan.model import Forward
 from lbgen.records import record
@@ -13,11 +13,11 @@ from lbgen.records import record
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lbgen.engines.haproxy.backends import Backends
-    from lbgen.engines.haproxy.choice import Chooser
-    from lbgen.engines.haproxy.index import Index
-    from lbgen.engines.haproxy.lines import Maps
-    from lbgen.engines.haproxy.tables import Way
+    from lbgen.engines.haproxy.lookup import Index
+    from lbgen.engines.haproxy.matching import Way
+    from lbgen.engines.haproxy.per_route import Chooser
+    from lbgen.engines.haproxy.statements import Maps
+    from lbgen.engines.haproxy.upstreams import Backends
     from lbgen.plan.model import HeaderEdits, Target
 
 TARGET = "txn.target"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.haproxy.lines import Line, line
 from lbgen.engines.haproxy.quote import Sample, log_format
+from lbgen.engines.haproxy.statements import Line, line
 from lbgen.engines.text import Literal
 from lbgen.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lbgen.engines.haproxy.lines import Maps
+    from lbgen.engines.haproxy.statements import Maps
 
 _LINES = 4  # from this many different values on, one map lookup is cheaper than a list of conditions
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.haproxy.backends import milliseconds
-from lbgen.engines.haproxy.binds import bind_words
-from lbgen.engines.haproxy.lines import Line, Word, line
+from lbgen.engines.haproxy.listeners import bind_words
+from lbgen.engines.haproxy.statements import Line, Word, line
+from lbgen.engines.haproxy.upstreams import milliseconds
 from lbgen.engines.text import Atom
 from lbgen.plan.model import Forward
 from lbgen.records import record
@@ -14,9 +14,9 @@ from lbgen.records import record
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.engines.haproxy.backends import Backends
-    from lbgen.engines.haproxy.index import Index
-    from lbgen.engines.haproxy.lines import Maps
+    from lbgen.engines.haproxy.lookup import Index
+    from lbgen.engines.haproxy.statements import Maps
+    from lbgen.engines.haproxy.upstreams import Backends
     from lbgen.plan.model import L4Rule, Listener
     from lbgen.plan.policy import Access
 

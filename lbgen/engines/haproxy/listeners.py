@@ -11,7 +11,7 @@ from lbgen.plan.model import Mode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.engines.haproxy.lines import Word
+    from lbgen.engines.haproxy.statements import Word
     from lbgen.plan.model import HostPattern, Listener
     from lbgen.plan.tls import ListenerTls
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
 
-from lbgen.engines.haproxy.edits import TAIL
-from lbgen.engines.haproxy.lines import Line, Word, line
-from lbgen.engines.haproxy.packing import marking_lines
+from lbgen.engines.haproxy.compression import marking_lines
+from lbgen.engines.haproxy.headers import TAIL
 from lbgen.engines.haproxy.quote import Sample, argument, log_format, lua_argument
-from lbgen.engines.haproxy.retrying import retry_lines
-from lbgen.engines.haproxy.servers import NEVER, Role, check_lines, is_name, server_lines
-from lbgen.engines.haproxy.times import connect, filtered, silence
+from lbgen.engines.haproxy.retries import retry_lines
+from lbgen.engines.haproxy.statements import Line, Word, line
+from lbgen.engines.haproxy.timeouts import connect, filtered, silence
+from lbgen.engines.haproxy.upstream_servers import NEVER, Role, check_lines, is_name, server_lines
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Balance, Forward, PoolProtocol, Redirect, Respond
 from lbgen.plan.policy import KeyKind
 from lbgen.records import record
 
 if TYPE_CHECKING:
-    from lbgen.engines.haproxy.index import Index
-    from lbgen.engines.haproxy.tables import Way
-    from lbgen.engines.haproxy.targets import Choice
+    from lbgen.engines.haproxy.backend_selection import Choice
+    from lbgen.engines.haproxy.lookup import Index
+    from lbgen.engines.haproxy.matching import Way
     from lbgen.plan.model import Listener, Pool, Timeouts
     from lbgen.plan.policy import PassiveHealth, Retries
 

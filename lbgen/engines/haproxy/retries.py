@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.haproxy.lines import Line, line
+from lbgen.engines.haproxy.statements import Line, line
 from lbgen.plan.policy import IDEMPOTENT, REPLAYED_BODY, RetryCause
 
 if TYPE_CHECKING:
