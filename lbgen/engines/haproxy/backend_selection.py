@@ -13,8 +13,8 @@ from lbgen.records import record
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lbgen.engines.haproxy.lookup import Index
-    from lbgen.engines.haproxy.matching import Way
+    from lbgen.engines.haproxy.lookup import Lookup
+    from lbgen.engines.haproxy.matching import RouteKey
     from lbgen.engines.haproxy.per_route import Chooser
     from lbgen.engines.haproxy.statements import Maps
     from lbgen.engines.haproxy.upstreams import Backends
@@ -26,31 +26,32 @@ _DRAWS = 1_000_000  # a share is exact to one in a million
 
 @record
 class Choice:
-    """One target of one way. `drawn`: chosen by lot, so `txn.target` holds its key; else the way itself is the key."""
+    """One target of a route. `key` is what `txn.target` holds when it is drawn by lot (`drawn`), else the name of the
+    route key."""
 
     key: str
-    way: Way
+    route_key: RouteKey
     target: Target
     drawn: bool
 
 
-def choices(ways: Mapping[str, Way], index: Index) -> Iterator[Choice]:
+def choices(route_keys: Mapping[str, RouteKey], lookup: Lookup) -> Iterator[Choice]:
     """Every target that can get a request."""
-    for way in ways.values():
-        action = index.route(way.route).action
+    for route_key in route_keys.values():
+        action = lookup.route(route_key.route).action
         if not isinstance(action, Forward):
             continue
-        served = [t for t in action.targets if t.weight or (index.pool(t.pool).sticky and len(action.targets) > 1)]
+        served = [t for t in action.targets if t.weight or (lookup.pool(t.pool).sticky and len(action.targets) > 1)]
         for number, target in enumerate(served, 1):
             drawn = len(served) > 1
-            yield Choice(f"{way.key}@{number}" if drawn else way.key, way, target, drawn)
+            yield Choice(f"{route_key.name}@{number}" if drawn else route_key.name, route_key, target, drawn)
 
 
 def draw_lines(drawn: list[Choice], chooser: Chooser, maps: Maps) -> list[Line]:
     """Statements that draw a target for the requests of a split."""
     shares: dict[str, list[Choice]] = {}
     for choice in drawn:
-        shares.setdefault(choice.way.key, []).append(choice)
+        shares.setdefault(choice.route_key.name, []).append(choice)
     file = maps.file("splits.map", "route and drawn number, as far as it decides -> target")
     for key, group in shares.items():
         total = sum(choice.target.weight for choice in group)
@@ -61,21 +62,21 @@ def draw_lines(drawn: list[Choice], chooser: Chooser, maps: Maps) -> list[Line]:
             for digits in decimal_prefixes(_DRAWS + start, _DRAWS + end):
                 file.add(f"{key}|{digits}", choice.key, choice.target.field)
             start = end
-    lookup = f"var(txn.route),concat(|,txn.drawn),map_beg({file.name})"
+    target = f"var(txn.route),concat(|,txn.drawn),map_beg({file.name})"
     return [
         chooser.only((f"http-request set-var(txn.drawn) rand({_DRAWS}),add({_DRAWS})",), list(shares), "split"),
-        line("", f"http-request set-var({TARGET}) {lookup} if {{ var(txn.drawn) -m found }}"),
+        line("", f"http-request set-var({TARGET}) {target} if {{ var(txn.drawn) -m found }}"),
     ]
 
 
-def kept_lines(drawn: list[Choice], index: Index, maps: Maps) -> list[Line]:
+def kept_lines(drawn: list[Choice], lookup: Lookup, maps: Maps) -> list[Line]:
     """Statements that send a request of a split where its sticky cookie says, whatever was drawn."""
     cookies: dict[str, list[tuple[str, str, Choice]]] = {}
     for choice in drawn:
-        pool = index.pool(choice.target.pool)
+        pool = lookup.pool(choice.target.pool)
         for endpoint in pool.endpoints if pool.sticky is not None else ():
             assert pool.sticky is not None  # noqa: S101  # asked one line above
-            kept = (choice.way.key, endpoint.cookie_value, choice)
+            kept = (choice.route_key.name, endpoint.cookie_value, choice)
             cookies.setdefault(pool.sticky.cookie, []).append(kept)
     lines = []
     for number, (cookie, found) in enumerate(cookies.items(), 1):
@@ -88,10 +89,10 @@ def kept_lines(drawn: list[Choice], index: Index, maps: Maps) -> list[Line]:
         kept_in = f"txn.kept_{number}"
         named = Literal(f"req.cook({argument(cookie)})")
         asked = ("{", named, "-m found } { var(txn.drawn) -m found }")
-        lookup = f"var(txn.route),concat(|,{kept_in}),map_str({file.name})"
+        target = f"var(txn.route),concat(|,{kept_in}),map_str({file.name})"
         lines += [
             line("", f"http-request set-var({kept_in})", named, "if", *asked),
-            line("", f"http-request set-var({TARGET}) {lookup} if {{ var({kept_in}) -m found }}"),
+            line("", f"http-request set-var({TARGET}) {target} if {{ var({kept_in}) -m found }}"),
         ]
     return lines
 
@@ -112,11 +113,11 @@ def backend_lines(
     answered: Mapping[str, str],
     origins: dict[str, str],
     backends: Backends,
-    index: Index,
+    lookup: Lookup,
     maps: Maps,
 ) -> list[Line]:
-    """`use_backend` statements; `answered` are the backends of ways that answer by themselves."""
-    names = {choice.key: backends.of(choice, index) for choice in chosen} | dict(answered)
+    """`use_backend` statements; `answered` are the backends of routes that answer by themselves."""
+    names = {choice.key: backends.of(choice, lookup) for choice in chosen} | dict(answered)
     if len(set(names.values())) == 1:
         return [line("", f"default_backend {next(iter(names.values()))}")]
     file = maps.file("backends.map", "route or target -> backend")
@@ -125,8 +126,8 @@ def backend_lines(
         file.add(key, name, fields.get(key, ""))
     lines = []
     if any(choice.drawn for choice in chosen):
-        lookup = f"%[var({TARGET}),map_str({file.name})]"
-        lines.append(line("", f"use_backend {lookup} if {{ var({TARGET}) -m found }}"))
+        target = f"%[var({TARGET}),map_str({file.name})]"
+        lines.append(line("", f"use_backend {target} if {{ var({TARGET}) -m found }}"))
     if any(not choice.drawn for choice in chosen) or answered:
         lines.append(line("", f"use_backend %[var(txn.route),map_str({file.name})]"))
     return lines

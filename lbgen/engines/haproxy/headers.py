@@ -11,8 +11,8 @@ from lbgen.plan.model import Forward
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lbgen.engines.haproxy.lookup import Index
-    from lbgen.engines.haproxy.matching import Way
+    from lbgen.engines.haproxy.lookup import Lookup
+    from lbgen.engines.haproxy.matching import RouteKey
     from lbgen.engines.haproxy.per_route import Chooser
     from lbgen.engines.haproxy.statements import Line
     from lbgen.plan.model import HeaderEdits
@@ -47,37 +47,37 @@ def header_lines(rules: str, edits: Iterable[tuple[str, HeaderEdits]], chooser: 
     return lines
 
 
-def tail_lines(ways: Iterable[Way], chooser: Chooser) -> list[Line]:
+def tail_lines(route_keys: Iterable[RouteKey], chooser: Chooser) -> list[Line]:
     """Statements that keep what follows the matched prefix, without its slash, for routes that replace the prefix."""
     depths: dict[int, list[str]] = {}
-    for way in ways:
-        if way.cut is not None and way.cut >= 0:
-            depths.setdefault(way.cut, []).append(way.key)
+    for route_key in route_keys:
+        if route_key.stripped is not None and route_key.stripped >= 0:
+            depths.setdefault(route_key.stripped, []).append(route_key.name)
     return [
         chooser.only((f"http-request set-var({TAIL}) path,field({depth + 2},/,0)",), keys, f"tail.{depth}")
         for depth, keys in sorted(depths.items())
     ]
 
 
-def rewrite_lines(ways: Iterable[Way], index: Index, chooser: Chooser) -> list[Line]:
+def rewrite_lines(route_keys: Iterable[RouteKey], lookup: Lookup, chooser: Chooser) -> list[Line]:
     """Statements that give requests the path and Host that their route asks for; the tail must have been kept."""
     whole: dict[str, str] = {}
     before_tail: dict[str, str] = {}
     bare: dict[str, str] = {}
     hosts: dict[str, str] = {}
-    for way in ways:
-        action = index.route(way.route).action
+    for route_key in route_keys:
+        action = lookup.route(route_key.route).action
         if not isinstance(action, Forward) or action.rewrite is None:
             continue
         if action.rewrite.path is not None:
-            whole[way.key] = action.rewrite.path
+            whole[route_key.name] = action.rewrite.path
         elif action.rewrite.prefix is not None:
             lead = action.rewrite.prefix.rstrip("/")
-            bare[way.key] = lead or "/"
-            if way.cut is not None:
-                before_tail[way.key] = lead
+            bare[route_key.name] = lead or "/"
+            if route_key.stripped is not None:
+                before_tail[route_key.name] = lead
         if action.rewrite.host is not None:
-            hosts[way.key] = action.rewrite.host
+            hosts[route_key.name] = action.rewrite.host
     kept = f"{{ var({TAIL}) -m found }}"
     lines = chooser.valued(("http-request set-path",), whole, "path") if whole else []
     if before_tail:

@@ -14,7 +14,7 @@ from lbgen.records import record
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.engines.haproxy.lookup import Index
+    from lbgen.engines.haproxy.lookup import Lookup
     from lbgen.engines.haproxy.statements import Maps
     from lbgen.engines.haproxy.upstreams import Backends
     from lbgen.plan.model import L4Rule, Listener
@@ -39,9 +39,9 @@ class Passage:
     lines: tuple[Line, ...]
 
 
-def passage(listener: Listener, address: Atom, index: Index, backends: Backends, maps: Maps) -> Passage:
+def passage(listener: Listener, address: Atom, lookup: Lookup, backends: Backends, maps: Maps) -> Passage:
     """Rules stand in the order of trial; a connection that none takes is closed."""
-    actions = {rule.route: index.route(rule.route).action for rule in listener.l4_rules}
+    actions = {rule.route: lookup.route(rule.route).action for rule in listener.l4_rules}
     idles = [action.timeouts.idle for action in actions.values() if isinstance(action, Forward)]
     lines = _access_lines(listener, maps)
     terminated = listener.tls is not None and not listener.tls.passthrough
@@ -52,7 +52,7 @@ def passage(listener: Listener, address: Atom, index: Index, backends: Backends,
         ]
     sni = "ssl_fc_sni,lower" if terminated else "req.ssl_sni,lower"
     for rule in listener.l4_rules:
-        lines += _rule_lines(rule, sni, index, backends, maps)
+        lines += _rule_lines(rule, sni, lookup, backends, maps)
     return Passage(
         Atom(listener.name),
         Atom(listener.field),
@@ -95,8 +95,8 @@ def _networks(networks: tuple[str, ...], purpose: str, origin: str, maps: Maps) 
     return f"{{ src -f {listed.name} }}"
 
 
-def _rule_lines(rule: L4Rule, sni: str, index: Index, backends: Backends, maps: Maps) -> list[Line]:
-    route = index.route(rule.route)
+def _rule_lines(rule: L4Rule, sni: str, lookup: Lookup, backends: Backends, maps: Maps) -> list[Line]:
+    route = lookup.route(rule.route)
     action = route.action
     if not isinstance(action, Forward):
         raise ValueError(f"route {rule.route} does not forward")
@@ -118,7 +118,7 @@ def _rule_lines(rule: L4Rule, sni: str, index: Index, backends: Backends, maps: 
     for target in action.targets:
         if not target.weight:
             continue
-        name = backends.name(index.pool(target.pool), action.timeouts)
+        name = backends.name(lookup.pool(target.pool), action.timeouts)
         drawn = [f"{{ rand({left}) lt {target.weight} }}"] if target.weight != left else []
         left -= target.weight
         lines.append(_use(name, [*asked, *drawn], target.field))

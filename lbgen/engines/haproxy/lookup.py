@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan, Pool, Route
 
 
-class Index:
+class Lookup:
     """Looks up what `plan` names; KeyError when there is none."""
 
     def __init__(self, plan: Plan) -> None:

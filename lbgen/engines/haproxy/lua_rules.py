@@ -32,7 +32,7 @@ def _bytes(found: re.Match[str]) -> str:
 
 
 def rules_file(listener: str, rules: Iterable[tuple[Rule, str]], sets: Mapping[tuple[str, ...], str]) -> RenderedFile:
-    """`rules` are (rule, key of its way) in order of trial, `sets` the names of the lists of rule ids."""
+    """`rules` are (rule, name of its route key) in order of trial, `sets` the names of the lists of rule ids."""
     lines = [("-- Rules with conditions, and the sets that maps name.", ""), (f"lbgen_rules({text(listener)}, {{", "")]
     for rule, key in rules:
         lines.append((f"  [{text(rule.id)}] = {_rule(rule, key)},", rule.field))

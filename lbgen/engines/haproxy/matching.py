@@ -15,7 +15,7 @@ from lbgen.records import record
 
 if TYPE_CHECKING:
     from lbgen.engines.api import RenderedFile
-    from lbgen.engines.haproxy.lookup import Index
+    from lbgen.engines.haproxy.lookup import Lookup
     from lbgen.engines.haproxy.statements import Maps
     from lbgen.plan.model import HostTable, Listener
     from lbgen.plan.precedence import PathGroup
@@ -25,10 +25,10 @@ _ANY = "*"
 STATEMENTS = 24  # from more rules with conditions on, Lua tries them
 
 
-def cut(rule: Rule, index: Index) -> int | None:
+def stripped_segments(rule: Rule, lookup: Lookup) -> int | None:
     """How many path segments a prefix rewrite or redirect of this rule's route takes off; None when it takes the whole
     path, -1 when the route does nothing of the kind."""
-    action = index.route(rule.route).action
+    action = lookup.route(rule.route).action
     match action:
         case Forward(rewrite=rewrite) if rewrite is not None and rewrite.prefix is not None:
             pass
@@ -41,13 +41,14 @@ def cut(rule: Rule, index: Index) -> int | None:
 
 
 @record
-class Way:
-    """What a request is found to be on: a route, and how much of its path a prefix rewrite takes off. `key` is its name
-    in the configuration: the route's, with the number of segments behind it where one route has several."""
+class RouteKey:
+    """A route plus the number of path segments that its prefix rewrite strips (`stripped`; see `stripped_segments`).
 
-    key: str
+    `name` is the route's, with that number behind it where one route has several; `txn.route` holds it."""
+
+    name: str
     route: str
-    cut: int | None
+    stripped: int | None
     origin: str
 
 
@@ -55,7 +56,7 @@ class Way:
 class Routing:
     """The statements that set `txn.route` for a listener, and what they know."""
 
-    ways: dict[str, Way]  # by key, in order of first use
+    route_keys: dict[str, RouteKey]  # by name, in order of first use
     lines: list[Line]
     lua: tuple[RenderedFile, ...]
 
@@ -76,14 +77,14 @@ class _Sets:
         return self.names[key]
 
 
-def routing(listener: Listener, index: Index, maps: Maps, needs_host: bool) -> Routing:
+def routing(listener: Listener, lookup: Lookup, maps: Maps, needs_host: bool) -> Routing:
     """Everything between an accepted request and its route.
 
     One lookup finds the table of the host, one or two the deepest path of that table (exact, then longest prefix with
     a slash behind it, which keeps /api from taking /apix). Where that path leaves a choice, the map names a set of
     rules and those few are tried in order; the rest of the configuration costs such a request nothing.
     """
-    keys = _Keys(listener, index)
+    keys = _Keys(listener, lookup)
     tables, named = _distinct(listener)
     several = len(listener.hosts) > 1
     lines = _host_lines(listener, named, maps) if several or needs_host else []
@@ -101,25 +102,25 @@ def routing(listener: Listener, index: Index, maps: Maps, needs_host: bool) -> R
             chosen = _tried_lines(tried, sets, keys, maps)
         lines += _choice_lines(chosen)
     lines.append(line("", f"http-request deny deny_status 404 if !{{ var({ROUTE}) -m found }}"))
-    return Routing(keys.ways, lines, lua)
+    return Routing(keys.route_keys, lines, lua)
 
 
 class _Keys:
-    """Names the ways of a listener."""
+    """Names the route keys of a listener."""
 
-    def __init__(self, listener: Listener, index: Index) -> None:
-        self._index = index
-        self.ways: dict[str, Way] = {}
+    def __init__(self, listener: Listener, lookup: Lookup) -> None:
+        self._lookup = lookup
+        self.route_keys: dict[str, RouteKey] = {}
         self._cuts: dict[str, set[int | None]] = {}
         for rule in {rule.id: rule for table in listener.hosts for rule in table.rules}.values():
-            self._cuts.setdefault(rule.route, set()).add(cut(rule, index))
+            self._cuts.setdefault(rule.route, set()).add(stripped_segments(rule, lookup))
 
     def of(self, rule: Rule) -> str:
-        taken = cut(rule, self._index)
+        taken = stripped_segments(rule, self._lookup)
         several = len(self._cuts[rule.route]) > 1
         key = f"{rule.route}/{'all' if taken is None else taken}" if several else rule.route
-        if key not in self.ways:
-            self.ways[key] = Way(key, rule.route, taken, self._index.route(rule.route).field)
+        if key not in self.route_keys:
+            self.route_keys[key] = RouteKey(key, rule.route, taken, self._lookup.route(rule.route).field)
         return key
 
 
@@ -212,8 +213,8 @@ def _path_lines(values: list[tuple[str, PathGroup, str]], way: str, several: boo
         lines.append(line("", f"http-request set-var({way}) {start},map_str(maps/{maps.listener}.exact.map)"))
         unless = (f"if !{{ var({way}) -m found }}",)
     if any(group.kind is PathKind.PREFIX for _, group, _ in values):
-        lookup = f"{start},concat(/),map_beg(maps/{maps.listener}.prefix.map)"
-        lines.append(line("", f"http-request set-var({way}) {lookup}", *unless))
+        matched = f"{start},concat(/),map_beg(maps/{maps.listener}.prefix.map)"
+        lines.append(line("", f"http-request set-var({way}) {matched}", *unless))
     return lines
 
 

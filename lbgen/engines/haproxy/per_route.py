@@ -65,9 +65,9 @@ class Chooser:
         mapped = self.maps.file(f"{purpose}.map", f"value of {self.variable} -> {purpose}")
         for key, value in values.items():
             mapped.add(key, value, self.origins.get(key, ""))
-        lookup = f"var({self.variable}),map_str({mapped.name})"
-        action = (*action, Literal(log_format(Sample(lookup), *_parts(suffix))))
-        return [line(self._origin(list(values)), *action, "if", f"{{ {lookup} -m found }}", *more)]
+        value = f"var({self.variable}),map_str({mapped.name})"
+        action = (*action, Literal(log_format(Sample(value), *_parts(suffix))))
+        return [line(self._origin(list(values)), *action, "if", f"{{ {value} -m found }}", *more)]
 
     def _origin(self, keys: Sequence[str]) -> str:
         return self.origins.get(keys[0], "") if keys else ""

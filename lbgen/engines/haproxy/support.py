@@ -270,10 +270,10 @@ def objections(plan: Plan, version: str) -> Iterable[Objection]:
                 yield Objection(
                     approximate(note, {"pool.backup.by_retry": "status 502"}), f"{route.field}.retries", Feature.BACKUP
                 )
-    ways = _ways(plan)
+    route_keys = _ways(plan)
     for pool in plan.pools:
         yield from _pool(pool)
-        if pool.max_per_endpoint is not None and len(ways.get(pool.name, ())) > 1:
+        if pool.max_per_endpoint is not None and len(route_keys.get(pool.name, ())) > 1:
             note = "routes that differ in connect time or retries are counted apart"
             where = f"{pool.field}.connections.max_per_endpoint"
             verdict = approximate(note, {"pool.connections.max_per_endpoint.routes": "text: one more than"})

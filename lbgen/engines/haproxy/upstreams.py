@@ -19,8 +19,8 @@ from lbgen.records import record
 
 if TYPE_CHECKING:
     from lbgen.engines.haproxy.backend_selection import Choice
-    from lbgen.engines.haproxy.lookup import Index
-    from lbgen.engines.haproxy.matching import Way
+    from lbgen.engines.haproxy.lookup import Lookup
+    from lbgen.engines.haproxy.matching import RouteKey
     from lbgen.plan.model import Listener, Pool, Timeouts
     from lbgen.plan.policy import PassiveHealth, Retries
 
@@ -84,18 +84,18 @@ class Backends:
     _drafts: dict[tuple[object, ...], _Draft] = field(default_factory=dict)
     _used: dict[str, list[str]] = field(default_factory=dict)
 
-    def of(self, choice: Choice, index: Index) -> str:
+    def of(self, choice: Choice, lookup: Lookup) -> str:
         """The name of the backend that serves this target of an L7 route."""
-        route = index.route(choice.way.route)
+        route = lookup.route(choice.route_key.route)
         action = route.action
         assert isinstance(action, Forward)  # noqa: S101  # only forwards have targets
-        pool = index.pool(choice.target.pool)
-        draft = self._draft(pool, action.timeouts, action.retries, True, choice.way.key)
+        pool = lookup.pool(choice.target.pool)
+        draft = self._draft(pool, action.timeouts, action.retries, True, choice.route_key.name)
         draft.packs = draft.packs or route.compression is not None
         if not action.buffering.request:
             draft.flows = True
-        elif choice.way.key not in draft.held:
-            draft.held.append(choice.way.key)
+        elif choice.route_key.name not in draft.held:
+            draft.held.append(choice.route_key.name)
         return draft.name
 
     def name(self, pool: Pool, times: Timeouts) -> str:
@@ -275,13 +275,13 @@ def _hashed(pool: Pool) -> str:
             raise ValueError(f"pool {pool.name} hashes by {key.kind}")
 
 
-def answer(way: Way, index: Index, listener: Listener) -> tuple[str, Answer]:
+def answer(route_key: RouteKey, lookup: Lookup, listener: Listener) -> tuple[str, Answer]:
     """The backend of a route that redirects or responds, and its name."""
-    route = index.route(way.route)
-    name = f"route:{listener.name}:{way.key}".replace("/", ":")
+    route = lookup.route(route_key.route)
+    name = f"route:{listener.name}:{route_key.name}".replace("/", ":")
     match route.action:
         case Redirect():
-            lines = _redirect(route.action, way, listener)
+            lines = _redirect(route.action, route_key, listener)
         case Respond():
             lines = _respond(route.action, route.field)
         case Forward():
@@ -291,28 +291,28 @@ def answer(way: Way, index: Index, listener: Listener) -> tuple[str, Answer]:
     return name, Answer(Atom(name), Atom(route.field), tuple(lines))
 
 
-def _redirect(redirect: Redirect, way: Way, listener: Listener) -> list[Line]:
+def _redirect(redirect: Redirect, route_key: RouteKey, listener: Listener) -> list[Line]:
     scheme = redirect.scheme or listener.scheme
     port = redirect.port or (_PORTS[scheme] if redirect.scheme else listener.client_port)
     shown = "" if port == _PORTS[scheme] else f":{port}"
-    lines = [line(way.origin, "http-request set-var(txn.query) url,regsub('^[^?]*',)")]
+    lines = [line(route_key.origin, "http-request set-var(txn.query) url,regsub('^[^?]*',)")]
     if redirect.host is None:  # only HTTP/1.0 has requests without a host
         own = f"[{listener.address}]" if ":" in listener.address else listener.address
         condition = "if !{ var(txn.host) -m len 1: }"
-        lines.append(line(way.origin, f"http-request set-var(txn.host) str({own})", condition))
+        lines.append(line(route_key.origin, f"http-request set-var(txn.host) str({own})", condition))
     start = (f"{scheme}://", redirect.host or Sample("var(txn.host)"), shown)
     status = f"http-request return status {redirect.status} hdr Location"
     query = Sample("var(txn.query)")
     if redirect.path is not None:
-        return [*lines, line(way.origin, status, Literal(log_format(*start, redirect.path, query)))]
+        return [*lines, line(route_key.origin, status, Literal(log_format(*start, redirect.path, query)))]
     if redirect.prefix is None:
-        return [*lines, line(way.origin, status, Literal(log_format(*start, Sample("path"), query)))]
+        return [*lines, line(route_key.origin, status, Literal(log_format(*start, Sample("path"), query)))]
     lead = redirect.prefix.rstrip("/")
-    bare = line(way.origin, status, Literal(log_format(*start, lead or "/", query)))
-    if way.cut is None:
+    bare = line(route_key.origin, status, Literal(log_format(*start, lead or "/", query)))
+    if route_key.stripped is None:
         return [*lines, bare]
     longer = Literal(log_format(*start, f"{lead}/", Sample(f"var({TAIL})"), query))
-    return [*lines, line(way.origin, status, longer, f"if {{ var({TAIL}) -m found }}"), bare]
+    return [*lines, line(route_key.origin, status, longer, f"if {{ var({TAIL}) -m found }}"), bare]
 
 
 def _respond(respond: Respond, origin: str) -> list[Line]:

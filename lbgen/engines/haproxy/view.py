@@ -13,7 +13,7 @@ from lbgen.engines.haproxy.headers import header_lines, rewrite_lines, tail_line
 from lbgen.engines.haproxy.l4 import DENIED, Passage, passage
 from lbgen.engines.haproxy.limits import Admission
 from lbgen.engines.haproxy.listeners import bind_words, certificates
-from lbgen.engines.haproxy.lookup import Index
+from lbgen.engines.haproxy.lookup import Lookup
 from lbgen.engines.haproxy.matching import ROUTE, routing
 from lbgen.engines.haproxy.per_route import Chooser
 from lbgen.engines.haproxy.statements import Line, Maps, Section, Word, line
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.engines.api import RenderedFile
-    from lbgen.engines.haproxy.matching import Way
+    from lbgen.engines.haproxy.matching import RouteKey
     from lbgen.plan.model import Listener, Plan, Route
 
 
@@ -124,7 +124,7 @@ class View:
 def view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
     """The view and the files beside it: maps, and rules for Lua."""
     backends = Backends(frozenset(_limited(plan)))
-    index = Index(plan)
+    lookup = Lookup(plan)
     lua: list[RenderedFile] = []
     maps_files: list[RenderedFile] = []
     frontends = []
@@ -135,10 +135,10 @@ def view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         if (listed := certificates(listener)) is not None:
             maps_files.append(listed)
         if listener.mode is Mode.L4:
-            passages.append(passage(listener, _address(listener), index, backends, maps))
+            passages.append(passage(listener, _address(listener), lookup, backends, maps))
             maps_files += maps.rendered()
             continue
-        frontend, own, rules = _frontend(listener, index, backends, maps)
+        frontend, own, rules = _frontend(listener, lookup, backends, maps)
         frontends.append(frontend)
         answers += own
         lua += rules
@@ -183,24 +183,26 @@ def _limited(plan: Plan) -> Iterator[str]:
 
 
 def _frontend(
-    listener: Listener, index: Index, backends: Backends, maps: Maps
+    listener: Listener, lookup: Lookup, backends: Backends, maps: Maps
 ) -> tuple[Frontend, list[Answer], tuple[RenderedFile, ...]]:
-    found = routing(listener, index, maps, _redirects_to_own_host(listener, index))
-    ways = found.ways
-    routes = [(key, index.route(way.route)) for key, way in ways.items()]
-    origins = {key: way.origin for key, way in ways.items()}
-    every = frozenset(ways)
+    found = routing(listener, lookup, maps, _redirects_to_own_host(listener, lookup))
+    route_keys = found.route_keys
+    routes = [(key, lookup.route(route_key.route)) for key, route_key in route_keys.items()]
+    origins = {key: route_key.origin for key, route_key in route_keys.items()}
+    every = frozenset(route_keys)
     chooser = Chooser(maps, ROUTE, every, "", origins)
     admission = Admission(listener, routes, chooser, maps)
     timed = {key: told for key, route in routes if isinstance(route.action, Forward) and (told := kept(route.action))}
-    mirrors = _mirrors(routes, index, backends)
-    chosen = list(choices(ways, index))
+    mirrors = _mirrors(routes, lookup, backends)
+    chosen = list(choices(route_keys, lookup))
     drawn = [choice for choice in chosen if choice.drawn]
-    answering = [answer(way, index, listener) for way in ways.values() if not _forwards(way, index)]
-    answered = {key: name for key, (name, _) in zip(_answering(ways, index), answering, strict=True)}
-    target = [*draw_lines(drawn, chooser, maps), *kept_lines(drawn, index, maps)] if drawn else []
-    forwarding = [way for way in ways.values() if _forwards(way, index)]
-    request = [(way.key, index.route(way.route).request_headers) for way in forwarding]
+    answering = [
+        answer(route_key, lookup, listener) for route_key in route_keys.values() if not _forwards(route_key, lookup)
+    ]
+    answered = {key: name for key, (name, _) in zip(_answering(route_keys, lookup), answering, strict=True)}
+    target = [*draw_lines(drawn, chooser, maps), *kept_lines(drawn, lookup, maps)] if drawn else []
+    forwarding = [route_key for route_key in route_keys.values() if _forwards(route_key, lookup)]
+    request = [(route_key.name, lookup.route(route_key.route).request_headers) for route_key in forwarding]
     edits = header_lines("http-request", [e for e in request if e[1]], chooser, "request")
     edits += header_lines("http-request", target_edits(chosen, drawn=False), chooser, "target")
     lots = Chooser(
@@ -211,15 +213,15 @@ def _frontend(
         {c.key: c.target.field for c in drawn},
     )
     split = header_lines("http-request", target_edits(chosen, drawn=True), lots, "share")
-    tail = tail_lines(ways.values(), chooser)
-    rewrites = rewrite_lines(forwarding, index, chooser)
-    response = [(way.key, index.route(way.route).response_headers) for way in ways.values()]
+    tail = tail_lines(route_keys.values(), chooser)
+    rewrites = rewrite_lines(forwarding, lookup, chooser)
+    response = [(route_key.name, lookup.route(route_key.route).response_headers) for route_key in route_keys.values()]
     answers = Chooser(maps, ROUTE, every, f"{{ var({ROUTE}) -m found }}", origins)
     pattern = paths.refused(listener.paths)
     shared = [key for key, route in routes if route.cors]
     shown = [*late_lines(routes, answers), *answer_lines(shared, answers)]
     shown += header_lines("http-after-response", [e for e in response if e[1]], answers, "response")
-    use = backend_lines(chosen, answered, origins, backends, index, maps) if ways else []
+    use = backend_lines(chosen, answered, origins, backends, lookup, maps) if route_keys else []
     return (
         Frontend(
             name=Atom(listener.name),
@@ -280,11 +282,11 @@ def _told(timed: dict[str, str], mirrors: dict[str, str], chooser: Chooser) -> l
     return lines
 
 
-def _mirrors(routes: list[tuple[str, Route]], index: Index, backends: Backends) -> dict[str, str]:
+def _mirrors(routes: list[tuple[str, Route]], lookup: Lookup, backends: Backends) -> dict[str, str]:
     """`backend percent` for each mirror, by the key of a route that has any."""
     return {
         key: " ".join(
-            f"{backends.mirror(index.pool(mirror.pool), route.action.timeouts)} {mirror.percent:g}"
+            f"{backends.mirror(lookup.pool(mirror.pool), route.action.timeouts)} {mirror.percent:g}"
             for mirror in route.action.mirrors
         )
         for key, route in routes
@@ -296,17 +298,17 @@ def _section(title: str, lines: list[Line]) -> Section:
     return Section(Atom(title), tuple(lines))
 
 
-def _forwards(way: Way, index: Index) -> bool:
-    return isinstance(index.route(way.route).action, Forward)
+def _forwards(route_key: RouteKey, lookup: Lookup) -> bool:
+    return isinstance(lookup.route(route_key.route).action, Forward)
 
 
-def _answering(ways: dict[str, Way], index: Index) -> list[str]:
-    return [key for key, way in ways.items() if not _forwards(way, index)]
+def _answering(route_keys: dict[str, RouteKey], lookup: Lookup) -> list[str]:
+    return [key for key, route_key in route_keys.items() if not _forwards(route_key, lookup)]
 
 
-def _redirects_to_own_host(listener: Listener, index: Index) -> bool:
+def _redirects_to_own_host(listener: Listener, lookup: Lookup) -> bool:
     used = {rule.route for table in listener.hosts for rule in table.rules}
-    actions = (index.route(name).action for name in used)
+    actions = (lookup.route(name).action for name in used)
     return any(isinstance(action, Redirect) and action.host is None for action in actions)
 
 
