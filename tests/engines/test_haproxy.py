@@ -153,7 +153,7 @@ def test_free_text_comes_back_unchanged(binary, tmp_path_factory, data):
 @EXAMPLES
 @given(values=st.lists(TEXTS, min_size=1, max_size=6, unique=True), statements=st.sampled_from((0, 24)))
 def test_matched_texts_are_compared_as_they_are(binary, tmp_path_factory, monkeypatch, values, statements):
-    monkeypatch.setattr(matching, "STATEMENTS", statements)
+    monkeypatch.setattr(matching, "MAX_RULE_STATEMENTS", statements)
     rules = []
     for n, value in enumerate(values):
         for kind in ("headers", "query"):

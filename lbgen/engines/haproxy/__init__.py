@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Images
 from lbgen.engines.haproxy import health_status, run
-from lbgen.engines.haproxy.support import VERSIONS, objections, support
+from lbgen.engines.haproxy.objections import objections
+from lbgen.engines.haproxy.support import VERSIONS, support
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -45,7 +46,7 @@ class HAProxy:
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
         """haproxy.cfg; lbgen.lua when there are L7 listeners; maps/*; rules for Lua where there are many."""
-        from lbgen.engines.haproxy.render import render
+        from lbgen.engines.haproxy.build import render
 
         return render(plan, version)
 

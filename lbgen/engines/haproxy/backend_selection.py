@@ -1,11 +1,11 @@
-"""Routes that forward -> which backend serves them, splits drawn by weight included."""
+"""Which backend serves a route that forwards; a split draws one of its targets by weight."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.quote import argument
-from lbgen.engines.haproxy.statements import Line, line
+from lbgen.engines.haproxy.statements import Statement, acl, found, set_var, statement
 from lbgen.engines.text import Literal
 from lbgen.plan.model import Forward
 from lbgen.records import record
@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lbgen.engines.haproxy.lookup import Lookup
+    from lbgen.engines.haproxy.maps import Maps
     from lbgen.engines.haproxy.matching import RouteKey
-    from lbgen.engines.haproxy.per_route import Chooser
-    from lbgen.engines.haproxy.statements import Maps
-    from lbgen.engines.haproxy.upstreams import Backends
+    from lbgen.engines.haproxy.per_route import PerRoute
     from lbgen.plan.model import HeaderEdits, Target
 
 TARGET = "txn.target"
@@ -47,54 +46,48 @@ def choices(route_keys: Mapping[str, RouteKey], lookup: Lookup) -> Iterator[Choi
             yield Choice(f"{route_key.name}@{number}" if drawn else route_key.name, route_key, target, drawn)
 
 
-def draw_lines(drawn: list[Choice], chooser: Chooser, maps: Maps) -> list[Line]:
-    """Statements that draw a target for the requests of a split."""
-    shares: dict[str, list[Choice]] = {}
+def draw_statements(drawn: list[Choice], per_route: PerRoute, maps: Maps) -> list[Statement]:
+    """Draw a target for each request of a split."""
+    splits: dict[str, list[Choice]] = {}
     for choice in drawn:
-        shares.setdefault(choice.route_key.name, []).append(choice)
+        splits.setdefault(choice.route_key.name, []).append(choice)
     file = maps.file("splits.map", "route and drawn number, as far as it decides -> target")
-    for key, group in shares.items():
+    for key, group in splits.items():
         total = sum(choice.target.weight for choice in group)
-        start = passed = 0
+        start = weight = 0
         for choice in group:
-            passed += choice.target.weight
-            end = round(passed * _DRAWS / total)
+            weight += choice.target.weight
+            end = round(weight * _DRAWS / total)
             for digits in decimal_prefixes(_DRAWS + start, _DRAWS + end):
                 file.add(f"{key}|{digits}", choice.key, choice.target.field)
             start = end
-    target = f"var(txn.route),concat(|,txn.drawn),map_beg({file.name})"
     return [
-        chooser.only((f"http-request set-var(txn.drawn) rand({_DRAWS}),add({_DRAWS})",), list(shares), "split"),
-        line("", f"http-request set-var({TARGET}) {target} if {{ var(txn.drawn) -m found }}"),
+        per_route.restrict(set_var("txn.drawn", f"rand({_DRAWS}),add({_DRAWS})"), list(splits), "split"),
+        set_var(TARGET, f"var(txn.route),concat(|,txn.drawn),map_beg({file.name})", [found("txn.drawn")]),
     ]
 
 
-def kept_lines(drawn: list[Choice], lookup: Lookup, maps: Maps) -> list[Line]:
-    """Statements that send a request of a split where its sticky cookie says, whatever was drawn."""
-    cookies: dict[str, list[tuple[str, str, Choice]]] = {}
+def sticky_statements(drawn: list[Choice], lookup: Lookup, maps: Maps) -> list[Statement]:
+    """Send a request of a split to the target of its sticky cookie, whatever was drawn."""
+    cookies: dict[str, dict[str, Choice]] = {}
     for choice in drawn:
         pool = lookup.pool(choice.target.pool)
-        for endpoint in pool.endpoints if pool.sticky is not None else ():
-            assert pool.sticky is not None  # noqa: S101  # asked one line above
-            kept = (choice.route_key.name, endpoint.cookie_value, choice)
-            cookies.setdefault(pool.sticky.cookie, []).append(kept)
-    lines = []
-    for number, (cookie, found) in enumerate(cookies.items(), 1):
+        if pool.sticky is not None:
+            for endpoint in pool.endpoints:
+                targets = cookies.setdefault(pool.sticky.cookie, {})
+                targets.setdefault(f"{choice.route_key.name}|{endpoint.cookie_value}", choice)
+    statements = []
+    for number, (cookie, targets) in enumerate(cookies.items(), 1):
         file = maps.file(f"sticky.{number}.map", f"route and cookie {cookie} -> target")
-        seen: set[str] = set()
-        for key, value, choice in found:
-            if f"{key}|{value}" not in seen:
-                seen.add(f"{key}|{value}")
-                file.add(f"{key}|{value}", choice.key, choice.target.field)
-        kept_in = f"txn.kept_{number}"
-        named = Literal(f"req.cook({argument(cookie)})")
-        asked = ("{", named, "-m found } { var(txn.drawn) -m found }")
-        target = f"var(txn.route),concat(|,{kept_in}),map_str({file.name})"
-        lines += [
-            line("", f"http-request set-var({kept_in})", named, "if", *asked),
-            line("", f"http-request set-var({TARGET}) {target} if {{ var({kept_in}) -m found }}"),
+        for key, choice in targets.items():
+            file.add(key, choice.key, choice.target.field)
+        variable = f"txn.kept_{number}"
+        value = Literal(f"req.cook({argument(cookie)})")
+        statements += [
+            set_var(variable, value, [acl(value, "-m found"), found("txn.drawn")]),
+            set_var(TARGET, f"var(txn.route),concat(|,{variable}),map_str({file.name})", [found(variable)]),
         ]
-    return lines
+    return statements
 
 
 def decimal_prefixes(start: int, end: int) -> Iterator[str]:
@@ -108,29 +101,23 @@ def decimal_prefixes(start: int, end: int) -> Iterator[str]:
         start += step
 
 
-def backend_lines(
-    chosen: list[Choice],
-    answered: Mapping[str, str],
-    origins: dict[str, str],
-    backends: Backends,
-    lookup: Lookup,
-    maps: Maps,
-) -> list[Line]:
-    """`use_backend` statements; `answered` are the backends of routes that answer by themselves."""
-    names = {choice.key: backends.of(choice, lookup) for choice in chosen} | dict(answered)
+def use_backend_statements(
+    names: Mapping[str, str], chosen: list[Choice], origins: Mapping[str, str], maps: Maps
+) -> list[Statement]:
+    """`names` are backends by the key of their choice, or by route key for routes without targets."""
     if len(set(names.values())) == 1:
-        return [line("", f"default_backend {next(iter(names.values()))}")]
+        return [statement("default_backend", next(iter(names.values())))]
     file = maps.file("backends.map", "route or target -> backend")
-    fields = origins | {choice.key: choice.target.field for choice in chosen}
+    fields = {**origins, **{choice.key: choice.target.field for choice in chosen}}
     for key, name in names.items():
         file.add(key, name, fields.get(key, ""))
-    lines = []
-    if any(choice.drawn for choice in chosen):
-        target = f"%[var({TARGET}),map_str({file.name})]"
-        lines.append(line("", f"use_backend {target} if {{ var({TARGET}) -m found }}"))
-    if any(not choice.drawn for choice in chosen) or answered:
-        lines.append(line("", f"use_backend %[var(txn.route),map_str({file.name})]"))
-    return lines
+    drawn = {choice.key for choice in chosen if choice.drawn}
+    statements = []
+    if drawn:
+        statements.append(statement("use_backend", f"%[var({TARGET}),map_str({file.name})]", when=[found(TARGET)]))
+    if names.keys() - drawn:
+        statements.append(statement("use_backend", f"%[var(txn.route),map_str({file.name})]"))
+    return statements
 
 
 def target_edits(chosen: list[Choice], drawn: bool) -> list[tuple[str, HeaderEdits]]:

@@ -1,54 +1,50 @@
-"""Compression of routes -> what a Lua action needs to pick the answers that HAProxy's filter packs.
+"""Compression of responses: a Lua action selects those that HAProxy's filter compresses.
 
-The filter looks at the media type right after HAProxy has read the head of an answer, before any rule could. So its one
-type is a mark that the action puts in place of the type of an answer that fits; a rule puts the type back.
+The filter reads the media type right after HAProxy has parsed the head of a response, before any rule runs. So the only
+type it compresses is a mark: the Lua action writes the mark over the type of a response that qualifies, and a rule
+restores the type.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.haproxy.statements import Line, line
-from lbgen.engines.haproxy.upstream_servers import NEVER
+from lbgen.engines.haproxy.statements import Statement, acl, found, statement
+from lbgen.engines.haproxy.timeouts import LONGEST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from lbgen.engines.haproxy.per_route import Chooser
+    from lbgen.engines.haproxy.per_route import PerRoute
     from lbgen.plan.model import Route
 
-PACKS = "txn.packs"
-# gzip by name with a quality above 0
-_ASKED = (
-    "{ req.hdr(accept-encoding) -m reg -i "
-    r"'^gzip(?!.*;[ \t]*q[ \t]*=[ \t]*0*\.?0*[ \t]*(;|$))[ \t]*(;|$)' }"
+_POLICY = "txn.packs"
+# gzip by name, with a quality above 0
+_ACCEPTS_GZIP = acl(
+    r"req.hdr(accept-encoding) -m reg -i '^gzip(?!.*;[ \t]*q[ \t]*=[ \t]*0*\.?0*[ \t]*(;|$))[ \t]*(;|$)'"
 )
 
 
-def packing(routes: Iterable[tuple[str, Route]]) -> dict[str, str]:
-    """`least size, types` by the key of each route that compresses."""
-    return {
+def request_statements(routes: Iterable[tuple[str, Route]], per_route: PerRoute) -> list[Statement]:
+    """Store the policy of the request's route, as `least size, types`. `routes` are (key, route)."""
+    policies = {
         key: " ".join((str(route.compression.min_size), *route.compression.types))
         for key, route in routes
         if route.compression
     }
-
-
-def asking_lines(packed: dict[str, str], chooser: Chooser) -> list[Line]:
-    """Which answers would be compressed for this request. Another head (100) must not come before the answer's: who
-    asks for it gets it from HAProxy."""
-    if not packed:
+    if not policies:
         return []
-    told = f"{{ var({PACKS}) -m found }}"
-    return [
-        *chooser.valued((f"http-request set-var-fmt({PACKS})",), packed, "packs", _ASKED),
-        line("", f"http-request wait-for-body time {NEVER} at-least 1 if", told, "{ req.fhdr(expect) -m found }"),
-    ]
-
-
-def marking_lines(origin: str) -> Sequence[Line]:
-    """Statements of a backend whose answers may be compressed."""
-    return (
-        line(origin, f"tcp-response inspect-delay {NEVER}"),
-        line(origin, f"tcp-response content lua.pack if {{ var({PACKS}) -m found }}"),
+    # HAProxy answers Expect itself: an interim 100 from the endpoint must not precede the response that Lua looks at.
+    waits = statement(
+        f"http-request wait-for-body time {LONGEST} at-least 1", when=[found(_POLICY), acl("req.fhdr(expect) -m found")]
     )
+    stores = statement(f"http-request set-var-fmt({_POLICY})", when=[_ACCEPTS_GZIP])
+    return [*per_route.with_values(stores, policies, "packs"), waits]
+
+
+def response_statements(origin: str) -> list[Statement]:
+    """Statements of a backend that select the responses to compress."""
+    return [
+        statement(f"tcp-response inspect-delay {LONGEST}", origin=origin),
+        statement("tcp-response content lua.pack", when=[found(_POLICY)], origin=origin),
+    ]

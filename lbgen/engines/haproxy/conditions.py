@@ -1,4 +1,4 @@
-"""The conditions of a match (methods, headers, query, cookies, path regex) -> ACL words and what they need prepared."""
+"""The conditions of a match (methods, headers, query, cookies, path regex) as ACLs, and the statements these need."""
 
 from __future__ import annotations
 
@@ -7,123 +7,105 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.haproxy.quote import argument, lua_argument, value_regex
-from lbgen.engines.haproxy.statements import Line, line
-from lbgen.engines.text import Literal
+from lbgen.engines.haproxy.statements import Acl, Statement, acl, named, set_var, statement
+from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import PathKind, ValueKind
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Match, NamedMatch, ValueMatch
 
-Words = tuple[str | Literal, ...]
-_WORDS = 40  # in the conditions of one statement; more are named before
+_WORDS_PER_LINE = 40  # in the ACLs of one statement; beyond that each gets a name
 
 
 @dataclass(slots=True)
 class Conditions:
-    """Collects what the conditions of one listener need before they are tested: variables and named ACLs."""
+    """Collects what the conditions of one listener need above them: variables and named ACLs."""
 
-    prepared: list[Line] = field(default_factory=list)
-    acls: list[Line] = field(default_factory=list)
+    variables: list[Statement] = field(default_factory=list)
+    acls: list[Statement] = field(default_factory=list)
     _variables: dict[tuple[str, str], str] = field(default_factory=dict)
-    _lists: dict[tuple[str, ValueMatch], str] = field(default_factory=dict)
+    _lists: dict[tuple[str, ValueMatch], Acl] = field(default_factory=dict)
     _names: int = 0
 
-    def words(self, match: Match, origin: str) -> Words:
-        """Words after `if` that hold when `match` does; its path is tested only when it is a regex."""
-        tests: list[Words] = []
+    def of(self, match: Match, origin: str) -> list[Acl]:
+        """ACLs that all hold when `match` does; its path is tested only when it is a regex."""
+        acls: list[Acl] = []
         if match.path.kind is PathKind.REGEX:
-            tests.append(("path -m reg --", Literal(f"^(?:{match.path.value})$")))
+            acls.append(acl("path -m reg --", Literal(f"^(?:{match.path.value})$")))
         if match.methods:
-            tests.append((f"method {' '.join(match.methods)}",))
-        tests += (self._header(each, origin) for each in match.headers)
-        tests += (self._kept(each, self._query_variable(each.name, origin)) for each in match.query)
-        tests += (self._kept(each, self._cookie_variable(each.name, origin)) for each in match.cookies)
-        if sum(map(_count, tests)) + 2 * len(tests) > _WORDS:
-            tests = [test if _is_named(test) else (self._name("test", origin, test),) for test in tests]
-        return tuple(word for test in tests for word in (test if _is_named(test) else ("{", *test, "}")))
+            acls.append(acl("method", *match.methods))
+        acls += (self._header(each, origin) for each in match.headers)
+        acls += (_optional(each, self._query_variable(each.name, origin)) for each in match.query)
+        acls += (_optional(each, self._cookie_variable(each.name, origin)) for each in match.cookies)
+        if sum(map(_count, acls)) + 2 * len(acls) > _WORDS_PER_LINE:
+            acls = [each if each.is_name else self._name("test", origin, each) for each in acls]
+        return acls
 
-    def _name(self, subject: str, origin: str, *tests: Words) -> str:
-        """A named ACL that holds when one of `tests` does."""
+    def _name(self, subject: str, origin: str, *alternatives: Acl) -> Acl:
+        """A named ACL that holds when one of `alternatives` does."""
         self._names += 1
         name = f"{re.sub('[^A-Za-z0-9_-]', '_', subject)}.{self._names}"
-        self.acls += (line(origin, "acl", name, *test) for test in tests)
-        return name
+        self.acls += (statement("acl", name, *each.words, origin=origin) for each in alternatives)
+        return named(name)
 
-    def _header(self, wanted: NamedMatch, origin: str) -> Words:
-        name = argument(wanted.name)
-        kind, value = wanted.value.kind, wanted.value.value
+    def _header(self, header: NamedMatch, origin: str) -> Acl:
+        name = argument(header.name)
+        kind, value = header.value.kind, header.value.value
         match kind:
             case ValueKind.PRESENT:
-                return (Literal(f"req.fhdr({name})"), "-m len 1:")
-            case ValueKind.EXACT if value == "}":  # quoted or not, that word would end the condition
-                return (Literal(f"req.hdr({name})"), "-m reg --", Literal("^}$"))
+                return acl(Literal(f"req.fhdr({name})"), "-m len 1:")
+            case ValueKind.EXACT if value == "}":  # quoted or not, that word would end the ACL
+                return acl(Literal(f"req.hdr({name})"), "-m reg --", Literal("^}$"))
             case ValueKind.EXACT if "," not in value:
-                return (Literal(f"req.hdr({name})"), "-m str --", Literal(value))
-            case ValueKind.EXACT:  # no element of a list holds a comma, only the whole can
-                return (f"var({self._combined(wanted.name, origin)}) -m str --", Literal(value))
+                return acl(Literal(f"req.hdr({name})"), "-m str --", Literal(value))
+            case ValueKind.EXACT:  # an element of a list has no comma, only the whole list can
+                return acl(f"var({self._joined_variable(header.name, origin)}) -m str --", Literal(value))
             case ValueKind.REGEX:
-                return (self._element_or_whole(wanted, name, origin),)
+                return self._element_or_whole(header, name, origin)
             case _:
                 assert_never(kind)
 
-    def _element_or_whole(self, wanted: NamedMatch, name: str, origin: str) -> str:
-        """A named ACL, as only that can say "or": the regex matches one element of the list, or all of it."""
-        key = (wanted.name, wanted.value)
+    def _element_or_whole(self, header: NamedMatch, name: str, origin: str) -> Acl:
+        """The regex matches one element of the list, or all of it; only a named ACL can express "or"."""
+        key = (header.name, header.value)
         if key not in self._lists:
-            pattern = Literal(f"^(?:{value_regex(wanted.value.value)})$")
-            whole = f"var({self._combined(wanted.name, origin)}) -m reg --"
-            element = Literal(f"req.hdr({name})")
-            self._lists[key] = self._name(wanted.name, origin, (element, "-m reg --", pattern), (whole, pattern))
+            pattern = Literal(f"^(?:{value_regex(header.value.value)})$")
+            whole = acl(f"var({self._joined_variable(header.name, origin)}) -m reg --", pattern)
+            element = acl(Literal(f"req.hdr({name})"), "-m reg --", pattern)
+            self._lists[key] = self._name(header.name, origin, element, whole)
         return self._lists[key]
 
-    def _combined(self, name: str, origin: str) -> str:
-        """A variable with all lines of a header joined; lines after the first are rare and joined in Lua."""
-        variable, new = self._variable("header", name)
-        if new:
+    def _joined_variable(self, name: str, origin: str) -> str:
+        """A variable with all lines of a header joined by commas; Lua joins them, as a second line is rare."""
+        variable, is_new = self._variable("header", name)
+        if is_new:
             fetch = argument(name)
-            self.prepared += [
-                line(origin, "http-request set-var(" + variable + ")", Literal(f"req.fhdr({fetch})")),
-                line(
-                    origin,
-                    "http-request lua.join",
-                    Literal(name),
-                    variable,
-                    "if {",
-                    Literal(f"req.fhdr_cnt({fetch})"),
-                    "gt 1 }",
-                ),
+            has_more = acl(Literal(f"req.fhdr_cnt({fetch})"), "gt 1")
+            self.variables += [
+                set_var(variable, Literal(f"req.fhdr({fetch})"), origin=origin),
+                statement("http-request lua.join", Literal(name), variable, when=[has_more], origin=origin),
             ]
         return variable
 
-    def _kept(self, wanted: NamedMatch, variable: str) -> Words:
-        """A query or cookie value; the Lua side puts `=` before it to tell an empty value from none."""
-        kind = wanted.value.kind
-        match kind:
-            case ValueKind.PRESENT:
-                return (f"var({variable}) -m len 2:",)
-            case ValueKind.EXACT:
-                return (f"var({variable}) -m str", Literal(f"={wanted.value.value}"))
-            case ValueKind.REGEX:  # a decoded value may end with a line break, which $ would overlook
-                return (f"var({variable}) -m reg", Literal(rf"^=(?:{value_regex(wanted.value.value)})\z"))
-            case _:
-                assert_never(kind)
-
     def _query_variable(self, name: str, origin: str) -> str:
-        variable, new = self._variable("query", name)
-        if new:
+        variable, is_new = self._variable("query", name)
+        if is_new:
             fetch = Literal(f"query,lua.query_value({lua_argument(name)})")
-            condition = ("if { query -m sub --", Literal(name), "}")
-            self.prepared.append(line(origin, f"http-request set-var({variable})", fetch, *condition))
+            when = [acl("query -m sub --", Literal(name))]
+            self.variables.append(set_var(variable, fetch, when, origin))
         return variable
 
     def _cookie_variable(self, name: str, origin: str) -> str:
-        variable, new = self._variable("cookie", name)
-        if new:
-            condition = ("if { req.fhdr(cookie) -m sub --", Literal(name), "}")
-            self.prepared.append(line(origin, "http-request lua.cookie", Literal(name), variable, *condition))
+        variable, is_new = self._variable("cookie", name)
+        if is_new:
+            when = [acl("req.fhdr(cookie) -m sub --", Literal(name))]
+            self.variables.append(
+                statement("http-request lua.cookie", Literal(name), variable, when=when, origin=origin)
+            )
         return variable
 
     def _variable(self, kind: str, name: str) -> tuple[str, bool]:
+        """The variable's name, and whether it is new."""
         if (kind, name) in self._variables:
             return self._variables[kind, name], False
         variable = f"txn.{kind}_{re.sub('[^A-Za-z0-9]', '_', name)}"
@@ -133,10 +115,20 @@ class Conditions:
         return variable, True
 
 
-def _count(words: Words) -> int:
-    return sum(len(w.split()) if isinstance(w, str) else 1 for w in words)
+def _optional(match: NamedMatch, variable: str) -> Acl:
+    """Compares a query parameter or cookie; Lua writes `=` before the value to tell an empty one from none."""
+    kind = match.value.kind
+    match kind:
+        case ValueKind.PRESENT:
+            return acl(f"var({variable}) -m len 2:")
+        case ValueKind.EXACT:
+            return acl(f"var({variable}) -m str", Literal(f"={match.value.value}"))
+        case ValueKind.REGEX:  # a decoded value may end with a line break, which $ would ignore
+            return acl(f"var({variable}) -m reg", Literal(rf"^=(?:{value_regex(match.value.value)})\z"))
+        case _:
+            assert_never(kind)
 
 
-def _is_named(test: Words) -> bool:
-    """Whether the test is a named ACL, which stands without braces."""
-    return len(test) == 1 and isinstance(test[0], str) and " " not in test[0]
+def _count(condition: Acl) -> int:
+    """How many words of a line the ACL takes, without its braces."""
+    return sum(len(word.text.split()) if isinstance(word, Atom) else 1 for word in condition.words)

@@ -1,133 +1,82 @@
-"""An L4 listener -> its frontend: who may come in, and where a connection goes by server name and source."""
+"""L4 listeners: their access lists, and the backend of a connection by server name and source."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.haproxy.listeners import bind_words
-from lbgen.engines.haproxy.statements import Line, Word, line
-from lbgen.engines.haproxy.upstreams import milliseconds
+from lbgen.engines.haproxy.limits import denied
+from lbgen.engines.haproxy.listeners import bind
+from lbgen.engines.haproxy.statements import Acl, Statement, acl, statement
+from lbgen.engines.haproxy.timeouts import duration
+from lbgen.engines.haproxy.view import L4Frontend
 from lbgen.engines.text import Atom
 from lbgen.plan.model import Forward
-from lbgen.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.engines.haproxy.lookup import Lookup
-    from lbgen.engines.haproxy.statements import Maps
+    from lbgen.engines.haproxy.maps import Maps
     from lbgen.engines.haproxy.upstreams import Backends
     from lbgen.plan.model import L4Rule, Listener
-    from lbgen.plan.policy import Access
 
 DENIED = "access:denied"
-"""The backend that closes connections of clients whom a route's access keeps out."""
-_INLINE = 20  # networks in a condition; more go to a file
+"""The backend that closes connections of clients that a route's access list denies."""
 
 
-@record
-class Passage:
-    """`idle` is the longest silence of its connections."""
-
-    name: Atom
-    origin: Atom
-    address: Atom
-    port: int
-    bind: tuple[Word, ...]
-    most: int | None
-    idle: Atom
-    lines: tuple[Line, ...]
-
-
-def passage(listener: Listener, address: Atom, lookup: Lookup, backends: Backends, maps: Maps) -> Passage:
-    """Rules stand in the order of trial; a connection that none takes is closed."""
-    actions = {rule.route: lookup.route(rule.route).action for rule in listener.l4_rules}
-    idles = [action.timeouts.idle for action in actions.values() if isinstance(action, Forward)]
-    lines = _access_lines(listener, maps)
-    terminated = listener.tls is not None and not listener.tls.passthrough
-    if any(rule.sni for rule in listener.l4_rules) and not terminated:
-        lines += [
-            line(listener.field, "tcp-request inspect-delay 5s"),
-            line(listener.field, "tcp-request content accept if { req.ssl_hello_type 1 }"),
+def l4_frontend(listener: Listener, lookup: Lookup, backends: Backends, maps: Maps) -> L4Frontend:
+    """Rules stand in order of precedence; HAProxy closes a connection that matches none."""
+    actions = [lookup.route(rule.route).action for rule in listener.l4_rules]
+    idles = [action.timeouts.idle for action in actions if isinstance(action, Forward)]
+    statements = []
+    if listener.access is not None:
+        field = f"{listener.field}.access"
+        for acls in denied(listener.access, "src", "access", field, maps):
+            statements.append(statement("tcp-request session reject", when=acls, origin=field))
+    terminates = listener.tls is not None and not listener.tls.passthrough
+    if any(rule.sni for rule in listener.l4_rules) and not terminates:
+        hello = [acl("req.ssl_hello_type 1")]
+        statements += [
+            statement("tcp-request inspect-delay 5s", origin=listener.field),
+            statement("tcp-request content accept", when=hello, origin=listener.field),
         ]
-    sni = "ssl_fc_sni,lower" if terminated else "req.ssl_sni,lower"
+    sni = "ssl_fc_sni,lower" if terminates else "req.ssl_sni,lower"
     for rule in listener.l4_rules:
-        lines += _rule_lines(rule, sni, lookup, backends, maps)
-    return Passage(
-        Atom(listener.name),
-        Atom(listener.field),
-        address,
-        listener.port,
-        bind_words(listener),
-        listener.max_connections,
-        Atom(milliseconds(0 if 0 in idles else max(idles, default=0))),
-        tuple(lines),
+        statements += _rule_statements(rule, sni, lookup, backends, maps)
+    return L4Frontend(
+        bind=bind(listener),
+        idle=Atom(duration(0 if 0 in idles else max(idles, default=0))),
+        statements=tuple(statements),
     )
 
 
-def _access_lines(listener: Listener, maps: Maps) -> list[Line]:
-    if listener.access is None:
-        return []
-    field = f"{listener.field}.access"
-    return [
-        line(field, "tcp-request session reject", *condition)
-        for condition in _outside(listener.access, "access", field, maps)
-    ]
-
-
-def _outside(access: Access, purpose: str, field: str, maps: Maps) -> Iterator[tuple[str, ...]]:
-    """Conditions of which one holds for every client that is kept out; an empty one holds for all."""
-    if access.allow == ():
-        yield ()
-        return
-    if access.deny:
-        yield ("if", _networks(access.deny, f"{purpose}.deny", field, maps))
-    if access.allow:
-        yield ("if", f"!{_networks(access.allow, f'{purpose}.allow', field, maps)}")
-
-
-def _networks(networks: tuple[str, ...], purpose: str, origin: str, maps: Maps) -> str:
-    if len(networks) <= _INLINE:
-        return f"{{ src {' '.join(networks)} }}"
-    listed = maps.file(f"{purpose}.lst", "networks")
-    for network in networks:
-        listed.add(network, "", origin)
-    return f"{{ src -f {listed.name} }}"
-
-
-def _rule_lines(rule: L4Rule, sni: str, lookup: Lookup, backends: Backends, maps: Maps) -> list[Line]:
+def _rule_statements(rule: L4Rule, sni: str, lookup: Lookup, backends: Backends, maps: Maps) -> Iterator[Statement]:
     route = lookup.route(rule.route)
     action = route.action
     if not isinstance(action, Forward):
         raise ValueError(f"route {rule.route} does not forward")
-    asked = []
+    matches = []
     if rule.sni is not None:
-        asked.append(
-            f"{{ {sni} -m end .{rule.sni.name} }}" if rule.sni.wildcard else f"{{ {sni} -m str {rule.sni.name} }}"
-        )
+        matches.append(acl(f"{sni} -m end .{rule.sni.name}" if rule.sni.wildcard else f"{sni} -m str {rule.sni.name}"))
     if rule.sources:
-        asked.append(_networks(rule.sources, f"{rule.id}.sources", rule.field, maps))
-    lines = []
+        matches.append(maps.is_within("src", rule.sources, f"{rule.id}.sources", rule.field))
     if route.access is not None:
         field = f"{route.field}.access"
-        for condition in _outside(route.access, f"{rule.id}.access", field, maps):
-            lines.append(_use(DENIED, [*asked, *condition[1:]], field))
+        for acls in denied(route.access, "src", f"{rule.id}.access", field, maps):
+            yield _use_backend(DENIED, [*matches, *acls], field)
         if route.access.allow == ():
-            return lines
+            return
     left = sum(target.weight for target in action.targets)
     for target in action.targets:
         if not target.weight:
             continue
-        name = backends.name(lookup.pool(target.pool), action.timeouts)
-        drawn = [f"{{ rand({left}) lt {target.weight} }}"] if target.weight != left else []
+        name = backends.for_l4(lookup.pool(target.pool), action.timeouts)
+        draw = [acl(f"rand({left}) lt {target.weight}")] if target.weight != left else []
         left -= target.weight
-        lines.append(_use(name, [*asked, *drawn], target.field))
-        if not drawn:
+        yield _use_backend(name, [*matches, *draw], target.field)
+        if not draw:
             break
-    return lines
 
 
-def _use(backend: str, conditions: list[str], field: str) -> Line:
-    if conditions:
-        return line(field, f"use_backend {backend} if", *conditions)
-    return line(field, "default_backend", backend)
+def _use_backend(backend: str, acls: list[Acl], field: str) -> Statement:
+    return statement("use_backend" if acls else "default_backend", backend, when=acls, origin=field)

@@ -1,57 +1,176 @@
-"""What a listener speaks (TLS, HTTP versions, PROXY) -> words of its `bind`, and its certificates."""
+"""Listeners: the `bind` lines of all, and the frontend of an L7 listener."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import RenderedFile
+from lbgen.engines.haproxy import cors, paths
+from lbgen.engines.haproxy.actions import action_backend
+from lbgen.engines.haproxy.backend_selection import (
+    TARGET,
+    choices,
+    draw_statements,
+    sticky_statements,
+    target_edits,
+    use_backend_statements,
+)
+from lbgen.engines.haproxy.bodies import may_expire_while_waiting, wait_statements
+from lbgen.engines.haproxy.headers import header_statements
+from lbgen.engines.haproxy.limits import Limits
+from lbgen.engines.haproxy.matching import ROUTE, route_requests
+from lbgen.engines.haproxy.mirrors import mirror_statements
+from lbgen.engines.haproxy.per_route import PerRoute
+from lbgen.engines.haproxy.rewrites import rewrite_statements, tail_statements
+from lbgen.engines.haproxy.statements import Section, Statement, batches, found, statement, words
+from lbgen.engines.haproxy.timeouts import duration, filter_times, late_statements
+from lbgen.engines.haproxy.tls import tls_options
+from lbgen.engines.haproxy.view import Bind, ClientTimeouts, Forwarded, Frontend, Paths
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import Mode
+from lbgen.plan.model import Forward, Mode, Redirect
+from lbgen.plan.policy import PathsMode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from lbgen.engines.api import RenderedFile
+    from lbgen.engines.haproxy.lookup import Lookup
+    from lbgen.engines.haproxy.maps import Maps
     from lbgen.engines.haproxy.statements import Word
-    from lbgen.plan.model import HostPattern, Listener
-    from lbgen.plan.tls import ListenerTls
+    from lbgen.engines.haproxy.upstreams import Backends
+    from lbgen.engines.haproxy.view import ActionBackend
+    from lbgen.plan.model import Listener
 
 
-def bind_words(listener: Listener) -> tuple[Word, ...]:
-    """What follows the address."""
-    words: list[str | Word] = []
+def bind(listener: Listener) -> Bind:
+    """The address, and what the listener speaks there: PROXY, TLS, HTTP versions."""
+    options: list[str | Word] = []
+    if listener.address == "::":
+        options.append("v4v6")
     if listener.proxy_protocol:
-        words.append("accept-proxy")
-    tls = listener.tls
-    if tls is not None and not tls.passthrough:
-        words += _tls_words(listener, tls)
+        options.append("accept-proxy")
+    if listener.tls is not None and not listener.tls.passthrough:
+        options += tls_options(listener, listener.tls)
     if listener.mode is Mode.L7 and not listener.http2:
-        words.append("proto h1")
-    return tuple(Atom(word) if isinstance(word, str) else word for word in words)
+        options.append("proto h1")
+    return Bind(
+        name=Atom(listener.name),
+        origin=Atom(listener.field),
+        address=Atom(f"[{listener.address}]" if ":" in listener.address else listener.address),
+        port=listener.port,
+        options=words(*options),
+        max_connections=listener.max_connections,
+    )
 
 
-def _tls_words(listener: Listener, tls: ListenerTls) -> Iterator[str | Word]:
-    # Else the first certificate would be shown to those who ask for a name that none of them holds.
-    yield f"ssl crt-list {listener.name}.crt-list strict-sni ssl-min-ver TLSv{tls.min_version}"
-    if tls.ciphers:
-        yield f"ciphers {':'.join(tls.ciphers)}"
-    yield f"curves {':'.join(tls.curves)}"
-    if tls.client_ca is not None:
-        yield f"verify {'required' if tls.client_required else 'optional'} ca-file"
-        yield Literal(tls.client_ca.path)
-    if listener.mode is Mode.L7:
-        yield f"alpn {'h2,http/1.1' if listener.http2 else 'http/1.1'}"
+def frontend(
+    listener: Listener, lookup: Lookup, backends: Backends, maps: Maps
+) -> tuple[Frontend, list[ActionBackend], list[RenderedFile]]:
+    """The frontend of an L7 listener, backends for its routes without a pool, and its Lua files.
+
+    Adds the listener's map files to `maps`, and the pools of its routes to `backends`.
+    """
+    routing = route_requests(listener, lookup, maps, _redirects_to_own_host(listener, lookup))
+    keys = routing.route_keys
+    routes = [(name, lookup.route(key.route)) for name, key in keys.items()]
+    forwards = {name: route.action for name, route in routes if isinstance(route.action, Forward)}
+    forwarding = [keys[name] for name in forwards]
+    origins = {name: key.origin for name, key in keys.items()}
+    per_route = PerRoute(maps, ROUTE, frozenset(keys), None, origins)
+    # A response may be HAProxy's own, to a request that has no route.
+    per_response = PerRoute(maps, ROUTE, frozenset(keys), found(ROUTE), origins)
+    chosen = list(choices(keys, lookup))
+    drawn = [choice for choice in chosen if choice.drawn]
+    targets = {choice.key: choice.target.field for choice in drawn}
+    per_target = PerRoute(maps, TARGET, frozenset(targets), found(TARGET), targets)
+    limits = Limits(listener, routes, per_route, maps)
+    times = {name: text for name, action in forwards.items() if (text := filter_times(action))}
+    time_statements = per_route.with_values(statement("http-request set-var-fmt(txn.times)"), times, "times")
+    mirrors = mirror_statements(routes, lookup, backends, per_route)
+    actions = {name: action_backend(key, lookup, listener) for name, key in keys.items() if name not in forwards}
+    names = {choice.key: backends.for_choice(choice, lookup) for choice in chosen}
+    names |= {name: backend.name.text for name, backend in actions.items()}
+    requests = [(key.name, lookup.route(key.route).request_headers) for key in forwarding]
+    responses = [(name, route.response_headers) for name, route in routes if route.response_headers]
+    with_cors = [name for name, route in routes if route.cors]
+    edits = {
+        "Header edits of routes": [
+            *header_statements("http-request", requests, per_route, "request"),
+            *header_statements("http-request", target_edits(chosen, drawn=False), per_route, "target"),
+        ],
+        "The target of a split": [*draw_statements(drawn, per_route, maps), *sticky_statements(drawn, lookup, maps)]
+        if drawn
+        else [],
+        "Header edits of the targets of a split": header_statements(
+            "http-request", target_edits(chosen, drawn=True), per_target, "share"
+        ),
+        "The path behind the matched prefix": tail_statements(keys.values(), per_route),
+        "Rewrites": rewrite_statements(forwarding, lookup, per_route),
+        "Responses of routes": [
+            *late_statements(routes, per_response),
+            *cors.response_statements(with_cors, per_response),
+            *header_statements("http-after-response", responses, per_response, "response"),
+        ],
+    }
+    policies = cors.policies_file(listener.name, routes)
+    return (
+        Frontend(
+            bind=bind(listener),
+            http2=listener.http2,
+            logs=listener.access_log,
+            timeouts=_timeouts(listener),
+            forwarded=_forwarded(listener),
+            paths=_paths(listener),
+            drops_underscores=not listener.underscores,
+            guards=_section("Limits of the request head, and the access list of the listener", limits.before_routing()),
+            routing=_section("Routing", routing.statements),
+            admission=_section(
+                "Limits and policies of routes",
+                [*limits.after_routing(), *time_statements, *mirrors, *wait_statements(routes, per_route)],
+            ),
+            measures_bodies=any(route.max_body is not None for _, route in routes),
+            has_mirrors=bool(mirrors),
+            has_times=bool(times),
+            may_expire=may_expire_while_waiting(routes),
+            compresses=any(route.compression for _, route in routes),
+            forwards=bool(forwards),
+            edits=tuple(_section(title, statements) for title, statements in edits.items()),
+            use_backend=_section("The backend", use_backend_statements(names, chosen, origins, maps) if keys else []),
+        ),
+        list(actions.values()),
+        [*routing.lua, *([policies] if policies is not None else [])],
+    )
 
 
-def certificates(listener: Listener) -> RenderedFile | None:
-    """Which certificate is for which names."""
-    if listener.tls is None or listener.tls.passthrough:
-        return None
-    text, origins = ["# certificate, names"], [""]
-    taken: set[HostPattern] = set()
-    for number, certificate in enumerate(listener.tls.certificates):
-        names = [name for name in certificate.names if name not in taken]
-        taken.update(names)
-        if names or not number:
-            text.append(" ".join([certificate.cert.path, *map(str, names)]))
-            origins.append(certificate.field)
-    return RenderedFile(f"{listener.name}.crt-list", "\n".join(text) + "\n", tuple(origins))
+def _section(title: str, statements: list[Statement]) -> Section:
+    return Section(Atom(title), tuple(statements))
+
+
+def _redirects_to_own_host(listener: Listener, lookup: Lookup) -> bool:
+    routes = {rule.route for table in listener.hosts for rule in table.rules}
+    actions = (lookup.route(name).action for name in routes)
+    return any(isinstance(action, Redirect) and action.host is None for action in actions)
+
+
+def _timeouts(listener: Listener) -> ClientTimeouts:
+    times = listener.timeouts
+    return ClientTimeouts(*(Atom(duration(time)) for time in (times.header, times.body, times.keepalive)))
+
+
+def _forwarded(listener: Listener) -> Forwarded:
+    trusted = (statement("acl trusted src", *nets, origin=listener.field) for nets in batches(listener.trusted_proxies))
+    return Forwarded(
+        trusted=tuple(trusted),
+        sets=listener.forwarded_headers,
+        request_id=listener.request_id,
+        scheme=Atom(listener.scheme),
+        port=listener.client_port,
+    )
+
+
+def _paths(listener: Listener) -> Paths:
+    pattern = paths.refused_regex(listener.paths)
+    mode = listener.paths.mode
+    return Paths(
+        refused=Literal(pattern),
+        is_strict=pattern == paths.STRICT,
+        normalizes=mode is PathsMode.NORMALIZE,
+        is_verbatim=mode is PathsMode.VERBATIM,
+    )

@@ -1,4 +1,4 @@
-"""A listener's host tables -> map files that lead from host and path to a route, and the statements that read them."""
+"""Routing: map files that lead from host and path to a route, and the statements that look requests up in them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.conditions import Conditions
 from lbgen.engines.haproxy.lua_rules import rules_file
-from lbgen.engines.haproxy.statements import Line, line
+from lbgen.engines.haproxy.statements import Statement, acl, found, named, set_var, statement
 from lbgen.plan.model import Forward, HostPattern, PathKind, Redirect, Rule
 from lbgen.plan.precedence import covering_hosts, path_groups
 from lbgen.records import record
@@ -16,35 +16,21 @@ from lbgen.records import record
 if TYPE_CHECKING:
     from lbgen.engines.api import RenderedFile
     from lbgen.engines.haproxy.lookup import Lookup
-    from lbgen.engines.haproxy.statements import Maps
+    from lbgen.engines.haproxy.maps import Maps
     from lbgen.plan.model import HostTable, Listener
     from lbgen.plan.precedence import PathGroup
 
 ROUTE = "txn.route"
-_ANY = "*"
-STATEMENTS = 24  # from more rules with conditions on, Lua tries them
-
-
-def stripped_segments(rule: Rule, lookup: Lookup) -> int | None:
-    """How many path segments a prefix rewrite or redirect of this rule's route takes off; None when it takes the whole
-    path, -1 when the route does nothing of the kind."""
-    action = lookup.route(rule.route).action
-    match action:
-        case Forward(rewrite=rewrite) if rewrite is not None and rewrite.prefix is not None:
-            pass
-        case Redirect(prefix=str()):
-            pass
-        case _:
-            return -1
-    path = rule.match.path
-    return path.value.rstrip("/").count("/") if path.kind is PathKind.PREFIX else None
+MAX_RULE_STATEMENTS = 24  # rules with conditions; where there are more, Lua tries them
+_ANY_HOST = "*"
 
 
 @record
 class RouteKey:
     """A route plus the number of path segments that its prefix rewrite strips (`stripped`; see `stripped_segments`).
 
-    `name` is the route's, with that number behind it where one route has several; `txn.route` holds it."""
+    `name` is the route's, with that number behind it where one route has several; `txn.route` holds it.
+    """
 
     name: str
     route: str
@@ -54,16 +40,16 @@ class RouteKey:
 
 @dataclass(slots=True)
 class Routing:
-    """The statements that set `txn.route` for a listener, and what they know."""
+    """The statements that set `txn.route` for a listener; `route_keys` by name, in order of first use."""
 
-    route_keys: dict[str, RouteKey]  # by name, in order of first use
-    lines: list[Line]
+    route_keys: dict[str, RouteKey]
+    statements: list[Statement]
     lua: tuple[RenderedFile, ...]
 
 
 @dataclass(slots=True)
-class _Sets:
-    """Lists of rules that are tried one by one, each named once; which lists a rule is on."""
+class _RuleSets:
+    """Lists of rules with conditions: the name of each list, and by rule id the rule and the lists that have it."""
 
     names: dict[tuple[str, ...], str] = field(default_factory=dict)
     rules: dict[str, tuple[Rule, list[str]]] = field(default_factory=dict)
@@ -77,162 +63,168 @@ class _Sets:
         return self.names[key]
 
 
-def routing(listener: Listener, lookup: Lookup, maps: Maps, needs_host: bool) -> Routing:
-    """Everything between an accepted request and its route.
-
-    One lookup finds the table of the host, one or two the deepest path of that table (exact, then longest prefix with
-    a slash behind it, which keeps /api from taking /apix). Where that path leaves a choice, the map names a set of
-    rules and those few are tried in order; the rest of the configuration costs such a request nothing.
-    """
-    keys = _Keys(listener, lookup)
-    tables, named = _distinct(listener)
-    several = len(listener.hosts) > 1
-    lines = _host_lines(listener, named, maps) if several or needs_host else []
-    groups = [(name, group) for name, table in tables for group in path_groups(table.rules)]
-    sets = _Sets()
-    values = [(name, group, _value(group, keys, sets)) for name, group in groups]
-    lines += _path_lines(values, "txn.way" if sets.names else ROUTE, several, maps)
-    lua: tuple[RenderedFile, ...] = ()
-    if sets.names:
-        tried = sorted((rule for rule, _ in sets.rules.values()), key=attrgetter("rank"))
-        if len(tried) > STATEMENTS:
-            lua = (rules_file(listener.name, [(rule, keys.of(rule)) for rule in tried], sets.names),)
-            chosen = [line("", f"http-request lua.choose {listener.name} if {{ var(txn.set) -m found }}")]
-        else:
-            chosen = _tried_lines(tried, sets, keys, maps)
-        lines += _choice_lines(chosen)
-    lines.append(line("", f"http-request deny deny_status 404 if !{{ var({ROUTE}) -m found }}"))
-    return Routing(keys.route_keys, lines, lua)
-
-
-class _Keys:
-    """Names the route keys of a listener."""
+class _RouteKeys:
+    """Creates the route keys of a listener."""
 
     def __init__(self, listener: Listener, lookup: Lookup) -> None:
         self._lookup = lookup
-        self.route_keys: dict[str, RouteKey] = {}
-        self._cuts: dict[str, set[int | None]] = {}
+        self.by_name: dict[str, RouteKey] = {}
+        self._stripped: dict[str, set[int | None]] = {}
         for rule in {rule.id: rule for table in listener.hosts for rule in table.rules}.values():
-            self._cuts.setdefault(rule.route, set()).add(stripped_segments(rule, lookup))
+            self._stripped.setdefault(rule.route, set()).add(stripped_segments(rule, lookup))
 
-    def of(self, rule: Rule) -> str:
-        taken = stripped_segments(rule, self._lookup)
-        several = len(self._cuts[rule.route]) > 1
-        key = f"{rule.route}/{'all' if taken is None else taken}" if several else rule.route
-        if key not in self.route_keys:
-            self.route_keys[key] = RouteKey(key, rule.route, taken, self._lookup.route(rule.route).field)
-        return key
+    def name(self, rule: Rule) -> str:
+        stripped = stripped_segments(rule, self._lookup)
+        has_several = len(self._stripped[rule.route]) > 1
+        name = f"{rule.route}/{'all' if stripped is None else stripped}" if has_several else rule.route
+        if name not in self.by_name:
+            self.by_name[name] = RouteKey(name, rule.route, stripped, self._lookup.route(rule.route).field)
+        return name
 
 
-def _distinct(listener: Listener) -> tuple[list[tuple[str, HostTable]], dict[HostPattern | None, str]]:
-    """Tables that say the same are one, named after the first host."""
-    found: dict[tuple[object, ...], str] = {}
+def route_requests(listener: Listener, lookup: Lookup, maps: Maps, needs_host: bool) -> Routing:
+    """Everything between an accepted request and its route.
+
+    One lookup finds the table of the host, one or two the deepest path of that table (exact, then longest prefix with
+    a slash behind it, which keeps /api from taking /apix). Where several rules remain for that path, the map names a
+    set of rules and only those are tried, in order of precedence. `needs_host`: `txn.host` is used elsewhere.
+    """
+    keys = _RouteKeys(listener, lookup)
+    tables, names = _distinct_tables(listener)
+    has_hosts = len(listener.hosts) > 1
+    statements = _host_statements(listener, names, maps) if has_hosts or needs_host else []
+    groups = [(name, group) for name, table in tables for group in path_groups(table.rules)]
+    sets = _RuleSets()
+    values = [(name, group, _value(group, keys, sets)) for name, group in groups]
+    statements += _path_statements(values, "txn.way" if sets.names else ROUTE, has_hosts, maps)
+    lua: tuple[RenderedFile, ...] = ()
+    if sets.names:
+        rules = sorted((rule for rule, _ in sets.rules.values()), key=attrgetter("rank"))
+        if len(rules) > MAX_RULE_STATEMENTS:
+            lua = (rules_file(listener.name, [(rule, keys.name(rule)) for rule in rules], sets.names),)
+            tried = [statement(f"http-request lua.choose {listener.name}", when=[found("txn.set")])]
+        else:
+            tried = _rule_statements(rules, sets, keys, maps)
+        statements += [
+            set_var("txn.set", "var(txn.way),field(1,:)", [acl("var(txn.way) -m sub :")]),
+            statement("acl routed", f"var({ROUTE}) -m found"),
+            *tried,
+            set_var(ROUTE, "var(txn.way),field(-1,:)", [~named("routed"), ~acl("var(txn.way) -m end :")]),
+        ]
+    statements.append(statement("http-request deny deny_status 404", when=[~found(ROUTE)]))
+    return Routing(keys.by_name, statements, lua)
+
+
+def stripped_segments(rule: Rule, lookup: Lookup) -> int | None:
+    """How many path segments a prefix rewrite or redirect of this rule's route strips; None when it strips the whole
+    path, -1 when the route has no such action."""
+    match lookup.route(rule.route).action:
+        case Forward(rewrite=rewrite) if rewrite is not None and rewrite.prefix is not None:
+            pass
+        case Redirect(prefix=str()):
+            pass
+        case _:
+            return -1
+    path = rule.match.path
+    return path.value.rstrip("/").count("/") if path.kind is PathKind.PREFIX else None
+
+
+def _distinct_tables(listener: Listener) -> tuple[list[tuple[str, HostTable]], dict[HostPattern | None, str]]:
+    """Tables with equal rules once, named after the first host; and the table's name by host."""
+    name_of: dict[tuple[object, ...], str] = {}
     tables = []
-    named: dict[HostPattern | None, str] = {}
+    names: dict[HostPattern | None, str] = {}
     for table in listener.hosts:
-        says = tuple((rule.route, rule.match) for rule in table.rules)
-        if says not in found:
-            found[says] = str(table.host) if table.host is not None else _ANY
-            tables.append((found[says], table))
-        named[table.host] = found[says]
-    return tables, named
+        rules = tuple((rule.route, rule.match) for rule in table.rules)
+        if rules not in name_of:
+            name_of[rules] = str(table.host) if table.host is not None else _ANY_HOST
+            tables.append((name_of[rules], table))
+        names[table.host] = name_of[rules]
+    return tables, names
 
 
-def _host_lines(listener: Listener, named: dict[HostPattern | None, str], maps: Maps) -> list[Line]:
-    lines = [
-        line("", "http-request set-var(txn.host) req.fhdr(host),lower,field(1,:)"),
-        line("", "http-request set-var(txn.host) var(txn.host),regsub('[.]$',) if { var(txn.host) -m end . }"),
-        line("", "http-request set-var(txn.host) req.fhdr(host),lower,regsub('].*',]) if { req.fhdr(host) -m beg [ }"),
+def _host_statements(listener: Listener, names: dict[HostPattern | None, str], maps: Maps) -> list[Statement]:
+    header = "req.fhdr(host),lower"
+    statements = [
+        set_var("txn.host", f"{header},field(1,:)"),
+        set_var("txn.host", "var(txn.host),regsub('[.]$',)", [acl("var(txn.host) -m end .")]),
+        set_var("txn.host", f"{header},regsub('].*',])", [acl("req.fhdr(host) -m beg [")]),
     ]
-    if len(named) == 1:
-        return lines
+    if len(names) == 1:
+        return statements
     exact = maps.file("hosts.map", "host -> table")
-    wild = (
-        maps.file("wildcards.map", "domain whose hosts below it -> table")
-        if any(h and h.wildcard for h in named)
-        else None
-    )
+    wildcards = [host for host in names if host and host.wildcard]
     origins = {table.host: table.rules[0].field if table.rules else "" for table in listener.hosts}
-    for host, table in named.items():
+    for host, table in names.items():
         if host is None:
             continue
         if not host.wildcard:
             exact.add(host.name, table, origins[host])
-        elif wild is not None:
-            wild.add(host.name, table, origins[host])
-            if HostPattern(host.name) not in named:  # *.x does not cover x
-                next_wider = next(h for h in covering_hosts(HostPattern(host.name)) if h in named)
-                exact.add(host.name, named[next_wider], origins[next_wider])
-    lines.append(line("", f"http-request set-var(txn.table) var(txn.host),map_str({exact.name})"))
-    labels = sorted({h.name.count(".") + 1 for h in named if h and h.wildcard}, reverse=True)
-    for count in labels if wild is not None else ():
-        last = f"var(txn.host),field(-1,.,{count}),map_str({wild.name})" if wild else ""
-        lines.append(line("", f"http-request set-var(txn.table) {last} if !{{ var(txn.table) -m found }}"))
-    lines.append(line("", f"http-request set-var(txn.table) str({named[None]}) if !{{ var(txn.table) -m found }}"))
-    return lines
+            continue
+        maps.file("wildcards.map", "domain whose hosts below it -> table").add(host.name, table, origins[host])
+        if HostPattern(host.name) not in names:  # *.x does not cover x
+            next_wider = next(each for each in covering_hosts(HostPattern(host.name)) if each in names)
+            exact.add(host.name, names[next_wider], origins[next_wider])
+    no_table = [~found("txn.table")]
+    statements.append(set_var("txn.table", f"var(txn.host),map_str({exact.name})"))
+    for labels in sorted({host.name.count(".") + 1 for host in wildcards}, reverse=True):
+        domain = f"var(txn.host),field(-1,.,{labels}),map_str(maps/{maps.listener}.wildcards.map)"
+        statements.append(set_var("txn.table", domain, no_table))
+    return [*statements, set_var("txn.table", f"str({names[None]})", no_table)]
 
 
-def _value(group: PathGroup, keys: _Keys, sets: _Sets) -> str:
-    """`route`, `set:route` or `set:`: the rules to try first and the route that is left."""
+def _value(group: PathGroup, keys: _RouteKeys, sets: _RuleSets) -> str:
+    """`route`, `set:route` or `set:`: the rules to try first, and the route when none of them matches."""
     last = group.candidates[-1]
-    sure = keys.of(last.rule) if last.unconditional else ""
-    open_ones = tuple(c.rule for c in group.candidates if not c.unconditional)
-    return f"{sets.name(open_ones)}:{sure}" if open_ones else sure
+    default = keys.name(last.rule) if last.unconditional else ""
+    conditional = tuple(each.rule for each in group.candidates if not each.unconditional)
+    return f"{sets.name(conditional)}:{default}" if conditional else default
 
 
-def _path_lines(values: list[tuple[str, PathGroup, str]], way: str, several: bool, maps: Maps) -> list[Line]:
+def _path_statements(
+    values: list[tuple[str, PathGroup, str]], variable: str, has_hosts: bool, maps: Maps
+) -> list[Statement]:
+    """Look the path up; `values` are (table, path, value for `variable`)."""
     if not values:
         return []
-    if not several and len(values) == 1 and values[0][1].kind is PathKind.PREFIX and values[0][1].path == "/":
-        origin = values[0][1].candidates[0].rule.field
-        return [line(origin, f"http-request set-var({way}) str({values[0][2]})")]
-    exact = any(group.kind is PathKind.EXACT for _, group, _ in values)
+    if not has_hosts and len(values) == 1 and values[0][1].kind is PathKind.PREFIX and values[0][1].path == "/":
+        return [set_var(variable, f"str({values[0][2]})", origin=values[0][1].candidates[0].rule.field)]
     for table, group, value in values:
-        lead = f"{table}|" if several else ""
+        table_key = f"{table}|" if has_hosts else ""
         origin = group.candidates[0].rule.field
         if group.kind is PathKind.EXACT:
-            maps.file("exact.map", "exact path -> route").add(lead + group.path, value, origin)
+            maps.file("exact.map", "exact path -> route").add(table_key + group.path, value, origin)
         else:
             path = group.path.rstrip("/") + "/"
-            maps.file("prefix.map", "path prefix -> route").add(lead + path, value, origin)
-    lines = []
-    start = "path"
-    if any("%" in group.path for _, group, _ in values):
-        lines += [
-            line("", "http-request set-var(txn.path) path"),
-            line("", "http-request set-var(txn.path) path,lua.upper_escapes if { path -m reg '%[0-9A-F]?[a-f]' }"),
-        ]
-        start = "var(txn.path)"
-    elif several:
-        lines.append(line("", "http-request set-var(txn.path) path"))
-    if several:
-        lines.append(line("", "http-request set-var(txn.key) var(txn.table),concat(|,txn.path)"))
-        start = "var(txn.key)"
-    unless: tuple[str, ...] = ()
-    if exact:
-        lines.append(line("", f"http-request set-var({way}) {start},map_str(maps/{maps.listener}.exact.map)"))
-        unless = (f"if !{{ var({way}) -m found }}",)
-    if any(group.kind is PathKind.PREFIX for _, group, _ in values):
-        matched = f"{start},concat(/),map_beg(maps/{maps.listener}.prefix.map)"
-        lines.append(line("", f"http-request set-var({way}) {matched}", *unless))
-    return lines
+            maps.file("prefix.map", "path prefix -> route").add(table_key + path, value, origin)
+    statements = []
+    key = "path"
+    has_escapes = any("%" in group.path for _, group, _ in values)
+    if has_escapes or has_hosts:
+        statements.append(set_var("txn.path", "path"))
+        key = "var(txn.path)"
+    if has_escapes:
+        is_lower = [acl("path -m reg '%[0-9A-F]?[a-f]'")]
+        statements.append(set_var("txn.path", "path,lua.upper_escapes", is_lower))
+    if has_hosts:
+        statements.append(set_var("txn.key", "var(txn.table),concat(|,txn.path)"))
+        key = "var(txn.key)"
+    kinds = {group.kind for _, group, _ in values}
+    if PathKind.EXACT in kinds:
+        statements.append(set_var(variable, f"{key},map_str(maps/{maps.listener}.exact.map)"))
+    if PathKind.PREFIX in kinds:
+        lookup = f"{key},concat(/),map_beg(maps/{maps.listener}.prefix.map)"
+        statements.append(set_var(variable, lookup, [~found(variable)] if PathKind.EXACT in kinds else ()))
+    return statements
 
 
-def _choice_lines(chosen: list[Line]) -> list[Line]:
-    return [
-        line("", "http-request set-var(txn.set) var(txn.way),field(1,:) if { var(txn.way) -m sub : }"),
-        line("", f"acl routed var({ROUTE}) -m found"),
-        *chosen,
-        line("", f"http-request set-var({ROUTE}) var(txn.way),field(-1,:) if !routed !{{ var(txn.way) -m end : }}"),
-    ]
-
-
-def _tried_lines(rules: list[Rule], sets: _Sets, keys: _Keys, maps: Maps) -> list[Line]:
+def _rule_statements(rules: list[Rule], sets: _RuleSets, keys: _RouteKeys, maps: Maps) -> list[Statement]:
+    """Try rules one by one."""
     conditions = Conditions()
-    tried = []
-    for number, rule in enumerate(rules):
-        words = conditions.words(rule.match, rule.field)
-        gate = maps.among("txn.set", sets.rules[rule.id][1], f"{rule.id}.sets", {}, most=10)
-        unless = "if" if number == 0 else "if !routed"
-        tried.append(line(rule.field, f"http-request set-var({ROUTE}) str({keys.of(rule)})", unless, gate, *words))
-    return [*conditions.prepared, *conditions.acls, *tried]
+    statements: list[Statement] = []
+    for rule in rules:
+        acls = conditions.of(rule.match, rule.field)
+        in_set = maps.is_one_of("txn.set", sets.rules[rule.id][1], f"{rule.id}.sets", {}, most=10)
+        unrouted = [~named("routed")] if statements else []
+        statements.append(set_var(ROUTE, f"str({keys.name(rule)})", [*unrouted, in_set, *acls], rule.field))
+    return [*conditions.variables, *conditions.acls, *statements]

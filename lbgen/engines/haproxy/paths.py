@@ -1,4 +1,4 @@
-"""Which paths a listener lets in -> the regex of those that it does not."""
+"""Validation of paths: the regex of those that a listener refuses."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ STRICT = (
 _UNRESERVED = "2[DE]|3[0-9]|4[1-9A-F]|5[0-9AF]|6[1-9A-F]|7[0-9AE]"
 
 
-def refused(paths: Paths) -> str:
-    """A regex that finds what must not be in a path (RFC 3986 escapes included)."""
+def refused_regex(paths: Paths) -> str:
+    """A regex that finds what must not be in a path, its escapes (RFC 3986) included."""
     if paths.mode is PathsMode.VERBATIM:
         return "%(?:(?![0-9A-Fa-f]{2})|00)"
     if not (paths.empty_segments or paths.encoded_slash or paths.encoded_unreserved):

@@ -1,79 +1,69 @@
-"""What differs from route to route (a header's value, a new path) -> a few conditional lines, or one line and a map."""
+"""Statements whose values differ by route: a few with ACLs, or one that looks its value up in a map."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.quote import Sample, log_format
-from lbgen.engines.haproxy.statements import Line, line
+from lbgen.engines.haproxy.statements import Acl, Statement, acl
 from lbgen.engines.text import Literal
 from lbgen.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lbgen.engines.haproxy.statements import Maps
+    from lbgen.engines.haproxy.maps import Maps
 
-_LINES = 4  # from this many different values on, one map lookup is cheaper than a list of conditions
+_MAP_FROM = 4  # distinct values: from here on one map lookup costs less than a list of ACLs
 
 
 @record
-class Chooser:
-    """Tells apart the routes of a listener by what `variable` holds. `every` are all values it can have where the lines
-    stand, `everywhere` the condition that is true for all of them ("" = no condition is needed)."""
+class PerRoute:
+    """Writes statements for some routes of a listener, selected by `variable`.
+
+    `all_keys` are the values that the variable can have where the statements stand, `any_key` the ACL that holds for
+    each of them (None: they need no ACL), `origins` the topology fields by key.
+    """
 
     maps: Maps
     variable: str
-    every: frozenset[str]
-    everywhere: str
-    origins: dict[str, str]  # key -> topology field
+    all_keys: frozenset[str]
+    any_key: Acl | None
+    origins: Mapping[str, str]
 
-    def when(self, keys: Sequence[str], purpose: str, *more: str | Literal) -> tuple[str | Literal, ...]:
-        """`if ...`: the request's key is one of `keys`, and `more` holds."""
-        mine = (
-            self.everywhere if self.every <= set(keys) else self.maps.among(self.variable, keys, purpose, self.origins)
-        )
-        conditions = [c for c in (mine, *more) if c]
-        return ("if", *conditions) if conditions else ()
+    def restrict(self, action: Statement, keys: Sequence[str], purpose: str) -> Statement:
+        """`action` for the routes with these keys only; `purpose` names the list file that many keys need."""
+        return action.extend(acls=self._acls(keys, purpose), origin=self._origin(keys))
 
-    def only(self, action: tuple[str | Literal, ...], keys: Sequence[str], purpose: str, *more: str | Literal) -> Line:
-        """`action` for these keys."""
-        return line(self._origin(keys), *action, *self.when(keys, purpose, *more))
-
-    def valued(
-        self,
-        action: tuple[str | Literal, ...],
-        values: Mapping[str, str],
-        purpose: str,
-        *more: str | Literal,
-        suffix: str | Sample = "",
-    ) -> list[Line]:
-        """`action VALUE`, where the value depends on the key; `suffix` follows every value."""
+    def with_values(
+        self, action: Statement, values: Mapping[str, str], purpose: str, tail: Sample | None = None
+    ) -> list[Statement]:
+        """`action` with the value of the request's route as its last argument, a log-format text; a slash and `tail`
+        follow every value."""
         groups: dict[str, list[str]] = {}
         for key, value in values.items():
             groups.setdefault(value, []).append(key)
-        if len(groups) < _LINES:
+        end = () if tail is None else ("/", tail)
+        if len(groups) < _MAP_FROM:
             return [
-                line(
-                    self._origin(keys),
-                    *action,
-                    Literal(log_format(value, *_parts(suffix))),
-                    *self.when(keys, f"{purpose}.{number}", *more),
+                action.extend(
+                    Literal(log_format(value, *end)),
+                    acls=self._acls(keys, f"{purpose}.{number}"),
+                    origin=self._origin(keys),
                 )
                 for number, (value, keys) in enumerate(groups.items(), 1)
             ]
         mapped = self.maps.file(f"{purpose}.map", f"value of {self.variable} -> {purpose}")
         for key, value in values.items():
             mapped.add(key, value, self.origins.get(key, ""))
-        value = f"var({self.variable}),map_str({mapped.name})"
-        action = (*action, Literal(log_format(Sample(value), *_parts(suffix))))
-        return [line(self._origin(list(values)), *action, "if", f"{{ {value} -m found }}", *more)]
+        lookup = f"var({self.variable}),map_str({mapped.name})"
+        argument = Literal(log_format(Sample(lookup), *end))
+        return [action.extend(argument, acls=[acl(f"{lookup} -m found")], origin=self._origin(list(values)))]
+
+    def _acls(self, keys: Sequence[str], purpose: str) -> Sequence[Acl]:
+        if self.all_keys <= set(keys):
+            return () if self.any_key is None else (self.any_key,)
+        return (self.maps.is_one_of(self.variable, keys, purpose, self.origins),)
 
     def _origin(self, keys: Sequence[str]) -> str:
         return self.origins.get(keys[0], "") if keys else ""
-
-
-def _parts(suffix: str | Sample) -> tuple[str | Sample, ...]:
-    if isinstance(suffix, Sample):
-        return ("/", suffix)
-    return (suffix,) if suffix else ()

@@ -1,29 +1,52 @@
-"""Words -> statement lines, and entries -> map files: the two things a HAProxy configuration is made of."""
+"""Typed statements of haproxy.cfg: a directive, its arguments, and the ACLs that must all hold for it to apply."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import RenderedFile
 from lbgen.engines.text import Atom, Literal
+from lbgen.plan.reason_phrases import reason_phrase
 from lbgen.records import record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 Word = Atom | Literal | int
-# Outside of quotes no comment, escape or variable of the environment begins, and quotes end where they should.
+# Outside of quotes no comment, escape or environment variable begins, and quotes end where they should.
 _MADE = r"""(?:[^\x00-\x1f"#$'\\]|'[^'\n]*'|"(?:[^"$\\\n]|\\n)*")*"""
-_ON_A_LINE = 30  # patterns of one condition; HAProxy takes 64 words in a line
+ARGUMENTS_PER_LINE = 40  # HAProxy accepts 64 words per line
 
 
 @record
-class Line:
-    """One statement and the topology field it comes from."""
+class Acl:
+    """A condition: `{ words }`, or the name of an ACL that stands above; `!` precedes it when `negated`."""
 
     words: tuple[Word, ...]
+    is_name: bool = False
+    negated: bool = False
+
+    def __invert__(self) -> Acl:
+        return Acl(self.words, self.is_name, not self.negated)
+
+
+@record
+class Statement:
+    """One line of a section, and the topology field that it comes from."""
+
+    directive: Atom
+    arguments: tuple[Word, ...]
+    acls: tuple[Acl, ...]
     origin: Atom
+
+    def extend(self, *arguments: str | Word, acls: Iterable[Acl] = (), origin: str) -> Statement:
+        """The same statement with `arguments` after its own, and `acls` before its own."""
+        return replace(
+            self,
+            arguments=(*self.arguments, *words(*arguments)),
+            acls=(*acls, *self.acls),
+            origin=Atom(origin),
+        )
 
 
 @record
@@ -31,60 +54,61 @@ class Section:
     """Statements under a comment."""
 
     title: Atom
-    lines: tuple[Line, ...]
+    statements: tuple[Statement, ...]
 
 
-def line(origin: str, *words: str | Word) -> Line:
-    """A statement; a `str` is text made by code (or a value whose grammar leaves no room), a Literal free text.
+def words(*texts: str | Word) -> tuple[Word, ...]:
+    """A `str` is text made by code (or a value whose grammar leaves no room), a Literal free text of a user.
 
-    ValueError for a `str` that HAProxy would read otherwise than it is written: that text has to be a Literal.
+    ValueError for a `str` that HAProxy would not read as it is written: that text has to be a Literal.
     """
-    return Line(tuple(Atom.of(_MADE, w) if isinstance(w, str) else w for w in words), Atom(origin))
+    return tuple(Atom.of(_MADE, text) if isinstance(text, str) else text for text in texts)
 
 
-@dataclass(slots=True)
-class MapFile:
-    """Keys and values that HAProxy loads into a tree; a key without value makes it a plain list."""
-
-    name: str
-    title: str
-    entries: list[tuple[str, str, str]] = field(default_factory=list)  # key, value, topology field
-
-    def add(self, key: str, value: str, origin: str) -> None:
-        """Append `key value`; ValueError for what a map file cannot hold."""
-        if not key or key[0] == "#" or any(c in key for c in " \t\n") or "\n" in value or value != value.strip(" \t"):
-            raise ValueError(f"{key!r} {value!r} does not fit into a map file")
-        self.entries.append((key, value, origin))
-
-    def rendered(self) -> RenderedFile:
-        """The file, a comment on top."""
-        lines = [f"# {self.title}", *(f"{key} {value}".rstrip() for key, value, _ in self.entries)]
-        return RenderedFile(self.name, "\n".join(lines) + "\n", ("", *(origin for _, _, origin in self.entries)))
+def statement(directive: str, *arguments: str | Word, when: Iterable[Acl] = (), origin: str = "") -> Statement:
+    """Any statement; `directive` is its keyword and action, such as `http-request set-path`."""
+    return Statement(Atom.of(_MADE, directive), words(*arguments), tuple(when), Atom(origin))
 
 
-@dataclass(slots=True)
-class Maps:
-    """The map files of one listener, by purpose; their paths are relative to the folder of haproxy.cfg."""
+def set_var(variable: str, expression: str | Literal, when: Iterable[Acl] = (), origin: str = "") -> Statement:
+    """Store the value of a sample expression in a variable."""
+    return statement(f"http-request set-var({variable})", expression, when=when, origin=origin)
 
-    listener: str
-    files: dict[str, MapFile] = field(default_factory=dict)
 
-    def file(self, purpose: str, title: str) -> MapFile:
-        """The map file for `purpose`, made when there is none yet."""
-        name = f"maps/{self.listener}.{purpose}"
-        return self.files.setdefault(name, MapFile(name, title))
+def return_text(
+    status: int, text: Literal | None = None, rules: str = "http-request", when: Iterable[Acl] = (), origin: str = ""
+) -> Statement:
+    """Answer with plain text, which is the reason phrase of `status` unless `text` is given."""
+    body = text or f'"{reason_phrase(status)}\\n"'
+    directive = f"{rules} return status {status} content-type text/plain string"
+    return statement(directive, body, when=when, origin=origin)
 
-    def among(
-        self, variable: str, keys: Sequence[str], purpose: str, origins: dict[str, str], most: int = _ON_A_LINE
-    ) -> str:
-        """A condition that holds when `variable` is one of `keys`; more than `most` keys go to a list file."""
-        if len(keys) <= most:
-            return f"{{ var({variable}) -m str {' '.join(keys)} }}"
-        listed = self.file(f"{purpose}.lst", f"values of {variable}")
-        for key in keys:
-            listed.add(key, "", origins.get(key, ""))
-        return f"{{ var({variable}) -m str -f {listed.name} }}"
 
-    def rendered(self) -> Iterable[RenderedFile]:
-        """All files in the order of their names."""
-        return (self.files[name].rendered() for name in sorted(self.files))
+def acl(*texts: str | Word) -> Acl:
+    """An anonymous ACL."""
+    return Acl(words(*texts))
+
+
+def named(name: str) -> Acl:
+    """A reference to a named ACL."""
+    return Acl(words(name), is_name=True)
+
+
+def found(variable: str) -> Acl:
+    """The variable is set."""
+    return acl(f"var({variable}) -m found")
+
+
+def is_true(variable: str) -> Acl:
+    """The variable is set, and not false or 0."""
+    return acl(f"var({variable}) -m bool")
+
+
+def is_one_of(variable: str, values: Iterable[str]) -> Acl:
+    """The variable equals one of `values`."""
+    return acl(f"var({variable}) -m str {' '.join(values)}")
+
+
+def batches(values: Sequence[str]) -> Iterator[Sequence[str]]:
+    """`values` in pieces that each fit into one line."""
+    return (values[i : i + ARGUMENTS_PER_LINE] for i in range(0, len(values), ARGUMENTS_PER_LINE))

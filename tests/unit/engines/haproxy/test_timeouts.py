@@ -6,7 +6,7 @@ import pytest
 
 from lbgen.conformance.prepare import plan_of
 from lbgen.engines.haproxy import ENGINE
-from lbgen.engines.haproxy.timeouts import connect, falls_short, kept, silence
+from lbgen.engines.haproxy.timeouts import connect_time, filter_times, is_idle_cut_short, server_timeout
 from lbgen.engines.verdicts import judge
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, HeaderEdits, Target, Timeouts
@@ -38,20 +38,20 @@ def forward(response: int, idle: int, request: int = 0, retries: Retries | None 
     ],
 )
 def test_one_timer_or_the_filter(action: Forward, own: int, filter_keeps: str) -> None:
-    assert silence(action.timeouts, action.retries) == own
-    assert kept(action) == filter_keeps
+    assert server_timeout(action.timeouts, action.retries) == own
+    assert filter_times(action) == filter_keeps
 
 
 def test_a_connection_takes_no_longer_than_the_request() -> None:
-    assert connect(Timeouts(3_000, 1, 1, 700)) == 700
-    assert connect(Timeouts(0, 1, 1, 700)) == 700
-    assert connect(Timeouts(3_000, 1, 1)) == 3_000
+    assert connect_time(Timeouts(3_000, 1, 1, 700)) == 700
+    assert connect_time(Timeouts(0, 1, 1, 700)) == 700
+    assert connect_time(Timeouts(3_000, 1, 1)) == 3_000
 
 
 def test_only_a_longer_silence_beside_retries_falls_short() -> None:
-    assert falls_short(forward(5_000, 60_000, 0, ON_TIMEOUT))
-    assert not falls_short(forward(60_000, 5_000, 0, ON_TIMEOUT))
-    assert not falls_short(forward(5_000, 60_000))
+    assert is_idle_cut_short(forward(5_000, 60_000, 0, ON_TIMEOUT))
+    assert not is_idle_cut_short(forward(60_000, 5_000, 0, ON_TIMEOUT))
+    assert not is_idle_cut_short(forward(5_000, 60_000))
 
 
 @pytest.mark.parametrize(

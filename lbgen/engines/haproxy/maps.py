@@ -1,0 +1,72 @@
+"""Map and list files: HAProxy loads each into a tree, where a lookup costs the same for any number of entries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lbgen.engines.api import RenderedFile
+from lbgen.engines.haproxy.statements import Acl, acl, is_one_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+INLINE_NETWORKS = 20  # in one ACL; more go to a list file
+_INLINE_VALUES = 30  # in one ACL; HAProxy accepts 64 words per line
+
+
+@dataclass(slots=True)
+class MapFile:
+    """Keys and values; a key without value makes it a list file."""
+
+    name: str
+    title: str
+    entries: list[tuple[str, str, str]] = field(default_factory=list)  # key, value, topology field
+
+    def add(self, key: str, value: str, origin: str) -> None:
+        """Append `key value`; ValueError for what a map file cannot hold."""
+        if not key or key[0] == "#" or any(c in key for c in " \t\n") or "\n" in value or value != value.strip(" \t"):
+            raise ValueError(f"{key!r} {value!r} does not fit into a map file")
+        self.entries.append((key, value, origin))
+
+    def rendered(self) -> RenderedFile:
+        """The file, a comment on top."""
+        lines = [f"# {self.title}", *(f"{key} {value}".rstrip() for key, value, _ in self.entries)]
+        return RenderedFile(self.name, "\n".join(lines) + "\n", ("", *(origin for _, _, origin in self.entries)))
+
+
+@dataclass(slots=True)
+class Maps:
+    """The map files of one listener, by purpose; their paths are relative to the folder of haproxy.cfg."""
+
+    listener: str
+    files: dict[str, MapFile] = field(default_factory=dict)
+
+    def file(self, purpose: str, title: str) -> MapFile:
+        """The map file for `purpose`, created at first use."""
+        name = f"maps/{self.listener}.{purpose}"
+        return self.files.setdefault(name, MapFile(name, title))
+
+    def is_one_of(
+        self, variable: str, keys: Sequence[str], purpose: str, origins: Mapping[str, str], most: int = _INLINE_VALUES
+    ) -> Acl:
+        """An ACL that holds when `variable` is one of `keys`; more than `most` keys go to a list file."""
+        if len(keys) <= most:
+            return is_one_of(variable, keys)
+        listed = self.file(f"{purpose}.lst", f"values of {variable}")
+        for key in keys:
+            listed.add(key, "", origins.get(key, ""))
+        return acl(f"var({variable}) -m str -f {listed.name}")
+
+    def is_within(self, sample: str, networks: Sequence[str], purpose: str, origin: str) -> Acl:
+        """An ACL that holds when the address `sample` is in one of `networks`; many of them go to a list file."""
+        if len(networks) <= INLINE_NETWORKS:
+            return acl(sample, *networks)
+        listed = self.file(f"{purpose}.lst", "networks")
+        for network in networks:
+            listed.add(network, "", origin)
+        return acl(sample, f"-f {listed.name}")
+
+    def rendered(self) -> Iterable[RenderedFile]:
+        """All files in the order of their names."""
+        return (self.files[name].rendered() for name in sorted(self.files))

@@ -1,0 +1,176 @@
+"""Verdicts on single places of a plan, which HAProxy cannot serve or serves a little differently."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from lbgen.engines.api import Objection, approximate, refused
+from lbgen.engines.haproxy.retries import RETRYABLE_STATUSES, serving_endpoints, waits_before_reconnect
+from lbgen.engines.haproxy.timeouts import connect_time, is_idle_cut_short, retries_after_sending, shortest, shown
+from lbgen.plan.features import Feature
+from lbgen.plan.model import Balance, Forward, Mode, Respond
+from lbgen.plan.policy import RetryCause
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lbgen.plan.model import Listener, Plan, Pool, Route
+    from lbgen.plan.policy import Retries
+    from lbgen.plan.tls import Certificate
+
+_SAFE_PATH = re.compile(r"[A-Za-z0-9/._-]+")
+LONGEST_TEXT = 8_000  # bytes of a header value; headers that are added to a head have 8 KiB of room
+LONGEST_BODY = 16_000  # bytes of a fixed response, which must fit into one buffer with its head
+
+
+def objections(plan: Plan, version: str) -> Iterable[Objection]:
+    """What single places of a plan ask for and HAProxy cannot hold, or serves a little differently."""
+    l4 = {rule.route for listener in plan.listeners for rule in listener.l4_rules}
+    l4_pools: set[str] = set()
+    for route in plan.routes:
+        yield from _texts(route)
+        if route.name in l4 and isinstance(route.action, Forward):
+            l4_pools.update(target.pool for target in route.action.targets)
+        action = route.action
+        if isinstance(action, Forward) and route.name not in l4 and is_idle_cut_short(action):
+            note = (
+                "with retries on reset or timeout HAProxy's one timer has to keep the response time, so a body may be "
+                "silent for that time only, not for the idle time; make both equal"
+            )
+            shows = {"timeouts.idle.body": ("cut", "time")}
+            yield Objection(approximate(note, shows), f"{route.field}.timeouts", Feature.TIMEOUT_IDLE)
+        if isinstance(action, Forward) and action.timeouts.request and retries_after_sending(action.retries):
+            note = (
+                "with retries on reset or timeout the time of the request counts anew for each try, until its head; an "
+                "answer that begins after its end is 504 all the same"
+            )
+            verdict = approximate(note, {"timeouts.request.tries": ("time", "text: tries reached")})
+            yield Objection(verdict, f"{route.field}.timeouts.request", Feature.TIMEOUT_REQUEST)
+        if isinstance(action, Forward) and action.retries is not None:
+            yield from _retries(route, action.retries)
+            pools = [plan.pool(target.pool) for target in action.targets]
+            if RetryCause.CONNECT_FAILURE in action.retries.causes and any(map(waits_before_reconnect, pools)):
+                note = (
+                    "after a refusal that came over a network (the host itself refuses at once) HAProxy waits "
+                    "for the connect time, a second at most, before it connects again"
+                )
+                yield Objection(
+                    approximate(note), f"{route.field}.retries", Feature.RETRIES
+                )  # shown by a test, not a case
+            if action.retries.max > 1 and any(len(serving_endpoints(pool)) > 2 for pool in pools):
+                note = (
+                    "a try avoids the endpoint of the last one only: a third may come back to the first's where other "
+                    "requests come between, or where the endpoint is chosen by hash or at random"
+                )
+                verdict = approximate(note, {"route.retries.untried": "text: came back to an endpoint"})
+                yield Objection(verdict, f"{route.field}.retries", Feature.RETRIES)
+            if any(pool.passive for pool in pools):
+                note = "a try that is followed by another does not count as a failure of its endpoint"
+                verdict = approximate(note, {"pool.health.passive.tries_count": "text: was asked"})
+                yield Objection(verdict, f"{route.field}.retries", Feature.HEALTH_PASSIVE)
+            if any(_steps_in(pool, action.retries) for pool in pools):
+                note = "a retry does not bring a backup in; without health checks it never serves"
+                yield Objection(
+                    approximate(note, {"pool.backup.by_retry": "status 502"}), f"{route.field}.retries", Feature.BACKUP
+                )
+    route_keys = _ways(plan)
+    for pool in plan.pools:
+        yield from _pool(pool)
+        if pool.max_per_endpoint is not None and len(route_keys.get(pool.name, ())) > 1:
+            note = "routes that differ in connect time or retries are counted apart"
+            where = f"{pool.field}.connections.max_per_endpoint"
+            verdict = approximate(note, {"pool.connections.max_per_endpoint.routes": "text: one more than"})
+            yield Objection(verdict, where, Feature.MAX_PER_ENDPOINT)
+        if pool.active and pool.passive and pool.name in l4_pools:
+            note = "an ejected endpoint of an L4 pool is back as soon as its active checks pass, not after eject_for"
+            verdict = approximate(note, {"pool.health.passive.checked": "text: came back after"})
+            yield Objection(verdict, f"{pool.field}.health.passive", Feature.HEALTH_PASSIVE)
+    for listener in plan.listeners:
+        if listener.mode is Mode.L7:
+            yield from _client_times(plan, listener, version)
+        for certificate in listener.tls.certificates if listener.tls is not None else ():
+            yield from _key_beside(certificate, certificate.field, Feature.TLS_TERMINATE)
+
+
+def _ways(plan: Plan) -> dict[str, set[tuple[object, Retries | None]]]:
+    """By pool, the connect times and retries with which routes use it."""
+    found: dict[str, set[tuple[object, Retries | None]]] = {}
+    for route in plan.routes:
+        if isinstance(route.action, Forward):
+            for target in route.action.targets:
+                found.setdefault(target.pool, set()).add((connect_time(route.action.timeouts), route.action.retries))
+    return found
+
+
+def _client_times(plan: Plan, listener: Listener, version: str) -> Iterable[Objection]:
+    """HAProxy's one time for clients is that of a body that stops; it has a say elsewhere as well."""
+    times, where = listener.timeouts, f"{listener.field}.timeouts"
+    body = shown(times.body)
+    if shortest(times.body, times.header) != times.header:
+        note = f"a head must come within {body} (client_body), not {shown(times.header)} (client_header)"
+        yield Objection(approximate(note, {"listener.timeouts.head": "status 408"}), where, Feature.CLIENT_TIMEOUTS)
+    if version == "2.6" and shortest(times.body, times.keepalive) != times.keepalive:
+        note = f"an idle connection is kept for {body} (client_body), not for {shown(times.keepalive)} (keepalive)"
+        verdict = approximate(note, {"listener.timeouts.kept": "text: 1.5 s after"})
+        yield Objection(verdict, where, Feature.CLIENT_TIMEOUTS)
+    names = dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules)
+    for route in map(plan.route, names):
+        if isinstance(route.action, Forward) and route.action.timeouts.idle != times.body:
+            idle = shown(route.action.timeouts.idle)
+            note = f"a client may pause for {body} (client_body) while it reads, on {route.name} not for {idle} (idle)"
+            verdict = approximate(note, {"listener.timeouts.reading": "text: the client took"})
+            yield Objection(verdict, where, Feature.CLIENT_TIMEOUTS)
+            return
+
+
+def _pool(pool: Pool) -> Iterable[Objection]:
+    if pool.max_per_endpoint is not None and pool.balance in (Balance.HASH, Balance.SOURCE_HASH, Balance.RANDOM):
+        note = "a request for an endpoint that is full does not go to another one"
+        where = f"{pool.field}.connections.max_per_endpoint"
+        shows = {"pool.connections.max_per_endpoint.chosen": ("text: as many as there are places", "text: at a time")}
+        verdict = approximate(note, shows)
+        yield Objection(verdict, where, Feature.MAX_PER_ENDPOINT)
+    tls = pool.tls
+    if tls is None:
+        return
+    if tls.verify and tls.server_name is None and any(endpoint.is_ip for endpoint in pool.endpoints):
+        why = "HAProxy compares a certificate with a name, never with an address; give `server_name`"
+        yield Objection(refused(why), f"{pool.field}.tls", Feature.POOL_TLS)
+    if tls.certificate is not None:
+        yield from _key_beside(tls.certificate, f"{pool.field}.tls.certificate", Feature.POOL_TLS)
+
+
+def _key_beside(certificate: Certificate, field: str, feature: Feature) -> Iterable[Objection]:
+    if not _SAFE_PATH.fullmatch(certificate.cert.path):
+        yield Objection(refused("a path holds only letters, digits and / . _ -"), field, feature)
+    elif certificate.key.path != f"{certificate.cert.path}.key":
+        why = f"HAProxy looks for the key at {certificate.cert.path}.key; put it there, or name both by relative paths"
+        yield Objection(refused(why), field, feature)
+
+
+def _retries(route: Route, retries: Retries) -> Iterable[Objection]:
+    if other := [status for status in retries.statuses if status not in RETRYABLE_STATUSES]:
+        said = f"HAProxy retries on {', '.join(map(str, RETRYABLE_STATUSES))}, not on {', '.join(map(str, other))}"
+        yield Objection(refused(said), f"{route.field}.retries", Feature.RETRIES)
+
+
+def _steps_in(pool: Pool, retries: Retries) -> bool:
+    """Whether nothing but a retried refusal would ever bring this pool's backup in."""
+    backup = any(endpoint.backup for endpoint in pool.endpoints)
+    return backup and RetryCause.CONNECT_FAILURE in retries.causes and not (pool.active or pool.passive)
+
+
+def _texts(route: Route) -> Iterable[Objection]:
+    edits = [(route.request_headers, "request_headers"), (route.response_headers, "response_headers")]
+    action = route.action
+    if isinstance(action, Forward):
+        edits += [(target.request_headers, "forward") for target in action.targets]
+    texts = [(value, where) for edit, where in edits for _, value in (*edit.set, *edit.add)]
+    if isinstance(action, Respond):
+        texts += [(value, "respond") for _, value in action.headers]
+        if len(action.body.encode()) > LONGEST_BODY:
+            yield Objection(refused(f"a fixed answer holds at most {LONGEST_BODY} bytes"), f"{route.field}.respond")
+    if any(len(value.encode()) > LONGEST_TEXT for value, _ in texts):
+        where = next(where for value, where in texts if len(value.encode()) > LONGEST_TEXT)
+        yield Objection(refused(f"a header value holds at most {LONGEST_TEXT} bytes"), f"{route.field}.{where}")

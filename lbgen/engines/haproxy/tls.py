@@ -1,0 +1,45 @@
+"""TLS of a listener: options of its `bind` line, and the list of its certificates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.api import RenderedFile
+from lbgen.engines.text import Literal
+from lbgen.plan.model import Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.engines.haproxy.statements import Word
+    from lbgen.plan.model import HostPattern, Listener
+    from lbgen.plan.tls import ListenerTls
+
+
+def tls_options(listener: Listener, tls: ListenerTls) -> Iterator[str | Word]:
+    """What makes a `bind` line speak TLS."""
+    # Without strict-sni HAProxy serves the first certificate for any name that no certificate has.
+    yield f"ssl crt-list {listener.name}.crt-list strict-sni ssl-min-ver TLSv{tls.min_version}"
+    if tls.ciphers:
+        yield f"ciphers {':'.join(tls.ciphers)}"
+    yield f"curves {':'.join(tls.curves)}"
+    if tls.client_ca is not None:
+        yield f"verify {'required' if tls.client_required else 'optional'} ca-file"
+        yield Literal(tls.client_ca.path)
+    if listener.mode is Mode.L7:
+        yield f"alpn {'h2,http/1.1' if listener.http2 else 'http/1.1'}"
+
+
+def certificate_list(listener: Listener) -> RenderedFile | None:
+    """The crt-list: each certificate with the names that it serves; None for a listener that does not terminate TLS."""
+    if listener.tls is None or listener.tls.passthrough:
+        return None
+    lines, origins = ["# certificate, names"], [""]
+    assigned: set[HostPattern] = set()
+    for number, certificate in enumerate(listener.tls.certificates):
+        names = [name for name in certificate.names if name not in assigned]
+        assigned.update(names)
+        if names or not number:
+            lines.append(" ".join([certificate.cert.path, *map(str, names)]))
+            origins.append(certificate.field)
+    return RenderedFile(f"{listener.name}.crt-list", "\n".join(lines) + "\n", tuple(origins))
