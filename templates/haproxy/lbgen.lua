@@ -1,4 +1,4 @@
--- What the statements of haproxy.cfg cannot say. Called for the few requests that need it, never for all.
+-- What statements of haproxy.cfg cannot express. They call it only for requests that need it.
 
 -- Removes the headers that a Connection header names (RFC 9110 7.6.1).
 local kept = { host = true, connection = true, ["content-length"] = true, ["transfer-encoding"] = true }
@@ -17,7 +17,7 @@ core.register_action("drop_nominated", { "http-req" }, function(txn)
   end
 end)
 
--- The same for a response: HAProxy would pass the headers on to the client.
+-- The same for a response: HAProxy forwards these headers to the client.
 core.register_action("drop_nominated_response", { "http-res" }, function(txn)
   local lines = txn.http:res_get_headers()["connection"]
   if lines == nil then return end
@@ -38,7 +38,7 @@ local function lines_of(txn, name)
   return found
 end
 
--- Puts all lines of a header into a variable as one list.
+-- Stores all lines of a header in a variable, as one list.
 core.register_action("join", { "http-req" }, function(txn, name, variable)
   txn:set_var(variable, table.concat(lines_of(txn, name), ", "))
 end, 2)
@@ -63,7 +63,7 @@ local function cookie(lines, name)
   return nil
 end
 
--- Puts "=" and a cookie's value into a variable.
+-- Stores "=" and a cookie's value in a variable.
 core.register_action("cookie", { "http-req" }, function(txn, name, variable)
   local value = cookie(lines_of(txn, "cookie"), name)
   if value ~= nil then txn:set_var(variable, "=" .. value) end
@@ -93,8 +93,8 @@ core.register_converters("upper_escapes", function(path)
   return (path:gsub("%%%x%x", string.upper))
 end)
 
--- Rules with conditions, where there are too many of them for a list of statements: each listener's are in a file of
--- its own, which calls lbgen_rules. A request is tried against the rules of its set only.
+-- Rules with conditions that are too many for statements. Each listener has a file with its rules, which calls
+-- lbgen_rules. A request is tried against the rules of its set only.
 local listeners = {}
 
 local function fits(test, value)
@@ -103,7 +103,7 @@ local function fits(test, value)
   return value ~= ""
 end
 
--- A header as a match sees it: all lines as one list, and each element of that list.
+-- The values of a header that a match compares: all lines as one list, and each element of that list.
 local function header(txn, name)
   local lines = lines_of(txn, name)
   local seen = { filled = false, values = {}, has = {} }
@@ -133,8 +133,8 @@ local function compiled(pattern)
   return regex
 end
 
--- A long set is split by what most of its rules ask for: the first segment of a regex's path, or a header's value.
--- What is left is tried for every request of the set.
+-- A long set is indexed by what most of its rules match: the first segment of a path regex, or a header's value. Other
+-- rules are tried for every request of the set.
 local long = 16
 
 local function indexed(names, rules)
@@ -161,7 +161,7 @@ local function indexed(names, rules)
   return set
 end
 
--- The places in a set that a request can meet, in order.
+-- The positions in a set of the rules that can match a request, in order.
 local function places(set, request)
   local found, sorted = set.always, true
   local function add(bucket)
@@ -234,8 +234,8 @@ core.register_action("choose", { "http-req" }, function(txn, listener)
   end
 end, 1)
 
--- The client's address: the peer's, or what trusted proxies say of it. From the right, the first that is no trusted
--- proxy; an element that is no address ends the walk.
+-- The client's address: the peer's, or the one that trusted proxies forward. That is the rightmost address of the list
+-- that is no trusted proxy; an element that is no address ends the search.
 local networks = {} -- text of a list -> the networks
 
 local function networks_of(text)
@@ -267,7 +267,7 @@ core.register_action("client", { "http-req" }, function(txn, trusted)
   end
 end, 1)
 
--- Counts the bytes of a body whose length nobody said, and breaks off where the route's limit is passed.
+-- Counts the bytes of a body without Content-Length, and ends the request above the route's limit.
 local Measured = { id = "body size", flags = filter.FLT_CFG_FL_HTX }
 Measured.__index = Measured
 
@@ -287,31 +287,31 @@ function Measured:http_payload(txn, message)
   self.seen = self.seen + #(message:body() or "") -- nil where there is none: a GET
   if self.seen > self.most then
     txn:set_var("txn.too_large", true)
-    error("body over max_body") -- HAProxy lets nothing else end a message here; it is answered 400, turned into 413
+    error("body over max_body") -- HAProxy offers no other way to end a message here; its 400 becomes 413
   end
 end
 
 core.register_filter("measured", Measured, function(made, args) return made end)
 
--- What became of a request that HAProxy itself answers 503: txn.late is the connect time in microseconds.
+-- The reason phrase for a request that HAProxy itself answers 503: txn.late is the connect time in microseconds.
 core.register_fetches("failure", function(txn)
   local sent = txn:get_var("txn.sent")
   if txn.f:srv_id() == nil or sent == nil then return "Service Unavailable" end
-  local passed = txn.f:date(0, "us") - sent -- the clock of `sent`: that of core.now may fall behind on a busy machine
+  local passed = txn.f:date(0, "us") - sent -- the clock of `sent`; core.now lags behind it on a busy machine
   return passed >= txn:get_var("txn.late") and "Gateway Timeout" or "Bad Gateway"
 end)
 
--- Why HAProxy itself answers 400 to a request that was on its way to an endpoint.
+-- The reason phrase for a request that HAProxy itself answers 400 after it has chosen an endpoint.
 core.register_fetches("bad_body", function(txn)
   if txn:get_var("txn.too_large") then return "Content Too Large" end
   if txn:get_var("txn.over") then return "Gateway Timeout" end
   if txn.req:may_recv() then return "Bad Request" end
-  txn:set_var("txn.stopped", true) -- the client's time is over
+  txn:set_var("txn.stopped", true) -- the client's time expired
   return "Request Timeout"
 end)
 
--- Why HAProxy itself answers 408 to a request whose body it waits for: the client's time is over, or the request's, which
--- is the last number of txn.times.
+-- The reason phrase for a request that HAProxy itself answers 408 while it waits for the body: the client's time
+-- expired, or the request's, which is the last number of txn.times.
 core.register_fetches("no_body", function(txn)
   local most = tonumber((txn:get_var("txn.times") or ""):match("(%d+)$"))
   if not most or most == 0 or txn.f:date(0, "ms") - txn:get_var("txn.begun_ms") < most then return "Request Timeout" end
@@ -319,7 +319,7 @@ core.register_fetches("no_body", function(txn)
   return "Gateway Timeout"
 end)
 
--- CORS: what a route's policy says to a request, left in variables for the statements that answer.
+-- CORS: what a route's policy grants to a request, stored in variables for the statements that answer.
 local policies = {}
 
 function lbgen_cors(listener, routes) policies[listener] = routes end
@@ -375,8 +375,8 @@ core.register_action("cors", { "http-req" }, function(txn, listener)
   end
 end, 1)
 
--- Compression: an answer that the route packs gets a mark in place of its type, before HAProxy's filter looks at that.
-local packed = {} -- text of a route's policy -> least size, types
+-- Compression: a mark replaces the media type of a response to compress, before HAProxy's filter reads it.
+local packed = {} -- by text of a route's policy: least size, types
 
 local function packed_by(told)
   if packed[told] == nil then
@@ -413,8 +413,8 @@ core.register_action("pack", { "tcp-res" }, function(txn)
   return act.CONTINUE
 end)
 
--- A path in its one normal form: unreserved characters unescaped, slashes merged, dot segments resolved. What leads above
--- the root becomes a path that the rules behind refuse.
+-- A path in normal form: unreserved characters unescaped, slashes merged, dot segments resolved. A path that leads
+-- above the root becomes one that later rules refuse.
 core.register_converters("normal_path", function(path)
   local plain = path:gsub("%%(%x%x)", function(hex)
     local char = string.char(tonumber(hex, 16))
@@ -434,7 +434,7 @@ core.register_converters("normal_path", function(path)
   return (open and #kept > 0) and whole .. "/" or whole
 end)
 
--- Whether a path leads above the root when all of it is decoded, slashes too.
+-- Whether a path leads above the root once it is decoded, slashes included.
 core.register_converters("above_root", function(path)
   local plain, depth = path:gsub("%%2[Ff]", "/"):gsub("%%2[Ee]", "."), 0
   for segment in plain:gmatch("/([^/]*)") do
@@ -444,8 +444,8 @@ core.register_converters("above_root", function(path)
   return false
 end)
 
--- Mirrors: a copy of the request as the endpoint gets it goes to a listener of our own, which knows the pools. Bodies over
--- 64 KiB are not copied. What becomes of the copy never matters to the request.
+-- Mirrors: sends a copy of the request, as the endpoint gets it, to the frontend lbgen:mirror, which selects the pool.
+-- Requests with a body over 64 KiB are not copied. The result of the copy never affects the request.
 local Mirror = { id = "mirror", flags = filter.FLT_CFG_FL_HTX, most = 65536 }
 Mirror.__index = Mirror
 
@@ -513,9 +513,9 @@ end
 
 core.register_filter("mirror", Mirror, function(made, args) return made end)
 
--- Times that HAProxy has no timer for: the response head where bodies may be silent for longer, silence in a body where
--- the head may take longer, and all of a request. txn.times is "response idle head request" in milliseconds, 0 = not
--- kept; head is the time of the request until there is a response head.
+-- Times that HAProxy has no timer for: of the response head where bodies may be silent for longer, of a silent body
+-- where the head may take longer, and of a whole request. txn.times is "response idle head request" in milliseconds, 0 = not
+-- kept here; head is the time of the request until the response head.
 local Times = { id = "times", flags = filter.FLT_CFG_FL_HTX }
 Times.__index = Times
 
@@ -549,10 +549,10 @@ function Times:http_headers(txn, message)
   local now = clock()
   self.response = response ~= "0" and tonumber(response) or nil
   self.idle = idle ~= "0" and tonumber(idle) or nil
-  self.finish = request ~= "0" and self.begun + tonumber(request) or nil -- its body may have been waited for
+  self.finish = request ~= "0" and self.begun + tonumber(request) or nil -- includes the wait for its body
   self.head = not told:find(" 0 %d+$") and self.finish or nil
   self.sent = now
-  local headers = txn.http:req_get_headers() -- HAProxy 2.6 has none in the message when the body is here already
+  local headers = txn.http:req_get_headers() -- HAProxy 2.6: not in the message once the body is complete
   local length = headers["content-length"] and headers["content-length"][0] or "0"
   if (self.response or self.idle) and (length ~= "0" or headers["transfer-encoding"] or not message:eom()) then
     self.sent = nil
@@ -560,14 +560,14 @@ function Times:http_headers(txn, message)
   end
 end
 
--- An endpoint that stops reading leaves what waits for it as it is.
+-- When an endpoint stops reading, the amount of data that waits for it stays the same.
 function Times:taken(txn, message)
   if not self.idle then return end
   local now, waits = clock(), message.channel:output()
   if waits == 0 or waits ~= self.waits then self.waits, self.moved = waits, now end
   if now - self.moved >= self.idle then
     txn:set_var("txn.over", true)
-    error("the endpoint does not read") -- HAProxy answers 400, which becomes 504
+    error("the endpoint does not read") -- HAProxy's 400 becomes 504
   end
   wake(self.moved + self.idle, now)
 end
@@ -577,7 +577,7 @@ function Times:http_payload(txn, message)
   local now = clock()
   if message:input() > 0 then self.last = now end
   local due = earliest(self.finish, self.idle and self.last + self.idle)
-  if now >= due then error("time of the answer is over") end -- HAProxy lets nothing else end a message here
+  if now >= due then error("time of the answer is over") end -- HAProxy offers no other way to end a message here
   wake(due, now)
 end
 
@@ -585,7 +585,7 @@ function Times:http_end(txn, message)
   if not message:is_resp() then self.sent = clock() end
 end
 
--- Called while there is nothing of the answer yet, for each try.
+-- Called for each try, until the first byte of the response.
 function Times:start_analyze(txn, channel)
   if not channel:is_resp() or not (self.response or self.head) then return filter.CONTINUE end
   if channel:input() > 0 or not channel:may_recv() then

@@ -1,6 +1,6 @@
--- What all threads share. HAProxy lets one thread at a time in here, so an action without a pause is one step.
+-- State that all threads share. HAProxy runs it on one thread at a time, so an action that does not yield is atomic.
 
--- Token buckets by route and key: how many tokens there were, and when. A full bucket needs no keeping.
+-- Token buckets by route and key: the number of tokens, and when it was counted. Full buckets are dropped.
 local buckets = {}
 
 local function seconds()
@@ -8,7 +8,7 @@ local function seconds()
   return now.sec + now.usec / 1000000
 end
 
-local rates = {} -- text of a limit -> its numbers
+local rates = {} -- by text of a limit: its numbers
 
 local function rate_of(text)
   if rates[text] == nil then
@@ -51,11 +51,11 @@ core.register_task(function()
   end
 end)
 
--- Failures in a row by pool and endpoint, and who is out. proc.sick is how many have failed of late: as long as it is 0
--- nobody asks about good answers.
+-- Consecutive failures by pool and endpoint, and the ejected endpoints. proc.sick is the number of endpoints with
+-- failures; while it is 0, statements do not report good responses.
 local failures, out, sick = {}, {}, 0
 
--- The servers that are this endpoint, in every backend of the pool.
+-- The servers of this endpoint, in every backend of the pool.
 local function servers_of(pool, endpoint)
   local found = {}
   for name, backend in pairs(core.backends) do
@@ -73,7 +73,7 @@ local function eject(key, pool, endpoint, milliseconds)
   for _, server in ipairs(out[key].servers) do server:set_maint() end
 end
 
--- One task, there from the start, lets them in again: nothing hangs on a task made for a single pause.
+-- One permanent task restores them, so that no ejection depends on a task of its own.
 core.register_task(function()
   while true do
     core.msleep(50)

@@ -1,4 +1,4 @@
-"""HAProxy: a plan -> haproxy.cfg, the map files it routes by, and a small Lua file."""
+"""HAProxy: haproxy.cfg, the map files that it routes by, and Lua files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class HAProxy:
     binaries: tuple[BinaryHint, ...] = run.BINARIES
     images = Images({"2.8": "haproxy:2.8.25", "2.6": "haproxy:2.6.12"}, "/usr/local/sbin/haproxy")
 
-    tells: tuple[str, ...] = (health_status.TELLS,)
+    tells: tuple[str, ...] = (health_status.STATUS_PATH,)
     places: tuple[tuple[str, str], ...] = (
         ("global", "end of the global section"),
         ("frontend", "end of the frontend of each L7 listener"),
@@ -41,11 +41,11 @@ class HAProxy:
         return support(version)[feature]
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
-        """Places that HAProxy cannot hold or serves differently."""
+        """Places that HAProxy cannot serve or serves differently."""
         return objections(plan, version)
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
-        """haproxy.cfg; lbgen.lua when there are L7 listeners; maps/*; rules for Lua where there are many."""
+        """haproxy.cfg; lbgen.lua where there are L7 listeners; maps/*; Lua files with rules where there are many."""
         from lbgen.engines.haproxy.build import render
 
         return render(plan, version)
@@ -55,20 +55,20 @@ class HAProxy:
         return run.process(binary)
 
     def access_record(self, line: str) -> Mapping[str, object] | None:
-        """A line of the access log, which HAProxy writes to its own output."""
+        """The record of a line of HAProxy's output; None for a line that is not of the access log."""
         from lbgen.engines.haproxy.access_log import record
 
         return record(line)
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
-        """How to have them checked."""
+        """How to check the files in `directory`."""
         return run.check(binary)
 
     def health(
         self, pools: Mapping[str, Sequence[str]], answers: Mapping[str, str]
     ) -> Mapping[tuple[str, int], Condition]:
-        """What its statistics say; see `lbgen.engines.health.Watched`."""
-        return health_status.health(pools, answers[health_status.TELLS])
+        """Health by HAProxy's statistics; see `lbgen.engines.health.Watched`."""
+        return health_status.endpoint_conditions(pools, answers[health_status.STATUS_PATH])
 
 
 ENGINE = HAProxy()

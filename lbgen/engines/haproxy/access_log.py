@@ -1,4 +1,4 @@
-"""Lines that HAProxy writes for requests -> records of lbgen's own schema."""
+"""The access log: reads HAProxy's lines into records of lbgen's schema."""
 
 from __future__ import annotations
 
@@ -10,60 +10,60 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# What the log-format of templates/haproxy/haproxy.cfg.j2 writes; values of requests went through its `json` converter.
-MARK = "lbgen_begun"
-_NOBODY = "<NOSRV>"
-# HAProxy counts what it holds of an answer: a start line (structure, version, status), the end of the head, and for
-# each header its name and value. `heads` is the same as text, with four more bytes for each header and two at the end.
+# Keys and values of the log-format in templates/haproxy/haproxy.cfg.j2, which passes values of requests through `json`.
+_MARK = "lbgen_begun"
+_NO_SERVER = "<NOSRV>"
+# HAProxy counts a response as it stores it: a start line (structure, version, status), the end of the head, and for
+# each header its name and value. `heads` is the head as text, with four more bytes per header and two at the end.
 _START_LINE = 20 + len("HTTP/1.1") + 3
 
 
 def record(line: str) -> Mapping[str, object] | None:
-    """One request, or None for any other line."""
-    if MARK not in line:
+    """The record of a request; None for any other line."""
+    if _MARK not in line:
         return None
     try:
-        said = json.loads(line[line.index("{") :])
+        entry = json.loads(line[line.index("{") :])
     except ValueError:
         return None
-    if not isinstance(said, dict) or MARK not in said:
+    if not isinstance(entry, dict) or _MARK not in entry:
         return None
-    said = {name: "" if value == "-" else value for name, value in said.items()}  # what was never set
-    asked = said["server"] != _NOBODY
-    begun = int(said[MARK]) if said[MARK].isdigit() else int(said["accepted"] + said["ms"].zfill(3))
-    status = max(int(said["status"]), 0)
-    if said["end"].startswith("CH"):  # the client went before there was an answer
+    entry = {name: "" if value == "-" else value for name, value in entry.items()}  # a variable that was never set
+    has_server = entry["server"] != _NO_SERVER
+    start = int(entry[_MARK]) if entry[_MARK].isdigit() else int(entry["accepted"] + entry["ms"].zfill(3))
+    status = max(int(entry["status"]), 0)
+    if entry["end"].startswith("CH"):  # the client left before a response
         status = 0
-    spent = int(said["took"])
-    before = sum(max(int(said[wait]), 0) for wait in ("read", "waited"))
+    total = int(entry["took"])
+    waited = sum(max(int(entry[wait]), 0) for wait in ("read", "waited"))
     return {
-        "time": datetime.fromtimestamp(begun / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "listener": said["listener"],
-        "route": said["route"].partition("/")[0],
-        "pool": said["pool"],
-        "endpoint": said["endpoint"] if asked else "",
-        "method": said["method"],
-        "host": said["host"],
-        "path": said["path"],
+        "time": datetime.fromtimestamp(start / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "listener": entry["listener"],
+        "route": entry["route"].partition("/")[0],
+        "pool": entry["pool"],
+        "endpoint": entry["endpoint"] if has_server else "",
+        "method": entry["method"],
+        "host": entry["host"],
+        "path": entry["path"],
         "status": status,
-        "duration_ms": spent,
-        "upstream_ms": max(spent - before, 0) if asked else None,
-        "tries": int(said["retries"].lstrip("+")) + 1 if asked else 0,
-        "bytes": _body(said, status),
-        "request_id": said["id"],
+        "duration_ms": total,
+        "upstream_ms": max(total - waited, 0) if has_server else None,
+        "tries": int(entry["retries"].lstrip("+")) + 1 if has_server else 0,
+        "bytes": _body(entry, status),
+        "request_id": entry["id"],
     }
 
 
-def _body(said: dict[str, Any], status: int) -> int:
-    """Bytes of the body: the length that the answer declares when it went out whole, else what HAProxy counted."""
-    if said["method"] == "HEAD" or status in (0, 204, 304):
+def _body(entry: dict[str, Any], status: int) -> int:
+    """Bytes of the body: Content-Length when the response was sent completely, else the count of HAProxy."""
+    if entry["method"] == "HEAD" or status in (0, 204, 304):
         return 0
-    whole = said["end"].startswith("--")
-    if whole and said["length"].isdigit():
-        return int(said["length"])
+    whole = entry["end"].startswith("--")
+    if whole and entry["length"].isdigit():
+        return int(entry["length"])
     phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
-    lines = int(said["lines"] or 0)  # HAProxy's own answers have a length, so they do not come here
-    head = _START_LINE + len(phrase) + int(said["heads"] or 0) - 4 * lines - 2 + 1
-    end_of_chunks = 0 if said["length"].isdigit() else 1
-    counted = max(int(said["sent"]) - head - end_of_chunks, 0)
-    return min(counted, int(said["length"])) if said["length"].isdigit() else counted
+    lines = int(entry["lines"] or 0)  # HAProxy's own responses have a length, so they return above
+    head = _START_LINE + len(phrase) + int(entry["heads"] or 0) - 4 * lines - 2 + 1
+    end_of_chunks = 0 if entry["length"].isdigit() else 1
+    counted = max(int(entry["sent"]) - head - end_of_chunks, 0)
+    return min(counted, int(entry["length"])) if entry["length"].isdigit() else counted

@@ -1,4 +1,4 @@
-"""A plan's routes and pools by name, as a dictionary each: a plan of a thousand routes is asked for them often."""
+"""Routes and pools of a plan by name, in constant time."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ if TYPE_CHECKING:
 
 
 class Lookup:
-    """Looks up what `plan` names; KeyError when there is none."""
+    """Finds what `plan` names; KeyError for an unknown name."""
 
     def __init__(self, plan: Plan) -> None:
         self._routes = {route.name: route for route in plan.routes}
         self._pools = {pool.name: pool for pool in plan.pools}
 
     def route(self, name: str) -> Route:
-        """The route of that name."""
+        """The route with that name."""
         return self._routes[name]
 
     def pool(self, name: str) -> Pool:
-        """The pool of that name."""
+        """The pool with that name."""
         return self._pools[name]

@@ -25,65 +25,29 @@ LONGEST_BODY = 16_000  # bytes of a fixed response, which must fit into one buff
 
 
 def objections(plan: Plan, version: str) -> Iterable[Objection]:
-    """What single places of a plan ask for and HAProxy cannot hold, or serves a little differently."""
+    """Places of `plan` that HAProxy cannot serve, or serves a little differently."""
     l4 = {rule.route for listener in plan.listeners for rule in listener.l4_rules}
     l4_pools: set[str] = set()
     for route in plan.routes:
         yield from _texts(route)
-        if route.name in l4 and isinstance(route.action, Forward):
+        if not isinstance(route.action, Forward):
+            continue
+        if route.name in l4:
             l4_pools.update(target.pool for target in route.action.targets)
-        action = route.action
-        if isinstance(action, Forward) and route.name not in l4 and is_idle_cut_short(action):
-            note = (
-                "with retries on reset or timeout HAProxy's one timer has to keep the response time, so a body may be "
-                "silent for that time only, not for the idle time; make both equal"
-            )
-            shows = {"timeouts.idle.body": ("cut", "time")}
-            yield Objection(approximate(note, shows), f"{route.field}.timeouts", Feature.TIMEOUT_IDLE)
-        if isinstance(action, Forward) and action.timeouts.request and retries_after_sending(action.retries):
-            note = (
-                "with retries on reset or timeout the time of the request counts anew for each try, until its head; an "
-                "answer that begins after its end is 504 all the same"
-            )
-            verdict = approximate(note, {"timeouts.request.tries": ("time", "text: tries reached")})
-            yield Objection(verdict, f"{route.field}.timeouts.request", Feature.TIMEOUT_REQUEST)
-        if isinstance(action, Forward) and action.retries is not None:
-            yield from _retries(route, action.retries)
-            pools = [plan.pool(target.pool) for target in action.targets]
-            if RetryCause.CONNECT_FAILURE in action.retries.causes and any(map(waits_before_reconnect, pools)):
-                note = (
-                    "after a refusal that came over a network (the host itself refuses at once) HAProxy waits "
-                    "for the connect time, a second at most, before it connects again"
-                )
-                yield Objection(
-                    approximate(note), f"{route.field}.retries", Feature.RETRIES
-                )  # shown by a test, not a case
-            if action.retries.max > 1 and any(len(serving_endpoints(pool)) > 2 for pool in pools):
-                note = (
-                    "a try avoids the endpoint of the last one only: a third may come back to the first's where other "
-                    "requests come between, or where the endpoint is chosen by hash or at random"
-                )
-                verdict = approximate(note, {"route.retries.untried": "text: came back to an endpoint"})
-                yield Objection(verdict, f"{route.field}.retries", Feature.RETRIES)
-            if any(pool.passive for pool in pools):
-                note = "a try that is followed by another does not count as a failure of its endpoint"
-                verdict = approximate(note, {"pool.health.passive.tries_count": "text: was asked"})
-                yield Objection(verdict, f"{route.field}.retries", Feature.HEALTH_PASSIVE)
-            if any(_steps_in(pool, action.retries) for pool in pools):
-                note = "a retry does not bring a backup in; without health checks it never serves"
-                yield Objection(
-                    approximate(note, {"pool.backup.by_retry": "status 502"}), f"{route.field}.retries", Feature.BACKUP
-                )
-    route_keys = _ways(plan)
+        yield from _route_times(route, route.action, route.name in l4)
+        if route.action.retries is not None:
+            pools = [plan.pool(target.pool) for target in route.action.targets]
+            yield from _retries(route.field, route.action.retries, pools)
+    uses = _connect_times_and_retries(plan)
     for pool in plan.pools:
         yield from _pool(pool)
-        if pool.max_per_endpoint is not None and len(route_keys.get(pool.name, ())) > 1:
-            note = "routes that differ in connect time or retries are counted apart"
+        if pool.max_per_endpoint is not None and len(uses.get(pool.name, ())) > 1:
+            note = "requests of routes that differ in connect time or retries are counted separately"
             where = f"{pool.field}.connections.max_per_endpoint"
             verdict = approximate(note, {"pool.connections.max_per_endpoint.routes": "text: one more than"})
             yield Objection(verdict, where, Feature.MAX_PER_ENDPOINT)
         if pool.active and pool.passive and pool.name in l4_pools:
-            note = "an ejected endpoint of an L4 pool is back as soon as its active checks pass, not after eject_for"
+            note = "an ejected endpoint of an L4 pool returns as soon as its active checks pass, not after eject_for"
             verdict = approximate(note, {"pool.health.passive.checked": "text: came back after"})
             yield Objection(verdict, f"{pool.field}.health.passive", Feature.HEALTH_PASSIVE)
     for listener in plan.listeners:
@@ -93,18 +57,70 @@ def objections(plan: Plan, version: str) -> Iterable[Objection]:
             yield from _key_beside(certificate, certificate.field, Feature.TLS_TERMINATE)
 
 
-def _ways(plan: Plan) -> dict[str, set[tuple[object, Retries | None]]]:
-    """By pool, the connect times and retries with which routes use it."""
-    found: dict[str, set[tuple[object, Retries | None]]] = {}
+def _route_times(route: Route, action: Forward, is_l4: bool) -> Iterable[Objection]:
+    if not is_l4 and is_idle_cut_short(action):
+        note = (
+            "with retries on reset or timeout HAProxy's only timer keeps the response time, so a body may be silent "
+            "for that time, not for the idle time; make both equal"
+        )
+        verdict = approximate(note, {"timeouts.idle.body": ("cut", "time")})
+        yield Objection(verdict, f"{route.field}.timeouts", Feature.TIMEOUT_IDLE)
+    if action.timeouts.request and retries_after_sending(action.retries):
+        note = (
+            "with retries on reset or timeout the time of the request starts anew for each try, until its response "
+            "head; a response that begins after the end of that time becomes a 504"
+        )
+        verdict = approximate(note, {"timeouts.request.tries": ("time", "text: tries reached")})
+        yield Objection(verdict, f"{route.field}.timeouts.request", Feature.TIMEOUT_REQUEST)
+
+
+def _retries(route: str, retries: Retries, pools: list[Pool]) -> Iterable[Objection]:
+    """`route` is the route's field."""
+    where = f"{route}.retries"
+    if other := [status for status in retries.statuses if status not in RETRYABLE_STATUSES]:
+        note = f"HAProxy retries on {', '.join(map(str, RETRYABLE_STATUSES))}, not on {', '.join(map(str, other))}"
+        yield Objection(refused(note), where, Feature.RETRIES)
+    retries_connects = RetryCause.CONNECT_FAILURE in retries.causes
+    if retries_connects and any(map(waits_before_reconnect, pools)):
+        note = (
+            "after a connection that another host refuses HAProxy waits for the connect time, a second at most, before "
+            "it reconnects; it does not wait when its own host refuses"
+        )
+        yield Objection(approximate(note), where, Feature.RETRIES)  # shown by a test, not by a case
+    if retries.max > 1 and any(len(serving_endpoints(pool)) > 2 for pool in pools):
+        note = (
+            "a try avoids only the endpoint of the previous one: a third may return to the first endpoint when other "
+            "requests come between, or when the endpoint is chosen by hash or at random"
+        )
+        verdict = approximate(note, {"route.retries.untried": "text: came back to an endpoint"})
+        yield Objection(verdict, where, Feature.RETRIES)
+    if any(pool.passive for pool in pools):
+        note = "a failed try that is retried does not count as a failure of its endpoint"
+        verdict = approximate(note, {"pool.health.passive.tries_count": "text: was asked"})
+        yield Objection(verdict, where, Feature.HEALTH_PASSIVE)
+    if retries_connects and any(_has_unreachable_backup(pool) for pool in pools):
+        note = "a retry does not use a backup; without health checks a backup never serves"
+        verdict = approximate(note, {"pool.backup.by_retry": "status 502"})
+        yield Objection(verdict, where, Feature.BACKUP)
+
+
+def _has_unreachable_backup(pool: Pool) -> bool:
+    """Whether no check can bring a backup of this pool in."""
+    return any(endpoint.backup for endpoint in pool.endpoints) and not (pool.active or pool.passive)
+
+
+def _connect_times_and_retries(plan: Plan) -> dict[str, set[tuple[object, Retries | None]]]:
+    """The distinct pairs with which routes use a pool, by its name."""
+    uses: dict[str, set[tuple[object, Retries | None]]] = {}
     for route in plan.routes:
         if isinstance(route.action, Forward):
             for target in route.action.targets:
-                found.setdefault(target.pool, set()).add((connect_time(route.action.timeouts), route.action.retries))
-    return found
+                uses.setdefault(target.pool, set()).add((connect_time(route.action.timeouts), route.action.retries))
+    return uses
 
 
 def _client_times(plan: Plan, listener: Listener, version: str) -> Iterable[Objection]:
-    """HAProxy's one time for clients is that of a body that stops; it has a say elsewhere as well."""
+    """HAProxy's `timeout client` keeps the time of a body that stops, and applies elsewhere as well."""
     times, where = listener.timeouts, f"{listener.field}.timeouts"
     body = shown(times.body)
     if shortest(times.body, times.header) != times.header:
@@ -147,18 +163,6 @@ def _key_beside(certificate: Certificate, field: str, feature: Feature) -> Itera
     elif certificate.key.path != f"{certificate.cert.path}.key":
         why = f"HAProxy looks for the key at {certificate.cert.path}.key; put it there, or name both by relative paths"
         yield Objection(refused(why), field, feature)
-
-
-def _retries(route: Route, retries: Retries) -> Iterable[Objection]:
-    if other := [status for status in retries.statuses if status not in RETRYABLE_STATUSES]:
-        said = f"HAProxy retries on {', '.join(map(str, RETRYABLE_STATUSES))}, not on {', '.join(map(str, other))}"
-        yield Objection(refused(said), f"{route.field}.retries", Feature.RETRIES)
-
-
-def _steps_in(pool: Pool, retries: Retries) -> bool:
-    """Whether nothing but a retried refusal would ever bring this pool's backup in."""
-    backup = any(endpoint.backup for endpoint in pool.endpoints)
-    return backup and RetryCause.CONNECT_FAILURE in retries.causes and not (pool.active or pool.passive)
 
 
 def _texts(route: Route) -> Iterable[Objection]:

