@@ -261,7 +261,7 @@ def test_after_a_refusal_over_a_network_it_waits_where_its_verdict_says_so(
     pool |= {"connections": {"max_per_endpoint": 9}} if counted else {}
     plan = refused_afar(pool, free_port())
     version = target_version(ENGINE, binary.version)
-    assert any("over a network" in o.verdict.note for o in ENGINE.objections(plan, version)) is waits
+    assert any("another host refuses" in o.verdict.note for o in ENGINE.objections(plan, version)) is waits
     Rendered("haproxy", version, ENGINE.render(plan, version), ()).write(tmp_path)
     script = Path(__file__).with_name("refusing_network.py")
     argv = ["unshare", "--net", sys.executable, script, binary.path, tmp_path, str(plan.listeners[0].port)]

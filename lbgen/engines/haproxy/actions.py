@@ -14,16 +14,15 @@ from lbgen.plan.model import Forward, Redirect, Respond
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from lbgen.engines.haproxy.lookup import Lookup
     from lbgen.engines.haproxy.matching import RouteKey
-    from lbgen.plan.model import Listener
+    from lbgen.plan.model import Listener, Plan
 
 _PORTS = {"http": 80, "https": 443}
 
 
-def action_backend(route_key: RouteKey, lookup: Lookup, listener: Listener) -> ActionBackend:
+def action_backend(route_key: RouteKey, plan: Plan, listener: Listener) -> ActionBackend:
     """The backend of a route that redirects or responds."""
-    route = lookup.route(route_key.route)
+    route = plan.route(route_key.route)
     statements: Iterable[Statement]
     match route.action:
         case Redirect():

@@ -13,11 +13,10 @@ from lbgen.records import record
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lbgen.engines.haproxy.lookup import Lookup
     from lbgen.engines.haproxy.maps import Maps
     from lbgen.engines.haproxy.matching import RouteKey
     from lbgen.engines.haproxy.per_route import PerRoute
-    from lbgen.plan.model import HeaderEdits, Target
+    from lbgen.plan.model import HeaderEdits, Plan, Target
 
 TARGET = "txn.target"
 _DRAWS = 1_000_000  # a share is exact to one in a million
@@ -34,13 +33,13 @@ class Choice:
     drawn: bool
 
 
-def choices(route_keys: Mapping[str, RouteKey], lookup: Lookup) -> Iterator[Choice]:
+def choices(route_keys: Mapping[str, RouteKey], plan: Plan) -> Iterator[Choice]:
     """Every target that can get a request."""
     for route_key in route_keys.values():
-        action = lookup.route(route_key.route).action
+        action = plan.route(route_key.route).action
         if not isinstance(action, Forward):
             continue
-        served = [t for t in action.targets if t.weight or (lookup.pool(t.pool).sticky and len(action.targets) > 1)]
+        served = [t for t in action.targets if t.weight or (plan.pool(t.pool).sticky and len(action.targets) > 1)]
         for number, target in enumerate(served, 1):
             drawn = len(served) > 1
             yield Choice(f"{route_key.name}@{number}" if drawn else route_key.name, route_key, target, drawn)
@@ -67,11 +66,11 @@ def draw_statements(drawn: list[Choice], per_route: PerRoute, maps: Maps) -> lis
     ]
 
 
-def sticky_statements(drawn: list[Choice], lookup: Lookup, maps: Maps) -> list[Statement]:
+def sticky_statements(drawn: list[Choice], plan: Plan, maps: Maps) -> list[Statement]:
     """Send a request of a split to the target of its sticky cookie, whatever was drawn."""
     cookies: dict[str, dict[str, Choice]] = {}
     for choice in drawn:
-        pool = lookup.pool(choice.target.pool)
+        pool = plan.pool(choice.target.pool)
         if pool.sticky is not None:
             for endpoint in pool.endpoints:
                 targets = cookies.setdefault(pool.sticky.cookie, {})

@@ -12,7 +12,6 @@ from lbgen.engines.api import RenderedFile
 from lbgen.engines.haproxy.buffers import buffer_bytes, head_kib
 from lbgen.engines.haproxy.l4 import DENIED, l4_frontend
 from lbgen.engines.haproxy.listeners import frontend
-from lbgen.engines.haproxy.lookup import Lookup
 from lbgen.engines.haproxy.maps import Maps
 from lbgen.engines.haproxy.quote import QUOTES
 from lbgen.engines.haproxy.run import CONFIG
@@ -52,7 +51,6 @@ def render(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
 def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
     """What the template prints, and the files beside haproxy.cfg: Lua files with rules, maps, lists of certificates."""
     backends = Backends(frozenset(_keepalive_limited(plan)))
-    lookup = Lookup(plan)
     lua: list[RenderedFile] = []
     maps_files: list[RenderedFile] = []
     frontends: list[Frontend] = []
@@ -63,9 +61,9 @@ def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         if (certificates := certificate_list(listener)) is not None:
             maps_files.append(certificates)
         if listener.mode is Mode.L4:
-            l4_frontends.append(l4_frontend(listener, lookup, backends, maps))
+            l4_frontends.append(l4_frontend(listener, plan, backends, maps))
         else:
-            one, actions, rules = frontend(listener, lookup, backends, maps)
+            one, actions, rules = frontend(listener, plan, backends, maps)
             frontends.append(one)
             action_backends += actions
             lua += rules

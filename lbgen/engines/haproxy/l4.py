@@ -15,18 +15,17 @@ from lbgen.plan.model import Forward
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.engines.haproxy.lookup import Lookup
     from lbgen.engines.haproxy.maps import Maps
     from lbgen.engines.haproxy.upstreams import Backends
-    from lbgen.plan.model import L4Rule, Listener
+    from lbgen.plan.model import L4Rule, Listener, Plan
 
 DENIED = "access:denied"
 """The backend that closes connections of clients that a route's access list denies."""
 
 
-def l4_frontend(listener: Listener, lookup: Lookup, backends: Backends, maps: Maps) -> L4Frontend:
+def l4_frontend(listener: Listener, plan: Plan, backends: Backends, maps: Maps) -> L4Frontend:
     """Rules stand in order of precedence; HAProxy closes a connection that matches none."""
-    actions = [lookup.route(rule.route).action for rule in listener.l4_rules]
+    actions = [plan.route(rule.route).action for rule in listener.l4_rules]
     idles = [action.timeouts.idle for action in actions if isinstance(action, Forward)]
     statements = []
     if listener.access is not None:
@@ -42,7 +41,7 @@ def l4_frontend(listener: Listener, lookup: Lookup, backends: Backends, maps: Ma
         ]
     sni = "ssl_fc_sni,lower" if terminates else "req.ssl_sni,lower"
     for rule in listener.l4_rules:
-        statements += _rule_statements(rule, sni, lookup, backends, maps)
+        statements += _rule_statements(rule, sni, plan, backends, maps)
     return L4Frontend(
         bind=bind(listener),
         idle=Atom(duration(0 if 0 in idles else max(idles, default=0))),
@@ -50,8 +49,8 @@ def l4_frontend(listener: Listener, lookup: Lookup, backends: Backends, maps: Ma
     )
 
 
-def _rule_statements(rule: L4Rule, sni: str, lookup: Lookup, backends: Backends, maps: Maps) -> Iterator[Statement]:
-    route = lookup.route(rule.route)
+def _rule_statements(rule: L4Rule, sni: str, plan: Plan, backends: Backends, maps: Maps) -> Iterator[Statement]:
+    route = plan.route(rule.route)
     action = route.action
     if not isinstance(action, Forward):
         raise ValueError(f"route {rule.route} does not forward")
@@ -70,7 +69,7 @@ def _rule_statements(rule: L4Rule, sni: str, lookup: Lookup, backends: Backends,
     for target in action.targets:
         if not target.weight:
             continue
-        name = backends.for_l4(lookup.pool(target.pool), action.timeouts)
+        name = backends.for_l4(plan.pool(target.pool), action.timeouts)
         draw = [acl(f"rand({left}) lt {target.weight}")] if target.weight != left else []
         left -= target.weight
         yield _use_backend(name, [*matches, *draw], target.field)

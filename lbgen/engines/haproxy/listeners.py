@@ -31,12 +31,11 @@ from lbgen.plan.policy import PathsMode
 
 if TYPE_CHECKING:
     from lbgen.engines.api import RenderedFile
-    from lbgen.engines.haproxy.lookup import Lookup
     from lbgen.engines.haproxy.maps import Maps
     from lbgen.engines.haproxy.statements import Word
     from lbgen.engines.haproxy.upstreams import Backends
     from lbgen.engines.haproxy.view import ActionBackend
-    from lbgen.plan.model import Listener
+    from lbgen.plan.model import Listener, Plan
 
 
 def bind(listener: Listener) -> Bind:
@@ -61,33 +60,33 @@ def bind(listener: Listener) -> Bind:
 
 
 def frontend(
-    listener: Listener, lookup: Lookup, backends: Backends, maps: Maps
+    listener: Listener, plan: Plan, backends: Backends, maps: Maps
 ) -> tuple[Frontend, list[ActionBackend], list[RenderedFile]]:
     """The frontend of an L7 listener, backends for its routes without a pool, and its Lua files.
 
     Adds the listener's map files to `maps`, and the pools of its routes to `backends`.
     """
-    routing = route_requests(listener, lookup, maps, _redirects_to_own_host(listener, lookup))
+    routing = route_requests(listener, plan, maps, _redirects_to_own_host(listener, plan))
     keys = routing.route_keys
-    routes = [(name, lookup.route(key.route)) for name, key in keys.items()]
+    routes = [(name, plan.route(key.route)) for name, key in keys.items()]
     forwards = {name: route.action for name, route in routes if isinstance(route.action, Forward)}
     forwarding = [keys[name] for name in forwards]
     origins = {name: key.origin for name, key in keys.items()}
     per_route = PerRoute(maps, ROUTE, frozenset(keys), None, origins)
     # A response may be HAProxy's own, to a request that has no route.
     per_response = PerRoute(maps, ROUTE, frozenset(keys), found(ROUTE), origins)
-    chosen = list(choices(keys, lookup))
+    chosen = list(choices(keys, plan))
     drawn = [choice for choice in chosen if choice.drawn]
     targets = {choice.key: choice.target.field for choice in drawn}
     per_target = PerRoute(maps, TARGET, frozenset(targets), found(TARGET), targets)
     limits = Limits(listener, routes, per_route, maps)
     times = {name: text for name, action in forwards.items() if (text := filter_times(action))}
     time_statements = per_route.with_values(statement("http-request set-var-fmt(txn.times)"), times, "times")
-    mirrors = mirror_statements(routes, lookup, backends, per_route)
-    actions = {name: action_backend(key, lookup, listener) for name, key in keys.items() if name not in forwards}
-    names = {choice.key: backends.for_choice(choice, lookup) for choice in chosen}
+    mirrors = mirror_statements(routes, plan, backends, per_route)
+    actions = {name: action_backend(key, plan, listener) for name, key in keys.items() if name not in forwards}
+    names = {choice.key: backends.for_choice(choice, plan) for choice in chosen}
     names |= {name: backend.name.text for name, backend in actions.items()}
-    requests = [(key.name, lookup.route(key.route).request_headers) for key in forwarding]
+    requests = [(key.name, plan.route(key.route).request_headers) for key in forwarding]
     responses = [(name, route.response_headers) for name, route in routes if route.response_headers]
     with_cors = [name for name, route in routes if route.cors]
     edits = {
@@ -95,14 +94,14 @@ def frontend(
             *header_statements("http-request", requests, per_route, "request"),
             *header_statements("http-request", target_edits(chosen, drawn=False), per_route, "target"),
         ],
-        "The target of a split": [*draw_statements(drawn, per_route, maps), *sticky_statements(drawn, lookup, maps)]
+        "The target of a split": [*draw_statements(drawn, per_route, maps), *sticky_statements(drawn, plan, maps)]
         if drawn
         else [],
         "Header edits of the targets of a split": header_statements(
             "http-request", target_edits(chosen, drawn=True), per_target, "share"
         ),
         "The path behind the matched prefix": tail_statements(keys.values(), per_route),
-        "Rewrites": rewrite_statements(forwarding, lookup, per_route),
+        "Rewrites": rewrite_statements(forwarding, plan, per_route),
         "Responses of routes": [
             *late_statements(routes, per_response),
             *cors.response_statements(with_cors, per_response),
@@ -143,9 +142,9 @@ def _section(title: str, statements: list[Statement]) -> Section:
     return Section(Atom(title), tuple(statements))
 
 
-def _redirects_to_own_host(listener: Listener, lookup: Lookup) -> bool:
+def _redirects_to_own_host(listener: Listener, plan: Plan) -> bool:
     routes = {rule.route for table in listener.hosts for rule in table.rules}
-    actions = (lookup.route(name).action for name in routes)
+    actions = (plan.route(name).action for name in routes)
     return any(isinstance(action, Redirect) and action.host is None for action in actions)
 
 

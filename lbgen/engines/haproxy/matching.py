@@ -15,9 +15,8 @@ from lbgen.records import record
 
 if TYPE_CHECKING:
     from lbgen.engines.api import RenderedFile
-    from lbgen.engines.haproxy.lookup import Lookup
     from lbgen.engines.haproxy.maps import Maps
-    from lbgen.plan.model import HostTable, Listener
+    from lbgen.plan.model import HostTable, Listener, Plan
     from lbgen.plan.precedence import PathGroup
 
 ROUTE = "txn.route"
@@ -66,30 +65,30 @@ class _RuleSets:
 class _RouteKeys:
     """Creates the route keys of a listener."""
 
-    def __init__(self, listener: Listener, lookup: Lookup) -> None:
-        self._lookup = lookup
+    def __init__(self, listener: Listener, plan: Plan) -> None:
+        self._plan = plan
         self.by_name: dict[str, RouteKey] = {}
         self._stripped: dict[str, set[int | None]] = {}
         for rule in {rule.id: rule for table in listener.hosts for rule in table.rules}.values():
-            self._stripped.setdefault(rule.route, set()).add(stripped_segments(rule, lookup))
+            self._stripped.setdefault(rule.route, set()).add(stripped_segments(rule, plan))
 
     def name(self, rule: Rule) -> str:
-        stripped = stripped_segments(rule, self._lookup)
+        stripped = stripped_segments(rule, self._plan)
         has_several = len(self._stripped[rule.route]) > 1
         name = f"{rule.route}/{'all' if stripped is None else stripped}" if has_several else rule.route
         if name not in self.by_name:
-            self.by_name[name] = RouteKey(name, rule.route, stripped, self._lookup.route(rule.route).field)
+            self.by_name[name] = RouteKey(name, rule.route, stripped, self._plan.route(rule.route).field)
         return name
 
 
-def route_requests(listener: Listener, lookup: Lookup, maps: Maps, needs_host: bool) -> Routing:
+def route_requests(listener: Listener, plan: Plan, maps: Maps, needs_host: bool) -> Routing:
     """Everything between an accepted request and its route.
 
     One lookup finds the table of the host, one or two the deepest path of that table (exact, then longest prefix with
     a slash behind it, which keeps /api from taking /apix). Where several rules remain for that path, the map names a
     set of rules and only those are tried, in order of precedence. `needs_host`: `txn.host` is used elsewhere.
     """
-    keys = _RouteKeys(listener, lookup)
+    keys = _RouteKeys(listener, plan)
     tables, names = _distinct_tables(listener)
     has_hosts = len(listener.hosts) > 1
     statements = _host_statements(listener, names, maps) if has_hosts or needs_host else []
@@ -115,10 +114,10 @@ def route_requests(listener: Listener, lookup: Lookup, maps: Maps, needs_host: b
     return Routing(keys.by_name, statements, lua)
 
 
-def stripped_segments(rule: Rule, lookup: Lookup) -> int | None:
+def stripped_segments(rule: Rule, plan: Plan) -> int | None:
     """How many path segments a prefix rewrite or redirect of this rule's route strips; None when it strips the whole
     path, -1 when the route has no such action."""
-    match lookup.route(rule.route).action:
+    match plan.route(rule.route).action:
         case Forward(rewrite=rewrite) if rewrite is not None and rewrite.prefix is not None:
             pass
         case Redirect(prefix=str()):

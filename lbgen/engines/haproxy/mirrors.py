@@ -10,19 +10,18 @@ from lbgen.plan.model import Forward
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lbgen.engines.haproxy.lookup import Lookup
     from lbgen.engines.haproxy.per_route import PerRoute
     from lbgen.engines.haproxy.upstreams import Backends
-    from lbgen.plan.model import Route
+    from lbgen.plan.model import Plan, Route
 
 
 def mirror_statements(
-    routes: Iterable[tuple[str, Route]], lookup: Lookup, backends: Backends, per_route: PerRoute
+    routes: Iterable[tuple[str, Route]], plan: Plan, backends: Backends, per_route: PerRoute
 ) -> list[Statement]:
     """Store `backend percent` for each mirror of the request's route. `routes` are (key, route)."""
     mirrors = {
         key: " ".join(
-            f"{backends.for_mirror(lookup.pool(mirror.pool), route.action.timeouts)} {mirror.percent:g}"
+            f"{backends.for_mirror(plan.pool(mirror.pool), route.action.timeouts)} {mirror.percent:g}"
             for mirror in route.action.mirrors
         )
         for key, route in routes

@@ -13,7 +13,7 @@ from lbgen.plan.model import Balance, Forward, Mode, Respond
 from lbgen.plan.policy import RetryCause
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from lbgen.plan.model import Listener, Plan, Pool, Route
     from lbgen.plan.policy import Retries
@@ -43,18 +43,22 @@ def objections(plan: Plan, version: str) -> Iterable[Objection]:
         yield from _pool(pool)
         if pool.max_per_endpoint is not None and len(uses.get(pool.name, ())) > 1:
             note = "requests of routes that differ in connect time or retries are counted separately"
-            where = f"{pool.field}.connections.max_per_endpoint"
-            verdict = approximate(note, {"pool.connections.max_per_endpoint.routes": "text: one more than"})
-            yield Objection(verdict, where, Feature.MAX_PER_ENDPOINT)
+            shows = {"pool.connections.max_per_endpoint.routes": "text: one more than"}
+            yield _differs(Feature.MAX_PER_ENDPOINT, f"{pool.field}.connections.max_per_endpoint", note, shows)
         if pool.active and pool.passive and pool.name in l4_pools:
             note = "an ejected endpoint of an L4 pool returns as soon as its active checks pass, not after eject_for"
-            verdict = approximate(note, {"pool.health.passive.checked": "text: came back after"})
-            yield Objection(verdict, f"{pool.field}.health.passive", Feature.HEALTH_PASSIVE)
+            shows = {"pool.health.passive.checked": "text: came back after"}
+            yield _differs(Feature.HEALTH_PASSIVE, f"{pool.field}.health.passive", note, shows)
     for listener in plan.listeners:
         if listener.mode is Mode.L7:
             yield from _client_times(plan, listener, version)
         for certificate in listener.tls.certificates if listener.tls is not None else ():
             yield from _key_beside(certificate, certificate.field, Feature.TLS_TERMINATE)
+
+
+def _differs(feature: Feature, field: str, note: str, shows: Mapping[str, str | tuple[str, ...]]) -> Objection:
+    """An approximate verdict; `shows` is what conformance cases observe instead."""
+    return Objection(approximate(note, shows), field, feature)
 
 
 def _route_times(route: Route, action: Forward, is_l4: bool) -> Iterable[Objection]:
@@ -63,15 +67,14 @@ def _route_times(route: Route, action: Forward, is_l4: bool) -> Iterable[Objecti
             "with retries on reset or timeout HAProxy's only timer keeps the response time, so a body may be silent "
             "for that time, not for the idle time; make both equal"
         )
-        verdict = approximate(note, {"timeouts.idle.body": ("cut", "time")})
-        yield Objection(verdict, f"{route.field}.timeouts", Feature.TIMEOUT_IDLE)
+        yield _differs(Feature.TIMEOUT_IDLE, f"{route.field}.timeouts", note, {"timeouts.idle.body": ("cut", "time")})
     if action.timeouts.request and retries_after_sending(action.retries):
         note = (
             "with retries on reset or timeout the time of the request starts anew for each try, until its response "
             "head; a response that begins after the end of that time becomes a 504"
         )
-        verdict = approximate(note, {"timeouts.request.tries": ("time", "text: tries reached")})
-        yield Objection(verdict, f"{route.field}.timeouts.request", Feature.TIMEOUT_REQUEST)
+        shows = {"timeouts.request.tries": ("time", "text: tries reached")}
+        yield _differs(Feature.TIMEOUT_REQUEST, f"{route.field}.timeouts.request", note, shows)
 
 
 def _retries(route: str, retries: Retries, pools: list[Pool]) -> Iterable[Objection]:
@@ -86,22 +89,19 @@ def _retries(route: str, retries: Retries, pools: list[Pool]) -> Iterable[Object
             "after a connection that another host refuses HAProxy waits for the connect time, a second at most, before "
             "it reconnects; it does not wait when its own host refuses"
         )
-        yield Objection(approximate(note), where, Feature.RETRIES)  # shown by a test, not by a case
+        yield _differs(Feature.RETRIES, where, note, {})  # shown by a test, not by a case
     if retries.max > 1 and any(len(serving_endpoints(pool)) > 2 for pool in pools):
         note = (
             "a try avoids only the endpoint of the previous one: a third may return to the first endpoint when other "
             "requests come between, or when the endpoint is chosen by hash or at random"
         )
-        verdict = approximate(note, {"route.retries.untried": "text: came back to an endpoint"})
-        yield Objection(verdict, where, Feature.RETRIES)
+        yield _differs(Feature.RETRIES, where, note, {"route.retries.untried": "text: came back to an endpoint"})
     if any(pool.passive for pool in pools):
         note = "a failed try that is retried does not count as a failure of its endpoint"
-        verdict = approximate(note, {"pool.health.passive.tries_count": "text: was asked"})
-        yield Objection(verdict, where, Feature.HEALTH_PASSIVE)
+        yield _differs(Feature.HEALTH_PASSIVE, where, note, {"pool.health.passive.tries_count": "text: was asked"})
     if retries_connects and any(_has_unreachable_backup(pool) for pool in pools):
         note = "a retry does not use a backup; without health checks a backup never serves"
-        verdict = approximate(note, {"pool.backup.by_retry": "status 502"})
-        yield Objection(verdict, where, Feature.BACKUP)
+        yield _differs(Feature.BACKUP, where, note, {"pool.backup.by_retry": "status 502"})
 
 
 def _has_unreachable_backup(pool: Pool) -> bool:
@@ -125,18 +125,16 @@ def _client_times(plan: Plan, listener: Listener, version: str) -> Iterable[Obje
     body = shown(times.body)
     if shortest(times.body, times.header) != times.header:
         note = f"a head must come within {body} (client_body), not {shown(times.header)} (client_header)"
-        yield Objection(approximate(note, {"listener.timeouts.head": "status 408"}), where, Feature.CLIENT_TIMEOUTS)
+        yield _differs(Feature.CLIENT_TIMEOUTS, where, note, {"listener.timeouts.head": "status 408"})
     if version == "2.6" and shortest(times.body, times.keepalive) != times.keepalive:
         note = f"an idle connection is kept for {body} (client_body), not for {shown(times.keepalive)} (keepalive)"
-        verdict = approximate(note, {"listener.timeouts.kept": "text: 1.5 s after"})
-        yield Objection(verdict, where, Feature.CLIENT_TIMEOUTS)
+        yield _differs(Feature.CLIENT_TIMEOUTS, where, note, {"listener.timeouts.kept": "text: 1.5 s after"})
     names = dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules)
     for route in map(plan.route, names):
         if isinstance(route.action, Forward) and route.action.timeouts.idle != times.body:
             idle = shown(route.action.timeouts.idle)
             note = f"a client may pause for {body} (client_body) while it reads, on {route.name} not for {idle} (idle)"
-            verdict = approximate(note, {"listener.timeouts.reading": "text: the client took"})
-            yield Objection(verdict, where, Feature.CLIENT_TIMEOUTS)
+            yield _differs(Feature.CLIENT_TIMEOUTS, where, note, {"listener.timeouts.reading": "text: the client took"})
             return
 
 
@@ -145,8 +143,7 @@ def _pool(pool: Pool) -> Iterable[Objection]:
         note = "a request for an endpoint that is full does not go to another one"
         where = f"{pool.field}.connections.max_per_endpoint"
         shows = {"pool.connections.max_per_endpoint.chosen": ("text: as many as there are places", "text: at a time")}
-        verdict = approximate(note, shows)
-        yield Objection(verdict, where, Feature.MAX_PER_ENDPOINT)
+        yield _differs(Feature.MAX_PER_ENDPOINT, where, note, shows)
     tls = pool.tls
     if tls is None:
         return

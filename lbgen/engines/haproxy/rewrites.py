@@ -11,9 +11,9 @@ from lbgen.plan.model import Forward
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lbgen.engines.haproxy.lookup import Lookup
     from lbgen.engines.haproxy.matching import RouteKey
     from lbgen.engines.haproxy.per_route import PerRoute
+    from lbgen.plan.model import Plan
 
 TAIL = "txn.tail"
 
@@ -30,14 +30,14 @@ def tail_statements(route_keys: Iterable[RouteKey], per_route: PerRoute) -> list
     ]
 
 
-def rewrite_statements(route_keys: Iterable[RouteKey], lookup: Lookup, per_route: PerRoute) -> list[Statement]:
+def rewrite_statements(route_keys: Iterable[RouteKey], plan: Plan, per_route: PerRoute) -> list[Statement]:
     """Set the path and Host of requests; `tail_statements` come first."""
     paths: dict[str, str] = {}
     before_tail: dict[str, str] = {}
     without_tail: dict[str, str] = {}
     hosts: dict[str, str] = {}
     for route_key in route_keys:
-        action = lookup.route(route_key.route).action
+        action = plan.route(route_key.route).action
         if not isinstance(action, Forward) or action.rewrite is None:
             continue
         if action.rewrite.path is not None:

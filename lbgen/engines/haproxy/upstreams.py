@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.engines.haproxy.backend_selection import Choice
-    from lbgen.engines.haproxy.lookup import Lookup
     from lbgen.engines.haproxy.statements import Word
-    from lbgen.plan.model import Pool, Timeouts
+    from lbgen.plan.model import Plan, Pool, Timeouts
     from lbgen.plan.policy import Retries
 
 _LONG = 10**15  # microseconds
@@ -57,10 +56,10 @@ class Backends:
     _drafts: dict[tuple[object, ...], _Draft] = field(default_factory=dict)
     _names: dict[str, list[str]] = field(default_factory=dict)  # by pool
 
-    def for_choice(self, choice: Choice, lookup: Lookup) -> str:
+    def for_choice(self, choice: Choice, plan: Plan) -> str:
         """The name of the backend that serves this target of an L7 route."""
-        pool, key = lookup.pool(choice.target.pool), choice.route_key.name
-        route = lookup.route(choice.route_key.route)
+        pool, key = plan.pool(choice.target.pool), choice.route_key.name
+        route = plan.route(choice.route_key.route)
         action = route.action
         assert isinstance(action, Forward)  # noqa: S101  # only forwards have targets
         draft = self._draft(pool, action.timeouts, action.retries, True, key)
