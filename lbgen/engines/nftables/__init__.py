@@ -1,4 +1,4 @@
-"""nftables: L4 TCP by NAT in the kernel, weights by numbered slots in a map."""
+"""The nftables engine: L4 TCP by NAT in the kernel."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import BinaryHint, CheckSpec, Images, Objection, ProcessSpec, RenderedFile, Verdict
+from lbgen.engines.nftables import objections as plan_objections
 from lbgen.engines.nftables import run, support
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ def _environment() -> Environment:
 
 @dataclass(frozen=True, slots=True)
 class Nftables:
+    """See `lbgen.engines.api.Engine`."""
+
     name: str = "nftables"
     title: str = "nftables"
     versions: tuple[str, ...] = ("1.0",)
@@ -47,11 +50,11 @@ class Nftables:
         return support.SUPPORT[feature]
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
-        return support.objections(plan)
+        return plan_objections.objections(plan)
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
         from lbgen.engines import text
-        from lbgen.engines.nftables.view import build
+        from lbgen.engines.nftables.build import build
         from lbgen.engines.verbatim import texts
 
         rules = text.render(_environment(), "lbgen.nft.j2", build(plan), texts(plan, self.name))
@@ -61,7 +64,7 @@ class Nftables:
         return run.process(plan, binary, directory)
 
     def access_record(self, line: str) -> Mapping[str, object] | None:
-        return None  # it sees no requests
+        return None  # no requests at L4
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
         return run.check(plan, binary, directory)

@@ -1,4 +1,4 @@
-"""What the tables of a plan are called, and to which address family an address belongs."""
+"""Names of tables, and the address family of an address."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 def table_name(plan: Plan) -> str:
-    """The tables of this plan; the prefix keeps names off nft's reserved words."""
+    """The name of the plan's tables; the prefix avoids reserved words of nft."""
     return f"lb_{plan.name}"
 
 
 def family(address: str) -> str:
-    """The nft word for the family of `address`."""
+    """The family of `address` in nft's words."""
     return "ip6" if ":" in address else "ip"

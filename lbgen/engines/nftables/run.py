@@ -1,4 +1,4 @@
-"""How the kernel is given the rules and relieved of them, and how `nft` checks them."""
+"""Loading, removing and checking the rules with `nft`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILE = "lbgen.nft"
 
 
 def process(plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
-    """Nothing runs: `nft -f` loads the file in one transaction, deleting the tables undoes it."""
+    """No process: `nft -f` loads the file in one transaction, deleting the tables removes it."""
     nft = str(binary.path)
     families = sorted({family(x.address) for x in plan.listeners})
     return ProcessSpec(
@@ -30,7 +30,7 @@ def process(plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
 
 
 def check(plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
-    """`nft -c` parses and evaluates the file without loading it."""
+    """`nft -c` evaluates the file without loading it."""
     return CheckSpec((str(binary.path), "-c", "-f", FILE), _judge)
 
 

@@ -1,4 +1,4 @@
-"""An L4 route's weights -> numbered slots and the endpoint behind each, the form in which nftables picks one."""
+"""Weights of an L4 route as numbered slots, from which nftables selects the endpoint."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from lbgen.records import record
 if TYPE_CHECKING:
     from lbgen.plan.model import Endpoint, Plan, Route
 
-MOST_SLOTS = 65_536  # a map of that size loads in about a second; beyond it weights are refused, never rounded
+MAX_SLOTS = 65_536  # such a map loads in about a second; larger weights are refused, never rounded
 
 
 @record
 class Share:
-    """An endpoint and how many slots of a cycle are its own."""
+    """An endpoint and its number of slots."""
 
     endpoint: Endpoint
     slots: int
@@ -24,7 +24,7 @@ class Share:
 
 @record
 class Span:
-    """Slots `first` to `last` lead to `endpoint`."""
+    """Slots `first` to `last` belong to `endpoint`."""
 
     first: int
     last: int
@@ -32,20 +32,20 @@ class Span:
 
 
 def forward_of(route: Route) -> Forward:
-    """The forward of an L4 route, which has nothing else."""
+    """The action of an L4 route."""
     if not isinstance(route.action, Forward):
         raise TypeError(f"L4 route {route.name} does not forward")
     return route.action
 
 
 def balance(plan: Plan, route: Route) -> Balance | None:
-    """How the route's pools are balanced; None when its targets disagree."""
-    found = {plan.pool(t.pool).balance for t in forward_of(route).targets if t.weight}
-    return found.pop() if len(found) == 1 else None
+    """The balance of the route's pools; None when they differ."""
+    balances = {plan.pool(t.pool).balance for t in forward_of(route).targets if t.weight}
+    return balances.pop() if len(balances) == 1 else None
 
 
 def shares(plan: Plan, route: Route) -> tuple[Share, ...]:
-    """All endpoints of all targets with their exact shares in the smallest whole numbers; weight 0 has none."""
+    """The endpoints of all targets with their shares in the smallest whole numbers, without those of weight 0."""
     pools = []
     for target in forward_of(route).targets:
         endpoints = [x for x in plan.pool(target.pool).endpoints if x.weight]
@@ -57,21 +57,21 @@ def shares(plan: Plan, route: Route) -> tuple[Share, ...]:
     return tuple(Share(endpoint, slots // common) for endpoint, slots in weighted)
 
 
-def spans(found: tuple[Share, ...], *, interleaved: bool) -> tuple[Span, ...]:
-    """The slots of one cycle. `interleaved` spreads each endpoint's evenly, for a counter that walks through them: with
-    whole ranges it would send bursts to one endpoint. A hash or a random number wants ranges, which are fewer."""
+def spans(every: tuple[Share, ...], *, interleaved: bool) -> tuple[Span, ...]:
+    """The slots by endpoint. `interleaved` spreads them evenly for a counter, which would otherwise send bursts to one
+    endpoint; a hash or a random number needs one range per endpoint only."""
     if not interleaved:
         ranges, at = [], 0
-        for share in found:
+        for share in every:
             ranges.append(Span(at, at + share.slots - 1, share.endpoint))
             at += share.slots
         return tuple(ranges)
     order = sorted(
-        ((2 * k + 1) / (2 * share.slots), index) for index, share in enumerate(found) for k in range(share.slots)
+        ((2 * k + 1) / (2 * share.slots), index) for index, share in enumerate(every) for k in range(share.slots)
     )
     merged: list[Span] = []
     for slot, (_, index) in enumerate(order):
-        endpoint = found[index].endpoint
+        endpoint = every[index].endpoint
         if merged and merged[-1].endpoint == endpoint:
             merged[-1] = Span(merged[-1].first, slot, endpoint)
         else:

@@ -1,24 +1,13 @@
-"""Plan -> what the nftables template prints: one table per address family, a map per route, rules per listener."""
+"""Typed shapes of the rules, as the template prints them."""
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from lbgen.engines.nftables.names import family, table_name
-from lbgen.engines.nftables.upstreams import balance, forward_of, shares, spans
-from lbgen.engines.text import Atom
-from lbgen.plan.model import Balance
 from lbgen.records import record
 
 if TYPE_CHECKING:
-    from lbgen.plan.model import Endpoint, Listener, Plan, Route
-
-_WORD = r"[a-z0-9_][a-z0-9._-]*"
-_ADDRESS = r"[0-9a-f.:]+"
-_ANY = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
-# The kernel keeps seconds in 32 bits of clock ticks; this is the largest that holds at 1000 ticks a second.
-_NO_LIMIT_SECONDS = 2_147_483
+    from lbgen.engines.text import Atom
 
 
 @record
@@ -31,7 +20,7 @@ class Element:
 
 @record
 class Map:
-    """`counter`, `random` or else a hash of the client's address picks one of `slots` slots."""
+    """The endpoints by slot; a counter, a random number or else a hash of the client's address selects the slot."""
 
     name: Atom
     field: Atom
@@ -44,14 +33,14 @@ class Map:
 
 @record
 class Port:
-    """A listener; `address` None: every address of this host."""
+    """A listener; `address` None = every address of this host, `idle` in seconds."""
 
     name: Atom
     field: Atom
     address: Atom | None
     port: int
     map: Map
-    idle: int  # seconds
+    idle: int
 
 
 @record
@@ -66,55 +55,3 @@ class Table:
 class View:
     name: Atom
     tables: tuple[Table, ...]
-
-
-def build(plan: Plan) -> View:
-    """The view of a plan that holds only L4 TCP listeners with one rule each, as the verdicts made sure."""
-    tables = []
-    for word, loopback in (("ip", "127.0.0.0/8"), ("ip6", "::1")):
-        ports = tuple(_port(plan, x) for x in plan.listeners if family(x.address) == word)
-        if ports:
-            maps = {port.map.name.text: port.map for port in ports}
-            tables.append(Table(Atom(word), Atom(loopback), ports, tuple(maps.values())))
-    return View(_word(table_name(plan)), tuple(tables))
-
-
-def _word(text: str) -> Atom:
-    return Atom.of(_WORD, text)
-
-
-def _port(plan: Plan, listener: Listener) -> Port:
-    route = plan.route(listener.l4_rules[0].route)
-    idle = forward_of(route).timeouts.idle
-    return Port(
-        name=_word(f"lb_{listener.name}"),
-        field=Atom(listener.field),
-        address=None if listener.address in _ANY else _address(listener.address),
-        port=listener.port,
-        map=_map(plan, route),
-        idle=min(-(-idle // 1000), _NO_LIMIT_SECONDS) if idle else _NO_LIMIT_SECONDS,
-    )
-
-
-def _map(plan: Plan, route: Route) -> Map:
-    found = shares(plan, route)
-    how = balance(plan, route)
-    counter = how is Balance.ROUND_ROBIN
-    elements = tuple(_element(x.first, x.last, x.endpoint) for x in spans(found, interleaved=counter))
-    return Map(
-        name=_word(f"lb_{route.name}"),
-        field=Atom(route.field),
-        slots=sum(share.slots for share in found),
-        counter=counter,
-        random=how is Balance.RANDOM,
-        elements=elements,
-        endpoints=tuple(_element(0, 0, share.endpoint) for share in found),
-    )
-
-
-def _element(first: int, last: int, endpoint: Endpoint) -> Element:
-    return Element(first, last, _address(endpoint.host), endpoint.port)
-
-
-def _address(text: str) -> Atom:
-    return Atom.of(_ADDRESS, str(ip_address(text)))
