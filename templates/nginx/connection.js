@@ -1,7 +1,7 @@
-/* Requests: the fields of a head that go on where Connection names some that do not, as lines behind the one of Host.
-   Responses: drops the fields that end here. */
+/* Connection options. Requests: the fields that Connection does not name, as lines to append to Host.
+   Responses: drops the fields that Connection names. */
 
-/* What concerns this connection alone, or is framed anew; `$fields_made` has those that nginx writes itself. */
+/* Hop-by-hop fields and framing; `$fields_made` lists the fields that nginx sets. */
 const OWN = ',connection,content-length,expect,host,keep-alive,proxy-connection,te,trailer,transfer-encoding,upgrade,';
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const BREAK = /[\r\n\0]/;
@@ -16,7 +16,7 @@ function named(head) {
     return found;
 }
 
-/* The bytes of all lines of a name together, for values that are no UTF-8: in strings a mark stands in their place. */
+/* The combined value of a field as bytes, for values that are no UTF-8, which strings hold as U+FFFD. */
 function bytes(r, head, name) {
     const variable = name.replace(/-/g, '_');
     for (let at = 0; at < head.length; at++) {
@@ -28,7 +28,7 @@ function bytes(r, head, name) {
     return r.rawVariables['http_' + variable];
 }
 
-/* Never empty: where this throws, the variable is, and the request is refused. */
+/* Never empty: the variable is empty when this throws, and nginx then refuses the request. */
 function left(r) {
     const made = r.variables.fields_made;
     const head = r.rawHeadersIn;
@@ -69,8 +69,8 @@ function left(r) {
     return Buffer.concat(parts);
 }
 
-/* Drops from the response what the endpoint's Connection names, and what concerns that connection alone. The variable is
-   always empty: an add_header asks for it while nginx puts the head together, and adds nothing. */
+/* Drops hop-by-hop fields, and those that the endpoint's Connection names. The variable is always empty: an add_header
+   evaluates it while nginx writes the response head, and adds nothing. */
 const FRAMING = ',connection,content-length,host,transfer-encoding,';
 
 function ended(r) {

@@ -1,4 +1,4 @@
-/* The normal form of a target: what needs no escape decoded, slashes merged, dot segments resolved, in that order. */
+/* Normalises a target: decodes unreserved characters, merges slashes, resolves dot segments, in that order. */
 
 const UNRESERVED = /%(?:2[DdEe]|3[0-9]|[46][1-9A-Fa-f]|5[0-9AaFf]|7[0-9AaEe])/g;
 
@@ -12,7 +12,7 @@ function normal(r) {
     for (let at = 1; at <= last; at++) {
         const segment = segments[at];
         if (segment === '..') {
-            kept.length = Math.max(1, kept.length - 1);  // nginx lets no path come here that leads above the root
+            kept.length = Math.max(1, kept.length - 1);  // nginx refuses paths that lead above the root
         } else if (segment !== '.') {
             kept.push(segment);
             continue;

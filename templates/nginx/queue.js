@@ -1,8 +1,8 @@
-/* Requests that wait for an endpoint below its max_per_endpoint, which nginx counts by itself.
+/* Queues of requests that wait for an endpoint below its max_per_endpoint, which nginx itself counts.
 
-Who finds none joins a line in shared memory; whoever gives a place back calls the first of it. A ticket lives for a
-moment unless its holder renews it, so none is left over when a worker dies, and a call that nobody answers is passed
-on. nginx follows ten hops of a request, so after some vain calls one tries again only when its time is over. */
+A request that finds none adds a ticket to shared memory; a request that releases a place calls the first ticket. A
+ticket expires unless its request renews it, so that none remains when a worker dies; a call without a response is
+passed on. nginx follows ten internal redirects of a request, so after CALLS vain calls it waits for its timeout. */
 
 const POLL = 5;
 const LEASE = 200;
@@ -19,12 +19,12 @@ function pause(milliseconds) {
     return new Promise(done => setTimeout(done, milliseconds));
 }
 
-/* `joins`: nobody overtakes those who wait. */
+/* `joins`: a new request does not overtake waiting ones. */
 function joins(r) {
     return line_of(r).tickets.size() > 0 ? '1' : '';
 }
 
-/* A ticket is 0 until it is called, then the time of that. */
+/* A ticket is 0, or the time when it was called. */
 function uncalled(tickets) {
     return tickets.items(MOST).filter(found => found[1] === 0).map(found => found[0]);
 }
@@ -36,7 +36,7 @@ function call_next(tickets, now) {
     }
 }
 
-/* `released`: whether the request had a place is in its endpoint's address. */
+/* `released`: a request that held a place has an address in $upstream_addr. */
 function released(r) {
     const line = line_of(r);
     if (line.tickets.size() > 0 && /:[0-9]+$/.test(r.variables.upstream_addr || '')) {

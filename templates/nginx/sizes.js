@@ -1,4 +1,4 @@
-/* How large the headers of a request are: of each its name, its value and the four bytes around them in HTTP/1.1. */
+/* The size of a request's headers: name, value and the four bytes around them in HTTP/1.1. */
 
 function headers(r) {
     const one = line => line[0].length + Buffer.byteLength(line[1]) + 4;

@@ -13,7 +13,7 @@ import lbgen
 
 ROOT = Path(lbgen.__file__).parent
 LONGEST = 350
-UNFINISHED = ("lbgen.cli.", "lbgen.engines.haproxy.", "lbgen.engines.nginx.", "lbgen.runtime.")
+UNFINISHED = ("lbgen.cli.", "lbgen.engines.haproxy.", "lbgen.runtime.")
 
 
 def name_of(path: Path) -> str:
