@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -70,9 +71,10 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Which phase of tests/phases.py a test belongs to; those that take longest come first, files mixed."""
     for item in items:
-        fixed = item.get_closest_marker("xdist_group") or {"engines", "verify"} & set(item.path.parts)
-        waits = "conformance" in item.path.parts or item.get_closest_marker("root")
-        docker = "unit" not in item.path.parts and item.path.name.startswith(("test_docker_", "test_containers"))
+        folder = _folder(item)
+        fixed = item.get_closest_marker("xdist_group") or folder in ("engines", "verify")
+        waits = folder == "conformance" or item.get_closest_marker("root")
+        docker = folder != "unit" and item.path.name.startswith(("test_docker_", "test_containers"))
         if docker or item.get_closest_marker("packaging"):
             item.add_marker(pytest.mark.containers)  # they need the network of the host
         elif fixed and not _NETWORKS:
@@ -80,15 +82,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif fixed or waits:
             item.add_marker(pytest.mark.serves)
     items.sort(key=_turn)
-    verifying = [item for item in items if item.path.parent.name == "verify"]
-    items[:] = [item for item in items if item.path.parent.name != "verify"]
-    first = next((at for at, item in enumerate(items) if item.path.parent.name == "conformance"), 0)
+    verifying = [item for item in items if _folder(item) == "verify"]
+    items[:] = [item for item in items if _folder(item) != "verify"]
+    first = next((at for at, item in enumerate(items) if _folder(item) == "conformance"), 0)
     for number, item in enumerate(verifying):
         items.insert(first + _APART * number, item)
 
 
+def _folder(item: pytest.Item) -> str:
+    """The folder of tests/ that holds it, at whatever depth."""
+    return item.path.relative_to(Path(__file__).parent).parts[0]
+
+
 def _turn(item: pytest.Item) -> tuple[int, str]:
     """Cases by engine, so that those that run side by side are of different files: not all health checks at once."""
-    folder = item.path.parent.name
+    folder = _folder(item)
     subject = item.callspec.params.get("subject") if folder == "conformance" and hasattr(item, "callspec") else None
     return _ORDER.get(folder, len(_ORDER)), getattr(subject, "label", "")
