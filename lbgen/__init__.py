@@ -21,7 +21,7 @@ from lbgen.version import VERSION
 
 if TYPE_CHECKING:
     from lbgen.api import Stack, reload, up
-    from lbgen.conformance.difference import diff
+    from lbgen.conformance.topology_diff import diff
     from lbgen.conformance.verify.report import Report
     from lbgen.conformance.verify.run import verify
     from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, Span, UsageError
@@ -53,7 +53,7 @@ _HOMES = {
     "Topology": "lbgen.spec.load",
     "UsageError": "lbgen.diagnostics",
     "check": "lbgen.plan.resolve",
-    "diff": "lbgen.conformance.difference",
+    "diff": "lbgen.conformance.topology_diff",
     "explain": "lbgen.engines.rendered",
     "load": "lbgen.spec.load:load_topology",
     "reload": "lbgen.api",

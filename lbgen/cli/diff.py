@@ -12,7 +12,7 @@ from lbgen.cli.output import console, pluralize, print_json
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lbgen.conformance.difference import Comparison
+    from lbgen.conformance.topology_diff import Comparison
 
 
 @click.command(

@@ -13,15 +13,15 @@ from rich.console import Console
 
 from lbgen.conformance import report
 from lbgen.conformance.case import case_files
-from lbgen.conformance.runner import Result, State, run
-from lbgen.conformance.subject import boxed, subjects
+from lbgen.conformance.engine_under_test import engines_in_images, engines_on_host
+from lbgen.conformance.runner import CaseState, Result, run
 from lbgen.diagnostics import LbgenError
 from lbgen.runtime.docker.single_engine import share_netns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lbgen.conformance.subject import Subject
+    from lbgen.conformance.engine_under_test import EngineUnderTest
 
 
 @click.command()
@@ -57,7 +57,9 @@ def main(
             console.print(f"{results[0].subject:18} {results[0].file:20} {text}", highlight=False)
         told = ""
         for result in results:
-            if result.state is State.FAIL and (result.again or result.detail != told):  # one start that failed: once
+            if result.state is CaseState.FAIL and (
+                result.again or result.detail != told
+            ):  # one start that failed: once
                 told = result.detail
                 console.print(f"  FAIL {result.case}: {result.detail}", style="red", highlight=False, markup=False)
                 console.print(f"       {result.again}", style="dim", highlight=False, markup=False)
@@ -67,7 +69,11 @@ def main(
             results = report.from_json(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.json")))
         else:
             with ExitStack() as stack:
-                over = boxed(engines, stack.enter_context(share_netns())) if runtime == "docker" else subjects(engines)
+                over = (
+                    engines_in_images(engines, stack.enter_context(share_netns()))
+                    if runtime == "docker"
+                    else engines_on_host(engines)
+                )
                 results = _run(over, clause, done)
     except LbgenError as error:
         click.echo(str(error), err=True)
@@ -81,11 +87,13 @@ def main(
         click.echo(f"no case was run: no clause or file contains {clause!r}" if clause else "no case was run", err=True)
         raise SystemExit(2)
     counts = Counter(r.state for r in results)
-    console.print(", ".join(f"{counts[s]} {s}" for s in State))
-    raise SystemExit(4 if counts[State.FAIL] else 0)
+    console.print(", ".join(f"{counts[s]} {s}" for s in CaseState))
+    raise SystemExit(4 if counts[CaseState.FAIL] else 0)
 
 
-def _run(over: tuple[Subject, ...], clause: str, done: Callable[[tuple[Result, ...]], None]) -> tuple[Result, ...]:
+def _run(
+    over: tuple[EngineUnderTest, ...], clause: str, done: Callable[[tuple[Result, ...]], None]
+) -> tuple[Result, ...]:
     files = case_files()
     results = run(files, over, wanted=lambda case: clause in case.clause, done=done)
     if clause and not results:

@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from lbgen.conformance.probe import filler
-from lbgen.conformance.wires import ANYHOW, Asked
+from lbgen.conformance.http1_client import filler
+from lbgen.conformance.transport import DEFAULT, TransportOptions
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import Behaviour
 
@@ -86,7 +86,7 @@ class Expect:
     name). `tries`: how often the request reached endpoints, `visits`: how many different ones.
     `unanswered`: the connection is closed without any answer, `unshaken`: before the end of
     the TLS handshake. `saw`: parts of the endpoint's account by dotted path.
-    `tls`: parts of `Shaken`; `trailers`: those of the answer.
+    `tls`: parts of `Handshake`; `trailers`: those of the answer.
     """
 
     route: str | None = None
@@ -151,7 +151,7 @@ class Case:
     times: int = 1
     clients: int = 1
     timeout: float = 6.0
-    asked: Asked = ANYHOW
+    transport: TransportOptions = DEFAULT
 
     @property
     def oracle(self) -> bool:
@@ -272,7 +272,7 @@ def _case(entry: dict[str, Any], ask: str, name: str) -> Case:
         times=int(entry.get("times", 1)),
         clients=int(entry.get("clients", 1)),
         timeout=entry.get("timeout_ms", 6000) / 1000,
-        asked=Asked(entry.get("tls"), entry.get("proxy")),
+        transport=TransportOptions(entry.get("tls"), entry.get("proxy")),
     )
 
 

@@ -66,12 +66,12 @@ def corpus(plan: Plan) -> tuple[Request, ...]:
 
 def drafts(rule: Rule) -> Iterator[Draft]:
     """The hit of a rule, then what lies around it. Nothing for a regex that no text could be found for."""
-    return (draft for _, draft in labelled(rule))
+    return (draft for _, draft in labelled_drafts(rule))
 
 
-def labelled(rule: Rule) -> Iterator[tuple[str, Draft]]:
+def labelled_drafts(rule: Rule) -> Iterator[tuple[str, Draft]]:
     """As `drafts`, each with what it tries: rule, path, host, method, header, query or cookie."""
-    hit = hit_of(rule)
+    hit = matching_draft(rule)
     if hit is None:
         return
     yield "rule", hit
@@ -89,10 +89,10 @@ def labelled(rule: Rule) -> Iterator[tuple[str, Draft]]:
         yield "cookie", replace(hit, cookies=cookies)
 
 
-def meeting(one: Rule, other: Rule) -> Iterator[Draft]:
+def overlapping_drafts(one: Rule, other: Rule) -> Iterator[Draft]:
     """Requests that may fulfil both rules at once, so that the order of the two decides; none where they exclude each
     other plainly. Whether one really does, the oracle tells."""
-    hits = hit_of(one), hit_of(other)
+    hits = matching_draft(one), matching_draft(other)
     hosts = [x for x in (one, other) if x.host is not None]
     if hits[0] is None or hits[1] is None or not _hosts_meet(one, other):
         return
@@ -124,7 +124,7 @@ def _union(one: tuple[tuple[str, str], ...], other: tuple[tuple[str, str], ...])
     return tuple(found.items())
 
 
-def hit_of(rule: Rule) -> Draft | None:
+def matching_draft(rule: Rule) -> Draft | None:
     """A request that fulfils the rule; None when no text was found for one of its regexes."""
     return _hit(rule, example(rule.match.path))
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.wires import PLAIN
+from lbgen.conformance.transport import PLAIN
 
 if TYPE_CHECKING:
-    from lbgen.conformance.probe import Address
-    from lbgen.conformance.wires import Wire
+    from lbgen.conformance.http1_client import Address
+    from lbgen.conformance.transport import Transport
     from lbgen.plan.request import Request
 
 _SHORT = 2000  # bytes of a body that a line holds
 
 
-def curl(address: Address, request: Request, via: Wire = PLAIN) -> str:
+def curl(address: Address, request: Request, transport: Transport = PLAIN) -> str:
     """A command line that sends the same request (as nearly as curl can)."""
     words = ["curl", "-isS", "--path-as-is"]
     if request.method == "HEAD":
@@ -23,7 +23,7 @@ def curl(address: Address, request: Request, via: Wire = PLAIN) -> str:
         words += ["-X", request.method]
     if request.version == "1.0":
         words.append("--http1.0")
-    if request.client not in ("", address[0]) and not via.proxy:
+    if request.client not in ("", address[0]) and not transport.proxy:
         words += ["--interface", request.client]
     if not any(n.lower() == "host" for n, _ in request.headers):
         words += ["-H", "Host:"]
@@ -32,20 +32,20 @@ def curl(address: Address, request: Request, via: Wire = PLAIN) -> str:
     if request.body:
         words += ["--data-binary", _body(request.body)]
     place = f"{address[0]}:{address[1]}"
-    if via.http2:
-        words.append("--http2" if via.tls is not None else "--http2-prior-knowledge")
-    if via.proxy:
+    if transport.http2:
+        words.append("--http2" if transport.tls is not None else "--http2-prior-knowledge")
+    if transport.proxy:
         words += ["--haproxy-protocol", "--haproxy-clientip", request.client]
-    if via.tls is not None:
-        words += ["--cacert", via.tls.ca] if via.tls.ca else ["--insecure"]
-        words += [f"--tlsv{via.tls.min}"] if via.tls.min != "1.2" else []
-        words += ["--tls-max", via.tls.max] if via.tls.max != "1.3" else []
-        if via.tls.certificate:
-            words += ["--cert", f"{via.tls.certificate}.crt", "--key", f"{via.tls.certificate}.key"]
-        if via.tls.sni is not None:
-            words += ["--resolve", f"{via.tls.sni}:{address[1]}:{address[0]}"]
-            place = f"{via.tls.sni}:{address[1]}"
-    scheme = "http" if via.tls is None else "https"
+    if transport.tls is not None:
+        words += ["--cacert", transport.tls.ca] if transport.tls.ca else ["--insecure"]
+        words += [f"--tlsv{transport.tls.min}"] if transport.tls.min != "1.2" else []
+        words += ["--tls-max", transport.tls.max] if transport.tls.max != "1.3" else []
+        if transport.tls.certificate:
+            words += ["--cert", f"{transport.tls.certificate}.crt", "--key", f"{transport.tls.certificate}.key"]
+        if transport.tls.sni is not None:
+            words += ["--resolve", f"{transport.tls.sni}:{address[1]}:{address[0]}"]
+            place = f"{transport.tls.sni}:{address[1]}"
+    scheme = "http" if transport.tls is None else "https"
     if request.target.startswith("/"):
         words.append(f"{scheme}://{place}{request.target}")
     else:

@@ -10,7 +10,7 @@ from base64 import b64decode
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lbgen.conformance.compare import combined, header_differences, literal_differences, part
+from lbgen.conformance.header_comparison import combine_lines, header_differences, literal_differences, lookup
 from lbgen.plan.compression import compresses
 from lbgen.plan.reason_phrases import reason_phrase
 from lbgen.plan.request import connection_options
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from lbgen.conformance.case import Case, Expect
-    from lbgen.conformance.probe import Answer
+    from lbgen.conformance.http1_client import Answer
     from lbgen.plan.model import HeaderEdits
     from lbgen.plan.request import Headers, Request
     from lbgen.plan.simulate import Outcome, Upstream
@@ -79,7 +79,7 @@ def contradictions(expect: Expect, outcome: Outcome) -> Iterator[str]:
             if want is not None and want != getattr(upstream, name):
                 yield f"oracle: {name} {getattr(upstream, name)!r}, case: {want!r}"
         if expect.pool in (None, upstream.pool):
-            arrived = combined((n, "\0" if v is None else v) for n, v in upstream.headers)
+            arrived = combine_lines((n, "\0" if v is None else v) for n, v in upstream.headers)
             yield from literal_differences("oracle: to the endpoint", expect.sends, arrived)
 
 
@@ -88,12 +88,12 @@ def differences(case: Case, outcome: Outcome, answer: Answer, own: Iterable[tupl
     its verdict, see `prepare.own_headers`."""
     expect = case.expect
     if expect.refused or expect.unanswered:
-        yield from refused(answer) if expect.refused else unanswered(answer, expect)
+        yield from check_refused(answer) if expect.refused else check_unanswered(answer, expect)
         return
     if answer.status is None:
         yield f"no answer: {answer.problem}; got {answer.raw[:120]!r}"
         return
-    answer = unpacked(answer, outcome, behaviour_of(case))
+    answer = decompress(answer, outcome, behaviour_of(case))
     if answer.problem and not expect.cut:
         yield f"answer {answer.status}: {answer.problem}"
     if expect.cut and answer.complete:
@@ -112,18 +112,18 @@ def differences(case: Case, outcome: Outcome, answer: Answer, own: Iterable[tupl
 def raw_differences(case: Case, answer: Answer) -> Iterator[str]:
     """As `differences`, for bytes of which the oracle knows nothing."""
     if case.expect.refused:
-        yield from refused(answer)
+        yield from check_refused(answer)
     elif case.expect.unanswered:
-        yield from unanswered(answer, case.expect)
+        yield from check_unanswered(answer, case.expect)
     elif case.expect.dropped:
-        yield from dropped(case, answer)
+        yield from check_dropped(case, answer)
     elif answer.status is None:
         yield f"no answer: {answer.problem}; got {answer.raw[:120]!r}"
     else:
         yield from _literals(case.expect, answer)
 
 
-def refused(answer: Answer) -> Iterator[str]:
+def check_refused(answer: Answer) -> Iterator[str]:
     """A request that must not pass: 400, or the connection closed without an answer."""
     if account_of(answer) is not None:
         yield f"reached an endpoint: {answer.body[:200]!r}"
@@ -133,17 +133,17 @@ def refused(answer: Answer) -> Iterator[str]:
         yield f"no answer and the connection stays open ({answer.problem})"
 
 
-def unanswered(answer: Answer, expect: Expect) -> Iterator[str]:
+def check_unanswered(answer: Answer, expect: Expect) -> Iterator[str]:
     """A connection that gets nothing: it is closed, in the handshake or after it."""
-    if expect.unshaken and answer.shaken is not None:
-        yield f"TLS: the handshake ended well, with a certificate of {', '.join(answer.shaken.names) or 'some name'}"
+    if expect.unshaken and answer.handshake is not None:
+        yield f"TLS: the handshake ended well, with a certificate of {', '.join(answer.handshake.names) or 'some name'}"
     if answer.status is not None:
         yield f"status {answer.status}, expected a closed connection and no answer"
     elif answer.after == "open":
         yield f"no answer and the connection stays open ({answer.problem})"
 
 
-def dropped(case: Case, answer: Answer) -> Iterator[str]:
+def check_dropped(case: Case, answer: Answer) -> Iterator[str]:
     """A client that was too slow: 408, or the connection closed without an answer, in time."""
     if answer.status not in (None, 408):
         yield f"status {answer.status}, expected 408 or a closed connection"
@@ -157,7 +157,7 @@ def reason_body(status: int) -> str:
     return f"{reason_phrase(status)}\n"
 
 
-def edited(headers: Iterable[tuple[str, str]], edits: HeaderEdits) -> Headers:
+def apply_edits(headers: Iterable[tuple[str, str]], edits: HeaderEdits) -> Headers:
     """`headers` after remove, set and add (new names in lower case)."""
     gone = {*edits.remove, *(name for name, _ in edits.set)}
     return (*((n, v) for n, v in headers if n.lower() not in gone), *edits.set, *edits.add)
@@ -181,8 +181,8 @@ def _proxy_made(
     bodiless = case.request.method == "HEAD" or status in (204, 304)
     if body is not None and answer.body != (b"" if bodiless else body.encode("latin-1")):
         yield f"body {answer.body!r}, expected {b'' if bodiless else body.encode('latin-1')!r}"
-    headers = edited(headers, outcome.cors_edits)
-    expected = [h for h in edited(headers, outcome.response_edits) if h[0].lower() != "location"]
+    headers = apply_edits(headers, outcome.cors_edits)
+    expected = [h for h in apply_edits(headers, outcome.response_edits) if h[0].lower() != "location"]
     extra = {*outcome.free, *(("location",) if outcome.location is not None else ())}
     if body is None:  # a redirect's body is its own affair
         extra |= {"content-type"}
@@ -230,7 +230,7 @@ def _forwarded(case: Case, outcome: Outcome, answer: Answer) -> Iterator[str]:
     elif outcome.compression is not None:  # caches may be told of the other form, too
         shown = [(n, _without_encoding(v) if n == "vary" else v) for n, v in shown]
         shown = [(n, v) for n, v in shown if v or n != "vary"]
-    expected = edited(edited(kept, outcome.cors_edits), outcome.response_edits)
+    expected = apply_edits(apply_edits(kept, outcome.cors_edits), outcome.response_edits)
     named = {n.lower() for n, _ in expected}
     yield from header_differences("answer", expected, shown, (_HOP | free) - named)
 
@@ -268,7 +268,7 @@ def _without_encoding(vary: str) -> str:
     return ", ".join(x.strip() for x in vary.split(",") if x.strip().lower() != "accept-encoding")
 
 
-def unpacked(answer: Answer, outcome: Outcome, behaviour: Behaviour) -> Answer:
+def decompress(answer: Answer, outcome: Outcome, behaviour: Behaviour) -> Answer:
     """`answer` with the body as the endpoint sent it, where the proxy compressed it."""
     own = any(n.lower() == "content-encoding" for n, _ in behaviour.headers)
     if outcome.compression is None or own or answer.header("content-encoding") != "gzip" or not answer.body:
@@ -320,17 +320,17 @@ def _literals(expect: Expect, answer: Answer) -> Iterator[str]:
             want = getattr(expect, name)
             if want is not None and told[name] != want:
                 yield f"to the endpoint: {name} {told[name]!r}, expected {want!r}"
-        arrived = combined((n, v) for n, v in told["headers"])
+        arrived = combine_lines((n, v) for n, v in told["headers"])
         if expect.host is not None and arrived.get("host") != expect.host:
             yield f"to the endpoint: Host {arrived.get('host')!r}, expected {expect.host!r}"
         yield from literal_differences("to the endpoint", expect.sends, arrived)
         for path, value in expect.saw.items():
-            if (found := part(told, path)) != value:
+            if (found := lookup(told, path)) != value:
                 yield f"the endpoint saw {path} {found!r}, expected {value!r}"
     elif expect.pool is not None and expect.fault is None:
         yield f"status {answer.status}, expected an answer of pool {expect.pool}"
-    yield from literal_differences("answer", expect.shows, combined(answer.headers))
-    yield from literal_differences("trailers", expect.trailers, combined(answer.trailers))
+    yield from literal_differences("answer", expect.shows, combine_lines(answer.headers))
+    yield from literal_differences("trailers", expect.trailers, combine_lines(answer.trailers))
     yield from _handshake(expect, answer)
     yield from _in_time(expect, answer)
 
@@ -344,6 +344,6 @@ def _in_time(expect: Expect, answer: Answer) -> Iterator[str]:
 
 def _handshake(expect: Expect, answer: Answer) -> Iterator[str]:
     for name, value in expect.tls.items():
-        got = None if answer.shaken is None else getattr(answer.shaken, name)
+        got = None if answer.handshake is None else getattr(answer.handshake, name)
         if (value not in got) if isinstance(got, tuple) else (value != got):
             yield f"TLS: {name} {got!r}, expected {value!r}"

@@ -31,7 +31,7 @@ OWN_HEADERS = f"{features.Feature.FAILURES}.server"  # the part of a verdict; a 
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class DeclaredDifference:
     """A feature that an engine honours approximately, or not at all (`refused`), whether the topology uses it or not;
     `route` "" = everywhere. Such a verdict excuses the cases that name the feature, as far as `differs` says."""
 
@@ -49,7 +49,7 @@ class Verdicts:
 
     routes: Mapping[str, str]
     listeners: Mapping[str, str]
-    near: tuple[Near, ...]
+    near: tuple[DeclaredDifference, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +67,25 @@ def plan_of(data: dict[str, Any]) -> Plan:
     return resolve(replace(load(data), base=throw_away()))
 
 
-def prepared(file: CaseFile, engine_name: str, version: str, host: str = "127.0.0.1") -> Prepared:
+def prepare(file: CaseFile, engine_name: str, version: str, host: str = "127.0.0.1") -> Prepared:
     """Plans and stand-ins (on `host`) of `file` for one engine, on ports of their own."""
     whole = plan_of(file.topology)
-    verdicts = judged(whole, engine_name, version)
+    verdicts = verdicts_on(whole, engine_name, version)
     if not verdicts.routes and not verdicts.listeners:
         served: Plan | None = whole
     else:
-        data = without(file.topology, verdicts)
+        data = without_refused(file.topology, verdicts)
         served = plan_of(data) if data is not None else None
     return on_free_ports(file, whole, served, verdicts, host)
 
 
-def judged(plan: Plan, engine_name: str, version: str) -> Verdicts:
+def verdicts_on(plan: Plan, engine_name: str, version: str) -> Verdicts:
     """The verdicts of an engine on every use of the plan, by route and listener."""
     target = engine(engine_name)
     routes: dict[str, str] = {}
     listeners: dict[str, str] = {}
     near = [
-        Near(str(f), v.note, refused=v.level is Level.REFUSED, differs=v.differs)
+        DeclaredDifference(str(f), v.note, refused=v.level is Level.REFUSED, differs=v.differs)
         for f in features.Feature
         if (v := target.verdict(f, version)).level in (Level.APPROXIMATE, Level.REFUSED)
     ]
@@ -108,13 +108,13 @@ def judged(plan: Plan, engine_name: str, version: str) -> Verdicts:
         if objection.verdict.level is Level.APPROXIMATE:
             verdict, feature_name = objection.verdict, str(objection.feature or "")
             for name in _routes_of(plan, objection.field) or [""]:
-                near.append(Near(feature_name, verdict.note, name, differs=verdict.differs))
+                near.append(DeclaredDifference(feature_name, verdict.note, name, differs=verdict.differs))
         elif objection.verdict.level is Level.REFUSED:
             refuse(objection.field, f"{objection.field}: {objection.verdict.note}")
     return Verdicts(routes, listeners, tuple(near))
 
 
-def own_headers(near: Iterable[Near]) -> frozenset[tuple[str, str]]:
+def own_headers(near: Iterable[DeclaredDifference]) -> frozenset[tuple[str, str]]:
     """Headers that all answers of the engine's own have, by its verdict on statuses."""
     words = [word for n in near for part, given in n.differs if part == OWN_HEADERS for word in given]
     return frozenset((name, value) for name, _, value in (w.removeprefix("header ").partition(": ") for w in words))
@@ -135,7 +135,7 @@ def _routes_of(plan: Plan, field: str) -> list[str]:
     return [route.name for route in plan.routes if used(route) & pools]
 
 
-def without(topology: dict[str, Any], verdicts: Verdicts) -> dict[str, Any] | None:
+def without_refused(topology: dict[str, Any], verdicts: Verdicts) -> dict[str, Any] | None:
     """The topology minus what is refused; None when nothing is left."""
     data = copy.deepcopy(topology)
     for name in verdicts.listeners:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from lbgen.conformance.runner import Result, State
+from lbgen.conformance.runner import CaseState, Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 BEGIN = "<!-- conformance:begin -->"
 END = "<!-- conformance:end -->"
 _COLOURS = {
-    State.PASS: "green",
-    State.FAIL: "bold red",
-    State.APPROXIMATE: "yellow",
-    State.REFUSED: "blue",
-    State.SKIPPED: "dim",
+    CaseState.PASS: "green",
+    CaseState.FAIL: "bold red",
+    CaseState.APPROXIMATE: "yellow",
+    CaseState.REFUSED: "blue",
+    CaseState.SKIPPED: "dim",
 }
-_ORDER = (State.FAIL, State.SKIPPED, State.APPROXIMATE, State.REFUSED, State.PASS)
+_ORDER = (CaseState.FAIL, CaseState.SKIPPED, CaseState.APPROXIMATE, CaseState.REFUSED, CaseState.PASS)
 
 
 def group(clause: str) -> str:
@@ -37,7 +37,7 @@ def columns(results: Iterable[Result]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(r.subject for r in results))
 
 
-def cell(found: Iterable[Result]) -> tuple[State | None, str]:
+def cell(found: Iterable[Result]) -> tuple[CaseState | None, str]:
     """The worst state of some results and a text: cases passed of cases, then what the others came to; None and "-"
     when there are none."""
     counts = Counter(r.state for r in found)
@@ -45,13 +45,13 @@ def cell(found: Iterable[Result]) -> tuple[State | None, str]:
     if worst is None:
         return None, "-"
     total = counts.total()
-    if counts[worst] == total and worst is not State.PASS:
-        return worst, f"{worst}" if worst is not State.FAIL else f"0/{total} fail"
-    others = ", ".join(f"{counts[s]} {s}" for s in _ORDER if counts[s] and s is not State.PASS)
-    return worst, f"{counts[State.PASS]}/{total}" + (f" ({others})" if others else "")
+    if counts[worst] == total and worst is not CaseState.PASS:
+        return worst, f"{worst}" if worst is not CaseState.FAIL else f"0/{total} fail"
+    others = ", ".join(f"{counts[s]} {s}" for s in _ORDER if counts[s] and s is not CaseState.PASS)
+    return worst, f"{counts[CaseState.PASS]}/{total}" + (f" ({others})" if others else "")
 
 
-def matrix(results: Sequence[Result], *, by: str = "group") -> list[tuple[str, list[tuple[State | None, str]]]]:
+def matrix(results: Sequence[Result], *, by: str = "group") -> list[tuple[str, list[tuple[CaseState | None, str]]]]:
     """Rows of (clause, a cell per engine); `by` is `group` or `clause`."""
     name = group if by == "group" else str
     rows: dict[str, dict[str, list[Result]]] = {}
@@ -81,7 +81,7 @@ def _short(text: str) -> str:
     return text.replace(" (", "\n").replace(")", "").replace("approximate", "approx.").replace(", ", "\n")
 
 
-def totals(results: Sequence[Result]) -> list[tuple[State | None, str]]:
+def totals(results: Sequence[Result]) -> list[tuple[CaseState | None, str]]:
     """One cell per engine over everything."""
     return [cell(r for r in results if r.subject == subject) for subject in columns(results)]
 
@@ -94,7 +94,7 @@ def markdown(results: Sequence[Result]) -> str:
         link = f"[{row}](contract.md#{row.replace('.', '')})"  # from docs/conformance.md
         lines.append(f"| {link} | " + " | ".join(text for _, text in cells) + " |")
     lines.append("| **all** | " + " | ".join(text for _, text in totals(results)) + " |")
-    for state, title in ((State.APPROXIMATE, "Approximate"), (State.REFUSED, "Refused")):
+    for state, title in ((CaseState.APPROXIMATE, "Approximate"), (CaseState.REFUSED, "Refused")):
         reasons: dict[tuple[str, str], int] = {}
         for r in results:
             if r.state is state:
@@ -115,7 +115,7 @@ def as_json(results: Sequence[Result]) -> str:
 def from_json(texts: Iterable[str]) -> tuple[Result, ...]:
     """The results in texts that `as_json` wrote, subject by subject."""
     rows = [row for text in texts for row in json.loads(text)["results"]]
-    found = [Result(**{**row, "state": State(row["state"])}) for row in rows]
+    found = [Result(**{**row, "state": CaseState(row["state"])}) for row in rows]
     return tuple(sorted(found, key=lambda r: (r.subject, r.file)))
 
 

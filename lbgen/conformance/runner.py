@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.curl import curl
-from lbgen.conformance.excuse import NotShownError, excused
-from lbgen.conformance.prepare import Prepared, own_headers, plan_of, prepared
+from lbgen.conformance.expected_difference import MissingDifferenceError, explained_by
+from lbgen.conformance.prepare import Prepared, own_headers, plan_of, prepare
+from lbgen.conformance.run_case import fill_placeholders, run_case
 from lbgen.conformance.scripts.stage import Stage
-from lbgen.conformance.settle import Served, odd, settle
-from lbgen.conformance.trial import placed, tried
-from lbgen.conformance.wires import wire_for
+from lbgen.conformance.transport import transport_for
+from lbgen.conformance.wait_ready import ServingEngine, unusual_pools, wait_ready
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import Binary, engine
 from lbgen.plan.simulate import simulate
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lbgen.conformance.case import Case, CaseFile
-    from lbgen.conformance.subject import Boxed, Subject
+    from lbgen.conformance.engine_under_test import EngineUnderTest, InImage
     from lbgen.runtime.local.network import Network
 
 _PARALLEL = 6  # cases of one engine at a time, so that waiting for timeouts overlaps
@@ -37,7 +37,7 @@ _PARALLEL = 6  # cases of one engine at a time, so that waiting for timeouts ove
 _SKIPS = frozenset({"LB402", "LB407"})
 
 
-class State(StrEnum):
+class CaseState(StrEnum):
     """`approximate`: differs, and the engine's verdict says so. `refused`: the engine's verdict refuses what the case
     needs. `skipped`: not run here, a gap and not a pass."""
 
@@ -56,21 +56,21 @@ class Result:
     file: str
     case: str
     clause: str
-    state: State
+    state: CaseState
     detail: str = ""
     again: str = ""
     seconds: float = 0.0
 
 
 @dataclass(slots=True)
-class Bench:
+class EngineSession:
     """An engine that serves a file's topology, with its stand-ins. `strict`: what a verdict states must show."""
 
-    subject: Subject
+    subject: EngineUnderTest
     file: CaseFile
     ready: Prepared
     endpoints: Endpoints
-    handle: Served | None
+    handle: ServingEngine | None
     strict: bool = True
 
     def address(self, listener: str) -> tuple[str, int]:
@@ -84,7 +84,7 @@ class Bench:
         """Judge one case."""
         begun = time.monotonic()
         state, detail, again = self._run(case)
-        if state is State.FAIL and self.handle is not None:
+        if state is CaseState.FAIL and self.handle is not None:
             try:
                 self.handle.stays()
             except EngineError as ended:
@@ -92,40 +92,40 @@ class Bench:
         seconds = time.monotonic() - begun
         return Result(self.subject.label, self.file.name, case.id, case.clause, state, detail, again, seconds)
 
-    def _run(self, case: Case) -> tuple[State, str, str]:
+    def _run(self, case: Case) -> tuple[CaseState, str, str]:
         plan = self.ready.whole
-        case = placed(case, plan)
+        case = fill_placeholders(case, plan)
         listener = case.request.listener or plan.listeners[0].name
         verdicts = self.ready.verdicts
         if listener in verdicts.listeners:
-            return State.REFUSED, verdicts.listeners[listener], ""
+            return CaseState.REFUSED, verdicts.listeners[listener], ""
         if self.ready.served is None:
-            return State.REFUSED, next(iter(verdicts.routes.values()), "nothing is left to serve"), ""
+            return CaseState.REFUSED, next(iter(verdicts.routes.values()), "nothing is left to serve"), ""
         needed = self._routes(case, listener)
         for name in needed & verdicts.routes.keys():
-            return State.REFUSED, verdicts.routes[name], ""
+            return CaseState.REFUSED, verdicts.routes[name], ""
         address = self.address(listener)
-        again = curl(address, case.request, wire_for(plan.listener(listener), case.request, case.asked))
+        again = curl(address, case.request, transport_for(plan.listener(listener), case.request, case.transport))
         if case.raw is not None or case.tcp is not None:
             again = f"{address[0]}:{address[1]} <- {(case.raw if case.tcp is None else case.tcp)!r}"
         elif case.script is not None:
             again = f"script {case.script}"
         try:
-            found = list(tried(case, address, self._stage(case)))
+            found = list(run_case(case, address, self._stage(case)))
         except KeyError as missing:  # a script that needs a listener which this engine refuses
             if case.script is None or missing.args[0] not in verdicts.listeners:
                 raise
-            return State.REFUSED, verdicts.listeners[missing.args[0]], again
+            return CaseState.REFUSED, verdicts.listeners[missing.args[0]], again
         try:
-            near = excused(case.features, [n for n in verdicts.near if n.route in needed | {""}], found)
-        except NotShownError as error:
-            return (State.FAIL, str(error), again) if self.strict else (State.PASS, "", again)
+            near = explained_by(case.features, [n for n in verdicts.near if n.route in needed | {""}], found)
+        except MissingDifferenceError as error:
+            return (CaseState.FAIL, str(error), again) if self.strict else (CaseState.PASS, "", again)
         if not found:
-            return State.PASS, "", again
+            return CaseState.PASS, "", again
         if near:
-            state = State.REFUSED if any(n.refused for n in near) else State.APPROXIMATE
+            state = CaseState.REFUSED if any(n.refused for n in near) else CaseState.APPROXIMATE
             return state, "; ".join([*(n.note for n in near), *found]), again
-        return State.FAIL, "; ".join(found), again
+        return CaseState.FAIL, "; ".join(found), again
 
     def _routes(self, case: Case, listener: str) -> set[str]:
         """The routes without which the case makes no sense."""
@@ -154,29 +154,29 @@ class Bench:
 
 
 @contextmanager
-def bench(file: CaseFile, subject: Subject) -> Iterator[Bench]:
+def engine_session(file: CaseFile, subject: EngineUnderTest) -> Iterator[EngineSession]:
     """Serve `file` with `subject`; EngineError when it cannot be started."""
     with ExitStack() as stack:
-        if subject.boxed is not None:
-            yield stack.enter_context(_boxed(file, subject, subject.boxed))
+        if subject.in_image is not None:
+            yield stack.enter_context(_boxed(file, subject, subject.in_image))
             return
         assert subject.binary is not None  # noqa: S101  # a gap is never served
         cable: Network | None = None
         if engine(subject.engine).process(plan_of(file.topology), subject.binary, Path("/")).kernel:
             cable = stack.enter_context(network())
         host = cable.host if cable is not None else "127.0.0.1"
-        ready = prepared(file, subject.engine, subject.version, host)
+        ready = prepare(file, subject.engine, subject.version, host)
         group = stack.enter_context(endpoints(ready.stand_ins))
         handle = None
         if ready.served is not None:
             serve = run_engine(subject.engine, ready.served, subject.binary, accept=("all",), network=cable)
             handle = stack.enter_context(serve)
-            settle(ready.served, handle, avoid=odd(file, ready.served))
-        yield Bench(subject, file, ready, group, handle)
+            wait_ready(ready.served, handle, avoid=unusual_pools(file, ready.served))
+        yield EngineSession(subject, file, ready, group, handle)
 
 
 @contextmanager
-def _boxed(file: CaseFile, subject: Subject, boxed: Boxed) -> Iterator[Bench]:
+def _boxed(file: CaseFile, subject: EngineUnderTest, boxed: InImage) -> Iterator[EngineSession]:
     """As `bench`, in a container; this thread and its stand-ins are in the container's network meanwhile."""
     target = engine(subject.engine)
     program = Binary(Path(boxed.image.program), boxed.image.version or subject.version)
@@ -184,38 +184,38 @@ def _boxed(file: CaseFile, subject: Subject, boxed: Boxed) -> Iterator[Bench]:
     with ExitStack() as stack:
         if not kernel:
             stack.enter_context(boxed.room.enter())
-        ready = prepared(file, subject.engine, subject.version, boxed.room.bridge if kernel else "127.0.0.1")
+        ready = prepare(file, subject.engine, subject.version, boxed.room.bridge if kernel else "127.0.0.1")
         group = stack.enter_context(endpoints(ready.stand_ins))
         handle = None
         if ready.served is not None:
-            context = serve(boxed.room, target, subject.version, boxed.image, ready.served, accept=("all",))
-            handle = stack.enter_context(context)
-            settle(ready.served, handle, avoid=odd(file, ready.served))
-        yield Bench(subject, file, ready, group, handle)
+            serving = serve(boxed.room, target, subject.version, boxed.image, ready.served, accept=("all",))
+            handle = stack.enter_context(serving)
+            wait_ready(ready.served, handle, avoid=unusual_pools(file, ready.served))
+        yield EngineSession(subject, file, ready, group, handle)
 
 
 def run_file(
-    file: CaseFile, subject: Subject, *, wanted: Callable[[Case], bool] = lambda case: True
+    file: CaseFile, subject: EngineUnderTest, *, wanted: Callable[[Case], bool] = lambda case: True
 ) -> tuple[Result, ...]:
     """Every wanted case of `file` on `subject`, in order."""
     cases = [case for case in file.cases if wanted(case)]
     if not cases:
         return ()
 
-    def every(state: State, detail: str) -> tuple[Result, ...]:
+    def every(state: CaseState, detail: str) -> tuple[Result, ...]:
         return tuple(Result(subject.label, file.name, c.id, c.clause, state, detail) for c in cases)
 
-    if subject.binary is None and subject.boxed is None:
-        return every(State.SKIPPED, subject.gap)
+    if subject.binary is None and subject.in_image is None:
+        return every(CaseState.SKIPPED, subject.gap)
     try:
-        with bench(file, subject) as found:
+        with engine_session(file, subject) as found:
             return run_cases(found, cases)
     except EngineError as error:
         skip = all(d.code in _SKIPS for d in error.diagnostics)
-        return every(State.SKIPPED if skip else State.FAIL, str(error))
+        return every(CaseState.SKIPPED if skip else CaseState.FAIL, str(error))
 
 
-def run_cases(found: Bench, cases: Sequence[Case]) -> tuple[Result, ...]:
+def run_cases(found: EngineSession, cases: Sequence[Case]) -> tuple[Result, ...]:
     """The results of `cases`, in order; single requests several at a time, the others alone."""
     together = [c for c in cases if c.times == 1 and c.script is None]
     with ThreadPoolExecutor(_PARALLEL) as pool:
@@ -228,7 +228,7 @@ def run_cases(found: Bench, cases: Sequence[Case]) -> tuple[Result, ...]:
 
 def run(
     files: Sequence[CaseFile],
-    over: Sequence[Subject],
+    over: Sequence[EngineUnderTest],
     *,
     wanted: Callable[[Case], bool] = lambda case: True,
     done: Callable[[tuple[Result, ...]], None] = lambda results: None,

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from lbgen.conformance.case import case_files
+from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.conformance.report import as_json
-from lbgen.conformance.runner import State, run_file
-from lbgen.conformance.subject import subjects
+from lbgen.conformance.runner import CaseState, run_file
 
 pytestmark = pytest.mark.engines
-COUNTS: Counter[tuple[str, State]] = Counter()
+COUNTS: Counter[tuple[str, CaseState]] = Counter()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -23,11 +23,11 @@ def _told(request: pytest.FixtureRequest):
     capture = request.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
         for subject in sorted({s for s, _ in COUNTS}):
-            counts = ", ".join(f"{COUNTS[subject, state]} {state}" for state in State if COUNTS[subject, state])
+            counts = ", ".join(f"{COUNTS[subject, state]} {state}" for state in CaseState if COUNTS[subject, state])
             print(f"\nconformance, {subject}: {counts}", end="")  # noqa: T201  # the count of gaps must be seen
 
 
-@pytest.mark.parametrize("subject", subjects(), ids=lambda s: s.label.replace(" ", "-"))
+@pytest.mark.parametrize("subject", engines_on_host(), ids=lambda s: s.label.replace(" ", "-"))
 @pytest.mark.parametrize("file", case_files(), ids=lambda f: f.name)
 def test_cases(file, subject) -> None:
     results = run_file(file, subject)
@@ -35,7 +35,7 @@ def test_cases(file, subject) -> None:
         Path(folder).mkdir(parents=True, exist_ok=True)
         (Path(folder) / f"{subject.label} {file.name}.json").write_text(as_json(results), encoding="utf-8")
     COUNTS.update((r.subject, r.state) for r in results)
-    failed = [f"{r.case}: {r.detail}\n    {r.again}" for r in results if r.state is State.FAIL]
+    failed = [f"{r.case}: {r.detail}\n    {r.again}" for r in results if r.state is CaseState.FAIL]
     assert not failed, f"{len(failed)} of {len(results)} cases\n" + "\n".join(failed)
-    if all(r.state is State.SKIPPED for r in results):
+    if all(r.state is CaseState.SKIPPED for r in results):
         pytest.skip(f"{len(results)} cases not run: {results[0].detail}")

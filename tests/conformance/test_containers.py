@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lbgen.conformance.case import case_files
-from lbgen.conformance.runner import State, run_file
-from lbgen.conformance.subject import boxed
+from lbgen.conformance.engine_under_test import engines_in_images
+from lbgen.conformance.runner import CaseState, run_file
 from lbgen.engines.api import engine_names
 from lbgen.runtime.docker.single_engine import share_netns
 from tests.daemon import AS_ROOT, IN_CONTAINERS
@@ -44,9 +44,9 @@ def place() -> Iterator[SharedNetns]:
 
 def test_cases(file: CaseFile, name: str, only: str, place: SharedNetns, request: pytest.FixtureRequest) -> None:
     every = request.config.getoption("--container-cases") == "all"
-    for subject in boxed([name], place)[: None if every else 1]:
+    for subject in engines_in_images([name], place)[: None if every else 1]:
         results = run_file(file, subject, wanted=lambda case: case.id.startswith(only))
-        failed = [f"{r.case}: {r.detail}\n    {r.again}" for r in results if r.state is State.FAIL]
+        failed = [f"{r.case}: {r.detail}\n    {r.again}" for r in results if r.state is CaseState.FAIL]
         assert not failed, f"{subject.label}: {len(failed)} of {len(results)} cases\n" + "\n".join(failed)
         assert results
-        assert subject.gap or not all(r.state is State.SKIPPED for r in results), results[0].detail
+        assert subject.gap or not all(r.state is CaseState.SKIPPED for r in results), results[0].detail

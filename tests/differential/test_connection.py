@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lbgen.conformance.case import Case, Expect
+from lbgen.conformance.engine_under_test import engines_on_host
+from lbgen.conformance.http1_client import fetch
 from lbgen.conformance.judge import differences
 from lbgen.conformance.prepare import own_headers
-from lbgen.conformance.probe import ask
-from lbgen.conformance.subject import subjects
 from lbgen.engines.api import Level, engine
 from lbgen.plan.features import Feature
 from lbgen.plan.request import Request
@@ -26,14 +26,14 @@ from tests.served import serving
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.conformance.subject import Subject
+    from lbgen.conformance.engine_under_test import EngineUnderTest
 
 pytestmark = pytest.mark.engines
 WANTED = int(os.environ.get("LBGEN_CONNECTION", "150"))
 SEED = random.SystemRandom().randrange(1 << 32) if "LBGEN_CONNECTION" in os.environ else 1
 ABLE = tuple(
     s
-    for s in subjects()
+    for s in engines_on_host()
     if s.binary is None
     or engine(s.engine).verdict(Feature.CONNECTION_NOMINATED, s.version).level in (Level.NATIVE, Level.EMULATED)
 )
@@ -96,11 +96,11 @@ def requests(seed: int) -> Iterator[Request]:
 
 
 @pytest.mark.parametrize("subject", ABLE, ids=lambda s: s.label.replace(" ", "-"))
-def test_heads(subject: Subject) -> None:
+def test_heads(subject: EngineUnderTest) -> None:
     with serving(TOPOLOGY, subject) as (ready, _, handle):
 
         def wrong(request: Request) -> list[str]:
-            answer = ask(handle.address(request.listener or "web"), request)
+            answer = fetch(handle.address(request.listener or "web"), request)
             case = Case("random", "random", request, Expect())
             found = differences(case, simulate(ready.whole, request), answer, own_headers(ready.verdicts.near))
             return [f"{request.target} {request.listener} {request.headers[1:]}: {line}" for line in found]

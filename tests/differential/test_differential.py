@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.curl import curl
+from lbgen.conformance.engine_under_test import EngineUnderTest, engines_on_host
+from lbgen.conformance.http1_client import fetch
 from lbgen.conformance.judge import differences
-from lbgen.conformance.prepare import judged, own_headers
-from lbgen.conformance.probe import ask
-from lbgen.conformance.settle import settle
-from lbgen.conformance.subject import Subject, subjects
+from lbgen.conformance.prepare import own_headers, verdicts_on
+from lbgen.conformance.wait_ready import wait_ready
 from lbgen.engines.api import Level, engine
 from lbgen.plan.features import Feature
 from lbgen.plan.overlay import with_endpoints, with_ports
@@ -51,7 +51,7 @@ BATCH = 100  # requests per topology
 FIRST_PORT = int(os.environ.get("LBGEN_CONFORMANCE_PORTS", "0"))
 L7 = tuple(
     s
-    for s in subjects()
+    for s in engines_on_host()
     if s.binary is None or engine(s.engine).verdict(Feature.L7, s.version).level is not Level.REFUSED
 )
 
@@ -104,7 +104,7 @@ def without(plan: Plan, routes: set[str]) -> Plan:
     return replace(plan, listeners=tuple(replace(x, hosts=left(x)) for x in plan.listeners), routes=kept)
 
 
-def fitted(plan: Plan, subject: Subject) -> Plan:
+def fitted(plan: Plan, subject: EngineUnderTest) -> Plan:
     """The plan minus routes with places that the engine refuses or serves differently (in time is no matter here)."""
     objections = engine(subject.engine).objections(plan, subject.version)
     objected = {o.field for o in objections if o.feature not in TIMES}
@@ -137,7 +137,7 @@ EXCUSED = {
 }
 
 
-def promised(asked: list[Request], subject: Subject) -> list[Request]:
+def promised(asked: list[Request], subject: EngineUnderTest) -> list[Request]:
     """The requests that no approximate verdict of the engine speaks of."""
     target = engine(subject.engine)
     near = [p for f, p in EXCUSED.items() if target.verdict(f, subject.version).level is Level.APPROXIMATE]
@@ -152,16 +152,16 @@ def told(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def wrong(plan: Plan, asked: list[Request], subject: Subject) -> list[tuple[Request, list[str]]]:
+def wrong(plan: Plan, asked: list[Request], subject: EngineUnderTest) -> list[tuple[Request, list[str]]]:
     """The requests that one start of the engine answers otherwise than the oracle, with the differences."""
     with ExitStack() as stack:
         handle = stack.enter_context(run_engine(subject.engine, plan, subject.binary, accept=("all",)))
-        settle(plan, handle)
+        wait_ready(plan, handle)
         address = handle.address("web")
-        own = own_headers(judged(plan, subject.engine, subject.version).near)
+        own = own_headers(verdicts_on(plan, subject.engine, subject.version).near)
 
         def one(request: Request) -> list[str]:
-            outcome, answer = simulate(plan, request), ask(address, request)
+            outcome, answer = simulate(plan, request), fetch(address, request)
             if outcome.route is None:  # the texts of such answers are the cases' business
                 return [] if answer.status == outcome.status else [f"status {answer.status}, not {outcome.status}"]
             return list(differences(Case("random", "random", request, Expect()), outcome, answer, own))
@@ -170,7 +170,7 @@ def wrong(plan: Plan, asked: list[Request], subject: Subject) -> list[tuple[Requ
             return [(r, found) for r, found in zip(asked, pool.map(one, asked), strict=True) if found]
 
 
-def smallest(plan: Plan, request: Request, subject: Subject) -> Plan:
+def smallest(plan: Plan, request: Request, subject: EngineUnderTest) -> Plan:
     """Drop routes as long as the request is still answered otherwise; at most 40 starts."""
     names = [r.name for r in plan.routes]
     starts = 0
@@ -188,7 +188,7 @@ def smallest(plan: Plan, request: Request, subject: Subject) -> Plan:
 
 
 @pytest.mark.parametrize("subject", L7, ids=lambda s: s.label.replace(" ", "-"))
-def test_engine_and_oracle_agree(subject: Subject, addresses) -> None:
+def test_engine_and_oracle_agree(subject: EngineUnderTest, addresses) -> None:
     if subject.binary is None:
         pytest.skip(subject.gap)
     counts: Counter[str] = Counter()

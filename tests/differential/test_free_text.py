@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from lbgen.conformance.case import CaseFile
 from lbgen.conformance.corpus import encoded, raw
+from lbgen.conformance.engine_under_test import engines_on_host
+from lbgen.conformance.http1_client import Answer, fetch
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.prepare import Prepared, prepared
-from lbgen.conformance.probe import Answer, ask
-from lbgen.conformance.settle import settle
-from lbgen.conformance.subject import subjects
+from lbgen.conformance.prepare import Prepared, prepare
+from lbgen.conformance.wait_ready import wait_ready
 from lbgen.engines.api import Level, engine
 from lbgen.plan.features import Feature
 from lbgen.plan.request import Request
@@ -31,14 +31,14 @@ from lbgen.runtime.standins.server import endpoints
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.conformance.subject import Subject
+    from lbgen.conformance.engine_under_test import EngineUnderTest
 
 pytestmark = pytest.mark.engines
 ROUNDS = int(os.environ.get("LBGEN_FREE_TEXT", "6"))
 PER_TOPOLOGY = 10
 L7 = tuple(
     s
-    for s in subjects()
+    for s in engines_on_host()
     if s.binary is None or engine(s.engine).verdict(Feature.L7, s.version).level is not Level.REFUSED
 )
 
@@ -123,7 +123,7 @@ def read_back(ready: Prepared, address: tuple[str, int], texts: list[str], paths
             yield f"{name} {what}: got {got!r}, wrote {want!r}"
 
     def status(name: str, request: Request, want: int = 200) -> Iterator[str]:
-        answer = ask(address, request)
+        answer = fetch(address, request)
         yield from check(name, "status", answer.status, want)
 
     def sent(answer: Answer, name: str) -> list[str]:
@@ -133,7 +133,7 @@ def read_back(ready: Prepared, address: tuple[str, int], texts: list[str], paths
     for i, text in enumerate(texts):
         wire = raw(text)
         if f"s{i}" in served:
-            answer = ask(address, get(f"/s{i}", ("x-s", "other"), ("x-a", "first")))
+            answer = fetch(address, get(f"/s{i}", ("x-s", "other"), ("x-a", "first")))
             yield from check(f"s{i}", "request set", sent(answer, "x-s"), [wire])
             yield from check(f"s{i}", "request add", ", ".join(sent(answer, "x-a")), f"first, {wire}")
             yield from check(f"s{i}", "response set", answer.lines("x-s"), (wire,))
@@ -148,16 +148,16 @@ def read_back(ready: Prepared, address: tuple[str, int], texts: list[str], paths
             yield from status(f"c{i} {text!r} cookie match", get(f"/c{i}", ("Cookie", f"b=1; c={wire}")))
             yield from status(f"c{i} {text!r} cookie miss", get(f"/c{i}", ("Cookie", f"b=1; c={wire}x")), 404)
         if f"r{i}" in served:
-            answer = ask(address, get(f"/r{i}"))
+            answer = fetch(address, get(f"/r{i}"))
             yield from check(f"r{i}", "body", answer.body, f"{text}\n{text}".encode())
             yield from check(f"r{i}", "header", answer.lines("x-b"), (wire,))
     for i, path in enumerate(paths):
         if f"l{i}" in served:
-            location = ask(address, get(f"/l{i}")).header("location")
+            location = fetch(address, get(f"/l{i}")).header("location")
             yield from check(f"l{i}", "location", location, f"http://h:{address[1]}/{path}")
         for name, target in ((f"w{i}", f"/{path}"), (f"v{i}", f"/{path}")):
             if name in served:
-                told = account_of(ask(address, get(f"/{name}"))) or {"target": None}
+                told = account_of(fetch(address, get(f"/{name}"))) or {"target": None}
                 yield from check(name, "rewrite", told["target"], target)
         for name in (f"e{i}", f"p{i}"):
             if name in served:
@@ -165,9 +165,9 @@ def read_back(ready: Prepared, address: tuple[str, int], texts: list[str], paths
                 yield from status(f"{name} {path!r} path miss", get(f"/{name}/{path}x"), 404)
 
 
-def trial(subject: Subject, texts: list[str], paths: list[str], counts: Counter[str]) -> None:
+def trial(subject: EngineUnderTest, texts: list[str], paths: list[str], counts: Counter[str]) -> None:
     file = CaseFile("text", "text", topology(texts, paths), {}, ())
-    ready = prepared(file, subject.engine, subject.version)
+    ready = prepare(file, subject.engine, subject.version)
     counts["written"] += len(file.topology["routes"])
     counts["refused"] += len(ready.verdicts.routes)
     assert ready.served is not None, ready.verdicts
@@ -175,14 +175,14 @@ def trial(subject: Subject, texts: list[str], paths: list[str], counts: Counter[
     with ExitStack() as stack:
         stack.enter_context(endpoints(ready.stand_ins))
         handle = stack.enter_context(run_engine(subject.engine, ready.served, subject.binary, accept=("all",)))
-        settle(ready.served, handle)
+        wait_ready(ready.served, handle)
         wrong = list(read_back(ready, handle.address("web"), texts, paths))
         assert not wrong, f"{subject.label}: {len(wrong)} texts changed\n" + "\n".join(wrong[:20])
         assert handle.is_alive()
 
 
 @pytest.mark.parametrize("subject", L7, ids=lambda s: s.label.replace(" ", "-"))
-def test_known_awkward_texts_come_back(subject: Subject) -> None:
+def test_known_awkward_texts_come_back(subject: EngineUnderTest) -> None:
     if subject.binary is None:
         pytest.skip(subject.gap)
     counts: Counter[str] = Counter()
@@ -198,7 +198,7 @@ def test_known_awkward_texts_come_back(subject: Subject) -> None:
 
 
 @pytest.mark.parametrize("subject", L7, ids=lambda s: s.label.replace(" ", "-"))
-def test_random_texts_come_back(subject: Subject) -> None:
+def test_random_texts_come_back(subject: EngineUnderTest) -> None:
     if subject.binary is None:
         pytest.skip(subject.gap)
     counts: Counter[str] = Counter()

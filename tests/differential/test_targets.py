@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lbgen.conformance.subject import subjects
+from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.engines.api import Level, engine
 from lbgen.plan.features import Feature
 from lbgen.plan.paths import PathError, accept_target
@@ -23,7 +23,7 @@ from tests.served import serving
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.conformance.subject import Subject
+    from lbgen.conformance.engine_under_test import EngineUnderTest
     from lbgen.plan.policy import Paths
 
 pytestmark = pytest.mark.engines
@@ -31,7 +31,7 @@ WANTED = int(os.environ.get("LBGEN_TARGETS", "400"))
 SEED = random.SystemRandom().randrange(1 << 32) if "LBGEN_TARGETS" in os.environ else 1
 L7 = tuple(
     s
-    for s in subjects()
+    for s in engines_on_host()
     if s.binary is None or engine(s.engine).verdict(Feature.L7, s.version).level is not Level.REFUSED
 )
 PIECES = (
@@ -85,7 +85,7 @@ def asked(connection: HTTPConnection, target: str) -> tuple[int, str | None]:
     raise AssertionError
 
 
-def excused(subject: Subject, paths: Paths, target: str, got: int) -> bool:
+def excused(subject: EngineUnderTest, paths: Paths, target: str, got: int) -> bool:
     """What an approximate verdict says."""
     if got == 400 and "normalize" in paths.mode:
         verdict = engine(subject.engine).verdict(Feature.PATHS_NORMALIZE, subject.version)
@@ -94,7 +94,7 @@ def excused(subject: Subject, paths: Paths, target: str, got: int) -> bool:
 
 
 @pytest.mark.parametrize("subject", L7, ids=lambda s: s.label.replace(" ", "-"))
-def test_targets(subject: Subject) -> None:
+def test_targets(subject: EngineUnderTest) -> None:
     with serving(TOPOLOGY, subject) as (_, served, handle):
 
         def wrong(number: int) -> list[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lbgen.conformance.subject import subjects
+from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.runtime.local import isolated_network
 from lbgen.spec.dump import dump
 from tests.topologies.run import drawn, logged, smallest, verified
@@ -35,7 +35,7 @@ def test_engines_agree_on_random_topologies(request: pytest.FixtureRequest, caps
     option = request.config.getoption
     words = ("", "-seed", "-first", "-at-once", "-log")
     count, seed, first, at_once, log = (option(f"--topologies{x}") for x in words)
-    engines = tuple(name for name in L7 if subjects((name,))[0].binary is not None)
+    engines = tuple(name for name in L7 if engines_on_host((name,))[0].binary is not None)
     assert engines, "no engine is here"
     red: list[Outcome] = []
     lock = Lock()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lbgen.conformance.http1_client import Answer, fetch
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.probe import Answer, ask
 from lbgen.diagnostics import EngineError
 from lbgen.engines.envoy import ENGINE
 from lbgen.plan.model import (
@@ -66,7 +66,7 @@ def serving(plan: Plan) -> Iterator[EngineProcess]:
 def get(
     handle: EngineProcess, path: str, *headers: tuple[str, str], method: str = "GET", client: str = "127.0.0.1"
 ) -> Answer:
-    return ask(handle.address("web"), Request(method, path, (("Host", "h"), *headers), client=client))
+    return fetch(handle.address("web"), Request(method, path, (("Host", "h"), *headers), client=client))
 
 
 def sent(answer: Answer, name: str) -> list[str]:

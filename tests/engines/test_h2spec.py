@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lbgen.conformance.subject import subjects
+from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.engines.api import Level
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.plan.features import Feature
@@ -99,7 +99,9 @@ def served(subject, listener: str, whose: str):
 
 
 @pytest.mark.parametrize("listener", ["secure", "clear"])
-@pytest.mark.parametrize("subject", [s for s in subjects() if s.engine in minimal.ENGINES], ids=lambda s: s.label)
+@pytest.mark.parametrize(
+    "subject", [s for s in engines_on_host() if s.engine in minimal.ENGINES], ids=lambda s: s.label
+)
 def test_no_worse_than_the_engine_itself(subject, listener, tmp_path) -> None:
     if subject.binary is None:
         pytest.skip(subject.gap)

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 import lbgen
-from lbgen.conformance.subject import Subject, subjects
+from lbgen.conformance.engine_under_test import EngineUnderTest, engines_on_host
 from lbgen.engines.nginx import ENGINE
 from lbgen.plan.resolve import plan
 
@@ -106,8 +106,8 @@ TOPOLOGY = {
 }
 
 
-@pytest.mark.parametrize("subject", subjects(["nginx"]), ids=lambda s: s.label)
-def test_everything_with_long_names_loads_without_a_word(subject: Subject, tmp_path):
+@pytest.mark.parametrize("subject", engines_on_host(["nginx"]), ids=lambda s: s.label)
+def test_everything_with_long_names_loads_without_a_word(subject: EngineUnderTest, tmp_path):
     if subject.binary is None:
         pytest.skip(subject.gap)
     topology = lbgen.load(TOPOLOGY | {"engines": {"nginx": {"version": subject.version}}})

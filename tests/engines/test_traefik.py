@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lbgen.conformance.http1_client import fetch
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.probe import ask
 from lbgen.engines.traefik import ENGINE, Traefik
 from lbgen.plan.model import (
     Balance,
@@ -43,7 +43,7 @@ from tests.plans import by_prefix
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.conformance.probe import Answer
+    from lbgen.conformance.http1_client import Answer
     from lbgen.engines.api import RenderedFile
     from lbgen.runtime.local.process import EngineProcess
     from lbgen.runtime.standins.server import Endpoints
@@ -83,7 +83,7 @@ class Bench:
         self.group = group
 
     def get(self, target: str, *headers: tuple[str, str], client: str = "127.0.0.1", host: str = "h") -> Answer:
-        return ask(self.address, Request("GET", target, (("Host", host), *headers), client=client))
+        return fetch(self.address, Request("GET", target, (("Host", host), *headers), client=client))
 
     def told(self, target: str, *headers: tuple[str, str], client: str = "127.0.0.1") -> tuple[str, dict[str, str]]:
         """The target and headers that reached the endpoint."""

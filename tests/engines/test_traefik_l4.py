@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lbgen
-from lbgen.conformance.probe import ask
+from lbgen.conformance.http1_client import fetch
 from lbgen.engines.traefik import ENGINE
 from lbgen.plan.request import Request
 from lbgen.runtime.common.executables import candidates
@@ -170,7 +170,7 @@ def test_buckets_outlive_a_change_of_the_configuration():
     with run_engine(ENGINE, lbgen.plan(lbgen.load(topology))) as handle:
 
         def get(target: str) -> tuple[int | None, bytes]:
-            found = ask(handle.address("web"), Request("GET", target, (("Host", "h"),)))
+            found = fetch(handle.address("web"), Request("GET", target, (("Host", "h"),)))
             return found.status, found.body
 
         assert [get("/")[0] for _ in range(3)] == [200, 200, 429]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lbgen.conformance.probe import ask, wire
+from lbgen.conformance.http1_client import fetch, serialize
 from lbgen.engines.traefik import ENGINE
 from lbgen.plan.model import (
     Balance,
@@ -38,7 +38,7 @@ from tests.plans import by_prefix
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lbgen.conformance.probe import Address
+    from lbgen.conformance.http1_client import Address
 
 pytestmark = [pytest.mark.engines, pytest.mark.skipif(not candidates(ENGINE), reason="no traefik here")]
 IDLE = 600  # milliseconds
@@ -88,7 +88,7 @@ def served() -> Iterator[Address]:
 
 def _asked(path: str, mode: str, method: str = "GET", *headers: tuple[str, str], **more: object) -> bytes:
     control = json.dumps({"mode": mode, **more})
-    return wire(Request(method, path, (("Host", "h"), (CONTROL, control), *headers)))
+    return serialize(Request(method, path, (("Host", "h"), (CONTROL, control), *headers)))
 
 
 def _push(connection: socket.socket, seconds: float = 0.5) -> None:
@@ -211,7 +211,7 @@ def _places(served: Address, path: str) -> int:
         time.sleep(0.2)
         hang = Request("GET", path, (("Host", "h"), (CONTROL, '{"mode": "hang", "wait_ms": 450}')))
         with ThreadPoolExecutor(PLACES + 1) as pool:
-            statuses = [one.result().status for one in [pool.submit(ask, served, hang) for _ in range(PLACES + 1)]]
+            statuses = [one.result().status for one in [pool.submit(fetch, served, hang) for _ in range(PLACES + 1)]]
         assert set(statuses) <= {200, FULL[path]}
         if statuses.count(200) >= PLACES or time.monotonic() > end:
             return statuses.count(200)

@@ -11,7 +11,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import serve
 
-from lbgen.conformance.subject import subjects
+from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.engines.api import Level
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.plan.features import Feature
@@ -53,7 +53,7 @@ def endpoint(port: int):
 
 
 @pytest.fixture(
-    scope="module", params=[(s, x) for s in subjects() if s.engine in minimal.ENGINES for x in ("ws", "wss")]
+    scope="module", params=[(s, x) for s in engines_on_host() if s.engine in minimal.ENGINES for x in ("ws", "wss")]
 )
 def served(request):
     subject, scheme = request.param

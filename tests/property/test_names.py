@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from property.read_back import Tree, tree
 
 import lbgen
-from lbgen.conformance.subject import subjects
+from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.engines.api import engines
 from lbgen.engines.verdicts import judge
 from lbgen.plan.resolve import plan
@@ -33,7 +33,7 @@ from lbgen.runtime.local.check import check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.conformance.subject import Subject
+    from lbgen.conformance.engine_under_test import EngineUnderTest
 
 MARKED = "abcXYZ019!#$%&'*+.^_`|~-"
 TOKENS = st.text(MARKED, min_size=1, max_size=8)
@@ -308,8 +308,10 @@ def accepted(engine: str, version: str, values: dict[str, str]) -> dict[str, str
 
 
 @pytest.mark.engines
-@pytest.mark.parametrize("subject", [s for s in subjects() if s.engine in L7], ids=lambda s: s.label.replace(" ", "-"))
-def test_the_engine_loads_all_of_them(subject: Subject) -> None:
+@pytest.mark.parametrize(
+    "subject", [s for s in engines_on_host() if s.engine in L7], ids=lambda s: s.label.replace(" ", "-")
+)
+def test_the_engine_loads_all_of_them(subject: EngineUnderTest) -> None:
     """Two topologies with every slot drawn, and one with marks in every name."""
     if subject.binary is None:
         pytest.skip(subject.gap)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lbgen
-from lbgen.conformance.runner import State
-from lbgen.conformance.subject import subjects
+from lbgen.conformance.engine_under_test import engines_on_host
+from lbgen.conformance.runner import CaseState
 from lbgen.engines.api import engine
 from lbgen.engines.verdicts import judge
 from lbgen.runtime.common.certificates import throw_away
@@ -91,7 +91,7 @@ def verified(data: Data, engines: tuple[str, ...], seed: int, number: int) -> Ou
     refused: dict[str, str] = {}
     for name in engines:
         target = engine(name)
-        _, problems = judge(plan, target, subjects((name,))[0].version, ("all",))
+        _, problems = judge(plan, target, engines_on_host((name,))[0].version, ("all",))
         if problems:
             refused[name] = str(problems[0])
     report = lbgen.verify(
@@ -104,7 +104,7 @@ def verified(data: Data, engines: tuple[str, ...], seed: int, number: int) -> Ou
     excused = Counter(
         f"{result.subject} {result.clause}: {result.state}"
         for result in report.results
-        if result.state in (State.APPROXIMATE, State.REFUSED)
+        if result.state in (CaseState.APPROXIMATE, CaseState.REFUSED)
     )
     return Outcome(
         seed,

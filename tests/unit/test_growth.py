@@ -10,7 +10,7 @@ import pytest
 
 import lbgen
 from lbgen.conformance.corpus import corpus
-from lbgen.conformance.difference import compare
+from lbgen.conformance.topology_diff import compare
 from lbgen.conformance.verify.asked import asks
 from lbgen.engines.api import engine, engine_names, target_version
 from lbgen.engines.verdicts import answers

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import lbgen
-from lbgen.conformance.difference import compare_tiers
+from lbgen.conformance.topology_diff import compare_tiers
 from lbgen.diagnostics import UsageError
 from lbgen.engines.tiers import engine_of, engines_of
 from lbgen.plan.simulate import L4Outcome, Outcome

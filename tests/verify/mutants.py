@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import lbgen
-from lbgen.conformance.corpus import meeting
-from lbgen.conformance.difference import compare
+from lbgen.conformance.corpus import overlapping_drafts
+from lbgen.conformance.topology_diff import compare
 from lbgen.conformance.verify.merge import NUMBER, changes
 from lbgen.conformance.verify.times import Scale, scaled, times_of
 from lbgen.plan.matching import mismatch
@@ -112,7 +112,7 @@ def swaps(plan: Plan, engine: str) -> Iterator[Mutant]:
 
 def meet(one: Rule, other: Rule) -> bool:
     """Whether some request fulfils both: else their order cannot matter."""
-    for draft in meeting(one, other):
+    for draft in overlapping_drafts(one, other):
         parsed = parse_request(draft.request("web"))
         if mismatch(one, parsed) is None and mismatch(other, parsed) is None:
             return True

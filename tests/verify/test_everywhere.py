@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import lbgen
-from lbgen.conformance.subject import subjects
+from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.runtime.local import isolated_network
 from lbgen.spec.dump import dump
 from lbgen.spec.load import load_bytes
@@ -39,7 +39,7 @@ _NOBODY = (
 
 pytestmark = [
     pytest.mark.engines,
-    pytest.mark.skipif(any(subjects((name,))[0].binary is None for name in L7), reason="an engine is missing"),
+    pytest.mark.skipif(any(engines_on_host((name,))[0].binary is None for name in L7), reason="an engine is missing"),
 ]
 
 

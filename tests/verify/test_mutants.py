@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lbgen
-from lbgen.conformance.subject import subjects
+from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.engines.api import Level
 from lbgen.engines.api import engine as engine_of
 from lbgen.plan.features import Feature
@@ -48,7 +48,7 @@ pytestmark = [
 
 def plan_for(engine: str) -> Plan:
     """The topology, without what the engine refuses."""
-    subject = subjects((engine,))[0]
+    subject = engines_on_host((engine,))[0]
     if subject.binary is None:
         pytest.skip(subject.gap)
     data = read_file(HERE / "mutants.yaml").data

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.probe import ask
+from lbgen.conformance.http1_client import fetch
 from lbgen.conformance.scripts.stage import eventually, get, ill, told_of, well
 from lbgen.runtime.standins.http1 import CONTROL, Behaviour
 
@@ -25,7 +25,7 @@ def least_connections(stage: Stage) -> Iterator[str]:
     stage.endpoints.behave("least-0", Behaviour("hang", wait_ms=400))
     try:
         with ThreadPoolExecutor(6) as pool:
-            counts = Counter(pool.map(lambda _: told_of(ask(stage.at["web"], get("/least")), "name"), range(60)))
+            counts = Counter(pool.map(lambda _: told_of(fetch(stage.at["web"], get("/least")), "name"), range(60)))
     finally:
         stage.endpoints.behave("least-0", Behaviour())
     if sum(counts.values()) != counts["least-0"] + counts["least-1"] or not counts["least-0"] < 24:
@@ -34,7 +34,7 @@ def least_connections(stage: Stage) -> Iterator[str]:
     with ThreadPoolExecutor(8) as pool:
         futures = []
         for _ in range(8):
-            futures.append(pool.submit(ask, stage.at["web"], slow))
+            futures.append(pool.submit(fetch, stage.at["web"], slow))
             time.sleep(0.03)
         counts = Counter(told_of(f.result(), "name") for f in futures)
     if counts != Counter({"least-0": 4, "least-1": 4}):
@@ -44,7 +44,7 @@ def least_connections(stage: Stage) -> Iterator[str]:
 def random_is_no_cycle(stage: Stage) -> Iterator[str]:
     """A random choice picks the same endpoint twice in a row now and then; a cycle over three never does."""
     target = f"/{stage.params['pool']}"
-    names = [told_of(ask(stage.at["web"], get(target)), "name") for _ in range(60)]
+    names = [told_of(fetch(stage.at["web"], get(target)), "name") for _ in range(60)]
     again = sum(first == second for first, second in pairwise(names))
     if not 5 <= again <= 40:
         yield f"of 59 requests {again} went where the one before went, expected about 20"
@@ -64,7 +64,7 @@ def _keyed(stage: Stage, value: str) -> Request:
 
 
 def _homes(stage: Stage, keys: int) -> dict[str, str]:
-    return {k: told_of(ask(stage.at["web"], _keyed(stage, k)), "name") for k in (f"k{n}" for n in range(keys))}
+    return {k: told_of(fetch(stage.at["web"], _keyed(stage, k)), "name") for k in (f"k{n}" for n in range(keys))}
 
 
 def hash_spreads_and_stays(stage: Stage) -> Iterator[str]:

@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from lbgen.conformance.http1_client import ClientConnection, fetch, filler, serialize
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.probe import Stream, ask, filler, wire
 from lbgen.conformance.scripts.stage import get, told_of
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import CONTROL
@@ -39,13 +39,13 @@ def request_held(stage: Stage) -> Iterator[str]:
     for path in stage.params["paths"]:
         for head, parts in _uploads(path, 400_000):
             before = heads["p-0"]
-            with Stream(stage.at["web"], timeout=10) as stream:
+            with ClientConnection(stage.at["web"], timeout=10) as stream:
                 stream.send(head + parts[0])
                 time.sleep(0.5)
                 if heads["p-0"] != before:
                     yield f"{path}: an endpoint was asked before the body was there"
                 stream.send(parts[1])
-                answer = stream.answer()
+                answer = stream.read_answer()
             told = account_of(answer)
             if told is None or told["body_length"] != 400_000:
                 yield f"{path}: {told_of(answer, 'body_length')} bytes of body"
@@ -57,12 +57,12 @@ def request_flows(stage: Stage) -> Iterator[str]:
     for path in stage.params["paths"]:
         for head, parts in _uploads(path, 400_000, stage.params.get("framed", _FRAMED)):
             before = counted["p-0"]
-            with Stream(stage.at["web"], timeout=10) as stream:
+            with ClientConnection(stage.at["web"], timeout=10) as stream:
                 stream.send(head + parts[0])
                 if not _soon(lambda before=before: counted["p-0"] > before):  # type: ignore[misc]
                     yield f"{path}: no byte of the body reached the endpoint within 3 s of half of it"
                 stream.send(parts[1])
-                answer = stream.answer()
+                answer = stream.read_answer()
             told = account_of(answer)
             if told is None or told["body_length"] != 400_000:
                 yield f"{path}: {told_of(answer, 'body_length')} bytes of body"
@@ -73,7 +73,10 @@ def _uploads(path: str, size: int, framed: Sequence[str] = _FRAMED) -> Iterator[
     body = filler(size)
     half = size // 2
     if "length" in framed:
-        yield wire(Request("POST", path, (("Host", "h"), ("Content-Length", str(size))))), (body[:half], body[half:])
+        yield (
+            serialize(Request("POST", path, (("Host", "h"), ("Content-Length", str(size))))),
+            (body[:half], body[half:]),
+        )
     chunks = [b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:half], body[half:])]
     head = f"POST {path} HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
     if "chunks" in framed:
@@ -83,15 +86,15 @@ def _uploads(path: str, size: int, framed: Sequence[str] = _FRAMED) -> Iterator[
 def response_flows(stage: Stage) -> Iterator[str]:
     """Bytes of an answer come to the client as the endpoint sends them."""
     for path in stage.params["paths"]:
-        with Stream(stage.at["web"], timeout=8) as stream:
-            stream.send(wire(get(path, (CONTROL, '{"mode": "drip", "count": 4, "wait_ms": 500}'))))
-            if stream.until(b"\r\n\r\n") is None:
+        with ClientConnection(stage.at["web"], timeout=8) as stream:
+            stream.send(serialize(get(path, (CONTROL, '{"mode": "drip", "count": 4, "wait_ms": 500}'))))
+            if stream.read_until(b"\r\n\r\n") is None:
                 yield f"{path}: no head"
                 continue
-            while not stream.buffer and stream.fill():
+            while not stream.buffer and stream.read_more():
                 pass
             first = time.monotonic() - stream.begun
-            while b"\r\n0\r\n\r\n" not in stream.buffer and stream.fill():
+            while b"\r\n0\r\n\r\n" not in stream.buffer and stream.read_more():
                 pass
             last = time.monotonic() - stream.begun
         if first > last - 0.8:
@@ -105,7 +108,7 @@ def response_kept(stage: Stage) -> Iterator[str]:
         with socket.socket() as sock:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             sock.connect(stage.at["web"])
-            sock.sendall(wire(get(path, (CONTROL, '{"mode": "fixed", "body": "0123456789", "size": 250000}'))))
+            sock.sendall(serialize(get(path, (CONTROL, '{"mode": "fixed", "body": "0123456789", "size": 250000}'))))
             if not _soon(lambda before=before: stage.endpoints.answered["p-0"] > before):  # type: ignore[misc]
                 yield f"{path}: the endpoint still sends after 3 s"
 
@@ -123,7 +126,7 @@ def mirror_copies(stage: Stage) -> Iterator[str]:
         tag = uuid4().hex
         more = [tuple(line.split(": ", 1)) for line in stage.params.get("headers", ())]
         headers = (("Host", "h"), ("X-B", "0"), ("X-Two", "1"), ("X-Two", "2"), (CONTROL, f'{{"tag": "{tag}"}}'), *more)
-        answer = ask(stage.at["web"], Request(method, stage.params["path"], headers, body=body))
+        answer = fetch(stage.at["web"], Request(method, stage.params["path"], headers, body=body))
         if told_of(answer, "pool") != "p":
             yield f"{method}: {told_of(answer, 'pool')}"
         seen = _copies(stage, tag, len(pools))
@@ -149,7 +152,7 @@ def mirror_percent(stage: Stage) -> Iterator[str]:
     for path, (low, high) in (("/part", stage.params["share"]), ("/none", (0, 0))):
         tag = uuid4().hex
         for _ in range(200):
-            ask(stage.at["web"], get(path, (CONTROL, f'{{"tag": "{tag}"}}')))
+            fetch(stage.at["web"], get(path, (CONTROL, f'{{"tag": "{tag}"}}')))
         time.sleep(0.5)
         copies = sum(one.name == "shadow-0" for one in stage.endpoints.tagged(tag))
         if not low <= copies <= high:
@@ -158,11 +161,11 @@ def mirror_percent(stage: Stage) -> Iterator[str]:
 
 def mirror_keeps_connection(stage: Stage) -> Iterator[str]:
     """A slow mirror does not hold up the next request of the connection."""
-    with Stream(stage.at["web"], timeout=12) as stream:
+    with ClientConnection(stage.at["web"], timeout=12) as stream:
         for number in range(3):
             begun = time.monotonic()
-            stream.send(wire(get(f"/slow/{number}")))
-            answer = stream.answer()
+            stream.send(serialize(get(f"/slow/{number}")))
+            answer = stream.read_answer()
             took = time.monotonic() - begun
             if told_of(answer, "target") != f"/slow/{number}" or took > 2.0:
                 yield f"request {number} on one connection: {told_of(answer, 'target')} after {took:.1f} s"

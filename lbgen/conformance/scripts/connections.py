@@ -8,8 +8,8 @@ from collections import Counter
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from lbgen.conformance.http1_client import ClientConnection, serialize
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.probe import Stream, wire
 from lbgen.conformance.scripts.stage import get, told_of
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import CONTROL
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 def pipelined_routes(stage: Stage) -> Iterator[str]:
     """Requests sent in one go are answered in order, and a body never becomes the next request."""
     smuggled = b"GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n"
-    first = wire(Request("POST", "/1", (("Host", "h"),), body=smuggled))
-    with Stream(stage.at["web"]) as stream:
-        stream.send(first + wire(get("/2")) + wire(get("/3", ("Connection", "close"))))
-        targets = [told_of(stream.answer(), "target") for _ in range(3)]
-        left = stream.rest()
+    first = serialize(Request("POST", "/1", (("Host", "h"),), body=smuggled))
+    with ClientConnection(stage.at["web"]) as stream:
+        stream.send(first + serialize(get("/2")) + serialize(get("/3", ("Connection", "close"))))
+        targets = [told_of(stream.read_answer(), "target") for _ in range(3)]
+        left = stream.read_to_end()
     if targets != ["/1", "/2", "/3"]:
         yield f"answers of {targets}, expected /1 /2 /3"
     if left:
@@ -36,10 +36,10 @@ def pipelined_routes(stage: Stage) -> Iterator[str]:
 
 def keepalive_routes(stage: Stage) -> Iterator[str]:
     """On a kept connection each request is routed and edited by itself."""
-    with Stream(stage.at["web"]) as stream:
+    with ClientConnection(stage.at["web"]) as stream:
         for number in range(5):
-            stream.send(wire(get(f"/{number}", ("X-N", str(number)))))
-            answer = stream.answer()
+            stream.send(serialize(get(f"/{number}", ("X-N", str(number)))))
+            answer = stream.read_answer()
             told = account_of(answer)
             if told is None or told["target"] != f"/{number}":
                 yield f"request {number} on one connection: {told_of(answer, 'target')}"
@@ -52,10 +52,10 @@ def keepalive_routes(stage: Stage) -> Iterator[str]:
 def request_ids_are_unique(stage: Stage) -> Iterator[str]:
     """A request id of an untrusted client is replaced by one that no other request has."""
     seen: Counter[str] = Counter()
-    with Stream(stage.at["web"]) as stream:
+    with ClientConnection(stage.at["web"]) as stream:
         for _ in range(10):
-            stream.send(wire(get("/", ("X-Request-Id", "spoofed"))))
-            told = account_of(stream.answer())
+            stream.send(serialize(get("/", ("X-Request-Id", "spoofed"))))
+            told = account_of(stream.read_answer())
             if told is None:
                 yield "no answer of an endpoint"
                 return
@@ -72,10 +72,10 @@ def few_idle_connections(stage: Stage) -> Iterator[str]:
     for burst in range(2):
         before = sum(stage.endpoints.connections.values())
         with ExitStack() as open_:
-            streams = [open_.enter_context(Stream(stage.at["web"])) for _ in range(12)]
+            streams = [open_.enter_context(ClientConnection(stage.at["web"])) for _ in range(12)]
             for stream in streams:
-                stream.send(wire(get(f"/{burst}", (CONTROL, busy))))
-            if odd := {answer.status for answer in (stream.answer() for stream in streams)} - {200}:
+                stream.send(serialize(get(f"/{burst}", (CONTROL, busy))))
+            if odd := {answer.status for answer in (stream.read_answer() for stream in streams)} - {200}:
                 yield f"statuses {odd}"
                 return
         time.sleep(0.4)
@@ -85,13 +85,13 @@ def few_idle_connections(stage: Stage) -> Iterator[str]:
 
 def keepalive_over(stage: Stage) -> Iterator[str]:
     """A kept connection on which nothing comes is closed after the keepalive time (700 ms), without an answer."""
-    with Stream(stage.at["keep"]) as stream:
-        stream.send(wire(get("/")))
-        if stream.answer().status != 200:
+    with ClientConnection(stage.at["keep"]) as stream:
+        stream.send(serialize(get("/")))
+        if stream.read_answer().status != 200:
             yield "no answer to the first request"
             return
         begun = time.monotonic()
-        left = stream.rest()
+        left = stream.read_to_end()
         took = time.monotonic() - begun
         if left:
             yield f"bytes on an idle connection: {left[:100]!r}"
@@ -101,10 +101,10 @@ def keepalive_over(stage: Stage) -> Iterator[str]:
 
 def keepalive_within(stage: Stage) -> Iterator[str]:
     """Requests that come within the keepalive time find the connection open, however long it lives."""
-    with Stream(stage.at["keep"]) as stream:
+    with ClientConnection(stage.at["keep"]) as stream:
         for number in range(5):
-            stream.send(wire(get("/")))
-            if (status := stream.answer().status) != 200:
+            stream.send(serialize(get("/")))
+            if (status := stream.read_answer().status) != 200:
                 yield f"request {number + 1}, 300 ms after the one before: {status} ({stream.end})"
                 return
             time.sleep(0.3)
@@ -112,10 +112,10 @@ def keepalive_within(stage: Stage) -> Iterator[str]:
 
 def keepalive_longer_than_the_body(stage: Stage) -> Iterator[str]:
     """A kept connection is idle by its own time (5 s), not by that of a body that stops (600 ms)."""
-    with Stream(stage.at["body"]) as stream:
+    with ClientConnection(stage.at["body"]) as stream:
         for number in range(2):
-            stream.send(wire(get("/")))
-            if (status := stream.answer().status) != 200:
+            stream.send(serialize(get("/")))
+            if (status := stream.read_answer().status) != 200:
                 yield f"request {number + 1}, 1.5 s after the one before: {status} ({stream.end})"
                 return
             time.sleep(1.5)
@@ -123,15 +123,15 @@ def keepalive_longer_than_the_body(stage: Stage) -> Iterator[str]:
 
 def half_a_line_on_a_kept_connection(stage: Stage) -> Iterator[str]:
     """A later request that stops within its first line: 408 or closed, in its own time (800 ms)."""
-    with Stream(stage.at["head"]) as stream:
-        stream.send(wire(get("/")))
-        if stream.answer().status != 200:
+    with ClientConnection(stage.at["head"]) as stream:
+        stream.send(serialize(get("/")))
+        if stream.read_answer().status != 200:
             yield "no answer to the first request"
             return
         time.sleep(1.0)
         begun = time.monotonic()
         stream.send(b"GET /")
-        answer = stream.answer()
+        answer = stream.read_answer()
         took = time.monotonic() - begun
         if answer.status not in (None, 408):
             yield f"status {answer.status}, expected 408 or a closed connection"

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from lbgen.conformance.probe import Stream, ask, wire
+from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
 from lbgen.conformance.scripts.stage import get
 from lbgen.runtime.standins.http1 import CONTROL, Behaviour
 
@@ -23,7 +23,7 @@ def one_attempt(stage: Stage) -> Iterator[str]:
     for target in ("/two", "/p"):
         for mode in ("close", "reset", "garbage", "hang"):
             before = sum(stage.endpoints.requests.values())
-            answer = ask(stage.at["web"], get(target, (CONTROL, f'{{"mode": "{mode}"}}')))
+            answer = fetch(stage.at["web"], get(target, (CONTROL, f'{{"mode": "{mode}"}}')))
             time.sleep(0.1)
             tries = sum(stage.endpoints.requests.values()) - before
             if tries != 1:
@@ -34,7 +34,7 @@ def nothing_ejected(stage: Stage) -> Iterator[str]:
     """Without passive health an endpoint that keeps failing keeps getting its share."""
     stage.endpoints.behave("two-0", Behaviour("close"))
     try:
-        answers = Counter(ask(stage.at["web"], get("/two")).status for _ in range(20))
+        answers = Counter(fetch(stage.at["web"], get("/two")).status for _ in range(20))
     finally:
         stage.endpoints.behave("two-0", Behaviour())
     if not (6 <= answers[502] <= 14 and answers[200] == 20 - answers[502]):
@@ -59,15 +59,15 @@ def kept_connection_posts(stage: Stage) -> Iterator[str]:
 def _kept(stage: Stage, faults: tuple[tuple[str, str, int], ...], method: str = "GET") -> Iterator[str]:
     for target, mode, status in faults:
         control = ((CONTROL, f'{{"mode": "{mode}"}}'),) if mode else ()
-        with Stream(stage.at["web"]) as stream:
+        with ClientConnection(stage.at["web"]) as stream:
             for _ in range(stage.params.get("before", 1)):
-                stream.send(wire(get(stage.params.get("first", "/p"))))
-                first = stream.answer().status
+                stream.send(serialize(get(stage.params.get("first", "/p"))))
+                first = stream.read_answer().status
             if first != 200:
                 yield f"first request: {first}"
                 continue
-            stream.send(wire(get(target, *control, method=method)))
-            answer = stream.answer()
+            stream.send(serialize(get(target, *control, method=method)))
+            answer = stream.read_answer()
         if answer.status != status:
             yield f"second request, {target} {mode}: {answer.status} {answer.problem}, expected {status}"
 
@@ -79,7 +79,7 @@ def untried(stage: Stage) -> Iterator[str]:
     steps = f'"steps": [{failing}, {failing}, {{}}]'
     requests = [get(stage.params["target"], ("x-key", tag), (CONTROL, f'{{"tag": "{tag}", {steps}}}')) for tag in tags]
     with ThreadPoolExecutor(8) as pool:
-        statuses = Counter(pool.map(lambda request: ask(stage.at["web"], request).status, requests))
+        statuses = Counter(pool.map(lambda request: fetch(stage.at["web"], request).status, requests))
     if set(statuses) != {200}:
         yield f"answers {dict(statuses)}, expected 200"
     tries = [[one.name for one in stage.endpoints.tagged(tag)] for tag in tags]
@@ -93,7 +93,7 @@ def retry_budget(stage: Stage) -> Iterator[str]:
     tag, count = uuid4().hex, 16
     request = get("/budget", (CONTROL, f'{{"mode": "hang", "tag": "{tag}"}}'))
     with ThreadPoolExecutor(count) as pool:
-        statuses = list(pool.map(lambda _: ask(stage.at["web"], request).status, range(count)))
+        statuses = list(pool.map(lambda _: fetch(stage.at["web"], request).status, range(count)))
     tries = len(stage.endpoints.tagged(tag))
     if statuses != [504] * count:
         yield f"answers {statuses}, expected 504"

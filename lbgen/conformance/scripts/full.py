@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.probe import Stream, ask, wire
 from lbgen.conformance.scripts.stage import answers, eventually, get, told_of
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import CONTROL
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Future
 
-    from lbgen.conformance.probe import Answer
+    from lbgen.conformance.http1_client import Answer
     from lbgen.conformance.scripts.stage import Stage
 
 
@@ -26,7 +26,7 @@ def _hold(stage: Stage, pool: ThreadPoolExecutor, target: str, seconds: float) -
     """A request that finds a place and that its endpoint, where it is now, answers after `seconds`."""
     control = (CONTROL, f'{{"mode": "hang", "wait_ms": {int(seconds * 1000)}}}')
     before = sum(stage.endpoints.requests.values())
-    future = pool.submit(ask, stage.at["web"], get(target, control))
+    future = pool.submit(fetch, stage.at["web"], get(target, control))
     eventually(lambda: sum(stage.endpoints.requests.values()) > before, 1)
     return future
 
@@ -38,7 +38,7 @@ def full_is_503(stage: Stage) -> Iterator[str]:
         begun = time.monotonic()
         held = [_hold(stage, pool, target, 1.2) for target in targets]
         asked = sum(stage.endpoints.requests.values())
-        found = ask(stage.at["web"], get(last))
+        found = fetch(stage.at["web"], get(last))
         if time.monotonic() - begun < 1:  # else the host was too busy to tell
             if found.status != 503 or found.body != b"Service Unavailable\n":
                 yield f"one more than {len(targets)}: {found.status} {found.body[:60]!r}, expected 503"
@@ -61,7 +61,7 @@ def queue_waits(stage: Stage) -> Iterator[str]:
     target = stage.params["target"]
     with ThreadPoolExecutor(4) as pool:
         first = _hold(stage, pool, target, 0.6)
-        second = pool.submit(ask, stage.at["web"], get(target))
+        second = pool.submit(fetch, stage.at["web"], get(target))
         late, early = second.result(), first.result()
     if (early.status, late.status) != (200, 200):
         yield f"{early.status} and {late.status}, expected 200 for both"
@@ -79,9 +79,9 @@ def queue_is_full(stage: Stage) -> Iterator[str]:
         begun = time.monotonic()
         held = [_hold(stage, pool, target, 1.2)]
         for _ in range(size):
-            held.append(pool.submit(ask, stage.at["web"], get(target)))
+            held.append(pool.submit(fetch, stage.at["web"], get(target)))
             time.sleep(0.06)
-        found = ask(stage.at["web"], get(target))
+        found = fetch(stage.at["web"], get(target))
         busy = time.monotonic() - begun > 1
         statuses = [future.result().status for future in held]
     if not busy and (found.status != 503 or found.elapsed > 0.5):
@@ -95,7 +95,7 @@ def queue_time_over(stage: Stage) -> Iterator[str]:
     target = stage.params["target"]
     with ThreadPoolExecutor(4) as pool:
         first = _hold(stage, pool, target, 1.6)
-        found = ask(stage.at["web"], get(target))
+        found = fetch(stage.at["web"], get(target))
         status = first.result().status
     if status != 200:
         yield f"the one under way: {status}"
@@ -110,7 +110,7 @@ def queue_next_free(stage: Stage) -> Iterator[str]:
     name = stage.params["pool"]
     with ThreadPoolExecutor(8) as pool:
         held = [_hold(stage, pool, f"/{name}", seconds) for seconds in (1.5, 0.5)]
-        found = ask(stage.at["web"], get(f"/{name}"))
+        found = fetch(stage.at["web"], get(f"/{name}"))
         homes = [told_of(future.result(), "name") for future in held]
     if set(homes) != {f"{name}-0", f"{name}-1"}:
         yield f"two requests at a time went to {homes}, expected one to each endpoint"
@@ -125,7 +125,7 @@ def full_endpoint_not_tried(stage: Stage) -> Iterator[str]:
     with ThreadPoolExecutor(2) as pool:
         held = _hold(stage, pool, target, 1.2)
         begun = time.monotonic()
-        ask(stage.at["web"], get(target, (CONTROL, f'{{"tag": "{tag}", {steps}}}')))
+        fetch(stage.at["web"], get(target, (CONTROL, f'{{"tag": "{tag}", {steps}}}')))
         took = time.monotonic() - begun
         busy = told_of(held.result(), "name")
     names = [one.name for one in stage.endpoints.tagged(tag)]
@@ -139,7 +139,7 @@ def full_of_copies(stage: Stage) -> Iterator[str]:
     """Copies take places like other requests: while one is under way at a pool's only place no other one gets there."""
     target = f"{stage.params['target']}/{uuid4().hex}"
     for _ in range(3):
-        ask(stage.at["web"], get(target))
+        fetch(stage.at["web"], get(target))
     time.sleep(0.3)  # the pool's endpoint takes a second for each
     names = [one.name for one in tuple(stage.endpoints.seen) if one.target == target]
     copies = sum(name.startswith(stage.params["copies"]) for name in names)
@@ -151,12 +151,12 @@ def queue_streams(stage: Stage) -> Iterator[str]:
     """A request that finds a place at once reaches the endpoint before its body has ended."""
     request = Request("POST", stage.params["target"], (("Host", "h"), ("Content-Length", "200000")))
     asked = sum(stage.endpoints.heads.values())
-    with Stream(stage.at["web"]) as stream:
-        stream.send(wire(request) + b"x" * 100_000)
+    with ClientConnection(stage.at["web"]) as stream:
+        stream.send(serialize(request) + b"x" * 100_000)
         if not eventually(lambda: sum(stage.endpoints.heads.values()) > asked, 1):
             yield "the endpoint is not asked before its end"
         stream.send(b"x" * 100_000)
-        if (status := stream.answer().status) != 200:
+        if (status := stream.read_answer().status) != 200:
             yield f"status {status} in the end"
 
 
@@ -166,7 +166,7 @@ def queue_holds_bodies(stage: Stage) -> Iterator[str]:
     body = b"x" * 200_000
     with ThreadPoolExecutor(4) as pool:
         first = _hold(stage, pool, target, 0.6)
-        found = ask(stage.at["web"], Request("POST", target, (("Host", "h"),), body=body))
+        found = fetch(stage.at["web"], Request("POST", target, (("Host", "h"),), body=body))
         status = first.result().status
     told = account_of(found)
     if status != 200 or told is None or told["body_length"] != len(body):
@@ -181,7 +181,7 @@ def queue_is_fair(stage: Stage) -> Iterator[str]:
     control = (CONTROL, '{"mode": "hang", "wait_ms": 10}')
 
     def client(_number: int) -> list[Answer]:
-        return [ask(stage.at["web"], get(target, control)) for _ in range(25)]
+        return [fetch(stage.at["web"], get(target, control)) for _ in range(25)]
 
     with ThreadPoolExecutor(3) as pool:
         found = [answer for answers_of in pool.map(client, range(3)) for answer in answers_of]

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.probe import Stream, ask, wire
+from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
 from lbgen.conformance.scripts.stage import (
     CHECK,
     HANDOVER,
@@ -55,16 +55,16 @@ def kept_connections_survive(stage: Stage) -> Iterator[str]:
     pool = stage.params["pool"]
     sick, target = f"{pool}-0", f"/{pool}"
     found: Counter[str] = Counter()
-    kept: list[Stream | None] = [None] * 8
+    kept: list[ClientConnection | None] = [None] * 8
     try:
         for status in (500, 200) * 3:
             stage.endpoints.behave(sick, Behaviour("fixed", status=status), path=CHECK)
             end = time.monotonic() + 1.2
             while time.monotonic() < end:
                 for number, open_one in enumerate(kept):
-                    stream = open_one or Stream(stage.at["web"], timeout=30)
-                    stream.send(wire(get(target)))
-                    answer = stream.answer()
+                    stream = open_one or ClientConnection(stage.at["web"], timeout=30)
+                    stream.send(serialize(get(target)))
+                    answer = stream.read_answer()
                     found[str(answer.status or "no answer")] += 1
                     ends = answer.status is None or (answer.header("connection") or "").lower() == "close"
                     if ends:
@@ -93,7 +93,7 @@ def all_checked_out(stage: Stage) -> Iterator[str]:
             return
         time.sleep(HANDOVER)
         begun = time.monotonic()
-        answer = ask(stage.at[listener_of(stage)], get(target))
+        answer = fetch(stage.at[listener_of(stage)], get(target))
         if str(answer.status) != none_left or answer.elapsed > 0.5:
             yield f"status {answer.status} after {answer.elapsed:.1f} s, expected {none_left} at once"
         if answer.status == 503 and answer.body != b"Service Unavailable\n":
@@ -216,14 +216,14 @@ def success_resets(stage: Stage) -> Iterator[str]:
     target = f"/{stage.params['pool']}"
     failing = (CONTROL, '{"mode": "close"}')
     for number in range(4):
-        found = [ask(stage.at["web"], get(target, *more)).status for more in ((failing,), (failing,), ())]
+        found = [fetch(stage.at["web"], get(target, *more)).status for more in ((failing,), (failing,), ())]
         if found != [502, 502, 200]:
             yield f"two failures and a success, round {number + 1}: {found}, expected 502, 502, 200"
             return
-    found = [ask(stage.at["web"], get(target, failing)).status for _ in range(3)]
+    found = [fetch(stage.at["web"], get(target, failing)).status for _ in range(3)]
     asked = stage.endpoints.requests[f"{stage.params['pool']}-0"]
     time.sleep(TAKES_HOLD)
-    answer = ask(stage.at["web"], get(target))
+    answer = fetch(stage.at["web"], get(target))
     if found != [502, 502, 502] or answer.status != 503:
         yield f"three failures in a row: {found}, then {answer.status}, expected 503"
     if stage.endpoints.requests[f"{stage.params['pool']}-0"] != asked:
@@ -238,7 +238,7 @@ def not_a_failure(stage: Stage) -> Iterator[str]:
     """A 4xx of an endpoint ejects nothing."""
     target = f"/{stage.params['pool']}"
     asks = get(target, (CONTROL, '{"mode": "fixed", "status": 404}'))
-    found = [ask(stage.at["web"], asks).status for _ in range(8)]
+    found = [fetch(stage.at["web"], asks).status for _ in range(8)]
     if found != [404] * 8:
         yield f"eight 404 of an endpoint: {found}"
 
@@ -249,7 +249,7 @@ def all_ejected(stage: Stage) -> Iterator[str]:
     target = f"/{pool}"
     failing = get(target, (CONTROL, '{"mode": "reset"}'))
     for _ in range(12):
-        if ask(stage.at["web"], failing).status == 503:
+        if fetch(stage.at["web"], failing).status == 503:
             break
     begun = time.monotonic()
     time.sleep(TAKES_HOLD)

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.probe import Stream, ask, wire
 from lbgen.conformance.scripts.stage import get, told_of
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ def _payload(stage: Stage, payload: str) -> Iterator[str]:
     tag = uuid4().hex[:8]
     first, second = f"/first-{tag}", f"/second-{tag}"
     text = payload.replace("<first>", first).replace("<second>", f"GET {second} HTTP/1.1\r\nHost: h\r\n\r\n")
-    with Stream(stage.at["web"], timeout=_SECONDS) as stream:
+    with ClientConnection(stage.at["web"], timeout=_SECONDS) as stream:
         stream.send(text.encode("latin-1"))
-        answer = stream.answer()
+        answer = stream.read_answer()
         if answer.status is not None:
-            stream.rest()
+            stream.read_to_end()
     reached = [one.target for one in tuple(stage.endpoints.seen) if tag in one.target]
     if any(second in target for target in reached):
         yield f"{payload!r}: the second request reached an endpoint: {reached}"
@@ -53,9 +53,9 @@ def hostile_trailers(stage: Stage) -> Iterator[str]:
     for field in ("Host: evil", "Content-Length: 9", "X-Forwarded-For: 6.6.6.6", "Connection: x", "X-Request-Id: 1"):
         name, _, value = field.partition(": ")
         body = f"3\r\nabc\r\n0\r\n{field}\r\n\r\n"
-        with Stream(stage.at["web"], timeout=_SECONDS) as stream:
+        with ClientConnection(stage.at["web"], timeout=_SECONDS) as stream:
             stream.send(f"POST /t HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{body}".encode())
-            answer = stream.answer()
+            answer = stream.read_answer()
         told = account_of(answer)
         if told is None:
             if answer.status not in (None, 400):
@@ -81,11 +81,11 @@ def hostile_sizes(stage: Stage) -> Iterator[str]:
         "a chunk extension": b"POST /big HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b"a" * size,
     }
     for what, head in heads.items():
-        with Stream(stage.at["web"], timeout=_SECONDS) as stream:
+        with ClientConnection(stage.at["web"], timeout=_SECONDS) as stream:
             stream.send(head)
-            answer = stream.answer()
+            answer = stream.read_answer()
             if answer.status is not None:
-                stream.rest()
+                stream.read_to_end()
         if account_of(answer) is not None:
             yield f"{what} of {size} bytes reached an endpoint"
         elif answer.status is not None and answer.status not in _REFUSALS:
@@ -105,12 +105,12 @@ def hostile_half_closed(stage: Stage) -> Iterator[str]:
         ("nothing", b"", False),
     ):
         before = sum(one.target == "/half" for one in tuple(stage.endpoints.seen))
-        with Stream(stage.at["web"], timeout=_SECONDS) as stream:
+        with ClientConnection(stage.at["web"], timeout=_SECONDS) as stream:
             stream.send(data)
-            stream.shut()
-            answer = stream.answer()
+            stream.shutdown_write()
+            answer = stream.read_answer()
             if answer.status is not None:
-                stream.rest()
+                stream.read_to_end()
         if stream.end == "open":
             yield f"{what}, then the end: after {_SECONDS:g} s the connection is open"
         if whole and answer.status not in (None, 200, *_REFUSALS):
@@ -124,18 +124,18 @@ def hostile_half_closed(stage: Stage) -> Iterator[str]:
 
 def hostile_goes_on(stage: Stage) -> Iterator[str]:
     """After bad requests and connections that say nothing, good clients are served as ever."""
-    silent = [Stream(stage.at["web"], timeout=_SECONDS) for _ in range(50)]
+    silent = [ClientConnection(stage.at["web"], timeout=_SECONDS) for _ in range(50)]
     try:
         for number, stream in enumerate(silent):
             stream.send(_BAD[number % len(_BAD)])
         for number in range(20):
-            answer = ask(stage.at["web"], get(f"/good/{number}"), timeout=3)
+            answer = fetch(stage.at["web"], get(f"/good/{number}"), timeout=3)
             if told_of(answer, "target") != f"/good/{number}":
                 yield f"beside 50 bad connections: {told_of(answer, 'target')}"
-        with Stream(stage.at["web"]) as stream:
+        with ClientConnection(stage.at["web"]) as stream:
             for number in range(3):
-                stream.send(wire(get(f"/kept/{number}")))
-                if told_of(answer := stream.answer(), "target") != f"/kept/{number}":
+                stream.send(serialize(get(f"/kept/{number}")))
+                if told_of(answer := stream.read_answer(), "target") != f"/kept/{number}":
                     yield f"on a kept connection: {told_of(answer, 'target')}"
     finally:
         for stream in silent:

@@ -6,9 +6,9 @@ import time
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from lbgen.conformance.http2 import Http2, ask
+from lbgen.conformance.http1_client import ClientConnection
+from lbgen.conformance.http2_client import Http2Client, fetch
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.probe import Stream
 from lbgen.conformance.scripts.stage import get, told_of
 from lbgen.plan.request import Request
 
@@ -27,15 +27,15 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
     return len(payload).to_bytes(3) + bytes([kind, flags]) + stream.to_bytes(4) + payload
 
 
-def _open(stage: Stage, seconds: float = 8.0) -> Stream:
+def _open(stage: Stage, seconds: float = 8.0) -> ClientConnection:
     name = stage.params["listener"]
-    return Stream(stage.at[name], wire=stage.via(name, _ANY2), timeout=seconds)
+    return ClientConnection(stage.at[name], transport=stage.transport(name, _ANY2), timeout=seconds)
 
 
 def _still_serves(stage: Stage) -> Iterator[str]:
     name = stage.params["listener"]
     for request in (get("/good"), Request("GET", "/good", (("Host", "h"),), version="2")):
-        answer = ask(stage.at[name], request, timeout=4, via=stage.via(name, request))
+        answer = fetch(stage.at[name], request, timeout=4, transport=stage.transport(name, request))
         if told_of(answer, "target") != "/good":
             yield f"afterwards, over HTTP/{request.version}: {told_of(answer, 'target')}"
 
@@ -60,7 +60,7 @@ def http2_endless_head(stage: Stage) -> Iterator[str]:
         deadline = time.monotonic() + 6
         while stream.end == "open" and time.monotonic() < deadline:
             stream.send(_frame(9, 0, 1, block * 20))
-            stream.fill(0.002)
+            stream.read_more(0.002)
             if b"\x07\x00" in stream.buffer[3:]:  # the type of GOAWAY and its flags
                 break
         else:
@@ -74,12 +74,12 @@ def http2_wrong_lengths(stage: Stage) -> Iterator[str]:
     for length, body in ((b"3", b"abcdef"), (b"9", b"abc"), (b"0", b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")):
         path = f"/length-{uuid4().hex[:8]}"
         with _open(stage) as stream:
-            client = Http2(stream)
+            client = Http2Client(stream)
             head = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", path.encode()), (b":authority", b"h")]
-            number = client.head([*head, (b"content-length", length)], method="POST", end=False)
+            number = client.send_head([*head, (b"content-length", length)], method="POST", end=False)
             client.connection.send_data(number, body, end_stream=True)
             client.flush()
-            answer = client.answer(number)
+            answer = client.read_answer(number)
         told = account_of(answer)
         # A head that says 0 is a whole request already; what follows must vanish.
         if told is not None and (length != b"0" or told["body_length"]):

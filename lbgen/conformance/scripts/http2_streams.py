@@ -8,9 +8,9 @@ from uuid import uuid4
 
 from h2.errors import ErrorCodes
 
-from lbgen.conformance.http2 import Http2, Pairs, pairs
+from lbgen.conformance.http1_client import ClientConnection, filler
+from lbgen.conformance.http2_client import Http2Client, Pairs, header_list
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.probe import Stream, filler
 from lbgen.conformance.scripts.stage import get, told_of
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import CONTROL
@@ -25,21 +25,21 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _HANG = (CONTROL, '{"mode": "hang", "wait_ms": 1500}')
 
 
-def _open(stage: Stage) -> Stream:
+def _open(stage: Stage) -> ClientConnection:
     name = stage.params["listener"]
-    return Stream(stage.at[name], wire=stage.via(name, _ANY2))
+    return ClientConnection(stage.at[name], transport=stage.transport(name, _ANY2))
 
 
 def http2_streams(stage: Stage) -> Iterator[str]:
     """Streams that are open at once get each its own answer."""
     with _open(stage) as stream:
-        client = Http2(stream)
+        client = Http2Client(stream)
         sent = {}
         for number in range(30):
             body = b"x" * (number * 1000)
             sent[client.send(Request("POST", f"/p/{number}", (("Host", "h"),), body=body))] = (number, len(body))
         for at, (number, length) in sent.items():
-            answer = client.answer(at)
+            answer = client.read_answer(at)
             told = account_of(answer)
             if told is None or (told["target"], told["body_length"]) != (f"/p/{number}", length):
                 yield f"stream {number} of 30: {told_of(answer, 'target')}"
@@ -51,11 +51,11 @@ def http2_unsized_again(stage: Stage) -> Iterator[str]:
         tag = uuid4().hex
         steps = f'{{"tag": "{tag}", "steps": [{{"mode": "fixed", "status": 503, "body": "own"}}, {{"mode": "json"}}]}}'
         with _open(stage) as stream:
-            client = Http2(stream)
-            head = pairs(Request("PUT", stage.params["path"], (("Host", "h"), (CONTROL, steps))), stream.secure)
-            number = client.head(head, method="PUT", end=False)
-            client.data(number, filler(size))
-            answer = client.answer(number)
+            client = Http2Client(stream)
+            head = header_list(Request("PUT", stage.params["path"], (("Host", "h"), (CONTROL, steps))), stream.secure)
+            number = client.send_head(head, method="PUT", end=False)
+            client.send_body(number, filler(size))
+            answer = client.read_answer(number)
         asked = len(stage.endpoints.tagged(tag))
         if (answer.status, asked) != (status, tries):
             yield f"{size} bytes: {answer.problem or answer.status}, {asked} tries, expected {status}, {tries} tries"
@@ -64,9 +64,9 @@ def http2_unsized_again(stage: Stage) -> Iterator[str]:
 def http2_pause(stage: Stage) -> Iterator[str]:
     """The time for heads (800 ms) says nothing about a pause between streams."""
     with _open(stage) as stream:
-        client = Http2(stream)
+        client = Http2Client(stream)
         for number in range(2):
-            if (told := told_of(client.answer(client.send(get(f"/{number}"))), "target")) != f"/{number}":
+            if (told := told_of(client.read_answer(client.send(get(f"/{number}"))), "target")) != f"/{number}":
                 yield f"stream {number + 1}: {told}"
                 return
             time.sleep(1.2)
@@ -77,12 +77,12 @@ def http2_stalled_body(stage: Stage) -> Iterator[str]:
     method = stage.params.get("method", "PUT")
     low, high = stage.params["within_ms"]
     with _open(stage) as stream:
-        client = Http2(stream)
-        head = pairs(Request(method, stage.params["path"], (("Host", "h"),)), stream.secure)
-        number = client.head(head, method=method, end=False)
-        client.data(number, b"abc", end=False)
+        client = Http2Client(stream)
+        head = header_list(Request(method, stage.params["path"], (("Host", "h"),)), stream.secure)
+        number = client.send_head(head, method=method, end=False)
+        client.send_body(number, b"abc", end=False)
         begun = time.monotonic()
-        answer = client.answer(number)
+        answer = client.read_answer(number)
         took = (time.monotonic() - begun) * 1000
     if account_of(answer) is not None or (answer.status is None and answer.after == "open"):
         yield f"status {answer.status}, {answer.problem}, expected one of {stage.params['statuses']}"
@@ -95,25 +95,25 @@ def http2_stalled_body(stage: Stage) -> Iterator[str]:
 def http2_slow_stream(stage: Stage) -> Iterator[str]:
     """A stream whose endpoint is slow holds up no other."""
     with _open(stage) as stream:
-        client = Http2(stream)
+        client = Http2Client(stream)
         slow = client.send(get("/p/slow", _HANG))
         begun = time.monotonic()
-        answer = client.answer(client.send(get("/p/quick")))
+        answer = client.read_answer(client.send(get("/p/quick")))
         took = time.monotonic() - begun
         if told_of(answer, "target") != "/p/quick" or took > 1.2:
             yield f"beside a slow stream: {told_of(answer, 'target')} after {took:.1f} s"
-        if told_of(client.answer(slow), "target") != "/p/slow":
+        if told_of(client.read_answer(slow), "target") != "/p/slow":
             yield "the slow stream got no answer"
 
 
 def http2_reset_stream(stage: Stage) -> Iterator[str]:
     """A stream that the client resets ends alone."""
     with _open(stage) as stream:
-        client = Http2(stream)
+        client = Http2Client(stream)
         gone = client.send(get("/p/gone", _HANG))
         client.connection.reset_stream(gone, ErrorCodes.CANCEL)
         client.flush()
-        answer = client.answer(client.send(get("/p/next")))
+        answer = client.read_answer(client.send(get("/p/next")))
         if told_of(answer, "target") != "/p/next":
             yield f"after a reset stream: {told_of(answer, 'target')}"
 
@@ -178,8 +178,8 @@ def http2_broken_frames(stage: Stage) -> Iterator[str]:
                 yield f"{what}: the connection stays open without GOAWAY or RST_STREAM"
     for what, head in _HEADS.items():
         with _open(stage) as stream:
-            http2 = Http2(stream)
-            answer = http2.answer(http2.head(list(head)))
+            http2 = Http2Client(stream)
+            answer = http2.read_answer(http2.send_head(list(head)))
             if account_of(answer) is not None:
                 yield f"{what}: reached an endpoint"
             elif answer.status not in (None, 400) or (answer.status is None and answer.after == "open"):
@@ -193,20 +193,22 @@ def http2_host_beside_authority(stage: Stage) -> Iterator[str]:
     """A Host that says what :authority says is one host."""
     for host in (b"h", b"h:81"):
         with _open(stage) as stream:
-            client = Http2(stream)
-            answer = client.answer(client.head([*_HEAD[:2], (b":authority", host), _HEAD[3], (b"host", host)]))
+            client = Http2Client(stream)
+            answer = client.read_answer(
+                client.send_head([*_HEAD[:2], (b":authority", host), _HEAD[3], (b"host", host)])
+            )
             told = account_of(answer)
             hosts = [] if told is None else [v for n, v in told["headers"] if n.lower() == "host"]
             if hosts != [host.decode()]:
                 yield f"host {host!r}: status {answer.status}, {hosts} at the endpoint"
 
 
-def _listen(stream: Stream, seconds: float = 3.0) -> bool:
+def _listen(stream: ClientConnection, seconds: float = 3.0) -> bool:
     """Whether the server ends the connection, or says GOAWAY or RST_STREAM."""
     deadline = time.monotonic() + seconds
     seen = bytearray()
     while time.monotonic() < deadline:
-        if not stream.fill(deadline - time.monotonic()):
+        if not stream.read_more(deadline - time.monotonic()):
             return stream.end != "open"
         seen += stream.take(len(stream.buffer))
         at = 0

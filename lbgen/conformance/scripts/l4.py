@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.probe import Stream
+from lbgen.conformance.http1_client import ClientConnection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 def l4_large(stage: Stage) -> Iterator[str]:
     """A megabyte of all byte values comes back unchanged."""
     sent = bytes(itertools.islice(itertools.cycle(range(256)), 1 << 20))
-    with Stream(stage.at["echo"], timeout=10) as stream, ThreadPoolExecutor(1) as pool:
+    with ClientConnection(stage.at["echo"], timeout=10) as stream, ThreadPoolExecutor(1) as pool:
 
         def send() -> None:
             stream.send(sent)
-            stream.shut()
+            stream.shutdown_write()
 
         future = pool.submit(send)
-        got = stream.rest()
+        got = stream.read_to_end()
         future.result()
     if got != sent + b"end of raw-0\n":
         yield f"{len(got)} bytes came back, {len(sent) + 13} expected"
@@ -35,12 +35,12 @@ def l4_large(stage: Stage) -> Iterator[str]:
 
 def l4_idle(stage: Stage) -> Iterator[str]:
     """A connection without traffic for the idle time (700 ms) is closed."""
-    with Stream(stage.at["quiet"]) as stream:
+    with ClientConnection(stage.at["quiet"]) as stream:
         stream.send(b"x")
-        if stream.exactly(1) != b"x":
+        if stream.read_exactly(1) != b"x":
             yield "no echo"
         begun = time.monotonic()
-        while stream.fill():
+        while stream.read_more():
             pass
         took = time.monotonic() - begun
         if stream.end == "open" or not 0.4 <= took <= 2.5:
@@ -49,11 +49,11 @@ def l4_idle(stage: Stage) -> Iterator[str]:
 
 def l4_traffic_keeps(stage: Stage) -> Iterator[str]:
     """Traffic within the idle time keeps a connection open."""
-    with Stream(stage.at["quiet"]) as stream:
+    with ClientConnection(stage.at["quiet"]) as stream:
         for _ in range(4):
             time.sleep(0.35)
             stream.send(b"y")
-            if stream.exactly(1) != b"y":
+            if stream.read_exactly(1) != b"y":
                 yield "the connection died although it was used every 350 ms"
                 return
 
@@ -63,15 +63,15 @@ def l4_names(stage: Stage) -> Iterator[str]:
     for name, pool in stage.params["names"].items():
         endpoint = "" if pool is None else f"{pool}-0"
         before = stage.endpoints.connections.copy()
-        with Stream(stage.at["edge"], client=stage.params.get("client", ""), timeout=4) as stream:
+        with ClientConnection(stage.at["edge"], client=stage.params.get("client", ""), timeout=4) as stream:
             stream.send(_hello(name))
-            stream.fill(0.5)
+            stream.read_more(0.5)
             deadline = time.monotonic() + 2
             while endpoint and stage.endpoints.connections == before and time.monotonic() < deadline:
                 time.sleep(0.02)
             grown = sorted(stage.endpoints.connections - before)
             if not endpoint and stream.end == "open":
-                stream.rest()
+                stream.read_to_end()
         if grown != ([endpoint] if endpoint else []):
             yield f"{name or '(no name)'} went to {grown}, expected {endpoint or 'nowhere'}"
         elif not endpoint and stream.end == "open":

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.probe import Stream, ask, wire
+from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
 from lbgen.conformance.scripts.stage import eventually, get, told_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def l4_asked(stage: Stage) -> Iterator[str]:
     address = stage.at[stage.params["listener"]]
     for client, name in stage.params["clients"].items():
         before = stage.endpoints.connections.copy()
-        answer = ask(address, replace(get("/"), client=client), timeout=3)
+        answer = fetch(address, replace(get("/"), client=client), timeout=3)
         if not name and (reached := sorted(stage.endpoints.connections - before)):
             yield f"{client}: a connection to {reached}, expected none"
         if name and told_of(answer, "name") != name:
@@ -33,7 +33,7 @@ def l4_asked(stage: Stage) -> Iterator[str]:
 def l4_share(stage: Stage) -> Iterator[str]:
     """Connections of many clients go to just these endpoints."""
     address = stage.at[stage.params["listener"]]
-    found = {told_of(ask(address, replace(get("/"), client=f"127.0.9.{n}")), "name") for n in range(1, 31)}
+    found = {told_of(fetch(address, replace(get("/"), client=f"127.0.9.{n}")), "name") for n in range(1, 31)}
     if found != set(stage.params["names"]):
         yield f"30 clients were answered by {sorted(found)}, expected {stage.params['names']}"
 
@@ -42,17 +42,17 @@ def connections_are_limited(stage: Stage) -> Iterator[str]:
     """While `most` connections are open no further one is served; once one of them has ended the next is."""
     address, most, path = stage.at[stage.params["listener"]], stage.params["most"], stage.params.get("path", "/")
     time.sleep(0.5)  # those that found the listener open have ended
-    held = [Stream(address) for _ in range(most)]
+    held = [ClientConnection(address) for _ in range(most)]
     try:
         for number, stream in enumerate(held):
-            stream.send(wire(get(path)))
-            if (status := stream.answer().status) != 200:
+            stream.send(serialize(get(path)))
+            if (status := stream.read_answer().status) != 200:
                 yield f"connection {number + 1} of {most}: {status}"
-        answer = ask(address, get(path), timeout=0.6)
+        answer = fetch(address, get(path), timeout=0.6)
         if answer.status == 200:
             yield f"connection {most + 1} is served while {most} are open"
         held.pop().sock.close()
-        if not eventually(lambda: ask(address, get(path, ("Connection", "close")), timeout=0.6).status == 200):
+        if not eventually(lambda: fetch(address, get(path, ("Connection", "close")), timeout=0.6).status == 200):
             yield "one of them has ended and a new one is not served"
     finally:
         for stream in held:

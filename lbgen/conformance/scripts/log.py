@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.probe import Stream, ask, wire
 from lbgen.conformance.scripts.stage import eventually
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import CONTROL
@@ -16,7 +16,7 @@ from lbgen.runtime.standins.http1 import CONTROL
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lbgen.conformance.probe import Answer
+    from lbgen.conformance.http1_client import Answer
     from lbgen.conformance.scripts.stage import Stage
 
     Record = Mapping[str, object]
@@ -84,7 +84,7 @@ def log_of_one_request(stage: Stage) -> Iterator[str]:
         headers.append(("Transfer-Encoding", "chunked"))
     request = Request(method, f"{path}?q={SECRET}", tuple(headers), body=str(given.get("body", "")).encode())
     begun = time.monotonic()
-    answer = ask(stage.at[given.get("listener", "web")], request)
+    answer = fetch(stage.at[given.get("listener", "web")], request)
     took = (time.monotonic() - begun) * 1000
     found = _records(stage, path)
     if len(found) != 1:
@@ -134,10 +134,10 @@ def _took(record: Record, least: float, took: float) -> Iterator[str]:
 def log_of_many(stage: Stage) -> Iterator[str]:
     """Every request has its line: 40 on one connection."""
     path = f"/ok/{uuid4().hex}"
-    with Stream(stage.at["web"]) as stream:
+    with ClientConnection(stage.at["web"]) as stream:
         for _ in range(40):
-            stream.send(wire(Request("GET", path, (("Host", "h"),))))
-            stream.answer()
+            stream.send(serialize(Request("GET", path, (("Host", "h"),))))
+            stream.read_answer()
     eventually(lambda: len(_records(stage, path)) >= 40, PATIENCE)
     found = _records(stage, path)
     ids = {record.get("request_id") for record in found}
@@ -149,8 +149,8 @@ def log_of_a_client_that_left(stage: Stage) -> Iterator[str]:
     """A client that goes before the answer: one line, status 0."""
     path = f"/ok/{uuid4().hex}"
     request = Request("GET", path, (("Host", "h"), (CONTROL, '{"mode": "hang", "wait_ms": 400}')))
-    with Stream(stage.at["web"]) as stream:
-        stream.send(wire(request))
+    with ClientConnection(stage.at["web"]) as stream:
+        stream.send(serialize(request))
         time.sleep(0.15)
     found = _records(stage, path)
     if len(found) != 1 or found[0].get("status") != 0:

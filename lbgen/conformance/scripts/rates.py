@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.probe import Stream, ask, wire
+from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
 from lbgen.conformance.scripts.stage import eventually, get
 from lbgen.runtime.standins.http1 import CONTROL
 
@@ -24,7 +24,7 @@ def _statuses(
     stage: Stage, target: str, count: int, headers: Headers = (), client: str = "127.0.0.1", listener: str = "web"
 ) -> list[int | None]:
     request = replace(get(target, *headers), client=client)
-    return [ask(stage.at[listener], request).status for _ in range(count)]
+    return [fetch(stage.at[listener], request).status for _ in range(count)]
 
 
 def rate_burst(stage: Stage) -> Iterator[str]:
@@ -38,7 +38,7 @@ def rate_burst(stage: Stage) -> Iterator[str]:
         yield f"{burst + 3} requests: {found}, expected {burst} times {good}, then 429"
     if stage.params.get("forwards", True) and sum(stage.endpoints.requests.values()) - before != burst:
         yield f"{sum(stage.endpoints.requests.values()) - before} requests reached an endpoint, expected {burst}"
-    answer = ask(stage.at["web"], get(target))
+    answer = fetch(stage.at["web"], get(target))
     if answer.status != 429 or answer.body != b"Too Many Requests\n" or answer.header("content-type") != "text/plain":
         yield f"{answer.status} {answer.header('content-type')} {answer.body!r}, expected 429, text/plain, the phrase"
     if answer.header("x-a") != "1":
@@ -46,7 +46,7 @@ def rate_burst(stage: Stage) -> Iterator[str]:
     added = {n for n, _ in answer.headers} - {"content-type", "content-length", "date", "connection", "server", "x-a"}
     if added:
         yield f"headers of a 429 that nobody asked for: {sorted(added)}"
-    answer = ask(stage.at["web"], get(target, method="HEAD"))
+    answer = fetch(stage.at["web"], get(target, method="HEAD"))
     if answer.status != 429 or answer.problem:
         yield f"HEAD: {answer.status} {answer.problem}, expected 429"
 
@@ -116,10 +116,10 @@ def rate_by_route(stage: Stage) -> Iterator[str]:
         yield f"another route: {other}"
 
 
-def _held(stage: Stage, target: str, headers: Headers, client: str, listener: str, how: str) -> Stream:
+def _held(stage: Stage, target: str, headers: Headers, client: str, listener: str, how: str) -> ClientConnection:
     """A request that is under way for HOLD seconds."""
-    stream = Stream(stage.at[listener], client=client)
-    stream.send(wire(get(target, (CONTROL, how), *headers)))
+    stream = ClientConnection(stage.at[listener], client=client)
+    stream.send(serialize(get(target, (CONTROL, how), *headers)))
     return stream
 
 
@@ -137,7 +137,7 @@ def concurrency(stage: Stage) -> Iterator[str]:
             time.sleep(0.1)
         begun = time.monotonic()
         asked = sum(stage.endpoints.requests.values())
-        answer = ask(stage.at["web"], get(target, *mine))
+        answer = fetch(stage.at["web"], get(target, *mine))
         others = list(_others(stage, target))
         if time.monotonic() - begun < HOLD / 2:  # else the host was too busy to tell
             if (answer.status, answer.body) != (429, b"Too Many Requests\n"):
@@ -145,7 +145,7 @@ def concurrency(stage: Stage) -> Iterator[str]:
             if sum(stage.endpoints.requests.values()) - asked > len(others):
                 yield f"{how}: the third request reached an endpoint"
             yield from (f"{how}: {name}: {status}, expected 200" for name, status in others if status != 200)
-        ended = [stream.answer().status for stream in held]
+        ended = [stream.read_answer().status for stream in held]
         for stream in held:
             stream.sock.close()
         if ended != [200, 200]:

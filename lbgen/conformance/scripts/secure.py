@@ -6,8 +6,8 @@ import socket
 import ssl
 from typing import TYPE_CHECKING
 
+from lbgen.conformance.http1_client import ClientConnection, serialize
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.probe import Stream, wire
 from lbgen.conformance.scripts.stage import get, told_of
 from lbgen.runtime.common.certificates import throw_away
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 def tls_keeps_connections(stage: Stage) -> Iterator[str]:
     """Requests on one TLS connection are routed and edited each by itself."""
-    with Stream(stage.at["secure"], wire=stage.via("secure")) as stream:
+    with ClientConnection(stage.at["secure"], transport=stage.transport("secure")) as stream:
         for number in range(5):
-            stream.send(wire(get(f"/{number}")))
-            answer = stream.answer()
+            stream.send(serialize(get(f"/{number}")))
+            answer = stream.read_answer()
             told = account_of(answer)
             if told is None or told["target"] != f"/{number}":
                 yield f"request {number} on one connection: {told_of(answer, 'target')}"

@@ -6,8 +6,8 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.http2 import Http2, pairs
-from lbgen.conformance.probe import Stream, ask, filler
+from lbgen.conformance.http1_client import ClientConnection, fetch, filler
+from lbgen.conformance.http2_client import Http2Client, header_list
 from lbgen.plan.request import Request
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def over_limit_never_complete(stage: Stage) -> Iterator[str]:
     for path, size in (("/small", 1_500), ("/large", 204_800)):
         for framing in ((), (("Transfer-Encoding", "chunked"),)):
             whole, heads = sum(stage.endpoints.requests.values()), sum(stage.endpoints.heads.values())
-            answer = ask(stage.at["web"], Request("POST", path, (("Host", "h"), *framing), body=filler(size)))
+            answer = fetch(stage.at["web"], Request("POST", path, (("Host", "h"), *framing), body=filler(size)))
             time.sleep(0.1)
             how = "chunked" if framing else "with a length"
             if answer.status != 413:
@@ -47,11 +47,11 @@ def heads_over_http2(stage: Stage) -> Iterator[str]:
         ("over, not coded", plain[1], False, 431),
         ("over, repeated", known, False, 431),
     ):
-        with Stream(stage.at[name], wire=stage.via(name, _ANY2)) as stream:
-            client = Http2(stream)
+        with ClientConnection(stage.at[name], transport=stage.transport(name, _ANY2)) as stream:
+            client = Http2Client(stream)
             encoder = client.connection.encoder
             encoder.encode = partial(encoder.encode, huffman=huffman)  # type: ignore[method-assign]
             request = Request("GET", "/free", (("Host", "h"), *headers))
-            answer = client.answer(client.head(pairs(request, stream.secure)))
+            answer = client.read_answer(client.send_head(header_list(request, stream.secure)))
         if answer.status != status:
             yield f"{how}: {answer.status} {answer.problem}, expected {status}"

@@ -8,9 +8,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lbgen.conformance.http1_client import fetch
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.probe import ask
-from lbgen.conformance.wires import ANYHOW, Asked, Wire, wire_for
+from lbgen.conformance.transport import DEFAULT, Transport, TransportOptions, transport_for
 from lbgen.plan.model import Mode
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import Behaviour
@@ -18,7 +18,7 @@ from lbgen.runtime.standins.http1 import Behaviour
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from lbgen.conformance.probe import Address, Answer
+    from lbgen.conformance.http1_client import Address, Answer
     from lbgen.plan.model import Plan
     from lbgen.runtime.standins.server import Endpoints
 
@@ -46,9 +46,9 @@ class Stage:
     params: Mapping[str, Any] = field(default_factory=dict)
     own: frozenset[tuple[str, str]] = frozenset()
 
-    def via(self, listener: str, request: Request = _ANY, asked: Asked = ANYHOW) -> Wire:
+    def transport(self, listener: str, request: Request = _ANY, options: TransportOptions = DEFAULT) -> Transport:
         """What comes before HTTP on that listener."""
-        return wire_for(self.plan.listener(listener), request, asked)
+        return transport_for(self.plan.listener(listener), request, options)
 
 
 def get(target: str, *headers: tuple[str, str], method: str = "GET") -> Request:
@@ -77,7 +77,7 @@ def answers(stage: Stage, target: str, count: int, *headers: tuple[str, str]) ->
     request = get(target, *headers)
     found: Counter[str] = Counter()
     for _ in range(count):
-        answer = ask(stage.at[listener_of(stage)], request)
+        answer = fetch(stage.at[listener_of(stage)], request)
         told = account_of(answer)
         found[str(told["name"]) if told is not None else str(answer.status)] += 1
     return found

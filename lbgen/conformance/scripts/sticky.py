@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.probe import ask
+from lbgen.conformance.http1_client import fetch
 from lbgen.conformance.scripts.stage import eventually, get, ill, told_of, well
 from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.conformance.probe import Answer
+    from lbgen.conformance.http1_client import Answer
     from lbgen.conformance.scripts.stage import Stage
 
 
@@ -23,7 +23,7 @@ def _cookie(answer: Answer, name: str) -> str | None:
 
 def _asked(stage: Stage, value: str, *more: tuple[str, str]) -> Answer:
     name = stage.params["cookie"]
-    return ask(stage.at["web"], get(f"/{stage.params['pool']}", ("Cookie", f"{name}={value}"), *more))
+    return fetch(stage.at["web"], get(f"/{stage.params['pool']}", ("Cookie", f"{name}={value}"), *more))
 
 
 def sticky_session(stage: Stage) -> Iterator[str]:
@@ -31,7 +31,7 @@ def sticky_session(stage: Stage) -> Iterator[str]:
     target, name = f"/{stage.params['pool']}", stage.params["cookie"]
     homes: dict[str, str] = {}
     for _ in range(24):
-        answer = ask(stage.at["web"], get(target))
+        answer = fetch(stage.at["web"], get(target))
         homes[told_of(answer, "name")] = _cookie(answer, name) or ""
     if len(homes) != len(stage.plan.pool(stage.params["pool"]).endpoints) or len(set(homes.values())) != len(homes):
         yield f"cookies by endpoint: {homes}"

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.probe import ask
+from lbgen.conformance.http1_client import fetch
 from lbgen.conformance.scripts.stage import (
     CHECK,
     HANDOVER,
@@ -70,10 +70,10 @@ def places_beside_checks(stage: Stage) -> Iterator[str]:
     target = f"/{stage.params['pool']}"
     control = (CONTROL, '{"mode": "hang", "wait_ms": 4000}')
     with ThreadPoolExecutor(1) as pool:
-        held = pool.submit(ask, stage.at["web"], get(target, control), timeout=8)
+        held = pool.submit(fetch, stage.at["web"], get(target, control), timeout=8)
         with _checked_out(stage) as out:
             time.sleep(HANDOVER)
-            found = ask(stage.at["web"], get(target))
+            found = fetch(stage.at["web"], get(target))
             busy = held.done()
         if (not out or found.status != 503) and not busy:
             yield f"the only place is taken, then a check took out another pool's endpoint ({out}): {found.status}"
@@ -96,7 +96,7 @@ def slow_start_after_ejection(stage: Stage) -> Iterator[str]:
 def _out(stage: Stage, target: str) -> float:
     """Fail three times at the only endpoint of a pool, which ejects it; when that was."""
     for _ in range(3):
-        ask(stage.at["web"], get(target, _FAILING))
+        fetch(stage.at["web"], get(target, _FAILING))
     begun = time.monotonic()
     time.sleep(TAKES_HOLD)
     return begun
@@ -106,7 +106,7 @@ def ejection_ends_in_time(stage: Stage) -> Iterator[str]:
     """The only endpoint of a pool is back after `eject_for` (1.5 s), neither before nor much later."""
     target = f"/{stage.params['pool']}"
     begun = _out(stage, target)
-    if not eventually(lambda: ask(stage.at["web"], get(target)).status == 200):
+    if not eventually(lambda: fetch(stage.at["web"], get(target)).status == 200):
         yield "it does not come back"
     elif not 1.3 <= (took := time.monotonic() - begun) <= 1.9:
         yield f"back after {took:.1f} s, expected 1.5 s"
@@ -116,9 +116,9 @@ def ejection_begins_anew(stage: Stage) -> Iterator[str]:
     """An endpoint that came back fails three times again before it is out again."""
     target = f"/{stage.params['pool']}"
     _out(stage, target)
-    if not eventually(lambda: ask(stage.at["web"], get(target, _FAILING)).status == 502):
+    if not eventually(lambda: fetch(stage.at["web"], get(target, _FAILING)).status == 502):
         yield "it does not come back"
         return
     time.sleep(TAKES_HOLD)
-    if (status := ask(stage.at["web"], get(target)).status) != 200:
+    if (status := fetch(stage.at["web"], get(target)).status) != 200:
         yield f"one failure after it came back: {status}, expected 200"

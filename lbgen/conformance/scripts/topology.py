@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.case import HANDSHAKE
+from lbgen.conformance.http1_client import ClientConnection, fetch, serialize, websocket_echo
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.probe import Stream, ask, echo, wire
-from lbgen.conformance.wires import unverified
+from lbgen.conformance.transport import without_verification
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,11 +28,11 @@ def tunnel_idle(stage: Stage) -> Iterator[str]:
     request: Request = stage.params["request"]
     asked = replace(request, headers=(*request.headers, *HANDSHAKE))
     with _stream(stage, request) as stream:
-        stream.send(wire(asked))
-        if (status := stream.answer().status) != 101:
+        stream.send(serialize(asked))
+        if (status := stream.read_answer().status) != 101:
             yield f"status {status}, expected 101"
             return
-        if echo(stream, b"hello") != b"hello":
+        if websocket_echo(stream, b"hello") != b"hello":
             yield "no echo"
             return
         yield from _ends(stream, stage, "the tunnel", time.monotonic())
@@ -42,8 +42,8 @@ def kept_idle(stage: Stage) -> Iterator[str]:
     """A kept client connection without requests is closed in time, and not before."""
     request: Request = stage.params["request"]
     with _stream(stage, request) as stream:
-        stream.send(wire(request))
-        answer = stream.answer()
+        stream.send(serialize(request))
+        answer = stream.read_answer()
         if answer.status is None or answer.after != "open":
             yield f"no kept connection: {answer.problem or answer.after}"
             return
@@ -57,24 +57,26 @@ def slow_client(stage: Stage) -> Iterator[str]:
     with _stream(stage, stage.params["request"]) as stream:
         stream.send(stage.params["sent"])
         begun = time.monotonic()
-        while pause and time.monotonic() < stream.deadline and not stream.fill(pause) and stream.end == "open":
+        while pause and time.monotonic() < stream.deadline and not stream.read_more(pause) and stream.end == "open":
             stream.send(b"x: 1\r\n")
         yield from _ends(stream, stage, "the connection", begun, or_answers=True)
 
 
-def _stream(stage: Stage, request: Request) -> Stream:
+def _stream(stage: Stage, request: Request) -> ClientConnection:
     seconds = stage.params["within_ms"][1] / 1000 + stage.params.get("patience", 2)
-    via = stage.via(request.listener, request, unverified(stage.plan.listener(request.listener), request))
-    return Stream(stage.at[request.listener], client=request.client, timeout=seconds, wire=via)
+    transport = stage.transport(
+        request.listener, request, without_verification(stage.plan.listener(request.listener), request)
+    )
+    return ClientConnection(stage.at[request.listener], client=request.client, timeout=seconds, transport=transport)
 
 
 def _ends(
-    stream: Stream, stage: Stage, what: str, begun: float, *, or_answers: bool = False, earliest: float = 0.0
+    stream: ClientConnection, stage: Stage, what: str, begun: float, *, or_answers: bool = False, earliest: float = 0.0
 ) -> Iterator[str]:
     """In time, as counted from `begun`; what is too early is so from `earliest` (default: `begun`) on."""
     low, high = stage.params["within_ms"]
     low -= (begun - (earliest or begun)) * 1000
-    while not (or_answers and stream.buffer) and stream.fill():
+    while not (or_answers and stream.buffer) and stream.read_more():
         pass
     took = (time.monotonic() - begun) * 1000
     if stream.end == "open" and not stream.buffer:
@@ -90,7 +92,7 @@ def stuck_upload(stage: Stage) -> Iterator[str]:
     head = replace(request, method="POST", headers=(*request.headers, ("Content-Length", str(size))))
     chunk = b"x" * 65_536
     with _stream(stage, request) as stream:
-        stream.send(wire(head))
+        stream.send(serialize(head))
         first = last = time.monotonic()  # the endpoint takes nothing from the first on, a proxy what it has room for
         stuck = False
         stream.sock.settimeout(0.02)
@@ -102,7 +104,7 @@ def stuck_upload(stage: Stage) -> Iterator[str]:
                 stuck = stuck or time.monotonic() - last > _STUCK  # what is taken later is on its way to the end
             except OSError:
                 stream.end = "reset"
-            stream.fill(0.002)
+            stream.read_more(0.002)
             stream.sock.settimeout(0.02)
         yield from _ends(stream, stage, "the upload", last, or_answers=True, earliest=first)
 
@@ -124,13 +126,13 @@ def away(stage: Stage, pause: float, *, whole: bool) -> Iterator[str]:
     request: Request = stage.params["request"]
     size = stage.params.get("size", LARGE)
     with _stream(stage, request) as stream:
-        stream.send(wire(request))
-        if stream.until(b"\r\n\r\n") is None:
+        stream.send(serialize(request))
+        if stream.read_until(b"\r\n\r\n") is None:
             yield f"no answer ({stream.end})"
             return
         time.sleep(pause / 1000)
         stream.deadline = time.monotonic() + 5
-        while len(stream.buffer) < size and stream.fill(_RESUMES if not whole else None):
+        while len(stream.buffer) < size and stream.read_more(_RESUMES if not whole else None):
             pass
         got = len(stream.buffer)
     if whole != (got >= size):
@@ -146,10 +148,12 @@ def split_fails(stage: Stage) -> Iterator[str]:
     request: Request = stage.params["request"]
     pool = stage.params["pool"]
     low, high = stage.params["within_ms"]
-    via = stage.via(request.listener, request, unverified(stage.plan.listener(request.listener), request))
+    transport = stage.transport(
+        request.listener, request, without_verification(stage.plan.listener(request.listener), request)
+    )
     found: list[float] = []
     for _ in range(stage.params["most"]):
-        answer = ask(stage.at[request.listener], request, via=via, timeout=high / 1000 + 2)
+        answer = fetch(stage.at[request.listener], request, transport=transport, timeout=high / 1000 + 2)
         if account_of(answer) is not None:
             continue
         if answer.status != 504:

@@ -7,9 +7,9 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.probe import Stream
+from lbgen.conformance.http1_client import ClientConnection
 from lbgen.conformance.scripts.stage import datagram, eventually
-from lbgen.conformance.wires import Asked, HandshakeError, unverified
+from lbgen.conformance.transport import HandshakeError, TransportOptions, without_verification
 from lbgen.plan.request import Request
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ def bytes_reach(stage: Stage) -> Iterator[str]:
     try:
         with _stream(stage) as stream:
             stream.send(sent)
-            got = stream.exactly(len(sent)) or b"" if pools else b""  # a client of TLS waits for an answer
+            got = stream.read_exactly(len(sent)) or b"" if pools else b""  # a client of TLS waits for an answer
             if not stream.secure:  # a TLS connection has no half
-                stream.shut()
+                stream.shutdown_write()
             if not (stream.secure and got):
-                got += stream.rest()
+                got += stream.read_to_end()
             end = stream.end
     except HandshakeError as error:
         if pools:
@@ -93,12 +93,12 @@ def bytes_idle(stage: Stage) -> Iterator[str]:
         stream.send(sent)
         if stage.params["half"]:
             time.sleep(0.04)  # by then it is with the endpoint
-            stream.shut()
-        elif not stage.params["mute"] and stream.exactly(len(sent)) != sent:
+            stream.shutdown_write()
+        elif not stage.params["mute"] and stream.read_exactly(len(sent)) != sent:
             yield "no echo"
             return
         begun = time.monotonic()
-        stream.rest()
+        stream.read_to_end()
         took = (time.monotonic() - begun) * 1000
         if stream.end == "open":
             yield f"after {took:.0f} ms of silence the connection is open, expected its end after {low} to {high}"
@@ -113,7 +113,7 @@ def bytes_connect(stage: Stage) -> Iterator[str]:
     try:
         with _stream(stage) as stream:
             stream.send(_first(stage))
-            stream.rest()
+            stream.read_to_end()
             end = stream.end
     except TimeoutError:
         yield f"connecting timed out, expected the end after {low} to {high} ms"
@@ -127,12 +127,12 @@ def bytes_connect(stage: Stage) -> Iterator[str]:
         yield f"took {took:.0f} ms, expected {low} to {high}"
 
 
-def _stream(stage: Stage) -> Stream:
+def _stream(stage: Stage) -> ClientConnection:
     listener = stage.plan.listener(stage.params["listener"])
     client = stage.params["client"]
-    asked = unverified(listener)
+    asked = without_verification(listener)
     if isinstance(asked.tls, dict):
-        asked = Asked(tls={**asked.tls, "sni": stage.params["sni"]})
-    via = stage.via(listener.name, Request(client=client), asked)
+        asked = TransportOptions(tls={**asked.tls, "sni": stage.params["sni"]})
+    transport = stage.transport(listener.name, Request(client=client), asked)
     seconds = stage.params.get("within_ms", (0, 2000))[1] / 1000 + 2
-    return Stream(stage.at[listener.name], client=client, timeout=seconds, wire=via)
+    return ClientConnection(stage.at[listener.name], client=client, timeout=seconds, transport=transport)

@@ -9,16 +9,16 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.probe import Stream, ask, wire
 from lbgen.conformance.scripts.stage import eventually, ill, well
-from lbgen.conformance.wires import Wire, unverified
+from lbgen.conformance.transport import Transport, without_verification
 from lbgen.runtime.standins.http1 import CONTROL, Behaviour
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.conformance.probe import Answer
+    from lbgen.conformance.http1_client import Answer
     from lbgen.conformance.scripts.stage import Stage
     from lbgen.plan.request import Request
 
@@ -55,15 +55,17 @@ def _held(stage: Stage) -> Iterator[str]:
         begun = time.monotonic()
         streams = []
         for _ in range(most):
-            stream = stack.enter_context(Stream(_at(stage), client=request.client, wire=_via(stage, request)))
-            stream.send(wire(held))
+            stream = stack.enter_context(
+                ClientConnection(_at(stage), client=request.client, transport=_via(stage, request))
+            )
+            stream.send(serialize(held))
             streams.append(stream)
             time.sleep(0.01)
         time.sleep(0.15)
         over = _ask(stage, request)
         if time.monotonic() - begun < hold / 1000 - 0.1 and over.status != status:  # else the host was too busy
             yield f"one more than {most} at a time: {over.status}, expected {status}"
-        ended = Counter(stream.answer().status for stream in streams)
+        ended = Counter(stream.read_answer().status for stream in streams)
         if set(ended) != {200}:
             yield f"{most} at a time: {dict(ended)}, expected 200"
     if not eventually(lambda: _ask(stage, request).status == 200, 2):
@@ -161,8 +163,10 @@ def mirrored(stage: Stage) -> Iterator[str]:
         yield f"answers {dict(answers)}, expected 200"
 
 
-def _via(stage: Stage, request: Request) -> Wire:
-    return stage.via(request.listener, request, unverified(stage.plan.listener(request.listener), request))
+def _via(stage: Stage, request: Request) -> Transport:
+    return stage.transport(
+        request.listener, request, without_verification(stage.plan.listener(request.listener), request)
+    )
 
 
 def _at(stage: Stage) -> tuple[str, int]:
@@ -171,7 +175,7 @@ def _at(stage: Stage) -> tuple[str, int]:
 
 
 def _ask(stage: Stage, request: Request) -> Answer:
-    return ask(stage.at[request.listener], request, via=_via(stage, request))
+    return fetch(stage.at[request.listener], request, transport=_via(stage, request))
 
 
 def _name(answer: Answer) -> str:

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.case import HANDSHAKE
-from lbgen.conformance.probe import Stream, echo, wire
+from lbgen.conformance.http1_client import ClientConnection, serialize, websocket_echo
 from lbgen.conformance.scripts.stage import get
 
 if TYPE_CHECKING:
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from lbgen.conformance.scripts.stage import Stage
 
 
-def _tunnel(stage: Stage) -> Stream:
+def _tunnel(stage: Stage) -> ClientConnection:
     listener = stage.params.get("listener", "web")
-    return Stream(stage.at[listener], wire=stage.via(listener))
+    return ClientConnection(stage.at[listener], transport=stage.transport(listener))
 
 
 def websocket_outlives_response_time(stage: Stage) -> Iterator[str]:
@@ -25,13 +25,13 @@ def websocket_outlives_response_time(stage: Stage) -> Iterator[str]:
     silence)."""
     pause = stage.params.get("pause", 1.2)
     with _tunnel(stage) as stream:
-        stream.send(wire(get("/long", *HANDSHAKE)))
-        if (status := stream.answer().status) != 101:
+        stream.send(serialize(get("/long", *HANDSHAKE)))
+        if (status := stream.read_answer().status) != 101:
             yield f"status {status}, expected 101"
             return
         for number in range(2):
             time.sleep(pause)
-            if echo(stream, b"hello") != b"hello":
+            if websocket_echo(stream, b"hello") != b"hello":
                 yield f"the tunnel died within {pause * (number + 1):.1f} s of silence"
                 return
 
@@ -39,17 +39,17 @@ def websocket_outlives_response_time(stage: Stage) -> Iterator[str]:
 def websocket_idle(stage: Stage) -> Iterator[str]:
     """A tunnel without traffic for the idle time (700 ms) is closed; traffic keeps it open."""
     with _tunnel(stage) as stream:
-        stream.send(wire(get("/short", *HANDSHAKE)))
-        if (status := stream.answer().status) != 101:
+        stream.send(serialize(get("/short", *HANDSHAKE)))
+        if (status := stream.read_answer().status) != 101:
             yield f"status {status}, expected 101"
             return
         for _ in range(4):
             time.sleep(0.35)
-            if echo(stream, b"hello") != b"hello":
+            if websocket_echo(stream, b"hello") != b"hello":
                 yield "the tunnel died although it was used every 350 ms"
                 return
         begun = time.monotonic()
-        while stream.fill():
+        while stream.read_more():
             pass
         took = time.monotonic() - begun
         if stream.end == "open" or not 0.4 <= took <= 2.5:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.conformance import probe
-from lbgen.conformance.http2 import Http2
+from lbgen.conformance import http1_client
+from lbgen.conformance.http1_client import ClientConnection
+from lbgen.conformance.http2_client import Http2Client
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.probe import Stream
 from lbgen.conformance.scripts.stage import told_of
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import CONTROL
@@ -23,9 +23,9 @@ _GRPC = '{"mode": "stream", "headers": [["content-type", "application/grpc"]], "
 def grpc_stream(stage: Stage) -> Iterator[str]:
     """Messages of both sides pass one by one, long before the stream ends, and the trailers come at its end."""
     name = stage.params["listener"]
-    with Stream(stage.at[name], wire=stage.via(name, Request(version="2"))) as stream:
-        client = Http2(stream)
-        number = client.head(
+    with ClientConnection(stage.at[name], transport=stage.transport(name, Request(version="2"))) as stream:
+        client = Http2Client(stream)
+        number = client.send_head(
             [
                 (b":method", b"POST"),
                 (b":scheme", b"https" if stream.secure else b"http"),
@@ -42,14 +42,14 @@ def grpc_stream(stage: Stage) -> Iterator[str]:
         for word in (b"one", b"two", b"three"):
             message = bytes(4) + bytes([len(word)]) + word
             expected += message
-            client.data(number, message, end=False)
+            client.send_body(number, message, end=False)
             while client.halves[number].body != expected:
-                if not client.pump(2.0):
+                if not client.receive(2.0):
                     yield f"after {word!r}: {bytes(client.halves[number].body)!r} came back {client.gone}"
                     return
         client.connection.end_stream(number)
         client.flush()
-        answer = client.answer(number)
+        answer = client.read_answer(number)
     if answer.trailers != (("grpc-status", "0"),):
         yield f"trailers {answer.trailers}, {answer.problem}"
 
@@ -60,7 +60,7 @@ def proxy_header_per_client(stage: Stage) -> Iterator[str]:
         for number in range(6):
             client = f"127.0.0.{10 + number % 3}"
             request = Request("GET", path, (("Host", "h"),), client=client)
-            answer = probe.ask(stage.at["plain"], request)
+            answer = http1_client.fetch(stage.at["plain"], request)
             told = account_of(answer)
             if told is None or told["proxy"] is None:
                 yield f"{path}: {told_of(answer, 'proxy')}"

@@ -8,12 +8,12 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.case import Case, Expect
-from lbgen.conformance.corpus import NOWHERE, Draft, hit_of, labelled, meeting
+from lbgen.conformance.corpus import NOWHERE, Draft, labelled_drafts, matching_draft, overlapping_drafts
+from lbgen.conformance.transport import without_verification
 from lbgen.conformance.verify.cases import SERVER, counts_clients, hits, http2_asked, named, own_client
 from lbgen.conformance.verify.handshakes import handshakes
 from lbgen.conformance.verify.overlaps import overlaps
 from lbgen.conformance.verify.policed import guarded
-from lbgen.conformance.wires import unverified
 from lbgen.plan.features import Feature
 from lbgen.plan.matching import mismatch
 from lbgen.plan.model import Forward, Listener, Mode
@@ -80,7 +80,7 @@ def cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Case, ...]:
             else ask.request,
             Expect(refused=any(char in ask.request.target for char in _NO_URI)),
             features=(*excuses(ask), *_also(plan, ask.request)),
-            asked=unverified(plan.listener(ask.request.listener), ask.request),
+            transport=without_verification(plan.listener(ask.request.listener), ask.request),
         )
         for n, ask in enumerate(found, 1)
     )
@@ -113,11 +113,11 @@ def asks(plan: Plan) -> Iterator[Ask]:
             continue
         known = rules(listener)
         for rule in known:
-            for what, draft in labelled(rule):
+            for what, draft in labelled_drafts(rule):
                 yield Ask(f"2.{what}", draft.request(listener.name))
         yield from _orders(listener, known)
         for rule in known:
-            hit = hit_of(rule)
+            hit = matching_draft(rule)
             if hit is not None:
                 yield from _around(plan, listener, hit.request(listener.name), plan.route(rule.route))
         nowhere = Draft("GET", NOWHERE, "/").request(listener.name)
@@ -146,7 +146,7 @@ def _orders(listener: Listener, known: list[Rule]) -> Iterator[Ask]:
     for one, other in islice(overlaps(known), _MOST_TRIED):
         if one.route == other.route:
             continue
-        for draft in meeting(one, other):
+        for draft in overlapping_drafts(one, other):
             request = draft.request(listener.name)
             try:
                 parsed = parse_request(request)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import drafts
-from lbgen.conformance.wires import holds, host_of
+from lbgen.conformance.transport import has_certificate_for, host_of
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, PoolProtocol
 from lbgen.plan.policy import IDEMPOTENT, KeyKind, RetryCause
@@ -167,7 +167,7 @@ def named(listener: Listener, request: Request) -> tuple[str, ...]:
     if listener.tls is None or listener.tls.client_ca is None:
         return ()
     host = host_of(request)
-    return () if host is not None and holds(listener.tls, host) else (OTHER_NAME,)
+    return () if host is not None and has_certificate_for(listener.tls, host) else (OTHER_NAME,)
 
 
 def own_client(number: int, *access: Access | None) -> str | None:

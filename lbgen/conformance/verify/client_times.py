@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import NOWHERE
+from lbgen.conformance.transport import host_of
 from lbgen.conformance.verify.cases import Planned, around, hits, scripted
 from lbgen.conformance.verify.request_time import half_body
-from lbgen.conformance.wires import host_of
 from lbgen.plan.model import Forward
 from lbgen.plan.request import Request
 

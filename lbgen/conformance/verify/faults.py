@@ -8,6 +8,7 @@ from math import ceil, log
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.scripts.topology import LARGE
+from lbgen.conformance.transport import without_verification
 from lbgen.conformance.verify import client_times, layer4, policies, request_time
 from lbgen.conformance.verify.cases import (
     ALIKE,
@@ -29,7 +30,6 @@ from lbgen.conformance.verify.cases import (
     watched,
     with_headers,
 )
-from lbgen.conformance.wires import unverified
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, PoolProtocol
 from lbgen.plan.policy import REPLAYED_BODY, KeyKind, RetryCause
@@ -56,9 +56,11 @@ def planned(plan: Plan, client: str) -> tuple[Planned, ...]:
         name = " ".join((one.case.clause, *one.case.routes))
         counts[name] = number = counts.get(name, 0) + 1
         listener = plan.listener(one.case.request.listener)
-        via = unverified(listener, one.case.request)
+        transport = without_verification(listener, one.case.request)
         features = (*one.case.features, *named(listener, one.case.request))
-        found.append(replace(one, case=replace(one.case, id=f"{name}/{number}", asked=via, features=features)))
+        found.append(
+            replace(one, case=replace(one.case, id=f"{name}/{number}", transport=transport, features=features))
+        )
     return tuple(found)
 
 

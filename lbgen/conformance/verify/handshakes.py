@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import NOWHERE
+from lbgen.conformance.transport import TransportOptions, without_verification
 from lbgen.conformance.verify.trust import FOREIGN
-from lbgen.conformance.wires import Asked, unverified
 from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ def handshakes(listener: Listener, hit: Request) -> Iterator[Case]:
     tls = listener.tls
     if tls is None or tls.passthrough:
         return
-    usual = unverified(listener, hit).tls
+    usual = without_verification(listener, hit).tls
 
     def case(clause: str, asked: dict[str, Any], expect: dict[str, Any], request: Request = hit) -> Case:
         tls = {**usual, **asked} if isinstance(usual, dict) else asked
-        return Case("", clause, request, Expect(**expect), asked=Asked(tls=tls))
+        return Case("", clause, request, Expect(**expect), transport=TransportOptions(tls=tls))
 
     for name in names(tls):
         served = for_name(tls, name)
@@ -82,7 +82,7 @@ def _kinds_differ(tls: ListenerTls) -> bool:
 
 
 def fingerprint(certificate: Certificate) -> str:
-    """SHA-256 of its first certificate, as `Shaken` tells it."""
+    """SHA-256 of its first certificate, as `Handshake` tells it."""
     from cryptography.hazmat.primitives.serialization import Encoding
 
     return hashlib.sha256(_read(certificate).public_bytes(Encoding.DER)).hexdigest()

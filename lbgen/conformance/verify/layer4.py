@@ -7,9 +7,9 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.corpus import NOWHERE
+from lbgen.conformance.transport import has_certificate_for
 from lbgen.conformance.verify.cases import Phase, Planned, around, scripted
 from lbgen.conformance.verify.handshakes import NO_NAME, names
-from lbgen.conformance.wires import holds
 from lbgen.plan.model import Forward, Protocol
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate_l4
@@ -96,7 +96,7 @@ def _names(listener: Listener) -> Iterator[str | None]:
 
 def _held(tls: ListenerTls, sni: str | None) -> bool:
     """Whether a certificate serves clients of that name; the first serves those without."""
-    return sni is None or holds(tls, sni)
+    return sni is None or has_certificate_for(tls, sni)
 
 
 def _alone(one: Planned) -> Planned:

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from heapq import merge
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.corpus import hit_of
+from lbgen.conformance.corpus import matching_draft
 from lbgen.plan.model import PathKind
 from lbgen.plan.paths import path_to_match
 from lbgen.plan.policy import Paths
@@ -24,7 +24,7 @@ _STRICT = Paths()
 def overlaps(rules: Sequence[Rule]) -> Iterator[tuple[Rule, Rule]]:
     """Pairs of rules whose hosts overlap, and of which one covers the example path of the other; in the order of
     `itertools.combinations(rules, 2)`. Rules of a regex without an example are in no pair."""
-    paths = [None if (hit := hit_of(rule)) is None else hit.path for rule in rules]
+    paths = [None if (hit := matching_draft(rule)) is None else hit.path for rule in rules]
     starts = sorted({len(literal_start(rule.match.path.value)) for rule in rules if _regex(rule)})
     index = group(
         (key, at)

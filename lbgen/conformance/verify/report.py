@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.runner import Result, State
+from lbgen.conformance.runner import CaseState, Result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +59,7 @@ class Report:
     @property
     def differences(self) -> tuple[Result, ...]:
         """Results that no verdict excuses, the first one first."""
-        return tuple(result for result in self.results if result.state is State.FAIL)
+        return tuple(result for result in self.results if result.state is CaseState.FAIL)
 
     @property
     def broken(self) -> tuple[Left, ...]:
@@ -122,6 +122,6 @@ def pairwise(done: Sequence[Finished], cases: Sequence[Case]) -> tuple[Result, .
                 request = known[name].request
                 again = f"{request.method} {request.target} {request.headers}"
                 found.append(
-                    Result(f"{one.engine}, {other.engine}", "topology", name, PAIRWISE, State.FAIL, detail, again)
+                    Result(f"{one.engine}, {other.engine}", "topology", name, PAIRWISE, CaseState.FAIL, detail, again)
                 )
     return tuple(found)

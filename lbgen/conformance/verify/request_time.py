@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.case import Case, Expect
-from lbgen.conformance.probe import wire
+from lbgen.conformance.http1_client import serialize
 from lbgen.conformance.verify.cases import BODY, HANG, WAITS, Phase, Planned, around, fault, tries, with_headers
 from lbgen.plan.features import Feature
 from lbgen.plan.policy import RetryCause
@@ -69,4 +69,4 @@ def _sent(
 
 def half_body(hit: Request, length: int = _LENGTH) -> bytes:
     """A request whose body of `length` bytes has begun."""
-    return wire(replace(with_headers(hit, ("Content-Length", str(length))), body=b"abc"))
+    return serialize(replace(with_headers(hit, ("Content-Length", str(length))), body=b"abc"))

@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, NoReturn
 
 from lbgen.conformance import judge
 from lbgen.conformance.case import CaseFile
-from lbgen.conformance.http2 import ask
-from lbgen.conformance.prepare import Prepared, judged
-from lbgen.conformance.runner import Bench, Result, State
+from lbgen.conformance.engine_under_test import EngineUnderTest
+from lbgen.conformance.http2_client import fetch
+from lbgen.conformance.prepare import Prepared, verdicts_on
+from lbgen.conformance.runner import CaseState, EngineSession, Result
 from lbgen.conformance.scripts import SCRIPTS
 from lbgen.conformance.scripts.stage import Stage
 from lbgen.conformance.scripts.topology import NOTICED
-from lbgen.conformance.settle import Served, settle
-from lbgen.conformance.subject import Subject
+from lbgen.conformance.transport import transport_for, without_verification
 from lbgen.conformance.verify.cases import Phase
 from lbgen.conformance.verify.loopback import restore_port
 from lbgen.conformance.verify.order import Before, Broken, Finished, Order, Print, Told
 from lbgen.conformance.verify.own_addresses import byte_pools, check_port
 from lbgen.conformance.verify.trust import WRONG, stand_in_tls
-from lbgen.conformance.wires import unverified, wire_for
+from lbgen.conformance.wait_ready import ServingEngine, wait_ready
 from lbgen.diagnostics import LbgenError
 from lbgen.plan.model import Protocol
 from lbgen.plan.simulate import simulate
@@ -73,7 +73,7 @@ def verified(order: Order, tell: Callable[[Told], None]) -> Finished:
         folder = Path(order.folder)
         certificates.use(folder)
         group = stack.enter_context(endpoints(stand_ins(order.plan, folder)))
-        handle: Served
+        handle: ServingEngine
         if order.before is not None:
             handle = _through(stack, order, order.before)
         else:
@@ -82,12 +82,12 @@ def verified(order: Order, tell: Callable[[Told], None]) -> Finished:
             )
             handle = stack.enter_context(serve)
         tell(Told(order.engine, "listening"))
-        settle(order.plan, handle, asked=unverified)
+        wait_ready(order.plan, handle, asked=without_verification)
         _settle_bytes(order, handle, group)
-        subject = Subject(order.engine, order.version, order.binary)
+        subject = EngineUnderTest(order.engine, order.version, order.binary)
         file = CaseFile("topology", order.plan.name, {}, {}, ())
-        ready = Prepared(order.plan, order.plan, group.stand_ins, judged(order.plan, order.engine, order.version))
-        return _Run(Bench(subject, file, ready, group, handle, strict=False), order, tell).every()
+        ready = Prepared(order.plan, order.plan, group.stand_ins, verdicts_on(order.plan, order.engine, order.version))
+        return _Run(EngineSession(subject, file, ready, group, handle, strict=False), order, tell).every()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +141,8 @@ def stand_ins(plan: Plan, folder: Path) -> Iterator[StandIn]:
                 yield replace(found, name=f"{found.name}-check", port=port, behaviour=Behaviour(), datagrams=False)
 
 
-def _settle_bytes(order: Order, handle: Served, group: Endpoints) -> None:
-    """As `settle`, for L4 listeners: until bytes come back, or it is left to the cases to tell."""
+def _settle_bytes(order: Order, handle: ServingEngine, group: Endpoints) -> None:
+    """As `wait_ready`, for L4 listeners: until bytes come back, or it is left to the cases to tell."""
     end = time.monotonic() + _READY_SECONDS
     for case in (one.case for one in order.asked if one.case.script == "bytes_reach" and one.case.params["pools"]):
         while time.monotonic() < end:
@@ -159,7 +159,7 @@ def _settle_bytes(order: Order, handle: Served, group: Endpoints) -> None:
 class _Run:
     """The cases of one engine, phase by phase."""
 
-    def __init__(self, bench: Bench, order: Order, tell: Callable[[Told], None]) -> None:
+    def __init__(self, bench: EngineSession, order: Order, tell: Callable[[Told], None]) -> None:
         self.bench = bench
         self.order = order
         self.tell = tell
@@ -243,9 +243,9 @@ class _Run:
         def look(case: Case) -> Print:
             plan = self.order.plan
             listener = plan.listener(case.request.listener)
-            via = wire_for(listener, case.request, case.asked)
+            transport = transport_for(listener, case.request, case.transport)
             for _ in range(_GOES):
-                answer = ask(self.bench.address(listener.name), case.request, via=via)
+                answer = fetch(self.bench.address(listener.name), case.request, transport=transport)
                 if answer.status != _WAITED:
                     break
             told = judge.account_of(answer)
@@ -259,7 +259,7 @@ class _Run:
             for case in cases
             if case.oracle
             and not case.steps
-            and self.done[case.id].state is State.PASS
+            and self.done[case.id].state is CaseState.PASS
             and not simulate(self.order.plan, case.request).others  # a choice is left
         ]
         with ThreadPoolExecutor(QUICK) as pool:
@@ -286,7 +286,9 @@ def _lasts(case: Case) -> float:
 
 def _only_late(result: Result) -> bool:
     """Whether nothing but the time was wrong."""
-    return result.state is State.FAIL and all(part.startswith((*_LATE, *_BUSY)) for part in result.detail.split("; "))
+    return result.state is CaseState.FAIL and all(
+        part.startswith((*_LATE, *_BUSY)) for part in result.detail.split("; ")
+    )
 
 
 def main(descriptors: list[int]) -> None:

@@ -10,10 +10,10 @@ import pytest
 from lbgen.conformance import judge
 from lbgen.conformance.case import Case, Expect, case_files
 from lbgen.conformance.curl import curl
-from lbgen.conformance.judge import differences, refused
-from lbgen.conformance.prepare import Near, own_headers, plan_of
-from lbgen.conformance.prepare import judged as near_of
-from lbgen.conformance.probe import Answer, ProbeError, exchange, parse_head, wire
+from lbgen.conformance.http1_client import Answer, MalformedAnswerError, exchange, parse_head, serialize
+from lbgen.conformance.judge import check_refused, differences
+from lbgen.conformance.prepare import DeclaredDifference, own_headers, plan_of
+from lbgen.conformance.prepare import verdicts_on as near_of
 from lbgen.plan.model import HeaderEdits
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import Outcome, Upstream
@@ -83,16 +83,16 @@ def test_answers_of_the_proxy() -> None:
 
 
 def test_refused_means_400_or_closed_and_never_passed_on() -> None:
-    assert not list(refused(Answer(400, "", "1.1")))
-    assert not list(refused(Answer(after="closed")))
-    assert list(refused(Answer(after="open")))
-    assert list(refused(Answer(404, "", "1.1")))
-    assert list(refused(answer(status=400)))
+    assert not list(check_refused(Answer(400, "", "1.1")))
+    assert not list(check_refused(Answer(after="closed")))
+    assert list(check_refused(Answer(after="open")))
+    assert list(check_refused(Answer(404, "", "1.1")))
+    assert list(check_refused(answer(status=400)))
 
 
 @pytest.mark.parametrize("head", [b"HTTP/2 200 OK\r\n\r\n", b"OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nA : 1\r\n\r\n"])
 def test_odd_heads(head) -> None:
-    with pytest.raises(ProbeError):
+    with pytest.raises(MalformedAnswerError):
         parse_head(head)
 
 
@@ -108,7 +108,7 @@ def served(data: bytes) -> Answer:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        got = exchange(server.getsockname(), wire(REQUEST), timeout=2)
+        got = exchange(server.getsockname(), serialize(REQUEST), timeout=2)
         thread.join()
         return got
 
@@ -168,7 +168,7 @@ def test_a_sticky_cookie_is_compared_by_its_parts(lines, problems) -> None:
 def test_a_slow_client_gets_408_or_is_cut_off(answer, problems) -> None:
     file = next(f for f in case_files() if f.name == "6-client-times")
     case = next(c for c in file.cases if c.id == "6.client-header.silent")
-    assert len(list(judge.dropped(case, answer))) == problems
+    assert len(list(judge.check_dropped(case, answer))) == problems
 
 
 def test_headers_of_the_engines_own_are_those_of_its_verdict() -> None:
@@ -182,6 +182,6 @@ def test_headers_of_the_engines_own_are_those_of_its_verdict() -> None:
     assert own_headers(judged_by("haproxy")) == frozenset()
 
 
-def judged_by(engine: str) -> tuple[Near, ...]:
+def judged_by(engine: str) -> tuple[DeclaredDifference, ...]:
     file = next(each for each in case_files() if each.name == "5-statuses")
     return near_of(plan_of(file.topology), engine, {"nginx": "1.31", "haproxy": "2.8"}[engine]).near

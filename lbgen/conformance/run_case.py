@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from lbgen.conformance import judge
-from lbgen.conformance.http2 import ask
-from lbgen.conformance.probe import Stream, pieces, shake
+from lbgen.conformance.http1_client import ClientConnection, exchange_parts, websocket_exchange
+from lbgen.conformance.http2_client import fetch
 from lbgen.conformance.scripts import SCRIPTS
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.standins.http1 import CONTROL
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.conformance.case import Case
-    from lbgen.conformance.probe import Address, Answer
+    from lbgen.conformance.http1_client import Address, Answer
     from lbgen.conformance.scripts.stage import Stage
-    from lbgen.conformance.wires import Wire
+    from lbgen.conformance.transport import Transport
     from lbgen.plan.model import Plan
     from lbgen.plan.simulate import Outcome
 
 _SETTLED = 0.12  # seconds after which no further try of an answered request comes
 
 
-def tried(case: Case, address: Address, stage: Stage) -> Iterator[str]:
+def run_case(case: Case, address: Address, stage: Stage) -> Iterator[str]:
     """Run `case` against the listener at `address`; each difference in a sentence, nothing = pass."""
     if case.script is not None:
         try:
@@ -46,7 +46,7 @@ def tried(case: Case, address: Address, stage: Stage) -> Iterator[str]:
         yield from _once(case, address, stage)[1]
 
 
-def placed(case: Case, plan: Plan) -> Case:
+def fill_placeholders(case: Case, plan: Plan) -> Case:
     """`{listener}` in a case's texts stands for that listener's port, `{id POOL-NUMBER}` for what a sticky cookie calls
     that endpoint."""
     values = {listener.name: str(listener.port) for listener in plan.listeners}
@@ -65,16 +65,16 @@ def placed(case: Case, plan: Plan) -> Case:
     return replace(case, request=request, expect=replace(expect, sends=sends, location=location))
 
 
-def _via(case: Case, stage: Stage) -> Wire:
-    return stage.via(case.request.listener or stage.plan.listeners[0].name, case.request, case.asked)
+def _via(case: Case, stage: Stage) -> Transport:
+    return stage.transport(case.request.listener or stage.plan.listeners[0].name, case.request, case.transport)
 
 
 def _once(case: Case, address: Address, stage: Stage) -> tuple[Answer, list[str]]:
     """The answer to one request of `case`, and what is wrong."""
-    client, timeout, via = case.request.client, case.timeout, _via(case, stage)
+    client, timeout, transport = case.request.client, case.timeout, _via(case, stage)
     if case.raw is not None or case.send is not None:
         parts = case.send if case.raw is None else (case.raw,)
-        answer = pieces(address, parts or (), client=client, timeout=timeout, via=via)
+        answer = exchange_parts(address, parts or (), client=client, timeout=timeout, transport=transport)
         return answer, list(judge.raw_differences(case, answer))
     tag = ""
     if case.steps:
@@ -83,12 +83,12 @@ def _once(case: Case, address: Address, stage: Stage) -> tuple[Answer, list[str]
         case = replace(case, request=replace(case.request, headers=(*case.request.headers, control)))
     outcome = simulate(stage.plan, case.request)
     if case.websocket is not None:
-        answer, echoes = shake(address, case.request, case.websocket, via=via)
+        answer, echoes = websocket_exchange(address, case.request, case.websocket, transport=transport)
         found = list(judge.differences(case, outcome, answer, stage.own))
         if echoes != case.websocket:
             found.append(f"echoes {echoes}, expected {case.websocket}")
         return answer, found
-    answer = ask(address, case.request, timeout=timeout, via=via)
+    answer = fetch(address, case.request, timeout=timeout, transport=transport)
     found = list(judge.differences(case, outcome, answer, stage.own))
     found += _stuck(outcome, answer, stage.plan)
     if tag:
@@ -131,14 +131,14 @@ def _mirrors(case: Case, stage: Stage) -> set[str]:
     return {mirror.pool for mirror in mirrors} - {upstream.pool for upstream in outcome.upstreams}
 
 
-def _tcp(case: Case, address: Address, via: Wire) -> Iterator[str]:
+def _tcp(case: Case, address: Address, transport: Transport) -> Iterator[str]:
     assert case.tcp is not None  # noqa: S101  # the caller asked
     try:
-        with Stream(address, timeout=case.timeout, wire=via) as stream:
+        with ClientConnection(address, timeout=case.timeout, transport=transport) as stream:
             stream.send(case.tcp)
             if stream.end == "open":
-                stream.shut()
-            got = stream.rest()
+                stream.shutdown_write()
+            got = stream.read_to_end()
             took = (time.monotonic() - stream.begun) * 1000
             end = stream.end
     except ConnectionRefusedError:  # an engine in the kernel hands the endpoint's refusal on

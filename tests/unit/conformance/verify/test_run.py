@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lbgen
-from lbgen.conformance.runner import Result, State
-from lbgen.conformance.settle import settling_requests
+from lbgen.conformance.runner import CaseState, Result
 from lbgen.conformance.verify import asked, faults, merge
 from lbgen.conformance.verify.cases import Phase, around
 from lbgen.conformance.verify.loopback import move_to_loopback, restore_port
@@ -22,6 +21,7 @@ from lbgen.conformance.verify.report import Left, Report, pairwise
 from lbgen.conformance.verify.same_shape import has_same_shape
 from lbgen.conformance.verify.times import LONGEST, SHORTEST, Scale, scale_for, scaled, times_of
 from lbgen.conformance.verify.worker import stand_ins
+from lbgen.conformance.wait_ready import readiness_requests
 from lbgen.diagnostics import Diagnostic
 from lbgen.engines.api import Binary, RenderedFile, engine_names
 from lbgen.engines.rendered import Rendered
@@ -157,20 +157,20 @@ def test_each_share_of_a_split_fails_by_itself() -> None:
     assert next(one.case.params["most"] for one in split if one.pool == "b") >= 140
 
 
-def result(state: State, engine: str = "nginx") -> Result:
+def result(state: CaseState, engine: str = "nginx") -> Result:
     return Result(engine, "topology", "2.rule/1", "2.rule", state)
 
 
 @pytest.mark.parametrize(
     ("results", "broken", "code"),
     [
-        ((State.PASS, State.APPROXIMATE), False, 0),
-        ((State.PASS, State.FAIL), False, 4),
-        ((State.PASS,), True, 3),
-        ((State.FAIL,), True, 4),
+        ((CaseState.PASS, CaseState.APPROXIMATE), False, 0),
+        ((CaseState.PASS, CaseState.FAIL), False, 4),
+        ((CaseState.PASS,), True, 3),
+        ((CaseState.FAIL,), True, 4),
     ],
 )
-def test_exit_codes(results: tuple[State, ...], broken: bool, code: int) -> None:
+def test_exit_codes(results: tuple[CaseState, ...], broken: bool, code: int) -> None:
     left = (Left("envoy", (Diagnostic("LB403", "it died"),), broken=True),) if broken else ()
     report = Report("t", tuple(map(result, results)), left, (), Scale(), moved_because="", seconds=1.0)
     assert (report.exit_code, report.green) == (code, code == 0)
@@ -183,7 +183,7 @@ def test_engines_are_compared_with_each_other() -> None:
     one = Finished("nginx", (), {cases[0].id: (200, "", "a", "/")})
     other = replace(one, engine="envoy", prints={cases[0].id: (404, "", "", "")})
     (found,) = pairwise([one, other], cases)
-    assert (found.state, found.subject) == (State.FAIL, "nginx, envoy")
+    assert (found.state, found.subject) == (CaseState.FAIL, "nginx, envoy")
     assert pairwise([one, replace(one, engine="envoy")], cases) == ()
 
 
@@ -233,7 +233,7 @@ def test_shorter_times_leave_every_engine_s_files_and_verdicts_alike() -> None:
 
 def test_a_listener_whose_routes_all_have_a_rate_is_waited_for() -> None:
     plan = plan_of({"name": "all", "forward": "a", "rate_limit": {"rate": "1/s", "key": "client_ip"}})
-    (asked_for,) = settling_requests(plan)
+    (asked_for,) = readiness_requests(plan)
     assert (asked_for.method, asked_for.listener) == ("TRACE", "web")
     assert simulate(plan, asked_for).status == 405
 

@@ -10,7 +10,7 @@ from lbgen.plan.features import Feature
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lbgen.conformance.prepare import Near
+    from lbgen.conformance.prepare import DeclaredDifference
 
 # Word of `Verdict.differs` -> what the judge or a script says then. "status N" and "header NAME" are made below.
 _WORDS = {
@@ -32,12 +32,12 @@ def feature_of(aspect: str) -> str:
     return name
 
 
-def known(word: str) -> bool:
+def is_known(word: str) -> bool:
     """Whether `Verdict.differs` may say it."""
     return word in _WORDS or re.fullmatch(r"status \d{3}|header [a-z0-9-]+(: .+)?|text: .+", word) is not None
 
 
-def shown(word: str, found: str) -> bool:
+def matches(word: str, found: str) -> bool:
     """Whether a difference that was found is what `word` states."""
     found = re.sub(r"^request \d+ of \d+: ", "", found)
     if word.startswith("status "):
@@ -51,7 +51,9 @@ def shown(word: str, found: str) -> bool:
     return re.match(_WORDS[word], found) is not None
 
 
-def excused(aspects: Iterable[str], near: Iterable[Near], found: list[str]) -> tuple[Near, ...]:
+def explained_by(
+    aspects: Iterable[str], near: Iterable[DeclaredDifference], found: list[str]
+) -> tuple[DeclaredDifference, ...]:
     """The verdicts that state what was found, for a case about `aspects`; none = it is not excused. A verdict that
     states nothing excuses only cases that name its whole feature.
 
@@ -62,11 +64,11 @@ def excused(aspects: Iterable[str], near: Iterable[Near], found: list[str]) -> t
     stating = [n for n in near if n.feature in features and any(aspect in wanted for aspect, _ in n.differs)]
     words = [word for n in stating for aspect, given in n.differs if aspect in wanted for word in given]
     if stating and not found:
-        raise NotShownError(f"the verdict says {', '.join(words)}, which does not show: {stating[0].note}")
+        raise MissingDifferenceError(f"the verdict says {', '.join(words)}, which does not show: {stating[0].note}")
     if stating:
-        return tuple(stating) if all(any(shown(word, one) for word in words) for one in found) else ()
+        return tuple(stating) if all(any(matches(word, one) for word in words) for one in found) else ()
     return tuple(n for n in near if n.feature in wanted and not n.differs) if found else ()
 
 
-class NotShownError(Exception):
+class MissingDifferenceError(Exception):
     """A verdict states a difference that the engine does not show."""

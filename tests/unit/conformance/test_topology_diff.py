@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 import lbgen
-from lbgen.conformance.difference import Comparison, compare
+from lbgen.conformance.topology_diff import Comparison, compare
 from lbgen.plan.simulate import simulate
 
-SHOP = yaml.safe_load((Path(__file__).parents[2] / "examples/shop/topology.yaml").read_text(encoding="utf-8"))
+SHOP = yaml.safe_load((Path(__file__).parents[3] / "examples/shop/topology.yaml").read_text(encoding="utf-8"))
 
 
 def changed(change: Any) -> Comparison:

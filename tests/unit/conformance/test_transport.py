@@ -6,10 +6,10 @@ import socket
 
 import pytest
 
-from lbgen.conformance.http2 import Http2, ask
+from lbgen.conformance.http1_client import ClientConnection
+from lbgen.conformance.http2_client import Http2Client, fetch
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.probe import Stream
-from lbgen.conformance.wires import Asked, ClientTls, Wire, wire_for
+from lbgen.conformance.transport import ClientTls, Transport, TransportOptions, transport_for
 from lbgen.plan.request import Request
 from lbgen.plan.resolve import plan as resolve
 from lbgen.runtime.common.certificates import ENDPOINT_NAME, throw_away
@@ -62,13 +62,13 @@ def control(**fields) -> tuple[str, str]:
 @pytest.mark.parametrize("name", ["endpoint", "endpoint-rsa", "expired", "foreign", "wrong-name"])
 def test_certificates_are_what_they_are_called(serve, name) -> None:
     at = serve(tls=secured(name))
-    answer = ask(at, Request(headers=(HOST,)), via=Wire(tls=tls()))
+    answer = fetch(at, Request(headers=(HOST,)), transport=Transport(tls=tls()))
     if name.startswith("endpoint"):
         told = account_of(answer)
         assert told["tls"] == {"version": "TLSv1.3", "alpn": "http/1.1", "sni": ENDPOINT_NAME, "client": None}
-        assert ENDPOINT_NAME in answer.shaken.names
+        assert ENDPOINT_NAME in answer.handshake.names
     elif name == "wrong-name":
-        assert answer.shaken.names == ("other.internal",)
+        assert answer.handshake.names == ("other.internal",)
     else:
         assert answer.status is None
         assert "verify failed" in answer.problem
@@ -81,7 +81,7 @@ def test_certificates_are_what_they_are_called(serve, name) -> None:
 )
 def test_client_certificates(serve, certificate, required, passes) -> None:
     at = serve(tls=secured(client_ca=file("client-ca.crt"), client_required=required))
-    answer = ask(at, Request(headers=(HOST,)), via=Wire(tls=tls(certificate=certificate)))
+    answer = fetch(at, Request(headers=(HOST,)), transport=Transport(tls=tls(certificate=certificate)))
     if passes:
         assert account_of(answer)["tls"]["client"] == (certificate or None)
     else:
@@ -91,39 +91,39 @@ def test_client_certificates(serve, certificate, required, passes) -> None:
 @pytest.mark.parametrize("tls_to", [None, tls(alpn=("h2",))])
 def test_http2(serve, tls_to) -> None:
     at = serve(tls=None if tls_to is None else secured())
-    via = Wire(tls=tls_to, http2=True)
-    answer = ask(at, Request("POST", "/a?b", (HOST, ("X-A", "1")), body=b"x" * 100_000), via=via)
+    transport = Transport(tls=tls_to, http2=True)
+    answer = fetch(at, Request("POST", "/a?b", (HOST, ("X-A", "1")), body=b"x" * 100_000), transport=transport)
     told = account_of(answer)
     assert (told["version"], told["method"], told["target"], told["body_length"]) == ("2", "POST", "/a?b", 100_000)
     assert ["host", "h"] in told["headers"]
     assert ["x-a", "1"] in told["headers"]
-    head = ask(at, Request("HEAD", "/", (HOST,)), via=via)
+    head = fetch(at, Request("HEAD", "/", (HOST,)), transport=transport)
     assert (head.status, head.body, account_of(head)["method"]) == (200, b"", "HEAD")
     fixed = control(mode="fixed", status=418, body="ab", size=200_001, headers=[["X-B", "2"]], trailers=[["x-t", "3"]])
-    got = ask(at, Request(headers=(HOST, fixed)), via=via)
+    got = fetch(at, Request(headers=(HOST, fixed)), transport=transport)
     assert (got.status, len(got.body), got.header("x-b"), got.trailers) == (418, 200_001, "2", (("x-t", "3"),))
     for mode in ("close", "reset", "garbage", "cut_body", "reset_body"):
-        broken = ask(at, Request(headers=(HOST, control(mode=mode))), via=via)
+        broken = fetch(at, Request(headers=(HOST, control(mode=mode))), transport=transport)
         assert (broken.complete, broken.after) == (False, "closed"), mode
 
 
 def test_http2_streams_at_once_and_echo(serve) -> None:
     at = serve()
-    with Stream(at, wire=Wire(http2=True)) as stream:
-        client = Http2(stream)
+    with ClientConnection(at, transport=Transport(http2=True)) as stream:
+        client = Http2Client(stream)
         slow = client.send(Request(headers=(HOST, control(mode="hang", wait_ms=300))))
         quick = client.send(Request("GET", "/q", (HOST,)))
-        assert account_of(client.answer(quick))["target"] == "/q"
+        assert account_of(client.read_answer(quick))["target"] == "/q"
         assert not client.halves[slow].ended
-        assert client.answer(slow).status == 200
+        assert client.read_answer(slow).status == 200
         echo = Request("POST", "/e", (HOST, control(mode="stream", trailers=[["grpc-status", "0"]])))
         headers = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/e"), (b":authority", b"h")]
-        number = client.head([*headers, (CONTROL.encode(), echo.headers[1][1].encode())], method="POST", end=False)
-        client.data(number, b"one", end=False)
+        number = client.send_head([*headers, (CONTROL.encode(), echo.headers[1][1].encode())], method="POST", end=False)
+        client.send_body(number, b"one", end=False)
         while client.halves[number].body != b"one":
-            assert client.pump()
-        client.data(number, b"two")
-        answer = client.answer(number)
+            assert client.receive()
+        client.send_body(number, b"two")
+        answer = client.read_answer(number)
         assert (answer.body, answer.trailers) == (b"onetwo", (("grpc-status", "0"),))
 
 
@@ -145,26 +145,28 @@ LISTENER = resolve(
 def test_proxy_header(serve, how, client, secure) -> None:
     at = serve(proxied=True, tls=secured() if secure else None)
     request = Request(headers=(HOST,), client=client)
-    via = dataclasses.replace(wire_for(LISTENER, request, Asked(proxy=how)), tls=tls() if secure else None)
-    told = account_of(ask(at, request, via=via))["proxy"]
+    transport = dataclasses.replace(
+        transport_for(LISTENER, request, TransportOptions(proxy=how)), tls=tls() if secure else None
+    )
+    told = account_of(fetch(at, request, transport=transport))["proxy"]
     assert (told["version"], told["source"], told["destination_port"]) == (int(how[1]), client, 8080)
 
 
 @pytest.mark.parametrize("begin", [b"", b"PROXY", b"PROXY TCP4 1.2.3.4", b"\r\n\r\n\x00\r\nQUIT\n\x11\x11\x00\x00"])
 def test_no_proxy_header_no_answer(serve, begin) -> None:
     at = serve(proxied=True)
-    answer = ask(at, Request(headers=(HOST,)), via=Wire(proxy=begin), timeout=2)
+    answer = fetch(at, Request(headers=(HOST,)), transport=Transport(proxy=begin), timeout=2)
     assert (answer.status, answer.after != "open") == (None, True)
 
 
 def test_plain_bytes_to_tls(serve) -> None:
-    answer = ask(serve(tls=secured()), Request(headers=(HOST,)), timeout=2)
+    answer = fetch(serve(tls=secured()), Request(headers=(HOST,)), timeout=2)
     assert (answer.status, answer.after != "open") == (None, True)
-    shy = ask(serve(), Request(headers=(HOST,)), via=Wire(tls=tls()), timeout=2)
+    shy = fetch(serve(), Request(headers=(HOST,)), transport=Transport(tls=tls()), timeout=2)
     assert shy.status is None
     assert "WRONG_VERSION_NUMBER" in shy.problem
 
 
 def test_asked_says_what_it_knows() -> None:
     with pytest.raises(ValueError, match="unknown keys"):
-        Asked(tls={"snie": "x"})
+        TransportOptions(tls={"snie": "x"})

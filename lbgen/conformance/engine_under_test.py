@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Boxed:
+class InImage:
     """The image of an engine and the room in which its container is served."""
 
     room: SharedNetns
@@ -26,21 +26,21 @@ class Boxed:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """One engine executable, on this host or `boxed` in an image. `version` is the supported target (major.minor); ""
+class EngineUnderTest:
+    """One engine executable, on this host or `in_image`. `version` is the supported target (major.minor); ""
     and neither of them = `gap` says why."""
 
     engine: str
     version: str = ""
     binary: Binary | None = None
     gap: str = ""
-    boxed: Boxed | None = None
+    in_image: InImage | None = None
 
     @property
     def label(self) -> str:
         """`nginx 1.31.3`, or the engine's name alone where there is no executable."""
-        if self.boxed is not None:
-            return f"{self.engine} {self.boxed.image.version or self.version} in a container"
+        if self.in_image is not None:
+            return f"{self.engine} {self.in_image.image.version or self.version} in a container"
         return (
             f"{self.engine} {self.binary.version}"
             if self.binary is not None
@@ -48,12 +48,12 @@ class Subject:
         )
 
 
-def subjects(wanted: Iterable[str] = ()) -> tuple[Subject, ...]:
+def engines_on_host(wanted: Iterable[str] = ()) -> tuple[EngineUnderTest, ...]:
     """All executables of supported versions found on this host, one per version, and a gap for each that is missing.
 
     `wanted` limits them: `nginx` or `nginx@1.22`. UsageError LB305 for an engine or version that is not known.
     """
-    found: list[Subject] = []
+    found: list[EngineUnderTest] = []
     wanted = tuple(wanted)
     for name, version in [_split(w) for w in wanted] or [(n, "") for n in engine_names()]:
         try:
@@ -61,28 +61,30 @@ def subjects(wanted: Iterable[str] = ()) -> tuple[Subject, ...]:
         except UsageError as error:
             if wanted:
                 raise
-            found.append(Subject(name, gap=str(error)))  # an engine that does not load is a gap, not the end of a run
+            found.append(
+                EngineUnderTest(name, gap=str(error))
+            )  # an engine that does not load is a gap, not the end of a run
             continue
         only = target_version(target, version) if version else ""
         try:
             binaries = candidates(target)
         except EngineError as error:
-            found.append(Subject(name, gap=str(error)))
+            found.append(EngineUnderTest(name, gap=str(error)))
             continue
         for supported in target.versions:
             if only and supported != only:
                 continue
             binary = next((b for b in binaries if _is_of(b, supported)), None)
             gap = "" if binary is not None else f"no executable of {target.title} {supported} here"
-            found.append(Subject(name, supported, binary, gap))
+            found.append(EngineUnderTest(name, supported, binary, gap))
     return tuple(found)
 
 
-def boxed(wanted: Iterable[str], room: SharedNetns) -> tuple[Subject, ...]:
+def engines_in_images(wanted: Iterable[str], room: SharedNetns) -> tuple[EngineUnderTest, ...]:
     """The same of the images that containers run from. UsageError LB305, EngineError LB421."""
     from lbgen.runtime.docker.single_engine import available_images
 
-    found: list[Subject] = []
+    found: list[EngineUnderTest] = []
     for name, version in [_split(w) for w in tuple(wanted)] or [(n, "") for n in engine_names()]:
         target = engine(name)
         only = target_version(target, version) if version else ""
@@ -92,7 +94,9 @@ def boxed(wanted: Iterable[str], room: SharedNetns) -> tuple[Subject, ...]:
                 continue
             image = every.get(supported)
             gap = "" if image is not None else f"no image of {target.title} {supported} can be had"
-            found.append(Subject(name, supported, gap=gap, boxed=Boxed(room, image) if image is not None else None))
+            found.append(
+                EngineUnderTest(name, supported, gap=gap, in_image=InImage(room, image) if image is not None else None)
+            )
     return tuple(found)
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from lbgen.conformance import judge
 from lbgen.conformance.corpus import NOWHERE, corpus
-from lbgen.conformance.http2 import ask
-from lbgen.conformance.wires import ANYHOW, Asked, wire_for
+from lbgen.conformance.http2_client import fetch
+from lbgen.conformance.transport import DEFAULT, TransportOptions, transport_for
 from lbgen.plan.model import Mode
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _READY_SECONDS = 8.0
 
 
-class Served(Protocol):
+class ServingEngine(Protocol):
     """A running engine, as its clients see it."""
 
     def address(self, listener: str) -> tuple[str, int]:
@@ -38,7 +38,7 @@ class Served(Protocol):
         ...
 
 
-def odd(file: CaseFile, plan: Plan) -> set[str]:
+def unusual_pools(file: CaseFile, plan: Plan) -> set[str]:
     """Pools of which an endpoint is not as usual, or not there."""
 
     def usual(pool: Pool) -> bool:
@@ -48,23 +48,23 @@ def odd(file: CaseFile, plan: Plan) -> set[str]:
     return {pool.name for pool in plan.pools if not usual(pool)}
 
 
-def settle(
+def wait_ready(
     plan: Plan,
-    handle: Served,
+    handle: ServingEngine,
     seconds: float = _READY_SECONDS,
-    asked: Callable[[Listener], Asked] = lambda listener: ANYHOW,
+    asked: Callable[[Listener], TransportOptions] = lambda listener: DEFAULT,
     avoid: Collection[str] = (),
 ) -> None:
     """Wait until each L7 listener answers a request as the oracle says: some engines listen before they know their
     routes. After `seconds` it is left to the cases to tell what is wrong. `asked`: what clients say on a listener;
     `avoid`: pools that are asked only where there is no other, as they may not answer."""
     deadline = time.monotonic() + seconds
-    for request in settling_requests(plan, avoid):
+    for request in readiness_requests(plan, avoid):
         _answers(plan, handle, request, asked, deadline)
 
 
-def settling_requests(plan: Plan, avoid: Collection[str] = ()) -> Iterator[Request]:
-    """A request for each L7 listener; `avoid` as in `settle`.
+def readiness_requests(plan: Plan, avoid: Collection[str] = ()) -> Iterator[Request]:
+    """A request for each L7 listener; `avoid` as in `wait_ready`.
 
     Routes with a rate are not asked, as a case counts on all of their tokens. A listener that has no others is asked
     for TRACE, which the contract refuses with 405 on every route; Traefik without its routes answers 404."""
@@ -85,11 +85,13 @@ def settling_requests(plan: Plan, avoid: Collection[str] = ()) -> Iterator[Reque
         yield Request("TRACE", headers=(("Host", NOWHERE),), listener=name)
 
 
-def _answers(plan: Plan, handle: Served, request: Request, asked: Callable[[Listener], Asked], deadline: float) -> None:
+def _answers(
+    plan: Plan, handle: ServingEngine, request: Request, asked: Callable[[Listener], TransportOptions], deadline: float
+) -> None:
     outcome, listener = simulate(plan, request), plan.listener(request.listener)
-    via = wire_for(listener, request, asked(listener))
+    transport = transport_for(listener, request, asked(listener))
     while time.monotonic() < deadline:
-        answer = ask(handle.address(request.listener), request, timeout=2, via=via)
+        answer = fetch(handle.address(request.listener), request, timeout=2, transport=transport)
         if judge.account_of(answer) is not None or (outcome.status is not None and answer.status == outcome.status):
             return
         time.sleep(0.1)

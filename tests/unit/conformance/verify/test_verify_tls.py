@@ -11,11 +11,11 @@ from cryptography import x509
 
 import lbgen
 from lbgen.conformance.curl import curl
+from lbgen.conformance.transport import ClientTls, Transport
 from lbgen.conformance.verify import faults
 from lbgen.conformance.verify.cases import Phase
 from lbgen.conformance.verify.handshakes import fingerprint, for_name, handshakes
 from lbgen.conformance.verify.trust import stand_in_tls, trusted
-from lbgen.conformance.wires import ClientTls, Wire
 from lbgen.plan.request import Request
 from lbgen.runtime.common.certificates import throw_away
 
@@ -52,7 +52,7 @@ def test_handshakes_of_a_listener() -> None:
     listener = plan_of({"tls": {"certificates": [SHOP], "client": {"ca": "client-ca.crt"}}}).listener("web")
     assert listener.tls is not None
     found = list(handshakes(listener, Request()))
-    told = {(case.clause, str(sorted(case.asked.tls.items(), key=str))): case.expect for case in found}  # type: ignore[union-attr]
+    told = {(case.clause, str(sorted(case.transport.tls.items(), key=str))): case.expect for case in found}  # type: ignore[union-attr]
     clauses = {clause for clause, _ in told}
     assert clauses == {"5.tls.sni", "5.tls.no-sni", "5.tls.unknown", "5.tls.version", "5.tls.alpn", "5.tls.client"}
     named = [case.expect.tls for case in found if case.clause == "5.tls.sni"]
@@ -102,8 +102,8 @@ def test_server_names_of_bytes() -> None:
 
 
 def test_a_line_for_curl_says_how_to_shake_hands() -> None:
-    via = Wire(tls=ClientTls(sni="shop.example", certificate="client", ca="ca.crt", max="1.2"))
-    line = curl(("10.0.0.9", 8443), Request("GET", "/a", (("Host", "h"),)), via)
+    transport = Transport(tls=ClientTls(sni="shop.example", certificate="client", ca="ca.crt", max="1.2"))
+    line = curl(("10.0.0.9", 8443), Request("GET", "/a", (("Host", "h"),)), transport)
     assert "--cacert ca.crt --tls-max 1.2 --cert client.crt --key client.key" in line
     assert line.endswith("--resolve shop.example:8443:10.0.0.9 https://shop.example:8443/a")
 

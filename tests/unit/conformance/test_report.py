@@ -5,32 +5,32 @@ import json
 from rich.console import Console
 
 from lbgen.conformance.report import BEGIN, END, as_json, cell, insert, markdown, matrix, table
-from lbgen.conformance.runner import Result, State
+from lbgen.conformance.runner import CaseState, Result
 
 RESULTS = [
-    Result("nginx 1", "a", "2.x.y", "2.x.y", State.PASS),
-    Result("nginx 1", "a", "2.x.y/2", "2.x.y", State.FAIL, "status 1", "curl x"),
-    Result("nginx 1", "a", "3.x.z", "3.x.z", State.APPROXIMATE, "differs so; status 2"),
-    Result("envoy 2", "a", "2.x.y", "2.x.y", State.REFUSED, "route.x: not yet"),
-    Result("envoy 2", "a", "2.x.y/2", "2.x.y", State.REFUSED, "route.x: not yet"),
-    Result("envoy 2", "a", "3.x.z", "3.x.z", State.SKIPPED, "no binary"),
+    Result("nginx 1", "a", "2.x.y", "2.x.y", CaseState.PASS),
+    Result("nginx 1", "a", "2.x.y/2", "2.x.y", CaseState.FAIL, "status 1", "curl x"),
+    Result("nginx 1", "a", "3.x.z", "3.x.z", CaseState.APPROXIMATE, "differs so; status 2"),
+    Result("envoy 2", "a", "2.x.y", "2.x.y", CaseState.REFUSED, "route.x: not yet"),
+    Result("envoy 2", "a", "2.x.y/2", "2.x.y", CaseState.REFUSED, "route.x: not yet"),
+    Result("envoy 2", "a", "3.x.z", "3.x.z", CaseState.SKIPPED, "no binary"),
 ]
 
 
 def test_cells_say_what_was_run() -> None:
-    assert cell(RESULTS[:2]) == (State.FAIL, "1/2 (1 fail)")
-    assert cell(RESULTS[3:5]) == (State.REFUSED, "refused")
-    assert cell(RESULTS[:1]) == (State.PASS, "1/1")
+    assert cell(RESULTS[:2]) == (CaseState.FAIL, "1/2 (1 fail)")
+    assert cell(RESULTS[3:5]) == (CaseState.REFUSED, "refused")
+    assert cell(RESULTS[:1]) == (CaseState.PASS, "1/1")
     assert cell(()) == (None, "-")
 
 
 def test_a_skip_is_no_pass() -> None:
-    assert cell([RESULTS[0], RESULTS[5]]) == (State.SKIPPED, "1/2 (1 skipped)")
+    assert cell([RESULTS[0], RESULTS[5]]) == (CaseState.SKIPPED, "1/2 (1 skipped)")
 
 
 def test_matrix_and_markdown() -> None:
     rows = dict(matrix(RESULTS))
-    assert rows["2.x"] == [(State.FAIL, "1/2 (1 fail)"), (State.REFUSED, "refused")]
+    assert rows["2.x"] == [(CaseState.FAIL, "1/2 (1 fail)"), (CaseState.REFUSED, "refused")]
     text = markdown(RESULTS)
     assert "| [2.x](contract.md#2x) | 1/2 (1 fail) | refused |" in text
     assert "- nginx 1: differs so (1 case)" in text

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-def combined(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+def combine_lines(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in headers:
         name = name.lower()
@@ -20,8 +20,8 @@ def header_differences(
     where: str, expected: Iterable[tuple[str, str]], got: Iterable[tuple[str, str]], free: Iterable[str]
 ) -> Iterator[str]:
     """Differences of two header lists by combined value; names in `free` may come or not."""
-    want = {n: v for n, v in combined(expected).items() if n not in free}
-    have = {n: v for n, v in combined(got).items() if n not in free}
+    want = {n: v for n, v in combine_lines(expected).items() if n not in free}
+    have = {n: v for n, v in combine_lines(got).items() if n not in free}
     for name in sorted(want.keys() | have.keys()):
         if name not in have:
             yield f"{where}: {name} is missing, expected {want[name]!r}"
@@ -47,10 +47,10 @@ def _same_elements(have: str, want: str) -> bool:
 
 def _loose(text: str) -> str:
     parts = [part.strip(" \t") for part in text.split(",")]
-    return ",".join(part for part in parts if part) or ",".join(parts)
+    return ",".join(lookup for lookup in parts if lookup) or ",".join(parts)
 
 
-def part(told: dict[str, Any], path: str) -> object:
+def lookup(told: dict[str, Any], path: str) -> object:
     """The part of an account that a dotted path names; None when it is not there."""
     found: object = told
     for key in path.split("."):

@@ -66,7 +66,7 @@ _WALKED = ("timeouts", "active", "retries", "queue")  # told field by field
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ChangedAnswer:
     """A request that the two answer differently; `count` requests changed in the same way, this is the smallest."""
 
     listener: str
@@ -111,7 +111,7 @@ class FieldChange:
 class Comparison:
     """`asked` is the number of requests that were compared."""
 
-    requests: tuple[Changed, ...]
+    requests: tuple[ChangedAnswer, ...]
     fields: tuple[FieldChange, ...]
     asked: int
 
@@ -142,7 +142,7 @@ def compare(before: Plan, after: Plan) -> Comparison:
     groups: dict[tuple[str, str, str], list[Request]] = {}
     equal = EqualAnswers(before, after)
     for request in requests:
-        if not equal.certain(request) and (kind := differing(before, after, request)):
+        if not equal.certain(request) and (kind := changed_route(before, after, request)):
             groups.setdefault(kind, []).append(request)
     found = [_changed(before, after, kind, group) for kind, group in groups.items()]
     found.sort(key=lambda x: (x.listener, x.routes))
@@ -170,7 +170,7 @@ def compare_tiers(before: Sequence[Tier], after: Sequence[Tier]) -> Comparison:
     )
 
 
-def differing(before: Plan, after: Plan, request: Request) -> tuple[str, str, str] | None:
+def changed_route(before: Plan, after: Plan, request: Request) -> tuple[str, str, str] | None:
     """Listener and routes of a request that the two plans answer differently; None when they do not."""
     one, other = simulate(before, request), simulate(after, request)
     if _print(one) == _print(other):
@@ -191,7 +191,7 @@ def _print(outcome: Outcome) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _changed(before: Plan, after: Plan, kind: tuple[str, str, str], group: list[Request]) -> Changed:
+def _changed(before: Plan, after: Plan, kind: tuple[str, str, str], group: list[Request]) -> ChangedAnswer:
     smallest = min((_shrunk(before, after, kind, request) for request in group), key=_size)
     listener = before.listener(kind[0])
     host = "127.0.0.1" if listener.address in ("0.0.0.0", "::") else listener.address  # noqa: S104  # compared with
@@ -200,7 +200,7 @@ def _changed(before: Plan, after: Plan, kind: tuple[str, str, str], group: list[
     shown = _told(one), _told(other)
     if shown[0] == shown[1]:  # what differs is behind the route and the status
         shown = f"{shown[0]}: {_behind(one, other)}", f"{shown[1]}: {_behind(other, one)}"
-    return Changed(kind[0], smallest, (kind[1], kind[2]), shown[0], shown[1], len(group), line)
+    return ChangedAnswer(kind[0], smallest, (kind[1], kind[2]), shown[0], shown[1], len(group), line)
 
 
 def _size(request: Request) -> tuple[int, int, int, str]:
@@ -216,7 +216,7 @@ def _shrunk(before: Plan, after: Plan, kind: tuple[str, str, str], request: Requ
     """As little of `request` as still changes in the same way."""
     while True:
         for smaller in _smaller(request):
-            if differing(before, after, smaller) == kind:
+            if changed_route(before, after, smaller) == kind:
                 request = smaller
                 break
         else:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.wires import PLAIN, HandshakeError, Shaken, Wire, shaken
+from lbgen.conformance.transport import PLAIN, Handshake, HandshakeError, Transport, handshake_of
 
 if TYPE_CHECKING:
     from lbgen.plan.request import Headers, Request
@@ -23,7 +23,7 @@ _SHORT = 200  # bytes of a body that a command line holds
 _GRACE = 0.03  # seconds in which bytes behind a finished answer would have come
 
 
-class ProbeError(ValueError):
+class MalformedAnswerError(ValueError):
     """The bytes that came are no HTTP/1.x answer."""
 
 
@@ -32,7 +32,7 @@ class Answer:
     """What came back. `status` None: nothing that is an answer, `problem` says what instead.
 
     `complete`: the body ended as its framing says. `after` is what the connection did then: open, closed or reset.
-    `elapsed` is seconds from the first byte sent. Header names are in lower case. `shaken` is what TLS came to.
+    `elapsed` is seconds from the first byte sent. Header names are in lower case. `handshake` is what TLS came to.
     """
 
     status: int | None = None
@@ -47,7 +47,7 @@ class Answer:
     elapsed: float = 0.0
     raw: bytes = field(default=b"", repr=False)
     trailers: Headers = ()
-    shaken: Shaken | None = None
+    handshake: Handshake | None = None
 
     def lines(self, name: str) -> tuple[str, ...]:
         """The values of that header (lower case), one per line."""
@@ -59,13 +59,15 @@ class Answer:
         return ", ".join(found) if found else None
 
 
-class Stream:
+class ClientConnection:
     """A TCP connection with one deadline over everything; a context manager. `end` says how the peer ended it.
 
-    `wire` is what comes before HTTP; HandshakeError when the server does not want TLS like that.
+    `transport` is what comes before HTTP; HandshakeError when the server does not want TLS like that.
     """
 
-    def __init__(self, address: Address, *, client: str = "", timeout: float = TIMEOUT, wire: Wire = PLAIN) -> None:
+    def __init__(
+        self, address: Address, *, client: str = "", timeout: float = TIMEOUT, transport: Transport = PLAIN
+    ) -> None:
         self.begun = time.monotonic()
         self.deadline = self.begun + timeout
         self.buffer = bytearray()
@@ -73,22 +75,22 @@ class Stream:
         self.end = "open"
         # From this host to this host only; in an isolated network (runtime/local) every address is ours.
         local = client.startswith("127.") == address[0].startswith("127.") and (":" in client) == (":" in address[0])
-        source = (client, 0) if client and local and client != address[0] and not wire.proxy else None
-        self.secure = wire.tls is not None
-        self.shaken: Shaken | None = None
+        source = (client, 0) if client and local and client != address[0] and not transport.proxy else None
+        self.secure = transport.tls is not None
+        self.handshake: Handshake | None = None
         self.sock = socket.create_connection(address, timeout=timeout, source_address=source)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            if wire.proxy:
-                self.sock.sendall(wire.proxy)
-            if wire.tls is not None:
-                secured = wire.tls.wrapped(self.sock)
-                self.sock, self.shaken = secured, shaken(secured)
+            if transport.proxy:
+                self.sock.sendall(transport.proxy)
+            if transport.tls is not None:
+                secured = transport.tls.wrap(self.sock)
+                self.sock, self.handshake = secured, handshake_of(secured)
         except BaseException:
             self.sock.close()
             raise
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> ClientConnection:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -101,12 +103,12 @@ class Stream:
         except (BrokenPipeError, ConnectionResetError, ssl.SSLError):
             self.end = "reset"
 
-    def shut(self) -> None:
+    def shutdown_write(self) -> None:
         """End the sending side, unless the peer has gone."""
         with suppress(OSError):
             self.sock.shutdown(socket.SHUT_WR)
 
-    def fill(self, wait: float | None = None) -> bool:
+    def read_more(self, wait: float | None = None) -> bool:
         """Read some more; False at the end or when `wait` seconds (default: the deadline) are over."""
         left = self.deadline - time.monotonic()
         self.sock.settimeout(max(0.001, left if wait is None else min(wait, left)))
@@ -124,17 +126,17 @@ class Stream:
         self.buffer += part
         return True
 
-    def until(self, mark: bytes) -> bytes | None:
+    def read_until(self, mark: bytes) -> bytes | None:
         """Bytes up to and with `mark`, or None when they do not come."""
         while (at := self.buffer.find(mark)) < 0:
-            if not self.fill():
+            if not self.read_more():
                 return None
         return self.take(at + len(mark))
 
-    def exactly(self, count: int) -> bytes | None:
+    def read_exactly(self, count: int) -> bytes | None:
         """`count` bytes, or None when they do not come."""
         while len(self.buffer) < count:
-            if not self.fill():
+            if not self.read_more():
                 return None
         return self.take(count)
 
@@ -144,19 +146,19 @@ class Stream:
         del self.buffer[:count]
         return taken
 
-    def rest(self) -> bytes:
+    def read_to_end(self) -> bytes:
         """Everything until the peer ends or the deadline."""
-        while self.fill():
+        while self.read_more():
             pass
         return self.take(len(self.buffer))
 
-    def answer(self, method: str = "GET") -> Answer:
+    def read_answer(self, method: str = "GET") -> Answer:
         """The next answer (1xx but 101 are collected in `interim`), judged strictly; never raises for odd bytes."""
         interim: list[int] = []
         seen = bytearray()
         try:
             while True:
-                head = self.until(b"\r\n\r\n")
+                head = self.read_until(b"\r\n\r\n")
                 if head is None:
                     seen += self.buffer
                     problem = f"no answer head ({self.end})" if not seen else f"half an answer head ({self.end})"
@@ -167,10 +169,10 @@ class Stream:
                     break
                 interim.append(status)
             body, complete = self._body(method, status, headers)
-        except ProbeError as error:
+        except MalformedAnswerError as error:
             return self._made(problem=str(error), interim=interim, raw=seen + self.buffer)
         problem = "" if complete else f"the body does not end as its framing says ({self.end})"
-        if status != 101 and (method == "HEAD" or status in (204, 304)) and (self.buffer or self.fill(_GRACE)):
+        if status != 101 and (method == "HEAD" or status in (204, 304)) and (self.buffer or self.read_more(_GRACE)):
             problem = "bytes after an answer that has no body"
         made = self._made(problem=problem, interim=interim, raw=seen + body)
         return replace(
@@ -191,7 +193,7 @@ class Stream:
             interim=tuple(interim),
             elapsed=time.monotonic() - self.begun,
             raw=bytes(raw),
-            shaken=self.shaken,
+            handshake=self.handshake,
         )
 
     def _body(self, method: str, status: int, headers: Headers) -> tuple[bytes, bool]:
@@ -201,51 +203,51 @@ class Stream:
         lengths = [v for n, v in headers if n == "content-length"]
         if codings:
             if codings != ["chunked"] or lengths:
-                raise ProbeError(f"framing: transfer-encoding {codings}, content-length {lengths}")
+                raise MalformedAnswerError(f"framing: transfer-encoding {codings}, content-length {lengths}")
             return self._chunks()
         if lengths:
             if len(set(lengths)) > 1 or not lengths[0].isdigit():
-                raise ProbeError(f"framing: content-length {lengths}")
-            found = self.exactly(int(lengths[0]))
+                raise MalformedAnswerError(f"framing: content-length {lengths}")
+            found = self.read_exactly(int(lengths[0]))
             return (self.take(len(self.buffer)), False) if found is None else (found, True)
-        return self.rest(), self.end == "closed"
+        return self.read_to_end(), self.end == "closed"
 
     def _chunks(self) -> tuple[bytes, bool]:
         body = bytearray()
         self.trailers = []
         while True:
-            line = self.until(b"\r\n")
+            line = self.read_until(b"\r\n")
             if line is None:
                 return bytes(body + self.buffer), False
             try:
                 size = int(line.split(b";")[0], 16)
             except ValueError as error:
-                raise ProbeError(f"chunk size {line!r}") from error
+                raise MalformedAnswerError(f"chunk size {line!r}") from error
             if not size:
                 break
-            part = self.exactly(size + 2)
+            part = self.read_exactly(size + 2)
             if part is None:
                 return bytes(body + self.buffer), False
             body += part[:-2]
-        while (line := self.until(b"\r\n")) not in (b"\r\n", None):
+        while (line := self.read_until(b"\r\n")) not in (b"\r\n", None):
             name, colon, value = line[:-2].decode("latin-1").partition(":")
             if not colon:
-                raise ProbeError(f"trailer line {line!r}")
+                raise MalformedAnswerError(f"trailer line {line!r}")
             self.trailers.append((name.lower(), value.strip(" \t")))
         return bytes(body), line is not None
 
 
 def parse_head(head: bytes) -> tuple[str, int, str, Headers]:
-    """Version, status, phrase and headers of an answer head; ProbeError on anything but strict HTTP/1.x."""
+    """Version, status, phrase and headers of an answer head; MalformedAnswerError on anything but strict HTTP/1.x."""
     first, *lines = head[:-4].decode("latin-1").split("\r\n")
     parts = first.split(" ", 2)
     if len(parts) < 2 or not parts[0].startswith("HTTP/1.") or len(parts[1]) != 3 or not parts[1].isdigit():
-        raise ProbeError(f"status line {first!r}")
+        raise MalformedAnswerError(f"status line {first!r}")
     headers = []
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon or not name or name != name.strip() or "\n" in line or "\r" in line:
-            raise ProbeError(f"header line {line!r}")
+            raise MalformedAnswerError(f"header line {line!r}")
         headers.append((name.lower(), value.strip(" \t")))
     return parts[0][5:], int(parts[1]), parts[2] if len(parts) > 2 else "", tuple(headers)
 
@@ -256,7 +258,7 @@ def filler(size: int) -> bytes:
     return b"".join(itertools.islice(lines, -(-size // 8)))[:size]
 
 
-def wire(request: Request) -> bytes:
+def serialize(request: Request) -> bytes:
     """The bytes of `request`; Content-Length is added for a body that no header frames, and a chunked one is cut into
     chunks of 16 KiB."""
     headers, body = request.headers, request.body
@@ -277,62 +279,66 @@ def exchange(
     method: str = "GET",
     client: str = "",
     timeout: float = TIMEOUT,
-    via: Wire = PLAIN,
+    transport: Transport = PLAIN,
 ) -> Answer:
     """Send `data` over a connection of its own and read one answer. `client` is the loopback address to come from."""
-    return pieces(address, (data,), method=method, client=client, timeout=timeout, via=via)
+    return exchange_parts(address, (data,), method=method, client=client, timeout=timeout, transport=transport)
 
 
-def pieces(
+def exchange_parts(
     address: Address,
     parts: tuple[bytes | float, ...],
     *,
     method: str = "GET",
     client: str = "",
     timeout: float = TIMEOUT,
-    via: Wire = PLAIN,
+    transport: Transport = PLAIN,
 ) -> Answer:
     """As `exchange`, with pauses (seconds) between the bytes; an answer, or the end, cuts them short."""
     try:
-        with Stream(address, client=client, timeout=timeout, wire=via) as stream:
+        with ClientConnection(address, client=client, timeout=timeout, transport=transport) as stream:
             for part in parts:
                 if isinstance(part, bytes):
                     stream.send(part)
-                elif stream.fill(part) or stream.end != "open":
+                elif stream.read_more(part) or stream.end != "open":
                     break
-            return stream.answer(method)
+            return stream.read_answer(method)
     except OSError as error:
-        return unreached(address, error)
+        return connection_failure(address, error)
 
 
-def unreached(address: Address, error: OSError) -> Answer:
+def connection_failure(address: Address, error: OSError) -> Answer:
     """What became of a connection that could not be used; one that the server ended itself is `closed`."""
     if isinstance(error, HandshakeError):
         return Answer(problem=str(error), after="closed")
     return Answer(problem=f"cannot connect to {address[0]}:{address[1]}: {error}")
 
 
-def ask(address: Address, request: Request, *, timeout: float = TIMEOUT, via: Wire = PLAIN) -> Answer:
+def fetch(address: Address, request: Request, *, timeout: float = TIMEOUT, transport: Transport = PLAIN) -> Answer:
     """Send `request` over a connection of its own and read the answer."""
-    return exchange(address, wire(request), method=request.method, client=request.client, timeout=timeout, via=via)
+    return exchange(
+        address, serialize(request), method=request.method, client=request.client, timeout=timeout, transport=transport
+    )
 
 
-def shake(
-    address: Address, request: Request, messages: tuple[bytes, ...], *, via: Wire = PLAIN
+def websocket_exchange(
+    address: Address, request: Request, messages: tuple[bytes, ...], *, transport: Transport = PLAIN
 ) -> tuple[Answer, tuple[bytes, ...]]:
     """Send `request`, a WebSocket handshake, then each message; the answer to the handshake and the echoes."""
     try:
-        with Stream(address, client=request.client, wire=via) as stream:
-            stream.send(wire(request))
-            answer = stream.answer()
-            return answer, tuple(echo(stream, message) for message in messages) if answer.status == 101 else ()
+        with ClientConnection(address, client=request.client, transport=transport) as stream:
+            stream.send(serialize(request))
+            answer = stream.read_answer()
+            return answer, tuple(
+                websocket_echo(stream, message) for message in messages
+            ) if answer.status == 101 else ()
     except OSError as error:
-        return unreached(address, error), ()
+        return connection_failure(address, error), ()
 
 
-def echo(stream: Stream, message: bytes) -> bytes:
+def websocket_echo(stream: ClientConnection, message: bytes) -> bytes:
     """Send a WebSocket text message of at most 125 bytes and read the one that comes back; empty when none does."""
     mask = os.urandom(4)
     stream.send(bytes([0x81, 0x80 | len(message)]) + mask + bytes(b ^ mask[i % 4] for i, b in enumerate(message)))
-    start = stream.exactly(2)
-    return b"" if start is None else stream.exactly(start[1] & 0x7F) or b""
+    start = stream.read_exactly(2)
+    return b"" if start is None else stream.read_exactly(start[1] & 0x7F) or b""

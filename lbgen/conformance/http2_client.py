@@ -19,24 +19,24 @@ from h2.events import (
 )
 from h2.exceptions import ProtocolError
 
-from lbgen.conformance import probe
-from lbgen.conformance.probe import TIMEOUT, Answer, Stream, unreached
-from lbgen.conformance.wires import PLAIN
+from lbgen.conformance import http1_client
+from lbgen.conformance.http1_client import TIMEOUT, Answer, ClientConnection, connection_failure
+from lbgen.conformance.transport import PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from h2.events import Event
 
-    from lbgen.conformance.probe import Address
-    from lbgen.conformance.wires import Wire
+    from lbgen.conformance.http1_client import Address
+    from lbgen.conformance.transport import Transport
     from lbgen.plan.request import Headers, Request
 
 Pairs = list[tuple[bytes, bytes]]
 
 
 @dataclass(slots=True)
-class _Half:
+class _PendingAnswer:
     """An answer that is coming in."""
 
     method: str
@@ -50,10 +50,10 @@ class _Half:
     arrivals: list[float] = field(default_factory=list)
 
 
-class Http2:
+class Http2Client:
     """One connection over an open `Stream`; requests and answers by stream number."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: ClientConnection) -> None:
         self.stream = stream
         # Nothing is checked or tidied on the way out: cases send what they want.
         config = H2Configuration(
@@ -63,7 +63,7 @@ class Http2:
             normalize_outbound_headers=False,
         )
         self.connection = H2Connection(config)
-        self.halves: dict[int, _Half] = {}
+        self.halves: dict[int, _PendingAnswer] = {}
         self.gone = ""
         self.connection.initiate_connection()
         self.flush()
@@ -72,28 +72,28 @@ class Http2:
         """Send what is to be sent."""
         self.stream.send(self.connection.data_to_send())
 
-    def head(self, headers: Pairs, *, method: str = "GET", end: bool = True) -> int:
+    def send_head(self, headers: Pairs, *, method: str = "GET", end: bool = True) -> int:
         """Send a head; the number of its stream."""
         number = self.connection.get_next_available_stream_id()
-        self.halves[number] = _Half(method)
+        self.halves[number] = _PendingAnswer(method)
         self.connection.send_headers(number, headers, end_stream=end)
         self.flush()
         return number
 
     def send(self, request: Request) -> int:
         """Send a whole request; the number of its stream. The server's window is waited for."""
-        number = self.head(pairs(request, self.stream.secure), method=request.method, end=not request.body)
+        number = self.send_head(header_list(request, self.stream.secure), method=request.method, end=not request.body)
         if request.body:
-            self.data(number, request.body)
+            self.send_body(number, request.body)
         return number
 
-    def data(self, number: int, data: bytes, *, end: bool = True) -> None:
+    def send_body(self, number: int, data: bytes, *, end: bool = True) -> None:
         """Send body bytes as the server's windows allow; stops when the server has ended the stream."""
         half = self.halves[number]
         while data:
             room = min(self.connection.local_flow_control_window(number), self.connection.max_outbound_frame_size)
             if room <= 0:
-                if not self.pump() or half.problem or half.ended:
+                if not self.receive() or half.problem or half.ended:
                     return
                 continue
             self.connection.send_data(number, data[:room])
@@ -103,9 +103,9 @@ class Http2:
             self.connection.end_stream(number)
             self.flush()
 
-    def pump(self, wait: float | None = None) -> bool:
+    def receive(self, wait: float | None = None) -> bool:
         """Read some more; False at the end, when time is over or the server breaks the protocol."""
-        if not self.stream.fill(wait):
+        if not self.stream.read_more(wait):
             if self.stream.end != "open" and not self.gone:
                 self.gone = f"the connection is {self.stream.end}"
             return False
@@ -149,10 +149,10 @@ class Http2:
             case StreamReset():
                 half.problem = f"RST_STREAM {event.error_code}"
 
-    def answer(self, number: int) -> Answer:
+    def read_answer(self, number: int) -> Answer:
         """The answer on that stream, waited for; never raises for odd bytes."""
         half = self.halves[number]
-        while not half.ended and not half.problem and self.pump():
+        while not half.ended and not half.problem and self.receive():
             pass
         problem = half.problem or ("" if half.ended else self.gone or "no end of the answer in time")
         length = next((v for n, v in half.headers if n == "content-length"), None)
@@ -170,7 +170,7 @@ class Http2:
             interim=tuple(half.interim),
             elapsed=time.monotonic() - self.stream.begun,
             trailers=half.trailers,
-            shaken=self.stream.shaken,
+            handshake=self.stream.handshake,
         )
 
 
@@ -182,7 +182,7 @@ def _text(value: str | bytes) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else value
 
 
-def pairs(request: Request, secure: bool) -> Pairs:
+def header_list(request: Request, secure: bool) -> Pairs:
     """The header list of `request`: Host becomes `:authority`, names lower-case; a body gets its length."""
     hosts = [v for n, v in request.headers if n.lower() == "host"]
     found = [(":method", request.method), (":scheme", "https" if secure else "http"), (":path", request.target)]
@@ -193,13 +193,13 @@ def pairs(request: Request, secure: bool) -> Pairs:
     return [(n.encode("latin-1"), v.encode("latin-1")) for n, v in found]
 
 
-def ask(address: Address, request: Request, *, timeout: float = TIMEOUT, via: Wire = PLAIN) -> Answer:
+def fetch(address: Address, request: Request, *, timeout: float = TIMEOUT, transport: Transport = PLAIN) -> Answer:
     """Send `request` over a connection of its own, HTTP/2 or HTTP/1.x as `via` says, and read the answer."""
-    if not via.http2:
-        return probe.ask(address, request, timeout=timeout, via=via)
+    if not transport.http2:
+        return http1_client.fetch(address, request, timeout=timeout, transport=transport)
     try:
-        with Stream(address, client=request.client, timeout=timeout, wire=via) as stream:
-            client = Http2(stream)
-            return client.answer(client.send(request))
+        with ClientConnection(address, client=request.client, timeout=timeout, transport=transport) as stream:
+            client = Http2Client(stream)
+            return client.read_answer(client.send(request))
     except OSError as error:
-        return unreached(address, error)
+        return connection_failure(address, error)

@@ -33,7 +33,7 @@ class HandshakeError(ConnectionError):
 
 
 @dataclass(frozen=True, slots=True)
-class Shaken:
+class Handshake:
     """What a handshake came to: `version` such as 1.3, `names` of the server's certificate (empty if not verified) and
     `certificate`, its SHA-256."""
 
@@ -58,7 +58,7 @@ class ClientTls:
     ciphers: str = ""
     alpn: tuple[str, ...] = ()
 
-    def wrapped(self, sock: socket.socket) -> ssl.SSLSocket:
+    def wrap(self, sock: socket.socket) -> ssl.SSLSocket:
         """HandshakeError when the server does not want to; ssl.SSLError when the client does not."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
@@ -88,18 +88,18 @@ def _from_peer(error: OSError) -> bool:
     return not isinstance(error, ssl.SSLError) or ended or reason.startswith(_ALERTS)
 
 
-def shaken(sock: ssl.SSLSocket) -> Shaken:
+def handshake_of(sock: ssl.SSLSocket) -> Handshake:
     """What was agreed on."""
     cipher = sock.cipher()
     shown: dict[str, Any] = sock.getpeercert() or {}
     names = tuple(str(value) for kind, value in shown.get("subjectAltName", ()) if kind == "DNS")
     version = (sock.version() or "").removeprefix("TLSv")
     certificate = hashlib.sha256(sock.getpeercert(binary_form=True) or b"").hexdigest()
-    return Shaken(version, cipher[0] if cipher else "", sock.selected_alpn_protocol() or "", names, certificate)
+    return Handshake(version, cipher[0] if cipher else "", sock.selected_alpn_protocol() or "", names, certificate)
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class Transport:
     """`proxy` bytes go first, then TLS, then HTTP/2 or HTTP/1.x."""
 
     proxy: bytes = b""
@@ -107,11 +107,11 @@ class Wire:
     http2: bool = False
 
 
-PLAIN = Wire()
+PLAIN = Transport()
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TransportOptions:
     """What a case says about its wire; what it leaves out follows from the listener.
 
     `tls` fields are those of `ClientTls`; False = plain bytes where TLS is expected. `proxy`: v1, v2, none, or the
@@ -126,16 +126,18 @@ class Asked:
             raise ValueError(f"tls: unknown keys {sorted(unknown)}")
 
 
-ANYHOW = Asked()
+DEFAULT = TransportOptions()
 
 
-def unverified(listener: Listener, request: Request | None = None) -> Asked:
+def without_verification(listener: Listener, request: Request | None = None) -> TransportOptions:
     """For a listener whose certificate is the user's own: whoever signed it is not ours to judge. The client says the
     name of the host that it asks, where a certificate holds that."""
     if listener.tls is None or listener.tls.passthrough:
-        return ANYHOW
+        return DEFAULT
     name = None if request is None else host_of(request)
-    return Asked(tls={"ca": "", "sni": name} if name is not None and holds(listener.tls, name) else {"ca": ""})
+    return TransportOptions(
+        tls={"ca": "", "sni": name} if name is not None and has_certificate_for(listener.tls, name) else {"ca": ""}
+    )
 
 
 def host_of(request: Request) -> str | None:
@@ -144,36 +146,36 @@ def host_of(request: Request) -> str | None:
     return found[0].rpartition(":")[0] or found[0] if len(found) == 1 else None
 
 
-def holds(tls: ListenerTls, name: str) -> bool:
+def has_certificate_for(tls: ListenerTls, name: str) -> bool:
     """Whether a certificate serves clients of that name."""
     above = name.partition(".")[2]
     held = (known for certificate in tls.certificates for known in certificate.names)
     return any(known.name == (above if known.wildcard else name) for known in held)
 
 
-def wire_for(listener: Listener, request: Request, asked: Asked = ANYHOW) -> Wire:
+def transport_for(listener: Listener, request: Request, options: TransportOptions = DEFAULT) -> Transport:
     """How to send `request` to `listener`: as it expects, unless `asked` says otherwise."""
     http2 = request.version == "2"
     proxy = b""
-    how = asked.proxy or ("v1" if listener.proxy_protocol else "none")
+    how = options.proxy or ("v1" if listener.proxy_protocol else "none")
     if how != "none":
         proxy = _header(how, request.client, listener.port)
     expected = listener.tls is not None and not listener.tls.passthrough
-    if asked.tls is False or not (expected or asked.tls):
-        return Wire(proxy, None, http2)
+    if options.tls is False or not (expected or options.tls):
+        return Transport(proxy, None, http2)
     tls = ClientTls(alpn=("h2",) if http2 else ("http/1.1",), ca=str(throw_away() / "ca.crt"))
     if listener.tls is not None and listener.tls.certificates:
         tls = replace(tls, sni=_name(listener.tls.certificates[0].names))
     if listener.tls is not None and listener.tls.client_required:
         tls = replace(tls, certificate="client")
-    if isinstance(asked.tls, dict):
-        given = dict(asked.tls)
+    if isinstance(options.tls, dict):
+        given = dict(options.tls)
         if "alpn" in given:
             given["alpn"] = tuple(given["alpn"])
         if given.get("ca"):
             given["ca"] = str(throw_away() / f"{given['ca']}.crt")
         tls = replace(tls, **given)
-    return Wire(proxy, tls, http2)
+    return Transport(proxy, tls, http2)
 
 
 def _name(names: tuple[HostPattern, ...]) -> str | None:

@@ -3,12 +3,12 @@
 import pytest
 
 from lbgen.conformance.case import CASES, case_files
-from lbgen.conformance.excuse import NotShownError, excused, feature_of, known, shown
-from lbgen.conformance.prepare import Near
+from lbgen.conformance.expected_difference import MissingDifferenceError, explained_by, feature_of, is_known, matches
+from lbgen.conformance.prepare import DeclaredDifference
 from lbgen.engines.api import Level, engines
 from lbgen.plan.features import Feature
 
-NEAR = Near(
+NEAR = DeclaredDifference(
     "framing.malformed",
     "a note",
     differs=(("framing.malformed.bare_lf", ("accepted",)), ("framing.malformed.version", ("status 505", "text"))),
@@ -24,24 +24,24 @@ def test_the_feature_of_a_part() -> None:
 
 def test_what_is_stated_is_excused_and_nothing_else() -> None:
     got = "reached an endpoint: b'{}'"
-    assert excused(["framing.malformed.bare_lf"], [NEAR], [got]) == (NEAR,)
-    assert excused(["framing.malformed.bare_lf"], [NEAR], [got, "took 900 ms, expected 0 to 10"]) == ()
-    assert excused(["framing.malformed.folded"], [NEAR], [got]) == ()
-    assert excused(["framing.malformed"], [NEAR], [got]) == ()
-    assert excused(["statuses"], [NEAR], [got]) == ()
+    assert explained_by(["framing.malformed.bare_lf"], [NEAR], [got]) == (NEAR,)
+    assert explained_by(["framing.malformed.bare_lf"], [NEAR], [got, "took 900 ms, expected 0 to 10"]) == ()
+    assert explained_by(["framing.malformed.folded"], [NEAR], [got]) == ()
+    assert explained_by(["framing.malformed"], [NEAR], [got]) == ()
+    assert explained_by(["statuses"], [NEAR], [got]) == ()
     two = ["status 505, expected 400", "body b'x', expected b'y'"]
-    assert excused(["framing.malformed.version"], [NEAR], two) == (NEAR,)
-    assert excused(["framing.malformed.version"], [NEAR], ["status 501, expected 400"]) == ()
+    assert explained_by(["framing.malformed.version"], [NEAR], two) == (NEAR,)
+    assert explained_by(["framing.malformed.version"], [NEAR], ["status 501, expected 400"]) == ()
 
 
 def test_a_stated_value_is_that_value() -> None:
-    assert not shown("header server: x", "answer: server: 'x/1' is there, expected none")
+    assert not matches("header server: x", "answer: server: 'x/1' is there, expected none")
 
 
 def test_a_stated_difference_must_show() -> None:
-    with pytest.raises(NotShownError, match="accepted"):
-        excused(["framing.malformed.bare_lf"], [NEAR], [])
-    assert excused(["framing.malformed.folded"], [NEAR], []) == ()
+    with pytest.raises(MissingDifferenceError, match="accepted"):
+        explained_by(["framing.malformed.bare_lf"], [NEAR], [])
+    assert explained_by(["framing.malformed.folded"], [NEAR], []) == ()
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_a_stated_difference_must_show() -> None:
     ],
 )
 def test_words(word: str, found: str) -> None:
-    assert known(word)
-    assert shown(word, found)
-    assert not shown("text", found)
+    assert is_known(word)
+    assert matches(word, found)
+    assert not matches("text", found)
 
 
 def test_every_stated_part_is_tested_and_said_in_known_words() -> None:
@@ -80,4 +80,4 @@ def test_every_stated_part_is_tested_and_said_in_known_words() -> None:
                     assert part in parts or f'"{part}"' in verify, (
                         f"{engine.name} {version} {feature}: no case is about {part}"
                     )
-                    assert all(known(word) for word in words), words
+                    assert all(is_known(word) for word in words), words

@@ -7,8 +7,8 @@ import pytest
 from lbgen.conformance.case import CaseError, case_files, clauses, load_file
 from lbgen.conformance.judge import contradictions
 from lbgen.conformance.prepare import plan_of
+from lbgen.conformance.run_case import fill_placeholders
 from lbgen.conformance.scripts import SCRIPTS, topology
-from lbgen.conformance.trial import placed
 from lbgen.plan.simulate import simulate
 
 FILES = case_files()
@@ -20,7 +20,7 @@ def test_literals_agree_with_the_oracle(file) -> None:
     found = []
     for case in file.cases:
         if case.oracle:
-            case = placed(case, plan)
+            case = fill_placeholders(case, plan)
             outcome = simulate(plan, case.request)
             found += [f"{case.id}: {d}" for d in contradictions(case.expect, outcome)]
     assert found == []
