@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
-    from lbgen.conformance.verify.order import Told
+    from lbgen.conformance.verify.messages import JobProgress
     from lbgen.conformance.verify.report import Report
 
 SHOWN = 5  # differences printed, the first ones
@@ -95,7 +95,7 @@ def command(
     raise click.exceptions.Exit(report.exit_code)
 
 
-def _update_bar(bars: Bars, tasks: dict[str, TaskID], event: Told) -> None:
+def _update_bar(bars: Bars, tasks: dict[str, TaskID], event: JobProgress) -> None:
     if event.engine not in tasks:
         tasks[event.engine] = bars.add_task(event.engine, total=event.total or None)
     bars.update(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.curl import curl
 from lbgen.conformance.equal_answers import EqualAnswers
-from lbgen.conformance.verify.asked import asks
+from lbgen.conformance.verify.requests import clause_requests
 from lbgen.plan.model import Forward, Mode
 from lbgen.plan.simulate import simulate
 
@@ -136,7 +136,7 @@ def compare(before: Plan, after: Plan) -> Comparison:
     requests = dict.fromkeys(
         ask.request if ask.request.client not in ("", "127.0.0.1") else replace(ask.request, client=CLIENT)
         for plan in (before, after)
-        for ask in asks(plan)
+        for ask in clause_requests(plan)
         if ask.request.listener in common
     )
     groups: dict[tuple[str, str, str], list[Request]] = {}

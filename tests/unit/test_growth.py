@@ -11,7 +11,7 @@ import pytest
 import lbgen
 from lbgen.conformance.corpus import corpus
 from lbgen.conformance.topology_diff import compare
-from lbgen.conformance.verify.asked import asks
+from lbgen.conformance.verify.requests import clause_requests
 from lbgen.engines.api import engine, engine_names, target_version
 from lbgen.engines.verdicts import answers
 from lbgen.plan.request import Request
@@ -99,7 +99,7 @@ def readying(shape: str, routes: int) -> Callable[[], object]:
     [
         *(loading, checking, planning, routing, simulating, comparing, readying),
         lambda shape, n: lambda: corpus(plan(shape, n)),
-        lambda shape, n: lambda: list(asks(plan(shape, n))),
+        lambda shape, n: lambda: list(clause_requests(plan(shape, n))),
     ],
     ids=["load", "check", "plan", "route", "simulate", "diff", "readiness", "corpus", "verify's requests"],
 )

@@ -11,7 +11,7 @@ import pytest
 
 import lbgen
 from lbgen.agent import probe
-from lbgen.conformance.verify.own_addresses import why_not_kept
+from lbgen.conformance.verify.own_addresses import why_moved
 from lbgen.engines.checks import checked_pools
 from lbgen.plan.model import Mode
 from lbgen.plan.overlay import with_real_endpoints
@@ -146,6 +146,6 @@ def test_a_loopback_address_cannot_be_across_a_cable(field, host):
         "pools": {"p": {"endpoints": [{"address": "[::1]:80" if field == "endpoint" else "10.0.0.1:80"}]}},
         "routes": [{"name": "all", "forward": "p"}],
     }
-    found = why_not_kept(lbgen.plan(lbgen.load(topology)))
+    found = why_moved(lbgen.plan(lbgen.load(topology)))
     wanted = {"listener": "listeners.web", "endpoint": "pools.p.endpoints[0]", "neither": None}[field]
     assert found == (f"{wanted} is on loopback" if wanted else "")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import lbgen
 from lbgen.conformance.corpus import overlapping_drafts
 from lbgen.conformance.topology_diff import compare
-from lbgen.conformance.verify.merge import NUMBER, changes
-from lbgen.conformance.verify.times import Scale, scaled, times_of
+from lbgen.conformance.verify.edited_files import NUMBER, line_changes
+from lbgen.conformance.verify.time_scaling import Scale, scale_times, times_of
 from lbgen.plan.matching import mismatch
 from lbgen.plan.model import Forward, Mode, Plan
 from lbgen.plan.precedence import host_tables
@@ -39,8 +39,8 @@ def files_of(plan: Plan, engine: str) -> Rendered:
 
 def times(plan: Plan, engine: str) -> Iterator[Mutant]:
     """Every number that is a time of the topology (it changes when the topology's times do), half as long."""
-    real, other = files_of(plan, engine), files_of(scaled(plan, other_times(plan)), engine)
-    for change in changes(real, other):
+    real, other = files_of(plan, engine), files_of(scale_times(plan, other_times(plan)), engine)
+    for change in line_changes(real, other):
         lines = real[change.file].splitlines()
         if _left_out(lines, change.line - 1):
             continue

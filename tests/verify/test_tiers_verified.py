@@ -46,20 +46,20 @@ def test_an_edge_that_clients_do_not_know_is_found(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(tiers, "_node", forgetful)
     topology = hybrid("verified", PORT)
-    found = tiers.through(
+    found = tiers.verify_through_front(
         topology, {"edge": _engines("haproxy"), "web": _engines("nginx")}, (60, 1), (), lambda x: None
     )
-    report = tiers.merged("verified", found)
+    report = tiers.merge_reports("verified", found)
     assert not report.green
     assert any("x-forwarded-port" in each.detail or "location" in each.detail.lower() for each in report.differences)
 
 
 def test_what_cannot_be_asked_through_the_edge_is_said() -> None:
     topology = hybrid("verified", PORT, edge="nftables")
-    found = tiers.through(
+    found = tiers.verify_through_front(
         topology, {"edge": _engines("nftables"), "web": _engines("nginx")}, (60, 1), (), lambda x: None
     )
-    assert "the kernel does not forward to loopback" in tiers.merged("verified", found).untried[0]
+    assert "the kernel does not forward to loopback" in tiers.merge_reports("verified", found).untried[0]
 
 
 def _engines(name: str) -> list[Engine]:

@@ -58,7 +58,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class ScheduledCase:
     """A case, and when it runs: while all endpoints, or those of `pool` only, are in `phase`."""
 
     case: Case
@@ -66,19 +66,19 @@ class Planned:
     pool: str = ""
 
 
-def around(milliseconds: float, tries: int = 1) -> tuple[int, int]:
+def time_window(milliseconds: float, tries: int = 1) -> tuple[int, int]:
     """From when to when something that takes so long is in time, in milliseconds."""
     return round(0.93 * milliseconds - 15), round(1.15 * milliseconds + 40 * tries)
 
 
-def fault(clause: str, request: Request, route: Route, *steps: dict[str, Any], **expect: Any) -> Planned:  # noqa: ANN401  # as `Expect` has it
+def fault_case(clause: str, request: Request, route: Route, *steps: dict[str, Any], **expect: Any) -> ScheduledCase:  # noqa: ANN401  # as `Expect` has it
     """A request that the endpoints treat as `steps` say, one step a try. The clause tells what may excuse it."""
     features = next((found for start, found in _EXCUSES.items() if clause.startswith(start)), ())
     if request.method not in ("GET", "HEAD") and clause.startswith("6."):
         features = (*features, _ANSWERED)
     longest = expect.get("within_ms", (0, 2000))[1] / 1000
     case = Case("", clause, request, Expect(**expect), features, routes=(route.name,), steps=steps, timeout=longest + 2)
-    return Planned(case)
+    return ScheduledCase(case)
 
 
 def tries(retries: Retries | None, cause: RetryCause | int, method: str) -> int:
@@ -90,11 +90,11 @@ def tries(retries: Retries | None, cause: RetryCause | int, method: str) -> int:
     return 1 + retries.max if listed and repeatable else 1
 
 
-def scripted(
+def script_case(
     clause: str, script: str, request: Request, params: dict[str, Any], features: tuple[str, ...], *routes: str
-) -> Planned:
+) -> ScheduledCase:
     """A script as a case; `routes` are those it needs, `features` what may excuse it."""
-    return Planned(Case("", clause, request, Expect(), features, script=script, params=params, routes=routes))
+    return ScheduledCase(Case("", clause, request, Expect(), features, script=script, params=params, routes=routes))
 
 
 def with_headers(request: Request, *headers: tuple[str, str]) -> Request:
@@ -102,7 +102,7 @@ def with_headers(request: Request, *headers: tuple[str, str]) -> Request:
     return replace(request, headers=(*request.headers, *headers))
 
 
-def hits(plan: Plan, listener: Listener, client: str) -> Iterator[tuple[Route, Request]]:
+def route_requests(plan: Plan, listener: Listener, client: str) -> Iterator[tuple[Route, Request]]:
     """Each route with a request that it serves, for every host that has a table of its own: engines may write a route
     out for each of them."""
     for table in listener.hosts:
@@ -156,13 +156,13 @@ def addresses(networks: tuple[str, ...]) -> Iterator[str]:
             yield str(network[min(9, network.num_addresses - 1)])
 
 
-def http2_asked(plan: Plan, request: Request) -> bool:
+def has_http2_upstream(plan: Plan, request: Request) -> bool:
     """Whether endpoints that it may go to are asked over HTTP/2."""
     pools = (plan.pool(upstream.pool) for upstream in simulate(plan, request).upstreams)
     return any(pool.protocol is not PoolProtocol.HTTP1 for pool in pools)
 
 
-def named(listener: Listener, request: Request) -> tuple[str, ...]:
+def server_name_excuses(listener: Listener, request: Request) -> tuple[str, ...]:
     """What excuses a difference of a request for a host that is not the name the client has said in its handshake."""
     if listener.tls is None or listener.tls.client_ca is None:
         return ()
@@ -170,7 +170,7 @@ def named(listener: Listener, request: Request) -> tuple[str, ...]:
     return () if host is not None and has_certificate_for(listener.tls, host) else (OTHER_NAME,)
 
 
-def own_client(number: int, *access: Access | None) -> str | None:
+def distinct_client(number: int, *access: Access | None) -> str | None:
     """A client of its own for each request, so that limits by client do not add up: of the benchmark networks, or of
     those that `access` lets in. None when none of it is let in, or too few for that."""
     rules = [rule for rule in access if rule is not None]
@@ -183,12 +183,12 @@ def own_client(number: int, *access: Access | None) -> str | None:
     return None
 
 
-def counts_clients(route: Route) -> bool:
+def is_limited_by_client(route: Route) -> bool:
     """Whether requests of one client are counted together."""
     return any(x is not None and x.key.kind is KeyKind.CLIENT_IP for x in (route.rate_limit, route.concurrency))
 
 
-def watched(plan: Plan, action: Forward) -> bool:
+def has_health_checks(plan: Plan, action: Forward) -> bool:
     """Whether failures take endpoints out: then one fault changes what the next request meets."""
     pools = [plan.pool(target.pool) for target in action.targets]
     return any(pool.active is not None or pool.passive is not None for pool in pools)

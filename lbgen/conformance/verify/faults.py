@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.scripts.topology import LARGE
 from lbgen.conformance.transport import without_verification
-from lbgen.conformance.verify import client_times, layer4, policies, request_time
+from lbgen.conformance.verify import client_timeouts, l4, request_timeouts, traffic_policies
 from lbgen.conformance.verify.cases import (
     ALIKE,
     BODY,
@@ -18,16 +18,16 @@ from lbgen.conformance.verify.cases import (
     TUNNEL,
     WAITS,
     Phase,
-    Planned,
-    around,
-    fault,
-    hits,
-    http2_asked,
-    named,
-    own_client,
-    scripted,
+    ScheduledCase,
+    distinct_client,
+    fault_case,
+    has_health_checks,
+    has_http2_upstream,
+    route_requests,
+    script_case,
+    server_name_excuses,
+    time_window,
     tries,
-    watched,
     with_headers,
 )
 from lbgen.plan.features import Feature
@@ -48,34 +48,34 @@ _NEVER = 1e-7  # chance that so many requests do not meet a share
 _MOST_DRAWN = 1_600  # requests, enough for 1 %
 
 
-def planned(plan: Plan, client: str) -> tuple[Planned, ...]:
+def fault_cases(plan: Plan, client: str) -> tuple[ScheduledCase, ...]:
     """Every fault case of `plan`, numbered within its clause."""
     counts: dict[str, int] = {}
     found = []
-    for one in (*_every(plan, client), *policies.planned(plan, client)):
+    for one in (*_every(plan, client), *traffic_policies.policy_cases(plan, client)):
         name = " ".join((one.case.clause, *one.case.routes))
         counts[name] = number = counts.get(name, 0) + 1
         listener = plan.listener(one.case.request.listener)
         transport = without_verification(listener, one.case.request)
-        features = (*one.case.features, *named(listener, one.case.request))
+        features = (*one.case.features, *server_name_excuses(listener, one.case.request))
         found.append(
             replace(one, case=replace(one.case, id=f"{name}/{number}", transport=transport, features=features))
         )
     return tuple(found)
 
 
-def _every(plan: Plan, client: str) -> Iterator[Planned]:
+def _every(plan: Plan, client: str) -> Iterator[ScheduledCase]:
     for listener in plan.listeners:
         if listener.mode is not Mode.L7:
-            yield from layer4.planned(plan, listener, client)
+            yield from l4.l4_cases(plan, listener, client)
             continue
-        yield from client_times.planned(plan, listener, client)
-        for route, hit in hits(plan, listener, client):
-            if isinstance(route.action, Forward) and not watched(plan, route.action):
+        yield from client_timeouts.client_timeout_cases(plan, listener, client)
+        for route, hit in route_requests(plan, listener, client):
+            if isinstance(route.action, Forward) and not has_health_checks(plan, route.action):
                 yield from _apart(plan, route, _route(plan, route, route.action, hit))
 
 
-def _apart(plan: Plan, route: Route, found: Iterator[Planned]) -> Iterator[Planned]:
+def _apart(plan: Plan, route: Route, found: Iterator[ScheduledCase]) -> Iterator[ScheduledCase]:
     """Cases of a route whose requests are counted: from a client each, or one after the other where all count
     together. Nothing of a route whose rate they would use up."""
     rate, most = route.rate_limit, route.concurrency
@@ -89,7 +89,7 @@ def _apart(plan: Plan, route: Route, found: Iterator[Planned]) -> Iterator[Plann
         case = one.case
         if KeyKind.CLIENT_IP in keys and not case.request.client.startswith("127."):
             listener = plan.listener(case.request.listener)
-            client = own_client(50_000 + 1_000 * route.index + number, listener.access, route.access)
+            client = distinct_client(50_000 + 1_000 * route.index + number, listener.access, route.access)
             if client is None:
                 continue
             asked = replace(case.request, client=client)
@@ -109,7 +109,7 @@ def _apart(plan: Plan, route: Route, found: Iterator[Planned]) -> Iterator[Plann
         yield one
 
 
-def _route(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterator[Planned]:
+def _route(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterator[ScheduledCase]:
     if sum(target.weight > 0 for target in action.targets) > 1:
         yield from _split(route, action, hit)
     for method in [hit.method] if hit.method != "GET" else ["GET", "POST"]:
@@ -120,38 +120,38 @@ def _route(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterator[
             yield from _mistaken(plan, route, action, asked)
     if hit.method != "HEAD":
         yield from _silent(route, action, hit)
-        yield from request_time.planned(plan, route, action, hit)
+        yield from request_timeouts.request_timeout_cases(plan, route, action, hit)
     times = action.timeouts
-    if hit.method == "GET" and times.idle and not http2_asked(plan, hit):
-        params = {"request": hit, "within_ms": around(times.idle)}
-        yield scripted("6.idle.tunnel", "tunnel_idle", hit, params, (TUNNEL,), route.name)
+    if hit.method == "GET" and times.idle and not has_http2_upstream(plan, hit):
+        params = {"request": hit, "within_ms": time_window(times.idle)}
+        yield script_case("6.idle.tunnel", "tunnel_idle", hit, params, (TUNNEL,), route.name)
     if hit.method == "GET" and times.idle and not hit.client.startswith("127."):
         yield from _stuck(plan, route, times, hit)
 
 
-def _stuck(plan: Plan, route: Route, times: Timeouts, hit: Request) -> Iterator[Planned]:
+def _stuck(plan: Plan, route: Route, times: Timeouts, hit: Request) -> Iterator[ScheduledCase]:
     """Clients and endpoints that stop reading. Not on loopback, whose buffers take too much."""
     first = times.request if 0 < times.request < times.idle else times.idle
     ends = (BODY,) if first == times.idle else (BODY, str(Feature.TIMEOUT_REQUEST))
     large = (CONTROL, json.dumps({"mode": "fixed", "body": "x", "size": LARGE}))
-    params = {"request": with_headers(hit, large), "within_ms": around(first)}
+    params = {"request": with_headers(hit, large), "within_ms": time_window(first)}
     if first == times.idle:  # the whole body takes its time
         params["early_ms"] = first * 0.65
     features = (*ends, "listener.timeouts.reading")
-    one = scripted("6.idle.download", "deaf_client", hit, params, features, route.name)
+    one = script_case("6.idle.download", "deaf_client", hit, params, features, route.name)
     yield replace(one, phase=Phase.HEAVY)
     deaf = with_headers(hit, (CONTROL, json.dumps({"mode": "deaf"})))
-    if http2_asked(plan, hit):
+    if has_http2_upstream(plan, hit):
         return  # streams stop, connections go on
     silence = plan.listener(hit.listener).timeouts.body  # this time or the idle time ends it
     if silence and simulate(plan, replace(deaf, method="POST")).route == route.name and route.max_body is None:
         last = first if first != times.idle else max(first, silence)
-        params = {"request": deaf, "within_ms": (around(min(first, silence))[0], around(last)[1])}
-        one = scripted("6.idle.upload", "stuck_upload", hit, params, (*ends, "timeouts.idle.upload"), route.name)
+        params = {"request": deaf, "within_ms": (time_window(min(first, silence))[0], time_window(last)[1])}
+        one = script_case("6.idle.upload", "stuck_upload", hit, params, (*ends, "timeouts.idle.upload"), route.name)
         yield replace(one, phase=Phase.HEAVY)
 
 
-def _split(route: Route, action: Forward, hit: Request) -> Iterator[Planned]:
+def _split(route: Route, action: Forward, hit: Request) -> Iterator[ScheduledCase]:
     """Each share of a split by itself: engines may write a route's times out for each."""
     times, total = action.timeouts, sum(target.weight for target in action.targets)
     for target in action.targets:
@@ -165,69 +165,69 @@ def _split(route: Route, action: Forward, hit: Request) -> Iterator[Planned]:
             count = tries(action.retries, cause, hit.method)
             if not time or (times.request and count * time >= times.request):
                 continue
-            params = {"request": hit, "pool": target.pool, "most": most, "within_ms": around(count * time, count)}
-            one = scripted(clause, "split_fails", hit, params, (WAITS, ALIKE), route.name)
+            params = {"request": hit, "pool": target.pool, "most": most, "within_ms": time_window(count * time, count)}
+            one = script_case(clause, "split_fails", hit, params, (WAITS, ALIKE), route.name)
             yield replace(one, phase=phase, pool=target.pool)
 
 
-def _failing(route: Route, action: Forward, asked: Request) -> Iterator[Planned]:
+def _failing(route: Route, action: Forward, asked: Request) -> Iterator[ScheduledCase]:
     """Endpoints that close, reset, hang, or answer with an error of their own."""
     times, retries = action.timeouts, action.retries
     count = tries(retries, RetryCause.RESET, asked.method)
     clause = "5.{}" if count == 1 else "6.retries.{}"
     for mode in ("close", "reset"):
-        one = fault(clause.format(mode), asked, route, {"mode": mode}, fault=502, tries=count)
+        one = fault_case(clause.format(mode), asked, route, {"mode": mode}, fault=502, tries=count)
         if retries is not None and count == 1:
             one = replace(one, case=replace(one.case, features=(*one.case.features, _NO_RETRY)))
         yield one
     if count > 1:
-        yield fault("6.retries.recovers", asked, route, {"mode": "close"}, {"mode": "json"}, status=200, tries=2)
+        yield fault_case("6.retries.recovers", asked, route, {"mode": "close"}, {"mode": "json"}, status=200, tries=2)
     count = tries(retries, RetryCause.TIMEOUT, asked.method)
     total = count * times.response
     if times.response and (not times.request or total < times.request):
         clause = "6.response" if count == 1 else "6.retries.timeout"
-        yield fault(clause, asked, route, HANG, fault=504, tries=count, within_ms=around(total, count))
+        yield fault_case(clause, asked, route, HANG, fault=504, tries=count, within_ms=time_window(total, count))
     if count > 1 and not action.buffering.request and (route.max_body is None or route.max_body > REPLAYED_BODY):
         yield from _long(route, times, asked)
     for status in dict.fromkeys((_OWN, *(retries.statuses if retries is not None else ()))):
         own = {"mode": "fixed", "status": status, "body": "its own\n"}
         count = tries(retries, status, asked.method)
         clause = "5.own-status" if count == 1 else "6.retries.status"
-        yield fault(clause, asked, route, own, status=status, tries=count)
+        yield fault_case(clause, asked, route, own, status=status, tries=count)
 
 
-def _long(route: Route, times: Timeouts, asked: Request) -> Iterator[Planned]:
+def _long(route: Route, times: Timeouts, asked: Request) -> Iterator[ScheduledCase]:
     """Bodies that are too long to be sent again."""
     if times.response and (not times.request or times.response < times.request):
         asked = replace(asked, body=b"x" * (REPLAYED_BODY + 1))
-        late = around(times.response)
-        yield fault("6.retries.long-body", asked, route, HANG, fault=504, tries=1, within_ms=late)
+        late = time_window(times.response)
+        yield fault_case("6.retries.long-body", asked, route, HANG, fault=504, tries=1, within_ms=late)
 
 
-def _unreachable(route: Route, action: Forward, asked: Request) -> Iterator[Planned]:
+def _unreachable(route: Route, action: Forward, asked: Request) -> Iterator[ScheduledCase]:
     """Endpoints that refuse connections, or do not answer to them."""
     times = action.timeouts
     count = tries(action.retries, RetryCause.CONNECT_FAILURE, asked.method)
     total = count * times.connect
-    one = fault("5.refused", asked, route, fault=502, within_ms=(0, 1000))
+    one = fault_case("5.refused", asked, route, fault=502, within_ms=(0, 1000))
     yield replace(one, phase=Phase.REFUSED)
     if times.connect and (not times.request or total < times.request):
-        one = fault("6.connect", asked, route, fault=504, within_ms=around(total, count))
+        one = fault_case("6.connect", asked, route, fault=504, within_ms=time_window(total, count))
         yield replace(one, phase=Phase.DROPPED)
 
 
-def _mistaken(plan: Plan, route: Route, action: Forward, asked: Request) -> Iterator[Planned]:
+def _mistaken(plan: Plan, route: Route, action: Forward, asked: Request) -> Iterator[ScheduledCase]:
     """Endpoints that show the certificate of another name."""
     tls = [plan.pool(target.pool).tls for target in action.targets if target.weight]
     if all(x is not None and x.verify for x in tls):
-        yield replace(fault("5.tls.endpoint", asked, route, fault=502), phase=Phase.FOREIGN)
+        yield replace(fault_case("5.tls.endpoint", asked, route, fault=502), phase=Phase.FOREIGN)
     elif all(x is not None and not x.verify for x in tls):
-        yield replace(fault("5.tls.endpoint", asked, route), phase=Phase.FOREIGN)
+        yield replace(fault_case("5.tls.endpoint", asked, route), phase=Phase.FOREIGN)
 
 
-def _silent(route: Route, action: Forward, hit: Request) -> Iterator[Planned]:
+def _silent(route: Route, action: Forward, hit: Request) -> Iterator[ScheduledCase]:
     """Bodies that stop."""
     times = action.timeouts
     if times.idle and (not times.request or times.idle < times.request):
         stall = {"mode": "stall_body", "wait_ms": 60_000}
-        yield fault("6.idle.body", hit, route, stall, cut=True, within_ms=around(times.idle))
+        yield fault_case("6.idle.body", hit, route, stall, cut=True, within_ms=time_window(times.idle))

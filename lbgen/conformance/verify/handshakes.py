@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import NOWHERE
 from lbgen.conformance.transport import TransportOptions, without_verification
-from lbgen.conformance.verify.trust import FOREIGN
+from lbgen.conformance.verify.substitute_certificates import FOREIGN
 from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ NO_NAME = (f"{Feature.TLS_NO_SNI}.first", f"{Feature.TLS_NO_SNI}.other")
 _NOTHING: dict[str, Any] = {"unanswered": True}
 
 
-def handshakes(listener: Listener, hit: Request) -> Iterator[Case]:
+def handshake_cases(listener: Listener, hit: Request) -> Iterator[Case]:
     """Cases of a listener that ends TLS, with a request that is answered there; their ids are for the caller."""
     tls = listener.tls
     if tls is None or tls.passthrough:

@@ -16,23 +16,23 @@ from lbgen.plan.overlay import with_endpoints, with_ports
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lbgen.conformance.verify.order import Order
+    from lbgen.conformance.verify.messages import Job
     from lbgen.plan.model import Listener, Plan, Pool
 
 
-def move_to_loopback(orders: list[Order]) -> list[Order]:
+def move_to_loopback(jobs: list[Job]) -> list[Job]:
     """Give every listener and endpoint of each order another free port of 127.0.0.1."""
-    ports = FreePorts(avoid={port for order in orders for port in _named_ports(order.plan)})
+    ports = FreePorts(avoid={port for job in jobs for port in _named_ports(job.plan)})
     placed = []
-    for order in orders:
-        moved = {x.name: ports.take() for x in order.plan.listeners}
-        plan = with_ports(order.plan, moved)
+    for job in jobs:
+        moved = {x.name: ports.take() for x in job.plan.listeners}
+        plan = with_ports(job.plan, moved)
         plan = replace(plan, listeners=tuple(_on_this_host(listener) for listener in plan.listeners))
         endpoints = [endpoint for pool in plan.pools for endpoint in pool.endpoints]
         plan = with_endpoints(plan, {x.field: (LOOPBACK, ports.take()) for x in endpoints})
         plan = replace(plan, pools=tuple(_checked_where_it_serves(pool) for pool in plan.pools))
-        own = {moved[x.name]: x.port for x in order.plan.listeners}
-        placed.append(replace(order, plan=plan, own_ports=own))
+        own = {moved[x.name]: x.port for x in job.plan.listeners}
+        placed.append(replace(job, plan=plan, own_ports=own))
     return placed
 
 

@@ -14,13 +14,13 @@ LOOPBACK = "127.0.0.1"  # where everything is that cannot keep its address
 _OK = 200  # what stand-ins answer to checks
 
 
-def why_not_kept(plan: Plan) -> str:
+def why_moved(plan: Plan) -> str:
     """Why listeners and endpoints are verified on other addresses; "" when they keep their own.
 
     Engine and endpoints each have a loopback of their own, clients have IPv4 addresses, nobody resolves names, an
     endpoint tells of which pool it is, and stand-ins answer checks as they answer requests.
     """
-    passed_on = byte_pools(plan)
+    passed_on = l4_pools(plan)
     fields: dict[tuple[str, int, bool], str] = {}
     for listener in plan.listeners:
         address = ip_address(listener.address)
@@ -45,7 +45,7 @@ def why_not_kept(plan: Plan) -> str:
     return ""
 
 
-def byte_pools(plan: Plan) -> dict[str, Protocol]:
+def l4_pools(plan: Plan) -> dict[str, Protocol]:
     """The pools that L4 routes lead to, and what they speak."""
     found = {}
     for listener in plan.listeners:

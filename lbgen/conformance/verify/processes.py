@@ -12,7 +12,7 @@ from socket import socketpair
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.verify.order import Broken, Finished, Order, Told
+from lbgen.conformance.verify.messages import Failed, Finished, Job, JobProgress
 from lbgen.diagnostics import Diagnostic
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ _BOOT = (
 _STOP_SECONDS = 15.0
 
 
-def together(orders: Sequence[Order], progress: Callable[[Told], None]) -> list[Finished | Broken]:
+def run_all(jobs: Sequence[Job], progress: Callable[[JobProgress], None]) -> list[Finished | Failed]:
     """Every order in a process of its own; what became of each, in the order of `orders`."""
-    pairs = [socketpair() for _ in orders]
+    pairs = [socketpair() for _ in jobs]
     path = json.dumps([entry or str(Path.cwd()) for entry in sys.path])
     with TemporaryFile() as said:
         # One process reads our modules and becomes one for each order: reading takes longer than many a case.
@@ -42,8 +42,8 @@ def together(orders: Sequence[Order], progress: Callable[[Told], None]) -> list[
         )
         for _, theirs in pairs:
             theirs.close()
-        with ThreadPoolExecutor(len(orders)) as pool:
-            ended = list(pool.map(lambda order, pair: _one(order, pair[0], progress), orders, pairs))
+        with ThreadPoolExecutor(len(jobs)) as pool:
+            ended = list(pool.map(lambda job, pair: _one(job, pair[0], progress), jobs, pairs))
         try:
             process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -52,16 +52,16 @@ def together(orders: Sequence[Order], progress: Callable[[Told], None]) -> list[
         said.seek(0)
         text = said.read().decode("utf-8", "replace").strip()
     silent = (Diagnostic("LB403", f"the process that verified it ended:\n{text}"),)
-    return [each or Broken(order.engine, silent) for order, each in zip(orders, ended, strict=True)]
+    return [each or Failed(job.engine, silent) for job, each in zip(jobs, ended, strict=True)]
 
 
-def _one(order: Order, ours: socket, progress: Callable[[Told], None]) -> Finished | Broken | None:
+def _one(job: Job, ours: socket, progress: Callable[[JobProgress], None]) -> Finished | Failed | None:
     """What the order's process tells at last; None when it ends without a word."""
     with Connection(ours.detach()) as pipe:
         try:
-            pipe.send(order)
-            found: Finished | Broken | Told = pipe.recv()
-            while isinstance(found, Told):
+            pipe.send(job)
+            found: Finished | Failed | JobProgress = pipe.recv()
+            while isinstance(found, JobProgress):
                 progress(found)
                 found = pipe.recv()
         except (EOFError, OSError):

@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lbgen.conformance.case import Case
-    from lbgen.conformance.verify.merge import Change
-    from lbgen.conformance.verify.order import Finished
-    from lbgen.conformance.verify.times import Scale
+    from lbgen.conformance.verify.edited_files import LineChange
+    from lbgen.conformance.verify.messages import Finished
+    from lbgen.conformance.verify.time_scaling import Scale
     from lbgen.diagnostics import Diagnostic
 
 PAIRWISE = "engines agree"
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class UnverifiedEngine:
     """An engine that was not verified, and why: left out, or `broken` when it did not run."""
 
     engine: str
@@ -31,13 +31,13 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class VerifiedEngine:
     """`changed`: lines in which the files that ran differ from the topology's own, all of them in times. `edits`: where
     the files of `--rendered` are not what lbgen renders."""
 
     engine: str
     version: str
-    changed: tuple[Change, ...] = ()
+    changed: tuple[LineChange, ...] = ()
     edits: tuple[str, ...] = ()
 
 
@@ -49,8 +49,8 @@ class Report:
 
     name: str
     results: tuple[Result, ...]
-    left: tuple[Left, ...]
-    served: tuple[Served, ...]
+    left: tuple[UnverifiedEngine, ...]
+    served: tuple[VerifiedEngine, ...]
     scale: Scale
     moved_because: str
     seconds: float
@@ -62,7 +62,7 @@ class Report:
         return tuple(result for result in self.results if result.state is CaseState.FAIL)
 
     @property
-    def broken(self) -> tuple[Left, ...]:
+    def broken(self) -> tuple[UnverifiedEngine, ...]:
         """Engines that did not run to the end."""
         return tuple(left for left in self.left if left.broken)
 
@@ -110,13 +110,13 @@ class Report:
         }
 
 
-def pairwise(done: Sequence[Finished], cases: Sequence[Case]) -> tuple[Result, ...]:
+def compare_engines(done: Sequence[Finished], cases: Sequence[Case]) -> tuple[Result, ...]:
     """Requests that two engines answer differently although each does as the oracle says."""
     known = {case.id: case for case in cases}
     found = []
     for one, other in combinations(done, 2):
-        for name, print_ in one.prints.items():
-            against = other.prints.get(name)
+        for name, print_ in one.answers.items():
+            against = other.answers.get(name)
             if against is not None and against != print_:
                 detail = f"{one.engine}: {print_}, {other.engine}: {against}"
                 request = known[name].request

@@ -8,18 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.verify import asked, faults, merge
-from lbgen.conformance.verify.cases import Planned
+from lbgen.conformance.verify import edited_files, faults
+from lbgen.conformance.verify.cases import ScheduledCase
+from lbgen.conformance.verify.gaps import find_gaps
 from lbgen.conformance.verify.loopback import move_to_loopback
-from lbgen.conformance.verify.order import Broken, Finished, Order, Told
-from lbgen.conformance.verify.own_addresses import LOOPBACK, why_not_kept
-from lbgen.conformance.verify.processes import together
-from lbgen.conformance.verify.report import Left, Report, Served, pairwise
+from lbgen.conformance.verify.messages import Failed, Finished, Job, JobProgress
+from lbgen.conformance.verify.own_addresses import LOOPBACK, why_moved
+from lbgen.conformance.verify.processes import run_all
+from lbgen.conformance.verify.report import Report, UnverifiedEngine, VerifiedEngine, compare_engines
+from lbgen.conformance.verify.requests import request_cases
 from lbgen.conformance.verify.same_shape import has_same_shape, render_for
-from lbgen.conformance.verify.tiers import merged, through
-from lbgen.conformance.verify.times import scale_for, scaled
-from lbgen.conformance.verify.trust import trusted
-from lbgen.conformance.verify.untried import untried
+from lbgen.conformance.verify.substitute_certificates import certify
+from lbgen.conformance.verify.tiers import merge_reports, verify_through_front
+from lbgen.conformance.verify.time_scaling import choose_scale, scale_times
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.api import engine as engine_by_name
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
-    from lbgen.conformance.verify.trust import Trusted
+    from lbgen.conformance.verify.substitute_certificates import CertifiedPlan
     from lbgen.engines.api import Engine
     from lbgen.engines.rendered import Rendered
     from lbgen.runtime.local.messages import EngineChoice
@@ -47,7 +48,7 @@ REQUESTS = 1_000
 CLIENT = "198.51.100.7"  # of TEST-NET-2 (RFC 5737); in a network of our own it may be any
 
 
-def _ignore(told: Told) -> None:
+def _ignore(progress: JobProgress) -> None:
     """Nobody watches."""
 
 
@@ -60,7 +61,7 @@ def verify(
     most_faults: int | None = None,
     seed: int = 1,
     rendered: str | os.PathLike[str] | None = None,
-    progress: Callable[[Told], None] = _ignore,
+    progress: Callable[[JobProgress], None] = _ignore,
 ) -> Report:
     """Run the requests and faults of `topology` on `engines` (default: all that can) and compare with the oracle.
 
@@ -81,7 +82,7 @@ def verify(
         from lbgen.plan.resolve import plan as resolve
 
         topology = resolve(topology)
-    with trusted(topology) as given:
+    with certify(topology) as given:
         folder = None if rendered is None else Path(rendered)
         return _verified(given, engines, accept, (requests, most_faults, seed), folder, progress)
 
@@ -92,7 +93,7 @@ def _tiers(
     accept: tuple[str, ...],
     drawn: tuple[int, int | None, int],
     folder: Path | None,
-    progress: Callable[[Told], None],
+    progress: Callable[[JobProgress], None],
 ) -> Report:
     """Each tier by itself, and what is behind through what is in front. `engines` are for tiers that name none."""
     reports = []
@@ -101,55 +102,57 @@ def _tiers(
         named = engine_of(tier)
         asked_for = [named] if named is not None else engines
         place = None if folder is None else folder / tier.name
-        with trusted(tier.plan) as given:
+        with certify(tier.plan) as given:
             reports.append((tier.name, _verified(given, asked_for, accept, drawn, place, progress)))
         names = installed() if asked_for is None else [x if isinstance(x, str) else x.name for x in asked_for]
         targets[tier.name] = [engine_by_name(name) for name in names]
     if folder is None:
-        reports += through(topology, targets, (drawn[0], drawn[2]), accept, progress)
-    return merged(topology.name, reports)
+        reports += verify_through_front(topology, targets, (drawn[0], drawn[2]), accept, progress)
+    return merge_reports(topology.name, reports)
 
 
 def _verified(
-    given: Trusted,
+    given: CertifiedPlan,
     engines: Sequence[str | Engine] | None,
     accept: tuple[str, ...],
     drawn: tuple[int, int | None, int],
     folder: Path | None,
-    progress: Callable[[Told], None],
+    progress: Callable[[JobProgress], None],
 ) -> Report:
     begun = time.monotonic()
     real = given.plan
     lacking = isolated_network.why_unavailable()
-    obstacle = lacking or why_not_kept(real)
+    obstacle = lacking or why_moved(real)
     if folder is not None and obstacle:
         message = f"files as they stand need a network that has the topology's own addresses: {obstacle}"
         raise EngineError(Diagnostic("LB407", message, hint="run as root" if lacking else ""))
     chosen, skipped = _chosen(real, engines, accept, folder)
-    scale = scale_for(real, lambda shorter: all(has_same_shape(each, real, shorter) for each in chosen))
-    plan = scaled(real, scale)
+    scale = choose_scale(real, lambda shorter: all(has_same_shape(each, real, shorter) for each in chosen))
+    plan = scale_times(real, scale)
     client = LOOPBACK if obstacle else CLIENT
     requests, most_faults, seed = drawn
-    wanted = asked.cases(plan, client, most=requests, seed=seed)
-    cases = (*(Planned(case) for case in wanted), *_some(faults.planned(plan, client), most_faults, seed))
+    wanted = request_cases(plan, client, most=requests, seed=seed)
+    cases = (*(ScheduledCase(case) for case in wanted), *_some(faults.fault_cases(plan, client), most_faults, seed))
     prepared = [_prepared(given, plan, each, cases, folder, isolated=not obstacle) for each in chosen]
-    orders = [order for order, _ in prepared]
-    ended = together(orders if not obstacle else move_to_loopback(orders), progress)
+    jobs = [job for job, _ in prepared]
+    ended = run_all(jobs if not obstacle else move_to_loopback(jobs), progress)
     done = [each for each in ended if isinstance(each, Finished)]
-    broken = [Left(each.engine, each.diagnostics, broken=True) for each in ended if isinstance(each, Broken)]
+    broken = [
+        UnverifiedEngine(each.engine, each.diagnostics, broken=True) for each in ended if isinstance(each, Failed)
+    ]
     return Report(
         name=real.name,
-        results=(*(result for each in done for result in each.results), *pairwise(done, wanted)),
-        left=(*(Left(name, reasons) for name, reasons in skipped), *broken),
+        results=(*(result for each in done for result in each.results), *compare_engines(done, wanted)),
+        left=(*(UnverifiedEngine(name, reasons) for name, reasons in skipped), *broken),
         served=tuple(served for _, served in prepared),
         scale=scale,
         moved_because=obstacle,
         seconds=time.monotonic() - begun,
-        untried=untried(real),
+        untried=find_gaps(real),
     )
 
 
-def _some(every: tuple[Planned, ...], most: int | None, seed: int) -> tuple[Planned, ...]:
+def _some(every: tuple[ScheduledCase, ...], most: int | None, seed: int) -> tuple[ScheduledCase, ...]:
     if most is None or len(every) <= most:
         return every
     drawn = random.Random(seed).sample(range(len(every)), most)  # noqa: S311  # no secret
@@ -173,29 +176,35 @@ def _chosen(
 
 
 def _prepared(
-    given: Trusted, plan: Plan, chosen: EngineChoice, cases: tuple[Planned, ...], folder: Path | None, *, isolated: bool
-) -> tuple[Order, Served]:
+    given: CertifiedPlan,
+    plan: Plan,
+    chosen: EngineChoice,
+    cases: tuple[ScheduledCase, ...],
+    folder: Path | None,
+    *,
+    isolated: bool,
+) -> tuple[Job, VerifiedEngine]:
     """What one engine's process gets, and in what its files are not the topology's own."""
     real = given.plan
     plan = with_version(replace(plan, resolvers=chosen.resolvers), chosen.name, chosen.version)
     ours, copy = render_for(chosen, real), render_for(chosen, plan)
     mine = ours if folder is None else _read(folder / chosen.name, ours, given)
     try:
-        changed = merge.changes(ours, copy)
-        files = merge.merged(mine, ours, copy)
+        changed = edited_files.line_changes(ours, copy)
+        files = edited_files.with_verified_times(mine, ours, copy)
     except ValueError as error:  # then it is not the times alone that would differ, and nothing may be claimed
         message = f"its files with shorter times are other files: {error}"
         raise EngineError(Diagnostic("LB403", message)) from error
     served = files if isolated else None
     certificates = str(given.folder)
-    order = Order(chosen.name, chosen.version, chosen.binary, plan, cases, served, isolated, certificates)
-    return order, Served(chosen.name, chosen.binary.version, changed, merge.edits(mine, ours))
+    job = Job(chosen.name, chosen.version, chosen.binary, plan, cases, served, isolated, certificates)
+    return job, VerifiedEngine(chosen.name, chosen.binary.version, changed, edited_files.user_edits(mine, ours))
 
 
-def _read(folder: Path, like: Rendered, given: Trusted) -> Rendered:
+def _read(folder: Path, like: Rendered, given: CertifiedPlan) -> Rendered:
     """The files of a folder as they stand, but for authorities; what the topology's own files are is read there too."""
-    instead = dict(given.instead)
-    absolute = {old: str(new) for old, new in given.instead if old.startswith("/")}
+    instead = dict(given.replacements)
+    absolute = {old: str(new) for old, new in given.replacements if old.startswith("/")}
     files = []
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.name != MANIFEST:

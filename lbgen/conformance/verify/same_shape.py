@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.verify.merge import changes
+from lbgen.conformance.verify.edited_files import line_changes
 from lbgen.engines.rendered import render_with
 from lbgen.plan.overlay import with_version
 
@@ -22,7 +22,7 @@ def has_same_shape(chosen: EngineChoice, real: Plan, shorter: Plan) -> bool:
     if _objections(chosen, real) != _objections(chosen, shorter):
         return False
     try:
-        changes(render_for(chosen, real), render_for(chosen, shorter))
+        line_changes(render_for(chosen, real), render_for(chosen, shorter))
     except ValueError:
         return False
     return True

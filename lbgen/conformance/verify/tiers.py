@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.free_ports import FreePorts
-from lbgen.conformance.verify import asked
-from lbgen.conformance.verify.cases import Planned
-from lbgen.conformance.verify.order import Before, Broken, Finished, Order
+from lbgen.conformance.verify.cases import ScheduledCase
+from lbgen.conformance.verify.messages import Failed, Finished, FrontTier, Job
 from lbgen.conformance.verify.own_addresses import LOOPBACK
-from lbgen.conformance.verify.processes import together
-from lbgen.conformance.verify.report import Left, Report
-from lbgen.conformance.verify.times import Scale, scale_for, scaled
-from lbgen.conformance.verify.trust import trusted
+from lbgen.conformance.verify.processes import run_all
+from lbgen.conformance.verify.report import Report, UnverifiedEngine
+from lbgen.conformance.verify.requests import request_cases
+from lbgen.conformance.verify.substitute_certificates import certify
+from lbgen.conformance.verify.time_scaling import Scale, choose_scale, scale_times
 from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tier_simulation import l4_fronts
@@ -24,7 +24,7 @@ from lbgen.runtime.local.stack import choose
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lbgen.conformance.verify.order import Told
+    from lbgen.conformance.verify.messages import JobProgress
     from lbgen.engines.api import Engine
     from lbgen.plan.model import Plan
     from lbgen.plan.tier_simulation import Front
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _NODES = 2  # replicas that stand behind the edge, which is enough to tell them apart
 
 
-def merged(name: str, reports: Sequence[tuple[str, Report]]) -> Report:
+def merge_reports(name: str, reports: Sequence[tuple[str, Report]]) -> Report:
     """The reports of all tiers as one; `(label, report)`, and the label comes before the names of engines."""
     every = [
         replace(
@@ -60,12 +60,12 @@ def merged(name: str, reports: Sequence[tuple[str, Report]]) -> Report:
     )
 
 
-def through(
+def verify_through_front(
     topology: Topology,
     engines: Mapping[str, Sequence[Engine]],
     drawn: tuple[int, int],
     accept: tuple[str, ...],
-    progress: Callable[[Told], None],
+    progress: Callable[[JobProgress], None],
 ) -> list[tuple[str, Report]]:
     """What clients meet at each entry, on loopback: a report for each, and for those that cannot be tried a reason.
 
@@ -124,13 +124,13 @@ def _asked(
     edge: EngineChoice,
     inner: EngineChoice,
     drawn: tuple[int, int],
-    progress: Callable[[Told], None],
+    progress: Callable[[JobProgress], None],
 ) -> Report:
     begun = time.monotonic()
     ports = FreePorts()
-    with trusted(front.plan) as given:
-        scale = scale_for(given.plan)
-        plan = scaled(given.plan, scale)
+    with certify(front.plan) as given:
+        scale = choose_scale(given.plan)
+        plan = scale_times(given.plan, scale)
         door = ports.take()
         (seen,) = plan.listeners
         plan = with_ports(plan, {seen.name: door})
@@ -146,21 +146,21 @@ def _asked(
         )
         only = next(x for x in before.plan.listeners if x.name == front.door.name)
         ahead = with_ports(replace(before.plan, listeners=(only,)), {only.name: door})
-        cases = asked.cases(plan, LOOPBACK, most=drawn[0], seed=drawn[1])
+        cases = request_cases(plan, LOOPBACK, most=drawn[0], seed=drawn[1])
         if not front.known:  # all clients are the edge to it, which is on loopback as they are
             cases = tuple(case for case in cases if case.request.client == LOOPBACK)
-        order = Order(
+        job = Job(
             inner.name,
             inner.version,
             inner.binary,
             plan,
-            tuple(Planned(case) for case in cases),
+            tuple(ScheduledCase(case) for case in cases),
             isolated=False,
             folder=str(given.folder),
-            before=Before(edge.name, edge.version, edge.binary, ahead, only.name, replicas),
+            front=FrontTier(edge.name, edge.version, edge.binary, ahead, only.name, replicas),
         )
-        (ended,) = together([order], progress)
-    broken = (Left(inner.name, ended.diagnostics, broken=True),) if isinstance(ended, Broken) else ()
+        (ended,) = run_all([job], progress)
+    broken = (UnverifiedEngine(inner.name, ended.diagnostics, broken=True),) if isinstance(ended, Failed) else ()
     results = ended.results if isinstance(ended, Finished) else ()
     return Report(
         topology.name,

@@ -26,9 +26,9 @@ from lbgen.conformance.scripts.topology import NOTICED
 from lbgen.conformance.transport import transport_for, without_verification
 from lbgen.conformance.verify.cases import Phase
 from lbgen.conformance.verify.loopback import restore_port
-from lbgen.conformance.verify.order import Before, Broken, Finished, Order, Print, Told
-from lbgen.conformance.verify.own_addresses import byte_pools, check_port
-from lbgen.conformance.verify.trust import WRONG, stand_in_tls
+from lbgen.conformance.verify.messages import ComparedAnswer, Failed, Finished, FrontTier, Job, JobProgress
+from lbgen.conformance.verify.own_addresses import check_port, l4_pools
+from lbgen.conformance.verify.substitute_certificates import WRONG, stand_in_tls
 from lbgen.conformance.wait_ready import ServingEngine, wait_ready
 from lbgen.diagnostics import LbgenError
 from lbgen.plan.model import Protocol
@@ -63,63 +63,63 @@ _BUSY = (
 )
 
 
-def verified(order: Order, tell: Callable[[Told], None]) -> Finished:
+def verify_engine(job: Job, report: Callable[[JobProgress], None]) -> Finished:
     """Serve the order's plan and run its cases. EngineError, LbgenError when the engine cannot be started."""
     with ExitStack() as stack:
         network = None
-        if order.isolated:
+        if job.isolated:
             isolated_network.enter()
-            network = stack.enter_context(isolated_network.veth(order.plan))
-        folder = Path(order.folder)
+            network = stack.enter_context(isolated_network.veth(job.plan))
+        folder = Path(job.folder)
         certificates.use(folder)
-        group = stack.enter_context(endpoints(stand_ins(order.plan, folder)))
+        group = stack.enter_context(endpoints(stand_ins(job.plan, folder)))
         handle: ServingEngine
-        if order.before is not None:
-            handle = _through(stack, order, order.before)
+        if job.front is not None:
+            handle = _start_behind_front(stack, job, job.front)
         else:
             serve = run_engine(
-                order.engine, order.plan, order.binary, accept=("all",), network=network, rendered=order.rendered
+                job.engine, job.plan, job.binary, accept=("all",), network=network, rendered=job.rendered
             )
             handle = stack.enter_context(serve)
-        tell(Told(order.engine, "listening"))
-        wait_ready(order.plan, handle, asked=without_verification)
-        _settle_bytes(order, handle, group)
-        subject = EngineUnderTest(order.engine, order.version, order.binary)
-        file = CaseFile("topology", order.plan.name, {}, {}, ())
-        ready = Prepared(order.plan, order.plan, group.stand_ins, verdicts_on(order.plan, order.engine, order.version))
-        return _Run(EngineSession(subject, file, ready, group, handle, strict=False), order, tell).every()
+        report(JobProgress(job.engine, "listening"))
+        wait_ready(job.plan, handle, asked=without_verification)
+        _settle_bytes(job, handle, group)
+        subject = EngineUnderTest(job.engine, job.version, job.binary)
+        file = CaseFile("topology", job.plan.name, {}, {}, ())
+        ready = Prepared(job.plan, job.plan, group.stand_ins, verdicts_on(job.plan, job.engine, job.version))
+        return _Run(EngineSession(subject, file, ready, group, handle, strict=False), job, report).every()
 
 
 @dataclass(frozen=True, slots=True)
-class _Through:
+class _BehindFront:
     """Nodes that clients reach by the `door` of another engine."""
 
-    edge: EngineProcess
-    door: str
+    front: EngineProcess
+    entry: str
     nodes: tuple[EngineProcess, ...]
 
     def address(self, listener: str) -> tuple[str, int]:
-        return self.edge.address(self.door)
+        return self.front.address(self.entry)
 
     def access_lines(self) -> list[str]:
         return [line for node in self.nodes for line in node.access_lines()]
 
     def stays(self) -> None:
-        for each in (self.edge, *self.nodes):
+        for each in (self.front, *self.nodes):
             each.stays()
 
 
-def _through(stack: ExitStack, order: Order, before: Before) -> _Through:
-    nodes = [run_engine(order.engine, plan, order.binary, accept=("all",)) for plan in before.replicas]
+def _start_behind_front(stack: ExitStack, job: Job, front_tier: FrontTier) -> _BehindFront:
+    nodes = [run_engine(job.engine, plan, job.binary, accept=("all",)) for plan in front_tier.replicas]
     handles = tuple(stack.enter_context(node) for node in nodes)
-    edge = stack.enter_context(run_engine(before.engine, before.plan, before.binary, accept=("all",)))
-    return _Through(edge, before.door, handles)
+    front = stack.enter_context(run_engine(front_tier.engine, front_tier.plan, front_tier.binary, accept=("all",)))
+    return _BehindFront(front, front_tier.listener, handles)
 
 
 def stand_ins(plan: Plan, folder: Path) -> Iterator[StandIn]:
     """One for each endpoint that is an address, where the plan says it is; those of L4 routes send bytes back. And one
     (`POOL-NUMBER-check`) for each that is checked elsewhere."""
-    protocols = byte_pools(plan)
+    protocols = l4_pools(plan)
     for pool in plan.pools:
         datagrams = protocols.get(pool.name) is Protocol.UDP
         for number, endpoint in enumerate(pool.endpoints):
@@ -141,13 +141,13 @@ def stand_ins(plan: Plan, folder: Path) -> Iterator[StandIn]:
                 yield replace(found, name=f"{found.name}-check", port=port, behaviour=Behaviour(), datagrams=False)
 
 
-def _settle_bytes(order: Order, handle: ServingEngine, group: Endpoints) -> None:
+def _settle_bytes(job: Job, handle: ServingEngine, group: Endpoints) -> None:
     """As `wait_ready`, for L4 listeners: until bytes come back, or it is left to the cases to tell."""
     end = time.monotonic() + _READY_SECONDS
-    for case in (one.case for one in order.asked if one.case.script == "bytes_reach" and one.case.params["pools"]):
+    for case in (one.case for one in job.cases if one.case.script == "bytes_reach" and one.case.params["pools"]):
         while time.monotonic() < end:
-            at = {x.name: handle.address(x.name) for x in order.plan.listeners}
-            stage = Stage(at, group, order.plan, list, case.params)
+            at = {x.name: handle.address(x.name) for x in job.plan.listeners}
+            stage = Stage(at, group, job.plan, list, case.params)
             try:
                 if not list(SCRIPTS["bytes_reach"](stage)):
                     break
@@ -159,22 +159,22 @@ def _settle_bytes(order: Order, handle: ServingEngine, group: Endpoints) -> None
 class _Run:
     """The cases of one engine, phase by phase."""
 
-    def __init__(self, bench: EngineSession, order: Order, tell: Callable[[Told], None]) -> None:
-        self.bench = bench
-        self.order = order
-        self.tell = tell
+    def __init__(self, session: EngineSession, job: Job, report: Callable[[JobProgress], None]) -> None:
+        self.session = session
+        self.job = job
+        self.report = report
         self.done: dict[str, Result] = {}
 
     def every(self) -> Finished:
         by_phase: dict[tuple[Phase, str], list[Case]] = {}
-        for one in self.order.asked:
+        for one in self.job.cases:
             by_phase.setdefault((one.phase, one.pool), []).append(one.case)
-        crowded = _crowded(self.order.plan)
+        crowded = _crowded(self.job.plan)
         calm = by_phase.pop((Phase.CALM, ""), [])
         slow = [case for case in calm if _waits(case)]
         quick = [case for case in calm if not _waits(case)]
         with ThreadPoolExecutor(WAITING) as patient:  # while these wait, the others are asked
-            waiting = patient.map(self.bench.run, slow)
+            waiting = patient.map(self.session.run, slow)
             self._side_by_side(quick, 2 if crowded else QUICK)
             prints = self._prints(quick)
             self._keep(waiting)
@@ -185,13 +185,13 @@ class _Run:
                 self._side_by_side(sorted(cases, key=_lasts, reverse=True), at_once)
                 self._once_more(cases, min(at_once, AGAIN))
         self._once_more(calm)
-        results = tuple(self.done[one.case.id] for one in self.order.asked)
-        return Finished(self.order.engine, results, prints)
+        results = tuple(self.done[one.case.id] for one in self.job.cases)
+        return Finished(self.job.engine, results, prints)
 
     @contextmanager
     def _all_are(self, phase: Phase, pool: str) -> Iterator[None]:
         """All endpoints, or those of one pool, do what that phase says."""
-        group, folder = self.bench.endpoints, Path(self.order.folder)
+        group, folder = self.session.endpoints, Path(self.job.folder)
         chosen = [x for x in group.stand_ins if pool in ("", x.pool) and not x.datagrams]
         match phase:
             case Phase.HEAVY:
@@ -220,13 +220,13 @@ class _Run:
 
     def _side_by_side(self, cases: list[Case], at_once: int) -> None:
         with ThreadPoolExecutor(at_once) as pool:
-            self._keep(pool.map(self.bench.run, cases))
+            self._keep(pool.map(self.session.run, cases))
 
     def _keep(self, results: Iterable[Result]) -> None:
         for result in results:
             self.done[result.case] = result
             if len(self.done) % 20 == 0:
-                self.tell(Told(self.order.engine, "asking", len(self.done), len(self.order.asked)))
+                self.report(JobProgress(self.job.engine, "asking", len(self.done), len(self.job.cases)))
 
     def _once_more(self, cases: list[Case], at_once: int = AGAIN) -> None:
         """A time that was missed is measured again, each time with fewer beside it: the machine may have been busy."""
@@ -237,22 +237,22 @@ class _Run:
             time.sleep(0.1)
             self._side_by_side(late, max(1, at_once >> go))
 
-    def _prints(self, cases: list[Case]) -> dict[str, Print]:
+    def _prints(self, cases: list[Case]) -> dict[str, ComparedAnswer]:
         """What engines must agree on, from a second look; what is drawn by chance is left out."""
 
-        def look(case: Case) -> Print:
-            plan = self.order.plan
+        def look(case: Case) -> ComparedAnswer:
+            plan = self.job.plan
             listener = plan.listener(case.request.listener)
             transport = transport_for(listener, case.request, case.transport)
             for _ in range(_GOES):
-                answer = fetch(self.bench.address(listener.name), case.request, transport=transport)
+                answer = fetch(self.session.address(listener.name), case.request, transport=transport)
                 if answer.status != _WAITED:
                     break
-            told = judge.account_of(answer)
+            account = judge.account_of(answer)
             split = len(simulate(plan, case.request).upstreams) > 1
-            pool = "" if told is None or split else str(told["pool"])
-            location = restore_port(answer.header("location") or "", self.order.own_ports)
-            return answer.status, location, pool, "" if told is None else str(told["target"])
+            pool = "" if account is None or split else str(account["pool"])
+            location = restore_port(answer.header("location") or "", self.job.own_ports)
+            return answer.status, location, pool, "" if account is None else str(account["target"])
 
         plain = [
             case
@@ -260,7 +260,7 @@ class _Run:
             if case.oracle
             and not case.steps
             and self.done[case.id].state is CaseState.PASS
-            and not simulate(self.order.plan, case.request).others  # a choice is left
+            and not simulate(self.job.plan, case.request).others  # a choice is left
         ]
         with ThreadPoolExecutor(QUICK) as pool:
             return {case.id: found for case, found in zip(plain, pool.map(look, plain), strict=True)}
@@ -315,11 +315,11 @@ def _served(descriptor: int) -> NoReturn:
     code = 1
     try:
         with Connection(descriptor) as pipe:
-            order: Order = pipe.recv()
+            job: Job = pipe.recv()
             try:
-                pipe.send(verified(order, pipe.send))
+                pipe.send(verify_engine(job, pipe.send))
             except LbgenError as error:
-                pipe.send(Broken(order.engine, error.diagnostics))
+                pipe.send(Failed(job.engine, error.diagnostics))
         code = 0
     finally:
         if code:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import lbgen
-from lbgen.conformance.verify.untried import untried
+from lbgen.conformance.verify.gaps import find_gaps
 
 
 def said(pool: dict[str, Any], routes: list[dict[str, Any]] | None = None, **route: Any) -> tuple[str, ...]:
@@ -17,7 +17,7 @@ def said(pool: dict[str, Any], routes: list[dict[str, Any]] | None = None, **rou
         "pools": {"a": {"endpoints": [{"address": "10.0.0.1:80"}], **pool}},
         "routes": routes or [{"name": "r", "forward": "a", **route}],
     }
-    return untried(lbgen.plan(lbgen.load(data)))
+    return find_gaps(lbgen.plan(lbgen.load(data)))
 
 
 def test_nothing_is_left_out_of_a_plain_topology() -> None:

@@ -12,14 +12,14 @@ import pytest
 
 import lbgen
 from lbgen.conformance.runner import CaseState, Result
-from lbgen.conformance.verify import asked, faults, merge
-from lbgen.conformance.verify.cases import Phase, around
+from lbgen.conformance.verify import edited_files, faults, requests
+from lbgen.conformance.verify.cases import Phase, time_window
 from lbgen.conformance.verify.loopback import move_to_loopback, restore_port
-from lbgen.conformance.verify.order import Finished, Order
-from lbgen.conformance.verify.own_addresses import why_not_kept
-from lbgen.conformance.verify.report import Left, Report, pairwise
+from lbgen.conformance.verify.messages import Finished, Job
+from lbgen.conformance.verify.own_addresses import why_moved
+from lbgen.conformance.verify.report import Report, UnverifiedEngine, compare_engines
 from lbgen.conformance.verify.same_shape import has_same_shape
-from lbgen.conformance.verify.times import LONGEST, SHORTEST, Scale, scale_for, scaled, times_of
+from lbgen.conformance.verify.time_scaling import LONGEST, SHORTEST, Scale, choose_scale, scale_times, times_of
 from lbgen.conformance.verify.worker import stand_ins
 from lbgen.conformance.wait_ready import readiness_requests
 from lbgen.diagnostics import Diagnostic
@@ -49,22 +49,22 @@ def plan_of(*routes: dict[str, Any], **more: Any) -> Plan:
 
 @pytest.mark.parametrize("plan", EXAMPLES.values(), ids=EXAMPLES)
 def test_short_times_keep_their_order_and_nothing_but_numbers_changes(plan: Plan) -> None:
-    scale = scale_for(plan)
+    scale = choose_scale(plan)
     real = times_of(plan)
     short = [scale(time) for time in real]
     assert short == sorted(set(short)), "different times stay different"
     assert max(short) <= LONGEST * 1.5
     assert min(short) >= min(SHORTEST, *real)
-    assert times_of(scaled(plan, scale)) == tuple(short)
+    assert times_of(scale_times(plan, scale)) == tuple(short)
     for name in engine_names():
         try:
             ours = lbgen.render(plan, engine=name, accept=("all",))
         except lbgen.LbgenError:
             continue
-        copy = lbgen.render(scaled(plan, scale), engine=name, accept=("all",))
-        assert merge.changes(ours, copy)
-        assert dict(merge.merged(ours, ours, copy)) == dict(copy)
-        assert merge.edits(ours, ours) == ()
+        copy = lbgen.render(scale_times(plan, scale), engine=name, accept=("all",))
+        assert edited_files.line_changes(ours, copy)
+        assert dict(edited_files.with_verified_times(ours, ours, copy)) == dict(copy)
+        assert edited_files.user_edits(ours, ours) == ()
 
 
 def test_short_times_are_left_alone() -> None:
@@ -72,8 +72,8 @@ def test_short_times_are_left_alone() -> None:
         {"name": "all", "forward": "a", "timeouts": {"connect": "1s", "response": "2s", "idle": "0s"}},
         client_timeouts={"client_header": "1s", "client_body": "1s", "keepalive": "1s"},
     )
-    assert scale_for(plan) == Scale()
-    assert scaled(plan, scale_for(plan)) == plan
+    assert choose_scale(plan) == Scale()
+    assert scale_times(plan, choose_scale(plan)) == plan
 
 
 def rendered(text: str) -> Rendered:
@@ -84,17 +84,17 @@ def test_a_hand_s_edits_survive_shorter_times() -> None:
     real = rendered("a 60s;\nb 5s;\nroute one;\nroute two;\nweight 3;\n")
     short = rendered("a 3s;\nb 250ms;\nroute one;\nroute two;\nweight 3;\n")
     mine = rendered("a 30s;\nroute two;\nroute one;\nb 5s;\n# a note\nweight 3;\n")
-    assert merge.merged(mine, real, short)["x.conf"].splitlines() == [
+    assert edited_files.with_verified_times(mine, real, short)["x.conf"].splitlines() == [
         *("a 1500ms;", "route two;", "route one;", "b 250ms;", "# a note", "weight 3;")
     ]
-    assert merge.merged(real, real, short)["x.conf"] == short["x.conf"]
-    assert merge.edits(mine, real)[0] == "x.conf:1: a 30s;"
+    assert edited_files.with_verified_times(real, real, short)["x.conf"] == short["x.conf"]
+    assert edited_files.user_edits(mine, real)[0] == "x.conf:1: a 30s;"
 
 
 @pytest.mark.parametrize("text", ["a 3s;\n", "a 3s;\nc 250ms;\n"])
 def test_files_that_differ_in_more_than_numbers_are_not_vouched_for(text: str) -> None:
     with pytest.raises(ValueError, match=r"x\.conf"):
-        merge.changes(rendered("a 60s;\nb 5s;\n"), rendered(text))
+        edited_files.line_changes(rendered("a 60s;\nb 5s;\n"), rendered(text))
 
 
 def test_two_rules_that_one_request_fulfils_are_asked_for_it() -> None:
@@ -103,25 +103,27 @@ def test_two_rules_that_one_request_fulfils_are_asked_for_it() -> None:
         {"name": "cookie", "match": [{"path": {"prefix": "/x"}, "cookies": {"c": "1"}}], "forward": "b"},
         {"name": "other", "match": [{"path": {"prefix": "/y"}, "methods": ["POST"]}], "forward": "b"},
     )
-    orders = [case.request for case in asked.cases(plan, CLIENT, most=1000, seed=1) if case.clause == "2.order"]
+    orders = [
+        case.request for case in requests.request_cases(plan, CLIENT, most=1000, seed=1) if case.clause == "2.order"
+    ]
     assert [simulate(plan, request).route for request in orders] == ["header"]
     assert {n for n, _ in orders[0].headers} == {"Host", "x-a", "Cookie"}
 
 
 def test_every_rule_is_asked_for_however_few_requests_there_may_be() -> None:
     plan = plan_of(*({"name": f"r{n}", "match": [{"path": {"exact": f"/{n}"}}], "forward": "a"} for n in range(8)))
-    few = asked.cases(plan, CLIENT, most=12, seed=1)
+    few = requests.request_cases(plan, CLIENT, most=12, seed=1)
     assert len(few) == 12
     assert {simulate(plan, case.request).route for case in few} >= {f"r{n}" for n in range(8)}
-    assert few == asked.cases(plan, CLIENT, most=12, seed=1)
-    assert few != asked.cases(plan, CLIENT, most=12, seed=2)
+    assert few == requests.request_cases(plan, CLIENT, most=12, seed=1)
+    assert few != requests.request_cases(plan, CLIENT, most=12, seed=2)
 
 
 def test_on_loopback_nobody_comes_from_elsewhere() -> None:
     plan = plan_of({"name": "all", "forward": "a", "access": {"allow": ["10.0.0.0/8"]}})
-    clients = {case.request.client for case in asked.cases(plan, CLIENT, most=1000, seed=1)}
+    clients = {case.request.client for case in requests.request_cases(plan, CLIENT, most=1000, seed=1)}
     assert {CLIENT, "10.0.0.9"} <= clients
-    local = asked.cases(plan, "127.0.0.1", most=1000, seed=1)
+    local = requests.request_cases(plan, "127.0.0.1", most=1000, seed=1)
     assert {case.request.client for case in local} == {"127.0.0.1"}
 
 
@@ -135,7 +137,7 @@ def test_tries_and_times_are_those_of_the_route() -> None:
             "timeouts": {"connect": "1s", "response": "2s", "idle": "2s"},
         }
     )
-    cases = [(one.case, one.phase) for one in faults.planned(plan, CLIENT)]
+    cases = [(one.case, one.phase) for one in faults.fault_cases(plan, CLIENT)]
     tries = {
         (case.clause, case.request.method, case.steps[0].get("status", 0)): case.expect.tries
         for case, _ in cases
@@ -147,12 +149,12 @@ def test_tries_and_times_are_those_of_the_route() -> None:
     assert tries["6.retries.status", "GET", 503] == 3
     assert tries["5.own-status", "GET", 500] == 1
     connect = [case.expect.within_ms for case, phase in cases if phase is Phase.DROPPED]
-    assert connect == [around(3000, 3)] * 2, "a connect failure is tried again for any method"
+    assert connect == [time_window(3000, 3)] * 2, "a connect failure is tried again for any method"
 
 
 def test_each_share_of_a_split_fails_by_itself() -> None:
     plan = plan_of({"name": "all", "forward": [{"pool": "a", "weight": 95}, {"pool": "b", "weight": 5}]})
-    split = [one for one in faults.planned(plan, CLIENT) if one.case.script == "split_fails"]
+    split = [one for one in faults.fault_cases(plan, CLIENT) if one.case.script == "split_fails"]
     assert {(one.pool, one.phase) for one in split} == set(product("ab", (Phase.HUNG, Phase.DROPPED)))
     assert next(one.case.params["most"] for one in split if one.pool == "b") >= 140
 
@@ -171,7 +173,7 @@ def result(state: CaseState, engine: str = "nginx") -> Result:
     ],
 )
 def test_exit_codes(results: tuple[CaseState, ...], broken: bool, code: int) -> None:
-    left = (Left("envoy", (Diagnostic("LB403", "it died"),), broken=True),) if broken else ()
+    left = (UnverifiedEngine("envoy", (Diagnostic("LB403", "it died"),), broken=True),) if broken else ()
     report = Report("t", tuple(map(result, results)), left, (), Scale(), moved_because="", seconds=1.0)
     assert (report.exit_code, report.green) == (code, code == 0)
     assert report.as_dict()["green"] is report.green
@@ -179,12 +181,12 @@ def test_exit_codes(results: tuple[CaseState, ...], broken: bool, code: int) -> 
 
 def test_engines_are_compared_with_each_other() -> None:
     plan = plan_of({"name": "all", "forward": "a"})
-    cases = asked.cases(plan, CLIENT, most=10, seed=1)
+    cases = requests.request_cases(plan, CLIENT, most=10, seed=1)
     one = Finished("nginx", (), {cases[0].id: (200, "", "a", "/")})
-    other = replace(one, engine="envoy", prints={cases[0].id: (404, "", "", "")})
-    (found,) = pairwise([one, other], cases)
+    other = replace(one, engine="envoy", answers={cases[0].id: (404, "", "", "")})
+    (found,) = compare_engines([one, other], cases)
     assert (found.state, found.subject) == (CaseState.FAIL, "nginx, envoy")
-    assert pairwise([one, replace(one, engine="envoy")], cases) == ()
+    assert compare_engines([one, replace(one, engine="envoy")], cases) == ()
 
 
 @pytest.mark.parametrize(
@@ -209,7 +211,7 @@ def test_no_listener_is_moved_to_a_port_that_a_redirect_names() -> None:
         {"name": "all", "forward": "a"},
     )
     binary = Binary(Path("/x"), "1")
-    (moved, other) = move_to_loopback([Order(name, "1", binary, plan, ()) for name in ("nginx", "envoy")])
+    (moved, other) = move_to_loopback([Job(name, "1", binary, plan, ()) for name in ("nginx", "envoy")])
     ports = [order.plan.listeners[0].port for order in (moved, other)]
     assert len(set(ports)) == 2
     assert 20_001 not in {*ports, *(e.port for x in (moved, other) for p in x.plan.pools for e in p.endpoints)}
@@ -225,10 +227,10 @@ def test_shorter_times_leave_every_engine_s_files_and_verdicts_alike() -> None:
         timeouts={"response": "6s"},
     )
     envoy = EngineChoice("envoy", "Envoy", "1.40", Binary(Path("/x"), "1.40"), kernel=False, resolvers=())
-    assert not has_same_shape(envoy, plan, scaled(plan, scale_for(plan)))
-    scale = scale_for(plan, lambda shorter: has_same_shape(envoy, plan, shorter))
+    assert not has_same_shape(envoy, plan, scale_times(plan, choose_scale(plan)))
+    scale = choose_scale(plan, lambda shorter: has_same_shape(envoy, plan, shorter))
     assert scale.factor > 1
-    assert has_same_shape(envoy, plan, scaled(plan, scale))
+    assert has_same_shape(envoy, plan, scale_times(plan, scale))
 
 
 def test_a_listener_whose_routes_all_have_a_rate_is_waited_for() -> None:
@@ -249,16 +251,16 @@ def test_the_time_of_a_request_or_of_its_body_ends_an_upload(
         {"name": "all", "forward": "a", "timeouts": {"request": request_time, "response": "1s", "idle": "5s"}},
         client_timeouts={"client_body": body_time},
     )
-    cases = {one.case.clause: one.case for one in faults.planned(plan, CLIENT)}
+    cases = {one.case.clause: one.case for one in faults.fault_cases(plan, CLIENT)}
     status, time = stalled
     expect = cases["6.request.stalled"].expect
-    assert expect.within_ms == around(time)
+    assert expect.within_ms == time_window(time)
     assert (expect.status, expect.dropped) == ((504, False) if status == 504 else (None, True))
     slow = cases["6.request.upload"]
     assert slow.expect.status == 504
     assert slow.send is not None
     assert sum(part for part in slow.send if isinstance(part, float)) > int(request_time[0])
-    assert cases["6.idle.tunnel"].params["within_ms"] == around(5000), "a WebSocket is no request"
+    assert cases["6.idle.tunnel"].params["within_ms"] == time_window(5000), "a WebSocket is no request"
     assert ("6.client.body" in cases) == (status == 408), "else the whole request's time is over first"
 
 
@@ -266,8 +268,8 @@ def test_tries_end_with_the_time_of_their_request() -> None:
     times = {"request": "2s", "response": "1500ms", "connect": "1500ms", "idle": "5s"}
     retries = {"max": 1, "on": ["connect_failure", "timeout"]}
     plan = plan_of({"name": "all", "forward": "a", "timeouts": times, "retries": retries})
-    cases = {one.case.clause: one for one in faults.planned(plan, CLIENT) if one.case.request.method == "GET"}
-    assert cases["6.request.head"].case.expect.within_ms == around(2000)
+    cases = {one.case.clause: one for one in faults.fault_cases(plan, CLIENT) if one.case.request.method == "GET"}
+    assert cases["6.request.head"].case.expect.within_ms == time_window(2000)
     assert (cases["6.request.connect"].case.expect.fault, cases["6.request.connect"].phase) == (504, Phase.DROPPED)
     assert not {"6.response", "6.retries.timeout", "6.connect"} & cases.keys()
 
@@ -276,7 +278,7 @@ def moved(pools: dict[str, Any] | None = None, **listener: Any) -> str:
     made = {"a": {"endpoints": [{"address": "10.0.0.1:80"}]}, "b": {"endpoints": [{"address": "10.0.0.2:80"}]}}
     listeners = {"web": {"port": 8080, **listener}}
     routes = ({"name": "b", "match": [{"path": {"prefix": "/b"}}], "forward": "b"}, {"name": "a", "forward": "a"})
-    return why_not_kept(plan_of(*routes, listeners=listeners, pools=made | (pools or {})))
+    return why_moved(plan_of(*routes, listeners=listeners, pools=made | (pools or {})))
 
 
 @pytest.mark.parametrize(
@@ -324,14 +326,14 @@ def test_an_endpoint_that_is_checked_elsewhere_has_a_stand_in_there() -> None:
         ("a-0", "a", 80),
         ("a-0-check", "a", 9000),
     ]
-    (order,) = move_to_loopback([Order("nginx", "1", Binary(Path("/x"), "1"), plan, ())])
+    (order,) = move_to_loopback([Job("nginx", "1", Binary(Path("/x"), "1"), plan, ())])
     assert [x.name for x in stand_ins(order.plan, Path("/"))] == ["a-0"], "checked where it serves"
 
 
 def test_on_loopback_no_address_is_asked_of_this_host() -> None:
     listeners = {"web": {"port": 80, "address": "192.0.2.1"}, "all": {"port": 81, "address": "::"}}
     plan = plan_of({"name": "all", "forward": "a"}, listeners=listeners)
-    (order,) = move_to_loopback([Order("nginx", "1", Binary(Path("/x"), "1"), plan, ())])
+    (order,) = move_to_loopback([Job("nginx", "1", Binary(Path("/x"), "1"), plan, ())])
     assert [x.address for x in order.plan.listeners] == ["127.0.0.1", "::"]
 
 
@@ -344,15 +346,15 @@ def test_what_both_files_begin_and_end_with_is_not_compared_line_by_line(monkeyp
             handed.append(len(a) + len(b))
             super().__init__(isjunk, a, b, autojunk)
 
-    monkeypatch.setattr(merge.difflib, "SequenceMatcher", Counting)
+    monkeypatch.setattr(edited_files.difflib, "SequenceMatcher", Counting)
     lines = ["location /n {", "proxy_read_timeout 60s;", "}"]
     text = "\n".join("\n".join(lines).replace("/n", f"/{n}") for n in range(2000)) + "\n"
     real, short = rendered(text), rendered(text.replace("60s", "6s"))
     mine = rendered(text.replace("60s;", "30s;", 1200).replace("30s;", "60s;", 1199))
-    assert merge.merged(real, real, short)["x.conf"] == short["x.conf"]
-    changed = merge.merged(mine, real, short)["x.conf"].splitlines()
+    assert edited_files.with_verified_times(real, real, short)["x.conf"] == short["x.conf"]
+    changed = edited_files.with_verified_times(mine, real, short)["x.conf"].splitlines()
     assert [line for line in changed if "timeout" in line and "6s" not in line] == ["proxy_read_timeout 3s;"]
-    assert merge.edits(mine, real) == ("x.conf:3599: proxy_read_timeout 30s;",)
+    assert edited_files.user_edits(mine, real) == ("x.conf:3599: proxy_read_timeout 30s;",)
     assert max(handed) == 2
 
 
@@ -368,4 +370,4 @@ def test_what_both_files_begin_and_end_with_is_not_compared_line_by_line(monkeyp
 )
 def test_a_rate_is_tried_where_no_other_case_has_used_it_up(rate: str, key: Any, client: str, tried: bool) -> None:
     plan = plan_of({"name": "all", "forward": "a", "rate_limit": {"rate": rate, "burst": 12, "key": key}})
-    assert any(one.case.clause == "5.rate" for one in faults.planned(plan, client)) is tried
+    assert any(one.case.clause == "5.rate" for one in faults.fault_cases(plan, client)) is tried

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from lbgen.plan.policy import Access, Compression, Cors, Origin
     from lbgen.plan.request import Request
 
-Asked = tuple[str, "Request"]
+_Labelled = tuple[str, "Request"]
 MOST_BODY = 2 << 20  # bytes; beyond it only the announced length is tried
 _ELSEWHERE = "203.0.113.99"
 
 
-def guarded(plan: Plan, listener: Listener, route: Route, hit: Request) -> Iterator[Asked]:
+def policy_requests(plan: Plan, listener: Listener, route: Route, hit: Request) -> Iterator[_Labelled]:
     """(clause, request) for everything that listener and route ask of a request beside matching it."""
     for access in (listener.access, route.access):
         if access is not None:
@@ -40,7 +40,7 @@ def guarded(plan: Plan, listener: Listener, route: Route, hit: Request) -> Itera
         yield from _sticky(plan, route.action, hit)
 
 
-def _clients(listener: Listener, access: Access, hit: Request) -> Iterator[Asked]:
+def _clients(listener: Listener, access: Access, hit: Request) -> Iterator[_Labelled]:
     for client in dict.fromkeys((*addresses(access.deny), *addresses(access.allow or ()), _ELSEWHERE)):
         yield "5.access", replace(hit, client=client)
         for proxy in list(addresses(listener.trusted_proxies))[:1]:
@@ -48,20 +48,20 @@ def _clients(listener: Listener, access: Access, hit: Request) -> Iterator[Asked
         yield "5.access", with_headers(hit, ("X-Forwarded-For", client))
 
 
-def _trusted(listener: Listener, hit: Request) -> Iterator[Asked]:
+def _trusted(listener: Listener, hit: Request) -> Iterator[_Labelled]:
     for proxy in addresses(listener.trusted_proxies):
-        told = (
+        forwarded = (
             ("X-Forwarded-For", f"192.0.2.5, {proxy}"),
             ("X-Forwarded-Proto", "https"),
             ("X-Forwarded-Port", "8443"),
             ("X-Forwarded-Host", "told.example"),
             ("X-Request-Id", "told"),
         )
-        yield "4.trusted", replace(with_headers(hit, *told), client=proxy)
+        yield "4.trusted", replace(with_headers(hit, *forwarded), client=proxy)
         yield "4.trusted", replace(hit, client=proxy)
 
 
-def _sizes(listener: Listener, hit: Request) -> Iterator[Asked]:
+def _sizes(listener: Listener, hit: Request) -> Iterator[_Labelled]:
     limits = listener.limits
     if limits.target is not None:
         mark = "&" if "?" in hit.target else "?"
@@ -83,7 +83,7 @@ def _sizes(listener: Listener, hit: Request) -> Iterator[Asked]:
                 yield "5.limits.headers", with_headers(hit, *lines)
 
 
-def _bodies(limit: int, hit: Request) -> Iterator[Asked]:
+def _bodies(limit: int, hit: Request) -> Iterator[_Labelled]:
     for size in (limit, limit + 1):
         if size <= MOST_BODY:
             body = replace(hit, method="POST", body=b"z" * size)
@@ -95,7 +95,7 @@ def _bodies(limit: int, hit: Request) -> Iterator[Asked]:
             yield "5.max_body", with_headers(replace(hit, method="POST"), ("Content-Length", str(size)))
 
 
-def _cors(cors: Cors, hit: Request) -> Iterator[Asked]:
+def _cors(cors: Cors, hit: Request) -> Iterator[_Labelled]:
     origins = [*(_origin(origin) for origin in cors.origins), "https://elsewhere.invalid", "null"]
     for origin in dict.fromkeys(origins):
         yield "4.cors", with_headers(hit, ("Origin", origin))
@@ -121,7 +121,7 @@ def _preflight(hit: Request, origin: str, method: str, headers: str = "") -> Req
     return with_headers(replace(hit, method="OPTIONS"), *asked)
 
 
-def _gzip(compression: Compression, hit: Request) -> Iterator[Asked]:
+def _gzip(compression: Compression, hit: Request) -> Iterator[_Labelled]:
     accepts = ("Accept-Encoding", "gzip")
     least = compression.min_size
     for media in (*compression.types, "application/x-elsewhere"):
@@ -138,7 +138,7 @@ def _gzip(compression: Compression, hit: Request) -> Iterator[Asked]:
     yield "4.compression", with_headers(hit, ("Accept-Encoding", "gzip;q=0, br"), (CONTROL, json.dumps(answer)))
 
 
-def _sticky(plan: Plan, action: Forward, hit: Request) -> Iterator[Asked]:
+def _sticky(plan: Plan, action: Forward, hit: Request) -> Iterator[_Labelled]:
     for target in action.targets:
         pool = plan.pool(target.pool)
         if pool.sticky is not None:

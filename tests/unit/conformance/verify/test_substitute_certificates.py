@@ -14,8 +14,8 @@ from lbgen.conformance.curl import curl
 from lbgen.conformance.transport import ClientTls, Transport
 from lbgen.conformance.verify import faults
 from lbgen.conformance.verify.cases import Phase
-from lbgen.conformance.verify.handshakes import fingerprint, for_name, handshakes
-from lbgen.conformance.verify.trust import stand_in_tls, trusted
+from lbgen.conformance.verify.handshakes import fingerprint, for_name, handshake_cases
+from lbgen.conformance.verify.substitute_certificates import certify, stand_in_tls
 from lbgen.plan.request import Request
 from lbgen.runtime.common.certificates import throw_away
 
@@ -51,27 +51,27 @@ def test_names_choose_certificates_as_in_the_contract() -> None:
 def test_handshakes_of_a_listener() -> None:
     listener = plan_of({"tls": {"certificates": [SHOP], "client": {"ca": "client-ca.crt"}}}).listener("web")
     assert listener.tls is not None
-    found = list(handshakes(listener, Request()))
+    found = list(handshake_cases(listener, Request()))
     told = {(case.clause, str(sorted(case.transport.tls.items(), key=str))): case.expect for case in found}  # type: ignore[union-attr]
     clauses = {clause for clause, _ in told}
     assert clauses == {"5.tls.sni", "5.tls.no-sni", "5.tls.unknown", "5.tls.version", "5.tls.alpn", "5.tls.client"}
     named = [case.expect.tls for case in found if case.clause == "5.tls.sni"]
     assert named == [{"certificate": fingerprint(listener.tls.certificates[0])}] * 2
     assert sum(case.expect.unanswered for case in found if case.clause == "5.tls.client") == 2
-    assert not list(handshakes(plan_of({}).listener("web"), Request()))
+    assert not list(handshake_cases(plan_of({}).listener("web"), Request()))
 
 
 @pytest.mark.parametrize("absolute", [False, True])
 def test_authorities_are_replaced_and_nothing_else(absolute: bool) -> None:
     ca = str(throw_away() / "ca.crt") if absolute else "ca.crt"
     plan = plan_of({}, pool={"tls": {"ca": ca, "server_name": "backend.internal"}})
-    with trusted(plan) as given:
+    with certify(plan) as given:
         tls = given.plan.pool("a").tls
         assert tls is not None
         assert tls.ca is not None
         ours = str(given.folder / "ca.crt")
         assert (tls.ca.path, tls.ca.source) == ((ours, None) if absolute else ("tls/ca.crt", ours))
-        assert [str(new) for _, new in given.instead] == [ours]
+        assert [str(new) for _, new in given.replacements] == [ours]
         shown = stand_in_tls(given.plan.pool("a"), given.folder)
         assert shown is not None
         shown.context()
@@ -83,16 +83,16 @@ def test_authorities_are_replaced_and_nothing_else(absolute: bool) -> None:
 
 def test_endpoints_show_the_certificate_of_another() -> None:
     plan = plan_of({}, pool={"tls": {"ca": "ca.crt", "server_name": "backend.internal"}})
-    found = [x.case for x in faults.planned(plan, CLIENT) if x.phase is Phase.FOREIGN]
+    found = [x.case for x in faults.fault_cases(plan, CLIENT) if x.phase is Phase.FOREIGN]
     assert [case.expect.fault for case in found] == [502, 502]
     trusting = plan_of({}, pool={"tls": {"verify": False, "server_name": "backend.internal"}})
-    found = [x.case for x in faults.planned(trusting, CLIENT) if x.phase is Phase.FOREIGN]
+    found = [x.case for x in faults.fault_cases(trusting, CLIENT) if x.phase is Phase.FOREIGN]
     assert [case.expect.fault for case in found] == [None, None]
 
 
 def test_server_names_of_bytes() -> None:
     plan = plan_of({"mode": "l4", "tls": {"mode": "passthrough"}}, listeners=["web"], hosts=["a.test", "*.a.test"])
-    reach = [x.case.params for x in faults.planned(plan, CLIENT) if x.case.script == "bytes_reach"]
+    reach = [x.case.params for x in faults.fault_cases(plan, CLIENT) if x.case.script == "bytes_reach"]
     assert {params["sni"]: params["pools"] for params in reach} == {
         "a.test": ["a"],
         "x.a.test": ["a"],
@@ -110,7 +110,7 @@ def test_a_line_for_curl_says_how_to_shake_hands() -> None:
 
 def test_endpoints_that_move_to_loopback_show_a_certificate_for_it() -> None:
     plan = plan_of({}, pool={"tls": {"ca": "ca.crt"}})
-    with trusted(plan) as given:
+    with certify(plan) as given:
         shown = stand_in_tls(given.plan.pools[0], given.folder)
         assert shown is not None
         names = x509.load_pem_x509_certificate(Path(shown.certificate).read_bytes()).extensions

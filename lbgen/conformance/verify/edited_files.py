@@ -21,7 +21,7 @@ _UNITS = {"us": 0.001, "": 1.0, "ms": 1.0, "s": 1000.0, "m": 60_000.0, "h": 3_60
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LineChange:
     """A line that differs between two renderings: how it really is, and how it is verified. `line` counts from 1."""
 
     file: str
@@ -34,7 +34,7 @@ def _shape(line: str) -> str:
     return NUMBER.sub("\0", line)
 
 
-def changes(real: Rendered, verified: Rendered) -> tuple[Change, ...]:
+def line_changes(real: Rendered, verified: Rendered) -> tuple[LineChange, ...]:
     """Lines that differ; ValueError when anything but numbers differs, with the place."""
     if list(real) != list(verified):
         raise ValueError(f"{real.engine}: other files with scaled times: {sorted(set(real) ^ set(verified))}")
@@ -47,13 +47,13 @@ def changes(real: Rendered, verified: Rendered) -> tuple[Change, ...]:
             if one != other:
                 if _shape(one) != _shape(other):
                     raise ValueError(f"{real.engine}/{name}:{number}: {one.strip()!r} and {other.strip()!r}")
-                found.append(Change(name, number, one.strip(), other.strip()))
+                found.append(LineChange(name, number, one.strip(), other.strip()))
     return tuple(found)
 
 
-def merged(mine: Rendered, real: Rendered, verified: Rendered) -> Rendered:
+def with_verified_times(mine: Rendered, real: Rendered, verified: Rendered) -> Rendered:
     """`mine`, a user's version of `real`, with the times of `verified`; ValueError as `changes`."""
-    if not changes(real, verified):
+    if not line_changes(real, verified):
         return mine
     files = [
         replace(file, text=_merge(file.text, real[file.name], verified[file.name])) if file.name in real else file
@@ -62,7 +62,7 @@ def merged(mine: Rendered, real: Rendered, verified: Rendered) -> Rendered:
     return replace(mine, files=tuple(files))
 
 
-def edits(mine: Rendered, real: Rendered) -> tuple[str, ...]:
+def user_edits(mine: Rendered, real: Rendered) -> tuple[str, ...]:
     """Where a user's files are not what lbgen renders: `file:line: text`, at most one place a block."""
     found = []
     for name in dict.fromkeys((*real, *mine)):

@@ -6,7 +6,14 @@ from dataclasses import replace
 from math import ceil, floor, sqrt
 from typing import TYPE_CHECKING, Any
 
-from lbgen.conformance.verify.cases import Phase, Planned, hits, own_client, scripted, with_headers
+from lbgen.conformance.verify.cases import (
+    Phase,
+    ScheduledCase,
+    distinct_client,
+    route_requests,
+    script_case,
+    with_headers,
+)
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Forward, Mode
 from lbgen.plan.policy import KeyKind
@@ -27,13 +34,13 @@ _LONG = 1_500  # milliseconds in which many requests have come together
 _DEVIATIONS = 5.0
 
 
-def planned(plan: Plan, client: str) -> Iterator[Planned]:
+def policy_cases(plan: Plan, client: str) -> Iterator[ScheduledCase]:
     """One case for each policy of each route and pool, at the first listener that serves it."""
     seen: set[str] = set()
     for listener in plan.listeners:
         if listener.mode is not Mode.L7:
             continue
-        for route, hit in hits(plan, listener, client):
+        for route, hit in route_requests(plan, listener, client):
             if route.name in seen:
                 continue
             seen.add(route.name)
@@ -42,11 +49,11 @@ def planned(plan: Plan, client: str) -> Iterator[Planned]:
                 yield from map(_alone, _forwarded(plan, route, route.action, hit, seen))
 
 
-def _alone(one: Planned) -> Planned:
+def _alone(one: ScheduledCase) -> ScheduledCase:
     return replace(one, phase=Phase.ALONE)
 
 
-def _limits(listener: Listener, route: Route, hit: Request) -> Iterator[Planned]:
+def _limits(listener: Listener, route: Route, hit: Request) -> Iterator[ScheduledCase]:
     rate, most = route.rate_limit, route.concurrency
     access = (listener.access, route.access)
     spent = rate is not None and shares_tokens(rate, hit.client) and rate.burst * rate.seconds > _REFILL * rate.amount
@@ -57,13 +64,13 @@ def _limits(listener: Listener, route: Route, hit: Request) -> Iterator[Planned]
         and (asked := _keyed(hit, rate.key, 1, access)) is not None
     ):
         params = {"request": asked, "burst": rate.burst, "per_second": rate.amount / rate.seconds}
-        yield scripted("5.rate", "rate_holds", hit, params, (str(Feature.RATE_LIMIT),), route.name)
+        yield script_case("5.rate", "rate_holds", hit, params, (str(Feature.RATE_LIMIT),), route.name)
     enough = rate is None or rate.burst > (most.max if most is not None else 0) + 2
     if most is None or most.max > MOST or not isinstance(route.action, Forward) or not enough:
         return
     if (asked := _keyed(hit, most.key, 2, access)) is not None:
         params = {"request": asked, "most": most.max, "status": 429, "hold_ms": _hold(route)}
-        yield scripted("5.concurrency", "at_a_time", hit, params, (str(Feature.CONCURRENCY),), route.name)
+        yield script_case("5.concurrency", "at_a_time", hit, params, (str(Feature.CONCURRENCY),), route.name)
 
 
 def shares_tokens(rate: RateLimit, client: str) -> bool:
@@ -84,11 +91,11 @@ def _keyed(hit: Request, key: Key, number: int, access: tuple[Access | None, ...
         return with_headers(hit, (key.name, f"verify-{number}"))
     if key.kind is not KeyKind.CLIENT_IP or hit.client.startswith("127."):
         return hit
-    client = own_client(90_000 + number, *access)
+    client = distinct_client(90_000 + number, *access)
     return None if client is None else replace(hit, client=client)
 
 
-def _forwarded(plan: Plan, route: Route, action: Forward, hit: Request, seen: set[str]) -> Iterator[Planned]:
+def _forwarded(plan: Plan, route: Route, action: Forward, hit: Request, seen: set[str]) -> Iterator[ScheduledCase]:
     targets = [target for target in action.targets if target.weight]
     if len(targets) > 1:
         total = sum(target.weight for target in targets)
@@ -98,14 +105,14 @@ def _forwarded(plan: Plan, route: Route, action: Forward, hit: Request, seen: se
         low, high = _bounds(mirror.percent / 100)
         params = {"request": hit, "pool": mirror.pool, "times": _TIMES, "copies": (low, high)}
         if mirror.pool not in {target.pool for target in targets}:
-            yield scripted("4.mirror", "mirrored", hit, params, (str(Feature.MIRROR),), route.name)
+            yield script_case("4.mirror", "mirrored", hit, params, (str(Feature.MIRROR),), route.name)
     if len(targets) == 1 and f"pool {targets[0].pool}" not in seen:
         seen.add(f"pool {targets[0].pool}")
         pool = plan.pool(targets[0].pool)
         yield from _pool(plan.listener(hit.listener), pool, hit, route)
 
 
-def _pool(listener: Listener, pool: Pool, hit: Request, route: Route) -> Iterator[Planned]:
+def _pool(listener: Listener, pool: Pool, hit: Request, route: Route) -> Iterator[ScheduledCase]:
     main = [(n, e) for n, e in enumerate(pool.endpoints) if e.weight and not e.backup]
     backups = [f"{pool.name}-{n}" for n, e in enumerate(pool.endpoints) if e.weight and e.backup]
     yield from _balance(listener, pool, main, hit, route)
@@ -114,26 +121,26 @@ def _pool(listener: Listener, pool: Pool, hit: Request, route: Route) -> Iterato
         if not backups:
             chosen = pool.balance in _CHOSEN and len(main) > 1
             features = (str(Feature.MAX_PER_ENDPOINT), *((f"{Feature.MAX_PER_ENDPOINT}.chosen",) if chosen else ()))
-            yield scripted("6.full", "at_a_time", hit, params, features, route.name)
+            yield script_case("6.full", "at_a_time", hit, params, features, route.name)
     name = f"{pool.name}-{main[0][0]}"
     others = [f"{pool.name}-{n}" for n, _ in main[1:]] or backups
     if pool.balance in (Balance.SOURCE_HASH, Balance.HASH) and len(main) > 1:
         return  # one key meets one endpoint only
-    told: dict[str, Any] = {"request": hit, "name": name, "others": others}
+    common: dict[str, Any] = {"request": hit, "name": name, "others": others}
     if (active := pool.active) is not None:
         out = active.fall * active.interval + active.timeout + 1500
         back = active.rise * active.interval + active.timeout + pool.slow_start + 1500
-        params = {**told, "out_ms": out, "back_ms": back}
-        yield scripted("6.active", "checked", hit, params, (str(Feature.HEALTH_ACTIVE),), route.name)
+        params = {**common, "out_ms": out, "back_ms": back}
+        yield script_case("6.active", "checked", hit, params, (str(Feature.HEALTH_ACTIVE),), route.name)
     retried = isinstance(route.action, Forward) and route.action.retries is not None
     if (passive := pool.passive) is not None and active is None and not retried and passive.failures <= 20:
-        params = {**told, "failures": passive.failures, "eject_ms": passive.eject_for}
-        yield scripted("6.passive", "ejected", hit, params, (str(Feature.HEALTH_PASSIVE),), route.name)
+        params = {**common, "failures": passive.failures, "eject_ms": passive.eject_for}
+        yield script_case("6.passive", "ejected", hit, params, (str(Feature.HEALTH_PASSIVE),), route.name)
 
 
 def _balance(
     listener: Listener, pool: Pool, main: list[tuple[int, Endpoint]], hit: Request, route: Route
-) -> Iterator[Planned]:
+) -> Iterator[ScheduledCase]:
     if len(main) < 2:
         return
     if pool.balance in (Balance.ROUND_ROBIN, Balance.RANDOM, Balance.LEAST_CONNECTIONS):
@@ -143,15 +150,15 @@ def _balance(
         if even:
             yield _counted("6.balance", hit, "name", share, (), route)
     elif pool.balance is Balance.SOURCE_HASH and not hit.client.startswith("127."):
-        clients = [own_client(80_000 + 251 * n, listener.access, route.access) for n in range(_KEYS)]
+        clients = [distinct_client(80_000 + 251 * n, listener.access, route.access) for n in range(_KEYS)]
         requests = [replace(hit, client=each) for each in clients if each is not None]
         params = {"requests": requests, "several": True}
         if requests:
-            yield scripted("6.balance", "stays", hit, params, (str(Feature.SOURCE_HASH),), route.name)
+            yield script_case("6.balance", "stays", hit, params, (str(Feature.SOURCE_HASH),), route.name)
     elif pool.balance is Balance.HASH and pool.hash_key is not None:
         requests = [_hashed(hit, pool.hash_key, n) for n in range(_KEYS)]
         params = {"requests": requests, "several": True}
-        yield scripted("6.balance", "stays", hit, params, (str(Feature.HASH),), route.name)
+        yield script_case("6.balance", "stays", hit, params, (str(Feature.HASH),), route.name)
 
 
 def _hashed(hit: Request, key: Key, number: int) -> Request:
@@ -163,8 +170,8 @@ def _hashed(hit: Request, key: Key, number: int) -> Request:
 
 def _counted(
     clause: str, hit: Request, by: str, share: dict[str, tuple[int, int]], features: tuple[str, ...], route: Route
-) -> Planned:
-    return scripted(
+) -> ScheduledCase:
+    return script_case(
         clause, "shares", hit, {"request": hit, "times": _TIMES, "by": by, "share": share}, features, route.name
     )
 

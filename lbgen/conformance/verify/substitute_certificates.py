@@ -26,16 +26,16 @@ CLIENT, FOREIGN, WRONG = "client", "client-foreign", "wrong-name"
 
 
 @dataclass(frozen=True, slots=True)
-class Trusted:
+class CertifiedPlan:
     """`plan` with files of `folder`; `instead` are (path as configs say it, text of the file there now)."""
 
     plan: Plan
     folder: Path
-    instead: tuple[tuple[str, Path], ...]
+    replacements: tuple[tuple[str, Path], ...]
 
 
 @contextmanager
-def trusted(plan: Plan) -> Iterator[Trusted]:
+def certify(plan: Plan) -> Iterator[CertifiedPlan]:
     """The plan with authorities of ours, for as long as the block lasts."""
     folder = Path(mkdtemp(prefix="lbgen-certificates-"))
     try:
@@ -46,7 +46,7 @@ def trusted(plan: Plan) -> Iterator[Trusted]:
             make(folder, (*pools, *others))
         listeners = tuple(_listener(x, folder) for x in plan.listeners)
         swapped = replace(plan, listeners=listeners, pools=tuple(_pool(x, folder) for x in plan.pools))
-        yield Trusted(swapped, folder, tuple(_instead(plan, swapped)))
+        yield CertifiedPlan(swapped, folder, tuple(_instead(plan, swapped)))
     finally:
         rmtree(folder, ignore_errors=True)
 

@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import NOWHERE, Draft, labelled_drafts, matching_draft, overlapping_drafts
 from lbgen.conformance.transport import without_verification
-from lbgen.conformance.verify.cases import SERVER, counts_clients, hits, http2_asked, named, own_client
-from lbgen.conformance.verify.handshakes import handshakes
+from lbgen.conformance.verify.cases import (
+    SERVER,
+    distinct_client,
+    has_http2_upstream,
+    is_limited_by_client,
+    route_requests,
+    server_name_excuses,
+)
+from lbgen.conformance.verify.handshakes import handshake_cases
 from lbgen.conformance.verify.overlaps import overlaps
-from lbgen.conformance.verify.policed import guarded
+from lbgen.conformance.verify.route_policies import policy_requests
 from lbgen.plan.features import Feature
 from lbgen.plan.matching import mismatch
 from lbgen.plan.model import Forward, Listener, Mode
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan, Route, Rule
 
 # Targets that intermediaries read in two ways, and their plain neighbours.
-ODD_PATHS = (
+AMBIGUOUS_PATHS = (
     *("//a", "/a//b", "/a/../b", "/a/./b", "/a%2Fb", "/a%5Cb", "/%61", "/%2e%2e/a", "/a%00b", "/a%zz"),
     *("/a\\b", "/a|b", "/a#b", "/a%20b"),
 )
@@ -45,21 +52,21 @@ _SPOOFED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ClauseRequest:
     """A request and what part of the contract it tries."""
 
     clause: str
     request: Request
 
 
-def cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Case, ...]:
+def request_cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Case, ...]:
     """At most `most` cases, every rule's own request among them; the rest is drawn by `seed` when there are more.
 
     `client` is the address they come from.
     """
-    every: dict[Request, Ask] = {}
+    every: dict[Request, ClauseRequest] = {}
     local = client.startswith("127.")
-    for ask in asks(plan):
+    for ask in clause_requests(plan):
         request = replace(ask.request, client=client) if ask.request.client in _NOBODY else ask.request
         if local and not request.client.startswith("127."):
             continue  # no such address is ours
@@ -70,16 +77,16 @@ def cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Case, ...]:
         others = [ask for ask in found if ask.clause not in ("2.rule", "2.order")]
         drawn = random.Random(seed).sample(range(len(others)), max(0, most - len(first)))  # noqa: S311  # no secret
         found = [*first, *(others[i] for i in sorted(drawn))]
-    limited = not local and any(counts_clients(route) for route in plan.routes)
+    limited = not local and any(is_limited_by_client(route) for route in plan.routes)
     requests = tuple(
         Case(
             f"{ask.clause}/{n}",
             ask.clause,
-            replace(ask.request, client=own_client(n) or client)
+            replace(ask.request, client=distinct_client(n) or client)
             if limited and ask.request.client == client
             else ask.request,
             Expect(refused=any(char in ask.request.target for char in _NO_URI)),
-            features=(*excuses(ask), *_also(plan, ask.request)),
+            features=(*excusing_features(ask), *_also(plan, ask.request)),
             transport=without_verification(plan.listener(ask.request.listener), ask.request),
         )
         for n, ask in enumerate(found, 1)
@@ -89,24 +96,24 @@ def cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Case, ...]:
 
 def _handshakes(plan: Plan, client: str) -> Iterator[Case]:
     for listener in plan.listeners:
-        hit = next((request for _, request in hits(plan, listener, client)), None)
+        hit = next((request for _, request in route_requests(plan, listener, client)), None)
         if listener.mode is Mode.L7 and hit is not None:
-            for n, case in enumerate(handshakes(listener, hit), 1):
+            for n, case in enumerate(handshake_cases(listener, hit), 1):
                 features = (*case.features, *_also(plan, case.request))
                 yield replace(case, id=f"{case.clause} {listener.name}/{n}", features=features)
 
 
 def _also(plan: Plan, request: Request) -> Iterator[str]:
     """What excuses a difference because of where the request goes."""
-    yield from named(plan.listener(request.listener), request)
+    yield from server_name_excuses(plan.listener(request.listener), request)
     for upstream in simulate(plan, request).upstreams:
         if any(e.backup and e.authority == upstream.endpoint for e in plan.pool(upstream.pool).endpoints):
             yield f"{Feature.STICKY}.backup"
-    if http2_asked(plan, request):
+    if has_http2_upstream(plan, request):
         yield SERVER
 
 
-def asks(plan: Plan) -> Iterator[Ask]:
+def clause_requests(plan: Plan) -> Iterator[ClauseRequest]:
     """Every request, the most telling first."""
     for listener in plan.listeners:
         if listener.mode is not Mode.L7:
@@ -114,24 +121,24 @@ def asks(plan: Plan) -> Iterator[Ask]:
         known = rules(listener)
         for rule in known:
             for what, draft in labelled_drafts(rule):
-                yield Ask(f"2.{what}", draft.request(listener.name))
+                yield ClauseRequest(f"2.{what}", draft.request(listener.name))
         yield from _orders(listener, known)
         for rule in known:
             hit = matching_draft(rule)
             if hit is not None:
                 yield from _around(plan, listener, hit.request(listener.name), plan.route(rule.route))
         nowhere = Draft("GET", NOWHERE, "/").request(listener.name)
-        yield Ask("2.host", nowhere)
-        yield Ask("3.http10", replace(nowhere, headers=(), version="1.0"))
-        for path in ODD_PATHS:
-            yield Ask("3.paths", replace(nowhere, target=path))
+        yield ClauseRequest("2.host", nowhere)
+        yield ClauseRequest("3.http10", replace(nowhere, headers=(), version="1.0"))
+        for path in AMBIGUOUS_PATHS:
+            yield ClauseRequest("3.paths", replace(nowhere, target=path))
         for method in ("TRACE", "get"):
-            yield Ask("3.method", replace(nowhere, method=method))
+            yield ClauseRequest("3.method", replace(nowhere, method=method))
         there = f"{NOWHERE}:80"
-        yield Ask("3.method", replace(nowhere, method="CONNECT", target=there, headers=(("Host", there),)))
-        yield Ask("3.host", replace(nowhere, target=f"http://{NOWHERE}/a"))
-        yield Ask("3.host", replace(nowhere, target="http://other.invalid/a"))
-        yield Ask("3.host", replace(nowhere, headers=(("Host", f"{NOWHERE}:99x"),)))
+        yield ClauseRequest("3.method", replace(nowhere, method="CONNECT", target=there, headers=(("Host", there),)))
+        yield ClauseRequest("3.host", replace(nowhere, target=f"http://{NOWHERE}/a"))
+        yield ClauseRequest("3.host", replace(nowhere, target="http://other.invalid/a"))
+        yield ClauseRequest("3.host", replace(nowhere, headers=(("Host", f"{NOWHERE}:99x"),)))
 
 
 def rules(listener: Listener) -> list[Rule]:
@@ -140,7 +147,7 @@ def rules(listener: Listener) -> list[Rule]:
     return [found[rank] for rank in sorted(found)]
 
 
-def _orders(listener: Listener, known: list[Rule]) -> Iterator[Ask]:
+def _orders(listener: Listener, known: list[Rule]) -> Iterator[ClauseRequest]:
     """For two rules of different routes that one request fulfils: that request."""
     left = _MOST_PAIRS
     for one, other in islice(overlaps(known), _MOST_TRIED):
@@ -153,37 +160,39 @@ def _orders(listener: Listener, known: list[Rule]) -> Iterator[Ask]:
             except RefusedError:
                 continue
             if mismatch(one, parsed) is None and mismatch(other, parsed) is None:
-                yield Ask("2.order", request)
+                yield ClauseRequest("2.order", request)
                 left -= 1
         if left <= 0:
             return
 
 
-def _around(plan: Plan, listener: Listener, hit: Request, route: Route) -> Iterator[Ask]:
+def _around(plan: Plan, listener: Listener, hit: Request, route: Route) -> Iterator[ClauseRequest]:
     """What a route does with a request beside matching it."""
     if simulate(plan, hit).route != route.name:
         return
-    for clause, request in guarded(plan, listener, route, replace(hit, client=ANYBODY)):
-        yield Ask(clause, request)
-    yield Ask("4.query", replace(hit, target=hit.target + ("&" if "?" in hit.target else "?") + "a=1&b=%20c&a=2"))
+    for clause, request in policy_requests(plan, listener, route, replace(hit, client=ANYBODY)):
+        yield ClauseRequest(clause, request)
+    yield ClauseRequest(
+        "4.query", replace(hit, target=hit.target + ("&" if "?" in hit.target else "?") + "a=1&b=%20c&a=2")
+    )
     touched = sorted(set(_edited(route)))
-    yield Ask("4.edits", replace(hit, headers=(*hit.headers, *((n, "sent") for n in touched))))
-    yield Ask("4.underscores", replace(hit, headers=(*hit.headers, ("X_Lbgen_Sent", "1"))))
-    yield Ask("4.forwarded", replace(hit, headers=(*hit.headers, *_SPOOFED)))
-    yield Ask(
+    yield ClauseRequest("4.edits", replace(hit, headers=(*hit.headers, *((n, "sent") for n in touched))))
+    yield ClauseRequest("4.underscores", replace(hit, headers=(*hit.headers, ("X_Lbgen_Sent", "1"))))
+    yield ClauseRequest("4.forwarded", replace(hit, headers=(*hit.headers, *_SPOOFED)))
+    yield ClauseRequest(
         "4.hop", replace(hit, headers=(*hit.headers, ("Keep-Alive", "5"), ("Proxy-Connection", "x"), ("TE", "gzip")))
     )
     if listener.http2:
-        yield Ask("4.http2", replace(hit, version="2"))
+        yield ClauseRequest("4.http2", replace(hit, version="2"))
     if not isinstance(route.action, Forward):
         return
     if listener.http2:
-        yield Ask("4.http2", replace(hit, version="2", method="POST", body=b"some body, 24 bytes long"))
+        yield ClauseRequest("4.http2", replace(hit, version="2", method="POST", body=b"some body, 24 bytes long"))
     for method in ("POST", "PUT"):
         body = replace(hit, method=method, body=b"some body, 24 bytes long")
-        yield Ask("4.body", body)
-        yield Ask("4.body", replace(body, headers=(*hit.headers, ("Transfer-Encoding", "chunked"))))
-    yield Ask("4.expect", replace(hit, headers=(*hit.headers, ("Accept-Encoding", "br"), ("Accept", "*/*"))))
+        yield ClauseRequest("4.body", body)
+        yield ClauseRequest("4.body", replace(body, headers=(*hit.headers, ("Transfer-Encoding", "chunked"))))
+    yield ClauseRequest("4.expect", replace(hit, headers=(*hit.headers, ("Accept-Encoding", "br"), ("Accept", "*/*"))))
 
 
 def _edited(route: Route) -> Iterator[str]:
@@ -192,7 +201,7 @@ def _edited(route: Route) -> Iterator[str]:
         yield from edits.remove
 
 
-def excuses(ask: Ask) -> tuple[str, ...]:
+def excusing_features(ask: ClauseRequest) -> tuple[str, ...]:
     """Parts of clauses whose approximate verdict may excuse what an engine does with this request: no others do."""
     request = ask.request
     found = ["listener.access.route_headers"] if ask.clause == "5.access" else []

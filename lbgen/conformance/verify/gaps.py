@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.verify.cases import counts_clients, own_client, watched
+from lbgen.conformance.verify.cases import distinct_client, has_health_checks, is_limited_by_client
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, PoolProtocol
 from lbgen.plan.policy import KeyKind
@@ -31,7 +31,7 @@ _FEATURES = (
 _MOST = 10  # names that a line lists
 
 
-def untried(plan: Plan) -> tuple[str, ...]:
+def find_gaps(plan: Plan) -> tuple[str, ...]:
     """Features that the topology asks for, and routes whose faults are left out, each with the places."""
     found = []
     used = plan.uses_by_feature()
@@ -41,13 +41,17 @@ def untried(plan: Plan) -> tuple[str, ...]:
             found.append(f"{feature} ({_some(fields)})")
     l4 = {rule.route for listener in plan.listeners for rule in listener.l4_rules}
     forwards = [(x, x.action) for x in plan.routes if isinstance(x.action, Forward) and x.name not in l4]
-    checked = [route.name for route, action in forwards if watched(plan, action)]
+    checked = [route.name for route, action in forwards if has_health_checks(plan, action)]
     if checked:
         found.append(f"failing endpoints of routes with health checks ({_some(checked)}), but for the checks")
     spent = [x.name for x, _ in forwards if x.rate_limit is not None and x.rate_limit.key.kind is KeyKind.ROUTE]
     if spent:
         found.append(f"failing endpoints and slow rates of routes whose rate is shared ({_some(spent)})")
-    few = [x.name for x in plan.routes if x.name not in l4 and counts_clients(x) and own_client(0, x.access) is None]
+    few = [
+        x.name
+        for x in plan.routes
+        if x.name not in l4 and is_limited_by_client(x) and distinct_client(0, x.access) is None
+    ]
     if few:
         found.append(f"limits by client, and failing endpoints, of routes that let in few clients ({_some(few)})")
     streams = [

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import NOWHERE
 from lbgen.conformance.transport import host_of
-from lbgen.conformance.verify.cases import Planned, around, hits, scripted
-from lbgen.conformance.verify.request_time import half_body
+from lbgen.conformance.verify.cases import ScheduledCase, route_requests, script_case, time_window
+from lbgen.conformance.verify.request_timeouts import half_body
 from lbgen.plan.model import Forward
 from lbgen.plan.request import Request
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _HEAD, _BODY = "listener.timeouts.head", "listener.timeouts.body"
 
 
-def planned(plan: Plan, listener: Listener, client: str) -> Iterator[Planned]:
+def client_timeout_cases(plan: Plan, listener: Listener, client: str) -> Iterator[ScheduledCase]:
     """Each of them is ended in time. How is one thing (408, or just closed), when another: a verdict about the first
     excuses nothing of the second."""
     times = listener.timeouts
@@ -28,8 +28,8 @@ def planned(plan: Plan, listener: Listener, client: str) -> Iterator[Planned]:
     host = (None if found is None else host_of(found)) or NOWHERE
     request = Request("GET", "/", (("Host", host),), listener.name, client)
     if times.keepalive:
-        params = {"request": request, "within_ms": around(times.keepalive)}
-        yield scripted("6.client.keepalive", "kept_idle", request, params, ())
+        params = {"request": request, "within_ms": time_window(times.keepalive)}
+        yield script_case("6.client.keepalive", "kept_idle", request, params, ())
     alike = times.header == times.body  # then no verdict excuses when a client is ended
     if times.header:
         sent = f"GET / HTTP/1.1\r\nHost: {host}\r\n".encode()
@@ -42,7 +42,7 @@ def planned(plan: Plan, listener: Listener, client: str) -> Iterator[Planned]:
 
 def _uploads(plan: Plan, listener: Listener, client: str) -> Iterator[Request]:
     """Requests that may take longer than the listener lets a client be silent."""
-    for route, hit in hits(plan, listener, client):
+    for route, hit in route_requests(plan, listener, client):
         if isinstance(route.action, Forward):
             whole = route.action.timeouts.request
             if not whole or whole > listener.timeouts.body:
@@ -58,11 +58,11 @@ def _slow(
     when: tuple[str, ...],
     *,
     drips: bool = False,
-) -> Iterator[Planned]:
+) -> Iterator[ScheduledCase]:
     """`sent`, and then nothing, or (`drips`) a header now and then."""
-    within = around(time)
+    within = time_window(time)
     seconds = within[1] / 1000
     expect = Expect(dropped=True)
-    yield Planned(Case("", clause, request, expect, how, send=(sent, seconds), timeout=seconds + 2))
+    yield ScheduledCase(Case("", clause, request, expect, how, send=(sent, seconds), timeout=seconds + 2))
     params = {"request": request, "sent": sent, "within_ms": within, "pause": seconds / 8 if drips else 0}
-    yield scripted(f"{clause}.time", "slow_client", request, params, when)
+    yield script_case(f"{clause}.time", "slow_client", request, params, when)

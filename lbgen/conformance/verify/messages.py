@@ -9,29 +9,29 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lbgen.conformance.runner import Result
-    from lbgen.conformance.verify.cases import Planned
+    from lbgen.conformance.verify.cases import ScheduledCase
     from lbgen.diagnostics import Diagnostic
     from lbgen.engines.api import Binary
     from lbgen.engines.rendered import Rendered
     from lbgen.plan.model import Plan
 
-Print = tuple[int | None, str, str, str]  # status, location, pool, what the endpoint was asked for
+ComparedAnswer = tuple[int | None, str, str, str]  # status, location, pool, what the endpoint was asked for
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class FrontTier:
     """A tier in front of the one to verify: `engine` serves `plan`, whose listener `door` leads to the `replicas`."""
 
     engine: str
     version: str
     binary: Binary
     plan: Plan
-    door: str
+    listener: str
     replicas: tuple[Plan, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class Job:
     """`plan` is the one to verify: scaled times, and without a network of its own other ports and endpoints.
 
     `rendered` are files to serve as they stand. `isolated`: in a network where every address is here. `folder` holds
@@ -43,16 +43,16 @@ class Order:
     version: str
     binary: Binary
     plan: Plan
-    asked: tuple[Planned, ...]
+    cases: tuple[ScheduledCase, ...]
     rendered: Rendered | None = None
     isolated: bool = True
     folder: str = ""
-    before: Before | None = None
+    front: FrontTier | None = None
     own_ports: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class JobProgress:
     """Progress: so many of an engine's cases are done."""
 
     engine: str
@@ -67,11 +67,11 @@ class Finished:
 
     engine: str
     results: tuple[Result, ...]
-    prints: dict[str, Print] = field(default_factory=dict)
+    answers: dict[str, ComparedAnswer] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class Failed:
     """The engine could not be verified."""
 
     engine: str

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.corpus import NOWHERE
 from lbgen.conformance.transport import has_certificate_for
-from lbgen.conformance.verify.cases import Phase, Planned, around, scripted
+from lbgen.conformance.verify.cases import Phase, ScheduledCase, script_case, time_window
 from lbgen.conformance.verify.handshakes import NO_NAME, names
 from lbgen.plan.model import Forward, Protocol
 from lbgen.plan.request import Request
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _IDLE, _CONNECT = ("timeouts.idle.l4",), ("timeouts.connect.l4",)
 
 
-def planned(plan: Plan, listener: Listener, client: str) -> Iterator[Planned]:
+def l4_cases(plan: Plan, listener: Listener, client: str) -> Iterator[ScheduledCase]:
     """Cases of one listener: from every network that a rule names, with every server name, each on either side."""
     timed: set[str] = set()
     for source in _clients(plan, listener, client):
@@ -35,10 +35,10 @@ def planned(plan: Plan, listener: Listener, client: str) -> Iterator[Planned]:
             outcome = simulate_l4(plan, listener.name, sni, source)
             pools = [name for name, _ in outcome.pools] if known else []
             request = Request(listener=listener.name, client=source)
-            told = {"listener": listener.name, "client": source, "pools": pools, "sni": sni}
+            params = {"listener": listener.name, "client": source, "pools": pools, "sni": sni}
             routes = () if outcome.route is None else (outcome.route,)
             features = NO_NAME if sni is None and listener.tls is not None and not listener.tls.passthrough else ()
-            yield _alone(scripted("7.bytes", "bytes_reach", request, told, features, *routes))
+            yield _alone(script_case("7.bytes", "bytes_reach", request, params, features, *routes))
             if (
                 outcome.route is None
                 or not pools
@@ -51,19 +51,21 @@ def planned(plan: Plan, listener: Listener, client: str) -> Iterator[Planned]:
             if isinstance(action, Forward):
                 secure = listener.tls is not None and not listener.tls.passthrough
                 crowded = any(plan.pool(name).max_per_endpoint is not None for name in pools)
-                for one in _times(action, request, told, outcome.route, secure=secure):
+                for one in _times(action, request, params, outcome.route, secure=secure):
                     yield _alone(one) if crowded and one.phase is Phase.CALM else one
 
 
-def _datagrams(plan: Plan, listener: Listener, source: str) -> Planned:
+def _datagrams(plan: Plan, listener: Listener, source: str) -> ScheduledCase:
     outcome = simulate_l4(plan, listener.name, None, source)
-    told = {"listener": listener.name, "client": source, "pools": [name for name, _ in outcome.pools]}
+    params = {"listener": listener.name, "client": source, "pools": [name for name, _ in outcome.pools]}
     routes = () if outcome.route is None else (outcome.route,)
     request = Request(listener=listener.name, client=source)
-    return _alone(scripted("7.datagrams", "datagrams_reach", request, told, (), *routes))
+    return _alone(script_case("7.datagrams", "datagrams_reach", request, params, (), *routes))
 
 
-def _times(action: Forward, request: Request, told: dict[str, Any], route: str, *, secure: bool) -> Iterator[Planned]:
+def _times(
+    action: Forward, request: Request, common: dict[str, Any], route: str, *, secure: bool
+) -> Iterator[ScheduledCase]:
     """`secure`: the listener ends TLS, which has no half-closed connections."""
     times = action.timeouts
     if times.idle:
@@ -72,15 +74,15 @@ def _times(action: Forward, request: Request, told: dict[str, Any], route: str, 
             ("7.idle.unanswered", True, False),
             ("7.idle.half-closed", True, True),
         ):
-            params = {**told, "within_ms": around(times.idle), "mute": mute, "half": half}
+            params = {**common, "within_ms": time_window(times.idle), "mute": mute, "half": half}
             if half and secure:
                 continue
-            one = scripted(clause, "bytes_idle", request, params, _IDLE, route)
+            one = script_case(clause, "bytes_idle", request, params, _IDLE, route)
             yield replace(one, phase=Phase.HEAVY if mute else Phase.CALM)
     if times.connect:
-        params = {**told, "within_ms": around(times.connect)}
-        one = scripted("7.connect", "bytes_connect", request, params, _CONNECT, route)
-        yield Planned(one.case, Phase.DROPPED)
+        params = {**common, "within_ms": time_window(times.connect)}
+        one = script_case("7.connect", "bytes_connect", request, params, _CONNECT, route)
+        yield ScheduledCase(one.case, Phase.DROPPED)
 
 
 def _names(listener: Listener) -> Iterator[str | None]:
@@ -99,7 +101,7 @@ def _held(tls: ListenerTls, sni: str | None) -> bool:
     return sni is None or has_certificate_for(tls, sni)
 
 
-def _alone(one: Planned) -> Planned:
+def _alone(one: ScheduledCase) -> ScheduledCase:
     return replace(one, phase=Phase.ALONE)
 
 

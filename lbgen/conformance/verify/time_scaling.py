@@ -32,14 +32,14 @@ class Scale:
         return dict(self.pairs).get(milliseconds, milliseconds)
 
 
-def scale_for(plan: Plan, suits: Callable[[Plan], bool] = lambda shorter: True) -> Scale:
+def choose_scale(plan: Plan, suits: Callable[[Plan], bool] = lambda shorter: True) -> Scale:
     """The scale that brings the longest time of `plan` down to about `LONGEST`, or as near as `suits` allows: it is
     asked of the plan with shorter times."""
     times = times_of(plan)
     factor = max(times, default=0) / LONGEST
     while factor > 1:
         scale = _scale(times, factor)
-        if suits(scaled(plan, scale)):
+        if suits(scale_times(plan, scale)):
             return scale
         factor /= STEP
     return Scale()
@@ -76,7 +76,7 @@ def _times(plan: Plan) -> Iterator[int]:
         yield pool.slow_start
 
 
-def scaled(plan: Plan, scale: Scale) -> Plan:
+def scale_times(plan: Plan, scale: Scale) -> Plan:
     """`plan` with every time scaled; ages of cookies and CORS and the seconds of rates are no times to wait for."""
     if not scale.pairs:
         return plan

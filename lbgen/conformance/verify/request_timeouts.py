@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.http1_client import serialize
-from lbgen.conformance.verify.cases import BODY, HANG, WAITS, Phase, Planned, around, fault, tries, with_headers
+from lbgen.conformance.verify.cases import (
+    BODY,
+    HANG,
+    WAITS,
+    Phase,
+    ScheduledCase,
+    fault_case,
+    time_window,
+    tries,
+    with_headers,
+)
 from lbgen.plan.features import Feature
 from lbgen.plan.policy import RetryCause
 
@@ -23,36 +33,36 @@ _LENGTH = 10  # bytes that an upload announces
 _GAPS = 12  # pauses of a slow upload until its request's time is over
 
 
-def planned(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterator[Planned]:
+def request_timeout_cases(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterator[ScheduledCase]:
     """Cases of one route; none where its requests may take any time."""
     times = action.timeouts
     if not times.request:
         return
-    within = around(times.request)
+    within = time_window(times.request)
     tried = tries(action.retries, RetryCause.TIMEOUT, hit.method)
     if not times.response or times.request < tried * times.response:
-        yield fault("6.request.head", hit, route, HANG, fault=504, within_ms=within)
+        yield fault_case("6.request.head", hit, route, HANG, fault=504, within_ms=within)
     tried = tries(action.retries, RetryCause.CONNECT_FAILURE, hit.method)
     if not times.connect or times.request < tried * times.connect:
-        yield replace(fault("6.request.connect", hit, route, fault=504, within_ms=within), phase=Phase.DROPPED)
+        yield replace(fault_case("6.request.connect", hit, route, fault=504, within_ms=within), phase=Phase.DROPPED)
     gap = max(20, min(times.idle or 200, 200) // 2)
     drip = {"mode": "drip", "wait_ms": gap, "count": 2 + 2 * times.request // gap}
-    yield fault("6.request.body", hit, route, drip, cut=True, within_ms=within)
+    yield fault_case("6.request.body", hit, route, drip, cut=True, within_ms=within)
     yield from _uploads(route, hit, times.request, plan.listener(hit.listener).timeouts.body)
 
 
-def _uploads(route: Route, hit: Request, whole: int, silence: int) -> Iterator[Planned]:
+def _uploads(route: Route, hit: Request, whole: int, silence: int) -> Iterator[ScheduledCase]:
     """Uploads that stop, and that go on too slowly. `silence`: how long the listener lets a client be silent."""
-    ended, seconds = Expect(status=504, within_ms=around(whole)), around(whole)[1] / 1000
-    expect = ended if not silence or whole < silence else Expect(dropped=True, within_ms=around(silence))
+    ended, seconds = Expect(status=504, within_ms=time_window(whole)), time_window(whole)[1] / 1000
+    expect = ended if not silence or whole < silence else Expect(dropped=True, within_ms=time_window(silence))
     features = _FEATURES if expect is ended else (*_FEATURES, "listener.timeouts.body")
     stalled = (half_body(hit), seconds)
-    yield Planned(_sent("6.request.stalled", hit, route, expect, features, stalled))
+    yield ScheduledCase(_sent("6.request.stalled", hit, route, expect, features, stalled))
     pause = whole / 1000 / _GAPS
     if not silence or pause * 1500 < silence:
         drops = tuple(part for _ in range(2 * _GAPS) for part in (pause, b"x"))
         head = half_body(hit, 3 * _GAPS)
-        yield Planned(_sent("6.request.upload", hit, route, ended, _FEATURES, (head, *drops)))
+        yield ScheduledCase(_sent("6.request.upload", hit, route, ended, _FEATURES, (head, *drops)))
 
 
 def _sent(
