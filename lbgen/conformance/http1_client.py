@@ -60,7 +60,7 @@ class Answer:
 
 
 class ClientConnection:
-    """A TCP connection with one deadline over everything; a context manager. `end` says how the peer ended it.
+    """A TCP connection with one deadline over everything; a ctx manager. `end` says how the peer ended it.
 
     `transport` is what comes before HTTP; HandshakeError when the server does not want TLS like that.
     """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from lbgen.conformance.case import Case
     from lbgen.conformance.http1_client import Address, Answer
-    from lbgen.conformance.scripts.stage import Stage
+    from lbgen.conformance.scripts.context import ScriptContext
     from lbgen.conformance.transport import Transport
     from lbgen.plan.model import Plan
     from lbgen.plan.simulate import Outcome
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 _SETTLED = 0.12  # seconds after which no further try of an answered request comes
 
 
-def run_case(case: Case, address: Address, stage: Stage) -> Iterator[str]:
+def run_case(case: Case, address: Address, ctx: ScriptContext) -> Iterator[str]:
     """Run `case` against the listener at `address`; each difference in a sentence, nothing = pass."""
     if case.script is not None:
         try:
-            yield from SCRIPTS[case.script](stage)
+            yield from SCRIPTS[case.script](ctx)
         except OSError as error:
             yield f"connection failed: {error}"
     elif case.tcp is not None:
-        yield from _tcp(case, address, _via(case, stage))
+        yield from _tcp(case, address, _via(case, ctx))
     elif case.times > 1:
-        yield from _many(case, address, stage)
+        yield from _many(case, address, ctx)
     else:
         if case.oracle:
-            yield from judge.contradictions(case.expect, simulate(stage.plan, case.request))
-        yield from _once(case, address, stage)[1]
+            yield from judge.contradictions(case.expect, simulate(ctx.plan, case.request))
+        yield from _once(case, address, ctx)[1]
 
 
 def fill_placeholders(case: Case, plan: Plan) -> Case:
@@ -65,13 +65,13 @@ def fill_placeholders(case: Case, plan: Plan) -> Case:
     return replace(case, request=request, expect=replace(expect, sends=sends, location=location))
 
 
-def _via(case: Case, stage: Stage) -> Transport:
-    return stage.transport(case.request.listener or stage.plan.listeners[0].name, case.request, case.transport)
+def _via(case: Case, ctx: ScriptContext) -> Transport:
+    return ctx.transport(case.request.listener or ctx.plan.listeners[0].name, case.request, case.transport)
 
 
-def _once(case: Case, address: Address, stage: Stage) -> tuple[Answer, list[str]]:
+def _once(case: Case, address: Address, ctx: ScriptContext) -> tuple[Answer, list[str]]:
     """The answer to one request of `case`, and what is wrong."""
-    client, timeout, transport = case.request.client, case.timeout, _via(case, stage)
+    client, timeout, transport = case.request.client, case.timeout, _via(case, ctx)
     if case.raw is not None or case.send is not None:
         parts = case.send if case.raw is None else (case.raw,)
         answer = exchange_parts(address, parts or (), client=client, timeout=timeout, transport=transport)
@@ -81,18 +81,18 @@ def _once(case: Case, address: Address, stage: Stage) -> tuple[Answer, list[str]
         tag = uuid4().hex
         control = (CONTROL, json.dumps({"tag": tag, "steps": case.steps}))
         case = replace(case, request=replace(case.request, headers=(*case.request.headers, control)))
-    outcome = simulate(stage.plan, case.request)
+    outcome = simulate(ctx.plan, case.request)
     if case.websocket is not None:
         answer, echoes = websocket_exchange(address, case.request, case.websocket, transport=transport)
-        found = list(judge.differences(case, outcome, answer, stage.own))
+        found = list(judge.differences(case, outcome, answer, ctx.own))
         if echoes != case.websocket:
             found.append(f"echoes {echoes}, expected {case.websocket}")
         return answer, found
     answer = fetch(address, case.request, timeout=timeout, transport=transport)
-    found = list(judge.differences(case, outcome, answer, stage.own))
-    found += _stuck(outcome, answer, stage.plan)
+    found = list(judge.differences(case, outcome, answer, ctx.own))
+    found += _stuck(outcome, answer, ctx.plan)
     if tag:
-        found += _tries(case, tag, stage)
+        found += _tries(case, tag, ctx)
     return answer, found
 
 
@@ -107,11 +107,11 @@ def _stuck(outcome: Outcome, answer: Answer, plan: Plan) -> Iterator[str]:
                 yield f"endpoint {told['name']}, the cookie names {want}"
 
 
-def _tries(case: Case, tag: str, stage: Stage) -> Iterator[str]:
+def _tries(case: Case, tag: str, ctx: ScriptContext) -> Iterator[str]:
     """How the request came to the endpoints."""
     time.sleep(_SETTLED)
-    copied = _mirrors(case, stage)
-    seen = [one for one in stage.endpoints.tagged(tag) if one.name.rpartition("-")[0] not in copied]
+    copied = _mirrors(case, ctx)
+    seen = [one for one in ctx.endpoints.tagged(tag) if one.name.rpartition("-")[0] not in copied]
     names = [one.name for one in seen]
     expect = case.expect
     if expect.tries is not None and len(seen) != expect.tries:
@@ -122,12 +122,12 @@ def _tries(case: Case, tag: str, stage: Stage) -> Iterator[str]:
         yield "the tries differ in method, target or body"
 
 
-def _mirrors(case: Case, stage: Stage) -> set[str]:
+def _mirrors(case: Case, ctx: ScriptContext) -> set[str]:
     """Pools that get copies of the request, and nothing else of it."""
     if not case.oracle:
         return set()
-    outcome = simulate(stage.plan, case.request)
-    mirrors = getattr(stage.plan.route(outcome.route).action, "mirrors", ()) if outcome.route is not None else ()
+    outcome = simulate(ctx.plan, case.request)
+    mirrors = getattr(ctx.plan.route(outcome.route).action, "mirrors", ()) if outcome.route is not None else ()
     return {mirror.pool for mirror in mirrors} - {upstream.pool for upstream in outcome.upstreams}
 
 
@@ -155,13 +155,13 @@ def _tcp(case: Case, address: Address, transport: Transport) -> Iterator[str]:
         yield f"took {took:.0f} ms, expected {case.expect.within_ms[0]} to {case.expect.within_ms[1]}"
 
 
-def _many(case: Case, address: Address, stage: Stage) -> Iterator[str]:
+def _many(case: Case, address: Address, ctx: ScriptContext) -> Iterator[str]:
     counts: Counter[str] = Counter()
     homes: dict[str, set[str]] = {}
     for number in range(case.times):
         client = case.request.client if case.clients == 1 else f"127.0.1.{number % case.clients + 1}"
         one = replace(case, request=replace(case.request, client=client))
-        answer, found = _once(one, address, stage)
+        answer, found = _once(one, address, ctx)
         if found:
             yield from (f"request {number + 1} of {case.times}: {one}" for one in found)
             return

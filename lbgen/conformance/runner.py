@@ -14,7 +14,7 @@ from lbgen.conformance.curl import curl
 from lbgen.conformance.expected_difference import MissingDifferenceError, explained_by
 from lbgen.conformance.prepare import Prepared, own_headers, plan_of, prepare
 from lbgen.conformance.run_case import fill_placeholders, run_case
-from lbgen.conformance.scripts.stage import Stage
+from lbgen.conformance.scripts.context import ScriptContext
 from lbgen.conformance.transport import transport_for
 from lbgen.conformance.wait_ready import ServingEngine, unusual_pools, wait_ready
 from lbgen.diagnostics import EngineError
@@ -140,11 +140,11 @@ class EngineSession:
             return {rule.route for rule in rules}
         return {route.name for route in plan.routes} if case.script is not None else set()
 
-    def _stage(self, case: Case) -> Stage:
+    def _stage(self, case: Case) -> ScriptContext:
         served = self.ready.served
         at = {x.name: self.address(x.name) for x in served.listeners} if served is not None else {}
         own = own_headers(self.ready.verdicts.near)
-        return Stage(at, self.endpoints, self.ready.whole, self._log, case.params, own)
+        return ScriptContext(at, self.endpoints, self.ready.whole, self._log, case.params, own)
 
     def _log(self) -> list[tuple[str, Mapping[str, object]]]:
         assert self.handle is not None  # noqa: S101  # nothing is asked of an engine that does not run

@@ -1,6 +1,6 @@
 """Cases that one answer cannot tell: each function talks to a running engine and yields what is wrong.
 
-A case names one by `script: NAME`; every public function of a module in this folder, but `stage`, is one.
+A case names one by `script: NAME`; every public function of a module in this folder, but `context`, is one.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lbgen.conformance.scripts.stage import Stage
+    from lbgen.conformance.scripts.context import ScriptContext
 
-_TOPICS = [import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__) if found.name != "stage"]
+_TOPICS = [import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__) if found.name != "context"]
 
-SCRIPTS: dict[str, Callable[[Stage], Iterator[str]]] = {
+SCRIPTS: dict[str, Callable[[ScriptContext], Iterator[str]]] = {
     name: found
     for topic in _TOPICS
     for name, found in vars(topic).items()

@@ -10,48 +10,52 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.http1_client import fetch
-from lbgen.conformance.scripts.stage import eventually, get, ill, told_of, well
+from lbgen.conformance.scripts.context import account_field, break_endpoint, get, restore_endpoint, wait_until
 from lbgen.runtime.standins.http1 import CONTROL, Behaviour
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.conformance.scripts.stage import Stage
+    from lbgen.conformance.scripts.context import ScriptContext
     from lbgen.plan.request import Request
 
 
-def least_connections(stage: Stage) -> Iterator[str]:
+def least_connections(ctx: ScriptContext) -> Iterator[str]:
     """A slow endpoint gets fewer requests than a fast one; evenly busy ones share evenly."""
-    stage.endpoints.behave("least-0", Behaviour("hang", wait_ms=400))
+    ctx.endpoints.behave("least-0", Behaviour("hang", wait_ms=400))
     try:
         with ThreadPoolExecutor(6) as pool:
-            counts = Counter(pool.map(lambda _: told_of(fetch(stage.at["web"], get("/least")), "name"), range(60)))
+            counts = Counter(pool.map(lambda _: account_field(fetch(ctx.at["web"], get("/least")), "name"), range(60)))
     finally:
-        stage.endpoints.behave("least-0", Behaviour())
+        ctx.endpoints.behave("least-0", Behaviour())
     if sum(counts.values()) != counts["least-0"] + counts["least-1"] or not counts["least-0"] < 24:
         yield f"of 60 requests, 6 at a time, with one slow endpoint: {dict(counts)}"
     slow = get("/least", (CONTROL, '{"mode": "hang", "wait_ms": 700}'))
     with ThreadPoolExecutor(8) as pool:
         futures = []
         for _ in range(8):
-            futures.append(pool.submit(fetch, stage.at["web"], slow))
+            futures.append(pool.submit(fetch, ctx.at["web"], slow))
             time.sleep(0.03)
-        counts = Counter(told_of(f.result(), "name") for f in futures)
+        counts = Counter(account_field(f.result(), "name") for f in futures)
     if counts != Counter({"least-0": 4, "least-1": 4}):
         yield f"8 requests in flight at once: {dict(counts)}, expected 4 and 4"
 
 
-def random_is_no_cycle(stage: Stage) -> Iterator[str]:
+def random_is_no_cycle(ctx: ScriptContext) -> Iterator[str]:
     """A random choice picks the same endpoint twice in a row now and then; a cycle over three never does."""
-    target = f"/{stage.params['pool']}"
-    names = [told_of(fetch(stage.at["web"], get(target)), "name") for _ in range(60)]
+    target = f"/{ctx.params['pool']}"
+    names = [account_field(fetch(ctx.at["web"], get(target)), "name") for _ in range(60)]
     again = sum(first == second for first, second in pairwise(names))
     if not 5 <= again <= 40:
         yield f"of 59 requests {again} went where the one before went, expected about 20"
 
 
-def _keyed(stage: Stage, value: str) -> Request:
-    target, by, name = f"/{stage.params['pool']}", stage.params.get("by", "header"), stage.params.get("name", "X-User")
+def _keyed(ctx: ScriptContext, value: str) -> Request:
+    target, by, name = (
+        f"/{ctx.params['pool']}",
+        ctx.params.get("by", "header"),
+        ctx.params.get("name", "X-User"),
+    )
     match by:
         case "client":
             number = int(value.removeprefix("k"))
@@ -63,15 +67,15 @@ def _keyed(stage: Stage, value: str) -> Request:
     return get(target, (name, value))
 
 
-def _homes(stage: Stage, keys: int) -> dict[str, str]:
-    return {k: told_of(fetch(stage.at["web"], _keyed(stage, k)), "name") for k in (f"k{n}" for n in range(keys))}
+def _homes(ctx: ScriptContext, keys: int) -> dict[str, str]:
+    return {k: account_field(fetch(ctx.at["web"], _keyed(ctx, k)), "name") for k in (f"k{n}" for n in range(keys))}
 
 
-def hash_spreads_and_stays(stage: Stage) -> Iterator[str]:
+def hash_spreads_and_stays(ctx: ScriptContext) -> Iterator[str]:
     """Requests of equal key go to one endpoint; 300 keys spread by weight within 35 %."""
-    pool, weights = stage.params["pool"], stage.params["weights"]
-    homes = _homes(stage, 300)
-    if moved := {k: (home, now) for k, now in _homes(stage, 60).items() if (home := homes[k]) != now}:
+    pool, weights = ctx.params["pool"], ctx.params["weights"]
+    homes = _homes(ctx, 300)
+    if moved := {k: (home, now) for k, now in _homes(ctx, 60).items() if (home := homes[k]) != now}:
         yield f"equal keys went elsewhere: {dict(list(moved.items())[:5])}"
     counts = Counter(homes.values())
     for number, weight in enumerate(weights):
@@ -83,23 +87,23 @@ def hash_spreads_and_stays(stage: Stage) -> Iterator[str]:
         yield f"other answers: {dict(counts)}"
 
 
-def hash_moves_little(stage: Stage) -> Iterator[str]:
+def hash_moves_little(ctx: ScriptContext) -> Iterator[str]:
     """When an endpoint goes down (nearly) only its own keys move, and they come home with it."""
-    pool = stage.params["pool"]
+    pool = ctx.params["pool"]
     sick = f"{pool}-1"
-    names = {f"{pool}-{n}" for n in range(len(stage.plan.pool(pool).endpoints))}
-    if not eventually(lambda: set(_homes(stage, 40).values()) == names):
-        yield f"at the start: {Counter(_homes(stage, 40).values())}"
+    names = {f"{pool}-{n}" for n in range(len(ctx.plan.pool(pool).endpoints))}
+    if not wait_until(lambda: set(_homes(ctx, 40).values()) == names):
+        yield f"at the start: {Counter(_homes(ctx, 40).values())}"
         return
-    homes = _homes(stage, 150)
-    ill(stage, sick, "check 500")
+    homes = _homes(ctx, 150)
+    break_endpoint(ctx, sick, "check 500")
     try:
-        if not eventually(lambda: sick not in _homes(stage, 40).values()):
+        if not wait_until(lambda: sick not in _homes(ctx, 40).values()):
             yield f"{sick} is not taken out"
             return
-        now = _homes(stage, 150)
+        now = _homes(ctx, 150)
     finally:
-        well(stage, sick)
+        restore_endpoint(ctx, sick)
     moved = sum(now[k] != home for k, home in homes.items() if home != sick)
     others = sum(home != sick for home in homes.values())
     if sick in now.values() or moved > others / 10:
@@ -107,9 +111,9 @@ def hash_moves_little(stage: Stage) -> Iterator[str]:
     taken = Counter(now[k] for k, home in homes.items() if home == sick)
     if len(taken) < 2:
         yield f"all keys of {sick} moved to one endpoint: {dict(taken)}"
-    if not eventually(lambda: _strayed(stage, homes) <= 8):
-        yield f"{sick} is well again, and {_strayed(stage, homes)} of 150 keys are not where they were"
+    if not wait_until(lambda: _strayed(ctx, homes) <= 8):
+        yield f"{sick} is well again, and {_strayed(ctx, homes)} of 150 keys are not where they were"
 
 
-def _strayed(stage: Stage, homes: dict[str, str]) -> int:
-    return sum(now != homes[k] for k, now in _homes(stage, len(homes)).items())
+def _strayed(ctx: ScriptContext, homes: dict[str, str]) -> int:
+    return sum(now != homes[k] for k, now in _homes(ctx, len(homes)).items())

@@ -9,14 +9,14 @@ from uuid import uuid4
 
 from lbgen.conformance.http1_client import ClientConnection, fetch, filler, serialize
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.scripts.stage import get, told_of
+from lbgen.conformance.scripts.context import account_field, get
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lbgen.conformance.scripts.stage import Stage
+    from lbgen.conformance.scripts.context import ScriptContext
     from lbgen.runtime.standins.server import Seen
 
 _FRAMED = ("length", "chunks")
@@ -33,13 +33,13 @@ def _soon(what: Callable[[], bool], seconds: float = 3.0) -> bool:
     return what()
 
 
-def request_held(stage: Stage) -> Iterator[str]:
+def request_held(ctx: ScriptContext) -> Iterator[str]:
     """An endpoint hears nothing of a request until its whole body is there, with a length and in chunks."""
-    heads = stage.endpoints.heads
-    for path in stage.params["paths"]:
+    heads = ctx.endpoints.heads
+    for path in ctx.params["paths"]:
         for head, parts in _uploads(path, 400_000):
             before = heads["p-0"]
-            with ClientConnection(stage.at["web"], timeout=10) as stream:
+            with ClientConnection(ctx.at["web"], timeout=10) as stream:
                 stream.send(head + parts[0])
                 time.sleep(0.5)
                 if heads["p-0"] != before:
@@ -48,16 +48,16 @@ def request_held(stage: Stage) -> Iterator[str]:
                 answer = stream.read_answer()
             told = account_of(answer)
             if told is None or told["body_length"] != 400_000:
-                yield f"{path}: {told_of(answer, 'body_length')} bytes of body"
+                yield f"{path}: {account_field(answer, 'body_length')} bytes of body"
 
 
-def request_flows(stage: Stage) -> Iterator[str]:
+def request_flows(ctx: ScriptContext) -> Iterator[str]:
     """The first bytes of a body reach the endpoint before its last are sent."""
-    counted = stage.endpoints.body_bytes
-    for path in stage.params["paths"]:
-        for head, parts in _uploads(path, 400_000, stage.params.get("framed", _FRAMED)):
+    counted = ctx.endpoints.body_bytes
+    for path in ctx.params["paths"]:
+        for head, parts in _uploads(path, 400_000, ctx.params.get("framed", _FRAMED)):
             before = counted["p-0"]
-            with ClientConnection(stage.at["web"], timeout=10) as stream:
+            with ClientConnection(ctx.at["web"], timeout=10) as stream:
                 stream.send(head + parts[0])
                 if not _soon(lambda before=before: counted["p-0"] > before):  # type: ignore[misc]
                     yield f"{path}: no byte of the body reached the endpoint within 3 s of half of it"
@@ -65,7 +65,7 @@ def request_flows(stage: Stage) -> Iterator[str]:
                 answer = stream.read_answer()
             told = account_of(answer)
             if told is None or told["body_length"] != 400_000:
-                yield f"{path}: {told_of(answer, 'body_length')} bytes of body"
+                yield f"{path}: {account_field(answer, 'body_length')} bytes of body"
 
 
 def _uploads(path: str, size: int, framed: Sequence[str] = _FRAMED) -> Iterator[tuple[bytes, tuple[bytes, bytes]]]:
@@ -83,10 +83,10 @@ def _uploads(path: str, size: int, framed: Sequence[str] = _FRAMED) -> Iterator[
         yield head, (chunks[0], chunks[1] + b"0\r\n\r\n")
 
 
-def response_flows(stage: Stage) -> Iterator[str]:
+def response_flows(ctx: ScriptContext) -> Iterator[str]:
     """Bytes of an answer come to the client as the endpoint sends them."""
-    for path in stage.params["paths"]:
-        with ClientConnection(stage.at["web"], timeout=8) as stream:
+    for path in ctx.params["paths"]:
+        with ClientConnection(ctx.at["web"], timeout=8) as stream:
             stream.send(serialize(get(path, (CONTROL, '{"mode": "drip", "count": 4, "wait_ms": 500}'))))
             if stream.read_until(b"\r\n\r\n") is None:
                 yield f"{path}: no head"
@@ -101,40 +101,40 @@ def response_flows(stage: Stage) -> Iterator[str]:
             yield f"{path}: first bytes of the body after {first:.2f} s, the last after {last:.2f} s"
 
 
-def response_kept(stage: Stage) -> Iterator[str]:
+def response_kept(ctx: ScriptContext) -> Iterator[str]:
     """An endpoint is done with an answer of 250 kB although the client reads nothing."""
-    for path in stage.params["paths"]:
-        before = stage.endpoints.answered["p-0"]
+    for path in ctx.params["paths"]:
+        before = ctx.endpoints.answered["p-0"]
         with socket.socket() as sock:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            sock.connect(stage.at["web"])
+            sock.connect(ctx.at["web"])
             sock.sendall(serialize(get(path, (CONTROL, '{"mode": "fixed", "body": "0123456789", "size": 250000}'))))
-            if not _soon(lambda before=before: stage.endpoints.answered["p-0"] > before):  # type: ignore[misc]
+            if not _soon(lambda before=before: ctx.endpoints.answered["p-0"] > before):  # type: ignore[misc]
                 yield f"{path}: the endpoint still sends after 3 s"
 
 
-def _copies(stage: Stage, tag: str, count: int, seconds: float = 3.0) -> list[Seen]:
-    _soon(lambda: len(stage.endpoints.tagged(tag)) >= count, seconds)
+def _copies(ctx: ScriptContext, tag: str, count: int, seconds: float = 3.0) -> list[Seen]:
+    _soon(lambda: len(ctx.endpoints.tagged(tag)) >= count, seconds)
     time.sleep(0.1)  # one too many would come now
-    return stage.endpoints.tagged(tag)
+    return ctx.endpoints.tagged(tag)
 
 
-def mirror_copies(stage: Stage) -> Iterator[str]:
+def mirror_copies(ctx: ScriptContext) -> Iterator[str]:
     """A copy has the method, target, headers and body that the endpoint gets."""
-    pools = sorted(f"{name}-0" for name in ["p", *stage.params["pools"]])
+    pools = sorted(f"{name}-0" for name in ["p", *ctx.params["pools"]])
     for method, body in (("GET", b""), ("POST", b"hello"), ("PUT", filler(60_000)), ("DELETE", b"")):
         tag = uuid4().hex
-        more = [tuple(line.split(": ", 1)) for line in stage.params.get("headers", ())]
+        more = [tuple(line.split(": ", 1)) for line in ctx.params.get("headers", ())]
         headers = (("Host", "h"), ("X-B", "0"), ("X-Two", "1"), ("X-Two", "2"), (CONTROL, f'{{"tag": "{tag}"}}'), *more)
-        answer = fetch(stage.at["web"], Request(method, stage.params["path"], headers, body=body))
-        if told_of(answer, "pool") != "p":
-            yield f"{method}: {told_of(answer, 'pool')}"
-        seen = _copies(stage, tag, len(pools))
+        answer = fetch(ctx.at["web"], Request(method, ctx.params["path"], headers, body=body))
+        if account_field(answer, "pool") != "p":
+            yield f"{method}: {account_field(answer, 'pool')}"
+        seen = _copies(ctx, tag, len(pools))
         if sorted(one.name for one in seen) != pools:
             yield f"{method} with {len(body)} bytes went to {sorted(one.name for one in seen)}, expected {pools}"
             continue
         first = next(one for one in seen if one.name == "p-0")
-        if kept := {name for name, _ in _plain(first)} & {name.lower() for name in stage.params.get("without", ())}:
+        if kept := {name for name, _ in _plain(first)} & {name.lower() for name in ctx.params.get("without", ())}:
             yield f"{method}: the endpoint got {sorted(kept)}"
         for copy in seen:
             if (copy.method, copy.target, copy.body_sha256) != (first.method, first.target, first.body_sha256):
@@ -147,25 +147,25 @@ def _plain(seen: Seen) -> list[tuple[str, str]]:
     return [(n.lower(), v) for n, v in seen.headers if n.lower() not in _HOP]
 
 
-def mirror_percent(stage: Stage) -> Iterator[str]:
+def mirror_percent(ctx: ScriptContext) -> Iterator[str]:
     """About the asked share of requests is copied, and none where no mirror is asked for."""
-    for path, (low, high) in (("/part", stage.params["share"]), ("/none", (0, 0))):
+    for path, (low, high) in (("/part", ctx.params["share"]), ("/none", (0, 0))):
         tag = uuid4().hex
         for _ in range(200):
-            fetch(stage.at["web"], get(path, (CONTROL, f'{{"tag": "{tag}"}}')))
+            fetch(ctx.at["web"], get(path, (CONTROL, f'{{"tag": "{tag}"}}')))
         time.sleep(0.5)
-        copies = sum(one.name == "shadow-0" for one in stage.endpoints.tagged(tag))
+        copies = sum(one.name == "shadow-0" for one in ctx.endpoints.tagged(tag))
         if not low <= copies <= high:
             yield f"{path}: {copies} of 200 requests were copied, expected {low} to {high}"
 
 
-def mirror_keeps_connection(stage: Stage) -> Iterator[str]:
+def mirror_keeps_connection(ctx: ScriptContext) -> Iterator[str]:
     """A slow mirror does not hold up the next request of the connection."""
-    with ClientConnection(stage.at["web"], timeout=12) as stream:
+    with ClientConnection(ctx.at["web"], timeout=12) as stream:
         for number in range(3):
             begun = time.monotonic()
             stream.send(serialize(get(f"/slow/{number}")))
             answer = stream.read_answer()
             took = time.monotonic() - begun
-            if told_of(answer, "target") != f"/slow/{number}" or took > 2.0:
-                yield f"request {number} on one connection: {told_of(answer, 'target')} after {took:.1f} s"
+            if account_field(answer, "target") != f"/slow/{number}" or took > 2.0:
+                yield f"request {number} on one connection: {account_field(answer, 'target')} after {took:.1f} s"

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.http1_client import ClientConnection, serialize
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.scripts.stage import get, told_of
+from lbgen.conformance.scripts.context import account_field, get
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.conformance.scripts.stage import Stage
+    from lbgen.conformance.scripts.context import ScriptContext
 
 
-def pipelined_routes(stage: Stage) -> Iterator[str]:
+def pipelined_routes(ctx: ScriptContext) -> Iterator[str]:
     """Requests sent in one go are answered in order, and a body never becomes the next request."""
     smuggled = b"GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n"
     first = serialize(Request("POST", "/1", (("Host", "h"),), body=smuggled))
-    with ClientConnection(stage.at["web"]) as stream:
+    with ClientConnection(ctx.at["web"]) as stream:
         stream.send(first + serialize(get("/2")) + serialize(get("/3", ("Connection", "close"))))
-        targets = [told_of(stream.read_answer(), "target") for _ in range(3)]
+        targets = [account_field(stream.read_answer(), "target") for _ in range(3)]
         left = stream.read_to_end()
     if targets != ["/1", "/2", "/3"]:
         yield f"answers of {targets}, expected /1 /2 /3"
@@ -34,25 +34,25 @@ def pipelined_routes(stage: Stage) -> Iterator[str]:
         yield f"bytes after the last answer: {left[:100]!r}"
 
 
-def keepalive_routes(stage: Stage) -> Iterator[str]:
+def keepalive_routes(ctx: ScriptContext) -> Iterator[str]:
     """On a kept connection each request is routed and edited by itself."""
-    with ClientConnection(stage.at["web"]) as stream:
+    with ClientConnection(ctx.at["web"]) as stream:
         for number in range(5):
             stream.send(serialize(get(f"/{number}", ("X-N", str(number)))))
             answer = stream.read_answer()
             told = account_of(answer)
             if told is None or told["target"] != f"/{number}":
-                yield f"request {number} on one connection: {told_of(answer, 'target')}"
+                yield f"request {number} on one connection: {account_field(answer, 'target')}"
                 return
             forwarded = [v for n, v in told["headers"] if n.lower() == "x-forwarded-for"]
             if forwarded != ["127.0.0.1"]:
                 yield f"request {number} on one connection: X-Forwarded-For {forwarded}"
 
 
-def request_ids_are_unique(stage: Stage) -> Iterator[str]:
+def request_ids_are_unique(ctx: ScriptContext) -> Iterator[str]:
     """A request id of an untrusted client is replaced by one that no other request has."""
     seen: Counter[str] = Counter()
-    with ClientConnection(stage.at["web"]) as stream:
+    with ClientConnection(ctx.at["web"]) as stream:
         for _ in range(10):
             stream.send(serialize(get("/", ("X-Request-Id", "spoofed"))))
             told = account_of(stream.read_answer())
@@ -64,28 +64,28 @@ def request_ids_are_unique(stage: Stage) -> Iterator[str]:
         yield f"10 requests had the ids {dict(seen)}"
 
 
-def few_idle_connections(stage: Stage) -> Iterator[str]:
+def few_idle_connections(ctx: ScriptContext) -> Iterator[str]:
     """Of many connections to an endpoint, `keepalive` (1, for each worker) stay when they are idle: the next requests
     need new ones."""
     busy = json.dumps({"mode": "hang", "wait_ms": 500})
     before = 0
     for burst in range(2):
-        before = sum(stage.endpoints.connections.values())
+        before = sum(ctx.endpoints.connections.values())
         with ExitStack() as open_:
-            streams = [open_.enter_context(ClientConnection(stage.at["web"])) for _ in range(12)]
+            streams = [open_.enter_context(ClientConnection(ctx.at["web"])) for _ in range(12)]
             for stream in streams:
                 stream.send(serialize(get(f"/{burst}", (CONTROL, busy))))
             if odd := {answer.status for answer in (stream.read_answer() for stream in streams)} - {200}:
                 yield f"statuses {odd}"
                 return
         time.sleep(0.4)
-    if (new := sum(stage.endpoints.connections.values()) - before) < 6:
+    if (new := sum(ctx.endpoints.connections.values()) - before) < 6:
         yield f"idle connections: 12 requests at once after 12 others opened {new} new ones, expected 6 at least"
 
 
-def keepalive_over(stage: Stage) -> Iterator[str]:
+def keepalive_over(ctx: ScriptContext) -> Iterator[str]:
     """A kept connection on which nothing comes is closed after the keepalive time (700 ms), without an answer."""
-    with ClientConnection(stage.at["keep"]) as stream:
+    with ClientConnection(ctx.at["keep"]) as stream:
         stream.send(serialize(get("/")))
         if stream.read_answer().status != 200:
             yield "no answer to the first request"
@@ -99,9 +99,9 @@ def keepalive_over(stage: Stage) -> Iterator[str]:
             yield f"after {took:.1f} s of idling the connection is {stream.end}, expected closed after 0.7 s"
 
 
-def keepalive_within(stage: Stage) -> Iterator[str]:
+def keepalive_within(ctx: ScriptContext) -> Iterator[str]:
     """Requests that come within the keepalive time find the connection open, however long it lives."""
-    with ClientConnection(stage.at["keep"]) as stream:
+    with ClientConnection(ctx.at["keep"]) as stream:
         for number in range(5):
             stream.send(serialize(get("/")))
             if (status := stream.read_answer().status) != 200:
@@ -110,9 +110,9 @@ def keepalive_within(stage: Stage) -> Iterator[str]:
             time.sleep(0.3)
 
 
-def keepalive_longer_than_the_body(stage: Stage) -> Iterator[str]:
+def keepalive_longer_than_the_body(ctx: ScriptContext) -> Iterator[str]:
     """A kept connection is idle by its own time (5 s), not by that of a body that stops (600 ms)."""
-    with ClientConnection(stage.at["body"]) as stream:
+    with ClientConnection(ctx.at["body"]) as stream:
         for number in range(2):
             stream.send(serialize(get("/")))
             if (status := stream.read_answer().status) != 200:
@@ -121,9 +121,9 @@ def keepalive_longer_than_the_body(stage: Stage) -> Iterator[str]:
             time.sleep(1.5)
 
 
-def half_a_line_on_a_kept_connection(stage: Stage) -> Iterator[str]:
+def half_a_line_on_a_kept_connection(ctx: ScriptContext) -> Iterator[str]:
     """A later request that stops within its first line: 408 or closed, in its own time (800 ms)."""
-    with ClientConnection(stage.at["head"]) as stream:
+    with ClientConnection(ctx.at["head"]) as stream:
         stream.send(serialize(get("/")))
         if stream.read_answer().status != 200:
             yield "no answer to the first request"

@@ -9,59 +9,59 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
-from lbgen.conformance.scripts.stage import get
+from lbgen.conformance.scripts.context import get
 from lbgen.runtime.standins.http1 import CONTROL, Behaviour
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.conformance.scripts.stage import Stage
+    from lbgen.conformance.scripts.context import ScriptContext
 
 
-def one_attempt(stage: Stage) -> Iterator[str]:
+def one_attempt(ctx: ScriptContext) -> Iterator[str]:
     """Without retries a failed request was sent once."""
     for target in ("/two", "/p"):
         for mode in ("close", "reset", "garbage", "hang"):
-            before = sum(stage.endpoints.requests.values())
-            answer = fetch(stage.at["web"], get(target, (CONTROL, f'{{"mode": "{mode}"}}')))
+            before = sum(ctx.endpoints.requests.values())
+            answer = fetch(ctx.at["web"], get(target, (CONTROL, f'{{"mode": "{mode}"}}')))
             time.sleep(0.1)
-            tries = sum(stage.endpoints.requests.values()) - before
+            tries = sum(ctx.endpoints.requests.values()) - before
             if tries != 1:
                 yield f"{target}, endpoint does {mode}: {tries} tries, answer {answer.status}"
 
 
-def nothing_ejected(stage: Stage) -> Iterator[str]:
+def nothing_ejected(ctx: ScriptContext) -> Iterator[str]:
     """Without passive health an endpoint that keeps failing keeps getting its share."""
-    stage.endpoints.behave("two-0", Behaviour("close"))
+    ctx.endpoints.behave("two-0", Behaviour("close"))
     try:
-        answers = Counter(fetch(stage.at["web"], get("/two")).status for _ in range(20))
+        answers = Counter(fetch(ctx.at["web"], get("/two")).status for _ in range(20))
     finally:
-        stage.endpoints.behave("two-0", Behaviour())
+        ctx.endpoints.behave("two-0", Behaviour())
     if not (6 <= answers[502] <= 14 and answers[200] == 20 - answers[502]):
         yield f"one of two endpoints fails: answers {dict(answers)}, expected 10 times 502 and 10 times 200"
 
 
-def kept_connection_faults(stage: Stage) -> Iterator[str]:
+def kept_connection_faults(ctx: ScriptContext) -> Iterator[str]:
     """A failing endpoint gets the same status on a kept client connection as on a new one."""
-    yield from _kept(stage, (("/refused", "", 502), ("/p", "close", 502), ("/p", "reset", 502), ("/p", "hang", 504)))
+    yield from _kept(ctx, (("/refused", "", 502), ("/p", "close", 502), ("/p", "reset", 502), ("/p", "hang", 504)))
 
 
-def kept_connection_connect_time(stage: Stage) -> Iterator[str]:
+def kept_connection_connect_time(ctx: ScriptContext) -> Iterator[str]:
     """So does a connect time that is over."""
-    yield from _kept(stage, (("/dropped", "", 504),))
+    yield from _kept(ctx, (("/dropped", "", 504),))
 
 
-def kept_connection_posts(stage: Stage) -> Iterator[str]:
+def kept_connection_posts(ctx: ScriptContext) -> Iterator[str]:
     """So does a request that is not tried again on a route with retries."""
-    yield from _kept(stage, (("/reset", "close", 502), ("/reset", "reset", 502)), "POST")
+    yield from _kept(ctx, (("/reset", "close", 502), ("/reset", "reset", 502)), "POST")
 
 
-def _kept(stage: Stage, faults: tuple[tuple[str, str, int], ...], method: str = "GET") -> Iterator[str]:
+def _kept(ctx: ScriptContext, faults: tuple[tuple[str, str, int], ...], method: str = "GET") -> Iterator[str]:
     for target, mode, status in faults:
         control = ((CONTROL, f'{{"mode": "{mode}"}}'),) if mode else ()
-        with ClientConnection(stage.at["web"]) as stream:
-            for _ in range(stage.params.get("before", 1)):
-                stream.send(serialize(get(stage.params.get("first", "/p"))))
+        with ClientConnection(ctx.at["web"]) as stream:
+            for _ in range(ctx.params.get("before", 1)):
+                stream.send(serialize(get(ctx.params.get("first", "/p"))))
                 first = stream.read_answer().status
             if first != 200:
                 yield f"first request: {first}"
@@ -72,29 +72,29 @@ def _kept(stage: Stage, faults: tuple[tuple[str, str, int], ...], method: str = 
             yield f"second request, {target} {mode}: {answer.status} {answer.problem}, expected {status}"
 
 
-def untried(stage: Stage) -> Iterator[str]:
+def further_tries_reach_others(ctx: ScriptContext) -> Iterator[str]:
     """Of many requests at a time none comes back to an endpoint while another one has not been tried."""
     failing = '{"mode": "fixed", "status": 503}'
     tags = [uuid4().hex for _ in range(60)]
     steps = f'"steps": [{failing}, {failing}, {{}}]'
-    requests = [get(stage.params["target"], ("x-key", tag), (CONTROL, f'{{"tag": "{tag}", {steps}}}')) for tag in tags]
+    requests = [get(ctx.params["target"], ("x-key", tag), (CONTROL, f'{{"tag": "{tag}", {steps}}}')) for tag in tags]
     with ThreadPoolExecutor(8) as pool:
-        statuses = Counter(pool.map(lambda request: fetch(stage.at["web"], request).status, requests))
+        statuses = Counter(pool.map(lambda request: fetch(ctx.at["web"], request).status, requests))
     if set(statuses) != {200}:
         yield f"answers {dict(statuses)}, expected 200"
-    tries = [[one.name for one in stage.endpoints.tagged(tag)] for tag in tags]
+    tries = [[one.name for one in ctx.endpoints.tagged(tag)] for tag in tags]
     again = [names for names in tries if len(set(names)) < len(names)]
     if again:
         yield f"{len(again)} of {len(tags)} requests came back to an endpoint that had failed: {', '.join(again[0])}"
 
 
-def retry_budget(stage: Stage) -> Iterator[str]:
+def retry_budget(ctx: ScriptContext) -> Iterator[str]:
     """Of many requests that fail at a time only a share is tried again (25 %; up to three at a time may be free)."""
     tag, count = uuid4().hex, 16
     request = get("/budget", (CONTROL, f'{{"mode": "hang", "tag": "{tag}"}}'))
     with ThreadPoolExecutor(count) as pool:
-        statuses = list(pool.map(lambda _: fetch(stage.at["web"], request).status, range(count)))
-    tries = len(stage.endpoints.tagged(tag))
+        statuses = list(pool.map(lambda _: fetch(ctx.at["web"], request).status, range(count)))
+    tries = len(ctx.endpoints.tagged(tag))
     if statuses != [504] * count:
         yield f"answers {statuses}, expected 504"
     if not count < tries <= 36:

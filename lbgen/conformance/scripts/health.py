@@ -7,62 +7,62 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
-from lbgen.conformance.scripts.stage import (
+from lbgen.conformance.scripts.context import (
     CHECK,
     HANDOVER,
     OK,
     TAKES_HOLD,
-    answers,
-    eventually,
+    break_endpoint,
+    count_answers,
     get,
-    gone,
-    ill,
     listener_of,
-    well,
+    restore_endpoint,
+    unavailable_answer,
+    wait_until,
 )
 from lbgen.runtime.standins.http1 import CONTROL, Behaviour
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.conformance.scripts.stage import Stage
+    from lbgen.conformance.scripts.context import ScriptContext
 
 
-def checked_out_and_back(stage: Stage) -> Iterator[str]:
+def checked_out_and_back(ctx: ScriptContext) -> Iterator[str]:
     """An endpoint (one of two) that fails its checks gets no request; once it passes them again it does."""
-    pool, how = stage.params["pool"], stage.params["how"]
+    pool, how = ctx.params["pool"], ctx.params["how"]
     sick, sound, target = f"{pool}-0", f"{pool}-1", f"/{pool}"
-    if not eventually(lambda: answers(stage, target, 6)[sick] > 0):
-        yield f"{sick} gets no request at the start: {dict(answers(stage, target, 6))}"
+    if not wait_until(lambda: count_answers(ctx, target, 6)[sick] > 0):
+        yield f"{sick} gets no request at the start: {dict(count_answers(ctx, target, 6))}"
         return
-    ill(stage, sick, how)
+    break_endpoint(ctx, sick, how)
     try:
-        if not eventually(lambda: answers(stage, target, 6)[sound] == 6):
-            yield f"{how}: {sick} is not taken out: {dict(answers(stage, target, 10))}"
+        if not wait_until(lambda: count_answers(ctx, target, 6)[sound] == 6):
+            yield f"{how}: {sick} is not taken out: {dict(count_answers(ctx, target, 10))}"
             return
         time.sleep(HANDOVER)
-        found = answers(stage, target, 20)
+        found = count_answers(ctx, target, 20)
         if found[sound] != 20:
             yield f"{how}: out, but requests went to {dict(found)}, expected all to {sound}"
     finally:
-        well(stage, sick)
-    if not eventually(lambda: answers(stage, target, 6)[sick] > 0):
-        yield f"{how}: {sick} is well again and gets no request: {dict(answers(stage, target, 10))}"
+        restore_endpoint(ctx, sick)
+    if not wait_until(lambda: count_answers(ctx, target, 6)[sick] > 0):
+        yield f"{how}: {sick} is well again and gets no request: {dict(count_answers(ctx, target, 10))}"
 
 
-def kept_connections_survive(stage: Stage) -> Iterator[str]:
+def kept_connections_survive(ctx: ScriptContext) -> Iterator[str]:
     """While checks take an endpoint out and bring it back, every request on busy kept connections is answered."""
-    pool = stage.params["pool"]
+    pool = ctx.params["pool"]
     sick, target = f"{pool}-0", f"/{pool}"
     found: Counter[str] = Counter()
     kept: list[ClientConnection | None] = [None] * 8
     try:
         for status in (500, 200) * 3:
-            stage.endpoints.behave(sick, Behaviour("fixed", status=status), path=CHECK)
+            ctx.endpoints.behave(sick, Behaviour("fixed", status=status), path=CHECK)
             end = time.monotonic() + 1.2
             while time.monotonic() < end:
                 for number, open_one in enumerate(kept):
-                    stream = open_one or ClientConnection(stage.at["web"], timeout=30)
+                    stream = open_one or ClientConnection(ctx.at["web"], timeout=30)
                     stream.send(serialize(get(target)))
                     answer = stream.read_answer()
                     found[str(answer.status or "no answer")] += 1
@@ -75,222 +75,222 @@ def kept_connections_survive(stage: Stage) -> Iterator[str]:
         for left in kept:
             if left is not None:
                 left.sock.close()
-        well(stage, sick)
+        restore_endpoint(ctx, sick)
     if found.keys() != {"200"}:
         yield f"answers on kept connections: {dict(found)}, expected 200 alone"
 
 
-def all_checked_out(stage: Stage) -> Iterator[str]:
+def all_checked_out(ctx: ScriptContext) -> Iterator[str]:
     """With every endpoint out a request gets 503 (at L4 its connection is closed) at once and reaches none."""
-    pool = stage.params["pool"]
+    pool = ctx.params["pool"]
     names, target = (f"{pool}-0", f"{pool}-1"), f"/{pool}"
-    none_left = gone(stage)
+    none_left = unavailable_answer(ctx)
     for name in names:
-        ill(stage, name, "check 500")
+        break_endpoint(ctx, name, "check 500")
     try:
-        if not eventually(lambda: answers(stage, target, 3) == {none_left: 3}):
-            yield f"all checks fail: {dict(answers(stage, target, 6))}, expected {none_left}"
+        if not wait_until(lambda: count_answers(ctx, target, 3) == {none_left: 3}):
+            yield f"all checks fail: {dict(count_answers(ctx, target, 6))}, expected {none_left}"
             return
         time.sleep(HANDOVER)
         begun = time.monotonic()
-        answer = fetch(stage.at[listener_of(stage)], get(target))
+        answer = fetch(ctx.at[listener_of(ctx)], get(target))
         if str(answer.status) != none_left or answer.elapsed > 0.5:
             yield f"status {answer.status} after {answer.elapsed:.1f} s, expected {none_left} at once"
         if answer.status == 503 and answer.body != b"Service Unavailable\n":
             yield f"body {answer.body!r}"
-        if any(seen.target == target and seen.at >= begun for seen in tuple(stage.endpoints.seen)):
+        if any(seen.target == target and seen.at >= begun for seen in tuple(ctx.endpoints.seen)):
             yield "an endpoint that is out was asked"
     finally:
         for name in names:
-            well(stage, name)
-    if not eventually(lambda: set(answers(stage, target, 6)) == set(names)):
-        yield f"all are well again: {dict(answers(stage, target, 6))}"
+            restore_endpoint(ctx, name)
+    if not wait_until(lambda: set(count_answers(ctx, target, 6)) == set(names)):
+        yield f"all are well again: {dict(count_answers(ctx, target, 6))}"
 
 
-def check_is_as_asked(stage: Stage) -> Iterator[str]:
+def check_is_as_asked(ctx: ScriptContext) -> Iterator[str]:
     """A check is GET with the path and query of `active.path`, about as often as `interval` (200 ms) says."""
-    names = [f"{stage.params['pool']}-{n}" for n in (0, 1)]
+    names = [f"{ctx.params['pool']}-{n}" for n in (0, 1)]
     begun = time.monotonic()
     time.sleep(2)
     for name in names:
-        found = [s for s in tuple(stage.endpoints.seen) if s.name == name and s.target.startswith("/healthz")]
-        odd = {(s.method, s.target) for s in found} - {("GET", stage.params["target"])}
+        found = [s for s in tuple(ctx.endpoints.seen) if s.name == name and s.target.startswith("/healthz")]
+        odd = {(s.method, s.target) for s in found} - {("GET", ctx.params["target"])}
         if odd:
-            yield f"{name} was checked by {sorted(odd)}, expected GET {stage.params['target']}"
+            yield f"{name} was checked by {sorted(odd)}, expected GET {ctx.params['target']}"
         count = sum(s.at >= begun for s in found)
         if not 4 <= count <= 16:
             yield f"{name} was checked {count} times in 2 s, expected about 10"
 
 
-def fall_and_rise(stage: Stage) -> Iterator[str]:
+def fall_and_rise(ctx: ScriptContext) -> Iterator[str]:
     """Fewer failed checks than `fall` (3) take nothing out, fewer good ones than `rise` (3) bring nothing back."""
-    pool = stage.params["pool"]
+    pool = ctx.params["pool"]
     sick, target = f"{pool}-0", f"/{pool}"
 
     def checks() -> int:
-        return sum(s.name == sick and s.target == CHECK for s in tuple(stage.endpoints.seen))
+        return sum(s.name == sick and s.target == CHECK for s in tuple(ctx.endpoints.seen))
 
     def some_checks(count: int) -> None:
         until = checks() + count
-        eventually(lambda: checks() >= until)
+        wait_until(lambda: checks() >= until)
 
     try:
         some_checks(3)
-        ill(stage, sick, "check 500")
+        break_endpoint(ctx, sick, "check 500")
         some_checks(1)
-        stage.endpoints.behave(sick, OK, path=CHECK)
+        ctx.endpoints.behave(sick, OK, path=CHECK)
         some_checks(2)
-        if not answers(stage, target, 8)[sick]:
+        if not count_answers(ctx, target, 8)[sick]:
             yield "one or two failed checks took the endpoint out, fall is 3"
-        ill(stage, sick, "check 500")
-        if not eventually(lambda: not answers(stage, target, 6)[sick]):
+        break_endpoint(ctx, sick, "check 500")
+        if not wait_until(lambda: not count_answers(ctx, target, 6)[sick]):
             yield "failed checks did not take the endpoint out"
             return
-        stage.endpoints.behave(sick, OK, path=CHECK)
+        ctx.endpoints.behave(sick, OK, path=CHECK)
         some_checks(1)
-        stage.endpoints.behave(sick, Behaviour("fixed", status=500), path=CHECK)  # at once
+        ctx.endpoints.behave(sick, Behaviour("fixed", status=500), path=CHECK)  # at once
         some_checks(2)
-        if answers(stage, target, 8)[sick]:
+        if count_answers(ctx, target, 8)[sick]:
             yield "one or two good checks brought the endpoint back, rise is 3"
     finally:
-        well(stage, sick)
-    if not eventually(lambda: answers(stage, target, 6)[sick] > 0):
+        restore_endpoint(ctx, sick)
+    if not wait_until(lambda: count_answers(ctx, target, 6)[sick] > 0):
         yield "good checks did not bring the endpoint back"
 
 
-def check_port(stage: Stage) -> Iterator[str]:
+def check_port(ctx: ScriptContext) -> Iterator[str]:
     """With `port` the check goes there: what listens there decides, not the endpoint's own port."""
-    pool = stage.params["pool"]
-    checker, target = stage.params["checker"], f"/{pool}"
-    if not eventually(lambda: answers(stage, target, 4)["503"] == 0):
-        yield f"the check port is well: {dict(answers(stage, target, 4))}"
-    ill(stage, checker, "check 500")
+    pool = ctx.params["pool"]
+    checker, target = ctx.params["checker"], f"/{pool}"
+    if not wait_until(lambda: count_answers(ctx, target, 4)["503"] == 0):
+        yield f"the check port is well: {dict(count_answers(ctx, target, 4))}"
+    break_endpoint(ctx, checker, "check 500")
     try:
-        if not eventually(lambda: answers(stage, target, 3) == {"503": 3}):
-            yield f"the check port says 500, answers {dict(answers(stage, target, 6))}, expected 503"
+        if not wait_until(lambda: count_answers(ctx, target, 3) == {"503": 3}):
+            yield f"the check port says 500, answers {dict(count_answers(ctx, target, 6))}, expected 503"
     finally:
-        well(stage, checker)
-    if not eventually(lambda: answers(stage, target, 4)["503"] == 0):
-        yield f"the check port is well again: {dict(answers(stage, target, 4))}"
+        restore_endpoint(ctx, checker)
+    if not wait_until(lambda: count_answers(ctx, target, 4)["503"] == 0):
+        yield f"the check port is well again: {dict(count_answers(ctx, target, 4))}"
 
 
-def first_check_decides(stage: Stage) -> Iterator[str]:
+def first_check_decides(ctx: ScriptContext) -> Iterator[str]:
     """An endpoint that was never well is out after one check (`fall` is 20, a second apart)."""
-    target = f"/{stage.params['pool']}"
-    if not eventually(lambda: answers(stage, target, 1)["503"] == 1):
-        yield f"an endpoint that was never well: {dict(answers(stage, target, 4))}, expected 503"
+    target = f"/{ctx.params['pool']}"
+    if not wait_until(lambda: count_answers(ctx, target, 1)["503"] == 1):
+        yield f"an endpoint that was never well: {dict(count_answers(ctx, target, 4))}, expected 503"
 
 
-def ejected_and_back(stage: Stage) -> Iterator[str]:
+def ejected_and_back(ctx: ScriptContext) -> Iterator[str]:
     """So many failures in a row (3 unless told) eject an endpoint for `eject_for` (1500 ms), then it serves again."""
-    pool, how, most = stage.params["pool"], stage.params["how"], stage.params.get("failures", 3)
+    pool, how, most = ctx.params["pool"], ctx.params["how"], ctx.params.get("failures", 3)
     sick, sound, target = f"{pool}-0", f"{pool}-1", f"/{pool}"
-    if not eventually(lambda: answers(stage, target, 4)[sick] > 0):
+    if not wait_until(lambda: count_answers(ctx, target, 4)[sick] > 0):
         yield f"{sick} gets no request at the start"
         return
     if how.isdigit():
-        stage.endpoints.behave(sick, Behaviour("fixed", status=int(how), body="own\n"))
+        ctx.endpoints.behave(sick, Behaviour("fixed", status=int(how), body="own\n"))
     else:
-        ill(stage, sick, how)
+        break_endpoint(ctx, sick, how)
     failed = 0
     try:
         for _ in range(20):
-            failed += not answers(stage, target, 1)[sound]
+            failed += not count_answers(ctx, target, 1)[sound]
             if failed == most:
                 break
         begun = time.monotonic()
         time.sleep(TAKES_HOLD)
-        found = answers(stage, target, 12)
+        found = count_answers(ctx, target, 12)
         if time.monotonic() - begun < 1.2 and found[sound] != 12:
             yield f"{how}: after {failed} failures answers were {dict(found)}, expected all from {sound}"
     finally:
-        well(stage, sick)
-    if not eventually(lambda: answers(stage, target, 4)[sick] > 0):
+        restore_endpoint(ctx, sick)
+    if not wait_until(lambda: count_answers(ctx, target, 4)[sick] > 0):
         yield f"{how}: {sick} is well and its time is over, and it gets no request"
     elif time.monotonic() - begun < 1.1:
         yield f"{how}: {sick} came back after {time.monotonic() - begun:.1f} s, expected 1.5 s"
 
 
-def success_resets(stage: Stage) -> Iterator[str]:
+def success_resets(ctx: ScriptContext) -> Iterator[str]:
     """Failures count in a row: a success between them starts anew. `pool` has one endpoint."""
-    target = f"/{stage.params['pool']}"
+    target = f"/{ctx.params['pool']}"
     failing = (CONTROL, '{"mode": "close"}')
     for number in range(4):
-        found = [fetch(stage.at["web"], get(target, *more)).status for more in ((failing,), (failing,), ())]
+        found = [fetch(ctx.at["web"], get(target, *more)).status for more in ((failing,), (failing,), ())]
         if found != [502, 502, 200]:
             yield f"two failures and a success, round {number + 1}: {found}, expected 502, 502, 200"
             return
-    found = [fetch(stage.at["web"], get(target, failing)).status for _ in range(3)]
-    asked = stage.endpoints.requests[f"{stage.params['pool']}-0"]
+    found = [fetch(ctx.at["web"], get(target, failing)).status for _ in range(3)]
+    asked = ctx.endpoints.requests[f"{ctx.params['pool']}-0"]
     time.sleep(TAKES_HOLD)
-    answer = fetch(stage.at["web"], get(target))
+    answer = fetch(ctx.at["web"], get(target))
     if found != [502, 502, 502] or answer.status != 503:
         yield f"three failures in a row: {found}, then {answer.status}, expected 503"
-    if stage.endpoints.requests[f"{stage.params['pool']}-0"] != asked:
+    if ctx.endpoints.requests[f"{ctx.params['pool']}-0"] != asked:
         yield "an ejected endpoint was asked"
     if answer.elapsed > 0.5:
         yield f"503 after {answer.elapsed:.1f} s, expected at once"
-    if not eventually(lambda: answers(stage, target, 1)["503"] == 0):
+    if not wait_until(lambda: count_answers(ctx, target, 1)["503"] == 0):
         yield "it is not back after its time"
 
 
-def not_a_failure(stage: Stage) -> Iterator[str]:
+def not_a_failure(ctx: ScriptContext) -> Iterator[str]:
     """A 4xx of an endpoint ejects nothing."""
-    target = f"/{stage.params['pool']}"
+    target = f"/{ctx.params['pool']}"
     asks = get(target, (CONTROL, '{"mode": "fixed", "status": 404}'))
-    found = [fetch(stage.at["web"], asks).status for _ in range(8)]
+    found = [fetch(ctx.at["web"], asks).status for _ in range(8)]
     if found != [404] * 8:
         yield f"eight 404 of an endpoint: {found}"
 
 
-def all_ejected(stage: Stage) -> Iterator[str]:
+def all_ejected(ctx: ScriptContext) -> Iterator[str]:
     """All ejected = 503 at once, nothing reaches an endpoint, and after `eject_for` they are back."""
-    pool = stage.params["pool"]
+    pool = ctx.params["pool"]
     target = f"/{pool}"
     failing = get(target, (CONTROL, '{"mode": "reset"}'))
     for _ in range(12):
-        if fetch(stage.at["web"], failing).status == 503:
+        if fetch(ctx.at["web"], failing).status == 503:
             break
     begun = time.monotonic()
     time.sleep(TAKES_HOLD)
-    asked = sum(stage.endpoints.requests.values())
-    found = answers(stage, target, 6)
+    asked = sum(ctx.endpoints.requests.values())
+    found = count_answers(ctx, target, 6)
     if time.monotonic() - begun < 1.0:
         if found != {"503": 6}:
             yield f"both endpoints failed three times in a row: {dict(found)}, expected 503"
-        if sum(stage.endpoints.requests.values()) != asked:
+        if sum(ctx.endpoints.requests.values()) != asked:
             yield "an ejected endpoint was asked"
-    if not eventually(lambda: answers(stage, target, 4)["503"] == 0):
+    if not wait_until(lambda: count_answers(ctx, target, 4)["503"] == 0):
         yield "they are not back after their time"
 
 
-def expected_statuses(stage: Stage) -> Iterator[str]:
+def expected_statuses(ctx: ScriptContext) -> Iterator[str]:
     """Statuses that `expect` names (404 and 503 here) are as good as 200."""
-    pool = stage.params["pool"]
+    pool = ctx.params["pool"]
     target, check = f"/{pool}", "/healthz"
     try:
-        stage.endpoints.behave(f"{pool}-0", Behaviour("fixed", status=404), path=check)
-        stage.endpoints.behave(f"{pool}-1", Behaviour("fixed", status=503), path=check)
+        ctx.endpoints.behave(f"{pool}-0", Behaviour("fixed", status=404), path=check)
+        ctx.endpoints.behave(f"{pool}-1", Behaviour("fixed", status=503), path=check)
         time.sleep(1.2)
-        found = answers(stage, target, 8)
+        found = count_answers(ctx, target, 8)
         if set(found) != {f"{pool}-0", f"{pool}-1"}:
             yield f"checks answered by 404 and 503, which are expected: {dict(found)}"
     finally:
         for name in (f"{pool}-0", f"{pool}-1"):
-            well(stage, name)
+            restore_endpoint(ctx, name)
 
 
-def tries_count(stage: Stage) -> Iterator[str]:
+def tries_count(ctx: ScriptContext) -> Iterator[str]:
     """A try that a retry makes good counts as a failure of its endpoint all the same (`failures: 1`)."""
-    pool = stage.params["pool"]
+    pool = ctx.params["pool"]
     sick, target = f"{pool}-0", f"/{pool}"
-    ill(stage, sick, "reset")
+    break_endpoint(ctx, sick, "reset")
     try:
-        found = answers(stage, target, 10)
-        asked = stage.endpoints.requests[sick]
+        found = count_answers(ctx, target, 10)
+        asked = ctx.endpoints.requests[sick]
         if found != {f"{pool}-1": 10}:
             yield f"one of two fails, with a retry: {dict(found)}, expected 10 answers of {pool}-1"
         if asked != 1:
             yield f"the failing endpoint was asked {asked} times in a row, expected once"
     finally:
-        well(stage, sick)
+        restore_endpoint(ctx, sick)

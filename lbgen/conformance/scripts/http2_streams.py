@@ -11,28 +11,28 @@ from h2.errors import ErrorCodes
 from lbgen.conformance.http1_client import ClientConnection, filler
 from lbgen.conformance.http2_client import Http2Client, Pairs, header_list
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.scripts.stage import get, told_of
+from lbgen.conformance.scripts.context import account_field, get
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.conformance.scripts.stage import Stage
+    from lbgen.conformance.scripts.context import ScriptContext
 
 _ANY2 = Request(version="2")
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _HANG = (CONTROL, '{"mode": "hang", "wait_ms": 1500}')
 
 
-def _open(stage: Stage) -> ClientConnection:
-    name = stage.params["listener"]
-    return ClientConnection(stage.at[name], transport=stage.transport(name, _ANY2))
+def _open(ctx: ScriptContext) -> ClientConnection:
+    name = ctx.params["listener"]
+    return ClientConnection(ctx.at[name], transport=ctx.transport(name, _ANY2))
 
 
-def http2_streams(stage: Stage) -> Iterator[str]:
+def http2_streams(ctx: ScriptContext) -> Iterator[str]:
     """Streams that are open at once get each its own answer."""
-    with _open(stage) as stream:
+    with _open(ctx) as stream:
         client = Http2Client(stream)
         sent = {}
         for number in range(30):
@@ -42,80 +42,80 @@ def http2_streams(stage: Stage) -> Iterator[str]:
             answer = client.read_answer(at)
             told = account_of(answer)
             if told is None or (told["target"], told["body_length"]) != (f"/p/{number}", length):
-                yield f"stream {number} of 30: {told_of(answer, 'target')}"
+                yield f"stream {number} of 30: {account_field(answer, 'target')}"
 
 
-def http2_unsized_again(stage: Stage) -> Iterator[str]:
+def http2_unsized_retry(ctx: ScriptContext) -> Iterator[str]:
     """A body without a length is sent again up to 16 KiB, and never beyond."""
     for size, status, tries in ((0, 200, 2), (16_384, 200, 2), (16_385, 503, 1), (200_000, 503, 1)):
         tag = uuid4().hex
         steps = f'{{"tag": "{tag}", "steps": [{{"mode": "fixed", "status": 503, "body": "own"}}, {{"mode": "json"}}]}}'
-        with _open(stage) as stream:
+        with _open(ctx) as stream:
             client = Http2Client(stream)
-            head = header_list(Request("PUT", stage.params["path"], (("Host", "h"), (CONTROL, steps))), stream.secure)
+            head = header_list(Request("PUT", ctx.params["path"], (("Host", "h"), (CONTROL, steps))), stream.secure)
             number = client.send_head(head, method="PUT", end=False)
             client.send_body(number, filler(size))
             answer = client.read_answer(number)
-        asked = len(stage.endpoints.tagged(tag))
+        asked = len(ctx.endpoints.tagged(tag))
         if (answer.status, asked) != (status, tries):
             yield f"{size} bytes: {answer.problem or answer.status}, {asked} tries, expected {status}, {tries} tries"
 
 
-def http2_pause(stage: Stage) -> Iterator[str]:
+def http2_pause(ctx: ScriptContext) -> Iterator[str]:
     """The time for heads (800 ms) says nothing about a pause between streams."""
-    with _open(stage) as stream:
+    with _open(ctx) as stream:
         client = Http2Client(stream)
         for number in range(2):
-            if (told := told_of(client.read_answer(client.send(get(f"/{number}"))), "target")) != f"/{number}":
+            if (told := account_field(client.read_answer(client.send(get(f"/{number}"))), "target")) != f"/{number}":
                 yield f"stream {number + 1}: {told}"
                 return
             time.sleep(1.2)
 
 
-def http2_stalled_body(stage: Stage) -> Iterator[str]:
+def http2_stalled_body(ctx: ScriptContext) -> Iterator[str]:
     """A client that stops within a body gets one of `statuses` (or a reset stream) in time."""
-    method = stage.params.get("method", "PUT")
-    low, high = stage.params["within_ms"]
-    with _open(stage) as stream:
+    method = ctx.params.get("method", "PUT")
+    low, high = ctx.params["within_ms"]
+    with _open(ctx) as stream:
         client = Http2Client(stream)
-        head = header_list(Request(method, stage.params["path"], (("Host", "h"),)), stream.secure)
+        head = header_list(Request(method, ctx.params["path"], (("Host", "h"),)), stream.secure)
         number = client.send_head(head, method=method, end=False)
         client.send_body(number, b"abc", end=False)
         begun = time.monotonic()
         answer = client.read_answer(number)
         took = (time.monotonic() - begun) * 1000
     if account_of(answer) is not None or (answer.status is None and answer.after == "open"):
-        yield f"status {answer.status}, {answer.problem}, expected one of {stage.params['statuses']}"
-    elif answer.status is not None and answer.status not in stage.params["statuses"]:
-        yield f"status {answer.status}, expected one of {stage.params['statuses']}"
+        yield f"status {answer.status}, {answer.problem}, expected one of {ctx.params['statuses']}"
+    elif answer.status is not None and answer.status not in ctx.params["statuses"]:
+        yield f"status {answer.status}, expected one of {ctx.params['statuses']}"
     elif not low <= took <= high:
         yield f"the stream ended after {took:.0f} ms, expected {low} to {high}"
 
 
-def http2_slow_stream(stage: Stage) -> Iterator[str]:
+def http2_slow_stream(ctx: ScriptContext) -> Iterator[str]:
     """A stream whose endpoint is slow holds up no other."""
-    with _open(stage) as stream:
+    with _open(ctx) as stream:
         client = Http2Client(stream)
         slow = client.send(get("/p/slow", _HANG))
         begun = time.monotonic()
         answer = client.read_answer(client.send(get("/p/quick")))
         took = time.monotonic() - begun
-        if told_of(answer, "target") != "/p/quick" or took > 1.2:
-            yield f"beside a slow stream: {told_of(answer, 'target')} after {took:.1f} s"
-        if told_of(client.read_answer(slow), "target") != "/p/slow":
+        if account_field(answer, "target") != "/p/quick" or took > 1.2:
+            yield f"beside a slow stream: {account_field(answer, 'target')} after {took:.1f} s"
+        if account_field(client.read_answer(slow), "target") != "/p/slow":
             yield "the slow stream got no answer"
 
 
-def http2_reset_stream(stage: Stage) -> Iterator[str]:
+def http2_reset_stream(ctx: ScriptContext) -> Iterator[str]:
     """A stream that the client resets ends alone."""
-    with _open(stage) as stream:
+    with _open(ctx) as stream:
         client = Http2Client(stream)
         gone = client.send(get("/p/gone", _HANG))
         client.connection.reset_stream(gone, ErrorCodes.CANCEL)
         client.flush()
         answer = client.read_answer(client.send(get("/p/next")))
-        if told_of(answer, "target") != "/p/next":
-            yield f"after a reset stream: {told_of(answer, 'target')}"
+        if account_field(answer, "target") != "/p/next":
+            yield f"after a reset stream: {account_field(answer, 'target')}"
 
 
 _GET = bytes.fromhex("828684") + b"\x41\x01h"  # :method GET, :scheme http, :path /, :authority h
@@ -167,17 +167,17 @@ _HEADS = {
 }
 
 
-def http2_broken_frames(stage: Stage) -> Iterator[str]:
+def http2_broken_frames(ctx: ScriptContext) -> Iterator[str]:
     """What RFC 9113 forbids ends the stream or the connection (or is a 400), and no endpoint hears of it."""
-    before = sum(stage.endpoints.heads.values())
+    before = sum(ctx.endpoints.heads.values())
     for what, frame in _BROKEN.items():
-        with _open(stage) as stream:
+        with _open(ctx) as stream:
             stream.send(_PREFACE + _frame(_SETTINGS, 0, 0, b"") + frame)
             client = _listen(stream)
             if not client:
                 yield f"{what}: the connection stays open without GOAWAY or RST_STREAM"
     for what, head in _HEADS.items():
-        with _open(stage) as stream:
+        with _open(ctx) as stream:
             http2 = Http2Client(stream)
             answer = http2.read_answer(http2.send_head(list(head)))
             if account_of(answer) is not None:
@@ -185,14 +185,14 @@ def http2_broken_frames(stage: Stage) -> Iterator[str]:
             elif answer.status not in (None, 400) or (answer.status is None and answer.after == "open"):
                 yield f"{what}: status {answer.status}, {answer.problem}, expected 400 or a reset"
     time.sleep(0.1)
-    if (more := sum(stage.endpoints.heads.values()) - before) > 0:
+    if (more := sum(ctx.endpoints.heads.values()) - before) > 0:
         yield f"{more} of these requests reached an endpoint"
 
 
-def http2_host_beside_authority(stage: Stage) -> Iterator[str]:
+def http2_host_beside_authority(ctx: ScriptContext) -> Iterator[str]:
     """A Host that says what :authority says is one host."""
     for host in (b"h", b"h:81"):
-        with _open(stage) as stream:
+        with _open(ctx) as stream:
             client = Http2Client(stream)
             answer = client.read_answer(
                 client.send_head([*_HEAD[:2], (b":authority", host), _HEAD[3], (b"host", host)])

@@ -14,13 +14,13 @@ from lbgen.conformance.http1_client import ClientConnection
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.conformance.scripts.stage import Stage
+    from lbgen.conformance.scripts.context import ScriptContext
 
 
-def l4_large(stage: Stage) -> Iterator[str]:
+def l4_large(ctx: ScriptContext) -> Iterator[str]:
     """A megabyte of all byte values comes back unchanged."""
     sent = bytes(itertools.islice(itertools.cycle(range(256)), 1 << 20))
-    with ClientConnection(stage.at["echo"], timeout=10) as stream, ThreadPoolExecutor(1) as pool:
+    with ClientConnection(ctx.at["echo"], timeout=10) as stream, ThreadPoolExecutor(1) as pool:
 
         def send() -> None:
             stream.send(sent)
@@ -33,9 +33,9 @@ def l4_large(stage: Stage) -> Iterator[str]:
         yield f"{len(got)} bytes came back, {len(sent) + 13} expected"
 
 
-def l4_idle(stage: Stage) -> Iterator[str]:
+def l4_idle(ctx: ScriptContext) -> Iterator[str]:
     """A connection without traffic for the idle time (700 ms) is closed."""
-    with ClientConnection(stage.at["quiet"]) as stream:
+    with ClientConnection(ctx.at["quiet"]) as stream:
         stream.send(b"x")
         if stream.read_exactly(1) != b"x":
             yield "no echo"
@@ -47,9 +47,9 @@ def l4_idle(stage: Stage) -> Iterator[str]:
             yield f"after {took:.1f} s of silence the connection is {stream.end}, expected closed after 0.7 s"
 
 
-def l4_traffic_keeps(stage: Stage) -> Iterator[str]:
+def l4_traffic_keeps(ctx: ScriptContext) -> Iterator[str]:
     """Traffic within the idle time keeps a connection open."""
-    with ClientConnection(stage.at["quiet"]) as stream:
+    with ClientConnection(ctx.at["quiet"]) as stream:
         for _ in range(4):
             time.sleep(0.35)
             stream.send(b"y")
@@ -58,18 +58,18 @@ def l4_traffic_keeps(stage: Stage) -> Iterator[str]:
                 return
 
 
-def l4_names(stage: Stage) -> Iterator[str]:
+def l4_names(ctx: ScriptContext) -> Iterator[str]:
     """A connection goes by the server name of its handshake, which the proxy reads and passes on untouched."""
-    for name, pool in stage.params["names"].items():
+    for name, pool in ctx.params["names"].items():
         endpoint = "" if pool is None else f"{pool}-0"
-        before = stage.endpoints.connections.copy()
-        with ClientConnection(stage.at["edge"], client=stage.params.get("client", ""), timeout=4) as stream:
+        before = ctx.endpoints.connections.copy()
+        with ClientConnection(ctx.at["edge"], client=ctx.params.get("client", ""), timeout=4) as stream:
             stream.send(_hello(name))
             stream.read_more(0.5)
             deadline = time.monotonic() + 2
-            while endpoint and stage.endpoints.connections == before and time.monotonic() < deadline:
+            while endpoint and ctx.endpoints.connections == before and time.monotonic() < deadline:
                 time.sleep(0.02)
-            grown = sorted(stage.endpoints.connections - before)
+            grown = sorted(ctx.endpoints.connections - before)
             if not endpoint and stream.end == "open":
                 stream.read_to_end()
         if grown != ([endpoint] if endpoint else []):
@@ -81,9 +81,9 @@ def l4_names(stage: Stage) -> Iterator[str]:
 def _hello(name: str) -> bytes:
     """The first flight of a TLS client that asks for `name`."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    shaking = context.wrap_bio(incoming, outgoing, server_hostname=name or None)
+    ctx = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    ctx.check_hostname, ctx.verify_mode = False, ssl.CERT_NONE
+    shaking = ctx.wrap_bio(incoming, outgoing, server_hostname=name or None)
     with suppress(ssl.SSLWantReadError):
         shaking.do_handshake()
     return outgoing.read()

@@ -7,40 +7,44 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
-from lbgen.conformance.scripts.stage import eventually, get, told_of
+from lbgen.conformance.scripts.context import account_field, get, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.conformance.scripts.stage import Stage
+    from lbgen.conformance.scripts.context import ScriptContext
 
 
-def l4_asked(stage: Stage) -> Iterator[str]:
+def l4_asked(ctx: ScriptContext) -> Iterator[str]:
     """For each client address the endpoint that answers, or "" for a connection that is closed without a byte and
     without a connection to an endpoint."""
-    address = stage.at[stage.params["listener"]]
-    for client, name in stage.params["clients"].items():
-        before = stage.endpoints.connections.copy()
+    address = ctx.at[ctx.params["listener"]]
+    for client, name in ctx.params["clients"].items():
+        before = ctx.endpoints.connections.copy()
         answer = fetch(address, replace(get("/"), client=client), timeout=3)
-        if not name and (reached := sorted(stage.endpoints.connections - before)):
+        if not name and (reached := sorted(ctx.endpoints.connections - before)):
             yield f"{client}: a connection to {reached}, expected none"
-        if name and told_of(answer, "name") != name:
-            yield f"{client}: {told_of(answer, 'name')}, expected {name}"
+        if name and account_field(answer, "name") != name:
+            yield f"{client}: {account_field(answer, 'name')}, expected {name}"
         elif not name and (answer.raw or answer.after == "open"):
             yield f"{client}: {answer.raw[:80]!r}, the connection is {answer.after}, expected closed without a byte"
 
 
-def l4_share(stage: Stage) -> Iterator[str]:
+def l4_share(ctx: ScriptContext) -> Iterator[str]:
     """Connections of many clients go to just these endpoints."""
-    address = stage.at[stage.params["listener"]]
-    found = {told_of(fetch(address, replace(get("/"), client=f"127.0.9.{n}")), "name") for n in range(1, 31)}
-    if found != set(stage.params["names"]):
-        yield f"30 clients were answered by {sorted(found)}, expected {stage.params['names']}"
+    address = ctx.at[ctx.params["listener"]]
+    found = {account_field(fetch(address, replace(get("/"), client=f"127.0.9.{n}")), "name") for n in range(1, 31)}
+    if found != set(ctx.params["names"]):
+        yield f"30 clients were answered by {sorted(found)}, expected {ctx.params['names']}"
 
 
-def connections_are_limited(stage: Stage) -> Iterator[str]:
+def connections_are_limited(ctx: ScriptContext) -> Iterator[str]:
     """While `most` connections are open no further one is served; once one of them has ended the next is."""
-    address, most, path = stage.at[stage.params["listener"]], stage.params["most"], stage.params.get("path", "/")
+    address, most, path = (
+        ctx.at[ctx.params["listener"]],
+        ctx.params["most"],
+        ctx.params.get("path", "/"),
+    )
     time.sleep(0.5)  # those that found the listener open have ended
     held = [ClientConnection(address) for _ in range(most)]
     try:
@@ -52,7 +56,7 @@ def connections_are_limited(stage: Stage) -> Iterator[str]:
         if answer.status == 200:
             yield f"connection {most + 1} is served while {most} are open"
         held.pop().sock.close()
-        if not eventually(lambda: fetch(address, get(path, ("Connection", "close")), timeout=0.6).status == 200):
+        if not wait_until(lambda: fetch(address, get(path, ("Connection", "close")), timeout=0.6).status == 200):
             yield "one of them has ended and a new one is not served"
     finally:
         for stream in held:

@@ -29,7 +29,7 @@ def client_timeout_cases(plan: Plan, listener: Listener, client: str) -> Iterato
     request = Request("GET", "/", (("Host", host),), listener.name, client)
     if times.keepalive:
         params = {"request": request, "within_ms": time_window(times.keepalive)}
-        yield script_case("6.client.keepalive", "kept_idle", request, params, ())
+        yield script_case("6.client.keepalive", "idle_connection_ends", request, params, ())
     alike = times.header == times.body  # then no verdict excuses when a client is ended
     if times.header:
         sent = f"GET / HTTP/1.1\r\nHost: {host}\r\n".encode()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import ceil, log
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.scripts.topology import LARGE
+from lbgen.conformance.scripts.topology_timeouts import LARGE
 from lbgen.conformance.transport import without_verification
 from lbgen.conformance.verify import client_timeouts, l4, request_timeouts, traffic_policies
 from lbgen.conformance.verify.cases import (

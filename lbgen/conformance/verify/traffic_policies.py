@@ -70,7 +70,7 @@ def _limits(listener: Listener, route: Route, hit: Request) -> Iterator[Schedule
         return
     if (asked := _keyed(hit, most.key, 2, access)) is not None:
         params = {"request": asked, "most": most.max, "status": 429, "hold_ms": _hold(route)}
-        yield script_case("5.concurrency", "at_a_time", hit, params, (str(Feature.CONCURRENCY),), route.name)
+        yield script_case("5.concurrency", "concurrency_holds", hit, params, (str(Feature.CONCURRENCY),), route.name)
 
 
 def shares_tokens(rate: RateLimit, client: str) -> bool:
@@ -105,7 +105,7 @@ def _forwarded(plan: Plan, route: Route, action: Forward, hit: Request, seen: se
         low, high = _bounds(mirror.percent / 100)
         params = {"request": hit, "pool": mirror.pool, "times": _TIMES, "copies": (low, high)}
         if mirror.pool not in {target.pool for target in targets}:
-            yield script_case("4.mirror", "mirrored", hit, params, (str(Feature.MIRROR),), route.name)
+            yield script_case("4.mirror", "copies_reach_mirror", hit, params, (str(Feature.MIRROR),), route.name)
     if len(targets) == 1 and f"pool {targets[0].pool}" not in seen:
         seen.add(f"pool {targets[0].pool}")
         pool = plan.pool(targets[0].pool)
@@ -121,7 +121,7 @@ def _pool(listener: Listener, pool: Pool, hit: Request, route: Route) -> Iterato
         if not backups:
             chosen = pool.balance in _CHOSEN and len(main) > 1
             features = (str(Feature.MAX_PER_ENDPOINT), *((f"{Feature.MAX_PER_ENDPOINT}.chosen",) if chosen else ()))
-            yield script_case("6.full", "at_a_time", hit, params, features, route.name)
+            yield script_case("6.full", "concurrency_holds", hit, params, features, route.name)
     name = f"{pool.name}-{main[0][0]}"
     others = [f"{pool.name}-{n}" for n, _ in main[1:]] or backups
     if pool.balance in (Balance.SOURCE_HASH, Balance.HASH) and len(main) > 1:
@@ -131,11 +131,11 @@ def _pool(listener: Listener, pool: Pool, hit: Request, route: Route) -> Iterato
         out = active.fall * active.interval + active.timeout + 1500
         back = active.rise * active.interval + active.timeout + pool.slow_start + 1500
         params = {**common, "out_ms": out, "back_ms": back}
-        yield script_case("6.active", "checked", hit, params, (str(Feature.HEALTH_ACTIVE),), route.name)
+        yield script_case("6.active", "failed_checks_take_out", hit, params, (str(Feature.HEALTH_ACTIVE),), route.name)
     retried = isinstance(route.action, Forward) and route.action.retries is not None
     if (passive := pool.passive) is not None and active is None and not retried and passive.failures <= 20:
         params = {**common, "failures": passive.failures, "eject_ms": passive.eject_for}
-        yield script_case("6.passive", "ejected", hit, params, (str(Feature.HEALTH_PASSIVE),), route.name)
+        yield script_case("6.passive", "failures_eject", hit, params, (str(Feature.HEALTH_PASSIVE),), route.name)
 
 
 def _balance(
@@ -154,11 +154,11 @@ def _balance(
         requests = [replace(hit, client=each) for each in clients if each is not None]
         params = {"requests": requests, "several": True}
         if requests:
-            yield script_case("6.balance", "stays", hit, params, (str(Feature.SOURCE_HASH),), route.name)
+            yield script_case("6.balance", "equal_keys_stay", hit, params, (str(Feature.SOURCE_HASH),), route.name)
     elif pool.balance is Balance.HASH and pool.hash_key is not None:
         requests = [_hashed(hit, pool.hash_key, n) for n in range(_KEYS)]
         params = {"requests": requests, "several": True}
-        yield script_case("6.balance", "stays", hit, params, (str(Feature.HASH),), route.name)
+        yield script_case("6.balance", "equal_keys_stay", hit, params, (str(Feature.HASH),), route.name)
 
 
 def _hashed(hit: Request, key: Key, number: int) -> Request:
@@ -172,7 +172,7 @@ def _counted(
     clause: str, hit: Request, by: str, share: dict[str, tuple[int, int]], features: tuple[str, ...], route: Route
 ) -> ScheduledCase:
     return script_case(
-        clause, "shares", hit, {"request": hit, "times": _TIMES, "by": by, "share": share}, features, route.name
+        clause, "shares_hold", hit, {"request": hit, "times": _TIMES, "by": by, "share": share}, features, route.name
     )
 
 

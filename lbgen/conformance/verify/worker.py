@@ -21,8 +21,8 @@ from lbgen.conformance.http2_client import fetch
 from lbgen.conformance.prepare import Prepared, verdicts_on
 from lbgen.conformance.runner import CaseState, EngineSession, Result
 from lbgen.conformance.scripts import SCRIPTS
-from lbgen.conformance.scripts.stage import Stage
-from lbgen.conformance.scripts.topology import NOTICED
+from lbgen.conformance.scripts.context import ScriptContext
+from lbgen.conformance.scripts.topology_timeouts import NOTICED
 from lbgen.conformance.transport import transport_for, without_verification
 from lbgen.conformance.verify.cases import Phase
 from lbgen.conformance.verify.loopback import restore_port
@@ -147,9 +147,9 @@ def _settle_bytes(job: Job, handle: ServingEngine, group: Endpoints) -> None:
     for case in (one.case for one in job.cases if one.case.script == "bytes_reach" and one.case.params["pools"]):
         while time.monotonic() < end:
             at = {x.name: handle.address(x.name) for x in job.plan.listeners}
-            stage = Stage(at, group, job.plan, list, case.params)
+            ctx = ScriptContext(at, group, job.plan, list, case.params)
             try:
-                if not list(SCRIPTS["bytes_reach"](stage)):
+                if not list(SCRIPTS["bytes_reach"](ctx)):
                     break
             except OSError:
                 pass  # it is not there yet

@@ -9,13 +9,13 @@ from uuid import uuid4
 from lbgen.conformance.http1_client import ClientConnection
 from lbgen.conformance.http2_client import Http2Client, fetch
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.scripts.stage import get, told_of
+from lbgen.conformance.scripts.context import account_field, get
 from lbgen.plan.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.conformance.scripts.stage import Stage
+    from lbgen.conformance.scripts.context import ScriptContext
 
 _ANY2 = Request(version="2")
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -27,34 +27,34 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
     return len(payload).to_bytes(3) + bytes([kind, flags]) + stream.to_bytes(4) + payload
 
 
-def _open(stage: Stage, seconds: float = 8.0) -> ClientConnection:
-    name = stage.params["listener"]
-    return ClientConnection(stage.at[name], transport=stage.transport(name, _ANY2), timeout=seconds)
+def _open(ctx: ScriptContext, seconds: float = 8.0) -> ClientConnection:
+    name = ctx.params["listener"]
+    return ClientConnection(ctx.at[name], transport=ctx.transport(name, _ANY2), timeout=seconds)
 
 
-def _still_serves(stage: Stage) -> Iterator[str]:
-    name = stage.params["listener"]
+def _still_serves(ctx: ScriptContext) -> Iterator[str]:
+    name = ctx.params["listener"]
     for request in (get("/good"), Request("GET", "/good", (("Host", "h"),), version="2")):
-        answer = fetch(stage.at[name], request, timeout=4, transport=stage.transport(name, request))
-        if told_of(answer, "target") != "/good":
-            yield f"afterwards, over HTTP/{request.version}: {told_of(answer, 'target')}"
+        answer = fetch(ctx.at[name], request, timeout=4, transport=ctx.transport(name, request))
+        if account_field(answer, "target") != "/good":
+            yield f"afterwards, over HTTP/{request.version}: {account_field(answer, 'target')}"
 
 
-def http2_rapid_reset(stage: Stage) -> Iterator[str]:
+def http2_rapid_reset(ctx: ScriptContext) -> Iterator[str]:
     """2,000 streams that are reset at once harm no other client."""
-    with _open(stage) as stream:
+    with _open(ctx) as stream:
         stream.send(_PREFACE + _SETTINGS)
         for first in range(1, 4001, 200):
             part = b""
             for number in range(first, first + 200, 2):
                 part += _frame(1, 5, number, _GET) + _frame(3, 0, number, (8).to_bytes(4))
             stream.send(part)
-        yield from _still_serves(stage)
+        yield from _still_serves(ctx)
 
 
-def http2_endless_head(stage: Stage) -> Iterator[str]:
+def http2_endless_head(ctx: ScriptContext) -> Iterator[str]:
     """A head of endless CONTINUATION frames is ended by the proxy."""
-    with _open(stage) as stream:
+    with _open(ctx) as stream:
         stream.send(_PREFACE + _SETTINGS + _frame(1, 1, 1, _GET))
         block = b"\x00\x03x-a\x7f\x81\x07" + b"a" * 256  # a literal without index, 256 bytes of value
         deadline = time.monotonic() + 6
@@ -66,14 +66,14 @@ def http2_endless_head(stage: Stage) -> Iterator[str]:
         else:
             if stream.end == "open":
                 yield "6 s of CONTINUATION frames and the connection is open"
-    yield from _still_serves(stage)
+    yield from _still_serves(ctx)
 
 
-def http2_wrong_lengths(stage: Stage) -> Iterator[str]:
+def http2_wrong_lengths(ctx: ScriptContext) -> Iterator[str]:
     """A body that is longer or shorter than content-length says reaches no endpoint as a whole request."""
     for length, body in ((b"3", b"abcdef"), (b"9", b"abc"), (b"0", b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")):
         path = f"/length-{uuid4().hex[:8]}"
-        with _open(stage) as stream:
+        with _open(ctx) as stream:
             client = Http2Client(stream)
             head = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", path.encode()), (b":authority", b"h")]
             number = client.send_head([*head, (b"content-length", length)], method="POST", end=False)
@@ -90,7 +90,7 @@ def http2_wrong_lengths(stage: Stage) -> Iterator[str]:
             yield f"content-length {length!r} with {len(body)} bytes: no answer {answer.problem}"
         time.sleep(0.1)
         wrong = ("/x",) if length == b"0" else (path,)
-        reached = [one.target for one in tuple(stage.endpoints.seen) if one.target in wrong]
+        reached = [one.target for one in tuple(ctx.endpoints.seen) if one.target in wrong]
         if reached:
             yield f"content-length {length!r} with {len(body)} bytes: endpoints got {reached}"
-    yield from _still_serves(stage)
+    yield from _still_serves(ctx)

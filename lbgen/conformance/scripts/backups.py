@@ -5,28 +5,34 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.scripts.stage import answers, eased_in, eventually, ill, well
+from lbgen.conformance.scripts.context import (
+    break_endpoint,
+    count_answers,
+    restore_endpoint,
+    slow_start_shares,
+    wait_until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.conformance.scripts.stage import Stage
+    from lbgen.conformance.scripts.context import ScriptContext
 
 
-def backup_serves_alone(stage: Stage) -> Iterator[str]:
+def backup_serves_alone(ctx: ScriptContext) -> Iterator[str]:
     """A backup gets requests only while every other endpoint is out. Of `pool` the last endpoint is the backup."""
-    pool, count = stage.params["pool"], stage.params["endpoints"]
+    pool, count = ctx.params["pool"], ctx.params["endpoints"]
     others = [f"{pool}-{n}" for n in range(count - 1)]
     backup, target = f"{pool}-{count - 1}", f"/{pool}"
 
     def shared(count: int) -> dict[str, int]:
         found: dict[str, int] = {}
         for number in range(count):
-            for name, times in answers(stage, f"{target}?k={number}", 1, ("X-Key", str(number))).items():
+            for name, times in count_answers(ctx, f"{target}?k={number}", 1, ("X-Key", str(number))).items():
                 found[name] = found.get(name, 0) + times
         return found
 
-    if not eventually(lambda: set(shared(4)) <= set(others)):
+    if not wait_until(lambda: set(shared(4)) <= set(others)):
         yield f"all are well: {shared(12)}, expected nothing from {backup}"
         return
     found = shared(20)
@@ -34,72 +40,72 @@ def backup_serves_alone(stage: Stage) -> Iterator[str]:
         yield f"all are well: {found}, expected {others}"
     try:
         for name in others[:-1]:
-            ill(stage, name, stage.params["how"])
-        if others[:-1] and not eventually(lambda: set(shared(6)) == {others[-1]}):
+            break_endpoint(ctx, name, ctx.params["how"])
+        if others[:-1] and not wait_until(lambda: set(shared(6)) == {others[-1]}):
             yield f"{others[:-1]} are out: {shared(12)}, expected only {others[-1]}"
-        ill(stage, others[-1], stage.params["how"])
-        if not eventually(lambda: set(shared(6)) == {backup}):
+        break_endpoint(ctx, others[-1], ctx.params["how"])
+        if not wait_until(lambda: set(shared(6)) == {backup}):
             yield f"all but the backup are out: {shared(12)}, expected only {backup}"
     finally:
         for name in others:
-            well(stage, name)
-    if not eventually(lambda: set(shared(8)) == set(others)):
+            restore_endpoint(ctx, name)
+    if not wait_until(lambda: set(shared(8)) == set(others)):
         yield f"all are well again: {shared(12)}, expected {others}"
 
 
-def drained_serves_nobody_new(stage: Stage) -> Iterator[str]:
+def drained_serves_nobody_new(ctx: ScriptContext) -> Iterator[str]:
     """An endpoint of weight 0 gets no request even when no other is up: 503. Of `pool` the first one is drained."""
-    pool = stage.params["pool"]
+    pool = ctx.params["pool"]
     target = f"/{pool}"
-    if not eventually(lambda: answers(stage, target, 10) == {f"{pool}-1": 10}):
-        yield f"weight 0 beside weight 1: {dict(answers(stage, target, 10))}"
-    ill(stage, f"{pool}-1", "check 500")
+    if not wait_until(lambda: count_answers(ctx, target, 10) == {f"{pool}-1": 10}):
+        yield f"weight 0 beside weight 1: {dict(count_answers(ctx, target, 10))}"
+    break_endpoint(ctx, f"{pool}-1", "check 500")
     try:
-        if not eventually(lambda: answers(stage, target, 4) == {"503": 4}):
-            yield f"the only endpoint with a weight is out: {dict(answers(stage, target, 6))}, expected 503"
+        if not wait_until(lambda: count_answers(ctx, target, 4) == {"503": 4}):
+            yield f"the only endpoint with a weight is out: {dict(count_answers(ctx, target, 6))}, expected 503"
     finally:
-        well(stage, f"{pool}-1")
-    eventually(lambda: answers(stage, target, 2)["503"] == 0)
+        restore_endpoint(ctx, f"{pool}-1")
+    wait_until(lambda: count_answers(ctx, target, 2)["503"] == 0)
 
 
-def slow_start(stage: Stage) -> Iterator[str]:
+def slow_start(ctx: ScriptContext) -> Iterator[str]:
     """Over `slow_start` (3 s) an endpoint that came back gets less than its share, then all of it."""
-    pool = stage.params["pool"]
+    pool = ctx.params["pool"]
     back, target = f"{pool}-0", f"/{pool}"
     # One that was found well after the other is eased in too, and its new weight may be known only once it is asked.
-    if not eventually(lambda: 14 <= answers(stage, target, 40)[back] <= 26):
+    if not wait_until(lambda: 14 <= count_answers(ctx, target, 40)[back] <= 26):
         yield f"before it was ill {back} did not get half of the requests"
-    ill(stage, back, "check 500")
+    break_endpoint(ctx, back, "check 500")
     try:
-        if not eventually(lambda: not answers(stage, target, 6)[back]):
+        if not wait_until(lambda: not count_answers(ctx, target, 6)[back]):
             yield "failed checks did not take the endpoint out"
             return
     finally:
-        well(stage, back)
-    if not eventually(lambda: answers(stage, target, 4)[back] > 0, 8):
+        restore_endpoint(ctx, back)
+    if not wait_until(lambda: count_answers(ctx, target, 4)[back] > 0, 8):
         yield "it does not come back"
         return
     begun = time.monotonic()
-    yield from eased_in(stage, back, target)
+    yield from slow_start_shares(ctx, back, target)
     time.sleep(max(0, begun + 3.5 - time.monotonic()))
-    late = answers(stage, target, 60)
+    late = count_answers(ctx, target, 60)
     if not 20 <= late[back] <= 40:
         yield f"3.5 s later {back} got {late[back]} of 60, expected 30"
 
 
-def backup_after_ejection(stage: Stage) -> Iterator[str]:
+def backup_after_ejection(ctx: ScriptContext) -> Iterator[str]:
     """A backup serves while every other endpoint is ejected."""
-    pool = stage.params["pool"]
+    pool = ctx.params["pool"]
     sick, backup, target = f"{pool}-0", f"{pool}-1", f"/{pool}"
-    found = answers(stage, target, 4)
+    found = count_answers(ctx, target, 4)
     if found != {sick: 4}:
         yield f"all are well: {dict(found)}, expected only {sick}"
-    ill(stage, sick, "close")
+    break_endpoint(ctx, sick, "close")
     try:
-        found = answers(stage, target, 6)
+        found = count_answers(ctx, target, 6)
         if found != {"502": 3, backup: 3}:
             yield f"{sick} fails: {dict(found)}, expected 3 times 502, then 3 answers of {backup}"
     finally:
-        well(stage, sick)
-    if not eventually(lambda: answers(stage, target, 2) == {sick: 2}):
-        yield f"{sick} is back: {dict(answers(stage, target, 4))}"
+        restore_endpoint(ctx, sick)
+    if not wait_until(lambda: count_answers(ctx, target, 2) == {sick: 2}):
+        yield f"{sick} is back: {dict(count_answers(ctx, target, 4))}"

@@ -8,23 +8,23 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.http1_client import ClientConnection
-from lbgen.conformance.scripts.stage import datagram, eventually
+from lbgen.conformance.scripts.context import exchange_datagram, wait_until
 from lbgen.conformance.transport import HandshakeError, TransportOptions, without_verification
 from lbgen.plan.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.conformance.scripts.stage import Stage
+    from lbgen.conformance.scripts.context import ScriptContext
 
 
-def bytes_reach(stage: Stage) -> Iterator[str]:
+def bytes_reach(ctx: ScriptContext) -> Iterator[str]:
     """Bytes come back from an endpoint of the right pools, and half-close is kept; without one the connection ends.
     Where TLS passes through, they are the hello of a client that says `sni`."""
-    pools, sent = stage.params["pools"], _first(stage)
-    before = stage.endpoints.connections.copy()
+    pools, sent = ctx.params["pools"], _first(ctx)
+    before = ctx.endpoints.connections.copy()
     try:
-        with _stream(stage) as stream:
+        with _stream(ctx) as stream:
             stream.send(sent)
             got = stream.read_exactly(len(sent)) or b"" if pools else b""  # a client of TLS waits for an answer
             if not stream.secure:  # a TLS connection has no half
@@ -39,7 +39,7 @@ def bytes_reach(stage: Stage) -> Iterator[str]:
     if not got and end == "open":
         yield "the connection stays open"
     word = got.removeprefix(sent).decode("latin-1").strip()
-    asked = {name.rpartition("-")[0] for name in stage.endpoints.connections - before}
+    asked = {name.rpartition("-")[0] for name in ctx.endpoints.connections - before}
     if not pools and got:
         yield f"{got!r} came back, expected a closed connection"
     elif pools and not got.startswith(sent):
@@ -52,49 +52,48 @@ def bytes_reach(stage: Stage) -> Iterator[str]:
         yield "the connection stays open"
 
 
-def datagrams_reach(stage: Stage) -> Iterator[str]:
+def datagrams_reach(ctx: ScriptContext) -> Iterator[str]:
     """Datagrams come back from an endpoint of the right pools, unchanged; else nothing comes."""
-    address, client, pools = stage.at[stage.params["listener"]], stage.params["client"], stage.params["pools"]
-    if pools and not eventually(lambda: datagram(address, b"x", client) is not None):
+    address, client, pools = ctx.at[ctx.params["listener"]], ctx.params["client"], ctx.params["pools"]
+    if pools and not wait_until(lambda: exchange_datagram(address, b"x", client) is not None):
         yield "no answer to a datagram"
         return
-    before = stage.endpoints.requests.copy()
+    before = ctx.endpoints.requests.copy()
     for data in (b"hello", bytes(range(256)), 1_200 * b"y"):
-        got = datagram(address, data, client)
+        got = exchange_datagram(address, data, client)
         name, _, rest = (got or b"").partition(b": ")
         if not pools and got is not None:
             yield f"{got[:60]!r} came back, expected nothing"
         elif pools and (rest != data or name.decode().rpartition("-")[0] not in pools):
             yield f"{None if got is None else got[:60]!r} came back, expected {len(data)} bytes of {' or '.join(pools)}"
-    if not pools and stage.endpoints.requests != before:
-        yield f"asked {dict(stage.endpoints.requests - before)}, expected none"
+    if not pools and ctx.endpoints.requests != before:
+        yield f"asked {dict(ctx.endpoints.requests - before)}, expected none"
 
 
-def _first(stage: Stage) -> bytes:
+def _first(ctx: ScriptContext) -> bytes:
     """What a client sends first."""
-    tls = stage.plan.listener(stage.params["listener"]).tls
+    tls = ctx.plan.listener(ctx.params["listener"]).tls
     if tls is None or not tls.passthrough:
         return b"hello"
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
     out = ssl.MemoryBIO()
     with suppress(ssl.SSLWantReadError):
-        context.wrap_bio(ssl.MemoryBIO(), out, server_hostname=stage.params["sni"]).do_handshake()
+        client.wrap_bio(ssl.MemoryBIO(), out, server_hostname=ctx.params["sni"]).do_handshake()
     return out.read()
 
 
-def bytes_idle(stage: Stage) -> Iterator[str]:
+def bytes_idle(ctx: ScriptContext) -> Iterator[str]:
     """A silent connection is closed in time; so is one that the endpoint never answered (`mute`: it does not), and one
     whose client has ended its side (`half`)."""
-    low, high = stage.params["within_ms"]
-    with _stream(stage) as stream:
-        sent = _first(stage)
+    low, high = ctx.params["within_ms"]
+    with _stream(ctx) as stream:
+        sent = _first(ctx)
         stream.send(sent)
-        if stage.params["half"]:
+        if ctx.params["half"]:
             time.sleep(0.04)  # by then it is with the endpoint
             stream.shutdown_write()
-        elif not stage.params["mute"] and stream.read_exactly(len(sent)) != sent:
+        elif not ctx.params["mute"] and stream.read_exactly(len(sent)) != sent:
             yield "no echo"
             return
         begun = time.monotonic()
@@ -106,13 +105,13 @@ def bytes_idle(stage: Stage) -> Iterator[str]:
             yield f"took {took:.0f} ms, expected {low} to {high}"
 
 
-def bytes_connect(stage: Stage) -> Iterator[str]:
+def bytes_connect(ctx: ScriptContext) -> Iterator[str]:
     """When no endpoint answers, the client's connection ends after the connect time."""
-    low, high = stage.params["within_ms"]
+    low, high = ctx.params["within_ms"]
     begun = time.monotonic()
     try:
-        with _stream(stage) as stream:
-            stream.send(_first(stage))
+        with _stream(ctx) as stream:
+            stream.send(_first(ctx))
             stream.read_to_end()
             end = stream.end
     except TimeoutError:
@@ -127,12 +126,12 @@ def bytes_connect(stage: Stage) -> Iterator[str]:
         yield f"took {took:.0f} ms, expected {low} to {high}"
 
 
-def _stream(stage: Stage) -> ClientConnection:
-    listener = stage.plan.listener(stage.params["listener"])
-    client = stage.params["client"]
+def _stream(ctx: ScriptContext) -> ClientConnection:
+    listener = ctx.plan.listener(ctx.params["listener"])
+    client = ctx.params["client"]
     asked = without_verification(listener)
     if isinstance(asked.tls, dict):
-        asked = TransportOptions(tls={**asked.tls, "sni": stage.params["sni"]})
-    transport = stage.transport(listener.name, Request(client=client), asked)
-    seconds = stage.params.get("within_ms", (0, 2000))[1] / 1000 + 2
-    return ClientConnection(stage.at[listener.name], client=client, timeout=seconds, transport=transport)
+        asked = TransportOptions(tls={**asked.tls, "sni": ctx.params["sni"]})
+    transport = ctx.transport(listener.name, Request(client=client), asked)
+    seconds = ctx.params.get("within_ms", (0, 2000))[1] / 1000 + 2
+    return ClientConnection(ctx.at[listener.name], client=client, timeout=seconds, transport=transport)

@@ -9,12 +9,12 @@ from uuid import uuid4
 
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.scripts.stage import get, told_of
+from lbgen.conformance.scripts.context import account_field, get
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.conformance.scripts.stage import Stage
+    from lbgen.conformance.scripts.context import ScriptContext
 
 _SECONDS = 7.0  # the listener's times for clients are 1.5 s; some engines add to them
 _TOGETHER = 6
@@ -24,36 +24,36 @@ _BAD = (b"", b"GET / HT", b"\xff\xfe\x00", b"POST / HTTP/1.1\r\nHost: h\r\nConte
 _REFUSALS = (400, 408, 411, 413, 414, 417, 421, 431, 501, 502, 504, 505)
 
 
-def smuggling(stage: Stage) -> Iterator[str]:
+def smuggling(ctx: ScriptContext) -> Iterator[str]:
     """What stands behind an ambiguous request is never read as another one, and none hangs."""
-    payloads = stage.params["payloads"]
+    payloads = ctx.params["payloads"]
     with ThreadPoolExecutor(_TOGETHER) as pool:
-        for found in pool.map(lambda payload: list(_payload(stage, payload)), payloads):
+        for found in pool.map(lambda payload: list(_payload(ctx, payload)), payloads):
             yield from found
 
 
-def _payload(stage: Stage, payload: str) -> Iterator[str]:
+def _payload(ctx: ScriptContext, payload: str) -> Iterator[str]:
     tag = uuid4().hex[:8]
     first, second = f"/first-{tag}", f"/second-{tag}"
     text = payload.replace("<first>", first).replace("<second>", f"GET {second} HTTP/1.1\r\nHost: h\r\n\r\n")
-    with ClientConnection(stage.at["web"], timeout=_SECONDS) as stream:
+    with ClientConnection(ctx.at["web"], timeout=_SECONDS) as stream:
         stream.send(text.encode("latin-1"))
         answer = stream.read_answer()
         if answer.status is not None:
             stream.read_to_end()
-    reached = [one.target for one in tuple(stage.endpoints.seen) if tag in one.target]
+    reached = [one.target for one in tuple(ctx.endpoints.seen) if tag in one.target]
     if any(second in target for target in reached):
         yield f"{payload!r}: the second request reached an endpoint: {reached}"
     if stream.end == "open":
         yield f"{payload!r}: after {_SECONDS:g} s the connection is open ({answer.status} {answer.problem})"
 
 
-def hostile_trailers(stage: Stage) -> Iterator[str]:
+def hostile_trailers(ctx: ScriptContext) -> Iterator[str]:
     """Fields behind a chunked body never become headers, however they are called."""
     for field in ("Host: evil", "Content-Length: 9", "X-Forwarded-For: 6.6.6.6", "Connection: x", "X-Request-Id: 1"):
         name, _, value = field.partition(": ")
         body = f"3\r\nabc\r\n0\r\n{field}\r\n\r\n"
-        with ClientConnection(stage.at["web"], timeout=_SECONDS) as stream:
+        with ClientConnection(ctx.at["web"], timeout=_SECONDS) as stream:
             stream.send(f"POST /t HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{body}".encode())
             answer = stream.read_answer()
         told = account_of(answer)
@@ -67,7 +67,7 @@ def hostile_trailers(stage: Stage) -> Iterator[str]:
             yield f"trailer {field!r} became a header"
 
 
-def hostile_sizes(stage: Stage) -> Iterator[str]:
+def hostile_sizes(ctx: ScriptContext) -> Iterator[str]:
     """Heads of 2 MiB, however cut into lines, are refused in time and reach no endpoint."""
     size = 2 << 20
     heads = {
@@ -81,7 +81,7 @@ def hostile_sizes(stage: Stage) -> Iterator[str]:
         "a chunk extension": b"POST /big HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b"a" * size,
     }
     for what, head in heads.items():
-        with ClientConnection(stage.at["web"], timeout=_SECONDS) as stream:
+        with ClientConnection(ctx.at["web"], timeout=_SECONDS) as stream:
             stream.send(head)
             answer = stream.read_answer()
             if answer.status is not None:
@@ -94,7 +94,7 @@ def hostile_sizes(stage: Stage) -> Iterator[str]:
             yield f"{what} of {size} bytes: after {_SECONDS:g} s the connection is open"
 
 
-def hostile_half_closed(stage: Stage) -> Iterator[str]:
+def hostile_half_closed(ctx: ScriptContext) -> Iterator[str]:
     """A client that ends its side gets its answer or an end; half a request never reaches an endpoint as a whole."""
     for what, data, whole in (
         ("a request", b"GET /whole HTTP/1.1\r\nHost: h\r\n\r\n", True),
@@ -104,8 +104,8 @@ def hostile_half_closed(stage: Stage) -> Iterator[str]:
         ("no last chunk", b"POST /half HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", False),
         ("nothing", b"", False),
     ):
-        before = sum(one.target == "/half" for one in tuple(stage.endpoints.seen))
-        with ClientConnection(stage.at["web"], timeout=_SECONDS) as stream:
+        before = sum(one.target == "/half" for one in tuple(ctx.endpoints.seen))
+        with ClientConnection(ctx.at["web"], timeout=_SECONDS) as stream:
             stream.send(data)
             stream.shutdown_write()
             answer = stream.read_answer()
@@ -118,25 +118,25 @@ def hostile_half_closed(stage: Stage) -> Iterator[str]:
         if not whole and answer.status is not None and answer.status not in _REFUSALS:
             yield f"{what}, then the end: status {answer.status}"
         time.sleep(0.1)
-        if sum(one.target == "/half" for one in tuple(stage.endpoints.seen)) > before:
+        if sum(one.target == "/half" for one in tuple(ctx.endpoints.seen)) > before:
             yield f"{what}, then the end: reached an endpoint as a whole request"
 
 
-def hostile_goes_on(stage: Stage) -> Iterator[str]:
+def hostile_goes_on(ctx: ScriptContext) -> Iterator[str]:
     """After bad requests and connections that say nothing, good clients are served as ever."""
-    silent = [ClientConnection(stage.at["web"], timeout=_SECONDS) for _ in range(50)]
+    silent = [ClientConnection(ctx.at["web"], timeout=_SECONDS) for _ in range(50)]
     try:
         for number, stream in enumerate(silent):
             stream.send(_BAD[number % len(_BAD)])
         for number in range(20):
-            answer = fetch(stage.at["web"], get(f"/good/{number}"), timeout=3)
-            if told_of(answer, "target") != f"/good/{number}":
-                yield f"beside 50 bad connections: {told_of(answer, 'target')}"
-        with ClientConnection(stage.at["web"]) as stream:
+            answer = fetch(ctx.at["web"], get(f"/good/{number}"), timeout=3)
+            if account_field(answer, "target") != f"/good/{number}":
+                yield f"beside 50 bad connections: {account_field(answer, 'target')}"
+        with ClientConnection(ctx.at["web"]) as stream:
             for number in range(3):
                 stream.send(serialize(get(f"/kept/{number}")))
-                if told_of(answer := stream.read_answer(), "target") != f"/kept/{number}":
-                    yield f"on a kept connection: {told_of(answer, 'target')}"
+                if account_field(answer := stream.read_answer(), "target") != f"/kept/{number}":
+                    yield f"on a kept connection: {account_field(answer, 'target')}"
     finally:
         for stream in silent:
             stream.sock.close()

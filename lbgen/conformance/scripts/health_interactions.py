@@ -8,72 +8,72 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.http1_client import fetch
-from lbgen.conformance.scripts.stage import (
+from lbgen.conformance.scripts.context import (
     CHECK,
     HANDOVER,
     OK,
     TAKES_HOLD,
-    answers,
-    eased_in,
-    eventually,
+    break_endpoint,
+    count_answers,
     get,
-    ill,
-    well,
+    restore_endpoint,
+    slow_start_shares,
+    wait_until,
 )
 from lbgen.runtime.standins.http1 import CONTROL, Behaviour
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.conformance.scripts.stage import Stage
+    from lbgen.conformance.scripts.context import ScriptContext
 
 _FAILING = (CONTROL, '{"mode": "close"}')
 
 
 @contextmanager
-def _checked_out(stage: Stage) -> Iterator[bool]:
+def _checked_out(ctx: ScriptContext) -> Iterator[bool]:
     """While an endpoint of another pool is taken out by its checks; whether that came about."""
-    other = stage.params["checked"]
-    ill(stage, f"{other}-0", "check 500")
+    other = ctx.params["checked"]
+    break_endpoint(ctx, f"{other}-0", "check 500")
     try:
-        yield eventually(lambda: answers(stage, f"/{other}", 6)[f"{other}-1"] == 6)
+        yield wait_until(lambda: count_answers(ctx, f"/{other}", 6)[f"{other}-1"] == 6)
     finally:
-        well(stage, f"{other}-0")
+        restore_endpoint(ctx, f"{other}-0")
 
 
-def _ejected(stage: Stage, sick: str, target: str) -> bool:
+def _ejected(ctx: ScriptContext, sick: str, target: str) -> bool:
     """Have real traffic fail, checks alone not, until that one of two endpoints is out, and make it well again."""
     time.sleep(HANDOVER)
-    stage.endpoints.behave(sick, Behaviour("close"))
-    stage.endpoints.behave(sick, OK, path=CHECK)
+    ctx.endpoints.behave(sick, Behaviour("close"))
+    ctx.endpoints.behave(sick, OK, path=CHECK)
     try:
-        return eventually(lambda: answers(stage, target, 6)[f"{sick[:-1]}1"] == 6)
+        return wait_until(lambda: count_answers(ctx, target, 6)[f"{sick[:-1]}1"] == 6)
     finally:
-        well(stage, sick)
+        restore_endpoint(ctx, sick)
 
 
-def ejected_beside_checks(stage: Stage) -> Iterator[str]:
+def ejected_beside_checks(ctx: ScriptContext) -> Iterator[str]:
     """An ejected endpoint stays out (for 20 s) while checks take out one of another pool."""
-    sick, target = f"{stage.params['pool']}-0", f"/{stage.params['pool']}"
-    if not _ejected(stage, sick, target):
+    sick, target = f"{ctx.params['pool']}-0", f"/{ctx.params['pool']}"
+    if not _ejected(ctx, sick, target):
         yield f"{sick} fails and is not ejected"
         return
-    with _checked_out(stage) as out:
+    with _checked_out(ctx) as out:
         time.sleep(HANDOVER)
-        found = answers(stage, target, 10)
+        found = count_answers(ctx, target, 10)
         if not out or found[sick]:
             yield f"ejected, then a check took out another pool's endpoint ({out}): {dict(found)}"
 
 
-def places_beside_checks(stage: Stage) -> Iterator[str]:
+def places_beside_checks(ctx: ScriptContext) -> Iterator[str]:
     """A place that is taken stays taken while checks take out an endpoint of another pool."""
-    target = f"/{stage.params['pool']}"
+    target = f"/{ctx.params['pool']}"
     control = (CONTROL, '{"mode": "hang", "wait_ms": 4000}')
     with ThreadPoolExecutor(1) as pool:
-        held = pool.submit(fetch, stage.at["web"], get(target, control), timeout=8)
-        with _checked_out(stage) as out:
+        held = pool.submit(fetch, ctx.at["web"], get(target, control), timeout=8)
+        with _checked_out(ctx) as out:
             time.sleep(HANDOVER)
-            found = fetch(stage.at["web"], get(target))
+            found = fetch(ctx.at["web"], get(target))
             busy = held.done()
         if (not out or found.status != 503) and not busy:
             yield f"the only place is taken, then a check took out another pool's endpoint ({out}): {found.status}"
@@ -81,44 +81,44 @@ def places_beside_checks(stage: Stage) -> Iterator[str]:
             yield f"the request under way: {held.result().status}"
 
 
-def slow_start_after_ejection(stage: Stage) -> Iterator[str]:
+def slow_start_after_ejection(ctx: ScriptContext) -> Iterator[str]:
     """Over `slow_start` (3 s) an endpoint that was ejected gets less than its share, too."""
-    back, target = f"{stage.params['pool']}-0", f"/{stage.params['pool']}"
-    if not _ejected(stage, back, target):
+    back, target = f"{ctx.params['pool']}-0", f"/{ctx.params['pool']}"
+    if not _ejected(ctx, back, target):
         yield f"{back} fails and is not ejected"
         return
-    if not eventually(lambda: answers(stage, target, 4)[back] > 0, 8):
+    if not wait_until(lambda: count_answers(ctx, target, 4)[back] > 0, 8):
         yield "it does not come back"
         return
-    yield from eased_in(stage, back, target)
+    yield from slow_start_shares(ctx, back, target)
 
 
-def _out(stage: Stage, target: str) -> float:
+def _out(ctx: ScriptContext, target: str) -> float:
     """Fail three times at the only endpoint of a pool, which ejects it; when that was."""
     for _ in range(3):
-        fetch(stage.at["web"], get(target, _FAILING))
+        fetch(ctx.at["web"], get(target, _FAILING))
     begun = time.monotonic()
     time.sleep(TAKES_HOLD)
     return begun
 
 
-def ejection_ends_in_time(stage: Stage) -> Iterator[str]:
+def ejection_ends_in_time(ctx: ScriptContext) -> Iterator[str]:
     """The only endpoint of a pool is back after `eject_for` (1.5 s), neither before nor much later."""
-    target = f"/{stage.params['pool']}"
-    begun = _out(stage, target)
-    if not eventually(lambda: fetch(stage.at["web"], get(target)).status == 200):
+    target = f"/{ctx.params['pool']}"
+    begun = _out(ctx, target)
+    if not wait_until(lambda: fetch(ctx.at["web"], get(target)).status == 200):
         yield "it does not come back"
     elif not 1.3 <= (took := time.monotonic() - begun) <= 1.9:
         yield f"back after {took:.1f} s, expected 1.5 s"
 
 
-def ejection_begins_anew(stage: Stage) -> Iterator[str]:
+def ejection_begins_anew(ctx: ScriptContext) -> Iterator[str]:
     """An endpoint that came back fails three times again before it is out again."""
-    target = f"/{stage.params['pool']}"
-    _out(stage, target)
-    if not eventually(lambda: fetch(stage.at["web"], get(target, _FAILING)).status == 502):
+    target = f"/{ctx.params['pool']}"
+    _out(ctx, target)
+    if not wait_until(lambda: fetch(ctx.at["web"], get(target, _FAILING)).status == 502):
         yield "it does not come back"
         return
     time.sleep(TAKES_HOLD)
-    if (status := fetch(stage.at["web"], get(target)).status) != 200:
+    if (status := fetch(ctx.at["web"], get(target)).status) != 200:
         yield f"one failure after it came back: {status}, expected 200"

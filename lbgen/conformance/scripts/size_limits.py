@@ -13,31 +13,31 @@ from lbgen.plan.request import Request
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.conformance.scripts.stage import Stage
+    from lbgen.conformance.scripts.context import ScriptContext
 
 
-def over_limit_never_complete(stage: Stage) -> Iterator[str]:
+def over_limit_never_complete(ctx: ScriptContext) -> Iterator[str]:
     """No endpoint ever sees the whole of a request over `max_body`; with a length it is not even asked."""
     for path, size in (("/small", 1_500), ("/large", 204_800)):
         for framing in ((), (("Transfer-Encoding", "chunked"),)):
-            whole, heads = sum(stage.endpoints.requests.values()), sum(stage.endpoints.heads.values())
-            answer = fetch(stage.at["web"], Request("POST", path, (("Host", "h"), *framing), body=filler(size)))
+            whole, heads = sum(ctx.endpoints.requests.values()), sum(ctx.endpoints.heads.values())
+            answer = fetch(ctx.at["web"], Request("POST", path, (("Host", "h"), *framing), body=filler(size)))
             time.sleep(0.1)
             how = "chunked" if framing else "with a length"
             if answer.status != 413:
                 yield f"{path}, {size} bytes {how}: {answer.status} {answer.problem}, expected 413"
-            if sum(stage.endpoints.requests.values()) != whole:
+            if sum(ctx.endpoints.requests.values()) != whole:
                 yield f"{path}, {size} bytes {how}: the endpoint got the whole request"
-            if not framing and sum(stage.endpoints.heads.values()) != heads:
+            if not framing and sum(ctx.endpoints.heads.values()) != heads:
                 yield f"{path}, {size} bytes {how}: the endpoint was asked"
 
 
 _ANY2 = Request(version="2")
 
 
-def heads_over_http2(stage: Stage) -> Iterator[str]:
+def heads_over_http2(ctx: ScriptContext) -> Iterator[str]:
     """What counts is the size of the headers themselves (limit: 4 KiB), however few bytes HPACK makes of them."""
-    name = stage.params["listener"]
+    name = ctx.params["listener"]
     plain = ((("x-fill", "a" * 3000),), (("x-fill", "a" * 5300),))
     known = (("x-one", "a" * 1800),) * 3  # after the first, one byte each
     for how, headers, huffman, status in (
@@ -47,7 +47,7 @@ def heads_over_http2(stage: Stage) -> Iterator[str]:
         ("over, not coded", plain[1], False, 431),
         ("over, repeated", known, False, 431),
     ):
-        with ClientConnection(stage.at[name], transport=stage.transport(name, _ANY2)) as stream:
+        with ClientConnection(ctx.at[name], transport=ctx.transport(name, _ANY2)) as stream:
             client = Http2Client(stream)
             encoder = client.connection.encoder
             encoder.encode = partial(encoder.encode, huffman=huffman)  # type: ignore[method-assign]

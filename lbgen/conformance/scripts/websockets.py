@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.case import HANDSHAKE
 from lbgen.conformance.http1_client import ClientConnection, serialize, websocket_echo
-from lbgen.conformance.scripts.stage import get
+from lbgen.conformance.scripts.context import get
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.conformance.scripts.stage import Stage
+    from lbgen.conformance.scripts.context import ScriptContext
 
 
-def _tunnel(stage: Stage) -> ClientConnection:
-    listener = stage.params.get("listener", "web")
-    return ClientConnection(stage.at[listener], transport=stage.transport(listener))
+def _tunnel(ctx: ScriptContext) -> ClientConnection:
+    listener = ctx.params.get("listener", "web")
+    return ClientConnection(ctx.at[listener], transport=ctx.transport(listener))
 
 
-def websocket_outlives_response_time(stage: Stage) -> Iterator[str]:
+def websocket_outlives_response_time(ctx: ScriptContext) -> Iterator[str]:
     """A quiet tunnel lives longer than the response time (500 ms) if the idle time (3 s) allows it (`pause`: seconds of
     silence)."""
-    pause = stage.params.get("pause", 1.2)
-    with _tunnel(stage) as stream:
+    pause = ctx.params.get("pause", 1.2)
+    with _tunnel(ctx) as stream:
         stream.send(serialize(get("/long", *HANDSHAKE)))
         if (status := stream.read_answer().status) != 101:
             yield f"status {status}, expected 101"
@@ -36,9 +36,9 @@ def websocket_outlives_response_time(stage: Stage) -> Iterator[str]:
                 return
 
 
-def websocket_idle(stage: Stage) -> Iterator[str]:
+def websocket_idle(ctx: ScriptContext) -> Iterator[str]:
     """A tunnel without traffic for the idle time (700 ms) is closed; traffic keeps it open."""
-    with _tunnel(stage) as stream:
+    with _tunnel(ctx) as stream:
         stream.send(serialize(get("/short", *HANDSHAKE)))
         if (status := stream.read_answer().status) != 101:
             yield f"status {status}, expected 101"

@@ -35,7 +35,7 @@ PATIENCE = 4.0  # seconds that an engine has to notice something
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class ScriptContext:
     """`at` is the address of each listener by name. `params` is the case's `with`. `log` reads the lines of
     the engine's access log, each with what it says in lbgen's own schema. `own`: see `judge.differences`."""
 
@@ -56,34 +56,34 @@ def get(target: str, *headers: tuple[str, str], method: str = "GET") -> Request:
     return Request(method, target, (("Host", "h"), *headers))
 
 
-def gone(stage: Stage) -> str:
+def unavailable_answer(ctx: ScriptContext) -> str:
     """What `answers` counts where no endpoint is left: 503, or at L4 a connection closed without an answer."""
-    return "None" if stage.plan.listener(listener_of(stage)).mode is Mode.L4 else "503"
+    return "None" if ctx.plan.listener(listener_of(ctx)).mode is Mode.L4 else "503"
 
 
-def listener_of(stage: Stage) -> str:
+def listener_of(ctx: ScriptContext) -> str:
     """The listener that the case asks."""
-    return str(stage.params.get("listener", "web"))
+    return str(ctx.params.get("listener", "web"))
 
 
-def told_of(answer: Answer, what: str) -> str:
+def account_field(answer: Answer, what: str) -> str:
     """A part of the endpoint's account, or what came instead of one."""
     told = account_of(answer)
     return str(told[what]) if told is not None else f"status {answer.status} {answer.problem}"
 
 
-def answers(stage: Stage, target: str, count: int, *headers: tuple[str, str]) -> Counter[str]:
+def count_answers(ctx: ScriptContext, target: str, count: int, *headers: tuple[str, str]) -> Counter[str]:
     """`count` requests one after the other: how often each endpoint answered, or each status came without one."""
     request = get(target, *headers)
     found: Counter[str] = Counter()
     for _ in range(count):
-        answer = fetch(stage.at[listener_of(stage)], request)
+        answer = fetch(ctx.at[listener_of(ctx)], request)
         told = account_of(answer)
         found[str(told["name"]) if told is not None else str(answer.status)] += 1
     return found
 
 
-def eventually(holds: Callable[[], bool], seconds: float = PATIENCE) -> bool:
+def wait_until(holds: Callable[[], bool], seconds: float = PATIENCE) -> bool:
     """Whether `holds` becomes true in time."""
     end = time.monotonic() + seconds
     while not holds():
@@ -93,30 +93,30 @@ def eventually(holds: Callable[[], bool], seconds: float = PATIENCE) -> bool:
     return True
 
 
-def ill(stage: Stage, name: str, how: str) -> None:
+def break_endpoint(ctx: ScriptContext, name: str, how: str) -> None:
     """Make endpoint `name` fail: `refuse`, `drop`, `check N` (only the check's answer has that status), `check hang`,
     or a mode of `Behaviour` for everything. What came before is over by then."""
     time.sleep(HANDOVER)
     if how in ("refuse", "drop"):
-        stage.endpoints.listen(name, how)
+        ctx.endpoints.listen(name, how)
     elif how.startswith("check "):
         what = how.removeprefix("check ")
         failing = Behaviour(what) if what == "hang" else Behaviour("fixed", status=int(what))
-        stage.endpoints.behave(name, failing, path=CHECK)
+        ctx.endpoints.behave(name, failing, path=CHECK)
     else:
-        stage.endpoints.behave(name, Behaviour(how))
-        stage.endpoints.behave(name, Behaviour(how), path=CHECK)
+        ctx.endpoints.behave(name, Behaviour(how))
+        ctx.endpoints.behave(name, Behaviour(how), path=CHECK)
 
 
-def well(stage: Stage, name: str) -> None:
+def restore_endpoint(ctx: ScriptContext, name: str) -> None:
     """Undo `ill`."""
-    if name not in stage.endpoints.listening:
-        stage.endpoints.listen(name, "yes")
-    stage.endpoints.behave(name, OK)
-    stage.endpoints.behave(name, OK, path=CHECK)
+    if name not in ctx.endpoints.listening:
+        ctx.endpoints.listen(name, "yes")
+    ctx.endpoints.behave(name, OK)
+    ctx.endpoints.behave(name, OK, path=CHECK)
 
 
-def datagram(address: Address, data: bytes, client: str = "127.0.0.1") -> bytes | None:
+def exchange_datagram(address: Address, data: bytes, client: str = "127.0.0.1") -> bytes | None:
     """What comes back for a datagram of `client` from a port of its own; None when nothing does."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         if address[0].startswith("127.") == client.startswith("127."):
@@ -130,11 +130,11 @@ def datagram(address: Address, data: bytes, client: str = "127.0.0.1") -> bytes 
             return None
 
 
-def eased_in(stage: Stage, back: str, target: str) -> Iterator[str]:
+def slow_start_shares(ctx: ScriptContext, back: str, target: str) -> Iterator[str]:
     """In its first second (of 3 s) an endpoint that came back, one of two, gets well below half of the requests."""
     end = time.monotonic() + 1.0
-    early = answers(stage, target, 6)
+    early = count_answers(ctx, target, 6)
     while time.monotonic() < end and early.total() < 60:
-        early += answers(stage, target, 6)
+        early += count_answers(ctx, target, 6)
     if early[back] * 60 > 22 * early.total():
         yield f"just back, {back} got {early[back]} of {early.total()}, expected well below half"

@@ -14,7 +14,7 @@ from lbgen.conformance.transport import without_verification
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.conformance.scripts.stage import Stage
+    from lbgen.conformance.scripts.context import ScriptContext
     from lbgen.plan.request import Request
 
 LARGE = 4 << 20  # bytes, more than any buffer on the way (small ones, see runtime/local/isolated_network.py)
@@ -23,11 +23,11 @@ _RESUMES = 1.5  # seconds within which a body goes on, if it does
 _STUCK = 0.15  # seconds without progress of an upload
 
 
-def tunnel_idle(stage: Stage) -> Iterator[str]:
+def tunnel_idle(ctx: ScriptContext) -> Iterator[str]:
     """A WebSocket without traffic is closed in time, and not before."""
-    request: Request = stage.params["request"]
+    request: Request = ctx.params["request"]
     asked = replace(request, headers=(*request.headers, *HANDSHAKE))
-    with _stream(stage, request) as stream:
+    with _stream(ctx, request) as stream:
         stream.send(serialize(asked))
         if (status := stream.read_answer().status) != 101:
             yield f"status {status}, expected 101"
@@ -35,46 +35,52 @@ def tunnel_idle(stage: Stage) -> Iterator[str]:
         if websocket_echo(stream, b"hello") != b"hello":
             yield "no echo"
             return
-        yield from _ends(stream, stage, "the tunnel", time.monotonic())
+        yield from _ends(stream, ctx, "the tunnel", time.monotonic())
 
 
-def kept_idle(stage: Stage) -> Iterator[str]:
+def idle_connection_ends(ctx: ScriptContext) -> Iterator[str]:
     """A kept client connection without requests is closed in time, and not before."""
-    request: Request = stage.params["request"]
-    with _stream(stage, request) as stream:
+    request: Request = ctx.params["request"]
+    with _stream(ctx, request) as stream:
         stream.send(serialize(request))
         answer = stream.read_answer()
         if answer.status is None or answer.after != "open":
             yield f"no kept connection: {answer.problem or answer.after}"
             return
-        yield from _ends(stream, stage, "the connection", time.monotonic())
+        yield from _ends(stream, ctx, "the connection", time.monotonic())
 
 
-def slow_client(stage: Stage) -> Iterator[str]:
+def slow_client(ctx: ScriptContext) -> Iterator[str]:
     """Half a request is answered or its connection closed in time, and not before, even if a header comes now and then
     (`pause` seconds apart; 0 = silence)."""
-    pause = stage.params["pause"]
-    with _stream(stage, stage.params["request"]) as stream:
-        stream.send(stage.params["sent"])
+    pause = ctx.params["pause"]
+    with _stream(ctx, ctx.params["request"]) as stream:
+        stream.send(ctx.params["sent"])
         begun = time.monotonic()
         while pause and time.monotonic() < stream.deadline and not stream.read_more(pause) and stream.end == "open":
             stream.send(b"x: 1\r\n")
-        yield from _ends(stream, stage, "the connection", begun, or_answers=True)
+        yield from _ends(stream, ctx, "the connection", begun, or_answers=True)
 
 
-def _stream(stage: Stage, request: Request) -> ClientConnection:
-    seconds = stage.params["within_ms"][1] / 1000 + stage.params.get("patience", 2)
-    transport = stage.transport(
-        request.listener, request, without_verification(stage.plan.listener(request.listener), request)
+def _stream(ctx: ScriptContext, request: Request) -> ClientConnection:
+    seconds = ctx.params["within_ms"][1] / 1000 + ctx.params.get("patience", 2)
+    transport = ctx.transport(
+        request.listener, request, without_verification(ctx.plan.listener(request.listener), request)
     )
-    return ClientConnection(stage.at[request.listener], client=request.client, timeout=seconds, transport=transport)
+    return ClientConnection(ctx.at[request.listener], client=request.client, timeout=seconds, transport=transport)
 
 
 def _ends(
-    stream: ClientConnection, stage: Stage, what: str, begun: float, *, or_answers: bool = False, earliest: float = 0.0
+    stream: ClientConnection,
+    ctx: ScriptContext,
+    what: str,
+    begun: float,
+    *,
+    or_answers: bool = False,
+    earliest: float = 0.0,
 ) -> Iterator[str]:
     """In time, as counted from `begun`; what is too early is so from `earliest` (default: `begun`) on."""
-    low, high = stage.params["within_ms"]
+    low, high = ctx.params["within_ms"]
     low -= (begun - (earliest or begun)) * 1000
     while not (or_answers and stream.buffer) and stream.read_more():
         pass
@@ -85,13 +91,13 @@ def _ends(
         yield f"{what} took {took:.0f} ms, expected {low:.0f} to {high}"
 
 
-def stuck_upload(stage: Stage) -> Iterator[str]:
+def stuck_upload(ctx: ScriptContext) -> Iterator[str]:
     """An endpoint that stops reading a body is given up in time."""
-    request: Request = stage.params["request"]
-    size = stage.params.get("size", LARGE)
+    request: Request = ctx.params["request"]
+    size = ctx.params.get("size", LARGE)
     head = replace(request, method="POST", headers=(*request.headers, ("Content-Length", str(size))))
     chunk = b"x" * 65_536
-    with _stream(stage, request) as stream:
+    with _stream(ctx, request) as stream:
         stream.send(serialize(head))
         first = last = time.monotonic()  # the endpoint takes nothing from the first on, a proxy what it has room for
         stuck = False
@@ -106,26 +112,26 @@ def stuck_upload(stage: Stage) -> Iterator[str]:
                 stream.end = "reset"
             stream.read_more(0.002)
             stream.sock.settimeout(0.02)
-        yield from _ends(stream, stage, "the upload", last, or_answers=True, earliest=first)
+        yield from _ends(stream, ctx, "the upload", last, or_answers=True, earliest=first)
 
 
-def deaf_client(stage: Stage) -> Iterator[str]:
+def deaf_client(ctx: ScriptContext) -> Iterator[str]:
     """A client that stops reading is given up in time: it gets the whole body if it goes on before (`early_ms`, where
     that is asked), and not if it comes back after that."""
-    _, high = stage.params["within_ms"]
-    early = stage.params.get("early_ms")
+    _, high = ctx.params["within_ms"]
+    early = ctx.params.get("early_ms")
     for pause, whole in (*([] if early is None else [(early, True)]), (high, False)):
-        found = list(away(stage, pause, whole=whole))
+        found = list(slow_reader(ctx, pause, whole=whole))
         yield from found
         if found:
             return
 
 
-def away(stage: Stage, pause: float, *, whole: bool) -> Iterator[str]:
+def slow_reader(ctx: ScriptContext, pause: float, *, whole: bool) -> Iterator[str]:
     """Whether a client that reads nothing for `pause` milliseconds gets the whole body nevertheless."""
-    request: Request = stage.params["request"]
-    size = stage.params.get("size", LARGE)
-    with _stream(stage, request) as stream:
+    request: Request = ctx.params["request"]
+    size = ctx.params.get("size", LARGE)
+    with _stream(ctx, request) as stream:
         stream.send(serialize(request))
         if stream.read_until(b"\r\n\r\n") is None:
             yield f"no answer ({stream.end})"
@@ -142,18 +148,18 @@ def away(stage: Stage, pause: float, *, whole: bool) -> Iterator[str]:
         yield f"the client took {pause:.0f} ms off and got {got} bytes of {size}, and its connection is still open"
 
 
-def split_fails(stage: Stage) -> Iterator[str]:
+def split_fails(ctx: ScriptContext) -> Iterator[str]:
     """While the endpoints of one pool of a split fail, requests that are drawn for it get a 504, in time; the others do
     not notice. `most` requests are enough to meet the pool."""
-    request: Request = stage.params["request"]
-    pool = stage.params["pool"]
-    low, high = stage.params["within_ms"]
-    transport = stage.transport(
-        request.listener, request, without_verification(stage.plan.listener(request.listener), request)
+    request: Request = ctx.params["request"]
+    pool = ctx.params["pool"]
+    low, high = ctx.params["within_ms"]
+    transport = ctx.transport(
+        request.listener, request, without_verification(ctx.plan.listener(request.listener), request)
     )
     found: list[float] = []
-    for _ in range(stage.params["most"]):
-        answer = fetch(stage.at[request.listener], request, transport=transport, timeout=high / 1000 + 2)
+    for _ in range(ctx.params["most"]):
+        answer = fetch(ctx.at[request.listener], request, transport=transport, timeout=high / 1000 + 2)
         if account_of(answer) is not None:
             continue
         if answer.status != 504:
@@ -167,4 +173,4 @@ def split_fails(stage: Stage) -> Iterator[str]:
     if found:
         yield f"took {min(found):.0f} ms at least when {pool} fails, expected {low} to {high}"
     else:
-        yield f"none of {stage.params['most']} requests went to {pool}"
+        yield f"none of {ctx.params['most']} requests went to {pool}"

@@ -8,22 +8,22 @@ from lbgen.conformance import http1_client
 from lbgen.conformance.http1_client import ClientConnection
 from lbgen.conformance.http2_client import Http2Client
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.scripts.stage import told_of
+from lbgen.conformance.scripts.context import account_field
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.conformance.scripts.stage import Stage
+    from lbgen.conformance.scripts.context import ScriptContext
 
 _GRPC = '{"mode": "stream", "headers": [["content-type", "application/grpc"]], "trailers": [["grpc-status", "0"]]}'
 
 
-def grpc_stream(stage: Stage) -> Iterator[str]:
+def grpc_stream(ctx: ScriptContext) -> Iterator[str]:
     """Messages of both sides pass one by one, long before the stream ends, and the trailers come at its end."""
-    name = stage.params["listener"]
-    with ClientConnection(stage.at[name], transport=stage.transport(name, Request(version="2"))) as stream:
+    name = ctx.params["listener"]
+    with ClientConnection(ctx.at[name], transport=ctx.transport(name, Request(version="2"))) as stream:
         client = Http2Client(stream)
         number = client.send_head(
             [
@@ -54,15 +54,15 @@ def grpc_stream(stage: Stage) -> Iterator[str]:
         yield f"trailers {answer.trailers}, {answer.problem}"
 
 
-def proxy_header_per_client(stage: Stage) -> Iterator[str]:
+def proxy_header_per_client(ctx: ScriptContext) -> Iterator[str]:
     """A connection to an endpoint is used for no other client than its PROXY header names."""
     for path, version in (("/v1", 1), ("/v2", 2)):
         for number in range(6):
             client = f"127.0.0.{10 + number % 3}"
             request = Request("GET", path, (("Host", "h"),), client=client)
-            answer = http1_client.fetch(stage.at["plain"], request)
+            answer = http1_client.fetch(ctx.at["plain"], request)
             told = account_of(answer)
             if told is None or told["proxy"] is None:
-                yield f"{path}: {told_of(answer, 'proxy')}"
+                yield f"{path}: {account_field(answer, 'proxy')}"
             elif (told["proxy"]["version"], told["proxy"]["source"]) != (version, client):
                 yield f"{path} from {client}: the endpoint was told {told['proxy']}"

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.scripts.stage import eventually
+from lbgen.conformance.scripts.context import wait_until
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import CONTROL
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lbgen.conformance.http1_client import Answer
-    from lbgen.conformance.scripts.stage import Stage
+    from lbgen.conformance.scripts.context import ScriptContext
 
     Record = Mapping[str, object]
 
@@ -41,13 +41,13 @@ PATIENCE = 6.0  # seconds within which a buffered line is written
 SECRET = "s3cr3t-in-query-and-cookie"  # noqa: S105  # no password: what no log may hold
 
 
-def _records(stage: Stage, path: str) -> list[Record]:
+def _records(ctx: ScriptContext, path: str) -> list[Record]:
     """The records of requests for that path, once there is one."""
 
     def found() -> list[Record]:
-        return [record for _, record in stage.log() if record.get("path") == path]
+        return [record for _, record in ctx.log() if record.get("path") == path]
 
-    eventually(lambda: bool(found()), PATIENCE)
+    wait_until(lambda: bool(found()), PATIENCE)
     return found()
 
 
@@ -71,10 +71,10 @@ def _wrong(record: Record, want: dict[str, object]) -> Iterator[str]:
         yield f"duration_ms {duration!r} is no time"
 
 
-def log_of_one_request(stage: Stage) -> Iterator[str]:
+def log_of_one_request(ctx: ScriptContext) -> Iterator[str]:
     """One line for a request, in the schema, with values that are true. `with` says what is asked and what must be
     in the line; `{path}` is the request's own path."""
-    given = stage.params
+    given = ctx.params
     method, _, target = str(given["ask"]).partition(" ")
     path = f"{target}/{uuid4().hex}"
     headers = [("Host", str(given.get("host", "h"))), ("Cookie", f"c={SECRET}")]
@@ -84,9 +84,9 @@ def log_of_one_request(stage: Stage) -> Iterator[str]:
         headers.append(("Transfer-Encoding", "chunked"))
     request = Request(method, f"{path}?q={SECRET}", tuple(headers), body=str(given.get("body", "")).encode())
     begun = time.monotonic()
-    answer = fetch(stage.at[given.get("listener", "web")], request)
+    answer = fetch(ctx.at[given.get("listener", "web")], request)
     took = (time.monotonic() - begun) * 1000
-    found = _records(stage, path)
+    found = _records(ctx, path)
     if len(found) != 1:
         yield f"{len(found)} lines for one request (status {answer.status}), expected one"
         return
@@ -100,25 +100,25 @@ def log_of_one_request(stage: Stage) -> Iterator[str]:
         "bytes": len(answer.body),
         **given["line"],
     }
-    yield from _wrong(record, want | _of_endpoint(stage, answer, given.get("endpoint")))
+    yield from _wrong(record, want | _of_endpoint(ctx, answer, given.get("endpoint")))
     if given.get("endpoint") or account_of(answer) is not None:
         yield from _took(record, float(given.get("least_ms", 0)), took)
     elif record.get("upstream_ms") is not None:
         yield f"upstream_ms {record.get('upstream_ms')!r} although no endpoint was asked, expected null"
     if not given.get("endpoint") and account_of(answer) is None and not record.get("request_id"):
         yield "request_id is empty"
-    if any(SECRET in line for line, _ in stage.log()):
+    if any(SECRET in line for line, _ in ctx.log()):
         yield "the query or a cookie is in the log"
 
 
-def _of_endpoint(stage: Stage, answer: Answer, known: str | None) -> dict[str, object]:
+def _of_endpoint(ctx: ScriptContext, answer: Answer, known: str | None) -> dict[str, object]:
     """Endpoint and request id, as the endpoint that answered (or `known`, which could not) tells them."""
     told = account_of(answer)
     name = str(told["name"]) if told is not None else known
     if name is None:
         return {"endpoint": ""}
     pool, _, number = name.rpartition("-")
-    found: dict[str, object] = {"endpoint": stage.plan.pool(pool).endpoints[int(number)].authority}
+    found: dict[str, object] = {"endpoint": ctx.plan.pool(pool).endpoints[int(number)].authority}
     if told is not None:
         found["request_id"] = next(v for n, v in told["headers"] if n.lower() == "x-request-id")
     return found
@@ -131,27 +131,27 @@ def _took(record: Record, least: float, took: float) -> Iterator[str]:
             yield f"{key} {value!r}, the request took {took:.0f} ms, of which the endpoint {least:.0f}"
 
 
-def log_of_many(stage: Stage) -> Iterator[str]:
+def log_of_many(ctx: ScriptContext) -> Iterator[str]:
     """Every request has its line: 40 on one connection."""
     path = f"/ok/{uuid4().hex}"
-    with ClientConnection(stage.at["web"]) as stream:
+    with ClientConnection(ctx.at["web"]) as stream:
         for _ in range(40):
             stream.send(serialize(Request("GET", path, (("Host", "h"),))))
             stream.read_answer()
-    eventually(lambda: len(_records(stage, path)) >= 40, PATIENCE)
-    found = _records(stage, path)
+    wait_until(lambda: len(_records(ctx, path)) >= 40, PATIENCE)
+    found = _records(ctx, path)
     ids = {record.get("request_id") for record in found}
     if len(found) != 40 or len(ids) != 40:
         yield f"{len(found)} lines with {len(ids)} request ids, expected 40 and 40"
 
 
-def log_of_a_client_that_left(stage: Stage) -> Iterator[str]:
+def log_of_a_client_that_left(ctx: ScriptContext) -> Iterator[str]:
     """A client that goes before the answer: one line, status 0."""
     path = f"/ok/{uuid4().hex}"
     request = Request("GET", path, (("Host", "h"), (CONTROL, '{"mode": "hang", "wait_ms": 400}')))
-    with ClientConnection(stage.at["web"]) as stream:
+    with ClientConnection(ctx.at["web"]) as stream:
         stream.send(serialize(request))
         time.sleep(0.15)
-    found = _records(stage, path)
+    found = _records(ctx, path)
     if len(found) != 1 or found[0].get("status") != 0:
         yield f"statuses {[record.get('status') for record in found]}, expected one line with 0"
