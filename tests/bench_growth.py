@@ -26,7 +26,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from lbgen.engines.api import engine_names
-from tests.growth import topology
+from tests.support.growth import topology
 
 COUNTS = (250, 500, 1000, 2000, 4000, 8000, 10_000)
 ENGINES = tuple(name for name in engine_names() if name != "nftables")

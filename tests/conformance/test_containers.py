@@ -11,7 +11,7 @@ from lbgen.conformance.engine_under_test import engines_in_images
 from lbgen.conformance.runner import CaseState, run_file
 from lbgen.engines.api import engine_names
 from lbgen.runtime.docker.single_engine import share_netns
-from tests.daemon import AS_ROOT, IN_CONTAINERS
+from tests.support.daemon import AS_ROOT, IN_CONTAINERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

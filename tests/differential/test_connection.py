@@ -21,7 +21,7 @@ from lbgen.engines.api import Level, engine
 from lbgen.plan.features import Feature
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate
-from tests.served import serving
+from tests.support.serving import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -35,7 +35,7 @@ from lbgen.plan.simulate import simulate
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import StandIn, endpoints
-from tests.strategies import PlanShape, plans, requests, rules_of
+from tests.support.strategies import PlanShape, plans, requests, rules_of
 
 if TYPE_CHECKING:
     from lbgen.plan.model import HostTable, Listener, Plan

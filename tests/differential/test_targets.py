@@ -18,7 +18,7 @@ from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.engines.api import Level, engine
 from lbgen.plan.features import Feature
 from lbgen.plan.paths import PathError, accept_target
-from tests.served import serving
+from tests.support.serving import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.daemon import left, with_images
+from tests.support.daemon import left, with_images
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -27,8 +27,8 @@ from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import client
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
-from tests.daemon import AS_ROOT, IN_CONTAINERS, REAL, first_port, name_of, single
-from tests.traffic import traffic
+from tests.support.daemon import AS_ROOT, IN_CONTAINERS, REAL, first_port, name_of, single
+from tests.support.traffic import traffic
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -17,7 +17,7 @@ import lbgen
 from lbgen.diagnostics import EngineError
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import images, kept
-from tests.daemon import IN_CONTAINERS, first_port, left, name_of
+from tests.support.daemon import IN_CONTAINERS, first_port, left, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -27,8 +27,8 @@ from lbgen.diagnostics import EngineError
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
-from tests.daemon import AS_ROOT, IN_CONTAINERS, door, first_port, left, name_of
-from tests.traffic import traffic
+from tests.support.daemon import AS_ROOT, IN_CONTAINERS, daemon_proxy, first_port, left, name_of
+from tests.support.traffic import traffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -219,7 +219,7 @@ class At:
 def through(
     meet: Callable[[int, str], tuple[int, str] | None], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
-    with door(folder, meet) as there, monkeypatch.context() as patch:
+    with daemon_proxy(folder, meet) as there, monkeypatch.context() as patch:
         patch.setenv("DOCKER_HOST", there.host)
         yield
 
@@ -227,7 +227,7 @@ def through(
 def requests(act: Act, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """All that the act asks the daemon; then it is as before."""
     act.prepare()
-    with door(folder) as there, monkeypatch.context() as patch:
+    with daemon_proxy(folder) as there, monkeypatch.context() as patch:
         patch.setenv("DOCKER_HOST", there.host)
         act.run()
     act.turn()

@@ -11,7 +11,7 @@ from lbgen.engines.api import engines
 from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.docker import client, helper_image, images
 from lbgen.runtime.docker.image_archive import ImageArchive
-from tests.daemon import IN_CONTAINERS
+from tests.support.daemon import IN_CONTAINERS
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -21,7 +21,7 @@ from lbgen.diagnostics import EngineError
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import helper_image, kept
 from lbgen.runtime.docker.converge import list_containers
-from tests.daemon import IN_CONTAINERS, Door, door, first_port, left, name_of
+from tests.support.daemon import IN_CONTAINERS, DaemonProxy, daemon_proxy, first_port, left, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,7 +114,7 @@ def up(wanted: lbgen.Topology) -> api.Stack:
 def requests(act: Act, place: Path, monkeypatch: pytest.MonkeyPatch) -> range:
     """Numbers of all that the act asks the daemon."""
     act.prepare()
-    with door(place) as there, monkeypatch.context() as patch:
+    with daemon_proxy(place) as there, monkeypatch.context() as patch:
         patch.setenv("DOCKER_HOST", there.host)
         act.run()
     if act.name != "down":
@@ -173,7 +173,7 @@ def cut_short(
     daemon: DockerClient,
 ) -> str:
     act.prepare()
-    with door(place, meet) as there, monkeypatch.context() as patch:
+    with daemon_proxy(place, meet) as there, monkeypatch.context() as patch:
         patch.setenv("DOCKER_HOST", there.host)
         try:
             act.run()
@@ -185,7 +185,7 @@ def cut_short(
     return act.whole(daemon)
 
 
-def check(error: EngineError, there: Door) -> None:
+def check(error: EngineError, there: DaemonProxy) -> None:
     """One message, with what to do."""
     [finding] = error.diagnostics
     assert finding.code in ("LB420", "LB421"), there.said[-1]
@@ -209,7 +209,7 @@ def test_a_daemon_that_goes_away(
                 raise ConnectionError
 
         act.prepare()
-        with door(tmp_path, gone) as there, monkeypatch.context() as patch:
+        with daemon_proxy(tmp_path, gone) as there, monkeypatch.context() as patch:
             patch.setenv("DOCKER_HOST", there.host)
             try:
                 act.run()
@@ -257,7 +257,7 @@ def test_the_command_ends_with_one_word(number: signal.Signals, daemon: DockerCl
         if (what.startswith("POST") and what.endswith("/start")) or what.startswith("DELETE"):
             os.kill(pids[0], number)
 
-    with door(tmp_path, again) as there:
+    with daemon_proxy(tmp_path, again) as there:
         argv = [sys.executable, "-m", "lbgen", "up", str(file), "-e", ENGINE, "--accept", "all"]
         env = {**os.environ, "DOCKER_HOST": there.host}
         with subprocess.Popen(argv, env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:

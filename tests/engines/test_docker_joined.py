@@ -16,7 +16,7 @@ from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import client, external_networks, helper_image, images
-from tests.daemon import IN_CONTAINERS, first_port, name_of
+from tests.support.daemon import IN_CONTAINERS, first_port, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,8 +17,8 @@ from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import client
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
-from tests.daemon import AS_ROOT, IN_CONTAINERS, first_port, name_of, single
-from tests.traffic import Traffic, traffic
+from tests.support.daemon import AS_ROOT, IN_CONTAINERS, first_port, name_of, single
+from tests.support.traffic import Traffic, traffic
 
 pytestmark = [
     *IN_CONTAINERS,

@@ -14,7 +14,7 @@ import pytest
 
 from lbgen.runtime.common import certificates
 from lbgen.runtime.common.ports import free_port
-from tests.daemon import IN_CONTAINERS, first_port, name_of
+from tests.support.daemon import IN_CONTAINERS, first_port, name_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,8 +24,8 @@ from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import client, reload
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
-from tests.daemon import IN_CONTAINERS, first_port, name_of
-from tests.traffic import Sockets, traffic
+from tests.support.daemon import IN_CONTAINERS, first_port, name_of
+from tests.support.traffic import Sockets, traffic
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from lbgen.engines.api import engine, engine_names
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
-from tests.daemon import IN_CONTAINERS, first_port, name_of
+from tests.support.daemon import IN_CONTAINERS, first_port, name_of
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -17,8 +17,8 @@ from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import sockets, traffic_switch
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
-from tests.daemon import IN_CONTAINERS, first_port, name_of
-from tests.traffic import traffic
+from tests.support.daemon import IN_CONTAINERS, first_port, name_of
+from tests.support.traffic import traffic
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -14,9 +14,9 @@ from lbgen.runtime import registry
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import tier_links
 from lbgen.runtime.tiers import group
-from tests.daemon import IN_CONTAINERS, first_port, name_of
-from tests.hybrid import hybrid
-from tests.traffic import traffic
+from tests.support.daemon import IN_CONTAINERS, first_port, name_of
+from tests.support.hybrid import hybrid
+from tests.support.traffic import traffic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

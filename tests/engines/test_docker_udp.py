@@ -16,8 +16,8 @@ from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.docker.sockets import sockets
-from tests.daemon import AS_ROOT, IN_CONTAINERS, first_port, name_of
 from tests.engines.test_udp_ready import dns
+from tests.support.daemon import AS_ROOT, IN_CONTAINERS, first_port, name_of
 
 if TYPE_CHECKING:
     from docker import DockerClient

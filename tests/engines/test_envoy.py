@@ -29,7 +29,7 @@ from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import StandIn, endpoints
-from tests.plans import by_prefix
+from tests.support.plans import by_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ import lbgen
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine_names
 from lbgen.runtime.local.check import check
-from tests.plans import examples
+from tests.support.plans import examples
 
 if TYPE_CHECKING:
     from pathlib import Path

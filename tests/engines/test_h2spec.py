@@ -27,7 +27,7 @@ from lbgen.runtime.common.certificates import throw_away
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import StandIn, endpoints
-from tests import minimal
+from tests.support import minimal
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -27,12 +27,12 @@ from lbgen.runtime.common import state
 from lbgen.runtime.common.certificates import Spec, make
 from lbgen.runtime.local.adopt import processes_in, session_leaders
 from tests.engines.test_local_runtime import need
-from tests.traffic import traffic
+from tests.support.traffic import traffic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.traffic import Traffic
+    from tests.support.traffic import Traffic
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
 PORT = 24_820

@@ -19,8 +19,8 @@ from lbgen.runtime import registry
 from lbgen.runtime.local.adopt import processes_in
 from lbgen.runtime.tiers import group
 from tests.engines.test_local_runtime import need
-from tests.hybrid import hybrid
-from tests.traffic import traffic
+from tests.support.hybrid import hybrid
+from tests.support.traffic import traffic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

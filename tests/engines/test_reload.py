@@ -31,8 +31,8 @@ from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.reload import reload_all
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.local.reload import prepare_change
-from tests.traffic import traffic
-from tests.websocket import connected
+from tests.support.traffic import traffic
+from tests.support.websocket import connected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

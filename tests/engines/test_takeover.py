@@ -22,7 +22,7 @@ from lbgen.runtime.local.adopt import AdoptedProcess, processes_in, session_lead
 from lbgen.runtime.local.spawn import UNKNOWN_STATUS
 from tests.engines.test_local_runtime import DATABASE, need
 from tests.engines.test_reload import PORT, pool_of, topology
-from tests.traffic import traffic
+from tests.support.traffic import traffic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -38,7 +38,7 @@ from lbgen.runtime.local import check
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.http1 import Behaviour
 from lbgen.runtime.standins.server import StandIn, endpoints
-from tests.plans import by_prefix
+from tests.support.plans import by_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ from lbgen.plan.overlay import with_admin
 from lbgen.runtime.common.certificates import throw_away
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
-from tests import minimal, websocket
+from tests.support import minimal, websocket
 
 FIRST = int(os.environ.get("LBGEN_CONFORMANCE_PORTS", "24800"))
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]

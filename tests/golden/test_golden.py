@@ -15,7 +15,7 @@ import lbgen
 from lbgen import resources
 from lbgen.engines.api import engine, engine_names
 from lbgen.plan.model import EngineOptions
-from tests.plans import examples
+from tests.support.plans import examples
 
 HERE = Path(__file__).parent
 

@@ -18,7 +18,7 @@ from lbgen.plan.regex import matches_whole
 from lbgen.plan.request import RefusedError, Request, parse_request
 from lbgen.plan.shadowing import covers, find_shadowed
 from lbgen.plan.simulate import simulate
-from tests.strategies import plans, requests, rules_of
+from tests.support.strategies import plans, requests, rules_of
 
 
 def table_for(tables: tuple[HostTable, ...], host: str | None) -> HostTable:

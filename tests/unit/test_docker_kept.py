@@ -15,7 +15,7 @@ from lbgen.runtime.docker import kept
 from lbgen.runtime.docker.kept import Kept
 from lbgen.runtime.standins.plan import Cast
 from lbgen.runtime.standins.server import StandIn
-from tests.plans import examples
+from tests.support.plans import examples
 
 EXAMPLES = examples()
 

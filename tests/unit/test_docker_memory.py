@@ -63,6 +63,6 @@ def test_it_stands_beside_what_a_route_gave_and_only_where_that_is_wrong(shop: A
 
 @pytest.fixture
 def shop() -> Any:
-    from tests.plans import examples
+    from tests.support.plans import examples
 
     return examples()["shop"]

@@ -19,7 +19,7 @@ from lbgen.plan.resolve import findings
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.common import readiness
 from lbgen.spec.load import load_bytes
-from tests.growth import growth, rich_topology, topology
+from tests.support.growth import growth, rich_topology, topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable

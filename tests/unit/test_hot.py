@@ -12,7 +12,7 @@ from lbgen.diagnostics import EngineError
 from lbgen.engines.health import NO_ADDRESS, Condition, State
 from lbgen.plan.model import Endpoint
 from lbgen.runtime.common import reload
-from tests.plans import examples
+from tests.support.plans import examples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,7 +14,7 @@ from lbgen.engines.rendered import render_with
 from lbgen.runtime.local.check import check
 from tests.engines.test_nftables import plan as l4_plan
 from tests.engines.test_nftables import pool
-from tests.fake_engine import FakeEngine, write_program
+from tests.support.fake_engine import FakeEngine, write_program
 from tests.unit.test_runtime_process import plan
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from lbgen import api
 from lbgen.cli import logs as verb
 from lbgen.runtime.common import logs
-from tests.fake_engine import FakeEngine, write_program
+from tests.support.fake_engine import FakeEngine, write_program
 from tests.unit.test_runtime_process import plan
 
 pytestmark = pytest.mark.xdist_group("runtime")

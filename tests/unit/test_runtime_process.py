@@ -33,7 +33,7 @@ from lbgen.plan.model import (
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.common.workers import group_members
 from lbgen.runtime.local.process import run_engine
-from tests.fake_engine import FakeEngine, write_program
+from tests.support.fake_engine import FakeEngine, write_program
 
 PORT = 24_100
 pytestmark = pytest.mark.xdist_group("runtime")
@@ -124,7 +124,7 @@ def test_it_dies_with_its_parent(fake):
     code = f"""
 import os, sys, signal
 from pathlib import Path
-from tests.fake_engine import FakeEngine
+from tests.support.fake_engine import FakeEngine
 from tests.unit.test_runtime_process import plan
 from lbgen.runtime.local.process import run_engine
 with run_engine(FakeEngine(Path({str(fake.program)!r})), plan()) as handle:
@@ -154,7 +154,7 @@ def test_a_reused_pid_is_another_process():
 def test_root_lends_the_right_to_low_ports_and_nothing_else(fake):
     code = f"""
 from pathlib import Path
-from tests.fake_engine import FakeEngine
+from tests.support.fake_engine import FakeEngine
 from tests.unit.test_runtime_process import plan
 from lbgen.runtime.local.process import run_engine
 with run_engine(FakeEngine(Path({str(fake.program)!r})), plan(port=80)) as handle:

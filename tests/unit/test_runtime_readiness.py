@@ -11,7 +11,7 @@ from lbgen.plan.model import Mode, Plan
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.common.readiness import probes, probes_of_change
 from lbgen.runtime.common.regex_example import sample
-from tests.plans import examples
+from tests.support.plans import examples
 
 EXAMPLES = examples()
 

@@ -23,7 +23,7 @@ from lbgen.runtime import registry
 from lbgen.runtime.common import state
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.local.stack import choose
-from tests.fake_engine import FakeEngine, write_program
+from tests.support.fake_engine import FakeEngine, write_program
 from tests.unit.test_runtime_process import plan as one_listener
 
 pytestmark = pytest.mark.xdist_group("runtime")
@@ -255,7 +255,7 @@ def test_what_cannot_is_skipped_unless_it_was_named(fake, monkeypatch):
 CHILD = """
 import sys
 from pathlib import Path
-from tests.fake_engine import FakeEngine
+from tests.support.fake_engine import FakeEngine
 from tests.unit.test_runtime_stack import plan
 from lbgen import api
 def tell(progress):

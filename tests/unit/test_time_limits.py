@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lbgen.runtime.common.time_limits import for_routes
-from tests.plans import examples
+from tests.support.plans import examples
 
 
 @pytest.mark.parametrize(("routes", "seconds"), [(1, 20), (1_000, 20), (2_000, 40), (10_000, 200)])

@@ -11,7 +11,7 @@ import lbgen
 from lbgen.conformance.verify import tiers
 from lbgen.engines.api import engine
 from tests.engines.test_local_runtime import need
-from tests.hybrid import hybrid
+from tests.support.hybrid import hybrid
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Engine

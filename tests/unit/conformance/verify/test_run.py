@@ -27,7 +27,7 @@ from lbgen.engines.api import Binary, RenderedFile, engine_names
 from lbgen.engines.rendered import Rendered
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.local.messages import EngineChoice
-from tests.plans import examples
+from tests.support.plans import examples
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan

@@ -40,7 +40,7 @@ from lbgen.plan.model import (
     ValueMatch,
 )
 from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
-from tests.plans import on_web
+from tests.support.plans import on_web
 
 TIMES = Timeouts(1_000, 5_000, 60_000)
 

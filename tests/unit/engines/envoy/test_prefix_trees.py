@@ -11,7 +11,7 @@ from lbgen.engines.envoy import prefix_trees
 from lbgen.plan.matching import covers_host, mismatch
 from lbgen.plan.model import Match, PathKind, PathMatch, Rule
 from lbgen.plan.request import RefusedError, parse_request
-from tests.strategies import PlanShape, plans, requests
+from tests.support.strategies import PlanShape, plans, requests
 
 GENEROUS = mock.patch.multiple(prefix_trees, _MIN_RULES=0, _LEAF=1, _GROWTH=1_000)
 

@@ -32,7 +32,7 @@ from lbgen.plan.model import (
 )
 from lbgen.plan.policy import Retries, RetryCause
 from lbgen.plan.precedence import UnrankedRule
-from tests.plans import exact, forward, on_web, prefix
+from tests.support.plans import exact, forward, on_web, prefix
 
 NO = HeaderEdits()
 

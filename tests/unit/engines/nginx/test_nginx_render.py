@@ -36,8 +36,8 @@ from lbgen.plan.model import (
     ValueMatch,
 )
 from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
-from tests.plans import TIMES as SAME
-from tests.plans import exact, forward, on_web, prefix
+from tests.support.plans import TIMES as SAME
+from tests.support.plans import exact, forward, on_web, prefix
 
 ROOT = Match(PathMatch(PathKind.PREFIX, "/"))
 

@@ -43,7 +43,7 @@ from lbgen.plan.policy import (
 from lbgen.plan.precedence import UnrankedRule
 from lbgen.plan.request import AUTHORITY
 from lbgen.resources import folder
-from tests.plans import on_web
+from tests.support.plans import on_web
 
 NO = HeaderEdits()
 

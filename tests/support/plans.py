@@ -33,7 +33,7 @@ TIMES = Timeouts(1_000, 5_000, 5_000)
 def examples() -> dict[str, Plan]:
     """The plan of each example by its folder's name; where it has tiers, of each tier: `hybrid-edge/web`."""
     found = {}
-    for path in sorted((Path(__file__).parents[1] / "examples").glob("*/topology.yaml")):
+    for path in sorted((Path(__file__).parents[2] / "examples").glob("*/topology.yaml")):
         for tier in parts(lbgen.load(path)):
             name = path.parent.name
             found[f"{name}/{tier.name}" if tier.name else name] = tier.plan

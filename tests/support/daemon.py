@@ -81,7 +81,7 @@ def left(daemon: DockerClient, stack: str) -> list[str]:
 
 
 @dataclass(slots=True)
-class Door:
+class DaemonProxy:
     """A socket before the daemon's. `said` are the requests that came; `meet` sees each one with its number (from 1)
     and may answer it itself (status and message), or raise ConnectionError: the daemon is gone, for good."""
 
@@ -143,9 +143,11 @@ def _copy(reader: object, to: socket.socket) -> None:
 
 
 @contextmanager
-def door(folder: Path, meet: Callable[[int, str], tuple[int, str] | None] | None = None) -> Iterator[Door]:
+def daemon_proxy(
+    folder: Path, meet: Callable[[int, str], tuple[int, str] | None] | None = None
+) -> Iterator[DaemonProxy]:
     """A door that is open for as long as the block lasts."""
-    made = Door(str(folder / "d.sock"))
+    made = DaemonProxy(str(folder / "d.sock"))
     if meet is not None:
         made.meet = meet
     with socket.socket(socket.AF_UNIX) as listener:
