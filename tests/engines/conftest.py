@@ -10,6 +10,7 @@ from tests.support.daemon import left, with_images
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from docker import DockerClient
 
@@ -32,3 +33,23 @@ def nothing_left(daemon: DockerClient, request: pytest.FixtureRequest) -> Iterat
         if each.name == request.module.NAME:
             each.down()
     assert not left(daemon, request.module.NAME)
+
+
+@pytest.fixture
+def every(request: pytest.FixtureRequest) -> bool:
+    """Whether all steps of an act are cut short, not some."""
+    return bool(request.config.getoption("--interrupts") == "all")
+
+
+@pytest.fixture
+def state_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A state directory of the test's own, whose stacks are taken down at its end. No stacks of containers are seen."""
+    from lbgen import api
+    from lbgen.runtime import registry
+
+    monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent")
+    monkeypatch.setattr(registry, "may_have_docker", lambda: False)
+    yield tmp_path / "state"
+    for each in api.ps():
+        each.down()

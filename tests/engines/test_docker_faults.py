@@ -8,7 +8,6 @@ and the same change works once the fault is gone.
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import signal
@@ -27,7 +26,8 @@ from lbgen.diagnostics import EngineError
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
-from tests.support.daemon import AS_ROOT, IN_CONTAINERS, daemon_proxy, first_port, left, name_of
+from tests.support.daemon import AS_ROOT, IN_CONTAINERS, first_port, left, name_of, proxied
+from tests.support.stacks import serves
 from tests.support.traffic import traffic
 
 if TYPE_CHECKING:
@@ -119,18 +119,6 @@ def up(topology: lbgen.Topology) -> api.Stack:
     return lbgen.up(topology, [ENGINE], runtime="docker", accept=("all",))
 
 
-def serves(port: int, path: str) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-    try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status == 200 and json.loads(answer.read())["pool"] == "app"
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
-
-
 def fails(
     act: Act,
     daemon: DockerClient,
@@ -215,29 +203,13 @@ class At:
         return self.then(text)
 
 
-@contextmanager
-def through(
-    meet: Callable[[int, str], tuple[int, str] | None], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
-    with daemon_proxy(folder, meet) as there, monkeypatch.context() as patch:
-        patch.setenv("DOCKER_HOST", there.host)
-        yield
-
-
 def requests(act: Act, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """All that the act asks the daemon; then it is as before."""
     act.prepare()
-    with daemon_proxy(folder) as there, monkeypatch.context() as patch:
-        patch.setenv("DOCKER_HOST", there.host)
+    with proxied(folder, monkeypatch) as there:
         act.run()
     act.turn()
     return there.said
-
-
-@pytest.fixture
-def every(request: pytest.FixtureRequest) -> bool:
-    """Whether all steps are asked for."""
-    return bool(request.config.getoption("--interrupts") == "all")
 
 
 @pytest.mark.parametrize("name", ACTS)
@@ -248,7 +220,7 @@ def test_an_error_of_the_daemon(
     act, tally = Act(name), Tally(f"{name}, daemon")
     for which in numbers(requests(act, tmp_path, monkeypatch)) if every else SAMPLE[name]:
         at = At(which, lambda text: (500, "injected: write /x: no space left on device"))
-        fault = through(at, tmp_path, monkeypatch)
+        fault = proxied(tmp_path, monkeypatch, at)
         tally.take(f"request {which}", partial(fails, act, daemon, fault), lambda at=at: at.what)
     tally.judge()
 
@@ -292,13 +264,13 @@ def test_a_helper_that_vanishes(
     for name in ("reload", "renew") if every else ("reload",):
         act, tally, count = Act(name), Tally(f"{name}, helper"), Vanishing(daemon)
         act.prepare()
-        with through(count, tmp_path, monkeypatch):
+        with proxied(tmp_path, monkeypatch, count):
             act.run()
         act.turn()
         assert count.seen
         for number in range(1, count.seen + 1) if every else (3,):
             gone = Vanishing(daemon, number)
-            fault = through(gone, tmp_path, monkeypatch)
+            fault = proxied(tmp_path, monkeypatch, gone)
             tally.take(f"request {number}", partial(fails, act, daemon, fault), lambda gone=gone: gone.what)
         tally.judge()
         api.down(NAME)
@@ -396,7 +368,7 @@ def test_what_serves_is_killed(
             changing = numbers(asked, lambda text: not text.startswith("GET"))
             for number in changing if every else changing[-1:]:
                 at = At(number, lambda text, role=role: kill(text, role))
-                fault = through(at, tmp_path, monkeypatch)
+                fault = proxied(tmp_path, monkeypatch, at)
                 tally.take(
                     f"request {number}",
                     partial(fails, act, daemon, fault, cuts=True),

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import signal
@@ -21,7 +20,8 @@ from lbgen.diagnostics import EngineError
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import helper_image, kept
 from lbgen.runtime.docker.converge import list_containers
-from tests.support.daemon import IN_CONTAINERS, DaemonProxy, daemon_proxy, first_port, left, name_of
+from tests.support.daemon import IN_CONTAINERS, DaemonProxy, daemon_proxy, first_port, left, name_of, proxied
+from tests.support.stacks import serves
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,18 +52,6 @@ def topology(port: int, path: str = "/one") -> lbgen.Topology:
         "routes": [{"name": "one", "match": [{"path": {"prefix": path}}], "forward": "app"}],
     }
     return lbgen.load(data)
-
-
-def serves(port: int, path: str) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-    try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status == 200 and json.loads(answer.read())["pool"] == "app"
-    except OSError:
-        return False
-    finally:
-        connection.close()
 
 
 class Act:
@@ -114,8 +102,7 @@ def up(wanted: lbgen.Topology) -> api.Stack:
 def requests(act: Act, place: Path, monkeypatch: pytest.MonkeyPatch) -> range:
     """Numbers of all that the act asks the daemon."""
     act.prepare()
-    with daemon_proxy(place) as there, monkeypatch.context() as patch:
-        patch.setenv("DOCKER_HOST", there.host)
+    with proxied(place, monkeypatch) as there:
         act.run()
     if act.name != "down":
         api.down(NAME)
@@ -142,11 +129,8 @@ class At:
 
 
 @pytest.mark.parametrize("name", ACTS)
-def test_ctrl_c(
-    name: str, daemon: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
+def test_ctrl_c(name: str, daemon: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: bool) -> None:
     act = Act(name)
-    every = request.config.getoption("--interrupts") == "all"
     for number in requests(act, tmp_path, monkeypatch) if every else SOME[name]:
         at = At(number, every=every)
 
@@ -173,8 +157,7 @@ def cut_short(
     daemon: DockerClient,
 ) -> str:
     act.prepare()
-    with daemon_proxy(place, meet) as there, monkeypatch.context() as patch:
-        patch.setenv("DOCKER_HOST", there.host)
+    with proxied(place, monkeypatch, meet) as there:
         try:
             act.run()
         except error as raised:
@@ -196,11 +179,10 @@ def check(error: EngineError, there: DaemonProxy) -> None:
 
 @pytest.mark.parametrize("name", ACTS)
 def test_a_daemon_that_goes_away(
-    name: str, daemon: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    name: str, daemon: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: bool
 ) -> None:
     """Once it is back, the same again does it all."""
     act = Act(name)
-    every = request.config.getoption("--interrupts") == "all"
     for number in requests(act, tmp_path, monkeypatch) if every else SOME[name][-1:]:
         at = At(number, every=every)
 
@@ -209,8 +191,7 @@ def test_a_daemon_that_goes_away(
                 raise ConnectionError
 
         act.prepare()
-        with daemon_proxy(tmp_path, gone) as there, monkeypatch.context() as patch:
-            patch.setenv("DOCKER_HOST", there.host)
+        with proxied(tmp_path, monkeypatch, gone) as there:
             try:
                 act.run()
             except EngineError as error:
@@ -229,10 +210,9 @@ def test_a_daemon_that_goes_away(
 
 
 def test_a_disk_that_is_full(
-    daemon: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    daemon: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: bool
 ) -> None:
     """As a daemon says it."""
-    every = request.config.getoption("--interrupts") == "all"
     for what in FILLS if every else FILLS[:1]:
 
         def full(now: int, request: str, what: str = what) -> tuple[int, str] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import signal
 import statistics
@@ -25,6 +24,7 @@ from lbgen.runtime.docker import client, reload
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
 from tests.support.daemon import IN_CONTAINERS, first_port, name_of
+from tests.support.stacks import endpoint_of, pool_of, routed
 from tests.support.traffic import Sockets, traffic
 
 if TYPE_CHECKING:
@@ -48,16 +48,7 @@ CUT_BY = {"haproxy": 640, "envoy": 1050}  # seconds
 
 def data(port: int, *routes: str, tcp: int = 0) -> dict[str, Any]:
     """A path prefix for each of `routes`, answered by a pool of its own; the rest by `app`. `tcp` passes streams."""
-    made: dict[str, Any] = {
-        "version": 1,
-        "name": NAME,
-        "listeners": {"web": {"port": port}},
-        "pools": {"app": {"endpoints": [{"address": "10.9.0.1:80"}]}},
-        "routes": [{"name": "rest", "forward": "app"}],
-    }
-    for each in routes:
-        made["pools"][each] = {"endpoints": [{"address": "10.9.1.1:80"}]}
-        made["routes"].insert(0, {"name": each, "match": [{"path": {"prefix": f"/{each}"}}], "forward": each})
+    made = routed(NAME, port, *routes)
     if tcp:
         made["listeners"]["tcp"] = {"port": tcp, "mode": "l4"}
         made["pools"]["streams"] = {"endpoints": [{"address": "10.9.2.1:80"}]}
@@ -70,23 +61,6 @@ def data(port: int, *routes: str, tcp: int = 0) -> dict[str, Any]:
 
 def topology(port: int, *routes: str, tcp: int = 0) -> lbgen.Topology:
     return lbgen.load(data(port, *routes, tcp=tcp))
-
-
-def pool_of(port: int, path: str) -> str:
-    return answer(port, path)["pool"]
-
-
-def endpoint_of(port: int, path: str) -> str:
-    return answer(port, path)["name"]
-
-
-def answer(port: int, path: str) -> dict[str, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-    try:
-        connection.request("GET", path)
-        return dict(json.loads(connection.getresponse().read()))
-    finally:
-        connection.close()
 
 
 @pytest.mark.parametrize("name", L7_ENGINES)

@@ -22,7 +22,6 @@ import pytest
 import lbgen
 from lbgen import api
 from lbgen.diagnostics import EngineError, LbgenError, Severity
-from lbgen.runtime import registry
 from lbgen.runtime.common import state
 from lbgen.runtime.common.certificates import Spec, make
 from lbgen.runtime.local.adopt import processes_in, session_leaders
@@ -30,11 +29,9 @@ from tests.engines.test_local_runtime import need
 from tests.support.traffic import traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.support.traffic import Traffic
 
-pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
+pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime"), pytest.mark.usefixtures("state_dir")]
 PORT = 24_820
 NAME = "faulty"
 FAULTS = Path(__file__).parents[1] / "faults"
@@ -99,16 +96,6 @@ def status(path: str) -> int:
         return connection.getresponse().status
     finally:
         connection.close()
-
-
-@pytest.fixture(autouse=True)
-def state_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent")
-    monkeypatch.setattr(registry, "may_have_docker", lambda: False)  # stacks of containers are not ours
-    yield tmp_path / "state"
-    for each in api.ps():
-        each.down()
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ import lbgen
 from lbgen import api
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
-from lbgen.runtime import registry
 from lbgen.runtime.common.certificates import throw_away
 from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.process_id import ProcessId
@@ -25,7 +24,7 @@ from lbgen.runtime.common.workers import group_members
 from lbgen.runtime.local.adopt import processes_in
 from lbgen.runtime.local.check import check
 
-pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
+pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime"), pytest.mark.usefixtures("state_dir")]
 PORT = 24_500
 L7 = ("nginx", "haproxy", "envoy", "traefik")
 
@@ -47,15 +46,6 @@ SHOP = {
 }
 DATABASE = {**SHOP, "name": "local-db", "listeners": {"db": {"port": PORT + 1, "mode": "l4"}}}
 DATABASE = {**DATABASE, "pools": {"pg": SHOP["pools"]["pg"]}, "routes": [SHOP["routes"][4]]}
-
-
-@pytest.fixture(autouse=True)
-def state_dir(tmp_path, monkeypatch):
-    monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setattr(registry, "may_have_docker", lambda: False)  # stacks of containers are not ours
-    yield tmp_path / "state"
-    for each in api.ps():
-        each.down()
 
 
 def need(name: str) -> None:

@@ -23,24 +23,18 @@ from tests.support.hybrid import hybrid
 from tests.support.traffic import traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
+pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime"), pytest.mark.usefixtures("state_dir")]
 PORT = 24_700
 CLIENT = "127.0.0.77"
 NAME = "tiered"
 
 
 @pytest.fixture(autouse=True)
-def state_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def engines_here() -> None:
     for name in ("haproxy", "nginx"):
         need(name)
-    monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setattr(registry, "may_have_docker", lambda: False)  # stacks of containers are not ours
-    yield tmp_path / "state"
-    for each in api.ps():
-        each.down()
 
 
 def ask(path: str = "/x", port: int = PORT) -> tuple[int, dict[str, str], dict[str, object]]:

@@ -13,31 +13,23 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lbgen
-from lbgen import api
 from lbgen.diagnostics import EngineError
-from lbgen.runtime import registry
 from lbgen.runtime.common import state
 from lbgen.runtime.common.certificates import Spec, make
 from tests.engines.test_local_runtime import need
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
+pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime"), pytest.mark.usefixtures("state_dir")]
 PORT = 24_540
 ENGINE = "haproxy"
 PLACES = ("the folder", "a parent", "elsewhere")
 
 
 @pytest.fixture(autouse=True)
-def state_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def engines_here() -> None:
     need(ENGINE)
-    monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent")
-    monkeypatch.setattr(registry, "may_have_docker", lambda: False)  # stacks of containers are not ours
-    yield tmp_path / "state"
-    for each in api.ps():
-        each.down()
 
 
 def topology(tmp_path: Path, path: str = "/old") -> Path:

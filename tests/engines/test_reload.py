@@ -25,19 +25,19 @@ from lbgen import api
 from lbgen.diagnostics import EngineError, UsageError
 from lbgen.engines.api import engine
 from lbgen.engines.rendered import MANIFEST, render_with
-from lbgen.runtime import registry
 from lbgen.runtime.common.certificates import Spec, make
 from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.reload import reload_all
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.local.reload import prepare_change
+from tests.support.stacks import pool_of, routed
 from tests.support.traffic import traffic
 from tests.support.websocket import connected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
+pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime"), pytest.mark.usefixtures("state_dir")]
 PORT = 24_600
 L7 = (
     ("nginx", "1.31"),
@@ -51,29 +51,9 @@ L7 = (
 Topology = dict[str, Any]
 
 
-@pytest.fixture(autouse=True)
-def state_dir(tmp_path, monkeypatch):
-    monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setattr(registry, "may_have_docker", lambda: False)  # stacks of containers are not ours
-    yield
-    for each in api.ps():
-        each.down()
-
-
 def topology(name: str, version: str, *routes: str) -> Topology:
-    """A path prefix for each of `routes`, answered by a pool of its own; the rest by `app`."""
-    made: Topology = {
-        "version": 1,
-        "name": "changing",
-        "listeners": {"web": {"port": PORT}},
-        "pools": {"app": {"endpoints": [{"address": "10.9.0.1:80"}]}},
-        "routes": [{"name": "rest", "forward": "app"}],
-        "engines": {name: {"version": version}},
-    }
-    for each in routes:
-        made["pools"][each] = {"endpoints": [{"address": "10.9.1.1:80"}]}
-        made["routes"].insert(0, {"name": each, "match": [{"path": {"prefix": f"/{each}"}}], "forward": each})
-    return made
+    """The routes on that version of an engine."""
+    return {**routed("changing", PORT, *routes), "engines": {name: {"version": version}}}
 
 
 def need(name: str, version: str | None = None) -> None:
@@ -81,15 +61,6 @@ def need(name: str, version: str | None = None) -> None:
         find(engine(name), version)
     except EngineError as error:
         pytest.skip(str(error))
-
-
-def pool_of(path: str, port: int = PORT) -> str:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-    try:
-        connection.request("GET", path)
-        return str(json.loads(connection.getresponse().read())["pool"])
-    finally:
-        connection.close()
 
 
 @pytest.mark.parametrize(("name", "version"), L7)
@@ -103,7 +74,7 @@ def test_no_request_is_lost(name, version):
                 cuts = (name, version) == ("nginx", "1.22")
                 assert any("closes kept connections" in each.message for each in done.warnings) == cuts
                 for each in ("one", "two", "three", "four"):
-                    assert pool_of(f"/{each}") == (each if each in routes else "app")
+                    assert pool_of(PORT, f"/{each}") == (each if each in routes else "app")
                 time.sleep(0.3)
         assert seen.good > 200
         # 1.22 closes idle connections at once, so that a request may cross the FIN on its way.
@@ -127,7 +98,7 @@ def test_listeners_and_endpoints_come_and_go(name):
         changed = copy.deepcopy(made)
         changed["pools"]["app"]["endpoints"].append({"address": "10.9.0.2:80"})
         lbgen.reload(lbgen.load(changed))
-        assert {pool_of("/x") for _ in range(4)} == {"app"}
+        assert {pool_of(PORT, "/x") for _ in range(4)} == {"app"}
         (found,) = api.ps("changing")
         assert found.state.digest != digest
         assert len(found.endpoints) == 3
@@ -135,11 +106,11 @@ def test_listeners_and_endpoints_come_and_go(name):
         if name == "traefik":
             with pytest.raises(EngineError, match=r"reads traefik\.yaml only when it starts.*listener other"):
                 lbgen.reload(lbgen.load(changed))
-            assert pool_of("/one") == "one"
+            assert pool_of(PORT, "/one") == "one"
             return
         after = lbgen.reload(lbgen.load(changed))
         assert after.url("other") == f"http://127.0.0.1:{PORT + 1}"
-        assert pool_of("/one", PORT + 1) == "one"
+        assert pool_of(PORT + 1, "/one") == "one"
         assert lbgen.up(lbgen.load(changed), engine=name, accept=("all",), runtime="local").unchanged
         lbgen.reload(lbgen.load(made))
         until = time.monotonic() + 5
@@ -192,7 +163,7 @@ def test_a_taken_port_stops_it_before_anything_changes():
         made["listeners"]["other"] = {"port": PORT + 1}
         with pytest.raises(EngineError, match=f"port {PORT + 1}"):
             lbgen.reload(lbgen.load(made))
-        assert pool_of("/one") == "one"
+        assert pool_of(PORT, "/one") == "one"
 
 
 @pytest.mark.parametrize("name", ["nginx", "haproxy"])
@@ -204,7 +175,7 @@ def test_files_that_the_engine_refuses_leave_the_old_ones(name, tmp_path):
         with pytest.raises(EngineError, match=r"LB427.*(?i:key)"):
             lbgen.reload(secured(shape(name), tmp_path, "one.crt", "other.key"))
         assert _files(Path(stack.engines[0].directory)) == before
-        assert pool_of("/one") == "one"
+        assert pool_of(PORT, "/one") == "one"
 
 
 def secured(made: Topology, folder: Path, certificate: str, key: str) -> lbgen.Topology:
@@ -256,7 +227,7 @@ def test_the_command(tmp_path):
         done = _command(file)
         assert done.returncode == 0, done.stderr
         assert f"http://127.0.0.1:{PORT}" in done.stdout
-        assert pool_of("/two") == "two"
+        assert pool_of(PORT, "/two") == "two"
         file.write_text(json.dumps({**topology("haproxy", version, "two"), "engines": {"haproxy": {"version": "2.6"}}}))
         done = _command(file)
         assert done.returncode == 3
@@ -309,10 +280,10 @@ def test_of_several_engines_all_change_or_none():
         with pytest.raises(EngineError, match="Traefik reads"):
             lbgen.reload(lbgen.load(made))
         ports = [stack.address("web", each.name).port for each in stack.engines]
-        assert [pool_of("/one", port) for port in ports] == ["one"] * 3
+        assert [pool_of(port, "/one") for port in ports] == ["one"] * 3
         assert all(len(each.addresses) == 1 for each in api.ps("changing")[0].engines)
         lbgen.reload(lbgen.load(topology("nginx", engine("nginx").versions[0], "two")))
-        assert [pool_of("/two", port) for port in ports] == ["two"] * 3
+        assert [pool_of(port, "/two") for port in ports] == ["two"] * 3
 
 
 def test_another_version_needs_a_new_start():
@@ -320,7 +291,7 @@ def test_another_version_needs_a_new_start():
     with lbgen.up(lbgen.load(topology("nginx", "1.22", "one")), engine="nginx", accept=("all",), runtime="local"):
         with pytest.raises(EngineError, match=r"nginx 1\.22 runs, .* asks for 1\.31"):
             lbgen.reload(lbgen.load(topology("nginx", "1.31", "one")))
-        assert pool_of("/one") == "one"
+        assert pool_of(PORT, "/one") == "one"
 
 
 def test_up_again_takes_over_the_change_or_replaces():
@@ -336,7 +307,7 @@ def test_up_again_takes_over_the_change_or_replaces():
         made = topology("haproxy", engine("haproxy").versions[0], "two")
         other = lbgen.up(lbgen.load(made), engine="haproxy", accept=("all",), runtime="local")
         assert other.replaced
-        assert pool_of("/two") == "two"
+        assert pool_of(PORT, "/two") == "two"
 
 
 def test_nftables_in_one_transaction():
@@ -381,11 +352,11 @@ def test_the_agent_of_nginx_goes_on_with_the_new_order():
         (found,) = api.ps("changing")[0].engines
         assert found.agent
         assert found.agent != before
-        assert pool_of("/one") == "one"
+        assert pool_of(PORT, "/one") == "one"
         lbgen.reload(lbgen.load(shape("nginx")))
         (found,) = api.ps("changing")[0].engines
         assert (found.agent, {each.state for each in found.health}) == (0, {"unknown"})
-        assert pool_of("/one") == "one"
+        assert pool_of(PORT, "/one") == "one"
 
 
 @pytest.mark.parametrize(("name", "reloads"), [("nginx", 2), ("haproxy", 2), ("envoy", 1), ("traefik", 2)])

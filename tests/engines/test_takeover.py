@@ -15,30 +15,20 @@ import pytest
 import lbgen
 from lbgen import api
 from lbgen.diagnostics import EngineError
-from lbgen.runtime import registry
 from lbgen.runtime.common import state
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.local.adopt import AdoptedProcess, processes_in, session_leaders
 from lbgen.runtime.local.spawn import UNKNOWN_STATUS
 from tests.engines.test_local_runtime import DATABASE, need
-from tests.engines.test_reload import PORT, pool_of, topology
+from tests.engines.test_reload import PORT, topology
+from tests.support.stacks import pool_of
 from tests.support.traffic import traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
+pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime"), pytest.mark.usefixtures("state_dir")]
 L7 = ("nginx", "haproxy", "envoy", "traefik")
-
-
-@pytest.fixture(autouse=True)
-def state_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setattr(registry, "may_have_docker", lambda: False)  # stacks of containers are not ours
-    yield tmp_path / "state"
-    for each in api.ps():
-        each.down()
 
 
 def changing(name: str, *routes: str) -> lbgen.Topology:
@@ -77,7 +67,7 @@ def test_reload_and_up_take_over_and_no_request_is_lost(name: str) -> None:
         taken = lbgen.reload(changing(name, "three"))
         assert taken.alive
         assert taken.state.pid != left.state.pid
-        assert [pool_of("/three"), pool_of("/two")] == ["three", "app"]
+        assert [pool_of(PORT, "/three"), pool_of(PORT, "/two")] == ["three", "app"]
         kill_supervisor()
         again = lbgen.up(changing(name, "three"), engine=name, accept=("all",), runtime="local")
         assert again.unchanged
@@ -86,7 +76,7 @@ def test_reload_and_up_take_over_and_no_request_is_lost(name: str) -> None:
         kill_supervisor()
         other = lbgen.up(changing(name, "four"), engine=name, accept=("all",), runtime="local")
         assert other.reloaded
-        assert pool_of("/four") == "four"
+        assert pool_of(PORT, "/four") == "four"
         assert len(session_leaders(other.engines[0].directory)) == (
             2 if name in ("nginx", "envoy") else 1
         )  # agent, former
@@ -120,7 +110,7 @@ def test_what_died_meanwhile_is_started_again() -> None:
         each.send(signal.SIGKILL)
     again = up("nginx", "one")
     assert again.unchanged
-    assert pool_of("/one") == "one"
+    assert pool_of(PORT, "/one") == "one"
     (now,) = again.engines
     assert now.pid == entry.pid
     assert now.agent not in (0, entry.agent)
@@ -148,10 +138,10 @@ def test_what_another_lbgen_wrote_is_not_taken_over_and_serves_on() -> None:
     saved.write_bytes(b"lbgen of another version\n")
     with pytest.raises(EngineError, match=r"LB412.*started by another lbgen.*`lbgen up` replaces"):
         lbgen.reload(changing("haproxy", "two"))
-    assert pool_of("/one") == "one"
+    assert pool_of(PORT, "/one") == "one"
     other = up("haproxy", "two")
     assert not other.reloaded
-    assert pool_of("/two") == "two"
+    assert pool_of(PORT, "/two") == "two"
     assert processes_in(stack.engines[0].directory) == []
 
 
@@ -166,7 +156,7 @@ def test_what_an_up_that_failed_had_stopped_is_started_again() -> None:
     (found,) = api.ps()
     assert found.alive
     assert found.state.digest == stack.state.digest
-    assert pool_of("/one") == "one"
+    assert pool_of(PORT, "/one") == "one"
 
 
 def test_the_commands(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The docker daemon for tests: who needs it, its images, nothing of a test left on it; a door to it that can fail."""
+"""The docker daemon for tests: who needs it, its images, nothing of a test left on it; a proxy to it that can fail."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _copy(reader: object, to: socket.socket) -> None:
 def daemon_proxy(
     folder: Path, meet: Callable[[int, str], tuple[int, str] | None] | None = None
 ) -> Iterator[DaemonProxy]:
-    """A door that is open for as long as the block lasts."""
+    """A proxy that accepts connections for as long as the block lasts."""
     made = DaemonProxy(str(folder / "d.sock"))
     if meet is not None:
         made.meet = meet
@@ -166,3 +166,13 @@ def daemon_proxy(
         finally:
             listener.shutdown(socket.SHUT_RDWR)
             Path(made.path).unlink()
+
+
+@contextmanager
+def proxied(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, meet: Callable[[int, str], tuple[int, str] | None] | None = None
+) -> Iterator[DaemonProxy]:
+    """As `daemon_proxy`, which all requests of this process go through."""
+    with daemon_proxy(folder, meet) as proxy, monkeypatch.context() as patch:
+        patch.setenv("DOCKER_HOST", proxy.host)
+        yield proxy
