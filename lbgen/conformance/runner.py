@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.curl import curl
@@ -18,7 +17,7 @@ from lbgen.conformance.scripts.context import ScriptContext
 from lbgen.conformance.transport import transport_for
 from lbgen.conformance.wait_ready import ServingEngine, unusual_pools, wait_ready
 from lbgen.diagnostics import EngineError
-from lbgen.engines.api import Binary, engine
+from lbgen.engines.api import engine, runs_in_kernel
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.docker.single_engine import serve
 from lbgen.runtime.local.network import network
@@ -162,7 +161,7 @@ def engine_session(file: CaseFile, subject: EngineUnderTest) -> Iterator[EngineS
             return
         assert subject.binary is not None  # noqa: S101  # a gap is never served
         cable: Network | None = None
-        if engine(subject.engine).process(plan_of(file.topology), subject.binary, Path("/")).kernel:
+        if runs_in_kernel(engine(subject.engine), plan_of(file.topology)):
             cable = stack.enter_context(network())
         host = cable.host if cable is not None else "127.0.0.1"
         ready = prepare(file, subject.engine, subject.version, host)
@@ -179,8 +178,7 @@ def engine_session(file: CaseFile, subject: EngineUnderTest) -> Iterator[EngineS
 def _boxed(file: CaseFile, subject: EngineUnderTest, boxed: InImage) -> Iterator[EngineSession]:
     """As `bench`, in a container; this thread and its stand-ins are in the container's network meanwhile."""
     target = engine(subject.engine)
-    program = Binary(Path(boxed.image.program), boxed.image.version or subject.version)
-    kernel = target.process(plan_of(file.topology), program, Path("/")).kernel
+    kernel = runs_in_kernel(target, plan_of(file.topology))
     with ExitStack() as stack:
         if not kernel:
             stack.enter_context(boxed.room.enter())

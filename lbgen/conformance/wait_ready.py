@@ -67,7 +67,7 @@ def readiness_requests(plan: Plan, avoid: Collection[str] = ()) -> Iterator[Requ
     """A request for each L7 listener; `avoid` as in `wait_ready`.
 
     Routes with a rate are not asked, as a case counts on all of their tokens. A listener that has no others is asked
-    for TRACE, which the contract refuses with 405 on every route; Traefik without its routes answers 404."""
+    for TRACE: every route refuses it with 405, an engine that has not loaded its routes answers 404."""
     waiting = {x.name for x in plan.listeners if x.mode is Mode.L7}
     for avoided in (avoid, ()):
         for request in corpus(plan):

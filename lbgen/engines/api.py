@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
+from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -14,7 +15,6 @@ from lbgen.installed import engine_names as engine_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan
@@ -231,6 +231,11 @@ def target_version(target: Engine, asked: str | None) -> str:
             return version
     message = f"{target.name} {asked} is not supported"
     raise UsageError(Diagnostic("LB305", message, hint=f"one of: {', '.join(target.versions)}"))
+
+
+def runs_in_kernel(target: Engine, plan: Plan) -> bool:
+    """Whether the engine is rules in the kernel: such rules forward nothing to or from loopback."""
+    return target.process(plan, Binary(Path(target.name), target.versions[0]), Path("/")).kernel
 
 
 def missing_answers(support: Sequence[Feature], every: Iterable[Feature]) -> tuple[Feature, ...]:

@@ -1,5 +1,6 @@
-"""Whether shorter times change nothing but numbers: some files depend on how sums of times compare, as Envoy's on
-whether all tries of a request may take longer than its idle time."""
+"""Tell whether shorter times change only numbers in the files of an engine.
+
+Some files depend on how sums of times compare, such as all tries of a request with its idle time."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from lbgen.conformance.verify.report import Report, UnverifiedEngine
 from lbgen.conformance.verify.requests import request_cases
 from lbgen.conformance.verify.substitute_certificates import certify
 from lbgen.conformance.verify.time_scaling import Scale, choose_scale, scale_times
+from lbgen.engines.api import runs_in_kernel
 from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tier_simulation import l4_fronts
@@ -106,15 +107,14 @@ def _obstacle(edge: Tier, front: Front, engines: Mapping[str, Sequence[Engine]])
         return "TLS ends there"
     if not direct:
         return "more than one tier stands in front"
-    if all(target.name == "nftables" for target in engines[edge.name]):
+    if all(runs_in_kernel(target, edge.plan) for target in engines[edge.name]):
         return "the kernel does not forward to loopback; `lbgen up --runtime docker` asks every route"
     return ""
 
 
 def _first(tier: Tier, targets: Sequence[Engine], accept: tuple[str, ...]) -> EngineChoice:
-    chosen, _ = choose(
-        tier.plan, [x for x in targets if x.name != "nftables"], insist=tier.engine is not None, accept=accept
-    )
+    able = [x for x in targets if not runs_in_kernel(x, tier.plan)]
+    chosen, _ = choose(tier.plan, able, insist=tier.engine is not None, accept=accept)
     return chosen[0]
 
 

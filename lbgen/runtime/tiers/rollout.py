@@ -8,12 +8,11 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
-from lbgen.engines.api import Binary, target_version
 from lbgen.engines.api import engines as installed
+from lbgen.engines.api import runs_in_kernel, target_version
 from lbgen.engines.tiers import engine_of
 from lbgen.engines.verdicts import judge
 from lbgen.plan import tiers as planned
@@ -109,7 +108,7 @@ def _engine(tier: Tier, wanted: Wanted, runtime: str) -> Engine:
     for target in targets or tuple(installed().values()):
         version = target_version(target, tier.plan.options(target.name).version)
         _, problems = judge(with_version(tier.plan, target.name, version), target, version, wanted.accept)
-        if not problems and runtime == "local" and _in_kernel(target, version, tier.plan):
+        if not problems and runtime == "local" and runs_in_kernel(target, tier.plan):
             message = f"{target.title} runs in a network namespace, from which no local tier can be reached"
             hint = "take containers (--runtime docker), or another engine"
             raise EngineError(Diagnostic("LB403", message, field=f"tiers.{tier.name}", hint=hint))
@@ -117,10 +116,6 @@ def _engine(tier: Tier, wanted: Wanted, runtime: str) -> Engine:
             return target
         found += problems
     raise LbgenError(found)
-
-
-def _in_kernel(target: Engine, version: str, plan: Plan) -> bool:
-    return target.process(plan, Binary(Path(target.name), version), Path("/")).kernel
 
 
 class _Work:
