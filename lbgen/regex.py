@@ -101,7 +101,7 @@ def parse(pattern: str) -> Node:
 
 
 def _refused(reason: str, hint: str = "") -> RegexError:
-    return RegexError(f"{reason} is not read alike by all engines", hint)
+    return RegexError(f"{reason} is not portable between engines", hint)
 
 
 class _Reader:
@@ -202,7 +202,7 @@ class _Reader:
             if shown.startswith(("(?P<", "(?<")) and shown not in ("(?<=", "(?<!"):
                 raise _refused("a named group", "write ( ... ): nothing uses the name")
             if shown.startswith(("(?=", "(?!", "(?<")):
-                raise _refused("looking ahead or behind", "use several matches or routes")
+                raise _refused("look-around", "use several matches or routes")
             if shown.startswith("(?"):
                 raise _refused(f"the group {shown}", "use ( ), (?: ), (?i: ), or (?i) at the very beginning")
             self.at += 1

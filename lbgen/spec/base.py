@@ -71,8 +71,8 @@ def _no_case_twins(value: object) -> object:
         seen: dict[str, str] = {}
         for key in value:
             if isinstance(key, str) and seen.setdefault(key.lower(), key) != key:
-                message = f'"{key}" and "{seen[key.lower()]}" are one header'
-                raise bad("LB102", message, "header names do not differ by case; write one line", key=key)
+                message = f'"{key}" and "{seen[key.lower()]}" name the same header'
+                raise bad("LB102", message, "header names are case-insensitive; write one line", key=key)
     return value
 
 

@@ -95,7 +95,7 @@ def _span_of_mark(mark: Any, file: str) -> Span:  # noqa: ANN401  # a mark of ei
 def _unreadable(error: yaml.MarkedYAMLError, text: str, file: str) -> Diagnostic:
     span = _span_of_mark(error.problem_mark or error.context_mark, file)
     if "expected a single document" in (error.context or ""):
-        return Diagnostic("LB107", "a second document begins", span, hint="write one topology a file")
+        return Diagnostic("LB107", "a second document begins", span, hint="write one topology per file")
     problem = error.problem or error.context or "not YAML"
     lines = text.splitlines()
     line = lines[span.line - 1] if 0 < span.line <= len(lines) else ""

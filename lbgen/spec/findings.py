@@ -1,4 +1,4 @@
-"""Turns what pydantic says about data into diagnostics: code, place, what is wrong, what would be right."""
+"""Turns pydantic's errors about a topology into diagnostics with a code, a place, a message and a hint."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _finding(line: ErrorDetails, model: type[BaseModel], data: object, marks: La
         code, message, hint, at_key = "LB101", "unknown key", _key_hint(str(loc[-1]), _models_at(model, loc[:-1])), True
     else:
         code, message, hint = _explained(line, marks.written(at))
-        if not hint and message.endswith("where a mapping is wanted"):
+        if not hint and message.endswith("where a mapping is expected"):
             hint = _example_at(model, loc)
     if not at_key and isinstance(line["input"], str) and "${" in line["input"]:
         hint = "lbgen does not replace variables yet: write the value"
@@ -97,14 +97,14 @@ def _explained(line: ErrorDetails, written: str | None) -> tuple[str, str, str]:
     code, value, context = line["type"], line["input"], line.get("ctx", {})
     shown = shortened(written if written is not None else str(value))
     if wanted := _WANTED.get(code):
-        return "LB105", f"{kind(value)} where {wanted} is wanted", _conversion(wanted, value, shown)
+        return "LB105", f"{kind(value)} where {wanted} is expected", _conversion(wanted, value, shown)
     if code == "literal_error":
         words = re.findall(r"'([^']*)'", context["expected"])
         if isinstance(value, str) and (hint := foreign.WORDS.get((str(line["loc"][-1]), value.lower()))):
             return "LB104", f'"{shown}" is unknown', hint
         if not isinstance(value, str):
             hint = f'write "{shown}"' if shown in words else f"write {' or '.join(words) or context['expected']}"
-            return "LB105", f"{kind(value)} where a word is wanted", hint
+            return "LB105", f"{kind(value)} where a word is expected", hint
         near = get_close_matches(value.lower(), words, n=1, cutoff=0.65)
         return "LB104", f'"{shown}" is unknown', f'did you mean "{near[0]}"?' if near else f"write {' or '.join(words)}"
     if code in ("less_than_equal", "greater_than_equal"):
@@ -112,7 +112,7 @@ def _explained(line: ErrorDetails, written: str | None) -> tuple[str, str, str]:
         name = "port " if line["loc"][-1:] == ("port",) else ""
         return "LB104", f"{name}{shown} is {'above' if 'le' in context else 'below'} {bound}", ""
     if code == "too_short":
-        return "LB126", "is empty", "write something into it, or leave the key out"
+        return "LB126", "is empty", "add an entry, or drop the key"
     return "LB104", line["msg"][:1].lower() + line["msg"][1:], ""
 
 

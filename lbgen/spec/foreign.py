@@ -7,14 +7,12 @@ _ENDPOINTS = 'write endpoints: [{ address: "10.0.0.1:8080" }]'
 _FORWARD = "write forward: with the name of a pool"
 _CERTIFICATES = "write certificates: [{ cert: FILE, key: FILE }]"
 _LISTENER_TLS = f"write tls: {{ {_CERTIFICATES.removeprefix('write ')} }}"
-_HOSTS = "hosts stand on the route: write hosts: [shop.example] there"
+_HOSTS = "hosts belong on the route: write hosts: [shop.example] there"
 _PATH = "write match: [{ path: { prefix: /api } }]"
-_IN_MATCH = "it stands in match: write match: [{ path: { prefix: / }, ... }]"
-_ON_POOL = "it stands on the pool"
-_ON_ROUTE = "it stands on the route"
-_WEBSOCKET = (
-    "WebSockets need no key: every l7 route passes them on, and timeouts: { idle: 1h } is how long one may be silent"
-)
+_IN_MATCH = "it belongs in match: write match: [{ path: { prefix: / }, ... }]"
+_ON_POOL = "it belongs on the pool"
+_ON_ROUTE = "it belongs on the route"
+_WEBSOCKET = "WebSockets need no key: every l7 route forwards them, and timeouts: { idle: 1h } limits their silence"
 _MAX_BODY = "write max_body: 10MiB"
 
 KEYS: dict[str, dict[str, str]] = {
@@ -25,8 +23,8 @@ KEYS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("host", "hosts", "hostname", "server_name", "domains"), _HOSTS),
         **dict.fromkeys(("websocket", "websockets"), _WEBSOCKET),
         **dict.fromkeys(("timeout", "read_timeout"), "write timeouts: { client_header: 10s, client_body: 30s }"),
-        "routes": "routes stand at the top and name their listeners",
-        "max_body": "it stands at the top or on the route",
+        "routes": "routes belong at the top level and name their listeners",
+        "max_body": "it belongs at the top level or on the route",
     },
     "ListenerTls": {
         **dict.fromkeys(
@@ -60,7 +58,7 @@ KEYS: dict[str, dict[str, str]] = {
     },
     "Health": dict.fromkeys(
         ("path", "interval", "timeout", "fall", "rise", "port", "expect"),
-        "it stands in active: { path: /healthz, interval: 2s }",
+        "it belongs in active: { path: /healthz, interval: 2s }",
     ),
     "ActiveHealth": {
         **dict.fromkeys(("unhealthy_threshold", "max_fails", "failures", "fails"), "write fall: 3"),
@@ -107,7 +105,7 @@ KEYS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("limit", "rate", "limit_req"), "write rate_limit: { rate: 10/s, key: client_ip }"),
         **dict.fromkeys(("max_body_size", "client_max_body_size", "body_limit"), _MAX_BODY),
         **dict.fromkeys(("balance", "health", "health_check", "sticky", "keepalive"), _ON_POOL),
-        "tls": "it stands on the listener, towards endpoints on the pool",
+        "tls": "it belongs on the listener; towards endpoints, on the pool",
         "add_header": "write response_headers: { set: { x-name: value } }",
     },
     "Timeouts": {
@@ -115,7 +113,7 @@ KEYS: dict[str, dict[str, str]] = {
             ("read", "send", "write"), "write response: for the wait for an answer, idle: for silence in a body"
         ),
         **dict.fromkeys(
-            ("client", "client_header", "client_body", "keepalive"), "it stands in timeouts: of the listener"
+            ("client", "client_header", "client_body", "keepalive"), "it belongs in timeouts: of the listener"
         ),
         **dict.fromkeys(("total", "overall"), "write request: 30s"),
         "tunnel": "write idle: 1h",
@@ -126,7 +124,7 @@ KEYS: dict[str, dict[str, str]] = {
         ),
         **dict.fromkeys(("retry_on", "conditions", "statuses"), "write on: [connect_failure, 503]"),
         **dict.fromkeys(("timeout", "per_try_timeout"), "write timeouts: { response: 5s } on the route"),
-        **dict.fromkeys(("backoff", "back_off", "interval"), "a further try is made at once; leave it out"),
+        **dict.fromkeys(("backoff", "back_off", "interval"), "retries are made at once; leave it out"),
     },
     "RateLimit": {
         **dict.fromkeys(("requests", "average", "limit", "requests_per_second"), "write rate: 100/s"),

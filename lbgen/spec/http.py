@@ -27,15 +27,13 @@ def parse_path(value: object) -> str:
     if not path.startswith("/"):
         raise bad("LB117", f'"{shortened(path)}" is not a path', f"write /{shortened(path)}" if path else "write /")
     if "?" in path:
-        raise bad(
-            "LB117", f'"{shortened(path)}" holds a query', "a path ends before the ?; match parameters with query:"
-        )
+        raise bad("LB117", f'"{shortened(path)}" has a query', "a path ends before the ?; match parameters with query:")
     if "#" in path:
-        raise bad("LB117", f'"{shortened(path)}" holds a fragment', "no client sends what follows a #")
+        raise bad("LB117", f'"{shortened(path)}" has a fragment', "clients do not send what follows a #")
     if not _PATH_CHARS.fullmatch(path):
         escaped = quote(path, safe="/:@!$&'()*+,;=%[]", errors="replace")
         raise bad(
-            "LB117", f'"{shortened(path)}" holds characters that no URI may hold', f"write {shortened(escaped, 200)}"
+            "LB117", f'"{shortened(path)}" has characters that a URI cannot have', f"write {shortened(escaped, 200)}"
         )
     path = _ESCAPE.sub(_checked_escape, path)
     segments = path.split("/")
@@ -55,7 +53,7 @@ def parse_target(value: object) -> str:
     """A path and, if wanted, a query; LB117 otherwise."""
     path, mark, query = text("a path", value).partition("?")
     if not _QUERY.fullmatch(query):
-        raise bad("LB117", f'"{shortened(query)}" holds characters that no query may hold', "percent-encode them")
+        raise bad("LB117", f'"{shortened(query)}" has characters that a query cannot have', "percent-encode them")
     return parse_path(path) + mark + query
 
 
@@ -94,7 +92,7 @@ def parse_editable_header(value: object) -> str:
     if name == "host":
         raise bad("LB119", "Host cannot be edited as a header", "use rewrite: { host: ... }")
     if name in FRAMING:
-        raise bad("LB119", f"{shortened(str(value))} belongs to one connection and is the engine's own", "leave it out")
+        raise bad("LB119", f"{shortened(str(value))} is set by the engine for each connection", "leave it out")
     return name
 
 
@@ -192,7 +190,7 @@ def _status(value: object, allowed: range | tuple[int, ...], shown: str) -> int:
         )
         raise wrong_type("a status", value, hint)
     if value not in allowed:
-        raise bad("LB123", f"{value} cannot be the status here", f"write {shown}")
+        raise bad("LB123", f"{value} is not allowed as a status here", f"write {shown}")
     return value
 
 
@@ -205,7 +203,7 @@ def parse_retry_cause(value: object) -> int | str:
         if value.isdecimal() and value.isascii():
             raise wrong_type("a number", value, f"write {value}")
         hint = CAUSES.get(value.lower().replace("_", "-")) or f"write {', '.join(words)} or a status"
-        raise bad("LB104", f'"{shortened(value)}" is not a cause of a retry', hint)
+        raise bad("LB104", f'"{shortened(value)}" is not a retry condition', hint)
     return _status(value, range(400, 600), "400 to 599")
 
 

@@ -66,10 +66,10 @@ class Access(Strict):
     model_config = at_least_one("allow", "deny")
 
     allow: list[Cidr] | None = Field(
-        default=None, description="networks of clients that may come in; everybody when left out"
+        default=None, description="networks of clients that are admitted; all when left out"
     )
     deny: list[Cidr] | None = Field(
-        default=None, description="networks of clients that may not, asked before allow; nobody when left out"
+        default=None, description="networks of clients that are refused, checked before allow; none when left out"
     )
 
     @model_validator(mode="wrap")
@@ -111,7 +111,7 @@ class Certificate(Strict):
     """A certificate chain and its key, as PEM files."""
 
     cert: FilePath = Field(
-        description="PEM file with the certificate and its chain; a relative path begins at the topology",
+        description="PEM file with the certificate and its chain; relative paths start at the topology's folder",
         examples=["certs/site.crt"],
     )
     key: FilePath = Field(
@@ -171,7 +171,7 @@ class ListenerTls(Strict):
     )
     client: ClientCertificates | None = Field(
         default=None,
-        description="ask clients for certificates; they are not asked when left out",
+        description="request certificates from clients; none are requested when left out",
         examples=[{"ca": "certs/clients-ca.crt"}],
     )
 
@@ -216,7 +216,7 @@ class Listener(Strict):
     )
     access: Access | None = Field(
         default=None,
-        description="who may come in, by address; everybody when left out",
+        description="clients that are admitted, by address; all when left out",
         examples=[{"deny": ["192.0.2.0/24"]}],
     )
     limits: Limits | None = Field(

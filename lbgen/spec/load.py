@@ -76,7 +76,7 @@ def load_bytes(raw: bytes, file: str, base: Path) -> Topology:
 
 def _loaded(source: Source, base: Path) -> Topology:
     if not isinstance(source.data, dict):
-        message = f"{kind(source.data)} where a topology is wanted"
+        message = f"{kind(source.data)} where a topology is expected"
         raise LbgenError(Diagnostic("LB105", message, source.marks.span(""), hint="lbgen init writes one"))
     unusable: LbgenError | None = None
     try:

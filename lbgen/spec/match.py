@@ -31,9 +31,7 @@ class PathMatch(Strict):
 
     model_config = exactly_one("exact", "prefix", "regex")
 
-    exact: UrlPath | None = Field(
-        default=None, description="the whole path, to the letter; no default", examples=["/login"]
-    )
+    exact: UrlPath | None = Field(default=None, description="the exact path; no default", examples=["/login"])
     prefix: UrlPath | None = Field(
         default=None,
         description="whole segments: /api covers /api and /api/x, not /apix; no default",
@@ -58,13 +56,15 @@ class ValueMatch(Strict):
 
     exact: MatchText | None = Field(
         default=None,
-        description="the value, to the letter; the short form is the text alone; no default",
+        description="the exact value; the short form is the text alone; no default",
         examples=["beta"],
     )
     regex: Regex | None = Field(
         default=None, description="RE2 syntax; matches the whole value; no default", examples=["v[0-9]+"]
     )
-    present: Literal[True] | None = Field(default=None, description="there and not empty; no default", examples=[True])
+    present: Literal[True] | None = Field(
+        default=None, description="the value is present and not empty; no default", examples=[True]
+    )
 
     @model_validator(mode="wrap")
     @classmethod
@@ -89,7 +89,7 @@ class HeaderMatch(ValueMatch):
 
     exact: MatchHeaderText | None = Field(
         default=None,
-        description="the value, to the letter; the short form is the text alone; no default",
+        description="the exact value; the short form is the text alone; no default",
         examples=["beta"],
     )
 

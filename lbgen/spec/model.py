@@ -120,42 +120,42 @@ class TopologyModel(Strict):
         default_factory=list, description="codes of warnings and advice that check leaves out", examples=[["LB266"]]
     )
     paths: Paths | None = Field(
-        default=None, description="default of all listeners; strict when left out", examples=["strict"]
+        default=None, description="default for all listeners; strict when left out", examples=["strict"]
     )
     headers_with_underscores: Underscores | None = Field(
-        default=None, description="default of all l7 listeners; drop when left out", examples=["pass"]
+        default=None, description="default for all l7 listeners; drop when left out", examples=["pass"]
     )
     timeouts: Timeouts | None = Field(
         default=None,
-        description="default of all forward routes; the profile's when left out",
+        description="default for all forward routes; the profile's when left out",
         examples=[{"response": "30s"}],
     )
     client_timeouts: ClientTimeouts | None = Field(
         default=None,
-        description="default of all listeners; the profile's when left out",
+        description="default for all listeners; the profile's when left out",
         examples=[{"client_header": "10s"}],
     )
     limits: Limits | None = Field(
         default=None,
-        description="default of all l7 listeners; the engine's own limits when left out",
+        description="default for all l7 listeners; the engine's own limits when left out",
         examples=[{"headers": "16KiB"}],
     )
     tls: TlsDefaults | None = Field(
         default=None,
-        description="default of all listeners that terminate TLS; intermediate when left out",
+        description="default for all listeners that terminate TLS; intermediate when left out",
         examples=[{"policy": "modern"}],
     )
     max_body: ByteSize | None = Field(
-        default=None, description="default of all l7 forward routes; no limit when left out", examples=["10MiB"]
+        default=None, description="default for all l7 forward routes; no limit when left out", examples=["10MiB"]
     )
     buffering: Buffering | None = Field(
         default=None,
-        description="default of all l7 forward routes; as the engine does when left out",
+        description="default for all l7 forward routes; as the engine does when left out",
         examples=[{"request": False}],
     )
     response_headers: HeaderEdits | None = Field(
         default=None,
-        description="for all l7 routes; what a route says of a header replaces it; none when left out",
+        description="for all l7 routes; a route's own edits of a header replace it; none when left out",
         examples=[{"set": {"x-frame-options": "DENY"}}],
     )
     forwarded_headers: bool | None = Field(

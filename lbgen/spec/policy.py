@@ -1,4 +1,4 @@
-"""What a route asks beyond forwarding: times, retries, limits, copies, CORS and compression."""
+"""Policies of routes: timeouts, retries, limits, mirrors, CORS and compression."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Timeouts(Strict):
-    """0 = no limit, None = not said here."""
+    """0 = no limit, None = not set here."""
 
     connect: Duration | None = Field(
         default=None, description="to an endpoint; the topology's when left out", examples=["1s"]
@@ -62,12 +62,12 @@ class Retries(Strict):
     max: Count = Field(description="extra tries", examples=[2])
     on: list[RetryCause] = Field(
         min_length=1,
-        description="what is tried again: words and statuses",
+        description="conditions that are retried: words and statuses",
         examples=[["connect_failure", "reset", 503]],
     )
     methods: Literal["idempotent", "all"] = Field(
         default="idempotent",
-        description="idempotent: GET, HEAD, OPTIONS, PUT, DELETE; a failed connection is tried again for any",
+        description="idempotent: GET, HEAD, OPTIONS, PUT, DELETE; a failed connection is retried for any",
     )
     budget: Percent | None = Field(
         default=None, description="retries as a share of active requests; no limit when left out", examples=["20%"]
@@ -107,48 +107,48 @@ class RateKey(Strict):
 
 
 class RateLimit(Strict):
-    """How often; `burst` = how many may come at once."""
+    """A limit of requests per time; `burst` = how many may arrive at once."""
 
-    rate: RateValue = Field(description="requests per s, m or h; more get 429")
+    rate: RateValue = Field(description="requests per second, minute or hour; more get 429")
     burst: Count | None = Field(
         default=None,
-        description="how many may come at once; as many as a second brings, at least 1, when left out",
+        description="how many may arrive at once; the rate of one second, at least 1, when left out",
         examples=[20],
     )
     key: RateKey = Field(description="what is counted together", examples=["client_ip"])
 
 
 class Concurrency(Strict):
-    """How many at a time."""
+    """A limit of requests at a time."""
 
     max: Count = Field(description="requests at a time; more get 429", examples=[100])
     key: RateKey = Field(description="what is counted together", examples=["route"])
 
 
 class Buffering(Strict):
-    """Whether bodies are taken in whole before they are passed on; None = as the engine does."""
+    """Whether bodies are buffered whole before they are forwarded; None = as the engine does."""
 
     request: bool | None = Field(
-        default=None, description="take requests in whole first; as the engine does when left out"
+        default=None, description="buffer whole requests before they are forwarded; as the engine does when left out"
     )
     response: bool | None = Field(
-        default=None, description="take responses in whole first; as the engine does when left out"
+        default=None, description="buffer whole responses before they are forwarded; as the engine does when left out"
     )
 
 
 class Mirror(Strict):
-    """A copy of requests whose answer is dropped."""
+    """A copy of requests; its response is dropped."""
 
     pool: Name = Field(description="where the copies go", examples=["shadow"])
     percent: Percent = Field(default=100.0, description="how many of the requests are copied", examples=["10%"])
 
 
 class Cors(Strict):
-    """Which pages of other origins may call; preflights are answered by the proxy."""
+    """The origins whose pages may call; the proxy answers preflights."""
 
     origins: list[Origin] = Field(
         min_length=1,
-        description="pages of these origins may call; `*` is all",
+        description="origins whose pages may call; `*` means all",
         examples=[["https://shop.example", "https://*.shop.example"]],
     )
     methods: list[Method] = Field(

@@ -104,7 +104,7 @@ class ActiveHealth(Strict):
 
     path: UrlTarget | None = Field(
         default=None,
-        description="what is requested by GET; a connection is all that is checked when left out",
+        description="path requested by GET; only a connection is opened when left out",
         examples=["/healthz"],
     )
     port: Port | None = Field(
@@ -139,7 +139,7 @@ class Health(Strict):
     )
     passive: PassiveHealth | None = Field(
         default=None,
-        description="failures seen in real traffic; they are not counted when left out",
+        description="failures seen in real traffic; not counted when left out",
         examples=[{"failures": 5, "eject_for": "10s"}],
     )
 
@@ -168,7 +168,7 @@ class Connections(Strict):
     )
     queue: Queue | None = Field(
         default=None,
-        description="requests that wait for a free endpoint; none waits when left out",
+        description="requests that wait for a free endpoint; none wait when left out",
         examples=[{"size": 100, "timeout": "1s"}],
     )
 
@@ -204,7 +204,7 @@ class PoolTls(Strict):
     )
     certificate: Certificate | None = Field(
         default=None,
-        description="shown to the endpoints; none when left out",
+        description="certificate shown to the endpoints; none when left out",
         examples=[{"cert": "certs/proxy.crt", "key": "certs/proxy.key"}],
     )
     verify: bool = Field(default=True, description="whether the endpoints' certificates are verified")
@@ -218,7 +218,7 @@ class Pool(Strict):
     endpoints: list[Endpoint] = Field(
         default_factory=list,
         min_length=1,
-        description="its servers; needed unless tier is given",
+        description="its endpoints; needed unless tier is given",
         examples=[[{"address": "10.0.2.10:8080"}]],
     )
     tier: Name | None = Field(
@@ -226,7 +226,7 @@ class Pool(Strict):
     )
     listener: Name | None = Field(
         default=None,
-        description="where the replicas are asked; needed if the tier has several, no default",
+        description="listener of the tier that the pool leads to; needed if the tier has several, no default",
         examples=["inner"],
     )
     balance: Balance | None = Field(
@@ -234,7 +234,7 @@ class Pool(Strict):
     )
     health: Health | None = Field(
         default=None,
-        description="how the proxy learns which endpoints are up; it does not when left out",
+        description="how failed endpoints are detected; they are not when left out",
         examples=[{"active": {"path": "/healthz"}}],
     )
     connections: Connections | None = Field(
@@ -244,7 +244,7 @@ class Pool(Strict):
     )
     sticky: Sticky | None = Field(
         default=None,
-        description="a cookie that brings a client back to its endpoint; none when left out",
+        description="a cookie that keeps a client at its endpoint; none when left out",
         examples=[{"cookie": "LB", "ttl": "1h"}],
     )
     tls: PoolTls | None = Field(
@@ -258,11 +258,12 @@ class Pool(Strict):
     )
     slow_start: Duration | None = Field(
         default=None,
-        description="time over which a new endpoint gets its full share; it gets it at once when left out",
+        description="time in which a recovered endpoint grows to its full share; at once when left out",
         examples=["30s"],
     )
     stand_ins: bool | None = Field(
-        default=None, description="whether `up` plays its endpoints; as long as they are no containers when left out"
+        default=None,
+        description="whether `lbgen up` starts stand-ins for its endpoints; unless they are containers when left out",
     )
 
     @model_validator(mode="wrap")

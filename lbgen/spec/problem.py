@@ -1,4 +1,4 @@
-"""Turns "this value is not right" into an error that pydantic carries to its place."""
+"""Errors of single values, which pydantic carries to their place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def bad(code: str, message: str, hint: str = "", *, key: str = "") -> PydanticCu
 
 def wrong_type(wanted: str, value: object, hint: str = "") -> PydanticCustomError:
     """LB105: `value` is there where `wanted` (such as `text`) is needed."""
-    return bad("LB105", f"{kind(value)} where {wanted} is wanted", hint or _as_text(wanted, value))
+    return bad("LB105", f"{kind(value)} where {wanted} is expected", hint or _as_text(wanted, value))
 
 
 def text(wanted: str, value: object) -> str:

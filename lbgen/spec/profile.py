@@ -34,7 +34,7 @@ def with_profile(user: Source, base: Path) -> tuple[dict[str, Any], Layers]:
     under = read_file(_find(asked, user, base))
     if not isinstance(under.data, dict):
         span = under.marks.span("")
-        raise LbgenError(Diagnostic("LB105", "not a mapping where a profile is wanted", span))
+        raise LbgenError(Diagnostic("LB105", "not a mapping where a profile is expected", span))
     if "profile" in under.data:
         span = under.marks.span("profile", key=True)
         message = "a profile names another profile"
@@ -48,7 +48,7 @@ def _find(asked: str, user: Source, base: Path) -> Path:
         path = base / asked
         if "\0" in asked or not path.is_file():
             message = f'the file "{shortened(asked)}" does not exist'
-            hint = "a relative path begins at the topology"
+            hint = "relative paths start at the topology's folder"
             raise LbgenError(Diagnostic("LB110", message, span, "profile", hint))
         return path
     if asked in names():

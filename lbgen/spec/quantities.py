@@ -99,7 +99,7 @@ def in_unit_of(value: object, bound: object) -> str:
 def parse_rate(value: object) -> Rate:
     """`100/s`, `30/m`, `5/h`; LB124 for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
-        raise bad("LB124", f"the number {value} has no time", f"write {value}/s, {value}/m or {value}/h")
+        raise bad("LB124", f"the number {value} has no unit of time", f"write {value}/s, {value}/m or {value}/h")
     written = text("a rate (100/s, 30/m, 5/h)", value)
     found = re.fullmatch(r"([1-9][0-9]{0,8})/([smh])", written)
     if not found:

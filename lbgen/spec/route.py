@@ -1,4 +1,4 @@
-"""Which requests, and what becomes of them."""
+"""Routes: the requests they match, and what is done with them."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Redirect(Strict):
 
 
 class Respond(Strict):
-    """An answer made by the proxy; text/plain unless `headers` say otherwise."""
+    """A response of the proxy; text/plain unless `headers` say otherwise."""
 
     status: Status = Field(description="the status of the answer", examples=[200])
     body: BodyText = Field(default="", description="its body", examples=["ok\n"])
@@ -157,7 +157,7 @@ class Route(Strict):
     listeners: list[Name] | None = Field(
         default=None,
         min_length=1,
-        description="where it is; every l7 listener when left out, an l4 route names its own",
+        description="listeners it is attached to; every l7 listener when left out, an l4 route must name its own",
         examples=[["web"]],
     )
     hosts: list[HostName] | None = Field(
@@ -175,7 +175,7 @@ class Route(Strict):
     sources: list[Cidr] | None = Field(
         default=None,
         min_length=1,
-        description="l4 only: addresses of clients; everybody when left out",
+        description="l4 only: addresses of clients; all when left out",
         examples=[["10.0.0.0/8"]],
     )
     priority: int = Field(default=0, ge=-1_000_000, le=1_000_000, description="higher is tried first", examples=[10])
@@ -192,7 +192,7 @@ class Route(Strict):
     )
     rewrite: Rewrite | None = Field(
         default=None,
-        description="what the endpoint sees instead; what came when left out",
+        description="changes of path and host for the endpoint; none when left out",
         examples=[{"prefix": "/v1"}],
     )
     timeouts: Timeouts | None = Field(
@@ -205,18 +205,20 @@ class Route(Strict):
     )
     rate_limit: RateLimit | None = Field(
         default=None,
-        description="how often; no limit when left out",
+        description="limit of requests per time; none when left out",
         examples=[{"rate": "10/s", "burst": 20, "key": "client_ip"}],
     )
     concurrency: Concurrency | None = Field(
-        default=None, description="how many at a time; no limit when left out", examples=[{"max": 100, "key": "route"}]
+        default=None,
+        description="limit of requests at a time; none when left out",
+        examples=[{"max": 100, "key": "route"}],
     )
     max_body: ByteSize | None = Field(
         default=None, description="longer bodies get 413; the topology's when left out", examples=["10MiB"]
     )
     buffering: Buffering | None = Field(
         default=None,
-        description="whether bodies are taken in whole; the topology's when left out",
+        description="whether bodies are buffered whole; the topology's when left out",
         examples=[{"request": False}],
     )
     request_headers: HeaderEdits | None = Field(
@@ -246,7 +248,7 @@ class Route(Strict):
     )
     access: Access | None = Field(
         default=None,
-        description="who may come in, by address; everybody when left out",
+        description="clients that are admitted, by address; all when left out",
         examples=[{"allow": ["10.0.0.0/8"]}],
     )
 

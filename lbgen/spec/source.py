@@ -156,14 +156,14 @@ class _Builder:
             if key in data:
                 first = first or _lines(node)
                 hint = f"the first is in line {first[key] + 1}"
-                self._find("LB102", f'the key "{shortened(key)}" is here twice', key_node, hint)
+                self._find("LB102", f'the key "{shortened(key)}" is written twice', key_node, hint)
                 continue
             data[key] = self.build(value_node, depth + 1)
         return data
 
     def _key(self, node: Node) -> str | None:
         if not isinstance(node, ScalarNode):
-            self._find("LB105", "a list or a mapping where a key is wanted", node, "write a text as the key")
+            self._find("LB105", "a list or a mapping where a key is expected", node, "write text as the key")
             return None
         if node.tag is TEXT:
             return str(node.value)
@@ -171,7 +171,7 @@ class _Builder:
             self._tag(node)
             return None
         if node.value == "<<":
-            self._find("LB107", "merge keys are not read", node, "write the keys out, or use a profile")
+            self._find("LB107", "merge keys are not supported", node, "write the keys out, or use a profile")
             return None
         try:
             key = read_scalar(node.value, key=True)
@@ -180,7 +180,7 @@ class _Builder:
             return None
         if isinstance(key, str):
             return key
-        self._find("LB105", f"{kind(key)} where a key is wanted", node, f'write "{node.value}"' if node.value else "")
+        self._find("LB105", f"{kind(key)} where a key is expected", node, f'write "{node.value}"' if node.value else "")
         return None
 
     def _scalar(self, node: ScalarNode) -> Any:  # noqa: ANN401  # plain data
@@ -201,7 +201,7 @@ class _Builder:
 
     def _tag(self, node: Node) -> None:
         shown = node.tag.replace("tag:yaml.org,2002:", "!!")
-        self._find("LB107", f"the tag {shown} is not read", node, "remove it; quotes make a text")
+        self._find("LB107", f"the tag {shown} is not supported", node, "remove it, or quote the text")
 
     def _find(self, code: str, message: str, node: Node, hint: str = "") -> None:
         self.findings.append((Diagnostic(code, message, self.marks.span_of(node), hint=hint), node))
@@ -256,7 +256,7 @@ def _plain(value: object, steps: tuple[Step, ...], findings: list[Diagnostic], s
             key = "on" if written is True else written  # what YAML 1.1 reads `on:` as
             if isinstance(key, str) and key in data:
                 findings.append(
-                    Diagnostic("LB102", f'the key "{shortened(key)}" is here twice', span, field_text(steps))
+                    Diagnostic("LB102", f'the key "{shortened(key)}" is written twice', span, field_text(steps))
                 )
             elif isinstance(key, str):
                 data[_whole_text(key, steps, findings, span)] = _plain(item, (*steps, key), findings, span)

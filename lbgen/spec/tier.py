@@ -19,7 +19,7 @@ class Tier(Strict):
     """Proxies that all serve the same listeners. What serves them is said by pools with `tier`."""
 
     engine: Name | None = Field(
-        default=None, description="what serves it; that of the command line when left out", examples=["haproxy"]
+        default=None, description="engine that serves it; the command line's when left out", examples=["haproxy"]
     )
     replicas: Replicas | None = Field(
         default=None, description="how many; 1, or as many as hosts, when left out", examples=[3]

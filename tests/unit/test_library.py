@@ -36,7 +36,7 @@ def test_the_key_true_of_a_mapping_is_on() -> None:
 def test_on_and_true_in_one_mapping_are_one_key_twice() -> None:
     both = data()
     both["routes"][0]["retries"]["on"] = ["reset"]
-    with pytest.raises(lbgen.LbgenError, match='the key "on" is here twice'):
+    with pytest.raises(lbgen.LbgenError, match='the key "on" is written twice'):
         lbgen.load(both)
 
 

@@ -91,7 +91,7 @@ def test_a_certificate_that_is_not_valid_today(found, monkeypatch):
 
     monkeypatch.setattr(key_pairs, "datetime", Clock)
     assert found(*names) == []
-    for Clock.days, words in ((-400, "is valid only from"), (400, "has expired on")):
+    for Clock.days, words in ((-400, "is not valid before"), (400, "expired on")):
         [one] = found(*names)
         assert (one.code, one.severity) == ("LB428", Severity.WARNING)
         assert (one.span.line, one.field) == (8, "listeners.web.tls.certificates[0].cert")

@@ -27,7 +27,7 @@ def hint(text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (ROUTE.format("match: [{ host: a.example }]"), "hosts stand on the route: write hosts: [shop.example]"),
+        (ROUTE.format("match: [{ host: a.example }]"), "hosts belong on the route: write hosts: [shop.example]"),
         (ROUTE.format("match: [{ path: /v1 }]"), "write path: { prefix: /v1 }"),
         (ROUTE.format("match: { path: { prefix: / } }"), "write it as a list: [{ ... }]"),
         (ROUTE.format("path: /v1"), "write match: [{ path: { prefix: /api } }]"),
@@ -72,5 +72,5 @@ def test_the_table_names_models_and_none_of_their_keys() -> None:
 
 def test_no_cause_of_the_table_is_one_of_lbgen() -> None:
     for cause in CAUSES:
-        with pytest.raises(ValueError, match="is not a cause"):
+        with pytest.raises(ValueError, match="is not a retry condition"):
             parse_retry_cause(cause)

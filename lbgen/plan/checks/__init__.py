@@ -1,4 +1,4 @@
-"""How the objects of a topology fit together -> findings LB2xx."""
+"""Checks of how the objects of a topology fit together: findings LB2xx."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 def find_problems(
     topology: Topology, expanded: ExpandedTopology, *, files: bool = False, ignore: tuple[str, ...] = ()
 ) -> list[Diagnostic]:
-    """All findings of the stage, errors to advice, in no order. With `files` the files it names must exist.
+    """All findings, unsorted. With `files` the files that the topology names are checked too.
 
-    Advice on how it would run (LB26x, LB27x) comes once nothing is wrong. `ignore` are codes of warnings and advice to
-    leave out, beside the topology's own.
+    Advice (LB26x to LB29x) is given only where there are no errors. `ignore`: codes of warnings and advice to leave
+    out, beside the topology's own.
     """
     context = Context(topology, expanded)
     references.check(context)
@@ -64,7 +64,7 @@ def find_problems(
 
 
 def find_file_problems(topology: Topology) -> tuple[Diagnostic, ...]:
-    """What is wrong with the files that `topology` names, as they are now: LB211, LB427, and LB428 (warnings)."""
+    """Findings about the files that `topology` names: LB211, LB427, and LB428 (warnings)."""
     context = Context(topology, expand(topology.model))
     file_checks.check(context)
     key_pairs.check(context)

@@ -1,4 +1,4 @@
-"""Certificates of listeners whose names nobody knows: engines choose by name, and a config is written from the plan."""
+"""Certificates of listeners whose DNS names are unknown; listeners choose certificates by name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check(context: Context) -> None:
                 found = certificate_names(context.topology.base / pair.cert)
                 reason = "it holds no DNS name"
             except (OSError, ValueError) as error:
-                found, reason = (), getattr(error, "strerror", None) or "it is no PEM certificate"
+                found, reason = (), getattr(error, "strerror", None) or "it is not a PEM certificate"
             if not found:
                 message = f'the names of "{pair.cert}" cannot be read: {reason}'
                 context.add("LB220", place, message, "write the names it serves: names: [shop.example]")

@@ -1,4 +1,4 @@
-"""What every check reads, and where it puts its findings."""
+"""What every check reads, and where it adds its findings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_NAMES = 12
 
 @dataclass(slots=True)
 class Context:
-    """A topology with its routes expanded; `found` grows."""
+    """A topology with its routes expanded, and the findings so far in `found`."""
 
     topology: Topology
     expanded: ExpandedTopology
@@ -39,17 +39,17 @@ class Context:
         severity: Severity = Severity.ERROR,
         key: bool = False,
     ) -> None:
-        """A finding about the field `place`; `key`: it stands at the key rather than at the value."""
+        """Add a finding about the field `place`, at its value, or with `key` at its key."""
         span = self.topology.span(place, key=key)
         self.found.append(Diagnostic(code, message, span, place, hint, severity))
 
     def advise(self, code: str, place: str, message: str, hint: str = "", *, key: bool = False) -> None:
-        """Something that is allowed and rarely meant."""
+        """Add advice about the field `place`."""
         self.add(code, place, message, hint, Severity.ADVICE, key)
 
 
 def suggest_known(wrong: str, known: Iterable[str]) -> str:
-    """The known name that is near, or all of them when they are few."""
+    """A hint: the known name that is near, or all of them where they are few."""
     names = list(known)
     hint = close_to(wrong, names)
     return hint if hint.startswith("did you mean") or len(names) <= _MOST_NAMES else ""

@@ -1,4 +1,4 @@
-"""Fields that mean nothing beside another of the same object."""
+"""Fields without effect beside another field of the same object."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def check(context: Context) -> None:
     model = context.model
     for place, paths in _paths(context):
         if paths is not None and paths.allow and paths.mode != "strict":
-            message = f"allow has exceptions of strict paths, and these are {paths.mode}"
+            message = f"allow lists exceptions of strict paths, and the mode here is {paths.mode}"
             context.add("LB228", f"{place}.allow", message, "drop it, or write mode: strict", key=True)
     for place, tls in _policies(context):
         if tls is not None and tls.policy == "modern" and tls.min_version == "1.2":
-            message = "the policy modern is TLS 1.3 alone, so no client is served with 1.2"
+            message = "the policy modern is TLS 1.3 only, so no client can use 1.2"
             context.add("LB228", f"{place}.min_version", message, "drop it, or write policy: intermediate", key=True)
     for name, pool in model.pools.items():
         shown = None if pool.tls is None else pool.tls.certificate
         if shown is not None and shown.names is not None:
-            message = "names choose among the certificates of a listener; to endpoints there is only this one"
+            message = "names select among the certificates of a listener; endpoints always get this one"
             context.add("LB228", f"pools.{name}.tls.certificate.names", message, "drop it", key=True)
 
 

@@ -1,4 +1,4 @@
-"""Fields of TCP connections on UDP listeners, their pools and routes."""
+"""Fields of TCP connections on UDP listeners and on their routes and pools."""
 
 from __future__ import annotations
 

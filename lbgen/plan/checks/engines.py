@@ -1,4 +1,4 @@
-"""Names of engines that nothing installed has."""
+"""Names under `engines` that no installed engine has."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check(context: Context) -> None:
             context.add("LB227", f"engines.{name}", f'there is no engine "{name}"', hint, key=True)
     for name, block in context.model.engines.items():
         if block.forwarding is not None and name != _DIRECT:
-            message = f"forwarding is how packets travel with {_DIRECT}; {name} passes on what it reads"
+            message = f"forwarding sets how {_DIRECT} moves packets; {name} is a proxy and has no such choice"
             context.add("LB228", f"engines.{name}.forwarding", message, "drop it", key=True)
 
 

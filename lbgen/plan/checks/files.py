@@ -1,4 +1,4 @@
-"""Files that a topology names and that are not there."""
+"""Files that a topology names and that do not exist or cannot be read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check(context: Context) -> None:
-    """LB211: every file must exist and be readable; a relative path begins at the topology."""
+    """LB211: every file must exist and be readable; relative paths start at the folder of the topology."""
     for place, name in named_files(context.model):
         path = context.topology.base / name
         hint = "" if name.startswith("/") else f"looked for {Path(context.topology.file).parent / name}"

@@ -1,4 +1,4 @@
-"""Findings that the user has seen and does not want to see again."""
+"""Warnings and advice that the user ignores."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def drop_ignored(context: Context, codes: tuple[str, ...]) -> list[Diagnostic]:
-    """What is found but for warnings and advice of `codes` and of the topology's `ignore`; LB254 for an entry there
-    that names no code, or an error's."""
+    """The findings without warnings and advice of `codes` and of the topology's `ignore`; adds LB254 for an entry that
+    is no code, or an error's."""
     written = context.model.ignore
     errors = {finding.code for finding in context.found if finding.severity is Severity.ERROR}
     quiet = {*written, *codes}

@@ -23,7 +23,7 @@ _KEY = re.compile(rb"-----BEGIN ([A-Z ]*)PRIVATE KEY-----.*?-----END \1PRIVATE K
 def check(context: Context) -> None:
     """LB427: each key is its certificate's. LB428 (a warning): each certificate of the chain is valid now.
 
-    Files that cannot be read are left to LB211, kinds of keys that are unknown here to the engines.
+    LB211 reports files that cannot be read; kinds of keys that cryptography does not know are left to the engines.
     """
     for place, pair in _pairs(context.model):
         from cryptography import x509  # heavy, and only needed for TLS
@@ -36,10 +36,10 @@ def check(context: Context) -> None:
         try:
             chain = x509.load_pem_x509_certificates(certificate)
         except ValueError:
-            if pair.names is None and place.startswith("listeners."):  # LB220 says so
+            if pair.names is None and place.startswith("listeners."):  # LB220 reports it
                 continue
             message = f'"{pair.cert}" holds no certificate in PEM form'
-            context.add("LB427", f"{place}.cert", message, 'one begins with "-----BEGIN CERTIFICATE-----"')
+            context.add("LB427", f"{place}.cert", message, 'it begins with "-----BEGIN CERTIFICATE-----"')
             continue
         _check_key(context, place, pair, key, chain[0])
         now = datetime.now(UTC)
@@ -56,22 +56,22 @@ def _check_key(context: Context, place: str, pair: Certificate, pem: bytes, cert
 
     found = _KEY.search(pem)
     if found is None:
-        add(f'"{pair.key}" holds no private key in PEM form', 'one begins with "-----BEGIN PRIVATE KEY-----"')
+        add(f'"{pair.key}" holds no private key in PEM form', 'it begins with "-----BEGIN PRIVATE KEY-----"')
         return
     try:
         key = load_pem_private_key(found.group(), None).public_key()
         of_certificate = certificate.public_key()
     except TypeError:
-        hint = f"take the passphrase off: openssl pkey -in {pair.key} -out plain.key"
+        hint = f"remove the passphrase: openssl pkey -in {pair.key} -out plain.key"
         add(f'the private key in "{pair.key}" is encrypted, and engines cannot ask for its passphrase', hint)
     except ValueError:
-        add(f'the private key in "{pair.key}" cannot be read', "make it anew, or copy it again")
+        add(f'the private key in "{pair.key}" cannot be read', "create or copy it again")
     except UnsupportedAlgorithm:
         return  # a kind of key that some engine may support
     else:
         form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         if key.public_bytes(*form) != of_certificate.public_bytes(*form):
-            hint = "name the key that the certificate was made with; of a chain the server's certificate comes first"
+            hint = "name the key of the first certificate in the file; in a chain the server's certificate comes first"
             add(f'the key "{pair.key}" does not belong to the certificate "{pair.cert}"', hint)
 
 
@@ -79,9 +79,9 @@ def _check_dates(context: Context, place: str, pair: Certificate, certificate: x
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if begin <= now <= end:
         return
-    when = f"has expired on {end:%Y-%m-%d %H:%M}" if now > end else f"is valid only from {begin:%Y-%m-%d %H:%M} on"
-    message = f'"{pair.cert}": the certificate of {certificate.subject.rfc4514_string() or "nobody"} {when} (UTC)'
-    hint = "renew it; peers that verify it end the handshake"
+    when = f"expired on {end:%Y-%m-%d %H:%M}" if now > end else f"is not valid before {begin:%Y-%m-%d %H:%M}"
+    message = f'"{pair.cert}": the certificate of {certificate.subject.rfc4514_string() or "(no subject)"} {when} (UTC)'
+    hint = "renew it; peers that verify it refuse the handshake"
     context.add("LB428", f"{place}.cert", message, hint, Severity.WARNING)
 
 

@@ -30,13 +30,13 @@ def check(context: Context) -> None:
         place = f"routes[{index}]"
         modes = {context.model.listeners[name].mode for name in context.expanded.listeners[index]}
         if len(modes) > 1:
-            message = "is on l4 and l7 listeners, which have nothing in common"
-            context.add("LB207", f"{place}.listeners", message, "write two routes")
+            message = "is attached to l4 and l7 listeners"
+            context.add("LB207", f"{place}.listeners", message, "write a route for each")
             continue
         if route.listeners is None and _looks_l4(context, route):
             l4 = [name for name, listener in context.model.listeners.items() if listener.mode == "l4"]
             hint = f"write listeners: [{l4[0]}]" if l4 else "write listeners: with an l4 listener"
-            context.add("LB209", place, "an l4 route names its listeners", hint)
+            context.add("LB209", place, "an l4 route must name its listeners", hint)
             continue
         layer = next(iter(modes), "l7")
         if layer == "l4":
@@ -66,14 +66,14 @@ def _listeners(context: Context) -> None:
         place = f"listeners.{name}"
         if listener.mode == "l4":
             for key in _set(listener, _L7_LISTENER) + ["trusted_proxies"] * bool(listener.trusted_proxies):
-                message = f"{key} is for l7 listeners; an l4 listener passes bytes"
+                message = f"{key} is for l7 listeners; an l4 listener forwards bytes"
                 context.add("LB206", f"{place}.{key}", message, "drop it, or write mode: l7", key=True)
         else:
             if listener.protocol is not None:
                 message = "protocol is for l4 listeners; an l7 listener speaks HTTP over TCP"
                 context.add("LB207", f"{place}.protocol", message, "drop it, or write mode: l4", key=True)
             if listener.tls is not None and listener.tls.mode == "passthrough":
-                message = "TLS that passes through cannot be read, so no request can be"
+                message = "with TLS passthrough no request can be read"
                 context.add("LB207", f"{place}.tls.mode", message, "write mode: l4 on the listener")
 
 
@@ -101,7 +101,7 @@ def _pool(context: Context, name: str, users: dict[str, str]) -> None:
     if len(users) > 1:
         message = f'is used by l4 route "{users["l4"]}" and by l7 route "{users["l7"]}"'
         context.add(
-            "LB217", place, message, "write a pool for each: their connections have nothing in common", key=True
+            "LB217", place, message, "write a pool for each: l4 and l7 routes cannot share connections", key=True
         )
     if "l4" not in users:
         return

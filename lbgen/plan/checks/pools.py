@@ -1,4 +1,4 @@
-"""Pools that can serve nobody, or say two things at once."""
+"""Pools that cannot serve, or whose fields contradict each other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check(context: Context) -> None:
         for index, endpoint in enumerate(pool.endpoints):
             address = str(endpoint.address)
             if seen.setdefault(address, index) != index:
-                message = f"{address} is endpoints[{seen[address]}] too"
+                message = f"{address} is also the address of endpoints[{seen[address]}]"
                 hint = "write it once; to send it more traffic raise its weight"
                 context.add("LB215", f"{place}.endpoints[{index}].address", message, hint)
         _health(context, f"{place}.health", pool, name in udp)
@@ -49,7 +49,7 @@ def _health(context: Context, place: str, pool: Pool, udp: bool) -> None:
         key = "timeout" if active.interval else "interval"
         context.add("LB216", f"{place}.{key}", "a check without a time limit never ends", f"write {key}: 2s")
     elif active.timeout > active.interval:
-        message = "a check may last longer than the interval between two"
+        message = "a check may take longer than the interval between checks"
         context.add("LB216", place, message, "make timeout at most as long as interval")
     if active.path is None and "expect" in active.model_fields_set:
         message = "a connect check has no status to expect"

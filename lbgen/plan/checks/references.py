@@ -1,4 +1,4 @@
-"""Names that lead nowhere, names given twice, objects that nobody names."""
+"""Unknown references, names given twice, and objects that nothing refers to."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def check(context: Context) -> None:
     """LB201 unknown reference, LB202 one name twice, LB218 nothing, LB251 unused pool, LB303 accepted in vain."""
     model = context.model
     if not model.listeners:
-        context.add("LB218", "listeners", "there is no listener", "write listeners: { web: { port: 8080 } }")
+        context.add("LB218", "listeners", "the topology has no listener", "write listeners: { web: { port: 8080 } }")
     if not model.routes:
         hint = "write routes: with a name, and forward, redirect or respond"
-        context.add("LB218", "routes", "there is no route", hint)
+        context.add("LB218", "routes", "the topology has no route", hint)
     seen: dict[str, int] = {}
     for index, route in enumerate(model.routes):
         place = f"routes[{index}]"
         if seen.setdefault(route.name, index) != index:
             context.add(
-                "LB202", f"{place}.name", f'routes[{seen[route.name]}] is named "{route.name}" too', "rename one"
+                "LB202", f"{place}.name", f'routes[{seen[route.name]}] has the name "{route.name}" too', "rename one"
             )
         for n, name in enumerate(route.listeners or ()):
             if name not in model.listeners:

@@ -27,13 +27,13 @@ def check(context: Context) -> None:
             context.add("LB210", f"{place}.forward", message, "give one a weight of 1 or more")
         _prefixes(context, place, route)
         if route.respond is not None and route.respond.status in (204, 304) and route.respond.body:
-            message = f"an answer of status {route.respond.status} has no body"
+            message = f"a response of status {route.respond.status} has no body"
             context.add("LB214", f"{place}.respond.body", message, "drop the body, or write status: 200")
         if route.forward is None:
             action = "redirect" if route.redirect is not None else "respond"
             for key in _FORWARD_ONLY:
                 if getattr(route, key) is not None:
-                    message = f"{key} is about endpoints, and {action} asks none"
+                    message = f"{key} concerns endpoints, and {action} uses none"
                     context.add("LB219", f"{place}.{key}", message, "drop it", key=True)
     _redirects(context)
 
@@ -44,7 +44,7 @@ def _prefixes(context: Context, place: str, route: Route) -> None:
     ]
     for key, edit in (("rewrite", route.rewrite), ("redirect", route.redirect)):
         if regexes and edit is not None and edit.prefix is not None:
-            message = f"match[{regexes[0]}] is a regex, which has no prefix that could be replaced"
+            message = f"match[{regexes[0]}] is a regex, which has no prefix to replace"
             context.add("LB213", f"{place}.{key}.prefix", message, "write path:, or match a prefix", key=True)
 
 

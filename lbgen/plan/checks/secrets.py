@@ -9,7 +9,7 @@ from lbgen.plan.sticky import SHORTEST_SECRET, read_secret
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
 
-_MAKE = f"a file with at least {SHORTEST_SECRET} random bytes: `openssl rand -hex 32 > FILE`"
+_MAKE = f"create a file with at least {SHORTEST_SECRET} random bytes: `openssl rand -hex 32 > FILE`"
 
 
 def check(context: Context) -> None:

@@ -1,5 +1,5 @@
-"""Tiers that do not fit together: listeners of none, circles, replicas that nothing chooses among, and what one side of
-a connection says that the other does not expect."""
+"""Tiers that do not fit together: listeners without a tier, circles, replicas that nothing balances, and connections
+whose two sides expect different things."""
 
 from __future__ import annotations
 
@@ -60,16 +60,16 @@ def _listeners(context: Context) -> None:
     model, known = context.model, tuple(context.model.tiers or ())
     for tier in known:
         if not any(listener.tier == tier for listener in model.listeners.values()):
-            message = "no listener is of this tier, so it serves nothing"
+            message = "this tier has no listener"
             context.add("LB221", f"tiers.{tier}", message, f"write tier: {tier} on a listener", key=True)
     for name, listener in model.listeners.items():
         if listener.tier is None:
-            message = "of a topology with tiers each listener is of one"
+            message = "each listener of a tiered topology belongs to a tier"
             context.add("LB221", f"listeners.{name}", message, f"write tier: {' or '.join(known)}", key=True)
     for index, route in enumerate(model.routes):
         on = dict.fromkeys(model.listeners[name].tier for name in context.expanded.listeners[index])
         if len(on) > 1:
-            message = f"is on listeners of the tiers {list_names(tier or '(none)' for tier in on)}"
+            message = f"is attached to listeners of the tiers {list_names(tier or '(none)' for tier in on)}"
             place = f"routes[{index}]" if route.listeners is None else f"routes[{index}].listeners"
             hint = "name the listeners of one tier" if route.listeners is None else "write a route for each tier"
             context.add("LB223", place, message, hint)
@@ -81,7 +81,7 @@ def _circles(context: Context, edges: tuple[tuple[str, str], ...]) -> None:
     for name, pool in context.model.pools.items():
         if pool.tier in stuck and any(to == pool.tier and one in stuck for one, to in edges):
             message = f"traffic would go in circles through {list_names(each for each in names if each in stuck)}"
-            context.add("LB222", f"pools.{name}.tier", message, "lead to a tier that is further in")
+            context.add("LB222", f"pools.{name}.tier", message, "lead to an inner tier")
             return
 
 
@@ -89,7 +89,7 @@ def _replicas(context: Context, behind: set[str]) -> None:
     model = context.model
     led = {(pool.tier, pool.listener) for pool in model.pools.values() if pool.tier is not None}
     of = {each: listener.tier for each, listener in model.listeners.items()}
-    unclear = {tier for tier, listener in led if of.get(listener or "") != tier}  # said already
+    unclear = {tier for tier, listener in led if of.get(listener or "") != tier}  # reported already
     for name, tier in (model.tiers or {}).items():
         place = f"tiers.{name}"
         if tier.hosts is not None and tier.count != len(tier.hosts):
@@ -98,7 +98,7 @@ def _replicas(context: Context, behind: set[str]) -> None:
                 "LB225", f"{place}.replicas", message, "write as many hosts as replicas, or drop one of the two"
             )
         if name not in behind and tier.count > 1:
-            message = "no pool leads to this tier, so nothing would choose among its replicas"
+            message = "no pool leads to this tier, so nothing would balance its replicas"
             context.add(
                 "LB225", f"{place}.replicas", message, f"put a tier in front of it: pools: {{ x: {{ tier: {name} }} }}"
             )
@@ -122,17 +122,17 @@ def _pair(context: Context, name: str, pool: Pool, listener: Listener) -> None:
     """LB224: what the pool speaks and what the listener that it leads to expects."""
     place, users, there = f"pools.{name}", _users(context, name), f'listener "{pool.listener}"'
     if pool.proxy_protocol is not None and listener.proxy_protocol is None:
-        message = f"{there} does not expect a PROXY header and would take it for a broken request"
+        message = f"{there} does not expect a PROXY header and would reject it as a malformed request"
         hint = f"write proxy_protocol: accept on listeners.{pool.listener}"
         context.add("LB224", f"{place}.proxy_protocol", message, hint)
     if listener.proxy_protocol is not None and pool.proxy_protocol is None:
-        message = f"{there} wants a PROXY header, without which it serves nobody"
+        message = f"{there} requires a PROXY header"
         context.add("LB224", place, message, "add proxy_protocol: v2")
     if any((user.protocol == "udp") != (listener.protocol == "udp") for user in users):
-        message = f"udp and tcp do not meet: {there} is {listener.protocol or 'tcp'}"
+        message = f"the protocols differ: {there} is {listener.protocol or 'tcp'}"
         context.add("LB224", place, message, "lead to a listener of the same protocol")
     if pool.health is not None and pool.health.active is not None and pool.health.active.port is not None:
-        message = "the replicas of a tier are checked where they serve"
+        message = "replicas of a tier are checked on the port where they serve"
         context.add("LB224", f"{place}.health.active.port", message, "drop it")
     ends = listener.tls is not None and listener.tls.mode == "terminate"
     clear = all(user.mode == "l7" or (user.tls is not None and user.tls.mode == "terminate") for user in users)

@@ -1,4 +1,4 @@
-"""Fields with an underscore in their names that something asks for where they are dropped."""
+"""Rules and keys that use header fields with underscores where the listener drops such fields."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def check(context: Context) -> None:
-    """LB286 a rule or a key that asks for a field which `headers_with_underscores: drop` removes."""
+    """LB286: a rule or a key uses a field which `headers_with_underscores: drop` removes."""
     model = context.model
     for index, route in enumerate(model.routes):
         listeners = context.expanded.listeners[index]
@@ -23,7 +23,7 @@ def check(context: Context) -> None:
             continue
         for header, place in (*_asked(f"routes[{index}]", route), *_of_pools(context, route)):
             if "_" in header:
-                message = f'listener "{listeners[0]}" drops the field {header}, as its name holds an underscore'
+                message = f'listener "{listeners[0]}" drops the field {header}, because its name has an underscore'
                 hint = f"write {header.replace('_', '-')}, or headers_with_underscores: pass on the listener"
                 context.add("LB286", place, message, hint)
 

@@ -1,4 +1,4 @@
-"""Routes that never serve, in whole or in part, because others are tried before."""
+"""Routes that never serve, in whole or in part, because other routes are tried first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check(context: Context) -> None:
     """LB203 unreachable, LB204 twins, LB252 partly covered, LB253 hidden behind a host's catch-all."""
     model, expanded = context.model, context.expanded
     names = [route.name for route in model.routes]
-    if len(set(names)) != len(names):  # LB202 told; rules cannot be told apart by route
+    if len(set(names)) != len(names):  # LB202 reports it; rules are identified by their route's name
         return
     on = {route.name: expanded.listeners[index] for index, route in enumerate(model.routes)}
     numbers = {name: index for index, name in enumerate(names)}
@@ -46,10 +46,10 @@ def _tell(
     if len(whole) == rules:
         if all(cover.twin for cover in whole) and own not in takers:
             message = f"has the same hosts and match as route {list_names(takers)}"
-            context.add("LB204", place, message, "change the match of one, or merge them into one split")
+            context.add("LB204", place, message, "change the match of one, or merge them into one route with weights")
         elif takers.keys() != {own}:
             takers.pop(own, None)
-            message = f"is never reached: route {list_names(takers)} takes its requests before"
+            message = f"is never reached: route {list_names(takers)} takes its requests first"
             context.add("LB203", place, message, _remedy(context, numbers, takers))
         return
     for cover in covers:
@@ -59,7 +59,7 @@ def _tell(
             continue
         where = "" if len(cover.by) == len(listeners) else f" on listener {list_names(cover.by)}"
         hosts = "" if cover.rule.host is None else f" for host {cover.rule.host}"
-        message = f'serves nothing{hosts}{where}: route "{by.route}" takes these requests before'
+        message = f'serves nothing{hosts}{where}: route "{by.route}" takes these requests first'
         context.advise("LB252", cover.rule.field, message, "drop it there, or give this route a priority")
 
 
@@ -85,11 +85,9 @@ def _hidden(context: Context, numbers: dict[str, int], on: dict[str, tuple[str, 
             if before:
                 told.add(rule.route)
                 hosts = list_names(dict.fromkeys(str(wall.host) for wall in before))
-                message = (
-                    f'is not tried for host {hosts}: a catch-all of its own comes first, route "{before[0].route}"'
-                )
+                message = f'is not tried for host {hosts}: its catch-all route "{before[0].route}" comes first'
                 highest = max(context.model.routes[numbers[wall.route]].priority for wall in before)
-                hint = f"list the hosts here, or give this route a priority above {highest}, if they are meant too"
+                hint = f"list the hosts here, or give this route a priority above {highest}"
                 context.advise("LB253", f"routes[{numbers[rule.route]}]", message, hint)
                 break
 
@@ -106,9 +104,11 @@ def _l4(context: Context, numbers: dict[str, int], on: dict[str, tuple[str, ...]
         place = f"routes[{numbers[rule.route]}]"
         if all(earlier is not None and (earlier.sni, earlier.sources) == (rule.sni, rule.sources) for earlier in by):
             message = f"takes the same connections as route {list_names(takers)}"
-            context.add("LB204", place, message, "change hosts or sources of one, or merge them into one split")
+            context.add(
+                "LB204", place, message, "change hosts or sources of one, or merge them into one route with weights"
+            )
         else:
-            message = f"is never reached: route {list_names(takers)} takes its connections before"
+            message = f"is never reached: route {list_names(takers)} takes its connections first"
             context.add("LB203", place, message, _remedy(context, numbers, takers))
 
 

@@ -1,4 +1,4 @@
-"""What is allowed and will probably hurt: LB26x to LB28x, each silenced by `ignore: [CODE]` in the topology."""
+"""Advice on what is valid and probably not intended: LB26x to LB29x, each silenced by `ignore: [CODE]`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def check(context: Context) -> None:
-    """Everything there is to advise about a topology without errors."""
+    """Add all advice about a topology without errors."""
     listeners.check(context)
     pools.check(context)
     routes.check(context)

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def check(context: Context) -> None:
-    """LB288: of the user's own file; a profile is written for topologies of all kinds."""
+    """LB288, for defaults in the user's own file; a profile serves topologies of all kinds."""
     for key, why in _idle(context):
         if context.topology.wrote(key):
-            context.advise("LB288", key, f"changes nothing: {why}", "drop it", key=True)
+            context.advise("LB288", key, f"has no effect: {why}", "drop it", key=True)
 
 
 def _idle(context: Context) -> Iterator[tuple[str, str]]:
@@ -32,31 +32,31 @@ def _idle(context: Context) -> Iterator[tuple[str, str]]:
     connections = [route for n, route in forwards if n not in udp]
     ends = [x for x in model.listeners.values() if x.tls is not None and x.tls.mode == "terminate"]
     every = [route for _, route in forwards]
-    yield from _mapping(model, "timeouts", "connect", connections, "no route opens connections without its own")
-    yield from _mapping(model, "timeouts", "idle", every, "no route forwards without its own")
+    yield from _mapping(model, "timeouts", "connect", connections, "no route that opens connections uses it")
+    yield from _mapping(model, "timeouts", "idle", every, "no route that forwards uses it")
     for key in ("response", "request"):
-        yield from _mapping(model, "timeouts", key, requests, "no route forwards requests without its own")
+        yield from _mapping(model, "timeouts", key, requests, "no route that forwards requests uses it")
     for key in ("client_header", "client_body", "keepalive"):
         own = "client_timeouts", key, l7
-        yield from _mapping(model, *own, "no listener reads requests without its own", field="timeouts")
+        yield from _mapping(model, *own, "no l7 listener uses it", field="timeouts")
     for key in ("headers", "target"):
-        yield from _mapping(model, "limits", key, l7, "no listener reads requests without its own")
+        yield from _mapping(model, "limits", key, l7, "no l7 listener uses it")
     for key in ("request", "response"):
-        yield from _mapping(model, "buffering", key, requests, "no route forwards requests without its own")
+        yield from _mapping(model, "buffering", key, requests, "no route that forwards requests uses it")
     if model.max_body is not None and all(route.max_body is not None for route in requests):
-        yield "max_body", "no route forwards requests without its own"
+        yield "max_body", "no route that forwards requests uses it"
     if model.paths is not None and all(listener.paths is not None for listener in l7):
-        yield "paths", "no listener reads requests without its own"
+        yield "paths", "no l7 listener uses it"
     if model.headers_with_underscores is not None and all(x.headers_with_underscores is not None for x in l7):
-        yield "headers_with_underscores", "no listener reads requests without its own"
+        yield "headers_with_underscores", "no l7 listener uses it"
     if model.tls is not None and all(x.tls is not None and (x.tls.policy or x.tls.min_version) for x in ends):
-        yield "tls", "no listener ends TLS without its own"
+        yield "tls", "no listener that terminates TLS uses it"
     for key in ("forwarded_headers", "request_id"):
         if getattr(model, key) is not None and not requests:
             yield key, "no route forwards requests"
     for key in ("response_headers", "access_log"):
         if getattr(model, key) is not None and not l7:
-            yield key, "no listener reads requests"
+            yield key, "there is no l7 listener"
     if model.resolvers is not None and all(e.address.is_ip for p in model.pools.values() for e in p.endpoints):
         yield "resolvers", "every endpoint has an address"
 

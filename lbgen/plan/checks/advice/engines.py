@@ -1,4 +1,4 @@
-"""Advice about what is said to one engine alone."""
+"""Advice about text and settings for one engine."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 def check(context: Context) -> None:
     """LB280 text for one engine, LB289 an engine that may be installed elsewhere."""
     for name in unknown_engines(context):
-        message = f"no engine of this name is installed here ({', '.join(engine_names())} are), so nothing reads it"
+        message = f"is not an installed engine (installed: {', '.join(engine_names())}), so nothing reads it"
         context.advise("LB289", f"engines.{name}", message, "install its package, or drop it", key=True)
     for name, block in context.model.engines.items():
         for place in block.verbatim:
-            message = f"text for {name} alone: other engines do without it, and nothing proves what it does"
-            context.advise("LB280", f"engines.{name}.{place}", message, "say it in the topology where that is possible")
+            message = f"this text is for {name} only: other engines ignore it, and lbgen cannot verify it"
+            context.advise("LB280", f"engines.{name}.{place}", message, "use fields of the topology where they exist")

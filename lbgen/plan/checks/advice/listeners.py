@@ -1,4 +1,4 @@
-"""Listeners that do more, or less, than they are there for."""
+"""Listeners that need no L7, have no client timeouts, or send HSTS without TLS."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def check(context: Context) -> None:
             continue
         routes = [(i, r) for i, r in enumerate(context.model.routes) if name in context.expanded.listeners[i]]
         if not any(_reads(context, listener, route) for _, route in routes):
-            message = "every request is forwarded as it comes: nothing here needs L7"
-            hint = "mode: l4 passes the same bytes for less; keep l7 for X-Forwarded-For, request ids and logs"
+            message = "every request is forwarded unchanged: nothing here needs L7"
+            hint = "mode: l4 does the same at lower cost; keep l7 for X-Forwarded-For, request ids and logs"
             context.advise("LB264", f"listeners.{name}", message, hint)
         for place, key in _endless(listener, f"listeners.{name}"):
             message = f"{key}: 0s lets a client hold a connection for ever"

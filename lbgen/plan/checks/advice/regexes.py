@@ -1,4 +1,4 @@
-"""Regular expressions that say no more than a plain text does, which every engine compares faster."""
+"""Regular expressions that equal a plain text, which every engine compares faster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check(context: Context) -> None:
                 and match.path.regex is not None
                 and (plain := plain_equivalent(match.path.regex))
             ):
-                message = f"{match.path.regex} matches what a plain path does, and a regex costs most of all"
+                message = f"{match.path.regex} matches the same as a plain path, which is cheaper"
                 context.advise("LB265", f"{place}.path.regex", message, f"write path: {{ {plain} }}")
             for field, regex, text in _values(match):
                 context.advise("LB265", f"{place}.{field}", f"{regex} matches one text only", f'write "{text}"')

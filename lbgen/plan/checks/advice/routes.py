@@ -1,4 +1,4 @@
-"""Routes whose times, retries, limits and CORS work against each other."""
+"""Routes whose timeouts, retries, limits or CORS contradict each other or are likely unintended."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def _times(context: Context, place: str, route: Route, times: Timeouts) -> None:
             message = f"{key}: 0s waits for ever on an endpoint that hangs"
             context.advise("LB271", f"{place}.timeouts.{key}", message, "write a time, such as 60s")
     if times.request and times.response > times.request:
-        message = f"the whole request may take {_shown(times.request)}: {_shown(times.response)} to respond never pass"
+        whole, response = _shown(times.request), _shown(times.response)
+        message = f"the whole request ends after {whole}, before the {response} of response can pass"
         context.advise("LB278", f"{place}.timeouts", message, "make response shorter than request")
 
 
@@ -57,7 +58,7 @@ def _retries(context: Context, place: str, route: Route, retries: Retries, times
     if retries.methods == "all" and set(retries.on) - {"connect_failure"}:
         methods = {method for match in route.match or [] for method in match.methods or ()}
         if not methods or methods - set(IDEMPOTENT):
-            message = "a request that is no idempotent one, such as POST, may be done twice"
+            message = "a request that is not idempotent, such as POST, may be carried out twice"
             hint = "drop methods: all, or limit the match to methods that may be repeated"
             context.advise("LB261", f"{place}.retries.methods", message, hint)
     if times is not None and "timeout" in retries.on:
@@ -80,7 +81,7 @@ def _retries(context: Context, place: str, route: Route, retries: Retries, times
         if endpoint.weight or endpoint.backup
     ]
     if len(route.forward or ()) == 1 and len(endpoints) == 1:
-        message = "the pool has one endpoint, which gets every try again"
+        message = "the pool has one endpoint, which gets every retry"
         context.advise("LB272", f"{place}.retries", message, "add an endpoint, or drop retries")
 
 
@@ -124,14 +125,14 @@ def _cors(context: Context, place: str, route: Route) -> None:
     if cors is None:
         return
     if "*" in cors.origins and cors.credentials:
-        message = "every page of the web could act with a visitor's cookies, and browsers refuse * with credentials"
+        message = "any page could act with a visitor's cookies, and browsers refuse * with credentials"
         hint = "list the origins, or drop credentials: true"
         context.add("LB273", f"{place}.cors", message, hint, Severity.ERROR)
     without = [
         n for n, match in enumerate(route.match or []) if match.methods is not None and "OPTIONS" not in match.methods
     ]
     if without and len(without) == len(route.match or []):
-        message = "browsers ask by OPTIONS first, which this route does not match"
+        message = "browsers send an OPTIONS request first, which this route does not match"
         context.advise("LB268", f"{place}.match[{without[0]}].methods", message, "add OPTIONS to methods")
 
 

@@ -1,4 +1,4 @@
-"""Tiers behind which less is known of clients than the topology's author may think."""
+"""Tiers that hide the client's address or TLS from the tiers behind them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def check(context: Context) -> None:
         users = [model.listeners[user] for user in _users(context, name)]
         if listener.mode == "l4":
             if any(user.mode == "l7" for user in users):
-                message = f'tier "{pool.tier}" only passes on what an L7 tier has already balanced'
+                message = f'tier "{pool.tier}" only forwards what an L7 tier has balanced already'
                 context.advise("LB283", f"{place}.tier", message, "drop that tier, or put it in front")
             continue
         _addresses(context, place, users, listener, pool.listener or "")
         if listener.tls is None and any(_ends(user) and user.mode == "l4" for user in users):
             message = "TLS ends in front, so X-Forwarded-Proto and redirects say http"
-            hint = f'let it pass (tls: {{ mode: passthrough }}) and end it on listener "{pool.listener}"'
+            hint = f'pass it through (tls: {{ mode: passthrough }}) and terminate it on listener "{pool.listener}"'
             context.advise("LB282", place, message, hint)
 
 
@@ -44,20 +44,20 @@ def _ends(listener: Listener) -> bool:
 
 
 def _addresses(context: Context, place: str, users: list[Listener], listener: Listener, name: str) -> None:
-    """The peer of the inner tier is the tier in front, unless a PROXY header or X-Forwarded-For is believed."""
+    """The peer of the inner tier is the tier in front, unless it accepts a PROXY header or trusts X-Forwarded-For."""
     model = context.model
     if listener.proxy_protocol is not None:
         return
     message = (
-        f'to listener "{name}" every client has the address of the tier in front (X-Forwarded-For, access, limits)'
+        f'listener "{name}" sees the address of the tier in front for every client (X-Forwarded-For, access, limits)'
     )
     kernel = any((model.tiers or {})[user.tier or ""].engine == _NFTABLES for user in users)
     if kernel:
-        hint = "nftables sends packets on under its own address and cannot add a PROXY header; the other engines can"
+        hint = "nftables forwards packets from its own address and cannot add a PROXY header; the other engines can"
         context.advise("LB281", place, message, hint)
     elif any(user.mode == "l4" for user in users):
         hint = f"write proxy_protocol: v2 here and proxy_protocol: accept on listeners.{name}"
         context.advise("LB281", place, message, hint)
     elif not listener.trusted_proxies:
-        hint = f"name the tier in front in trusted_proxies of listeners.{name}, so that its X-Forwarded-For is believed"
+        hint = f"name the tier in front in trusted_proxies of listeners.{name}, so that its X-Forwarded-For counts"
         context.advise("LB281", place, message, hint)
