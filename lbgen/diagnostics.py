@@ -1,4 +1,4 @@
-"""Findings with a place and a code, and the exceptions that carry them: how every module speaks to the user."""
+"""Findings with a place and a code, and the exceptions that carry them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 
 class Severity(StrEnum):
-    """How much a finding matters: `error` stops, `warning` and `advice` do not."""
+    """The severity of a finding; only errors stop a command."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -32,7 +32,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
-    """A place in a file: line and column count from 1, 0 when a finding has no line."""
+    """A place in a file: line and column count from 1; 0 = no line."""
 
     file: str
     line: int = 0
@@ -47,7 +47,7 @@ NOWHERE = Span("<topology>")
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One finding: what is wrong with which field, where it stands, and what would be right."""
+    """A finding: its place, the field, the problem and the remedy (`hint`)."""
 
     code: str
     message: str
@@ -61,7 +61,7 @@ class Diagnostic:
             raise KeyError(f"diagnostic code {self.code} is not registered")
 
     def __str__(self) -> str:
-        nowhere = self.span == NOWHERE and not self.field  # of an engine, a daemon, a command
+        nowhere = self.span == NOWHERE and not self.field  # about an engine, a daemon or a command
         place = f"{self.span}: " if self.span.file and not nowhere else ""
         field = f" {self.field}" if self.field else ""
         hint = f"; {self.hint}" if self.hint else ""
@@ -96,24 +96,24 @@ class LbgenError(Exception):
 
 
 class UsageError(LbgenError):
-    """A call that cannot mean anything: unknown engine, missing stack, flags at odds."""
+    """An invalid call: unknown engine, missing stack, contradicting options."""
 
     exit_code = 2
 
 
 class EngineError(LbgenError):
-    """An engine or its runtime failed: binary missing, port taken, process died, root needed."""
+    """An engine or its runtime failed: executable missing, port taken, process ended, root needed."""
 
     exit_code = 3
 
 
 class DifferenceError(LbgenError):
-    """Two engines behave differently where nothing says so."""
+    """Two engines behave differently without a declared difference."""
 
     exit_code = 4
 
 
 def worst(found: Iterable[Diagnostic]) -> Severity | None:
-    """The gravest severity among `found`, or None when there are none."""
+    """The highest severity in `found`; None without findings."""
     order = list(Severity)
     return min((d.severity for d in found), key=order.index, default=None)

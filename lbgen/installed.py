@@ -1,4 +1,4 @@
-"""Which engines are installed, by their entry points. Nothing is loaded."""
+"""The installed engines by their entry points; nothing is loaded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GROUP = "lbgen.engines"
 
 @cache
 def engine_entries() -> dict[str, EntryPoint]:
-    """Looked up once, since that reads a file of every installed distribution; of two of one name the first counts."""
+    """Entry points by name, read once from all installed distributions; of two with one name the first counts."""
     return {entry.name: entry for entry in reversed(tuple(entry_points(group=GROUP)))}
 
 

@@ -1,4 +1,4 @@
-"""Plain data classes for what is built once and read once, such as the views that templates print."""
+"""Light data classes for objects that are built and read once, such as the views of templates."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _C = TypeVar("_C")
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 def record(cls: type[_C]) -> type[_C]:
-    """A dataclass with slots that type checkers hold for frozen.
+    """A dataclass with slots that type checkers treat as frozen.
 
-    It has no comparison, hash or repr by its fields, nor a check against changes at run time: Python compiles every
-    such method when the class is made, and dozens of these classes are made at each start. What is compared, a key,
-    or public is a frozen dataclass.
+    It has no comparison, hash or repr by fields and is not frozen at run time: Python compiles each such method when
+    the class is created, and every start creates dozens of these classes. Use a frozen dataclass for what is compared,
+    a key, or public.
     """
     return dataclass(eq=False, repr=False, slots=True)(cls)

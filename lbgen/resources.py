@@ -1,4 +1,4 @@
-"""Where `templates/` and `profiles/` are, installed or in a checkout; and the user's cache."""
+"""The folders `templates` and `profiles`, installed or in a checkout, and the user's cache."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def folder(kind: str) -> Path:
 
 
 def cache(kind: str) -> Path | None:
-    """A private folder for what can be made again: `$XDG_CACHE_HOME/lbgen/<kind>`, else below `~/.cache`.
+    """A private cache folder: `$XDG_CACHE_HOME/lbgen/<kind>`, else below `~/.cache`.
 
-    None when it cannot be had, or others could write to it.
+    None when it cannot be created, or others can write to it.
     """
     base = os.environ.get("XDG_CACHE_HOME", "")
     try:

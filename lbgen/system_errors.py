@@ -1,4 +1,4 @@
-"""An error of the operating system -> a finding that names the file, the reason and the remedy."""
+"""Findings about errors of the operating system: the file, the reason and the remedy."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _OPEN_FILES = 65_536
 
 
 class _Process:
-    """What this process is. `lasting`: it goes on running, so that its limits are changed from outside."""
+    """State of this process. `lasting`: a supervisor, whose limits are changed from outside."""
 
     lasting = False
 
 
 def this_process_lasts() -> None:
-    """Have remedies say how this process, a supervisor, is given what it lacks."""
+    """Let remedies describe how to raise the limits of this process, a supervisor."""
     _Process.lasting = True
 
 
@@ -40,18 +40,18 @@ def remedy(error: OSError) -> str:
         lasting = f"prlimit --pid {os.getpid()} --nofile={_OPEN_FILES}"
         how = lasting if _Process.lasting else f"ulimit -n {_OPEN_FILES}"
         return f"raise the limit of open files: {how}"
-    return _REMEDIES.get(error.errno or 0, "mend that, then run the command again")
+    return _REMEDIES.get(error.errno or 0, "solve that, then run the command again")
 
 
 _REMEDIES = {
-    ENOENT: "put it back, then run the command again",
+    ENOENT: "restore it, then run the command again",
     ENFILE: "this host has no open files left: end some of its processes, or raise the sysctl fs.file-max",
     ENOMEM: "free some memory, then run the command again",
     EAGAIN: "this user may start no more processes: end some, or raise the limit (ulimit -u)",
     ENOSPC: "free some space there, or set TMPDIR or LBGEN_STATE_DIR",
     EDQUOT: "free some space there, or set TMPDIR or LBGEN_STATE_DIR",
     EROFS: "set TMPDIR or LBGEN_STATE_DIR to a place that can be written",
-    EIO: "look into the kernel's log (dmesg) for a failing disk",
+    EIO: "check the kernel's log (dmesg) for a failing disk",
 }
 
 

@@ -1,1 +1,1 @@
-"""Active health checks for engines that have none of their own: endpoints are asked, engines told."""
+"""Active health checks for engines that have none: probes endpoints and updates the engine."""

@@ -1,4 +1,4 @@
-"""How an endpoint is, by its checks: up or down, since when, and with what share of its weight. Pure functions."""
+"""The health of an endpoint by its checks: up or down, since when, and its share of the weight. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _TENTHS = 10
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`since`: when it became so (seconds of the epoch). `streak`: checks in a row that say otherwise. `error`: what
-    the last failed check of the current streak or outage said. `returned`: it was down before, so it starts slowly.
-    `checked`: there was a check; before, it is up for want of anything better."""
+    """`since`: when it became so (seconds of the epoch). `streak`: checks in a row that say otherwise. `error`: the
+    message of the last failed check. `returned`: it was down before, so slow start applies. `checked`: at least one
+    check has run; before that it counts as up."""
 
     since: float
     up: bool = True
@@ -23,7 +23,7 @@ class Health:
 
 
 def checked(health: Health, error: str, now: float, *, fall: int, rise: int) -> Health:
-    """`health` after one more check, whose `error` is empty when it went well.
+    """`health` after one more check, whose `error` is empty on success.
 
     `fall` failures in a row take an endpoint down, `rise` successes in a row bring it back. The first check of all
     decides alone, as with HAProxy and Envoy.
@@ -39,7 +39,7 @@ def checked(health: Health, error: str, now: float, *, fall: int, rise: int) -> 
 
 
 def share(health: Health, now: float, slow_start: int) -> int:
-    """Percent of its weight that it gets now: 0 = down, by tenths over `slow_start` milliseconds when it came back."""
+    """Percent of its weight now: 0 = down; after an outage it grows by tenths over `slow_start` milliseconds."""
     if not health.up:
         return 0
     elapsed = (now - health.since) * 1000
@@ -49,7 +49,7 @@ def share(health: Health, now: float, slow_start: int) -> int:
 
 
 def next_step(health: Health, now: float, slow_start: int) -> float | None:
-    """When `share` grows next (seconds of the epoch); None when it will not by itself."""
+    """When `share` grows next (seconds of the epoch); None when it does not grow."""
     percent = share(health, now, slow_start)
     if percent in (0, FULL):
         return None

@@ -1,4 +1,4 @@
-"""One check of one endpoint: a connection, or a GET over HTTP/1.1 or HTTP/2, with TLS and PROXY header as asked."""
+"""One check of an endpoint: a connection, or a GET over HTTP/1.1 or HTTP/2; TLS and PROXY header where configured."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
     from lbgen.engines.checks import CheckedPool, CheckTls, Target
 
-_HEAD = 65_536  # bytes read of an answer; what follows does not matter
+_HEAD = 65_536  # bytes read of a response
 _AGENT = "lbgen-agent"
 _V2 = b"\r\n\r\n\0\r\nQUIT\n"
 
 
 class _AnswerError(Exception):
-    """The endpoint answers, but not as it must."""
+    """The endpoint's answer is not the expected one."""
 
 
 def context(tls: CheckTls, folder: Path, *, http2: bool) -> ssl.SSLContext:
-    """How TLS is spoken to a pool; relative files lie in `folder`. Raises OSError (also for files that are no PEM)."""
+    """The TLS context for a pool; relative files are in `folder`. Raises OSError, also for files that are not PEM."""
     made = ssl.create_default_context(cafile=None if tls.ca is None else str(folder / tls.ca))
     if not tls.verify:
         made.check_hostname = False
@@ -42,7 +42,7 @@ def context(tls: CheckTls, folder: Path, *, http2: bool) -> ssl.SSLContext:
 
 
 async def check(pool: CheckedPool, target: Target, tls: ssl.SSLContext | None) -> str:
-    """Ask `target` once: empty when it is well, else what is wrong in a few words."""
+    """Check `target` once: an empty text on success, else the error in a few words."""
     try:
         async with asyncio.timeout(pool.timeout / 1000):
             await _ask(pool, target, tls)
@@ -55,7 +55,7 @@ async def check(pool: CheckedPool, target: Target, tls: ssl.SSLContext | None) -
     except ssl.SSLError as error:
         return f"TLS: {error.reason or error}"
     except OSError as error:
-        # asyncio puts the address into strerror, which is told already; errno of a failed lookup is not the system's.
+        # asyncio puts the address into strerror; the errno of a failed lookup is not the system's.
         known = error.errno is not None and error.errno > 0
         return os.strerror(error.errno) if known else error.strerror or str(error)  # type: ignore[arg-type]
     except asyncio.IncompleteReadError:
@@ -76,13 +76,13 @@ async def _ask(pool: CheckedPool, target: Target, tls: ssl.SSLContext | None) ->
             name = (pool.tls.server_name if pool.tls is not None else None) or target.host
             await writer.start_tls(tls, server_hostname=name)
         if pool.path is not None:
-            asked = _http2 if pool.http2 else _http1
+            get = _http2 if pool.http2 else _http1
             authority = _authority(target, secure=tls is not None)
-            status = await asked(reader, writer, pool.path, authority, secure=tls is not None)
+            status = await get(reader, writer, pool.path, authority, secure=tls is not None)
             if not any(first <= status <= last for first, last in pool.statuses):
                 raise _AnswerError(f"status {status}")
     finally:
-        writer.transport.abort()  # what a slow endpoint still sends is nobody's
+        writer.transport.abort()  # discard what the endpoint still sends
 
 
 def _authority(target: Target, *, secure: bool) -> str:
@@ -112,14 +112,14 @@ async def _http2(
     connection = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="latin-1"))
     connection.initiate_connection()
     scheme = "https" if secure else "http"
-    asked = [
+    headers = [
         (":method", "GET"),
         (":scheme", scheme),
         (":authority", authority),
         (":path", path),
         ("user-agent", _AGENT),
     ]
-    connection.send_headers(1, asked, end_stream=True)
+    connection.send_headers(1, headers, end_stream=True)
     while True:
         writer.write(connection.data_to_send())
         data = await reader.read(_HEAD)
@@ -137,7 +137,7 @@ async def _http2(
 
 
 def _proxy_header(version: str, writer: asyncio.StreamWriter) -> bytes:
-    """The connection's own ends: there is no client behind a check."""
+    """A PROXY header with the connection's own addresses, as a check has no client."""
     sock: socket.socket = writer.get_extra_info("socket")
     (source, source_port, *_), (host, port, *_) = sock.getsockname(), sock.getpeername()
     v4 = sock.family == socket.AF_INET

@@ -1,6 +1,6 @@
-"""The agent: checks of every endpoint side by side, and one hand that writes their shares and has the engine load them.
+"""The agent: checks all endpoints concurrently, writes their shares to the engine's files and signals a reload.
 
-It keeps nothing of the engine's process: who has the pid file's pid is told, so an engine may end and come again.
+It reads the engine's pid file for each signal, so that the engine may restart.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from lbgen.engines.checks import CheckedPool, Target
 
 _READER = TypeAdapter(AgentSpec)
-# What the standard library imports only when it is first needed.
+# Modules that the standard library imports on first use.
 _LATE = ("concurrent.futures.thread", "encodings.ascii", "encodings.idna", "encodings.latin_1", "encodings.utf_8")
-_GATHER_SECONDS = 0.05  # changes that come together are one reload
-_APART_SECONDS = 0.5  # each reload leaves the engine's old workers behind for a while
+_GATHER_SECONDS = 0.05  # changes within this time are one reload
+_APART_SECONDS = 0.5  # the engine's old workers remain for a while after each reload
 _NOTICE_SECONDS = 1.0
 _SPREAD_SECONDS = 0.01  # between the first checks of two endpoints
 
 
 def load(folder: Path) -> AgentSpec:
-    """The order in `folder`; EngineError LB410 when there is none that this lbgen understands."""
+    """The specification in `folder`. Raises EngineError LB410 when it is missing, malformed or of another format."""
     path = folder / FILE
     try:
         spec = _READER.validate_json(path.read_bytes())
@@ -52,31 +52,31 @@ def load(folder: Path) -> AgentSpec:
         place = ".".join(str(step) for step in first["loc"])
         raise EngineError(Diagnostic("LB410", f"{path}: {place}: {first['msg']}")) from None
     if spec.format != FORMAT:
-        raise EngineError(Diagnostic("LB410", f"{path} is of format {spec.format}, this lbgen knows {FORMAT}"))
+        raise EngineError(Diagnostic("LB410", f"{path} has format {spec.format}, and this lbgen reads {FORMAT}"))
     return spec
 
 
 def prepare(name: str) -> None:
-    """Import all that the agent of that engine will need, for a process that gives up the right to read it."""
+    """Import all modules that the agent of that engine needs, before the process drops its privileges."""
     steered(name).steer({}, {})
     for module in _LATE:
         import_module(module)
 
 
 def steered(name: str) -> Steered:
-    """The engine of that name; EngineError LB410 when no agent can steer it."""
+    """The engine of that name. Raises EngineError LB410 when it does not use an agent."""
     target = engine(name)
     if not isinstance(target, Steered):
-        raise EngineError(Diagnostic("LB410", f"{target.title} is not steered by an agent"))
+        raise EngineError(Diagnostic("LB410", f"{target.title} does not use an agent"))
     return target
 
 
-class _NewOrderError(Exception):
-    """There is another order."""
+class _NewSpecError(Exception):
+    """The specification file was replaced."""
 
 
 def _identity(path: Path) -> tuple[int, ...]:
-    """Another one for another file in that place; () while there is none."""
+    """The identity of the file at `path`, which a replaced file does not share; () without a file."""
     try:
         found = path.stat()
     except OSError:
@@ -86,7 +86,7 @@ def _identity(path: Path) -> tuple[int, ...]:
 
 @dataclass(slots=True)
 class Agent:
-    """`folder` holds the engine's files. The states begin as the last agent left them, else up."""
+    """`folder` has the engine's files. States start as the last agent left them, else as up."""
 
     spec: AgentSpec
     folder: Path
@@ -95,13 +95,13 @@ class Agent:
     _contexts: dict[str, ssl.SSLContext] = field(default_factory=dict)
     _shown: str = ""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _untold: bool = False  # files were written that the engine was not yet asked to load
+    _unsignalled: bool = False  # files were written and no reload was signalled yet
     _steered: Steered = field(init=False)
 
     def __post_init__(self) -> None:
         self._steered = steered(self.spec.engine)
         before = state.take_over(self.folder)
-        self._untold = bool(before)  # the one before us may have ended between the two
+        self._unsignalled = bool(before)  # the last agent may have ended before its signal
         now = time.time()
         for pool in self.spec.pools:
             for each in pool.targets:
@@ -110,7 +110,7 @@ class Agent:
                 self._contexts[pool.name] = _context(pool, self.folder)
 
     async def run(self) -> None:
-        """Go on until cancelled. Raises OSError when the files cannot be written."""
+        """Run until cancelled. Raises OSError when the files cannot be written."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._steer())
             group.create_task(self._beat())
@@ -123,7 +123,7 @@ class Agent:
                     number += 1
 
     async def _watch(self, pool: CheckedPool, target: Target, wait: float) -> None:
-        """Check one endpoint at its interval, counted from the begin of each check."""
+        """Check one endpoint at its interval, counted from the start of each check."""
         key = pool.name, target.name
         await asyncio.sleep(wait)
         while True:
@@ -140,7 +140,7 @@ class Agent:
             await asyncio.sleep(max(0.0, pool.interval / 1000 - took))
 
     async def _steer(self) -> None:
-        """Write shares and tell the engine: at first, after a change, and at each step of a slow start."""
+        """Write shares and reload the engine: at the start, after a change, and at each step of a slow start."""
         while True:
             self._changed.clear()
             self._apply()
@@ -152,7 +152,7 @@ class Agent:
             steps = (
                 next_step(self.states[p.name, t.name], now, p.slow_start) for p in self.spec.pools for t in p.targets
             )
-            soonest = min((step for step in steps if step is not None), default=now if self._untold else None)
+            soonest = min((step for step in steps if step is not None), default=now if self._unsignalled else None)
             try:
                 async with asyncio.timeout(None if soonest is None else max(_APART_SECONDS, soonest - now)):
                     await asyncio.sleep(_APART_SECONDS)
@@ -166,11 +166,11 @@ class Agent:
             path = self.folder / name
             if not path.is_file() or path.read_text(encoding="utf-8") != text:
                 state.replace(path, text)
-                self._untold = True
-        if self._untold and self._tell():
-            self._untold = False
+                self._unsignalled = True
+        if self._unsignalled and self._signal():
+            self._unsignalled = False
 
-    def _tell(self) -> bool:
+    def _signal(self) -> bool:
         """Send the reload signal, where the engine needs one; False when no such process has the pid."""
         if not self.spec.reload:
             return True
@@ -184,11 +184,11 @@ class Agent:
         return False
 
     async def _notice(self) -> None:
-        """End everything once somebody has put another order in the place of ours."""
+        """Raise once the specification file is replaced."""
         path = self.folder / FILE
         while _identity(path) in ((), self.order):
             await asyncio.sleep(_NOTICE_SECONDS)
-        raise _NewOrderError
+        raise _NewSpecError
 
     async def _beat(self) -> None:
         while True:
@@ -197,7 +197,7 @@ class Agent:
 
 
 def _steering(spec: AgentSpec, states: state.States, steered: Steered) -> Mapping[str, str]:
-    """The engine's files for those states; an endpoint that has none is up."""
+    """The engine's files for those states; an endpoint without a state is up."""
     now = time.time()
     up = Health(now)
     shares = {
@@ -208,17 +208,17 @@ def _steering(spec: AgentSpec, states: state.States, steered: Steered) -> Mappin
 
 
 def known(order: str, folder: Path) -> Mapping[str, str]:
-    """The engine's files for a new `order` (the text of its file) with what the agent in `folder` found already, so
-    that an engine which loads them sends nothing to an endpoint that is down."""
+    """The engine's files for a new specification (`order`, the text of its file) with the states that the agent in
+    `folder` has found, so that the engine does not use endpoints that are down."""
     spec = _READER.validate_json(order)
     return _steering(spec, state.take_over(folder), steered(spec.engine))
 
 
 def _context(pool: CheckedPool, folder: Path) -> ssl.SSLContext:
-    assert pool.tls is not None  # noqa: S101 - the caller looked
+    assert pool.tls is not None  # noqa: S101 - the caller checks
     try:
         return probe.context(pool.tls, folder, http2=pool.http2)
-    except OSError as error:  # also what ssl says of files that are no PEM
+    except OSError as error:  # also for files that are not PEM
         message = f"the certificates of pool {pool.name} cannot be used: {error.strerror or error}"
         raise EngineError(Diagnostic("LB410", message)) from None
 
@@ -230,9 +230,9 @@ def say(text: str) -> None:
 
 
 def serve(folder: Path) -> None:
-    """Do what the order in `folder` says until SIGTERM or SIGINT, and what a new one says once that is there.
+    """Run the agent for the specification in `folder` until SIGTERM or SIGINT; follow replaced specifications.
 
-    Raises EngineError LB410 when an order or the engine's files cannot be used.
+    Raises EngineError LB410 when a specification or the engine's files cannot be used.
     """
     asyncio.run(_serve(folder))
 
@@ -250,7 +250,7 @@ async def _serve(folder: Path) -> None:
             try:
                 await agent.run()
             except ExceptionGroup as errors:
-                _, others = errors.split(_NewOrderError)
+                _, others = errors.split(_NewSpecError)
                 if others is not None:
                     raise _explained(others, folder) from None
             say(f"there is a new {FILE}")
@@ -258,7 +258,7 @@ async def _serve(folder: Path) -> None:
 
 
 def _explained(errors: ExceptionGroup[Exception], folder: Path) -> Exception:
-    """Trouble with our own files in a sentence; all else as it is. (What goes wrong in checks is a finding.)"""
+    """An error of our own files as EngineError; any other error unchanged."""
     first = errors.exceptions[0]
     if not isinstance(first, OSError):
         return errors

@@ -1,4 +1,4 @@
-"""What the agent knows of each endpoint, in a small file that `lbgen ps` shows and the next agent begins with."""
+"""The state of each endpoint in a small file, which `lbgen ps` shows and the next agent starts from."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lbgen.engines.checks import AgentSpec
 
 FILE = "agent.state.json"
-BEAT_SECONDS = 10  # how often the file is touched, so that readers can tell that the agent lives
+BEAT_SECONDS = 10  # how often the file is touched, so that readers see that the agent runs
 _FRESH_SECONDS = 60
 States = dict[tuple[str, str], Health]  # by pool and name of the endpoint
 Conditions = dict[tuple[str, str], Condition]  # for people, by the same
@@ -66,12 +66,12 @@ def _word(health: Health, weight: int, slow_start: int) -> State:
 
 
 def read(folder: Path) -> Conditions:
-    """What the file says, however old; empty when there is none or it cannot be read."""
+    """The conditions in the file, however old; empty when it cannot be read."""
     return _shown(_rows(folder))
 
 
 def parse(content: bytes) -> Conditions:
-    """What the file with that content says; empty when it says nothing that we understand."""
+    """The conditions in a file of that content; empty when it is malformed."""
     try:
         return _shown(_File.model_validate_json(content).endpoints)
     except ValueError:
@@ -83,7 +83,7 @@ def _shown(rows: list[_Row]) -> Conditions:
 
 
 def take_over(folder: Path) -> States:
-    """The states of an agent that ended a moment ago; empty when that is longer ago than a minute."""
+    """The states that the last agent left; empty when it ended more than a minute ago."""
     try:
         age = time.time() - (folder / FILE).stat().st_mtime
     except OSError:
@@ -92,12 +92,12 @@ def take_over(folder: Path) -> States:
 
 
 def beat(folder: Path) -> None:
-    """Say that the agent lives, without a change. Raises OSError."""
+    """Touch the file. Raises OSError."""
     os.utime(folder / FILE)
 
 
 def replace(path: Path, content: str) -> None:
-    """Write a file so that readers see the old text or the new one. Raises OSError."""
+    """Replace a file atomically. Raises OSError."""
     staged = path.with_name(f".{path.name}.new")
     staged.write_text(content, encoding="utf-8")
     staged.replace(path)

@@ -1,6 +1,6 @@
-"""Topology -> plan: names resolved, defaults written out, rules in the order of trial.
+"""The plan of a topology: names resolved, defaults written out, rules in the order of trial.
 
-`lbgen.plan` is this package and the public function of that name, so the package is callable.
+`lbgen.plan` is both this package and a public function, so the package is callable.
 """
 
 from __future__ import annotations

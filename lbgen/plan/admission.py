@@ -1,4 +1,4 @@
-"""What a listener and a route let in: sizes, and the client's address. All that the oracle knows of limits."""
+"""Refusals of the oracle: sizes, and the client's address."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One of these statuses; `reason` in a sentence."""
+    """An answer with one of these statuses; `reason` is a sentence."""
 
     statuses: tuple[int, ...]
     reason: str
 
 
 def client_address(listener: Listener, peer: str, forwarded: tuple[str, ...]) -> str:
-    """The client that `access` and `client_ip` mean. `forwarded` are the X-Forwarded-For lines; they count only as far
-    as the listener trusts whoever wrote them, from the peer backwards. An element with a port is no address here."""
+    """The client's address for `access` and `client_ip`. `forwarded` are the X-Forwarded-For lines; elements count from
+    the end, as long as the address before them is trusted. An element with a port is no address."""
     client = peer
     for element in reversed([one.strip(" \t") for line in forwarded for one in line.split(",")]):
         if not is_trusted(listener, client) or not _is_address(element):
@@ -41,11 +41,11 @@ def _is_address(text: str) -> bool:
         ip_address(text)
     except ValueError:
         return False
-    return "%" not in text  # a zone means nothing here
+    return "%" not in text  # addresses with a zone are not compared
 
 
 def target_refusal(listener: Listener, request: Request) -> Refusal | None:
-    """The target's own limit, which is exact."""
+    """The refusal of a target above `limits.target`; the limit is exact."""
     limit = listener.limits.target
     if limit is None or len(request.target) <= limit:
         return None
@@ -55,7 +55,7 @@ def target_refusal(listener: Listener, request: Request) -> Refusal | None:
 
 
 def listener_refusal(listener: Listener, request: Request, parsed: ParsedRequest) -> Refusal | None:
-    """What is refused before any route is looked for, in this order: target, headers, access."""
+    """The refusal before routing, checked in this order: target, headers, access."""
     if (found := target_refusal(listener, request)) is not None:
         return found
     limit = listener.limits.headers
@@ -71,13 +71,13 @@ def listener_refusal(listener: Listener, request: Request, parsed: ParsedRequest
 def route_refusals(
     route: Route, listener: Listener, request: Request, parsed: ParsedRequest, *, preflight: bool = False
 ) -> Iterator[Refusal]:
-    """Every rule of the route that the request breaks by itself; which of them is answered is not promised. A CORS
-    preflight is answered before its body counts."""
+    """Every limit of the route that the request itself violates; engines may answer any of them. A CORS preflight is
+    answered before its body counts."""
     client = client_address(listener, request.client, parsed.lines("x-forwarded-for"))
     if route.access is not None and not route.access.admits(client):
         yield Refusal((403,), f"the route's access does not admit {client}")
     lengths = parsed.lines("content-length")
-    # Nobody reads the body of a request that the proxy answers by itself: only a length that is told counts.
+    # Engines do not read the body of a request that they answer themselves: only Content-Length counts.
     unread = bool(parsed.lines("transfer-encoding")) and not isinstance(route.action, Forward)
     read = 0 if unread else len(request.body)
     size = int(lengths[0]) if lengths else read
@@ -86,5 +86,5 @@ def route_refusals(
 
 
 def shared_limit_statuses(route: Route) -> tuple[int, ...]:
-    """Statuses that depend on what other requests do."""
+    """Statuses that depend on other requests."""
     return (429,) if route.rate_limit is not None or route.concurrency is not None else ()

@@ -1,4 +1,4 @@
-"""CORS by the contract: which answers are preflights, and the headers that a browser is shown."""
+"""CORS: which requests are preflights, and the response headers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from lbgen.plan.policy import Cors
     from lbgen.plan.request import ParsedRequest
 
-# Only the proxy speaks CORS on such a route: what the endpoint says of it is dropped.
+# The proxy alone answers CORS on such a route: these headers of endpoints are dropped.
 CORS_HEADERS = (
     "access-control-allow-credentials",
     "access-control-allow-headers",
@@ -24,18 +24,18 @@ SAFE_HEADERS = ("accept", "accept-language", "content-language", "content-type")
 
 
 def is_preflight(request: ParsedRequest) -> bool:
-    """Whether the proxy answers it: OPTIONS with Origin and Access-Control-Request-Method."""
+    """Whether it is a preflight: OPTIONS with Origin and Access-Control-Request-Method."""
     asks = request.lines("access-control-request-method")
     return request.method == "OPTIONS" and bool(request.lines("origin")) and bool(asks)
 
 
 def allows_any_origin(cors: Cors) -> bool:
-    """Whether Access-Control-Allow-Origin is `*` for everybody, so that answers do not depend on Origin."""
+    """Whether Access-Control-Allow-Origin is always `*`, so that responses do not depend on Origin."""
     return any(origin.any for origin in cors.origins) and not cors.credentials
 
 
 def preflight_headers(cors: Cors, request: ParsedRequest) -> tuple[tuple[str, str], ...]:
-    """The headers of a preflight's answer, but Vary; none when the origin, the method or a header is not allowed."""
+    """The headers of a preflight's response without Vary; none when origin, method or a header is not allowed."""
     method = request.lines("access-control-request-method")[0]
     asked = {
         name.strip(" \t").lower() for v in request.lines("access-control-request-headers") for name in v.split(",")

@@ -1,4 +1,4 @@
-"""The routes of a topology -> a rule per host and match, ranked, and which listeners each route is on."""
+"""Expands the routes of a topology into ranked rules, one for each host and match."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EVERYTHING = Match(PathMatch(PathKind.PREFIX, "/"))
 
 @dataclass(frozen=True)
 class ExpandedTopology:
-    """`listeners[i]` are the names of the listeners that route i is on (those that exist), in the order of the file."""
+    """`listeners[i]` are the names of the existing listeners of route i, in the order of the file."""
 
     model: TopologyModel
     listeners: tuple[tuple[str, ...], ...]
@@ -52,11 +52,11 @@ class ExpandedTopology:
         return rank_l4_rules(found)
 
     def is_l4(self, index: int) -> bool:
-        """Whether the route is on L4 listeners and no others."""
+        """Whether all listeners of the route are L4."""
         return self._modes(index) == {"l4"}
 
     def is_l7(self, index: int) -> bool:
-        """Whether the route is on L7 listeners and no others; a route of both is an error elsewhere."""
+        """Whether all listeners of the route are L7; LB207 reports a route of both."""
         return self._modes(index) == {"l7"}
 
     def _modes(self, index: int) -> set[str]:
@@ -64,7 +64,7 @@ class ExpandedTopology:
 
 
 def expand(model: TopologyModel) -> ExpandedTopology:
-    """Where each route belongs; a route that names no listener is on every L7 listener."""
+    """Attach each route to its listeners; a route that names none is attached to every L7 listener."""
     everywhere = tuple(name for name, listener in model.listeners.items() if listener.mode == "l7")
     return ExpandedTopology(
         model,
@@ -83,7 +83,7 @@ def host_pattern(text: str) -> HostPattern:
 
 
 def path_prefix(text: str) -> str:
-    """A prefix without its trailing slash, but `/` itself."""
+    """A prefix without its trailing slash, except `/` itself."""
     return text.rstrip("/") or "/"
 
 
@@ -108,7 +108,7 @@ def _entries(index: int, route: WrittenRoute) -> list[UnrankedRule]:
 
 
 def resolve_match(written: WrittenMatch) -> Match:
-    """A match as the plan has it: defaults written out, sorted by name."""
+    """The plan's match: defaults written out, conditions sorted by name."""
     return Match(
         _path(written.path),
         tuple(dict.fromkeys(written.methods or ())),

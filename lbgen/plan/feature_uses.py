@@ -1,4 +1,4 @@
-"""What a topology sets -> the features it uses, each with the field that asks for it."""
+"""The features that a topology uses, each with the field that asks for it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _VALUES = {
     "query": (Feature.QUERY, Feature.QUERY_REGEX, Feature.QUERY_PRESENT),
     "cookies": (Feature.COOKIE, Feature.COOKIE_REGEX, Feature.COOKIE_PRESENT),
 }
-# Fields whose mere presence is a use of one feature.
+# Fields whose presence is a use of a feature.
 _LISTENER = {
     "proxy_protocol": Feature.PROXY_PROTOCOL_IN,
     "access": Feature.LISTENER_ACCESS,
@@ -54,7 +54,7 @@ _ROUTE = {
     "compression": Feature.COMPRESSION,
     "access": Feature.ROUTE_ACCESS,
 }
-_ROUTE_DEFAULTS = ("max_body", "buffering")  # that a topology or profile may say for all
+_ROUTE_DEFAULTS = ("max_body", "buffering")  # that a topology or profile may set for all
 _POOL = {
     "sticky": Feature.STICKY,
     "tls": Feature.POOL_TLS,
@@ -88,9 +88,10 @@ def _forwarded(routes: Iterable[Route]) -> frozenset[str]:
 
 
 def explicit_uses(expanded: ExpandedTopology, written: Callable[[str], bool]) -> Iterator[FeatureUse]:
-    """Every use, in the order of the file. Fields of pools that no route uses count for nothing.
+    """Every use, in the order of the file, without fields of pools that no route uses.
 
-    `written` tells whether a field stands in the user's own file. Times of an L4 route count only then, see `defaults`.
+    `written(field)` is whether the user's own file has the field; timeouts of L4 routes count only then (see
+    `default_uses`).
     """
     model = expanded.model
     routes = [(i, route) for i, route in enumerate(model.routes) if expanded.listeners[i]]  # the rest: other tiers'
@@ -117,10 +118,10 @@ def explicit_uses(expanded: ExpandedTopology, written: Callable[[str], bool]) ->
 
 
 def default_uses(expanded: ExpandedTopology, written: Callable[[str], bool]) -> Iterator[FeatureUse]:
-    """What holds for every topology, asked for or not: an engine that differs there says so, and goes on.
+    """Features that hold for every topology: an engine that differs states it, and still serves.
 
-    For L7 listeners the clauses that no field turns on or off, the usual client times and the access log, whoever wrote
-    them; for L4 routes the times that nobody wrote, as a kernel keeps none.
+    For L7 listeners: clauses that no field controls, the default client timeouts and the access log. For L4 routes:
+    timeouts that the user did not write, as a kernel has none.
     """
     for name, listener in expanded.model.listeners.items():
         if listener.mode == "l7":
@@ -147,7 +148,7 @@ def default_uses(expanded: ExpandedTopology, written: Callable[[str], bool]) -> 
 
 
 def _other_client_times(model: TopologyModel, listener: Listener) -> bool:
-    """What is the same as lbgen's own asks for nothing."""
+    """Whether client timeouts differ from the defaults."""
     return client_timeouts(listener.timeouts, model.client_timeouts) != ClientTimeouts()
 
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Feature(StrEnum):
-    """One thing a topology can ask for. Its value is what `--accept` and reports say; sections are the contract's."""
+    """A feature that a topology can use, named as in `--accept` and reports; sections are those of the contract."""
 
     # section 1 and 7: listeners
     L7 = "listener.l7"
@@ -50,7 +50,7 @@ class Feature(StrEnum):
     PATHS_NORMALIZE = "paths.normalize"
     PATHS_VERBATIM = "paths.verbatim"
     # section 4: what reaches whom
-    FRAMING = "framing"  # what a client could use to get past a rule
+    FRAMING = "framing"  # what a client could use to bypass a rule
     MALFORMED = "framing.malformed"  # malformed requests: answered in another way, or passed on in one safe reading
     HOP_BY_HOP = "headers.hop_by_hop"  # the fixed list of RFC 9110 7.6.1
     CONNECTION_NOMINATED = "headers.connection_nominated"  # what a Connection header names

@@ -1,4 +1,4 @@
-"""Files that a topology names -> where a config finds them, and the names that certificates hold."""
+"""Files that a topology names: their paths beside the configuration, and the DNS names of certificates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLDER = "tls"  # inside an engine's folder
 
 
 class Files:
-    """Gives each file of a topology its place beside the configs: the same file the same, two of one name apart."""
+    """Assigns each file of a topology a path beside the configuration: one for each file, distinct for equal names."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
@@ -32,7 +32,7 @@ class Files:
         return self._certificate(pair, field, tuple(_pattern(name) for name in names))
 
     def client_certificate(self, pair: written.Certificate, field: str) -> Certificate:
-        """A certificate to be shown to endpoints; its names do not matter."""
+        """A client certificate for endpoints; its names are not used."""
         return self._certificate(pair, field, ())
 
     def _certificate(self, pair: written.Certificate, field: str, names: tuple[HostPattern, ...]) -> Certificate:

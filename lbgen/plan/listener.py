@@ -1,4 +1,4 @@
-"""Listeners, as every engine has to serve them."""
+"""Listeners."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class Listener:
     proxy_protocol: bool = False  # every connection begins with a PROXY header (v1 or v2), whose source is the peer
     max_connections: int | None = None
     paths: Paths = Paths()  # noqa: RUF009  # frozen
-    underscores: bool = False  # request fields with an underscore in their names are let in
+    underscores: bool = False  # header fields with an underscore in their names pass
     access: Access | None = None
     limits: Limits = Limits()  # noqa: RUF009  # frozen
     access_log: bool = False  # one JSON line per request
-    address_written: bool = False  # all addresses may be what the user wants, or what nobody said
-    public_port: int | None = None  # where clients come in, when another tier stands in front
+    address_written: bool = False  # the topology sets `address`
+    public_port: int | None = None  # the port that clients connect to, where another tier is in front
 
     @property
     def client_port(self) -> int:
@@ -69,5 +69,5 @@ class Listener:
 
     @property
     def scheme(self) -> str:
-        """What clients speak here."""
+        """The scheme of requests here."""
         return "https" if self.tls is not None and not self.tls.passthrough else "http"

@@ -1,4 +1,4 @@
-"""One rule and one parsed request -> None when the rule takes it, else the reason why not in a few words."""
+"""Compares a parsed request with a rule."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def to_wire(text: str) -> str:
-    """Text of the plan as it is on the wire: its UTF-8 bytes, one character per byte."""
+    """Text of the plan as sent: its UTF-8 bytes, one character for each byte."""
     return text.encode().decode("latin-1")
 
 
 def mismatch(rule: Rule, request: ParsedRequest) -> str | None:
-    """None when every part of `rule` holds for `request`, else the first part that does not."""
+    """The first part of `rule` that does not hold for `request`, as a phrase; None when the rule takes it."""
     match = rule.match
     if not covers_host(rule.host, request.host):
         return f"host {request.host or '(none)'} is not {rule.host}"
@@ -42,7 +42,7 @@ def mismatch(rule: Rule, request: ParsedRequest) -> str | None:
 
 
 def covers_host(pattern: HostPattern | None, host: str | None) -> bool:
-    """Whether a request for `host` (None: it named none) belongs to `pattern` (None: every host)."""
+    """Whether `pattern` (None = every host) covers a request for `host` (None = without host)."""
     return pattern is None or (host is not None and pattern.covers(host))
 
 

@@ -1,4 +1,4 @@
-"""The plan: what every engine has to achieve, with names resolved and every default written out.
+"""The plan: what every engine must do, with names resolved and every default written out.
 
 Frozen data without engine words. Times are whole milliseconds (0 = no limit), sizes bytes, header names lower-case.
 `field` is the topology field an object came from, such as `routes[2]`; it names the place in reports and source maps.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lbgen.diagnostics import Span
     from lbgen.plan.tls import Certificate, File
 
-# Engines take the nouns of a plan from here, whichever file has them.
+# Engines import the nouns of a plan from here.
 __all__ = [
     "Balance",
     "ClientTimeouts",
@@ -72,7 +72,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One use of a feature. `default`: nobody wrote it; it only stands for a value that has to be something."""
+    """One use of a feature. `default`: the user did not write the field; it stands for a default value."""
 
     feature: Feature
     field: str
@@ -82,8 +82,8 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """`engines.<name>`: version None = the newest supported. `verbatim` are places of its configuration and the text
-    that goes there as it stands."""
+    """`engines.<name>`: version None = the newest supported. `verbatim` are (insertion point, text) of its
+    configuration."""
 
     version: str | None = None
     verbatim: tuple[tuple[str, str], ...] = ()
@@ -91,7 +91,7 @@ class EngineOptions:
 
 @dataclass(frozen=True, slots=True)
 class ContainerLimits:
-    """What each container may use at most: bytes, and processes with their threads."""
+    """Limits of each container: bytes, and processes with their threads."""
 
     memory: int = 2 << 30
     pids: int = 1024
@@ -99,7 +99,7 @@ class ContainerLimits:
 
 @dataclass(frozen=True, slots=True)
 class TierOf:
-    """Which part of which topology a plan is. `replica` counts from 1; 0 = of all replicas alike."""
+    """The tier of a topology that a plan is for. `replica` counts from 1; 0 = any replica."""
 
     topology: str
     tier: str
@@ -107,7 +107,7 @@ class TierOf:
 
     @property
     def part(self) -> str:
-        """What commands call it: `web-1`."""
+        """Its name in commands, such as `web-1`."""
         return f"{self.tier}-{self.replica}" if self.replica else self.tier
 
     @property
@@ -118,9 +118,9 @@ class TierOf:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """See the module. `resolvers` are DNS servers for endpoint names, for engines that must be told (IP or IP:port).
-    `admin_port` is set by the runtime only: a loopback port for the engine's own status interface, `admin_shared`:
-    others use that loopback too. `tier`: it is one of a topology that has tiers."""
+    """See the module. `resolvers` are DNS servers (IP or IP:port) for engines that do not use the system's. The runtime
+    sets `admin_port`, a loopback port for the engine's status interface, and `admin_shared` where other stacks share
+    that loopback. `tier` is set for a part of a tiered topology."""
 
     name: str
     listeners: tuple[Listener, ...]
@@ -166,7 +166,7 @@ class Plan:
         return tuple(dict.fromkeys(file for _, file in self.named_files()))
 
     def named_files(self) -> Iterator[tuple[str, File]]:
-        """Field and file of everything that the topology reads from files."""
+        """Field and file of every file that the topology names."""
         for listener in self.listeners:
             if listener.tls is not None:
                 for pair in listener.tls.certificates:
@@ -195,7 +195,7 @@ class Plan:
         return {feature: tuple(found[feature]) for feature in Feature if feature in found}
 
     def options(self, engine: str) -> EngineOptions:
-        """What `engines.<engine>` asked for, or the defaults."""
+        """The options of `engines.<engine>`, or the defaults."""
         return dict(self.engines).get(engine, EngineOptions())
 
 

@@ -1,4 +1,4 @@
-"""What a runtime changes in a plan before it is rendered for one engine: other ports, other endpoint addresses."""
+"""Changes that a runtime makes to a plan before rendering: ports, addresses, endpoints, the admin port."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def with_real_endpoints(plan: Plan, pools: Collection[str] | None = None) -> Pla
 
 
 def with_admin(plan: Plan, port: int, *, shared: bool = False) -> Plan:
-    """`plan` with the engine's status interface on that loopback port. `shared`: others use that loopback too, so that
-    it only tells how endpoints are."""
+    """`plan` with the engine's status interface on that loopback port. `shared`: other stacks use that loopback too, so
+    that it serves the status of endpoints only."""
     return replace(plan, admin_port=port, admin_shared=shared)
 
 

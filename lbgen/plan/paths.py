@@ -1,4 +1,4 @@
-"""The path policies: a request target -> the one to match and forward, or why it is refused (contract section 3)."""
+"""The path policies (contract section 3): the target to match and forward, or the reason of a refusal."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def accept_target(target: str, paths: Paths) -> str:
     path, mark, query = target.partition("?")
     match paths.mode:
         case PathsMode.VERBATIM:
-            if _BAD_ESCAPE.search(path):  # means nothing to anybody, and Go and nginx cannot be made to take it
+            if _BAD_ESCAPE.search(path):  # undefined, and Go and nginx always refuse it
                 raise PathError("the path holds a broken escape")
-            if "%00" in path:  # neither this nor the next one gets into every engine
+            if "%00" in path:  # some engines always refuse this and the next one
                 raise PathError("the path holds %00")
             if _above_root(path):
                 raise PathError("the path leads above the root when all of it is decoded")

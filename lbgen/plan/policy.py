@@ -1,7 +1,7 @@
-"""What a plan's routes and pools ask beyond forwarding: health, retries, limits, sticky cookies, CORS and the like.
+"""Policies of listeners, routes and pools: paths, access, limits, retries, health, CORS and others.
 
 Frozen data, every default written out. Times are whole milliseconds (0 = no limit), sizes bytes, header names
-lower-case. docs/contract.md says how each behaves; nothing here is an engine's word.
+lower-case. docs/contract.md describes how each behaves.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from ipaddress import ip_address, ip_network
 
 # RFC 9110 9.2.2. TRACE is never served.
 IDEMPOTENT = ("GET", "HEAD", "OPTIONS", "PUT", "DELETE")
-REPLAYED_BODY = 16 * 1024  # bytes of a body that further tries send again, where it is not held whole
-SUBDOMAIN_CHARACTER = "[A-Za-z0-9.-]"  # what the host of an origin that a wildcard covers may hold, as a regex
+REPLAYED_BODY = 16 * 1024  # bytes of a body that retries can resend, where the body is not buffered whole
+SUBDOMAIN_CHARACTER = "[A-Za-z0-9.-]"  # a regex for the characters of a host below a wildcard origin
 
 
 class PathsMode(StrEnum):
@@ -25,7 +25,7 @@ class PathsMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Which targets are let in. The three flags are exceptions of `strict`."""
+    """The request targets that are accepted. The three flags are exceptions to `strict`."""
 
     mode: PathsMode = PathsMode.STRICT
     empty_segments: bool = False
@@ -35,13 +35,13 @@ class Paths:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """CIDRs. `deny` is asked first; `allow` None = everybody else, given = nobody else. About the client's address."""
+    """Networks of clients' addresses. `deny` is checked first; then `allow` None admits all, else only its own."""
 
     allow: tuple[str, ...] | None = None
     deny: tuple[str, ...] = ()
 
     def admits(self, client: str) -> bool:
-        """Whether a client of that address may come in."""
+        """Whether a client of that address is admitted."""
         address = ip_address(client)
         address = getattr(address, "ipv4_mapped", None) or address
         if any(address in ip_network(network) for network in self.deny):
@@ -51,7 +51,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bytes; None = not limited beyond what an engine can hold (at least 8 KiB target, 16 KiB headers). `headers`
+    """Bytes; None = the engine's own limit (at least 8 KiB target, 16 KiB headers). `headers`
     counts name + value + 4 of each line."""
 
     headers: int | None = None
@@ -59,7 +59,7 @@ class Limits:
 
 
 class KeyKind(StrEnum):
-    """What is counted, hashed or found together."""
+    """The kind of key that requests are counted or hashed by."""
 
     ROUTE = "route"
     CLIENT_IP = "client_ip"
@@ -78,8 +78,8 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """A token bucket per value of `key`: `burst` tokens at first, `amount` come back evenly over `seconds`. A request
-    without the header of `key` is not counted. A refused request costs nothing."""
+    """A token bucket for each value of `key`: `burst` tokens at first, refilled evenly by `amount` in `seconds`. A
+    request without the header of `key` is not counted. A refused request takes no token."""
 
     amount: int
     seconds: int
@@ -89,7 +89,7 @@ class RateLimit:
 
 @dataclass(frozen=True, slots=True)
 class Concurrency:
-    """Requests of this route under way, per value of `key`."""
+    """The most active requests of the route for each value of `key`."""
 
     max: int
     key: Key
@@ -103,8 +103,8 @@ class RetryCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """`max` extra tries, each at another endpoint when there is one. A connect failure is retried for any method,
-    everything else for idempotent ones unless `all_methods`. `budget`: percent of requests under way, None = none."""
+    """`max` extra tries, each at another endpoint where there is one. Connect failures are retried for any method, all
+    else for idempotent methods unless `all_methods`. `budget`: percent of active requests, None = no limit."""
 
     max: int
     causes: frozenset[RetryCause]
@@ -115,7 +115,7 @@ class Retries:
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """A copy of `percent` of the requests, as the endpoint gets them; its answer is dropped."""
+    """A copy of `percent` of the requests as sent to the endpoint; its response is dropped."""
 
     pool: str
     percent: float
@@ -133,7 +133,7 @@ class Origin:
     any: bool = False
 
     def covers(self, origin: str) -> bool:
-        """Whether a page of `origin` (an Origin header's value) is meant."""
+        """Whether `origin`, an Origin header's value, is covered."""
         if self.any:
             return True
         scheme, _, rest = origin.partition("://")
@@ -143,13 +143,13 @@ class Origin:
         host = rest[: len(rest) - len(suffix)] if suffix else rest
         if not self.wildcard:
             return host == self.host
-        # A path or a user before an allowed name is no host below it.
+        # `evil/a.example` and `user@a.example` are not subdomains.
         return host.endswith("." + self.host) and re.fullmatch(f"{SUBDOMAIN_CHARACTER}*", host) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Cors:
-    """`methods` upper-case, `headers` lower-case, both as asked (methods: GET, HEAD, POST unless said). `max_age`
+    """`methods` upper-case, `headers` lower-case, both as written (methods: GET, HEAD, POST by default). `max_age`
     None = no Access-Control-Max-Age; else whole seconds."""
 
     origins: tuple[Origin, ...]
@@ -162,8 +162,8 @@ class Cors:
 
 @dataclass(frozen=True, slots=True)
 class Compression:
-    """gzip for clients that accept it, of answers of these media types with no Content-Encoding of their own and a
-    Content-Length of at least `min_size` bytes, or none."""
+    """gzip, for clients that accept it, of responses of these media types without Content-Encoding whose Content-Length
+    is absent or at least `min_size`."""
 
     types: tuple[str, ...]
     min_size: int = 1024  # below, gzip gains nothing
@@ -171,8 +171,8 @@ class Compression:
 
 @dataclass(frozen=True, slots=True)
 class Buffering:
-    """`request`: an endpoint is asked only when the whole body is there. `response`: a slow client does not hold the
-    endpoint up. False = bytes are passed on as they come."""
+    """`request`: the body is read whole before the request is sent. `response`: the body is read whole first.
+    False = bytes are forwarded as they arrive."""
 
     request: bool = False
     response: bool = False
@@ -180,8 +180,8 @@ class Buffering:
 
 @dataclass(frozen=True, slots=True)
 class ActiveHealth:
-    """`path` None = a connection is enough. `port` None = the endpoint's. `statuses` are (first, last). All endpoints
-    count as up until `fall` checks failed."""
+    """`path` None = connect only. `port` None = the endpoint's. `statuses` are (first, last). Endpoints are up at
+    first, until `fall` checks in a row fail."""
 
     path: str | None
     port: int | None
@@ -194,7 +194,7 @@ class ActiveHealth:
 
 @dataclass(frozen=True, slots=True)
 class PassiveHealth:
-    """So many failures in a row of one endpoint (connect, reset, response time, 5xx) take it out for `eject_for`."""
+    """`failures` in a row of an endpoint (connect, reset, response timeout, 5xx) eject it for `eject_for`."""
 
     failures: int
     eject_for: int
@@ -202,7 +202,7 @@ class PassiveHealth:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """Requests that wait for an endpoint below its `max_per_endpoint`; 503 for more, and after `timeout`."""
+    """At most `size` requests wait for a free endpoint; more, and those that wait longer than `timeout`, get 503."""
 
     size: int
     timeout: int
@@ -212,7 +212,7 @@ class Queue:
 class Sticky:
     """`NAME=<Endpoint.cookie_value>; Path=/; HttpOnly; SameSite=Lax`, with `Max-Age` (`ttl`, seconds) and `Secure`.
 
-    Set when the request has no cookie of a usable endpoint; the request's own goes on to the endpoint unchanged."""
+    Set when the request has no cookie of a usable endpoint. The request's own cookie is forwarded unchanged."""
 
     cookie: str
     ttl: int | None

@@ -1,4 +1,4 @@
-"""Pools and their endpoints, as every engine has to use them."""
+"""Pools and their endpoints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEEPALIVE = 64
 
 
 class PoolProtocol(StrEnum):
-    """What is spoken to endpoints: HTTP/1.1, or HTTP/2 (by ALPN with TLS, else with prior knowledge)."""
+    """The protocol to endpoints: HTTP/1.1, or HTTP/2 (by ALPN with TLS, else with prior knowledge)."""
 
     HTTP1 = "http1"
     HTTP2 = "http2"
@@ -49,7 +49,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Endpoints that are the same service. An endpoint of weight 0 gets no new connection."""
+    """Endpoints of one service. An endpoint of weight 0 gets no new connections."""
 
     name: str
     balance: Balance
@@ -64,12 +64,12 @@ class Pool:
     sticky: Sticky | None = None
     tls: PoolTls | None = None
     protocol: PoolProtocol = PoolProtocol.HTTP1
-    proxy_protocol: str | None = None  # v1 or v2, told to the endpoint
-    stand_ins: bool | None = None  # whether `up` plays the endpoints; None = it decides
+    proxy_protocol: str | None = None  # v1 or v2, sent to the endpoint
+    stand_ins: bool | None = None  # whether `up` starts stand-ins for its endpoints; None = it decides
     slow_start: int = 0  # milliseconds over which an endpoint that came back gets its full share
     leads_to: tuple[str, str] | None = None  # tier and listener, when the endpoints are the replicas of a tier
 
     @property
     def real(self) -> bool:
-        """Whether nobody plays its endpoints."""
+        """Whether no stand-ins replace its endpoints."""
         return self.stand_ins is False or self.leads_to is not None

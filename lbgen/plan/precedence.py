@@ -1,4 +1,4 @@
-"""Unordered ways into routes -> rules in the order of trial, complete per-host tables, and groups for path trees."""
+"""The order in which rules are tried, complete tables for each host, and groups for path trees."""
 
 from __future__ import annotations
 

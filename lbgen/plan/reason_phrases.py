@@ -1,4 +1,4 @@
-"""Status codes -> reason phrases as RFC 9110 has them, whatever the version of Python."""
+"""Reason phrases of RFC 9110, independent of the version of Python."""
 
 from __future__ import annotations
 

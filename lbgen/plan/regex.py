@@ -23,12 +23,12 @@ def matches_whole(pattern: str, raw: str) -> bool:
 
 @lru_cache(maxsize=100_000)
 def literal_start(pattern: str) -> str:
-    """A text that everything `pattern` matches as a whole begins with, "" when none is known.
+    """The literal text that every whole match of `pattern` begins with; "" when unknown.
 
-    It ends before the first escape, whose hex case a client may choose, and before the first byte beyond ASCII.
+    It ends before the first escape, whose hex digits may be in either case, and before the first non-ASCII byte.
     """
     try:
-        # The library tells the range that all matches lie in; what its ends share, all matches share.
+        # RE2 gives the range of all matches; a prefix that both ends share, all matches share.
         least, most = re2.compile(rf"^(?:{pattern})\z").possiblematchrange(_LONGEST)
     except re2.error:
         return ""

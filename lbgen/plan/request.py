@@ -1,4 +1,4 @@
-"""A raw request -> what the contract reads out of it (host, path, query, named values), or the refusing status."""
+"""Requests, and how the contract reads them: host, path, query and named values, or the status of a refusal."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ AUTHORITY = (
     r"(?::(?:[0-9]{0,4}|[1-5][0-9]{4}|6(?:[0-4][0-9]{3}|5(?:[0-4][0-9]{2}|5(?:[0-2][0-9]|3[0-5])))))?"
 )
 _HOST = re.compile(AUTHORITY)
-# RFC 9113 8.2.2: they belong to one connection of HTTP/1.1.
+# RFC 9113 8.2.2: specific to connections of HTTP/1.1.
 _HTTP1_ONLY = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
-# Who names one of these in Connection wants what proxies say of him or of his request to be lost.
+# A client that names one of these in Connection is trying to strip headers that proxies set.
 _NEVER_NOMINATED = frozenset({"host", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"})
 _ABSOLUTE = re.compile(r"(?i:https?)://([^/?#]*)([^#]*)", re.DOTALL)
 _STRICT = Paths()
@@ -49,7 +49,7 @@ class Request:
 
 
 class RefusedError(Exception):
-    """The proxy answers by itself; `reason` says why in a sentence."""
+    """The proxy answers with `status`; `reason` is a sentence."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -59,8 +59,8 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ParsedRequest:
-    """`target` is in origin-form, as it goes on. `path` is its path, `matched_path` the same as rules see it. `host` is
-    lower-case, port and trailing dot dropped, `authority` the Host line as sent; both None when there is none. Header
+    """`target` is in origin-form, as forwarded. `path` is its path, `matched_path` the path that rules compare. `host`
+    is lower-case without port and trailing dot, `authority` is the Host line as sent; both None when absent. Header
     names are lower-case, values trimmed."""
 
     method: str
@@ -124,7 +124,7 @@ def parse_request(request: Request, paths: Paths = _STRICT) -> ParsedRequest:
 
 
 def connection_options(lines: Iterable[str]) -> set[str]:
-    """What Connection names, in lower case."""
+    """The options in Connection lines, in lower case."""
     return {token.strip(_OWS).lower() for line in lines for token in line.split(",")} - {""}
 
 

@@ -1,4 +1,4 @@
-"""Topology -> Plan: names resolved, every default written out, the order of trial settled, uses of features noted."""
+"""Resolves a topology into a plan: names, defaults, the order of rules, uses of features."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ HSTS = "strict-transport-security"
 
 
 def plan(topology: Topology) -> Plan:
-    """What every engine has to achieve for `topology`. Raises LbgenError with all cross-object errors (LB2xx)."""
+    """The plan of `topology`. Raises LbgenError with all cross-object errors (LB2xx)."""
     expanded = expand_checked(with_replica_endpoints(topology))
     if topology.model.tiers is not None:
-        message = "a topology of tiers has a plan for each of them, and this asks for one plan"
+        message = "a tiered topology has a plan for each tier, and a single plan is needed here"
         raise UsageError(
-            Diagnostic("LB306", message, topology.span("tiers"), "tiers", "lbgen.tiers(topology) has them")
+            Diagnostic("LB306", message, topology.span("tiers"), "tiers", "take the plans from lbgen.tiers(topology)")
         )
     return build_plan(topology, expanded)
 
 
 def expand_checked(topology: Topology) -> ExpandedTopology:
-    """Its routes expanded. Raises LbgenError with all cross-object errors."""
+    """Check `topology` and expand its routes. Raises LbgenError with all cross-object errors."""
     expanded = expand(topology.model)
     errors = [d for d in find_problems(topology, expanded) if d.severity is Severity.ERROR]
     if errors:
@@ -78,7 +78,7 @@ def check(topology: Topology, *, ignore: tuple[str, ...] = ()) -> tuple[Diagnost
 
 
 def findings(topology: Topology, *, files: bool = False, ignore: tuple[str, ...] = ()) -> tuple[Diagnostic, ...]:
-    """Everything there is to say about how the objects of `topology` fit together, errors to advice, by place.
+    """All findings about how the objects of `topology` fit together, errors to advice, sorted by place.
 
     With `files` the files it names must exist: LB211. `ignore` are codes of warnings and advice to leave out.
     """
@@ -88,7 +88,7 @@ def findings(topology: Topology, *, files: bool = False, ignore: tuple[str, ...]
 
 
 def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
-    """The plan of what is on the topology's listeners; routes that are on none of them are another tier's."""
+    """The plan of the topology's listeners; routes without a listener here belong to another tier."""
     model = topology.model
     used = used_pools(model)
     files = Files(topology)
@@ -118,7 +118,7 @@ def _here(expanded: ExpandedTopology) -> Iterator[tuple[int, written_route.Route
 
 
 def _spans(topology: Topology) -> Iterator[tuple[str, Span]]:
-    """Places of the objects and of what routes say about themselves; deeper fields are found by their parent."""
+    """Places of objects and of the fields of routes; deeper fields use the place of their parent."""
     model = topology.model
     fields = [place for name in model.listeners for place in (f"listeners.{name}", f"listeners.{name}.port")]
     fields += [place for place, _ in named_files(model)]
@@ -203,7 +203,7 @@ def _endpoints(name: str, pool: written_pool.Pool, topology: Topology) -> Iterat
     for index, written in enumerate(pool.endpoints):
         address, field = written.address, f"pools.{name}.endpoints[{index}]"
         made = Endpoint(address.host, address.port, written.weight, field, address.is_ip, written.backup)
-        # A runtime may move an endpoint to another address; clients keep their cookie, so its value does not follow.
+        # The cookie follows the written address: a runtime may move the endpoint, and clients keep their cookies.
         yield made if key is None else replace(made, cookie_value=cookie_value(key, made.authority))
 
 

@@ -1,4 +1,4 @@
-"""Written policies of listeners, pools and routes -> the plan's, every default written out."""
+"""Resolves policies of listeners, pools and routes: layers merged, every default written out."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _first(layers: Iterable[object], key: str, default: _T) -> _T:
 
 
 def paths(*layers: written_listener.Paths | None) -> Paths:
-    """The first that is said; strict unless said."""
+    """The first that is set, else strict."""
     found = next((layer for layer in layers if layer is not None), None)
     if found is None:
         return Paths()
@@ -86,7 +86,7 @@ def access(written: written_listener.Access | None) -> Access | None:
 
 
 def limits(*layers: written_listener.Limits | None) -> Limits:
-    """Each limit from the first layer that says it."""
+    """Each limit from the first layer that sets it."""
     return Limits(_first(layers, "headers", None), _first(layers, "target", None))
 
 
@@ -96,8 +96,8 @@ def listener_tls(
     field: str,
     files: Files,
 ) -> ListenerTls | None:
-    """`modern` is TLS 1.3 alone; `intermediate` (unless said) TLS 1.2 and 1.3. The listener's own policy or version
-    counts before both of `default`."""
+    """`modern` is TLS 1.3; `intermediate`, the default, TLS 1.2 and 1.3. A policy or version of the listener overrides
+    both of `default`."""
     if written is None:
         return None
     if written.mode == "passthrough":
@@ -165,7 +165,7 @@ def sticky(written: written_pool.Sticky | None) -> Sticky | None:
 
 
 def rate_limit(written: written_policy.RateLimit | None) -> RateLimit | None:
-    """`burst` unless said: what comes back in a second, at least 1."""
+    """The default of `burst` is the rate of one second, at least 1."""
     if written is None:
         return None
     amount, seconds = written.rate.amount, written.rate.seconds
@@ -194,12 +194,12 @@ def retries(written: written_policy.Retries | None) -> Retries | None:
 
 
 def buffering(*layers: written_policy.Buffering | None) -> Buffering:
-    """Each direction from the first layer that says it; nothing is held unless it is asked for."""
+    """Each direction from the first layer that sets it; bodies are not buffered by default."""
     return Buffering(_first(layers, "request", False), _first(layers, "response", False))
 
 
 def edits(written: written_route.HeaderEdits | None, default: written_route.HeaderEdits | None = None) -> HeaderEdits:
-    """What is written, after what `default` says of other headers."""
+    """The written edits, merged over those of `default` for other headers."""
     if written is None and default is None:
         return HeaderEdits()
     if written is None or default is None:

@@ -1,4 +1,4 @@
-"""Routes and their actions, as every engine has to carry them out."""
+"""Routes and their actions."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """A request with the sticky cookie of an endpoint of one of `targets` goes there, whatever the weights."""
+    """A sticky cookie of an endpoint of any of `targets` overrides the weights."""
 
     targets: tuple[Target, ...]  # weights as written, at least one above 0
     timeouts: Timeouts
@@ -80,7 +80,7 @@ class Redirect:
 
 @dataclass(frozen=True, slots=True)
 class Respond:
-    """`headers` hold everything shown, content-type included."""
+    """`headers` are complete, content-type included."""
 
     status: int
     body: str
@@ -89,7 +89,7 @@ class Respond:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`index` is the place in the file. An L4 route has a Forward with one or more targets and no edits."""
+    """`index` is the position in the file. An L4 route has a Forward with one or more targets and no edits."""
 
     name: str
     index: int

@@ -81,12 +81,12 @@ class Match:
 
     @property
     def path_only(self) -> bool:
-        """True when nothing but the path is asked for."""
+        """Whether the path is the only condition."""
         return not (self.methods or self.headers or self.query or self.cookies)
 
     @property
     def covers_all(self) -> bool:
-        """True for the catch-all: prefix `/` and no further condition."""
+        """Whether it is the catch-all: prefix `/` and no further condition."""
         return self.path.covers_all and self.path_only
 
 

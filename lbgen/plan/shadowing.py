@@ -1,4 +1,4 @@
-"""Ranked rules -> which of them never serve, or only in part, because an earlier one takes all their requests."""
+"""Rules that never serve, or only on some listeners, because an earlier rule takes all their requests."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _canonical(match: Match) -> Hashable:
 
 
 def covers(earlier: Match, later: Match) -> bool:
-    """Whether every request that `later` matches is one that `earlier` matches. False where that is not plain."""
+    """Whether `earlier` matches every request that `later` matches. False where that is not certain."""
     return (
         (not earlier.methods or (bool(later.methods) and set(later.methods) <= set(earlier.methods)))
         and covers_path(earlier.path, later.path)
@@ -54,7 +54,7 @@ def covers(earlier: Match, later: Match) -> bool:
 
 
 def covers_path(earlier: PathMatch, later: PathMatch) -> bool:
-    """The same for paths."""
+    """As `covers`, for paths."""
     if earlier == later or earlier.covers_all:
         return True
     match earlier.kind, later.kind:
@@ -112,7 +112,7 @@ def find_shadowed(rules: Sequence[Rule], listeners: Callable[[Rule], Sequence[st
 
 
 def _enter(index: _Index, rule: Rule) -> None:
-    """Put a rule where those that it may cover look."""
+    """Index a rule under the keys by which rules that it may cover look it up."""
     path = rule.match.path
     paths: tuple[Hashable, ...] = ((path.kind, path.value),)
     if path.kind is PathKind.REGEX:

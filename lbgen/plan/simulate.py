@@ -1,4 +1,4 @@
-"""The oracle: what the contract says must happen to a request, worked out without any engine."""
+"""The oracle: what the contract requires for a request, computed without an engine."""
 
 from __future__ import annotations
 

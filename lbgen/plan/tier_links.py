@@ -1,4 +1,4 @@
-"""Pools that lead to a tier -> pools with the replicas of that tier as endpoints, and how tiers follow each other."""
+"""Links between tiers: replicas of a tier as endpoints of pools, and the order in which tiers follow each other."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from lbgen.spec.model import TopologyModel
     from lbgen.spec.pool import Pool
 
-# Of each replica of a tier, where each of its listeners is reached: name -> IP address and port.
+# By tier, for each replica: the IP address and port of each listener by name.
 ReplicaAddresses = Mapping[str, Sequence[Mapping[str, tuple[str, int]]]]
 
 
 def with_replica_counts(topology: Topology, replicas: Mapping[str, int]) -> Topology:
-    """`topology` with other numbers of replicas. UsageError LB225 where that cannot be."""
+    """`topology` with other numbers of replicas. Raises UsageError LB225 for an unknown tier or number."""
     model = topology.model
     there = dict(model.tiers or {})
     for name, count in replicas.items():
@@ -39,7 +39,8 @@ def with_replica_counts(topology: Topology, replicas: Mapping[str, int]) -> Topo
 
 
 def with_replica_endpoints(topology: Topology, places: ReplicaAddresses | None = None) -> Topology:
-    """`topology` with endpoints for pools that lead to tiers. What leads nowhere gets one, for checks to go on."""
+    """`topology` with endpoints for pools that lead to tiers. A pool that leads to no known tier gets a placeholder, so
+    that checks can go on."""
     model = topology.model
     if not any(pool.tier for pool in model.pools.values()):
         return topology
@@ -53,7 +54,7 @@ def with_replica_endpoints(topology: Topology, places: ReplicaAddresses | None =
 def placeholder_addresses(
     topology: Topology, replicas: Mapping[str, int]
 ) -> dict[str, list[dict[str, tuple[str, int]]]]:
-    """Places before there are any (192.0.2.0/24, RFC 5737): replicas that run have addresses, whatever is written."""
+    """Addresses of replicas that do not run yet, from 192.0.2.0/24 (RFC 5737)."""
     model = topology.model
     counts = {name: replicas.get(name) or tier.count for name, tier in (model.tiers or {}).items()}
     return {
@@ -66,7 +67,7 @@ def placeholder_addresses(
 
 
 def target_listener(model: TopologyModel, pool: Pool) -> str | None:
-    """The listener that a pool leads to; None when that is not said."""
+    """The listener that a pool leads to; None where the topology does not determine it."""
     if pool.listener is not None:
         return pool.listener
     names = [name for name, listener in model.listeners.items() if listener.tier == pool.tier]
@@ -89,13 +90,13 @@ def _filled(model: TopologyModel, pool: Pool, places: Sequence[Mapping[str, tupl
 
 
 def _address(host: str, port: int) -> Address:
-    """Hosts are written as in a Host header, IPv6 in brackets."""
+    """The address of `host`, which is written as in a Host header: IPv6 in brackets."""
     literal = host.startswith("[") or host.replace(".", "").isdecimal()
     return Address(host.strip("[]"), port, literal)
 
 
 def tier_edges(model: TopologyModel, expanded: ExpandedTopology) -> tuple[tuple[str, str], ...]:
-    """From which tier to which traffic goes, by pools that a route uses."""
+    """The (from, to) pairs of tiers that routes connect by their pools."""
     found: dict[tuple[str, str], None] = {}
     for index, route in enumerate(model.routes):
         for name in expanded.listeners[index]:
@@ -108,7 +109,7 @@ def tier_edges(model: TopologyModel, expanded: ExpandedTopology) -> tuple[tuple[
 
 
 def front_to_back(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """Those in front first, else in the order of the file; what is in a circle is left out."""
+    """The tiers in topological order, front first, else in the order of the file; without those in a circle."""
     waits = {name: {one for one, other in edges if other == name} for name in names}
     ready, done = deque(name for name in names if not waits[name]), []
     while ready:
@@ -123,7 +124,7 @@ def front_to_back(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> tup
 
 
 def entry_listeners(model: TopologyModel, expanded: ExpandedTopology, listener: str) -> tuple[str, ...]:
-    """The listeners at which clients come in who end at this one; empty when it is one itself."""
+    """The listeners through which clients reach this one; empty when clients connect to it."""
     found: dict[str, None] = {}
     asked, seen = deque([listener]), {listener}
     while asked:

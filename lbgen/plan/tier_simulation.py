@@ -1,4 +1,4 @@
-"""The oracle for a chain of tiers: what each of them does with a request, from where it comes in to where it ends."""
+"""Simulates a request through a chain of tiers, from the entry listener to the last tier."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from lbgen.plan.simulate import Upstream
     from lbgen.plan.tiers import Tier
 
-_ELSEWHERE = "192.0.2.1"  # of TEST-NET-1: a tier in front, whose address nobody knows
+_ELSEWHERE = "192.0.2.1"  # of TEST-NET-1: stands for the unknown address of the tier in front
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """What `tier` does on `listener`. `known`: it learns the client's address."""
+    """What `tier` does on `listener`. `known`: the client's address reaches it."""
 
     tier: str
     listener: str
@@ -31,7 +31,7 @@ class Hop:
 
     @property
     def next(self) -> tuple[str, str] | None:
-        """Tier and listener that it leads to, by the largest share; None where the chain ends."""
+        """Tier and listener that follow, by the largest share; None at the end of the chain."""
         shares = (
             self.outcome.pools
             if isinstance(self.outcome, L4Outcome)
@@ -42,7 +42,7 @@ class Hop:
 
 
 def follow_tiers(tiers: Sequence[Tier], listener: str, request: Request, sni: str | None = None) -> tuple[Hop, ...]:
-    """The hops of `request` that comes in at `listener`, in TLS for the server name `sni` (None = without).
+    """The hops of `request` from `listener` on, over TLS with the server name `sni` (None = without TLS).
 
     Raises KeyError when there is no such listener.
     """
@@ -56,7 +56,7 @@ def follow_tiers(tiers: Sequence[Tier], listener: str, request: Request, sni: st
         tier, name = at
         plan = plans[tier]
         here = plan.listener(name)
-        known = known and (not hops or _told(here, hops[-1]))
+        known = known and (not hops or _client_reaches(here, hops[-1]))
         client = request.client if known else _ELSEWHERE
         outcome: Outcome | L4Outcome
         if here.mode is Mode.L4:
@@ -65,38 +65,38 @@ def follow_tiers(tiers: Sequence[Tier], listener: str, request: Request, sni: st
             request = replace(request, listener=name, client=client)
             outcome = simulate(plan, request)
             if outcome.upstreams:
-                request = _passed(request, max(outcome.upstreams, key=lambda up: up.weight))
+                request = _forwarded(request, max(outcome.upstreams, key=lambda up: up.weight))
         hops.append(Hop(tier, name, plan, outcome, known))
         at = hops[-1].next
     return tuple(hops)
 
 
-def _told(listener: Listener, before: Hop) -> bool:
-    """Whether the tier before tells this listener who the client is: by a PROXY header; X-Forwarded-For is for L7."""
+def _client_reaches(listener: Listener, before: Hop) -> bool:
+    """Whether the client's address reaches this listener: by a PROXY header, or by X-Forwarded-For from an L7 tier."""
     return listener.proxy_protocol or isinstance(before.outcome, Outcome)
 
 
-def _passed(request: Request, upstream: Upstream) -> Request:
-    """What the next tier gets."""
+def _forwarded(request: Request, upstream: Upstream) -> Request:
+    """The request that the next tier receives."""
     headers = tuple((name, value if value is not None else "-") for name, value in upstream.headers)
     return replace(request, method=upstream.method, target=upstream.target, headers=headers)
 
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """What clients meet at `door`, a listener of `tier`: the listener behind it, with the routes that it has there, as
-    `plan`. `known`: the client's address gets there."""
+    """An L4 listener `door` of `tier`, through which clients reach an L7 listener of tier `behind`. `plan` is that L7
+    listener with its routes, at the address of `door`. `known`: the client's address reaches it."""
 
     tier: str
     door: Listener
     behind: str
     plan: Plan
     known: bool
-    proxied: bool  # a PROXY header comes before what clients say
+    proxied: bool  # the L7 listener expects a PROXY header
 
 
 def l4_fronts(tiers: Sequence[Tier]) -> tuple[Front, ...]:
-    """Each L4 listener of an entry that leads to one L7 listener whatever the connection is."""
+    """Each L4 listener of an entry tier that leads all connections to one L7 listener."""
     plans = {tier.name: tier.plan for tier in tiers}
     found = []
     for tier in tiers:
@@ -122,7 +122,8 @@ def l4_fronts(tiers: Sequence[Tier]) -> tuple[Front, ...]:
 
 
 def _behind(plans: dict[str, Plan], at: tuple[str, str]) -> tuple[tuple[str, str] | None, bool]:
-    """The L7 listener that all connections reach, None when they part or end before; and whether it knows clients."""
+    """The L7 listener that all connections reach (None when they part, or end before), and whether clients' addresses
+    reach it."""
     known = True
     while True:
         plan, name = plans[at[0]], at[1]

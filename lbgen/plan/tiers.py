@@ -1,4 +1,4 @@
-"""A topology of tiers -> a plan for each tier, in the order in which traffic passes them."""
+"""The plans of a tiered topology, one for each tier, in the order of the traffic."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """`plan` is what each of the `replicas` serves; `engine` the topology's choice, if it makes one. `entry`: clients
-    come here first."""
+    """`plan` is what each of the `replicas` serves; `engine` is the topology's choice, or None. `entry`: clients
+    connect to this tier."""
 
     name: str
     plan: Plan
@@ -38,11 +38,11 @@ class Tier:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What its replicas are called."""
+        """The names of its replicas."""
         return tuple(self.replica(n + 1).name for n in range(self.replicas))
 
     def replica(self, number: int) -> Plan:
-        """The plan of one of them, counted from 1."""
+        """The plan of a replica, counted from 1."""
         of = TierOf(self.plan.tier.topology if self.plan.tier else "", self.name, number)
         return replace(self.plan, name=of.name, tier=of)
 
@@ -52,8 +52,8 @@ def tiers(
 ) -> tuple[Tier, ...]:
     """The tiers of `topology`, those in front first; none when it has none.
 
-    `replicas` is said by tier instead of what the topology says, `places` where the replicas of a tier are.
-    Raises LbgenError with all cross-object errors (LB2xx), UsageError LB225 (replicas of no tier of it, or too many).
+    `replicas` overrides the topology's numbers by tier; `places` are the addresses of running replicas.
+    Raises LbgenError with all cross-object errors (LB2xx), UsageError LB225 (unknown tier, or too many replicas).
     """
     topology = with_replica_endpoints(with_replica_counts(topology, replicas or {}), places)
     model = topology.model
@@ -71,7 +71,7 @@ def tiers(
 
 
 def _plan(topology: Topology, expanded: ExpandedTopology, tier: str) -> Plan:
-    """The part of the topology that is this tier's. Routes keep their number in the file."""
+    """The plan of one tier. Routes keep their index in the file."""
     model = topology.model
     listeners = {name: each for name, each in model.listeners.items() if each.tier == tier}
     on = tuple(tuple(name for name in names if name in listeners) for names in expanded.listeners)
@@ -86,7 +86,7 @@ def _plan(topology: Topology, expanded: ExpandedTopology, tier: str) -> Plan:
         update={
             "listeners": listeners,
             "pools": {name: pool for name, pool in model.pools.items() if name in used},
-            "access_log": model.access_log if l7 else None,  # nobody's when there are no requests
+            "access_log": model.access_log if l7 else None,  # without L7 there are no requests to log
         }
     )
     plan = build_plan(replace(topology, model=part), ExpandedTopology(part, on))
@@ -98,13 +98,13 @@ def _plan(topology: Topology, expanded: ExpandedTopology, tier: str) -> Plan:
 
 
 def _public(model: TopologyModel, expanded: ExpandedTopology, listener: Listener) -> Listener:
-    """`listener` with the port that clients know, when all of them come in by the same."""
+    """`listener` with the port that clients connect to, where all use the same."""
     found = {model.listeners[name].port for name in entry_listeners(model, expanded, listener.name)}
     return replace(listener, public_port=found.pop()) if len(found) == 1 else listener
 
 
 def parts(topology: Topology, replicas: Mapping[str, int] | None = None) -> tuple[Tier, ...]:
-    """As `tiers`; a topology without tiers is a single one, whose name is empty. Raises as it does."""
+    """As `tiers`; a topology without tiers is one tier with an empty name. Raises as it does."""
     if topology.model.tiers is not None:
         return tiers(topology, replicas)
     topology = with_replica_counts(topology, replicas or {})

@@ -1,4 +1,4 @@
-"""What TLS a listener speaks and a pool expects, files and ciphers included; no library's words, no defaults left."""
+"""TLS of listeners and pools, with files and ciphers."""
 
 from __future__ import annotations
 

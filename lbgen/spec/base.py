@@ -95,12 +95,12 @@ no_case_twins = BeforeValidator(_no_case_twins)
 
 
 def exactly_one(*keys: str) -> ConfigDict:
-    """Configuration of a model whose JSON Schema wants exactly one of these keys, as `needs_one_of` does."""
+    """Configuration of a model whose JSON Schema requires exactly one of these keys, as `needs_one_of` does."""
     return ConfigDict(json_schema_extra={"oneOf": [{"required": [key]} for key in keys]})
 
 
 def at_least_one(*keys: str) -> ConfigDict:
-    """Configuration of a model whose JSON Schema wants one of these keys or more."""
+    """Configuration of a model whose JSON Schema requires at least one of these keys."""
     return ConfigDict(json_schema_extra={"anyOf": [{"required": [key]} for key in keys]})
 
 

@@ -28,7 +28,7 @@ PathsException = Literal["empty_segments", "encoded_slash", "encoded_unreserved"
 
 
 class Paths(Strict):
-    """Which targets are let in: a word, or `{ allow: [...] }` = strict with exceptions."""
+    """The request targets that are accepted: a word, or `{ allow: [...] }` = strict with exceptions."""
 
     mode: PathsMode = Field(
         default="strict",
@@ -61,7 +61,7 @@ Underscores = Literal["drop", "pass"]
 
 
 class Access(Strict):
-    """Who may come in, by the address of the client. `deny` is asked first; `allow` given = nobody else."""
+    """The clients that are admitted, by address. `deny` is checked first; with `allow` all others are refused."""
 
     model_config = at_least_one("allow", "deny")
 
@@ -197,7 +197,7 @@ class Listener(Strict):
     )
     trusted_proxies: list[Cidr] = Field(
         default_factory=list,
-        description="peers whose X-Forwarded-* and X-Request-Id are believed",
+        description="peers whose X-Forwarded-* and X-Request-Id are trusted",
         examples=[["10.0.0.0/8"]],
     )
     max_connections: Count | None = Field(
@@ -205,7 +205,7 @@ class Listener(Strict):
     )
     paths: Paths | None = Field(
         default=None,
-        description="which targets are let in; the topology's when left out",
+        description="request targets that are accepted; the topology's when left out",
         examples=[{"allow": ["empty_segments"]}],
     )
     headers_with_underscores: Underscores | None = Field(

@@ -1,4 +1,4 @@
-"""Turns a topology file or mapping into a checked model that knows where each of its fields is written."""
+"""Loads a topology file or mapping into a checked model with the place of each field."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _loaded(source: Source, base: Path) -> Topology:
     unusable: LbgenError | None = None
     try:
         data, marks = with_profile(source, base)
-    except LbgenError as error:  # the topology's own findings are told as well
+    except LbgenError as error:  # report the topology's own findings too
         unusable, data, marks = error, source.data, Layers(source.marks)
     try:
         model = TopologyModel.model_validate(data)

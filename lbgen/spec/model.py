@@ -39,7 +39,7 @@ EngineVersion = Annotated[str, PlainValidator(_parse_engine_version), WithJsonSc
 
 
 class EngineBlock(Strict, extra="allow"):
-    """What one engine is told directly. Any other key is a verbatim block: a place in its config, and the text."""
+    """Settings of one engine. Any other key is a verbatim block: an insertion point and its text."""
 
     __pydantic_extra__: dict[str, BodyText]
 
@@ -82,7 +82,7 @@ class Containers(Strict):
 
 
 class TopologyModel(Strict):
-    """The root of a topology. None = not said here or in the profile."""
+    """The root of a topology. None = not set here or in the profile."""
 
     version: Version = Field(description="the version of this format", examples=[1])
     name: Name = Field(description="what ps, logs and down call it", examples=["shop"])

@@ -1,4 +1,4 @@
-"""Turns written hosts, addresses and networks into one canonical form each."""
+"""Parses hosts, addresses and networks into canonical forms."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def _name(written: str, code: str) -> str:
         try:
             name = name.encode("idna").decode("ascii")
         except UnicodeError:
-            raise bad(code, f'"{shortened(written)}" is not a name that IDNA knows', "write its xn-- form") from None
+            raise bad(code, f'"{shortened(written)}" is not a valid IDNA name', "write its xn-- form") from None
     name = name.lower()
     labels = name.split(".")
     if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels):

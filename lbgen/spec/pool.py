@@ -199,7 +199,7 @@ class PoolTls(Strict):
     )
     server_name: PlainHost | None = Field(
         default=None,
-        description="name asked for and verified; the endpoint's host when left out",
+        description="server name that is sent and verified; the endpoint's host when left out",
         examples=["backend.internal"],
     )
     certificate: Certificate | None = Field(

@@ -29,7 +29,7 @@ def with_profile(user: Source, base: Path) -> tuple[dict[str, Any], Layers]:
     values win. Raises LbgenError: LB110, LB130, LB131, and what reading the file finds.
     """
     asked = user.data.get("profile", DEFAULT)
-    if not isinstance(asked, str):  # the model will say what is wrong with it
+    if not isinstance(asked, str):  # the model reports it
         return user.data, Layers(user.marks)
     under = read_file(_find(asked, user, base))
     if not isinstance(under.data, dict):

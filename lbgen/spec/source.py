@@ -115,7 +115,7 @@ def _span_at(text: str, offset: int, file: str) -> Span:
 
 
 class _Builder:
-    """Nodes into data; goes on after a finding, so that all of them are told at once."""
+    """Builds data from nodes; continues after a finding, so that all are reported at once."""
 
     def __init__(self, marks: Marks) -> None:
         self.marks = marks

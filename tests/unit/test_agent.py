@@ -192,7 +192,7 @@ def test_a_file_that_is_no_order_is_told(tmp_path):
         run.load(tmp_path)
     (tmp_path / FILE).write_text(spec(1).file().text)
     assert run.load(tmp_path) == spec(1)
-    with pytest.raises(EngineError, match="HAProxy is not steered"):
+    with pytest.raises(EngineError, match="HAProxy does not use an agent"):
         run.steered("haproxy")
     tls = CheckTls("missing.pem", None, None, None, verify=True)
     with pytest.raises(EngineError, match="certificates of pool app"):
