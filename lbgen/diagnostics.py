@@ -18,7 +18,6 @@ __all__ = [
     "Severity",
     "Span",
     "UsageError",
-    "worst",
 ]
 
 
@@ -111,9 +110,3 @@ class DifferenceError(LbgenError):
     """Two engines behave differently without a declared difference."""
 
     exit_code = 4
-
-
-def worst(found: Iterable[Diagnostic]) -> Severity | None:
-    """The highest severity in `found`; None without findings."""
-    order = list(Severity)
-    return min((d.severity for d in found), key=order.index, default=None)

@@ -18,12 +18,12 @@ class _Process:
     lasting = False
 
 
-def this_process_lasts() -> None:
+def set_supervisor() -> None:
     """Let remedies describe how to raise the limits of this process, a supervisor."""
     _Process.lasting = True
 
 
-def finding(error: OSError, place: str = "") -> Diagnostic:
+def to_diagnostic(error: OSError, place: str = "") -> Diagnostic:
     """LB408 for a full disk, else LB425. `place` is named where the error names no file."""
     code = "LB408" if error.errno in NO_SPACE else "LB425"
     name = error.filename if error.filename is not None else place

@@ -22,7 +22,7 @@ class Health:
     checked: bool = False
 
 
-def checked(health: Health, error: str, now: float, *, fall: int, rise: int) -> Health:
+def apply_check(health: Health, error: str, now: float, *, fall: int, rise: int) -> Health:
     """`health` after one more check, whose `error` is empty on success.
 
     `fall` failures in a row take an endpoint down, `rise` successes in a row bring it back. The first check of all
@@ -48,7 +48,7 @@ def share(health: Health, now: float, slow_start: int) -> int:
     return max(1, int(elapsed * _TENTHS / slow_start)) * _TENTHS
 
 
-def next_step(health: Health, now: float, slow_start: int) -> float | None:
+def next_growth(health: Health, now: float, slow_start: int) -> float | None:
     """When `share` grows next (seconds of the epoch); None when it does not grow."""
     percent = share(health, now, slow_start)
     if percent in (0, FULL):

@@ -29,7 +29,7 @@ class _AnswerError(Exception):
     """The endpoint's answer is not the expected one."""
 
 
-def context(tls: CheckTls, folder: Path, *, http2: bool) -> ssl.SSLContext:
+def tls_context(tls: CheckTls, folder: Path, *, http2: bool) -> ssl.SSLContext:
     """The TLS context for a pool; relative files are in `folder`. Raises OSError, also for files that are not PEM."""
     made = ssl.create_default_context(cafile=None if tls.ca is None else str(folder / tls.ca))
     if not tls.verify:

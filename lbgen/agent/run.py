@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
-from lbgen.agent import probe, state
-from lbgen.agent.health import Health, checked, next_step, share
+from lbgen.agent import probe, state_file
+from lbgen.agent.health import Health, apply_check, next_growth, share
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.api import engine
 from lbgen.engines.checks import FILE, FORMAT, AgentSpec, Steered
@@ -56,14 +56,14 @@ def load(folder: Path) -> AgentSpec:
     return spec
 
 
-def prepare(name: str) -> None:
+def import_modules(name: str) -> None:
     """Import all modules that the agent of that engine needs, before the process drops its privileges."""
-    steered(name).steer({}, {})
+    steered_engine(name).steer({}, {})
     for module in _LATE:
         import_module(module)
 
 
-def steered(name: str) -> Steered:
+def steered_engine(name: str) -> Steered:
     """The engine of that name. Raises EngineError LB410 when it does not use an agent."""
     target = engine(name)
     if not isinstance(target, Steered):
@@ -91,7 +91,7 @@ class Agent:
     spec: AgentSpec
     folder: Path
     order: tuple[int, ...] = ()  # identity of the file that `spec` was read from
-    states: state.States = field(default_factory=dict)
+    states: state_file.States = field(default_factory=dict)
     _contexts: dict[str, ssl.SSLContext] = field(default_factory=dict)
     _shown: str = ""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -99,8 +99,8 @@ class Agent:
     _steered: Steered = field(init=False)
 
     def __post_init__(self) -> None:
-        self._steered = steered(self.spec.engine)
-        before = state.take_over(self.folder)
+        self._steered = steered_engine(self.spec.engine)
+        before = state_file.last_states(self.folder)
         self._unsignalled = bool(before)  # the last agent may have ended before its signal
         now = time.time()
         for pool in self.spec.pools:
@@ -130,11 +130,11 @@ class Agent:
             begun = asyncio.get_running_loop().time()
             error = await probe.check(pool, target, self._contexts.get(pool.name))
             before = self.states[key]
-            after = checked(before, error, time.time(), fall=pool.fall, rise=pool.rise)
+            after = apply_check(before, error, time.time(), fall=pool.fall, rise=pool.rise)
             self.states[key] = after
             if after.up != before.up:
                 how = f"down after {pool.fall} failed checks: {error}" if error else f"up after {pool.rise} good checks"
-                say(f"{pool.name} {target.name} {how}")
+                log(f"{pool.name} {target.name} {how}")
                 self._changed.set()
             took = asyncio.get_running_loop().time() - begun
             await asyncio.sleep(max(0.0, pool.interval / 1000 - took))
@@ -144,13 +144,13 @@ class Agent:
         while True:
             self._changed.clear()
             self._apply()
-            shown = state.text(self.spec, self.states)
+            shown = state_file.to_json(self.spec, self.states)
             if shown != self._shown:
-                state.replace(self.folder / state.FILE, shown)
+                state_file.replace_file(self.folder / state_file.FILE, shown)
                 self._shown = shown
             now = time.time()
             steps = (
-                next_step(self.states[p.name, t.name], now, p.slow_start) for p in self.spec.pools for t in p.targets
+                next_growth(self.states[p.name, t.name], now, p.slow_start) for p in self.spec.pools for t in p.targets
             )
             soonest = min((step for step in steps if step is not None), default=now if self._unsignalled else None)
             try:
@@ -165,7 +165,7 @@ class Agent:
         for name, text in _steering(self.spec, self.states, self._steered).items():
             path = self.folder / name
             if not path.is_file() or path.read_text(encoding="utf-8") != text:
-                state.replace(path, text)
+                state_file.replace_file(path, text)
                 self._unsignalled = True
         if self._unsignalled and self._signal():
             self._unsignalled = False
@@ -192,11 +192,11 @@ class Agent:
 
     async def _beat(self) -> None:
         while True:
-            await asyncio.sleep(state.BEAT_SECONDS)
-            state.beat(self.folder)
+            await asyncio.sleep(state_file.BEAT_SECONDS)
+            state_file.touch(self.folder)
 
 
-def _steering(spec: AgentSpec, states: state.States, steered: Steered) -> Mapping[str, str]:
+def _steering(spec: AgentSpec, states: state_file.States, steered: Steered) -> Mapping[str, str]:
     """The engine's files for those states; an endpoint without a state is up."""
     now = time.time()
     up = Health(now)
@@ -207,23 +207,23 @@ def _steering(spec: AgentSpec, states: state.States, steered: Steered) -> Mappin
     return steered.steer(spec.steering, shares)
 
 
-def known(order: str, folder: Path) -> Mapping[str, str]:
+def steering_files(order: str, folder: Path) -> Mapping[str, str]:
     """The engine's files for a new specification (`order`, the text of its file) with the states that the agent in
     `folder` has found, so that the engine does not use endpoints that are down."""
     spec = _READER.validate_json(order)
-    return _steering(spec, state.take_over(folder), steered(spec.engine))
+    return _steering(spec, state_file.last_states(folder), steered_engine(spec.engine))
 
 
 def _context(pool: CheckedPool, folder: Path) -> ssl.SSLContext:
     assert pool.tls is not None  # noqa: S101 - the caller checks
     try:
-        return probe.context(pool.tls, folder, http2=pool.http2)
+        return probe.tls_context(pool.tls, folder, http2=pool.http2)
     except OSError as error:  # also for files that are not PEM
         message = f"the certificates of pool {pool.name} cannot be used: {error.strerror or error}"
         raise EngineError(Diagnostic("LB410", message)) from None
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     """One line of the agent's log."""
     sys.stderr.write(f"{time.strftime('%F %T')} {text}\n")
     sys.stderr.flush()
@@ -246,15 +246,15 @@ async def _serve(folder: Path) -> None:
         while True:
             order = _identity(folder / FILE)
             agent = Agent(load(folder), folder, order)
-            say(f"checks {len(agent.states)} endpoints of {len(agent.spec.pools)} pools for {agent.spec.engine}")
+            log(f"checks {len(agent.states)} endpoints of {len(agent.spec.pools)} pools for {agent.spec.engine}")
             try:
                 await agent.run()
             except ExceptionGroup as errors:
                 _, others = errors.split(_NewSpecError)
                 if others is not None:
                     raise _explained(others, folder) from None
-            say(f"there is a new {FILE}")
-    say("ends")
+            log(f"there is a new {FILE}")
+    log("ends")
 
 
 def _explained(errors: ExceptionGroup[Exception], folder: Path) -> Exception:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import NOWHERE, Diagnostic, DifferenceError, EngineError, LbgenError, UsageError
 from lbgen.plan.model import Protocol
 from lbgen.runtime import registry
-from lbgen.system_errors import finding
+from lbgen.system_errors import to_diagnostic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ def located(plans: Sequence[Plan]) -> Iterator[None]:
         kind = next(each for each in _KINDS if isinstance(error, each))
         raise kind([_completed(each, plans) for each in error.diagnostics]) from error
     except OSError as error:
-        raise EngineError(finding(error)) from error
+        raise EngineError(to_diagnostic(error)) from error
 
 
 def _completed(found: Diagnostic, plans: Sequence[Plan]) -> Diagnostic:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from lbgen.spec.problem import bad
+from lbgen.spec.value_errors import invalid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,10 +39,10 @@ def needs_one_of(
     if len(found) == 1 or (none and not found) or (many and found):
         return handler(data)
     if found:
-        error = bad("LB125", f"{what} has {' and '.join(found)}", "keep one of them")
+        error = invalid("LB125", f"{what} has {' and '.join(found)}", "keep one of them")
     else:
         wanted = "at least one" if many else "exactly one"
-        error = bad("LB125", f"{what} has none of {', '.join(keys[:-1])} or {keys[-1]}", f"write {wanted} of them")
+        error = invalid("LB125", f"{what} has none of {', '.join(keys[:-1])} or {keys[-1]}", f"write {wanted} of them")
     try:
         handler(data)
     except ValidationError as others:
@@ -72,7 +72,7 @@ def _no_case_twins(value: object) -> object:
         for key in value:
             if isinstance(key, str) and seen.setdefault(key.lower(), key) != key:
                 message = f'"{key}" and "{seen[key.lower()]}" name the same header'
-                raise bad("LB102", message, "header names are case-insensitive; write one line", key=key)
+                raise invalid("LB102", message, "header names are case-insensitive; write one line", key=key)
     return value
 
 

@@ -6,8 +6,8 @@ import re
 from unicodedata import category
 from urllib.parse import quote
 
-from lbgen.spec.foreign import CAUSES
-from lbgen.spec.problem import bad, shortened, text, wrong_type
+from lbgen.spec.foreign_terms import CAUSES
+from lbgen.spec.value_errors import invalid, require_text, shorten, wrong_type
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PATH_CHARS = re.compile(r"[A-Za-z0-9._~:/\[\]@!$&'()*+,;=%-]*")
@@ -23,57 +23,59 @@ _ORIGIN = re.compile(r"https?://(\*\.)?[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9
 
 def parse_path(value: object) -> str:
     """A path that strict paths let through, escapes in upper-case hex; LB117 otherwise."""
-    path = text("a path", value)
+    path = require_text("a path", value)
     if not path.startswith("/"):
-        raise bad("LB117", f'"{shortened(path)}" is not a path', f"write /{shortened(path)}" if path else "write /")
+        raise invalid("LB117", f'"{shorten(path)}" is not a path', f"write /{shorten(path)}" if path else "write /")
     if "?" in path:
-        raise bad("LB117", f'"{shortened(path)}" has a query', "a path ends before the ?; match parameters with query:")
+        raise invalid(
+            "LB117", f'"{shorten(path)}" has a query', "a path ends before the ?; match parameters with query:"
+        )
     if "#" in path:
-        raise bad("LB117", f'"{shortened(path)}" has a fragment', "clients do not send what follows a #")
+        raise invalid("LB117", f'"{shorten(path)}" has a fragment', "clients do not send what follows a #")
     if not _PATH_CHARS.fullmatch(path):
         escaped = quote(path, safe="/:@!$&'()*+,;=%[]", errors="replace")
-        raise bad(
-            "LB117", f'"{shortened(path)}" has characters that a URI cannot have', f"write {shortened(escaped, 200)}"
+        raise invalid(
+            "LB117", f'"{shorten(path)}" has characters that a URI cannot have', f"write {shorten(escaped, 200)}"
         )
     path = _ESCAPE.sub(_checked_escape, path)
     segments = path.split("/")
     if any(segment in (".", "..") for segment in segments):
-        raise bad(
+        raise invalid(
             "LB117",
-            f'"{shortened(path)}" has a dot segment, which strict paths answer with 400',
+            f'"{shorten(path)}" has a dot segment, which strict paths answer with 400',
             "write the path it leads to",
         )
     if "" in segments[1:-1]:
-        hint = f"write {shortened(re.sub('/+', '/', path), 200)}"
-        raise bad("LB117", f'"{shortened(path)}" has an empty segment, which strict paths answer with 400', hint)
+        hint = f"write {shorten(re.sub('/+', '/', path), 200)}"
+        raise invalid("LB117", f'"{shorten(path)}" has an empty segment, which strict paths answer with 400', hint)
     return path
 
 
 def parse_target(value: object) -> str:
     """A path and, if wanted, a query; LB117 otherwise."""
-    path, mark, query = text("a path", value).partition("?")
+    path, mark, query = require_text("a path", value).partition("?")
     if not _QUERY.fullmatch(query):
-        raise bad("LB117", f'"{shortened(query)}" has characters that a query cannot have', "percent-encode them")
+        raise invalid("LB117", f'"{shorten(query)}" has characters that a query cannot have', "percent-encode them")
     return parse_path(path) + mark + query
 
 
 def _checked_escape(found: re.Match[str]) -> str:
     if not found[1]:
-        raise bad("LB117", '"%" is not followed by two hex digits', "write %25 for the character itself")
+        raise invalid("LB117", '"%" is not followed by two hex digits', "write %25 for the character itself")
     char = chr(int(found[1], 16))
     if char in _UNRESERVED:
-        raise bad("LB117", f"{found[0]} is an escaped {char}, which strict paths answer with 400", f"write {char}")
+        raise invalid("LB117", f"{found[0]} is an escaped {char}, which strict paths answer with 400", f"write {char}")
     if char in "/\\" or ord(char) < 0x20 or char == "\x7f":
-        raise bad("LB117", f"{found[0]} is an escape that strict paths answer with 400")
+        raise invalid("LB117", f"{found[0]} is an escape that strict paths answer with 400")
     return found[0].upper()
 
 
 def parse_header_name(value: object) -> str:
     """The name of a header, in lower case; LB119 otherwise."""
-    name = text("the name of a header", value)
+    name = require_text("the name of a header", value)
     if not _TOKEN.fullmatch(name):
-        raise bad(
-            "LB119", f'"{shortened(name)}" is not a header name', "letters, digits and hyphens, no colon or blank"
+        raise invalid(
+            "LB119", f'"{shorten(name)}" is not a header name', "letters, digits and hyphens, no colon or blank"
         )
     return name.lower()
 
@@ -82,7 +84,7 @@ def parse_matched_header(value: object) -> str:
     """A header name that a match may look at: Host is matched by `hosts`."""
     name = parse_header_name(value)
     if name == "host":
-        raise bad("LB119", "Host is not matched as a header", "use hosts: of the route")
+        raise invalid("LB119", "Host is not matched as a header", "use hosts: of the route")
     return name
 
 
@@ -90,29 +92,29 @@ def parse_editable_header(value: object) -> str:
     """A header name that a topology may set, add or remove; LB119 for Host and for what frames a message."""
     name = parse_header_name(value)
     if name == "host":
-        raise bad("LB119", "Host cannot be edited as a header", "use rewrite: { host: ... }")
+        raise invalid("LB119", "Host cannot be edited as a header", "use rewrite: { host: ... }")
     if name in FRAMING:
-        raise bad("LB119", f"{shortened(str(value))} is set by the engine for each connection", "leave it out")
+        raise invalid("LB119", f"{shorten(str(value))} is set by the engine for each connection", "leave it out")
     return name
 
 
 def parse_token(value: object) -> str:
     """A cookie's name: case-sensitive."""
-    name = text("a name", value)
+    name = require_text("a name", value)
     if not _TOKEN.fullmatch(name):
-        raise bad(
-            "LB104", f'"{shortened(name)}" is not the name of a cookie', "letters, digits, hyphens and underscores"
+        raise invalid(
+            "LB104", f'"{shorten(name)}" is not the name of a cookie', "letters, digits, hyphens and underscores"
         )
     return name
 
 
 def parse_query_name(value: object) -> str:
     """A query parameter's name as it stands in a URL: case-sensitive, not decoded."""
-    name = text("the name of a query parameter", value)
+    name = require_text("the name of a query parameter", value)
     if not _QUERY_NAME.fullmatch(name):
         escaped = quote(name, safe=":/?@!$'()*+,;%[]", errors="replace")
-        hint = f"write it as it stands in a URL: {shortened(escaped, 200)}" if name else "write a name"
-        raise bad("LB104", f'"{shortened(name)}" is not the name of a query parameter', hint)
+        hint = f"write it as it stands in a URL: {shorten(escaped, 200)}" if name else "write a name"
+        raise invalid("LB104", f'"{shorten(name)}" is not the name of a query parameter', hint)
     return name
 
 
@@ -120,9 +122,9 @@ def parse_header_text(value: object) -> str:
     """The value of a header: one line, something in it, no blank at its ends."""
     line = parse_line(value)
     if not line:
-        raise bad("LB104", "an empty header value", "to drop the header use remove:")
+        raise invalid("LB104", "an empty header value", "to drop the header use remove:")
     if line[0] in " \t" or line[-1] in " \t":
-        raise bad("LB104", f'"{shortened(line)}" begins or ends with a blank, which HTTP does not carry')
+        raise invalid("LB104", f'"{shorten(line)}" begins or ends with a blank, which HTTP does not carry')
     return line
 
 
@@ -130,7 +132,9 @@ def parse_match_text(value: object) -> str:
     """A text that a value is compared with: one line, something in it."""
     line = parse_line(value)
     if not line:
-        raise bad("LB104", "an empty value cannot be told from a missing one", "leave it out, or use { present: true }")
+        raise invalid(
+            "LB104", "an empty value cannot be told from a missing one", "leave it out, or use { present: true }"
+        )
     return line
 
 
@@ -138,18 +142,18 @@ def parse_match_header_text(value: object) -> str:
     """A text that a header's value is compared with: no blank at its ends, as HTTP does not carry them."""
     line = parse_match_text(value)
     if line[0] in " \t" or line[-1] in " \t":
-        raise bad("LB104", f'"{shortened(line)}" begins or ends with a blank, which HTTP does not carry')
+        raise invalid("LB104", f'"{shorten(line)}" begins or ends with a blank, which HTTP does not carry')
     return line
 
 
 def parse_line(value: object) -> str:
     """Text on one line: no control character but the tab; LB120 otherwise."""
-    return _without_controls(text("text", value), "\t")
+    return _without_controls(require_text("text", value), "\t")
 
 
 def parse_body(value: object) -> str:
     """Text of several lines: no control characters but newline and tab; LB120 otherwise."""
-    return _without_controls(text("text", value), "\n\t")
+    return _without_controls(require_text("text", value), "\n\t")
 
 
 def _without_controls(written: str, allowed: str) -> str:
@@ -158,18 +162,18 @@ def _without_controls(written: str, allowed: str) -> str:
             shown = {"\r": "a carriage return", "\n": "a line break", "\0": "a NUL"}.get(char)
             what = shown or f"the {'surrogate' if category(char) == 'Cs' else 'control character'} U+{ord(char):04X}"
             hint = "a body may hold newlines (\\n) and tabs" if "\n" in allowed else "a header is one line"
-            raise bad("LB120", f"holds {what}", hint)
+            raise invalid("LB120", f"holds {what}", hint)
     return written
 
 
 def parse_method(value: object) -> str:
     """A method in upper case that is served; LB121 otherwise."""
-    method = text("a method", value)
+    method = require_text("a method", value)
     if not re.fullmatch(r"[A-Z][A-Z_-]{0,31}", method):
         hint = f"write {method.upper()}" if re.fullmatch(r"[A-Za-z][A-Za-z_-]{0,31}", method) else "write GET, POST ..."
-        raise bad("LB121", f'"{shortened(method)}" is not a method', hint)
+        raise invalid("LB121", f'"{shorten(method)}" is not a method', hint)
     if method in ("TRACE", "CONNECT"):
-        raise bad("LB121", f"{method} is never served: it is answered with 405", "leave it out")
+        raise invalid("LB121", f"{method} is never served: it is answered with 405", "leave it out")
     return method
 
 
@@ -190,7 +194,7 @@ def _status(value: object, allowed: range | tuple[int, ...], shown: str) -> int:
         )
         raise wrong_type("a status", value, hint)
     if value not in allowed:
-        raise bad("LB123", f"{value} is not allowed as a status here", f"write {shown}")
+        raise invalid("LB123", f"{value} is not allowed as a status here", f"write {shown}")
     return value
 
 
@@ -203,22 +207,22 @@ def parse_retry_cause(value: object) -> int | str:
         if value.isdecimal() and value.isascii():
             raise wrong_type("a number", value, f"write {value}")
         hint = CAUSES.get(value.lower().replace("_", "-")) or f"write {', '.join(words)} or a status"
-        raise bad("LB104", f'"{shortened(value)}" is not a retry condition', hint)
+        raise invalid("LB104", f'"{shorten(value)}" is not a retry condition', hint)
     return _status(value, range(400, 600), "400 to 599")
 
 
 def parse_origin(value: object) -> str:
     """An origin for CORS: `https://shop.example`, `https://*.shop.example`, or `*`."""
-    origin = text("an origin", value)
+    origin = require_text("an origin", value)
     if origin != "*" and not _ORIGIN.fullmatch(origin):
         hint = "write scheme and host in lower case, such as https://shop.example or https://*.shop.example"
-        raise bad("LB104", f'"{shortened(origin)}" is not an origin', hint)
+        raise invalid("LB104", f'"{shorten(origin)}" is not an origin', hint)
     return origin
 
 
 def parse_media_type(value: object) -> str:
     """`application/json`."""
-    media = text("a media type", value)
+    media = require_text("a media type", value)
     if not re.fullmatch(r"[a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+)", media):
-        raise bad("LB104", f'"{shortened(media)}" is not a media type', "write it in lower case, such as text/html")
+        raise invalid("LB104", f'"{shorten(media)}" is not a media type', "write it in lower case, such as text/html")
     return media

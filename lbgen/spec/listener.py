@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from lbgen.spec.base import Strict, at_least_one, either_schema, needs_one_of
-from lbgen.spec.problem import shortened, wrong_type
+from lbgen.spec.value_errors import shorten, wrong_type
 from lbgen.spec.values import ByteSize, Cidr, Count, Duration, FilePath, HostName, IpAddress, Name, Port
 
 if TYPE_CHECKING:
@@ -234,5 +234,5 @@ class Listener(Strict):
     @classmethod
     def _mapping(cls, data: object) -> object:
         if isinstance(data, int) and not isinstance(data, bool):
-            raise wrong_type("a mapping", data, f"write {{ port: {shortened(str(data))} }}")
+            raise wrong_type("a mapping", data, f"write {{ port: {shorten(str(data))} }}")
         return data

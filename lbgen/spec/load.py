@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from lbgen.diagnostics import Diagnostic, LbgenError
-from lbgen.spec.findings import findings
 from lbgen.spec.marks import Layers
 from lbgen.spec.model import TopologyModel
-from lbgen.spec.problem import kind
 from lbgen.spec.profile import with_profile
+from lbgen.spec.pydantic_errors import diagnose
 from lbgen.spec.source import Source, read_bytes, read_file, read_mapping, without_collector
+from lbgen.spec.value_errors import kind_of
 
 if TYPE_CHECKING:
     from lbgen.diagnostics import Span
@@ -76,7 +76,7 @@ def load_bytes(raw: bytes, file: str, base: Path) -> Topology:
 
 def _loaded(source: Source, base: Path) -> Topology:
     if not isinstance(source.data, dict):
-        message = f"{kind(source.data)} where a topology is expected"
+        message = f"{kind_of(source.data)} where a topology is expected"
         raise LbgenError(Diagnostic("LB105", message, source.marks.span(""), hint="lbgen init writes one"))
     unusable: LbgenError | None = None
     try:
@@ -86,7 +86,7 @@ def _loaded(source: Source, base: Path) -> Topology:
     try:
         model = TopologyModel.model_validate(data)
     except ValidationError as error:
-        found = findings(error, TopologyModel, data, marks)
+        found = diagnose(error, TopologyModel, data, marks)
         raise LbgenError([*(unusable.diagnostics if unusable else ()), *found]) from None
     if unusable:
         raise unusable

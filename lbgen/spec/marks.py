@@ -19,7 +19,7 @@ _Found = tuple[Node, Node | None, str]
 _FIRST = re.compile(r"[^.\[]*")
 
 
-def field_text(steps: Iterable[Step]) -> str:
+def field_path(steps: Iterable[Step]) -> str:
     """`("routes", 2, "name")` as `routes[2].name`."""
     text = ""
     for step in steps:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, ModelWrapValidatorHandler, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from lbgen.spec.base import Strict, either_schema, exactly_one, needs_one_of, no_case_twins
-from lbgen.spec.problem import bad, shortened, wrong_type
+from lbgen.spec.value_errors import invalid, shorten, wrong_type
 from lbgen.spec.values import (
     CookieName,
     MatchedHeader,
@@ -45,7 +45,7 @@ class PathMatch(Strict):
     @classmethod
     def _one(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if isinstance(data, str):
-            raise wrong_type("a mapping", data, f"write path: {{ prefix: {shortened(data)} }}, or exact, or regex")
+            raise wrong_type("a mapping", data, f"write path: {{ prefix: {shorten(data)} }}, or exact, or regex")
         return needs_one_of(data, handler, "exact", "prefix", "regex", what="path")
 
 
@@ -129,5 +129,7 @@ class Match(Strict):
     @classmethod
     def _not_empty(cls, data: object) -> object:
         if data == {}:
-            raise bad("LB126", "an empty match", "leave match out to cover every request, or write path: { prefix: / }")
+            raise invalid(
+                "LB126", "an empty match", "leave match out to cover every request, or write path: { prefix: / }"
+            )
         return data

@@ -10,9 +10,9 @@ from lbgen.spec.base import Strict
 from lbgen.spec.listener import ClientTimeouts, Limits, Listener, Paths, TlsDefaults, Underscores
 from lbgen.spec.policy import Buffering, Timeouts
 from lbgen.spec.pool import Pool
-from lbgen.spec.problem import bad, wrong_type
 from lbgen.spec.route import HeaderEdits, Route
 from lbgen.spec.tier import Tier
+from lbgen.spec.value_errors import invalid, wrong_type
 from lbgen.spec.values import BodyText, ByteSize, Name, NetworkName, Resolver
 
 SUPPORTED_VERSION = 1
@@ -22,7 +22,7 @@ def _parse_version(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise wrong_type("a number", value, f"write version: {SUPPORTED_VERSION}")
     if value != SUPPORTED_VERSION:
-        raise bad("LB111", f"topology version {value} is unknown", f"this lbgen reads version {SUPPORTED_VERSION}")
+        raise invalid("LB111", f"topology version {value} is unknown", f"this lbgen reads version {SUPPORTED_VERSION}")
     return value
 
 
@@ -30,7 +30,7 @@ def _parse_engine_version(value: object) -> str:
     if isinstance(value, str) and value.replace(".", "").isdecimal() and value.isascii():
         return value
     if isinstance(value, str):
-        raise bad("LB104", f'"{value}" is not the version of an engine', 'write major.minor, such as "1.31"')
+        raise invalid("LB104", f'"{value}" is not the version of an engine', 'write major.minor, such as "1.31"')
     raise wrong_type("text", value)
 
 

@@ -6,7 +6,7 @@ import re
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import NamedTuple
 
-from lbgen.spec.problem import bad, shortened, text
+from lbgen.spec.value_errors import invalid, require_text, shorten
 
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 # Sharp s, final sigma and the joiners: the standard library's IDNA 2003 and today's browsers disagree on them.
@@ -29,26 +29,26 @@ def parse_host(value: object) -> str:
 
     Lower-case, IDN as punycode, no trailing dot, IPv6 in brackets.
     """
-    written = text("a host name", value)
+    written = require_text("a host name", value)
     if written in ("*", "*."):
-        raise bad("LB116", '"*" covers every host', "leave hosts out")
+        raise invalid("LB116", '"*" covers every host', "leave hosts out")
     wildcard = written.startswith("*.")
     rest = written[2:] if wildcard else written
     if written.startswith("~") or "(" in written or "^" in written:
         hint = "name the hosts, or write *.shop.example, which covers any depth"
-        raise bad("LB116", f'"{shortened(written)}": hosts are no regular expressions', hint)
+        raise invalid("LB116", f'"{shorten(written)}": hosts are no regular expressions', hint)
     if "://" in written:
-        raise bad("LB116", f'"{shortened(written)}" is a URL', "write the host alone, such as shop.example")
+        raise invalid("LB116", f'"{shorten(written)}" is a URL', "write the host alone, such as shop.example")
     if "*" in rest:
         last = rest.rpartition("*.")[2]
         hint = f'write "*.{last}", which covers any depth' if last and "*" not in last else "write *.shop.example"
-        raise bad("LB116", f'"{shortened(written)}": a wildcard is the whole first label', hint)
+        raise invalid("LB116", f'"{shorten(written)}": a wildcard is the whole first label', hint)
     if written.startswith(".") and len(written) > 1:
         hint = f'write "*{written}" for the names below it, and "{written[1:]}" beside it for the name itself'
-        raise bad("LB116", f'"{shortened(written)}" is not a host name', shortened(hint, 200))
+        raise invalid("LB116", f'"{shorten(written)}" is not a host name', shorten(hint, 200))
     if literal := _ip(rest[1:-1] if rest[:1] == "[" and rest[-1:] == "]" else rest):
         if wildcard:
-            raise bad("LB116", f'"{shortened(written)}": an IP address has no subdomains')
+            raise invalid("LB116", f'"{shorten(written)}": an IP address has no subdomains')
         return f"[{literal.compressed}]" if literal.version == 6 else literal.compressed
     name = _name(rest, "LB116")
     return f"*.{name}" if wildcard else name
@@ -58,13 +58,13 @@ def parse_plain_host(value: object) -> str:
     """Like `parse_host`, without wildcards."""
     host = parse_host(value)
     if host.startswith("*."):
-        raise bad("LB116", f'"{host}": a wildcard cannot stand here', "write one host")
+        raise invalid("LB116", f'"{host}": a wildcard cannot stand here', "write one host")
     return host
 
 
 def parse_host_port(value: object) -> str:
     """A host with or without a port, as a Host header may hold it."""
-    written = text("a host", value)
+    written = require_text("a host", value)
     host, port = _split_port(written)
     if port is None:
         return parse_plain_host(written)
@@ -73,59 +73,59 @@ def parse_host_port(value: object) -> str:
 
 def parse_address(value: object) -> Address:
     """`10.0.2.10:8080`, `web-2:8080`, `[2001:db8::1]:8080`; LB115 otherwise."""
-    written = text("an address (host:port)", value)
+    written = require_text("an address (host:port)", value)
     if written.startswith("unix:") or "/" in written:
-        raise bad("LB115", f'"{shortened(written)}" is not host:port', "leave out schemes, paths and sockets")
+        raise invalid("LB115", f'"{shorten(written)}" is not host:port', "leave out schemes, paths and sockets")
     host, port = _split_port(written)
     if port is None:
         if _ip(written) and ":" in written:
-            raise bad("LB115", f'"{written}" has no port', f'write "[{written}]:8080"')
-        raise bad("LB115", f'"{shortened(written)}" has no port', f'write "{shortened(written)}:8080"')
+            raise invalid("LB115", f'"{written}" has no port', f'write "[{written}]:8080"')
+        raise invalid("LB115", f'"{shorten(written)}" has no port', f'write "{shorten(written)}:8080"')
     number = _port(port, written)
     if literal := _ip(host[1:-1] if host[:1] == "[" else host):
         if literal.version == 6 and host[:1] != "[":
-            raise bad("LB115", f'"{written}" can be read in two ways', f'write "[{host}]:{port}"')
+            raise invalid("LB115", f'"{written}" can be read in two ways', f'write "[{host}]:{port}"')
         if literal.is_unspecified or literal.is_multicast:
-            raise bad("LB115", f"{literal} is not the address of an endpoint")
+            raise invalid("LB115", f"{literal} is not the address of an endpoint")
         return Address(literal.compressed, number, True)
     return Address(_name(host, "LB115"), number, False)
 
 
 def parse_ip(value: object) -> str:
     """An IP literal, without brackets; LB115 otherwise."""
-    written = text("an IP address", value)
+    written = require_text("an IP address", value)
     if literal := _ip(written[1:-1] if written[:1] == "[" and written[-1:] == "]" else written):
         return literal.compressed
     hint = 'write an IP address: "0.0.0.0" for all of IPv4, "::" for IPv4 and IPv6, 127.0.0.1 for this host only'
-    raise bad("LB115", f'"{shortened(written)}" is not an IP address', hint)
+    raise invalid("LB115", f'"{shorten(written)}" is not an IP address', hint)
 
 
 def parse_resolver(value: object) -> str:
     """A DNS server: an IP address, with or without a port."""
-    written = text("the IP address of a DNS server", value)
+    written = require_text("the IP address of a DNS server", value)
     if literal := _ip(written):
         return literal.compressed
     host, port = _split_port(written)
     literal = _ip(host[1:-1] if host[:1] == "[" else host)
     if port is None or literal is None:
-        raise bad("LB115", f'"{shortened(written)}" is not an IP address', "write 10.0.0.2 or 10.0.0.2:53")
+        raise invalid("LB115", f'"{shorten(written)}" is not an IP address', "write 10.0.0.2 or 10.0.0.2:53")
     return str(Address(literal.compressed, _port(port, written), True))
 
 
 def parse_cidr(value: object) -> str:
     """A network in CIDR form, or an IP address as a network of one; LB122 otherwise."""
-    written = text("a network in CIDR form", value)
+    written = require_text("a network in CIDR form", value)
     try:
         return ip_network(written, strict=True).compressed
     except ValueError:
         pass
     try:
         hint = f"write {ip_network(written, strict=False).compressed}"
-        raise bad("LB122", f"{written} has bits set right of its mask", hint)
+        raise invalid("LB122", f"{written} has bits set right of its mask", hint)
     except ValueError as error:
         if getattr(error, "type", "") == "LB122":
             raise
-    raise bad("LB122", f'"{shortened(written)}" is not a network', "write an address and a mask, such as 10.0.0.0/8")
+    raise invalid("LB122", f'"{shorten(written)}" is not a network', "write an address and a mask, such as 10.0.0.0/8")
 
 
 def _ip(written: str) -> IPv4Address | IPv6Address | None:
@@ -151,42 +151,42 @@ def _split_port(written: str) -> tuple[str, str | None]:
 
 def _port(port: str, written: str) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", port):
-        raise bad("LB115", f'"{shortened(written)}": the port is not a number', "write host:port, such as web-2:8080")
+        raise invalid("LB115", f'"{shorten(written)}": the port is not a number', "write host:port, such as web-2:8080")
     number = int(port)
     if number > 65535:
-        raise bad("LB104", f"port {number} is above 65535")
+        raise invalid("LB104", f"port {number} is above 65535")
     if number == 0:
-        raise bad("LB104", "port 0 is below 1")
+        raise invalid("LB104", "port 0 is below 1")
     return number
 
 
 def _name(written: str, code: str) -> str:
     name = written.removesuffix(".")
     if not name:
-        raise bad(code, f'"{shortened(written)}" is not a host name')
+        raise invalid(code, f'"{shorten(written)}" is not a host name')
     if ":" in name and code == "LB116":
-        host = shortened(name.partition(":")[0])
-        raise bad(code, f'"{shortened(written)}" has a port', f'write "{host}": the port is the listener\'s')
+        host = shorten(name.partition(":")[0])
+        raise invalid(code, f'"{shorten(written)}" has a port', f'write "{host}": the port is the listener\'s')
     if not name.isascii():
         if _DEVIATIONS & set(name):
-            raise bad(
+            raise invalid(
                 code,
-                f'"{shortened(written)}": browsers and resolvers read this name differently',
+                f'"{shorten(written)}": browsers and resolvers read this name differently',
                 "write its xn-- form",
             )
         try:
             name = name.encode("idna").decode("ascii")
         except UnicodeError:
-            raise bad(code, f'"{shortened(written)}" is not a valid IDNA name', "write its xn-- form") from None
+            raise invalid(code, f'"{shorten(written)}" is not a valid IDNA name', "write its xn-- form") from None
     name = name.lower()
     labels = name.split(".")
     if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
         hint = "letters, digits and hyphens, dots between, at most 63 a label and 253 in all"
-        raise bad(code, f'"{shortened(written)}" is not a host name', hint)
+        raise invalid(code, f'"{shorten(written)}" is not a host name', hint)
     if labels[-1].isdigit() or re.fullmatch(r"0x[0-9a-f]*", labels[-1]):
-        raise bad(
+        raise invalid(
             code,
-            f'"{shortened(written)}" is neither a host name nor an IP address',
+            f'"{shorten(written)}" is neither a host name nor an IP address',
             "a name's last label is not a number",
         )
     return name

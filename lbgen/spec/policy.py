@@ -13,7 +13,7 @@ from lbgen.spec.base import (
     exactly_one,
     needs_one_of,
 )
-from lbgen.spec.problem import wrong_type
+from lbgen.spec.value_errors import wrong_type
 from lbgen.spec.values import (
     ByteSize,
     Count,

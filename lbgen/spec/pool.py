@@ -8,8 +8,8 @@ from pydantic import Field, ModelWrapValidatorHandler, SerializerFunctionWrapHan
 
 from lbgen.spec.base import Strict, either_schema, exactly_one, needs_one_of
 from lbgen.spec.listener import Certificate
-from lbgen.spec.problem import bad, shortened, wrong_type
 from lbgen.spec.quantities import StatusRange
+from lbgen.spec.value_errors import invalid, shorten, wrong_type
 from lbgen.spec.values import (
     AddressValue,
     CookieName,
@@ -95,7 +95,7 @@ class Endpoint(Strict):
     @classmethod
     def _mapping(cls, data: object) -> object:
         if isinstance(data, str):
-            raise wrong_type("a mapping", data, f'write {{ address: "{shortened(data)}" }}')
+            raise wrong_type("a mapping", data, f'write {{ address: "{shorten(data)}" }}')
         return data
 
 
@@ -270,5 +270,5 @@ class Pool(Strict):
     @classmethod
     def _one(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if isinstance(data, dict) and "listener" in data and "tier" not in data:
-            raise bad("LB103", "listener is that of a tier", "add tier:", key="listener")
+            raise invalid("LB103", "listener is that of a tier", "add tier:", key="listener")
         return needs_one_of(data, handler, "endpoints", "tier", what="a pool")

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen import resources
 from lbgen.diagnostics import Diagnostic, LbgenError
-from lbgen.spec.findings import close_to
 from lbgen.spec.marks import Layers
-from lbgen.spec.problem import shortened
+from lbgen.spec.pydantic_errors import suggest
 from lbgen.spec.source import Source, read_file
+from lbgen.spec.value_errors import shorten
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,14 +47,14 @@ def _find(asked: str, user: Source, base: Path) -> Path:
     if "/" in asked or asked.endswith((".yaml", ".yml")):
         path = base / asked
         if "\0" in asked or not path.is_file():
-            message = f'the file "{shortened(asked)}" does not exist'
+            message = f'the file "{shorten(asked)}" does not exist'
             hint = "relative paths start at the topology's folder"
             raise LbgenError(Diagnostic("LB110", message, span, "profile", hint))
         return path
     if asked in names():
         return resources.folder("profiles") / f"{asked}.yaml"
-    message = f'there is no profile "{shortened(asked)}"'
-    raise LbgenError(Diagnostic("LB130", message, span, "profile", close_to(asked, names())))
+    message = f'there is no profile "{shorten(asked)}"'
+    raise LbgenError(Diagnostic("LB130", message, span, "profile", suggest(asked, names())))
 
 
 def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

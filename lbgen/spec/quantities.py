@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from lbgen.spec.problem import bad, shortened, text, wrong_type
+from lbgen.spec.value_errors import invalid, require_text, shorten, wrong_type
 
 _MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 _LONGEST_HOURS = 576  # 24 days: engines count milliseconds in 31 bits
@@ -39,14 +39,14 @@ def parse_duration(value: object) -> int:
     want = "a duration (250ms, 5s, 1m, 1h; 0s = no limit)"
     if isinstance(value, int | float) and not isinstance(value, bool):
         hint = f"write {value}s or {value}ms" if isinstance(value, int) and value >= 0 else _whole(f"{value}s")
-        raise bad("LB113", f"the number {value} has no unit", hint)
-    found = _NUMBER_UNIT.fullmatch(text(want, value))
+        raise invalid("LB113", f"the number {value} has no unit", hint)
+    found = _NUMBER_UNIT.fullmatch(require_text(want, value))
     if not found or found[2] not in _MILLISECONDS:
         hint = _whole(str(value)) or "write a whole number and ms, s, m or h, such as 250ms or 5s"
-        raise bad("LB113", f'"{shortened(str(value))}" is not a duration', hint)
+        raise invalid("LB113", f'"{shorten(str(value))}" is not a duration', hint)
     total = int(found[1]) * _MILLISECONDS[found[2]]
     if total > _LONGEST_HOURS * 3_600_000:
-        raise bad("LB113", f"{value} is above {_LONGEST_HOURS}h", "write 0s for no limit")
+        raise invalid("LB113", f"{value} is above {_LONGEST_HOURS}h", "write 0s for no limit")
     return total
 
 
@@ -71,14 +71,14 @@ def parse_size(value: object) -> int:
     """`512B 16KiB 10MiB 1GiB` in bytes; LB114 for anything else or for 1 TiB and more."""
     want = "a size (512B, 16KiB, 10MiB)"
     if isinstance(value, int) and not isinstance(value, bool):
-        raise bad("LB114", f"the number {value} has no unit", f"write {value}B for bytes, or KiB, MiB, GiB")
-    found = _NUMBER_UNIT.fullmatch(text(want, value))
+        raise invalid("LB114", f"the number {value} has no unit", f"write {value}B for bytes, or KiB, MiB, GiB")
+    found = _NUMBER_UNIT.fullmatch(require_text(want, value))
     if not found or found[2] not in _BYTES:
-        shown = shortened(str(value))
-        raise bad("LB114", f'"{shown}" is not a size', "write a whole number and B, KiB, MiB or GiB, such as 16KiB")
+        shown = shorten(str(value))
+        raise invalid("LB114", f'"{shown}" is not a size', "write a whole number and B, KiB, MiB or GiB, such as 16KiB")
     total = int(found[1]) * _BYTES[found[2]]
     if total >= 1 << 40:
-        raise bad("LB114", f"{value} is above 1023GiB")
+        raise invalid("LB114", f"{value} is above 1023GiB")
     return total
 
 
@@ -88,7 +88,7 @@ def write_size(size: int) -> str:
     return f"{size // _BYTES[unit]}{unit}" if size else "0B"
 
 
-def in_unit_of(value: object, bound: object) -> str:
+def format_in_unit_of(value: object, bound: object) -> str:
     """`bound`, of the number that `value` was written for, written in the same kind of unit."""
     found = _NUMBER_UNIT.fullmatch(value) if isinstance(value, str) else None
     if found is None or not isinstance(bound, int):
@@ -99,14 +99,14 @@ def in_unit_of(value: object, bound: object) -> str:
 def parse_rate(value: object) -> Rate:
     """`100/s`, `30/m`, `5/h`; LB124 for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
-        raise bad("LB124", f"the number {value} has no unit of time", f"write {value}/s, {value}/m or {value}/h")
-    written = text("a rate (100/s, 30/m, 5/h)", value)
+        raise invalid("LB124", f"the number {value} has no unit of time", f"write {value}/s, {value}/m or {value}/h")
+    written = require_text("a rate (100/s, 30/m, 5/h)", value)
     found = re.fullmatch(r"([1-9][0-9]{0,8})/([smh])", written)
     if not found:
         hint = "write a whole number and /s, /m or /h, such as 100/s"
         if near := re.fullmatch(r"([1-9][0-9]{0,8}) ?(?:r|req|requests)? ?(?:/|per) ?(s|m|h)[a-z]*", written):
             hint = f"write {near[1]}/{near[2]}"
-        raise bad("LB124", f'"{shortened(written)}" is not a rate', hint)
+        raise invalid("LB124", f'"{shorten(written)}" is not a rate', hint)
     return Rate(int(found[1]), _RATE_SECONDS[found[2]])
 
 
@@ -116,12 +116,12 @@ def parse_percent(value: object) -> float:
         raise wrong_type("a percentage (20% or 20)", value)
     if isinstance(value, str):
         if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,4})?%", value):
-            raise bad(
-                "LB104", f'"{shortened(value)}" is not a percentage', "write a number from 0 to 100 and %, such as 20%"
+            raise invalid(
+                "LB104", f'"{shorten(value)}" is not a percentage', "write a number from 0 to 100 and %, such as 20%"
             )
         value = float(value[:-1])
     if not 0 <= value <= 100:
-        raise bad("LB104", f"{value:g} is not between 0 and 100 percent")
+        raise invalid("LB104", f"{value:g} is not between 0 and 100 percent")
     return float(value)
 
 
@@ -130,12 +130,12 @@ def parse_status_range(value: object) -> StatusRange:
     if isinstance(value, int) and not isinstance(value, bool):
         first = last = value
     else:
-        found = re.fullmatch(r"([0-9]{3})-([0-9]{3})", text("a status or a range of statuses (200-299)", value))
+        found = re.fullmatch(r"([0-9]{3})-([0-9]{3})", require_text("a status or a range of statuses (200-299)", value))
         if not found:
-            raise bad("LB123", f'"{shortened(str(value))}" is not a range of statuses', "write 204 or 200-299")
+            raise invalid("LB123", f'"{shorten(str(value))}" is not a range of statuses', "write 204 or 200-299")
         first, last = int(found[1]), int(found[2])
     if not 100 <= first <= last <= 599:
-        raise bad("LB123", f"{value} is not within 100-599, lower number first")
+        raise invalid("LB123", f"{value} is not within 100-599, lower number first")
     return StatusRange(first, last)
 
 

@@ -7,14 +7,14 @@ from functools import lru_cache
 import re2
 
 from lbgen.regex import RegexError, parse
-from lbgen.spec.problem import bad, shortened, text
+from lbgen.spec.value_errors import invalid, require_text, shorten
 
 _LONGEST = 1024
 
 
 def parse_regex(value: object) -> str:
     """A regular expression that every engine reads alike; LB118 with the reason otherwise."""
-    pattern = text("a regular expression", value)
+    pattern = require_text("a regular expression", value)
     _check(pattern)
     return pattern
 
@@ -22,19 +22,19 @@ def parse_regex(value: object) -> str:
 @lru_cache(maxsize=4096)
 def _check(pattern: str) -> None:
     if not pattern:
-        raise bad("LB118", "an empty regular expression", "write .+ for any value")
+        raise invalid("LB118", "an empty regular expression", "write .+ for any value")
     if len(pattern) > _LONGEST:
-        raise bad("LB118", f"longer than {_LONGEST} characters")
+        raise invalid("LB118", f"longer than {_LONGEST} characters")
     options = re2.Options()
     options.log_errors = False
     try:
         parse(pattern)
         re2.compile(pattern, options)
     except RegexError as error:
-        raise bad("LB118", f'"{shortened(pattern)}": {shortened(str(error), 200)}', error.hint) from None
+        raise invalid("LB118", f'"{shorten(pattern)}": {shorten(str(error), 200)}', error.hint) from None
     except RecursionError:
-        raise bad("LB118", f'"{shortened(pattern)}": its groups are nested too deeply') from None
+        raise invalid("LB118", f'"{shorten(pattern)}": its groups are nested too deeply') from None
     except re2.error as error:
         reason = error.args[0] if error.args else ""
         shown = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        raise bad("LB118", f'"{shortened(pattern)}": {shown}') from None
+        raise invalid("LB118", f'"{shorten(pattern)}": {shown}') from None

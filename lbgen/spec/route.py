@@ -18,7 +18,7 @@ from lbgen.spec.base import (
 from lbgen.spec.listener import Access
 from lbgen.spec.match import Match
 from lbgen.spec.policy import Buffering, Compression, Concurrency, Cors, Mirror, RateLimit, Retries, Timeouts
-from lbgen.spec.problem import wrong_type
+from lbgen.spec.value_errors import wrong_type
 from lbgen.spec.values import (
     BodyText,
     ByteSize,

@@ -38,7 +38,7 @@ def schema() -> JsonSchema:
 
 def _models(model: type[BaseModel], seen: set[type[BaseModel]] | None = None) -> Iterator[type[BaseModel]]:
     """The model and those of its fields, each once."""
-    from lbgen.spec.findings import models_of
+    from lbgen.spec.pydantic_errors import models_of
 
     seen = set() if seen is None else seen
     if model in seen:

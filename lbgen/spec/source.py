@@ -13,9 +13,9 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
 from lbgen.spec.compose import COLLECTION, DEEPEST, PLAIN, TEXT, compose
-from lbgen.spec.marks import Marks, field_text
-from lbgen.spec.problem import kind, shortened
+from lbgen.spec.marks import Marks, field_path
 from lbgen.spec.scalars import Ambiguous, read_scalar
+from lbgen.spec.value_errors import kind_of, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,7 +156,7 @@ class _Builder:
             if key in data:
                 first = first or _lines(node)
                 hint = f"the first is in line {first[key] + 1}"
-                self._find("LB102", f'the key "{shortened(key)}" is written twice', key_node, hint)
+                self._find("LB102", f'the key "{shorten(key)}" is written twice', key_node, hint)
                 continue
             data[key] = self.build(value_node, depth + 1)
         return data
@@ -180,7 +180,12 @@ class _Builder:
             return None
         if isinstance(key, str):
             return key
-        self._find("LB105", f"{kind(key)} where a key is expected", node, f'write "{node.value}"' if node.value else "")
+        self._find(
+            "LB105",
+            f"{kind_of(key)} where a key is expected",
+            node,
+            f'write "{node.value}"' if node.value else "",
+        )
         return None
 
     def _scalar(self, node: ScalarNode) -> Any:  # noqa: ANN401  # plain data
@@ -214,7 +219,7 @@ class _Builder:
     def placed(self, root: Node) -> list[Diagnostic]:
         """The findings with the fields they are about."""
         fields = _fields(root, {id(node) for _, node in self.findings})
-        return [replace(finding, field=shortened(fields.get(id(node), ""), 200)) for finding, node in self.findings]
+        return [replace(finding, field=shorten(fields.get(id(node), ""), 200)) for finding, node in self.findings]
 
 
 def _fields(root: Node, wanted: set[int]) -> dict[int, str]:
@@ -228,7 +233,7 @@ def _fields(root: Node, wanted: set[int]) -> dict[int, str]:
             continue
         seen.add(id(node))
         if id(node) in wanted:
-            found[id(node)] = field_text(steps)
+            found[id(node)] = field_path(steps)
         if isinstance(node, SequenceNode):
             waiting.extend((item, (*steps, i)) for i, item in enumerate(node.value))
         elif isinstance(node, MappingNode):
@@ -248,7 +253,7 @@ def _plain(value: object, steps: tuple[Step, ...], findings: list[Diagnostic], s
     if isinstance(value, bool | int | float):
         return value
     if len(steps) > DEEPEST:
-        findings.append(Diagnostic("LB108", f"nested deeper than {DEEPEST} levels", span, field_text(steps)))
+        findings.append(Diagnostic("LB108", f"nested deeper than {DEEPEST} levels", span, field_path(steps)))
         return ""
     if isinstance(value, Mapping):
         data: dict[str, Any] = {}
@@ -256,25 +261,25 @@ def _plain(value: object, steps: tuple[Step, ...], findings: list[Diagnostic], s
             key = "on" if written is True else written  # what YAML 1.1 reads `on:` as
             if isinstance(key, str) and key in data:
                 findings.append(
-                    Diagnostic("LB102", f'the key "{shortened(key)}" is written twice', span, field_text(steps))
+                    Diagnostic("LB102", f'the key "{shorten(key)}" is written twice', span, field_path(steps))
                 )
             elif isinstance(key, str):
                 data[_whole_text(key, steps, findings, span)] = _plain(item, (*steps, key), findings, span)
             else:
-                message = f"the key {shortened(repr(key))} is not text"
-                findings.append(Diagnostic("LB105", message, span, field_text(steps)))
+                message = f"the key {shorten(repr(key))} is not text"
+                findings.append(Diagnostic("LB105", message, span, field_path(steps)))
         return data
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
         return [_plain(item, (*steps, i), findings, span) for i, item in enumerate(value)]
     what = "there is no value" if value is None else f"a Python {type(value).__name__} is not part of a topology"
     hint = "write one, or remove the key" if value is None else "use dicts, lists, text and numbers"
-    findings.append(Diagnostic("LB105", what, span, field_text(steps), hint))
+    findings.append(Diagnostic("LB105", what, span, field_path(steps), hint))
     return ""
 
 
 def _whole_text(value: str, steps: tuple[Step, ...], findings: list[Diagnostic], span: Span) -> str:
     """`value` as a plain str; half a surrogate pair is a finding, since no file can hold it."""
     if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-        findings.append(Diagnostic("LB120", "holds half a surrogate pair", span, field_text(steps)))
+        findings.append(Diagnostic("LB120", "holds half a surrogate pair", span, field_path(steps)))
         return ""
     return str(value)

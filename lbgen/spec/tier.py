@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from lbgen.spec.base import Strict
-from lbgen.spec.problem import wrong_type
+from lbgen.spec.value_errors import wrong_type
 from lbgen.spec.values import Name, PlainHost
 
 MOST_REPLICAS = 64

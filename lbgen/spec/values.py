@@ -38,7 +38,6 @@ from lbgen.spec.network import (
     parse_plain_host,
     parse_resolver,
 )
-from lbgen.spec.problem import bad, shortened, text
 from lbgen.spec.quantities import (
     Rate,
     StatusRange,
@@ -52,6 +51,7 @@ from lbgen.spec.quantities import (
     write_status_range,
 )
 from lbgen.spec.regex import parse_regex
+from lbgen.spec.value_errors import invalid, require_text, shorten
 
 NAME_PATTERN = r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?"
 NETWORK_PATTERN = r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}"
@@ -59,19 +59,19 @@ NETWORK_PATTERN = r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}"
 
 def parse_name(value: object) -> str:
     """A name of at most 63 characters, `[a-z0-9]([a-z0-9._-]*[a-z0-9])?`; LB112 otherwise."""
-    name = text("a name", value)
+    name = require_text("a name", value)
     if not re.fullmatch(NAME_PATTERN, name):
         hint = "lower-case letters, digits and . _ - between them, at most 63"
-        raise bad("LB112", f'"{shortened(name)}" is not a name', hint)
+        raise invalid("LB112", f'"{shorten(name)}" is not a name', hint)
     return name
 
 
 def parse_network_name(value: object) -> str:
     """A name as docker takes it for networks; LB112 otherwise."""
-    name = text("a network's name", value)
+    name = require_text("a network's name", value)
     if not re.fullmatch(NETWORK_PATTERN, name):
         hint = "letters, digits and . _ - after the first, at most 128"
-        raise bad("LB112", f'"{shortened(name)}" is not a name of a docker network', hint)
+        raise invalid("LB112", f'"{shorten(name)}" is not a name of a docker network', hint)
     return name
 
 
@@ -79,7 +79,7 @@ def parse_file(value: object) -> str:
     """The path of a file, relative to the topology or absolute."""
     path = parse_line(value)
     if not path or path.endswith("/"):
-        raise bad("LB104", f'"{shortened(path)}" is not the path of a file')
+        raise invalid("LB104", f'"{shorten(path)}" is not the path of a file')
     return path
 
 

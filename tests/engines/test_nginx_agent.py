@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 import lbgen
-from lbgen.agent import state
+from lbgen.agent import state_file
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
 from lbgen.plan.overlay import with_endpoints, with_ports
@@ -80,7 +80,7 @@ def many(handle, count: int, listener: str = "web") -> Counter[tuple[int, str]]:
 def known(handle, seconds: float = 10) -> dict[str, str]:
     """The states in the order of the endpoints, once there are any."""
     end = time.monotonic() + seconds
-    while not (found := state.read(handle.directory)) and time.monotonic() < end:
+    while not (found := state_file.read(handle.directory)) and time.monotonic() < end:
         time.sleep(0.05)
     return [each.state for (pool, _), each in found.items() if pool == "app"]
 
@@ -101,7 +101,7 @@ def test_dead_endpoints_get_nothing_and_come_back(version):
         time.sleep(INTERVAL * (FALL + 1) + 1)
         assert many(handle, 20).keys() == {(200, "app-1"), (200, "app-2")}
         assert many(handle, 10, "db").keys() == {(200, "app-1"), (200, "app-2")}
-        assert "refused" in next(iter(state.read(handle.directory).values())).reason
+        assert "refused" in next(iter(state_file.read(handle.directory).values())).reason
         group.listen("app-1", "drop")
         group.listen("app-2", "refuse")
         assert becomes(handle, ["down"] * 3, 5)

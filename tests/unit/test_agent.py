@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbgen.agent import probe, run, state
-from lbgen.agent.health import Health, checked, next_step, share
+from lbgen.agent import probe, run, state_file
+from lbgen.agent.health import Health, apply_check, next_growth, share
 from lbgen.diagnostics import EngineError
 from lbgen.engines.checks import FILE, AgentSpec, CheckedPool, CheckTls, Target
 from lbgen.runtime.common.certificates import throw_away
@@ -33,14 +33,14 @@ START = 1000.0
 
 def seen(folder) -> str:
     """The state of the first endpoint, empty before there is one."""
-    return next((str(each.state) for each in state.read(folder).values()), "")
+    return next((str(each.state) for each in state_file.read(folder).values()), "")
 
 
 def after(results: str, fall: int = 3, rise: int = 2) -> Health:
     """The health after checks a second apart, `x` for failed."""
     health = Health(START)
     for number, result in enumerate(results, 1):
-        health = checked(health, "refused" if result == "x" else "", START + number, fall=fall, rise=rise)
+        health = apply_check(health, "refused" if result == "x" else "", START + number, fall=fall, rise=rise)
     return health
 
 
@@ -85,7 +85,7 @@ def test_only_what_came_back_starts_slowly():
 def test_each_step_of_a_slow_start_is_announced(slow_start, elapsed):
     health = Health(START, returned=True)
     now, seen = START + elapsed, []
-    while (step := next_step(health, now, slow_start)) is not None:
+    while (step := next_growth(health, now, slow_start)) is not None:
         assert step > now or share(health, step + 1e-6, slow_start) > share(health, now, slow_start)
         now = max(step, now) + 1e-6
         seen.append(share(health, now, slow_start))
@@ -193,7 +193,7 @@ def test_a_file_that_is_no_order_is_told(tmp_path):
     (tmp_path / FILE).write_text(spec(1).file().text)
     assert run.load(tmp_path) == spec(1)
     with pytest.raises(EngineError, match="HAProxy does not use an agent"):
-        run.steered("haproxy")
+        run.steered_engine("haproxy")
     tls = CheckTls("missing.pem", None, None, None, verify=True)
     with pytest.raises(EngineError, match="certificates of pool app"):
         run.Agent(spec(1, tls=tls), tmp_path)
@@ -245,7 +245,7 @@ def test_a_whole_agent_writes_files_signals_and_remembers(tmp_path):
             assert until(lambda: lines.read_text() == f"server 127.0.0.1:{port} max_fails=0;\n")
             more = replace(spec(port, path=None), program=program)
             more.steering["app.conf"]["servers"].append(["10.0.0.9:80", 1, " backup"])
-            state.replace(tmp_path / FILE, more.file().text)
+            state_file.replace_file(tmp_path / FILE, more.file().text)
             assert until(lambda: lines.read_text().splitlines()[1:] == ["server 10.0.0.9:80 backup;"])
             lines.unlink()
             lines.mkdir()
@@ -274,15 +274,15 @@ def test_states_are_taken_over_only_while_they_are_fresh(tmp_path):
     order = spec(80)
     key = ("app", "127.0.0.1:80")
     down = Health(START, up=False, error="refused")
-    state.replace(tmp_path / state.FILE, state.text(order, {key: down}))
-    assert state.take_over(tmp_path) == {key: down}
-    os.utime(tmp_path / state.FILE, (START, START))
-    assert state.take_over(tmp_path) == {}
-    state.beat(tmp_path)
-    assert state.take_over(tmp_path) == {key: down}
-    (tmp_path / state.FILE).write_text("{")
-    assert state.take_over(tmp_path) == {}
-    assert state.read(tmp_path) == {}
+    state_file.replace_file(tmp_path / state_file.FILE, state_file.to_json(order, {key: down}))
+    assert state_file.last_states(tmp_path) == {key: down}
+    os.utime(tmp_path / state_file.FILE, (START, START))
+    assert state_file.last_states(tmp_path) == {}
+    state_file.touch(tmp_path)
+    assert state_file.last_states(tmp_path) == {key: down}
+    (tmp_path / state_file.FILE).write_text("{")
+    assert state_file.last_states(tmp_path) == {}
+    assert state_file.read(tmp_path) == {}
 
 
 def test_signals_go_to_the_named_program_alone(tmp_path):
@@ -309,7 +309,7 @@ def test_checks_speak_what_the_pool_speaks(http2, secure, proxied):
     def ask(**changes) -> str:
         how = replace(tls, **changes) if secure else None
         asked = pool(port, http2=http2, tls=how, proxy_protocol=proxied, timeout=3000)
-        context = probe.context(how, folder, http2=http2) if how is not None else None
+        context = probe.tls_context(how, folder, http2=http2) if how is not None else None
         return asyncio.run(probe.check(asked, asked.targets[0], context))
 
     with endpoints([stand_in]) as group:
@@ -359,6 +359,8 @@ def test_files_of_a_new_order_know_what_was_found_down(tmp_path):
     port = 25_999
     name = f"127.0.0.1:{port}"
     order = spec(port).file().text
-    assert run.known(order, tmp_path) == {"app.conf": f"server {name} max_fails=0;\n"}
-    state.replace(tmp_path / state.FILE, state.text(spec(port), {("app", name): Health(START, up=False)}))
-    assert run.known(order, tmp_path) == {"app.conf": f"server {name} max_fails=0 down;\n"}
+    assert run.steering_files(order, tmp_path) == {"app.conf": f"server {name} max_fails=0;\n"}
+    state_file.replace_file(
+        tmp_path / state_file.FILE, state_file.to_json(spec(port), {("app", name): Health(START, up=False)})
+    )
+    assert run.steering_files(order, tmp_path) == {"app.conf": f"server {name} max_fails=0 down;\n"}

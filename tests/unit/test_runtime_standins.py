@@ -82,7 +82,7 @@ def test_stand_ins_pass_the_checks_that_their_pools_make(plan, tmp_path):
         shutil.copy(file.source, target)
     with endpoints(made.stand_ins):
         for pool in checked_pools(played.pools):
-            tls = probe.context(pool.tls, tmp_path / "engine", http2=pool.http2) if pool.tls else None
+            tls = probe.tls_context(pool.tls, tmp_path / "engine", http2=pool.http2) if pool.tls else None
             assert asyncio.run(probe.check(pool, pool.targets[0], tls)) == "", pool.name
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lbgen.diagnostics import LbgenError
-from lbgen.spec.foreign import CAUSES, KEYS
+from lbgen.spec.foreign_terms import CAUSES, KEYS
 from lbgen.spec.http import parse_retry_cause
 from lbgen.spec.load import load_bytes
 from lbgen.spec.model import TopologyModel

@@ -11,10 +11,10 @@ from pydantic import BaseModel
 
 from lbgen import resources
 from lbgen.diagnostics import LbgenError, Span
-from lbgen.spec.findings import _flat
 from lbgen.spec.load import Topology, load, load_bytes
 from lbgen.spec.model import TopologyModel
 from lbgen.spec.profile import names
+from lbgen.spec.pydantic_errors import _flat
 from lbgen.spec.schema import schema
 
 EVERYTHING = """

@@ -10,7 +10,7 @@ import pytest
 
 from lbgen.diagnostics import LbgenError, Span
 from lbgen.spec.compose import DEEPEST, _PythonComposer
-from lbgen.spec.marks import field_text
+from lbgen.spec.marks import field_path
 from lbgen.spec.source import LARGEST_FILE, read_bytes, read_file, read_mapping, read_text
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def test_places() -> None:
     assert marks.span("a.b") == Span("x", 3, 6)
     assert marks.span("a.b.c[7].e") == marks.span("a.b.c"), "what is not there is at what is around it"
     assert marks.span("nothing") == Span("x", 1, 1)
-    assert field_text(("routes", 2, "retries", "max")) == "routes[2].retries.max"
+    assert field_path(("routes", 2, "retries", "max")) == "routes[2].retries.max"
 
 
 def test_places_among_many_keys() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, Severity
-from lbgen.spec.findings import close_to
+from lbgen.spec.pydantic_errors import suggest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,7 +51,7 @@ class Context:
 def suggest_known(wrong: str, known: Iterable[str]) -> str:
     """A hint: the known name that is near, or all of them where they are few."""
     names = list(known)
-    hint = close_to(wrong, names)
+    hint = suggest(wrong, names)
     return hint if hint.startswith("did you mean") or len(names) <= _MOST_NAMES else ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.installed import engine_names
-from lbgen.spec.findings import close_to
+from lbgen.spec.pydantic_errors import suggest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ _DIRECT = "nftables"
 def check(context: Context) -> None:
     """LB227 a name near that of an installed engine, LB228 `forwarding` of any other than nftables."""
     for name in unknown_engines(context):
-        hint = close_to(name, engine_names())
+        hint = suggest(name, engine_names())
         if hint.startswith("did you mean"):
             context.add("LB227", f"engines.{name}", f'there is no engine "{name}"', hint, key=True)
     for name, block in context.model.engines.items():

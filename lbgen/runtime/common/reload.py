@@ -17,7 +17,7 @@ from lbgen.engines.health import NO_ADDRESS
 from lbgen.runtime.common import readiness
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.signals import deferred
-from lbgen.system_errors import finding
+from lbgen.system_errors import to_diagnostic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -207,7 +207,7 @@ def _reasons(error: BaseException) -> tuple[Diagnostic, ...]:
         return error.diagnostics
     if isinstance(error, KeyboardInterrupt):
         return (Diagnostic("LB403", "interrupted"),)
-    return (finding(error) if isinstance(error, OSError) else unforeseen(error),)
+    return (to_diagnostic(error) if isinstance(error, OSError) else unforeseen(error),)
 
 
 def unforeseen(error: BaseException) -> Diagnostic:

@@ -20,7 +20,7 @@ from typing import Any
 
 from lbgen.diagnostics import EngineError
 from lbgen.runtime.common.state import store
-from lbgen.system_errors import finding
+from lbgen.system_errors import to_diagnostic
 
 _PACKAGE = Path(__file__).parents[2]
 _PLAIN = (frozenset, set, PosixPath)
@@ -41,7 +41,7 @@ def read(path: Path) -> object | None:
     except OSError as error:
         if error.errno in (ENOENT, ELOOP):
             return None
-        raise EngineError(finding(error)) from None
+        raise EngineError(to_diagnostic(error)) from None
     with os.fdopen(descriptor, "rb") as file:
         about, version = os.fstat(descriptor), _version()
         if about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o022 or file.read(len(version)) != version:

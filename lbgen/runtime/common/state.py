@@ -12,13 +12,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbgen.agent import state as agent_state
+from lbgen.agent import state_file as agent_state
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import Mode
 from lbgen.runtime.common.admin_client import texts
 from lbgen.runtime.common.health import EndpointHealth, Member, healths, watched
 from lbgen.runtime.common.process_id import ProcessId
-from lbgen.system_errors import finding, remedy
+from lbgen.system_errors import remedy, to_diagnostic
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Listener
@@ -198,7 +198,7 @@ def read(name: str) -> StackState | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise EngineError(finding(error)) from None
+        raise EngineError(to_diagnostic(error)) from None
     except (ValueError, TypeError, KeyError) as error:
         message = f"{folder(name) / _RECORD} cannot be read: {error}"
         raise EngineError(Diagnostic("LB408", message, hint="remove that folder once nothing of it runs")) from None

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from lbgen.agent import state as health
-from lbgen.agent.run import known
+from lbgen.agent import state_file as health
+from lbgen.agent.run import steering_files
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.common.health import watched
 from lbgen.runtime.docker import container, hot_restart, oom
@@ -99,7 +99,7 @@ class ContainerEngine:
                 path.write_bytes(said)
                 when = container.modified_at(self.container.handle, health.FILE)
                 os.utime(path, (when, when))
-            return known(order, Path(place))
+            return steering_files(order, Path(place))
 
     def put(self, rendered: Rendered) -> None:
         files = rendered_files(rendered)

@@ -6,7 +6,7 @@ import json
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from lbgen.agent import state
+from lbgen.agent import state_file
 from lbgen.diagnostics import EngineError
 from lbgen.runtime.common.health import healths, watched
 from lbgen.runtime.docker import container, desired, helper_image
@@ -25,12 +25,12 @@ def endpoint_health(
 ) -> tuple[EndpointHealth, ...]:
     """What it says of `there`, its endpoints, and what the agent beside it found, if there is one."""
     name = each.record.engine
-    agent: state.Conditions = {}
+    agent: state_file.Conditions = {}
     said = None
     teller = watched(name)
     with suppress(EngineError):  # it went away meanwhile
         if any((x.record.role, x.record.engine) == (Role.AGENT, name) for x in parts):
-            agent = state.parse(container.read(each.handle, state.FILE) or b"")
+            agent = state_file.parse(container.read(each.handle, state_file.FILE) or b"")
         if teller is not None and each.running:
             said = fetch_status(each, parts, teller.tells)
     return healths(each.record.title, teller, there, said, agent)

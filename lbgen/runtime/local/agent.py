@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lbgen.agent.run import prepare, serve
+from lbgen.agent.run import import_modules, serve
 from lbgen.diagnostics import LbgenError
 from lbgen.runtime.common.state import AGENT_LOG
 from lbgen.runtime.local.exec_wrapper import drop_privileges, join_network
@@ -37,7 +37,7 @@ def main(order: list[Any]) -> None:
     """The child: all is imported before the rights go."""
     engine, netns, rights = order
     try:
-        prepare(engine)
+        import_modules(engine)
         if netns is not None:
             join_network(netns)
         drop_privileges(**rights)

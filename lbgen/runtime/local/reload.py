@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from lbgen.agent.run import known
+from lbgen.agent.run import steering_files
 from lbgen.diagnostics import EngineError
 from lbgen.engines.rendered import MANIFEST, render_with
 from lbgen.plan.model import Protocol
@@ -67,7 +67,7 @@ class LocalEngine:
         self.handle.stop_agent()
 
     def known(self, order: str) -> Mapping[str, str]:
-        return known(order, self.handle.directory)
+        return steering_files(order, self.handle.directory)
 
     def put(self, rendered: Rendered) -> None:
         user = engine_user()

@@ -17,7 +17,7 @@ from lbgen.runtime.local.control_socket import ControlSocket, connect
 from lbgen.runtime.local.messages import Failure
 from lbgen.runtime.local.spawn import spawn_own, stop
 from lbgen.runtime.standins.server import endpoints
-from lbgen.system_errors import finding, this_process_lasts
+from lbgen.system_errors import set_supervisor, to_diagnostic
 
 if TYPE_CHECKING:
     from lbgen.runtime.local.spawn import Process
@@ -85,7 +85,7 @@ class StandIns:
 
 def main(folder: str) -> None:
     """The process: listen for what shall be served as well, until a signal ends it. Every error is answered."""
-    this_process_lasts()
+    set_supervisor()
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
     control = ControlSocket(Path(folder), _SOCKET)
     served: set[StandIn] = set()
@@ -108,6 +108,6 @@ def _answer(asked: tuple[StandIn, ...], served: set[StandIn], ends: ExitStack) -
     except LbgenError as error:
         return Failure(error.diagnostics, error.exit_code)
     except OSError as error:
-        return Failure((finding(error),), EngineError.exit_code)
+        return Failure((to_diagnostic(error),), EngineError.exit_code)
     served.update(new)
     return None

@@ -26,7 +26,7 @@ from lbgen.runtime.local.messages import CommitRequest, Failure, ReloadRequest, 
 from lbgen.runtime.local.restarts import Backoff, EngineWatch
 from lbgen.runtime.local.stack_processes import StackProcesses
 from lbgen.runtime.local.takeover import take_over
-from lbgen.system_errors import finding, this_process_lasts
+from lbgen.system_errors import set_supervisor, to_diagnostic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -216,7 +216,7 @@ class Supervisor:
 
 def _diagnostic(error: Exception, place: str = "") -> Diagnostic:
     """What is said of an error that has no finding of its own."""
-    return finding(error, place) if isinstance(error, OSError) else unforeseen(error)
+    return to_diagnostic(error, place) if isinstance(error, OSError) else unforeseen(error)
 
 
 def _log(text: str) -> None:
@@ -270,7 +270,7 @@ def _takeover_lock(folder: Path) -> Iterator[None]:
 
 def main(descriptor: int) -> None:
     """Serve what comes over the pipe with this descriptor: a stack to bring up, or to take over."""
-    this_process_lasts()
+    set_supervisor()
     pipe = Connection(descriptor)
     try:
         asked: StartRequest | TakeoverRequest = pipe.recv()

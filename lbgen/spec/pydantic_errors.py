@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from lbgen.diagnostics import Diagnostic
-from lbgen.spec import foreign
+from lbgen.spec import foreign_terms
 from lbgen.spec.dump import flow
-from lbgen.spec.marks import field_text
-from lbgen.spec.problem import kind, shortened
-from lbgen.spec.quantities import in_unit_of
+from lbgen.spec.marks import field_path
+from lbgen.spec.quantities import format_in_unit_of
 from lbgen.spec.source import MOST_FINDINGS
+from lbgen.spec.value_errors import kind_of, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -39,14 +39,14 @@ _WANTED = {
 _TRUTH = {"true": "true", "yes": "true", "on": "true", "false": "false", "no": "false", "off": "false"}
 
 
-def close_to(wrong: str, known: Iterable[str]) -> str:
+def suggest(wrong: str, known: Iterable[str]) -> str:
     """`did you mean "weight"?`, or the known words when none is near."""
     words = list(known)
     near = get_close_matches(wrong.lower(), words, n=1, cutoff=0.65)
     return f'did you mean "{near[0]}"?' if near else f"known here: {', '.join(words)}" if words else ""
 
 
-def findings(error: ValidationError, model: type[BaseModel], data: object, marks: Layers) -> list[Diagnostic]:
+def diagnose(error: ValidationError, model: type[BaseModel], data: object, marks: Layers) -> list[Diagnostic]:
     """One diagnostic for each line of `error`, which `model` raised about `data`; the first two hundred."""
     lines = error.errors(include_url=False)
     found = [_finding(line, model, data, marks) for line in lines[:MOST_FINDINGS]]
@@ -59,14 +59,14 @@ def findings(error: ValidationError, model: type[BaseModel], data: object, marks
 def _finding(line: ErrorDetails, model: type[BaseModel], data: object, marks: Layers) -> Diagnostic:
     loc, code = line["loc"], line["type"]
     steps = _resolved(data, loc)
-    at, shown, at_key = field_text(steps), steps, False
+    at, shown, at_key = field_path(steps), steps, False
     if code.startswith("LB"):
         context = line["ctx"]
         message, hint = context["message"], context["hint"]
         at_key = loc[-1:] == ("[key]",)
         if context["key"]:
             shown, at_key = (*steps, context["key"]), True
-            at = field_text(shown)
+            at = field_path(shown)
     elif code == "missing":
         code, message, hint = "LB103", "is required", f"add {loc[-1]}:"
         shown = (*steps, loc[-1])
@@ -78,7 +78,7 @@ def _finding(line: ErrorDetails, model: type[BaseModel], data: object, marks: La
             hint = _example_at(model, loc)
     if not at_key and isinstance(line["input"], str) and "${" in line["input"]:
         hint = "lbgen does not replace variables yet: write the value"
-    return Diagnostic(code, message, marks.span(at, key=at_key), shortened(field_text(shown), 200), hint)
+    return Diagnostic(code, message, marks.span(at, key=at_key), shorten(field_path(shown), 200), hint)
 
 
 def _resolved(data: Any, loc: tuple[Step, ...]) -> tuple[Step, ...]:  # noqa: ANN401  # plain data
@@ -95,20 +95,20 @@ def _resolved(data: Any, loc: tuple[Step, ...]) -> tuple[Step, ...]:  # noqa: AN
 def _explained(line: ErrorDetails, written: str | None) -> tuple[str, str, str]:
     """Code, message and hint for a kind of error that is pydantic's own."""
     code, value, context = line["type"], line["input"], line.get("ctx", {})
-    shown = shortened(written if written is not None else str(value))
+    shown = shorten(written if written is not None else str(value))
     if wanted := _WANTED.get(code):
-        return "LB105", f"{kind(value)} where {wanted} is expected", _conversion(wanted, value, shown)
+        return "LB105", f"{kind_of(value)} where {wanted} is expected", _conversion(wanted, value, shown)
     if code == "literal_error":
         words = re.findall(r"'([^']*)'", context["expected"])
-        if isinstance(value, str) and (hint := foreign.WORDS.get((str(line["loc"][-1]), value.lower()))):
+        if isinstance(value, str) and (hint := foreign_terms.WORDS.get((str(line["loc"][-1]), value.lower()))):
             return "LB104", f'"{shown}" is unknown', hint
         if not isinstance(value, str):
             hint = f'write "{shown}"' if shown in words else f"write {' or '.join(words) or context['expected']}"
-            return "LB105", f"{kind(value)} where a word is expected", hint
+            return "LB105", f"{kind_of(value)} where a word is expected", hint
         near = get_close_matches(value.lower(), words, n=1, cutoff=0.65)
         return "LB104", f'"{shown}" is unknown', f'did you mean "{near[0]}"?' if near else f"write {' or '.join(words)}"
     if code in ("less_than_equal", "greater_than_equal"):
-        bound = in_unit_of(value, context.get("le", context.get("ge")))
+        bound = format_in_unit_of(value, context.get("le", context.get("ge")))
         name = "port " if line["loc"][-1:] == ("port",) else ""
         return "LB104", f"{name}{shown} is {'above' if 'le' in context else 'below'} {bound}", ""
     if code == "too_short":
@@ -146,9 +146,9 @@ def _example_at(model: type[BaseModel], loc: tuple[Step, ...]) -> str:
 def _key_hint(key: str, models: list[type[BaseModel]]) -> str:
     """What to write instead of a key that no mapping of these models has."""
     for model in models:
-        if hint := foreign.KEYS.get(model.__name__, {}).get(key.lower().replace("-", "_")):
+        if hint := foreign_terms.KEYS.get(model.__name__, {}).get(key.lower().replace("-", "_")):
             return hint
-    return close_to(key, [name for model in models for name in model.model_fields])
+    return suggest(key, [name for model in models for name in model.model_fields])
 
 
 def _models_at(model: type[BaseModel], loc: tuple[Step, ...]) -> list[type[BaseModel]]:

@@ -46,7 +46,7 @@ class _File(BaseModel):
     endpoints: list[_Row]
 
 
-def text(spec: AgentSpec, states: Mapping[tuple[str, str], Health]) -> str:
+def to_json(spec: AgentSpec, states: Mapping[tuple[str, str], Health]) -> str:
     """The file's text for `states`."""
     rows = []
     for pool in spec.pools:
@@ -82,7 +82,7 @@ def _shown(rows: list[_Row]) -> Conditions:
     return {(row.pool, row.endpoint): Condition(row.state, row.since, row.error) for row in rows}
 
 
-def take_over(folder: Path) -> States:
+def last_states(folder: Path) -> States:
     """The states that the last agent left; empty when it ended more than a minute ago."""
     try:
         age = time.time() - (folder / FILE).stat().st_mtime
@@ -91,12 +91,12 @@ def take_over(folder: Path) -> States:
     return {(row.pool, row.endpoint): row.health for row in _rows(folder)} if age <= _FRESH_SECONDS else {}
 
 
-def beat(folder: Path) -> None:
+def touch(folder: Path) -> None:
     """Touch the file. Raises OSError."""
     os.utime(folder / FILE)
 
 
-def replace(path: Path, content: str) -> None:
+def replace_file(path: Path, content: str) -> None:
     """Replace a file atomically. Raises OSError."""
     staged = path.with_name(f".{path.name}.new")
     staged.write_text(content, encoding="utf-8")
