@@ -17,12 +17,12 @@ from lbgen.spec.load import load
 from lbgen.spec.schema import schema
 from lbgen.spec.source import read_file, read_text
 from tests.topologies.draw import topology as random_topology
-from tests.unit.test_spec_load import EVERYTHING
+from tests.unit.spec.test_load import EVERYTHING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ERRORS = ROOT / "tests/errors"
 SCHEMA = schema()
 CHECK = Draft202012Validator(SCHEMA)

@@ -287,11 +287,11 @@ def test_states_are_taken_over_only_while_they_are_fresh(tmp_path):
 
 def test_signals_go_to_the_named_program_alone(tmp_path):
     agent = run.Agent(spec(80), tmp_path)
-    assert not agent._tell()
+    assert not agent._signal()
     (tmp_path / "pid").write_text("1\n")
-    assert not agent._tell()
+    assert not agent._signal()
     (tmp_path / "pid").write_text("nonsense")
-    assert not agent._tell()
+    assert not agent._signal()
     assert signal.Signals[agent.spec.reload] is signal.SIGHUP
 
 
