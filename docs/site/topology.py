@@ -11,8 +11,8 @@ from pydantic import TypeAdapter
 from lbgen.engines.api import engines
 from lbgen.plan.features import Feature
 from lbgen.spec import values
-from lbgen.spec.findings import models_of
 from lbgen.spec.model import TopologyModel
+from lbgen.spec.pydantic_errors import models_of
 from lbgen.spec.schema import schema
 
 if TYPE_CHECKING:
