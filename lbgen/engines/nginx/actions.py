@@ -12,7 +12,7 @@ from lbgen.engines.nginx.headers import apply_edits, header_directives, header_n
 from lbgen.engines.nginx.limits import RouteGuards, has_limits, is_guarded
 from lbgen.engines.nginx.matching import PATH
 from lbgen.engines.nginx.mirrors import MirrorLocations
-from lbgen.engines.nginx.names import inline, inline_upstream, named, reference
+from lbgen.engines.nginx.names import inline, inline_upstream, named_location, reference
 from lbgen.engines.nginx.pool_selection import PoolSelection
 from lbgen.engines.nginx.request_values import RequestValues
 from lbgen.engines.nginx.retries import RetryChains
@@ -86,15 +86,17 @@ class RouteActions:
         origin = Atom(route.field)
         action = route.action
         if self.failure_location(route) and (isinstance(action, Forward) or has_limits(route)):
-            yield Location(origin, name=named(route.name, "failed"), answer=self._failure(route))
+            yield Location(origin, name=named_location(route.name, "failed"), answer=self._failure(route))
         if isinstance(action, Forward) and (
             action.retries or self.pool_selection.fallback_upstream(route, action) or self.queued_pool(route)
         ):
-            yield Location(origin, name=named(route.name, "final"), answer=self._failure(route, after_retries=True))
+            yield Location(
+                origin, name=named_location(route.name, "final"), answer=self._failure(route, after_retries=True)
+            )
         if isinstance(action, Respond) and action.status in _ADDRESS_STATUSES:
             add, content_type = self._response_headers(route, action.headers)
             answer = Answer(200, self.texts.body(action.body), _default_type(content_type), add)
-            yield Location(origin, name=named(route.name, "answer"), answer=answer)
+            yield Location(origin, name=named_location(route.name, "answer"), answer=answer)
 
     def _failure(self, route: Route, *, after_retries: bool = False) -> Answer:
         """The answer when no endpoint responds, or when a limit rejects the request."""
@@ -111,7 +113,7 @@ class RouteActions:
 
     def failure_location(self, route: Route) -> Atom | None:
         """The location with the route's own failure answers; None = that of the server block."""
-        return named(route.name, "failed") if route.response_headers or route.cors else None
+        return named_location(route.name, "failed") if route.response_headers or route.cors else None
 
     def _response_headers(
         self, route: Route, start: Iterable[tuple[str, str]] = ()
@@ -275,7 +277,7 @@ class RouteActions:
 
     def _respond(self, route: Route, action: Respond) -> Answer:
         if action.status in _ADDRESS_STATUSES:
-            return Answer(action.status, EMPTY, body_at=named(route.name, "answer"))
+            return Answer(action.status, EMPTY, body_at=named_location(route.name, "answer"))
         add, content_type = self._response_headers(route, action.headers)
         return Answer(action.status, self.texts.body(action.body), _default_type(content_type), add)
 

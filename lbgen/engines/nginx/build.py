@@ -111,7 +111,7 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
     all_upstreams: list[Upstream] = []
     for pool in pools:
         key = hash_key(pool, actions.values, with_real_ip)
-        route = reference(actions.sticky_cookies.requested(pool, pool.sticky)) if pool.sticky and not old else None
+        route = reference(actions.sticky_cookies.named_endpoint(pool, pool.sticky)) if pool.sticky and not old else None
         all_upstreams += upstreams(pool, key, sticky_route=route)
     all_upstreams += [u for pool in pools if pool.name in actions.retries.single_pools for u in single_upstreams(pool)]
     maps = (

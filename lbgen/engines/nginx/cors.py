@@ -46,11 +46,11 @@ class CorsMaps:
     def _headers(self, route: Route, cors: Cors) -> Pairs:
         sent = inline("http_origin")
         allow = text("*") if allows_any_origin(cors) else text(sent)
-        origins = tuple(Entry(Literal(_origin(o), "regex"), allow) for o in cors.origins)
+        origins = tuple(Entry(Literal(_origin_regex(o), "regex"), allow) for o in cors.origins)
         origin = self._map("cors_origin", route, text(sent), *origins)
         requested = [variable(f"access-control-request-{what}") for what in ("method", "headers")]
         key = variables(("preflight", origin, *requested))
-        granted = self._map("cors_granted", route, key, Entry(Literal(_granted(cors), "regex"), text("1")))
+        granted = self._map("cors_granted", route, key, Entry(Literal(_grant_regex(cors), "regex"), text("1")))
         # A rejected preflight gets none of the headers.
         allowed = self._map(
             "cors_allowed",
@@ -91,7 +91,7 @@ class CorsMaps:
         self.maps.append(Map(NONE, variables(keys), Atom("$preflight"), Atom("0"), (entry,)))
 
 
-def _origin(origin: Origin) -> str:
+def _origin_regex(origin: Origin) -> str:
     if origin.any:
         return "."
     port = "" if origin.port is None else f":{origin.port}"
@@ -99,7 +99,7 @@ def _origin(origin: Origin) -> str:
     return f"^{origin.scheme}://{f'{SUBDOMAIN_CHARACTER}*[.]' if origin.wildcard else ''}{host}{port}$"
 
 
-def _granted(cors: Cors) -> str:
+def _grant_regex(cors: Cors) -> str:
     """Matches the lines preflight, allowed origin, requested method and requested headers."""
     methods = "|".join(_word(m) for m in dict.fromkeys((*cors.methods, *SAFE_METHODS)))
     names = "|".join(_word(h) for h in dict.fromkeys((*cors.headers, *SAFE_HEADERS)))

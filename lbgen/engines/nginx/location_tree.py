@@ -56,14 +56,14 @@ def path_locations(
         candidates = _cut(Candidate(rule, test_path=not rule.match.path.covers_all) for rule in by_rank)
         return (PathLocation(PathKind.PREFIX, "/", tuple(candidates)),) if rules else ()
     groups = path_groups(rules)
-    known = {group.path for group in groups if group.kind is PathKind.PREFIX and _writable(decoded(group.path))}
+    known = {group.path for group in groups if group.kind is PathKind.PREFIX and _writable(decode_path(group.path))}
     by_path: dict[tuple[PathKind, str], list[PathGroup]] = {}
     tested = set()
     for group in groups:
-        key = (group.kind, decoded(group.path))
+        key = (group.kind, decode_path(group.path))
         if not _writable(key[1]):
             # nginx.conf cannot hold bytes that are no UTF-8: the nearest prefix location tests the raw path.
-            key = (PathKind.PREFIX, decoded(next((p for p in covering_prefixes(group.path) if p in known), "/")))
+            key = (PathKind.PREFIX, decode_path(next((p for p in covering_prefixes(group.path) if p in known), "/")))
             tested.add(key)
         by_path.setdefault(key, []).append(group)
     locations = []
@@ -78,7 +78,7 @@ def path_locations(
 
 
 @lru_cache(maxsize=65536)
-def decoded(path: str) -> str:
+def decode_path(path: str) -> str:
     """A path as nginx decodes it, with bytes that are no UTF-8 as lone surrogates."""
     return unquote(path, errors="surrogateescape") if "%" in path else path
 
@@ -98,7 +98,7 @@ def _is_ambiguous(rule: Rule, test_raw_paths: bool) -> bool:
     """Whether the location of the rule's path also gets requests that the rule does not match."""
     if test_raw_paths:
         return not rule.match.path.covers_all
-    path = decoded(rule.match.path.value)
+    path = decode_path(rule.match.path.value)
     return rule.match.path.kind is PathKind.REGEX or not _RAW_OR_ESCAPED.isdisjoint(path) or not _writable(path)
 
 

@@ -44,7 +44,7 @@ def inline_upstream(upstream: Atom) -> str | Atom:
     return inline(upstream.text[1:]) if upstream.text.startswith("$") else upstream.text
 
 
-def named(route: str, what: str = "") -> Atom:
+def named_location(route: str, what: str = "") -> Atom:
     """A named location of a route; names of routes contain no colon."""
     return Atom(f"@{route}:{what}" if what else f"@{route}")
 

@@ -93,7 +93,7 @@ class PoolSelection:
         if not sticky or (len(targets) == 1 and not self._old):
             return by_weight
         # The first cookie that names an endpoint selects the pool, and for 1.22 the upstream.
-        requested = variables(self._sticky_cookies.requested(pool, policy) for _, pool, policy in sticky if policy)
+        requested = variables(self._sticky_cookies.named_endpoint(pool, policy) for _, pool, policy in sticky if policy)
 
         def first(kind: str, values: list[Text], default: Text) -> str:
             name = self._names.variable(kind, route.name)

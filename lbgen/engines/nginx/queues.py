@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lbgen.engines.nginx.names import inline, named, reference
+from lbgen.engines.nginx.names import inline, named_location, reference
 from lbgen.engines.nginx.scripts import script
 from lbgen.engines.nginx.strings import directive, text
 from lbgen.engines.nginx.view import Entry, Line, Location, Map
@@ -96,9 +96,9 @@ class QueueLocations:
         self, start: Location, route: Route, proxy: Proxy, variant: int
     ) -> tuple[Proxy, tuple[Location, ...]]:
         """`proxy` as the first try, and the location for requests that wait for another one."""
-        wait_at = named(route.name, "queue" if variant == 1 else f"queue:{variant}")
+        wait_at = named_location(route.name, "queue" if variant == 1 else f"queue:{variant}")
         queue_to = text(wait_at.text, inline("nominates"))  # or its filtered form, see `connection_options.py`
-        final = named(route.name, "final")
+        final = named_location(route.name, "final")
         key = (route.name, variant)
         if key not in self._next:
             name = self._names.variable("queue", route.name)

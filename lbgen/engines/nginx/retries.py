@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
-from lbgen.engines.nginx.names import inline, inline_upstream, named, reference
+from lbgen.engines.nginx.names import inline, inline_upstream, named_location, reference
 from lbgen.engines.nginx.number_regex import above
 from lbgen.engines.nginx.strings import EMPTY, directive, text, variables
 from lbgen.engines.nginx.upstreams import backup_upstream, has_separate_backups, single_upstream
@@ -86,7 +86,7 @@ class RetryChains:
         with_body = self._repeatable_with_body(repeatable) if streams else repeatable
         next_try = self._next_try(route, policy, variant, fallback is not None, with_body)
         upstream = self._retry_upstream(route, action, split) or fallback or proxy.upstream
-        final = named(route.name, "final")
+        final = named_location(route.name, "final")
         kept = replace(proxy, lines=(*proxy.lines, _BODY_BUFFER)) if streams else proxy
         tries = [kept, *(replace(proxy, upstream=upstream, tunnel_to=None, mirrors=()) for _ in range(policy.max))]
         locations: list[Location] = []
@@ -183,7 +183,7 @@ class RetryChains:
             )
             may = "repeatable" if repeatable is None else repeatable.text.removeprefix("$")
             source = variables(("cause", may, "tries", "upstream_status"), " ")
-            final = named(route.name, "final")
+            final = named_location(route.name, "final")
             origin = Atom(f"{route.field}.retries")
             self.maps.append(Map(origin, source, reference(name), final, entries, volatile=True))
             self._next_tries[key] = reference(name)
@@ -325,4 +325,4 @@ def _native_retries(policy: Retries) -> tuple[Line, ...]:
 
 
 def _name(route: Route, what: str, at: int, variant: int) -> Atom:
-    return named(route.name, f"{what}{at}" if variant == 1 else f"{what}{at}:{variant}")
+    return named_location(route.name, f"{what}{at}" if variant == 1 else f"{what}{at}:{variant}")

@@ -13,7 +13,7 @@ from lbgen.engines.nginx.limits import HeadLimits, has_limits, real_ip_listeners
 from lbgen.engines.nginx.listeners import close_conditions, listen_parameters, server_directives
 from lbgen.engines.nginx.location_tree import path_locations
 from lbgen.engines.nginx.matching import RuleMaps
-from lbgen.engines.nginx.names import named, reference
+from lbgen.engines.nginx.names import named_location, reference
 from lbgen.engines.nginx.strings import text
 from lbgen.engines.nginx.timeouts import proxy_times
 from lbgen.engines.nginx.view import Answer, Check, InternalRedirect, Location, Proxy, Server
@@ -243,7 +243,7 @@ class _ServerBlock:
         """An unused name for a location of the route in this block."""
         self._variants[route, what] += 1
         count = self._variants[route, what]
-        return named(route, f"{what}{count}" if count > 1 else what)
+        return named_location(route, f"{what}{count}" if count > 1 else what)
 
     def _with_tunnel(self, location: Location, route: Route, guard: Guard | None) -> Location:
         """WebSockets have a location of their own where their timeout differs from that of responses."""

@@ -38,7 +38,7 @@ class StickyCookies:
         self._ids: dict[str, str] = {}
         self._cookies: dict[tuple[str, str], Text] = {}
 
-    def requested(self, pool: Pool, sticky: Sticky) -> str:
+    def named_endpoint(self, pool: Pool, sticky: Sticky) -> str:
         """The variable with the endpoint that the cookie names: its id, for 1.22 its upstream; empty for none of the
         pool."""
         if pool.name not in self._requested:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from lbgen.engines.nginx.compression import CompressionMaps
-from lbgen.engines.nginx.cors import _granted, _origin
+from lbgen.engines.nginx.cors import _grant_regex, _origin_regex
 from lbgen.engines.nginx.names import Names
 from lbgen.plan.model import Respond, Route
 from lbgen.plan.policy import Compression, Cors, Origin
@@ -41,7 +41,7 @@ ASKED = (
 @pytest.mark.parametrize("origin", ORIGINS)
 def test_origins(origin):
     for asked in ASKED:
-        assert bool(re.search(_origin(origin), asked)) == origin.covers(asked), asked
+        assert bool(re.search(_origin_regex(origin), asked)) == origin.covers(asked), asked
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_origins(origin):
 def test_preflights(method, headers, granted):
     cors = Cors((ORIGINS[0],), ("GET", "PUT"), ("x-csrf",), (), credentials=False, max_age=None)
     key = f"1\nhttps://shop.example\n{method}\n{headers}\n"
-    assert bool(re.search(_granted(cors), key)) == granted
-    assert not re.search(_granted(cors), key.replace("https://shop.example", ""))
+    assert bool(re.search(_grant_regex(cors), key)) == granted
+    assert not re.search(_grant_regex(cors), key.replace("https://shop.example", ""))
 
 
 @pytest.mark.parametrize(

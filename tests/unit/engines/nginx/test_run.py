@@ -1,0 +1,43 @@
+"""nginx: the process and the result of `nginx -t`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lbgen.engines.api import Binary
+from lbgen.engines.nginx import ENGINE
+from lbgen.engines.nginx.run import judge
+from lbgen.plan.model import Listener, Mode, Plan, Protocol
+
+
+def test_judge_counts_errors_only():
+    assert judge(0, "nginx: [warn] 4096 worker_connections exceed open file resource limit: 1024", {}) == ()
+    assert judge(1, 'x\n2026/11/21 10:00:00 [emerg] 1#1: unknown directive "x" in nginx.conf:3\n', {}) == (
+        'unknown directive "x" in nginx.conf:3',
+    )
+    assert judge(127, "", {}) == ("nginx -t ended with 127",)
+
+
+def test_the_stream_module_is_loaded_where_it_is_a_file(tmp_path: Path):
+    listener = Listener("db", "127.0.0.1", 1, Mode.L4, Protocol.TCP, "listeners.db")
+    made = Plan("t", (listener,), (), ())
+    built_in = ENGINE.process(made, Binary(Path("/x/nginx"), "1.31.3"), tmp_path)
+    assert built_in.argv[-1] == "daemon off;"
+    modules = (Path("/m/ngx_http_js_module.so"), Path("/m/ngx_stream_module.so"))
+    binary = Binary(Path("/x/nginx"), "1.22.1", modules)
+    assert ENGINE.process(made, binary, tmp_path).argv[-1] == "load_module /m/ngx_stream_module.so; daemon off;"
+    assert "load_module" in " ".join(ENGINE.check(made, binary, tmp_path).argv)
+
+
+def test_scripts_are_loaded_where_their_module_is_a_file(tmp_path: Path):
+    listener = Listener("web", "127.0.0.1", 1, Mode.L7, Protocol.TCP, "listeners.web")
+    made = Plan("t", (listener,), (), ())
+    official = Binary(Path("/usr/sbin/nginx"), "1.31.3", tuple(Path(x) for x in ENGINE.images.modules["1.31"]))
+    argv = ENGINE.process(made, official, tmp_path).argv
+    assert argv[-1] == "load_module /usr/lib/nginx/modules/ngx_http_js_module.so; daemon off;"
+    assert ENGINE.process(made, Binary(Path("/x/nginx"), "1.31.3"), tmp_path).argv[-1] == "daemon off;"
+
+
+def test_a_missing_script_module_is_named():
+    told = judge(1, 'x\n[emerg] 1#1: unknown directive "js_engine" in nginx.conf:9\n', {})
+    assert "nginx-module-njs" in told[-1]
