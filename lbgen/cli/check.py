@@ -103,7 +103,7 @@ def _engines(
                 found += stop.diagnostics
             else:
                 more = f" (and {len(stop.diagnostics) - 1} more)" if len(stop.diagnostics) > 1 else ""
-                notes.append((title, f"left out: {stop.diagnostics[0].message}{more}"))
+                notes.append((title, f"skipped: {stop.diagnostics[0].message}{more}"))
         else:
             found += problems
             notes.append(

@@ -118,7 +118,7 @@ def parse_replicas(topology: Topology, written: tuple[str, ...]) -> dict[str, in
 def _report(stack: Stack, topology: str) -> None:
     for name, reasons in stack.skipped:
         rest = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
-        click.echo(f"left out {name}: {reasons[0].message}{rest}", err=True)
+        click.echo(f"skipped {name}: {reasons[0].message}{rest}", err=True)
     print_findings(stack.warnings)
     if stack.unchanged:
         click.echo(f"{stack.name} is up to date; nothing was changed", err=True)
