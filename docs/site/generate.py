@@ -77,7 +77,12 @@ def _run_again(fence: re.Match[str], folder: Path) -> str:
 def _output(command: str, folder: Path) -> list[str]:
     """Return the lines that a command line of lbgen prints, standard error included."""
     bin_folder = Path(sys.executable).parent
-    env = {"COLUMNS": "110", "PATH": f"{bin_folder}:/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL": "C.UTF-8"}
+    env = {
+        "COLUMNS": "110",
+        "PYTHONPATH": str(ROOT),
+        "PATH": f"{bin_folder}:/usr/bin:/bin:/usr/sbin:/sbin",
+        "LC_ALL": "C.UTF-8",
+    }
     argv = ["bash", "-c", command]
     done = subprocess.run(  # noqa: S603
         argv, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
