@@ -37,15 +37,11 @@ class Envoy:
     )
 
     def verdict(self, feature: Feature, version: str) -> Verdict:
-        """The verdict of `version` on the feature."""
-        del version  # there is only one
         return verdict(feature)
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
-        """Verdicts on single places of this plan."""
         from lbgen.engines.envoy.objections import find_objections
 
-        del version
         return (*find_objections(plan), *self._unreadable(plan))
 
     def _unreadable(self, plan: Plan) -> Iterable[Objection]:
@@ -67,25 +63,20 @@ class Envoy:
         """envoy.yaml, and endpoints/ with one file for each pool of replicas."""
         from lbgen.engines.envoy.build import build
 
-        del version
         return build(plan)
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
-        """How to run the rendered files."""
         from lbgen.engines.envoy.access_log import FILE
 
         logged = any(listener.access_log for listener in plan.listeners)
         return build_process_spec(binary, directory, FILE if logged else "", plan.admin_port)
 
     def access_record(self, line: str) -> Mapping[str, object] | None:
-        """A line of the access log in lbgen's schema; None for any other line."""
         from lbgen.engines.envoy.access_log import parse_record
 
         return parse_record(line)
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
-        """How to check the rendered files."""
-        del plan
         return build_check_spec(binary, directory)
 
     def health(

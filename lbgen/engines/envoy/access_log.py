@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.forwarded_headers import NO_HOST
 from lbgen.engines.envoy.paths import MALFORMED, NOT_SERVED, TOO_LONG
-from lbgen.engines.envoy.typed_config import extension
+from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.upstreams import pool_name
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.conditional_filters import skip_where
 from lbgen.engines.envoy.predicates import header_matches, not_
-from lbgen.engines.envoy.typed_config import extension
+from lbgen.engines.envoy.protobuf import extension
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data

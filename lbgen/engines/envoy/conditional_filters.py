@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.typed_config import extension, typed
+from lbgen.engines.envoy.protobuf import extension, typed
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data

@@ -5,16 +5,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.lua import build_lua_filter, build_lua_per_route, load_lua
+from lbgen.engines.envoy.lua import build_lua_filter, load_lua
+from lbgen.engines.envoy.protobuf import extension, typed
 from lbgen.engines.envoy.sticky import encode_address
-from lbgen.engines.envoy.typed_config import extension, typed
-from lbgen.plan.model import Forward
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Plan, Pool, Route
+    from lbgen.plan.model import Plan, Pool
 
 SLOTS = "places"
 # Metadata keys of the slots that are freed at the end of a request.
@@ -23,30 +22,11 @@ _WAIT = "lbgen-wait"  # a response that takes a few milliseconds: Lua has no oth
 _PAUSE = "0.005s"
 
 
-def find_bounded_pools(route: Route, pools: dict[str, Pool]) -> list[Pool]:
-    """The pools of a route with max_per_endpoint."""
-    if not isinstance(route.action, Forward):
-        return []
-    named = dict.fromkeys(target.pool for target in route.action.targets)
-    return [pools[name] for name in named if pools[name].max_per_endpoint is not None]
-
-
 def build_slots_filter(pools: Iterable[Pool], rates: int) -> dict[str, Data]:
     """The filter, off until a route or share enables it; `rates` is the same for all filters that share the memory."""
     tables = "".join(_table(pool) for pool in pools)
     code = load_lua("shared_counters") + load_lua("endpoint_slots", rates=rates, pools=tables)
     return build_lua_filter(SLOTS, code, disabled=True)
-
-
-def build_slots_per_route(pool: Pool) -> dict[str, Data]:
-    """The configuration of a route or share that forwards to `pool`."""
-    return build_lua_per_route({"pool": pool.name})
-
-
-def build_no_slots_per_route() -> dict[str, Data]:
-    """The configuration of a route for its shares to other pools: the filter removes the session filter's header
-    there."""
-    return build_lua_per_route({"pool": ""})
 
 
 def has_queues(plan: Plan) -> bool:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.matching import escape_regex
 from lbgen.engines.envoy.predicates import NETWORK_INPUTS, address_in, all_of, any_of, not_, server_name_matches
+from lbgen.engines.envoy.protobuf import extension, typed
 from lbgen.engines.envoy.tls import build_names_pattern
-from lbgen.engines.envoy.typed_config import extension, typed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

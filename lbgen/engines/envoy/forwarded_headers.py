@@ -9,7 +9,7 @@ from lbgen.engines.envoy.conditional_filters import skip_where
 from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_option
 from lbgen.engines.envoy.lua import build_lua_filter, load_lua
 from lbgen.engines.envoy.predicates import NETWORK_INPUTS, address_in, any_of, header_equals, header_matches, not_
-from lbgen.engines.envoy.typed_config import extension
+from lbgen.engines.envoy.protobuf import extension
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

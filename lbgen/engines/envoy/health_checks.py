@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.durations import duration
+from lbgen.engines.envoy.protobuf import duration
 from lbgen.plan.model import PoolProtocol
 
 if TYPE_CHECKING:

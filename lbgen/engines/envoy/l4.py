@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged
-from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.filter_chains import (
     DENIED,
     access_predicates,
@@ -14,8 +13,8 @@ from lbgen.engines.envoy.filter_chains import (
     rule_predicates,
     server_name_predicate,
 )
+from lbgen.engines.envoy.protobuf import duration, typed
 from lbgen.engines.envoy.tls import build_listener_socket
-from lbgen.engines.envoy.typed_config import typed
 from lbgen.engines.envoy.upstreams import cluster_name, cluster_options
 from lbgen.plan.model import Balance, Forward
 

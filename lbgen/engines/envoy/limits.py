@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.predicates import cidr
-from lbgen.engines.envoy.typed_config import extension, typed
+from lbgen.engines.envoy.protobuf import extension, typed
 from lbgen.plan.model import Balance, Mode
 from lbgen.plan.policy import KeyKind
 
@@ -61,11 +61,6 @@ def build_access_filter(name: str, access: Access | None) -> dict[str, Data]:
     own = {} if access is None else build_access_rules(access)
     found: dict[str, Data] = extension(name, "filters.http.rbac.v3.RBAC", own)
     return found if access is not None else {**found, "disabled": True}
-
-
-def build_access_per_route(access: Access) -> dict[str, Data]:
-    """The configuration of a route for the RBAC filter."""
-    return typed("envoy.extensions.filters.http.rbac.v3.RBACPerRoute", {"rbac": build_access_rules(access)})
 
 
 def build_rate_filter(routes: Iterable[Route]) -> dict[str, Data]:

@@ -8,7 +8,6 @@ from lbgen.engines.document import Tagged
 from lbgen.engines.envoy.access_log import build_access_log, build_snapshot_filter
 from lbgen.engines.envoy.balancing import PEER_STATE
 from lbgen.engines.envoy.connection_options import build_handshake_filter, build_upstream_filters
-from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.endpoint_slots import SLOT_KEYS
 from lbgen.engines.envoy.filter_chains import build_chain_matcher, server_name_predicate
 from lbgen.engines.envoy.forwarded_headers import (
@@ -31,12 +30,12 @@ from lbgen.engines.envoy.paths import (
 )
 from lbgen.engines.envoy.per_route import build_policy_filters
 from lbgen.engines.envoy.predicates import cidr
+from lbgen.engines.envoy.protobuf import duration, extension
 from lbgen.engines.envoy.rewrites import has_request_host_redirect
 from lbgen.engines.envoy.routes import REDIRECT_HOST, has_late_edits
 from lbgen.engines.envoy.shared_counters import REQUEST_SLOT, build_release_log
 from lbgen.engines.envoy.timeouts import build_head_only_filter, needs_head_only_filter
 from lbgen.engines.envoy.tls import build_listener_socket, build_tls_inspector
-from lbgen.engines.envoy.typed_config import extension
 from lbgen.engines.envoy.udp import build_udp_proxy
 from lbgen.engines.envoy.virtual_hosts import build_virtual_hosts
 from lbgen.engines.verbatim import entries
@@ -222,8 +221,7 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
 
 def _slot_keys(routes: Iterable[Route], clusters: Clusters) -> list[str]:
     """The metadata keys of the slots that requests of these routes hold."""
-    targets = {t.pool for route in routes if isinstance(route.action, Forward) for t in route.action.targets}
-    bounded = [clusters.pools[name] for name in targets if clusters.pools[name].max_per_endpoint is not None]
+    bounded = any(pool.max_per_endpoint is not None for route in routes for pool in clusters.target_pools(route))
     found = [REQUEST_SLOT] if any(route.concurrency is not None for route in routes) else []
     return [*found, *(SLOT_KEYS if bounded else ())]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.paths import MALFORMED, NOT_SERVED, TOO_LONG
-from lbgen.engines.envoy.typed_config import extension
+from lbgen.engines.envoy.protobuf import extension
 from lbgen.plan.reason_phrases import reason_phrase
 from lbgen.records import record
 

@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.typed_config import typed
+from lbgen.engines.envoy.protobuf import typed
 from lbgen.resources import folder
 
 if TYPE_CHECKING:

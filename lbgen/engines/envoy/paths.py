@@ -16,7 +16,7 @@ from lbgen.engines.envoy.forwarded_headers import TRANSFER_CODING
 from lbgen.engines.envoy.lua import build_lua_filter, load_lua
 from lbgen.engines.envoy.matching import regex
 from lbgen.engines.envoy.predicates import header_matches, not_
-from lbgen.engines.envoy.typed_config import extension
+from lbgen.engines.envoy.protobuf import extension
 from lbgen.plan.policy import Paths, PathsMode
 from lbgen.plan.request import AUTHORITY
 

@@ -7,26 +7,21 @@ from typing import TYPE_CHECKING
 from lbgen.engines.envoy.bodies import BUFFER, build_buffer_filter
 from lbgen.engines.envoy.compression import build_compression_filter, compression_filter_name
 from lbgen.engines.envoy.conditional_filters import ENABLED
-from lbgen.engines.envoy.endpoint_slots import SLOTS, build_no_slots_per_route, build_slots_filter, find_bounded_pools
+from lbgen.engines.envoy.endpoint_slots import SLOTS, build_slots_filter
 from lbgen.engines.envoy.limits import (
     ACCESS,
     RATE,
     body_size_filter_name,
     build_access_filter,
-    build_access_per_route,
+    build_access_rules,
     build_body_size_filter,
     build_rate_filter,
     build_rate_metadata,
 )
-from lbgen.engines.envoy.shared_counters import COUNTERS, build_counters_filter, build_counters_per_route
-from lbgen.engines.envoy.sticky import (
-    FILTER,
-    SESSION,
-    build_session_filter,
-    build_sticky_filter,
-    build_sticky_per_route,
-    find_sticky_pools,
-)
+from lbgen.engines.envoy.lua import build_lua_per_route
+from lbgen.engines.envoy.protobuf import typed
+from lbgen.engines.envoy.shared_counters import COUNTERS, build_counters_filter
+from lbgen.engines.envoy.sticky import FILTER, SESSION, build_session_filter, build_sticky_filter
 from lbgen.plan.model import Forward
 
 if TYPE_CHECKING:
@@ -59,13 +54,14 @@ def build_policy_filters(plan: Plan, routes: Iterable[Route], clusters: Clusters
         if route.compression is not None
     }
     filters += [build_compression_filter(kind) for kind in kinds.values()]
-    sticky = {pool.name: pool for route in found for pool in find_sticky_pools(route, clusters.pools)}
-    bounded = {pool.name: pool for route in found for pool in find_bounded_pools(route, clusters.pools)}
+    pools = {pool.name: pool for route in found for pool in clusters.target_pools(route)}.values()
+    sticky = [pool for pool in pools if pool.sticky is not None]
+    bounded = [pool for pool in pools if pool.max_per_endpoint is not None]
     if sticky or bounded:
         # It also removes the session filter's response header where a target was not in normal form.
-        filters.append(build_sticky_filter(sticky.values()))
+        filters.append(build_sticky_filter(sticky))
     if bounded:
-        filters.append(build_slots_filter(bounded.values(), len(clusters.shared_rate_routes)))
+        filters.append(build_slots_filter(bounded, len(clusters.shared_rate_routes)))
     return [*filters, build_session_filter()] if sticky or bounded else filters
 
 
@@ -73,7 +69,7 @@ def build_per_route(route: Route, clusters: Clusters, *, tunnel: bool) -> dict[s
     """The filter configurations of `route`, by filter name. A `tunnel` has a body without end."""
     found: dict[str, Data] = build_access_config(route)
     if route.name in clusters.counted_routes:
-        found[COUNTERS] = build_counters_per_route(route)
+        found[COUNTERS] = build_lua_per_route({"route": route.name})
     if route.rate_limit is not None and route.name not in clusters.shared_rate_routes:
         found[RATE] = ENABLED
     if route.max_body is not None:
@@ -84,11 +80,13 @@ def build_per_route(route: Route, clusters: Clusters, *, tunnel: bool) -> dict[s
         found[BUFFER] = ENABLED
     if route.compression is not None:
         found[compression_filter_name(route.compression)] = ENABLED
-    if sticky := find_sticky_pools(route, clusters.pools):
-        found[FILTER] = build_sticky_per_route(sticky)
-    bounded = find_bounded_pools(route, clusters.pools)
+    pools = clusters.target_pools(route)
+    if sticky := [pool for pool in pools if pool.sticky is not None]:
+        found[FILTER] = build_lua_per_route({"pools": [pool.name for pool in sticky]})
+    bounded = any(pool.max_per_endpoint is not None for pool in pools)
     if bounded and not sticky:
-        found[SLOTS] = build_no_slots_per_route()
+        # A share to another pool: the filter only removes the session filter's response header.
+        found[SLOTS] = build_lua_per_route({"pool": ""})
     if sticky or bounded:
         found[SESSION] = ENABLED
     return found
@@ -96,7 +94,15 @@ def build_per_route(route: Route, clusters: Clusters, *, tunnel: bool) -> dict[s
 
 def build_access_config(route: Route) -> dict[str, Data]:
     """The access list, which applies to preflights too."""
-    return {} if route.access is None else {ACCESS: build_access_per_route(route.access)}
+    return (
+        {}
+        if route.access is None
+        else {
+            ACCESS: typed(
+                "envoy.extensions.filters.http.rbac.v3.RBACPerRoute", {"rbac": build_access_rules(route.access)}
+            )
+        }
+    )
 
 
 def build_metadata(route: Route) -> dict[str, Data]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.typed_config import extension, typed
+from lbgen.engines.envoy.protobuf import extension, typed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

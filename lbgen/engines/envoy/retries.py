@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.matching import regex
-from lbgen.engines.envoy.typed_config import extension
+from lbgen.engines.envoy.protobuf import duration, extension
 from lbgen.plan.policy import IDEMPOTENT, REPLAYED_BODY, RetryCause
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.envoy.cors import DROPPED_HEADERS, build_preflights, build_responses
-from lbgen.engines.envoy.durations import duration
-from lbgen.engines.envoy.endpoint_slots import SLOTS, build_slots_per_route, find_bounded_pools
+from lbgen.engines.envoy.endpoint_slots import SLOTS
 from lbgen.engines.envoy.headers import (
     CONTENT_TYPE,
     build_late_edits,
@@ -22,9 +21,10 @@ from lbgen.engines.envoy.lua import build_lua_per_route
 from lbgen.engines.envoy.matching import build_match
 from lbgen.engines.envoy.mirrors import build_saved_headers
 from lbgen.engines.envoy.per_route import build_access_config, build_metadata, build_per_route
+from lbgen.engines.envoy.protobuf import duration
 from lbgen.engines.envoy.retries import LONG_BODY, build_resend_limit, group_retries
 from lbgen.engines.envoy.rewrites import build_redirect, build_rewrite, has_request_host_redirect
-from lbgen.engines.envoy.sticky import REMOVED_HEADERS, find_sticky_pools, match_owners
+from lbgen.engines.envoy.sticky import REMOVED_HEADERS, match_owners
 from lbgen.engines.envoy.timeouts import HEAD_ONLY, HEAD_ONLY_ENABLED, IS_HEAD_ONLY, compute_idle_timeouts
 from lbgen.engines.envoy.upstreams import ClusterOptions, cluster_name, cluster_options
 from lbgen.plan.model import Forward, HeaderEdits, Redirect, Respond
@@ -199,7 +199,6 @@ def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> 
     """A route action without its timeouts and retries, and the request edits."""
     options = cluster_options(forward)
     targets = [target for target in forward.targets if target.weight]
-    aimed = bool(find_sticky_pools(route, clusters.pools) or find_bounded_pools(route, clusters.pools))
     action: dict[str, Data] = {}
     edits: dict[str, Data] = {}
     if len(targets) == 1:
@@ -223,7 +222,7 @@ def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> 
                 for target in targets
             ]
         }
-    if aimed:
+    if any(pool.sticky or pool.max_per_endpoint is not None for pool in clusters.target_pools(route)):
         edits["request_headers_to_remove"] = [*_listed(edits.get("request_headers_to_remove")), *REMOVED_HEADERS]
     # The route's own timeout would include the response body.
     action["timeout"] = "0s"
@@ -237,7 +236,7 @@ def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> 
 def _slot_configs(target: Target, clusters: Clusters) -> dict[str, Data]:
     """The configuration of the filter for endpoint slots, on a route or share."""
     pool = clusters.pools[target.pool]
-    return {} if pool.max_per_endpoint is None else {_PER_FILTER: {SLOTS: build_slots_per_route(pool)}}
+    return {} if pool.max_per_endpoint is None else {_PER_FILTER: {SLOTS: build_lua_per_route({"pool": pool.name})}}
 
 
 def _mirror(mirror: Mirror, options: ClusterOptions, clusters: Clusters) -> dict[str, Data]:

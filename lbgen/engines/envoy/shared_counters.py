@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.lua import build_lua_filter, build_lua_per_route, load_lua
-from lbgen.engines.envoy.typed_config import extension, typed
+from lbgen.engines.envoy.lua import build_lua_filter, load_lua
+from lbgen.engines.envoy.protobuf import extension, typed
 from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
@@ -46,11 +46,6 @@ def build_counters_filter(plan: Plan) -> dict[str, Data]:
     tables = "".join(_limits(route, indexes.get(route.name)) for route in plan.routes if route.name in names)
     code = load_lua("admission", limits=tables, rates=len(indexes), metadata=METADATA, slot=REQUEST_SLOT)
     return build_lua_filter(COUNTERS, load_lua("shared_counters") + code, disabled=True)
-
-
-def build_counters_per_route(route: Route) -> dict[str, Data]:
-    """The configuration of a route for the filter."""
-    return build_lua_per_route({"route": route.name})
 
 
 def build_release_log(plan: Plan, held: str) -> dict[str, Data]:

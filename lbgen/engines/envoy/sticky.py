@@ -7,29 +7,20 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_option
-from lbgen.engines.envoy.lua import build_lua_filter, build_lua_per_route, load_lua
+from lbgen.engines.envoy.lua import build_lua_filter, load_lua
 from lbgen.engines.envoy.matching import regex
-from lbgen.engines.envoy.typed_config import extension
-from lbgen.plan.model import Forward
+from lbgen.engines.envoy.protobuf import extension
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Endpoint, Pool, Route, Target
+    from lbgen.plan.model import Endpoint, Forward, Pool, Target
 
 FILTER = "sticky"
 SESSION = "session"
 _HEADER = "x-lbgen-endpoint"  # between the two filters; removed before the endpoint
 _ANSWERED = "x-lbgen-answered"  # marks a response of an endpoint, not of Envoy; removed before the client
-
-
-def find_sticky_pools(route: Route, pools: dict[str, Pool]) -> list[Pool]:
-    """The pools of a route that have a sticky cookie, each once."""
-    if not isinstance(route.action, Forward):
-        return []
-    named = dict.fromkeys(target.pool for target in route.action.targets)
-    return [pools[name] for name in named if pools[name].sticky is not None]
 
 
 def match_owners(forward: Forward, pools: dict[str, Pool]) -> Iterator[tuple[Target, dict[str, Data]]]:
@@ -65,11 +56,6 @@ def build_session_filter() -> dict[str, Data]:
 def build_answered_filter() -> dict[str, Data]:
     """A filter of a cluster that marks the responses of endpoints: Envoy's own responses set no cookie."""
     return build_mutation_filter("answered", [{"append": header_option(_ANSWERED, "1", SET)}], "response")
-
-
-def build_sticky_per_route(pools: list[Pool]) -> dict[str, Data]:
-    """The configuration of a route for the Lua filter."""
-    return build_lua_per_route({"pools": [pool.name for pool in pools]})
 
 
 # Headers that a route removes before it forwards a request.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.matching import escape_regex
+from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.transport_sockets import build_certificate, build_data_source
-from lbgen.engines.envoy.typed_config import extension
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.filter_chains import (
     DENIED,
     access_predicates,
@@ -13,7 +12,7 @@ from lbgen.engines.envoy.filter_chains import (
     rule_predicates,
 )
 from lbgen.engines.envoy.predicates import all_of
-from lbgen.engines.envoy.typed_config import extension, typed
+from lbgen.engines.envoy.protobuf import duration, extension, typed
 from lbgen.engines.envoy.upstreams import cluster_name, cluster_options
 from lbgen.plan.model import Balance, Forward
 

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from lbgen.engines.document import Tagged
 from lbgen.engines.envoy.balancing import build_balancing
 from lbgen.engines.envoy.connection_options import build_upstream_filters
-from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.health_checks import build_check_address, build_health_checks
 from lbgen.engines.envoy.limits import saves_peer
 from lbgen.engines.envoy.mirrors import build_mirror_filters
+from lbgen.engines.envoy.protobuf import duration, extension, typed
 from lbgen.engines.envoy.run import ENDPOINTS
 from lbgen.engines.envoy.shared_counters import find_counted_routes, find_shared_rates
 from lbgen.engines.envoy.sticky import build_answered_filter
 from lbgen.engines.envoy.transport_sockets import build_endpoint_metadata, build_pool_socket, has_socket_per_endpoint
-from lbgen.engines.envoy.typed_config import extension, typed
 from lbgen.plan.model import Forward, Mode, PoolProtocol
 from lbgen.records import record
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Endpoint, Plan, Pool
+    from lbgen.plan.model import Endpoint, Plan, Pool, Route
 
 _NO_LIMIT_CONNECT = 86_400_000  # ms; Envoy requires a limit, and the kernel gives up long before
 _NO_LIMIT = 1_000_000_000
@@ -57,6 +56,11 @@ class Clusters:
     saves_peer: bool
     shared_rate_routes: frozenset[str]
     counted_routes: frozenset[str]
+
+    def target_pools(self, route: Route) -> list[Pool]:
+        """The pools to which the route forwards, each once."""
+        targets = route.action.targets if isinstance(route.action, Forward) else ()
+        return [self.pools[name] for name in dict.fromkeys(target.pool for target in targets)]
 
 
 def plan_clusters(plan: Plan) -> Clusters:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.prefix_trees import build_prefix_tree
+from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.routes import build_routes
-from lbgen.engines.envoy.typed_config import extension
 from lbgen.plan.policy import PathsMode
 
 if TYPE_CHECKING:

@@ -47,11 +47,7 @@ def build_pool(plan: Plan, pool: Pool) -> Tagged:
 
 
 def _endpoint(endpoint: Endpoint) -> Tagged:
-    data: dict[str, Data] = {
-        "host": endpoint.host,
-        "port": str(endpoint.port),
-        "weight": endpoint.weight,
-    }
+    data: dict[str, Data] = {"host": endpoint.host, "port": str(endpoint.port), "weight": endpoint.weight}
     if endpoint.cookie_value:
         data["id"] = endpoint.cookie_value
     if not endpoint.is_ip:

@@ -9,8 +9,8 @@ import yaml
 
 from lbgen.engines.api import Level, missing_answers
 from lbgen.engines.envoy import ENGINE
-from lbgen.engines.envoy.durations import duration
 from lbgen.engines.envoy.headers import merge_edits
+from lbgen.engines.envoy.protobuf import duration
 from lbgen.engines.envoy.run import judge
 from lbgen.engines.envoy.support import TABLE
 from lbgen.plan.features import Feature

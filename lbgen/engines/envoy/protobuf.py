@@ -1,4 +1,4 @@
-"""Envoy's typed configurations: a message with its type, and the extension point that holds one under a name."""
+"""Protobuf values in Envoy's YAML: durations, messages with their type, and named extensions that hold one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lbgen.engines.document import Data
+
+
+def duration(milliseconds: int) -> str:
+    """Milliseconds as a duration."""
+    seconds, rest = divmod(milliseconds, 1000)
+    return f"{seconds}.{rest:03d}s" if rest else f"{seconds}s"
 
 
 def typed(kind: str, fields: Mapping[str, Data] | None = None) -> dict[str, Data]:
