@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.prefix_trees import build_prefix_tree
-from lbgen.engines.envoy.protobuf import extension
+from lbgen.engines.envoy.protobuf import typed
 from lbgen.engines.envoy.routes import build_routes
 from lbgen.plan.policy import PathsMode
 
@@ -53,16 +53,17 @@ def _virtual_host(
 
 def _tree(lists: Mapping[str, list[Tagged]]) -> dict[str, Data]:
     """A matcher that picks the list of the longest key which is a prefix of the target."""
+    target = typed("envoy.type.matcher.v3.HttpRequestHeaderMatchInput", {"header_name": ":path"})
+    kind = "envoy.config.route.v3.RouteList"
+    route_lists: dict[str, Data] = {
+        key: {"action": {"name": "routes", "typed_config": typed(kind, {"routes": routes})}}
+        for key, routes in lists.items()
+        if routes
+    }
     return {
         "matcher_tree": {
-            "input": extension("target", "envoy.type.matcher.v3.HttpRequestHeaderMatchInput", {"header_name": ":path"}),
-            "prefix_match_map": {
-                "map": {
-                    key: {"action": extension("routes", "envoy.config.route.v3.RouteList", {"routes": routes})}
-                    for key, routes in lists.items()
-                    if routes
-                }
-            },
+            "input": {"name": "target", "typed_config": target},
+            "prefix_match_map": {"map": route_lists},
         }
     }
 

@@ -7,10 +7,12 @@ from unittest import mock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lbgen.engines.envoy import prefix_trees
+from lbgen.engines.envoy import ENGINE, prefix_trees
 from lbgen.plan.matching import covers_host, mismatch
 from lbgen.plan.model import Match, PathKind, PathMatch, Rule
 from lbgen.plan.request import RefusedError, parse_request
+from lbgen.plan.resolve import plan
+from lbgen.spec.load import load
 from tests.support.strategies import PlanShape, plans, requests
 
 GENEROUS = mock.patch.multiple(prefix_trees, _MIN_RULES=0, _LEAF=1, _GROWTH=1_000)
@@ -70,3 +72,12 @@ def test_a_leaf_holds_what_its_targets_can_meet_and_no_more() -> None:
         "/api/v1/": [1, 2],
         "/c": [4, 5],
     }
+
+
+def test_a_tree_is_rendered_with_the_types_of_envoy() -> None:
+    routes = [{"name": f"r{n}", "match": [{"path": {"prefix": f"/r{n}"}}], "forward": "p"} for n in range(300)]
+    pools = {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}}
+    data = {"version": 1, "name": "t", "listeners": {"web": {"port": 8080}}, "pools": pools, "routes": routes}
+    (file,) = ENGINE.render(plan(load(data)), "1.40")
+    assert '"@type": "type.googleapis.com/envoy.config.route.v3.RouteList"' in file.text
+    assert '"@type": "type.googleapis.com/envoy.type.matcher.v3.HttpRequestHeaderMatchInput"' in file.text
