@@ -227,7 +227,7 @@ class TestKernel:
             assert client.recv(1) == b"1"
             other = replace(handle.plan, pools=(pool(handle.network.host, (0, 1)),))
             (handle.directory / "lbgen.nft").write_text(ENGINE.render(other, "1.0")[0].text)
-            handle.network.run(handle.spec.setup[0], handle.directory)
+            handle.network.run_command(handle.spec.setup[0], handle.directory)
             assert ask(handle.address("db")) == 2
             client.sendall(b"still")
             assert client.recv(5) == b"still"
