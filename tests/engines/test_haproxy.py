@@ -1,4 +1,4 @@
-"""HAProxy's real binaries: free text comes back unchanged, statements and Lua decide alike, long heads hold."""
+"""HAProxy's real binaries: free text comes back unchanged, statements and Lua match alike, long heads fit."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ def test_a_closed_endpoint_is_told_to_later_requests_too_and_asked_once(binary, 
 def test_after_a_refusal_over_a_network_it_waits_where_its_verdict_says_so(
     binary, tmp_path, balance, hosts, counted, waits
 ) -> None:
-    """The host's own refusals come too soon to show it."""
+    """The host refuses its own connections too soon to show the wait."""
     if os.geteuid() or not Path("/dev/net/tun").exists():
         pytest.skip("needs root and /dev/net/tun")
     pool = {"balance": balance, "endpoints": [{"address": f"10.99.0.{n + 2}:80"} for n in range(hosts)]}

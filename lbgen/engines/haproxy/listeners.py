@@ -24,7 +24,7 @@ from lbgen.engines.haproxy.rewrites import rewrite_statements, tail_statements
 from lbgen.engines.haproxy.statements import Section, Statement, batches, found, statement, words
 from lbgen.engines.haproxy.timeouts import duration, filter_times, late_statements
 from lbgen.engines.haproxy.tls import tls_options
-from lbgen.engines.haproxy.view import Bind, ClientTimeouts, Forwarded, Frontend, Paths
+from lbgen.engines.haproxy.view import Bind, Forwarded, Frontend, Paths
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Mode, Redirect
 from lbgen.plan.policy import PathsMode
@@ -114,7 +114,9 @@ def frontend(
             bind=bind(listener),
             http2=listener.http2,
             logs=listener.access_log,
-            timeouts=_timeouts(listener),
+            header_timeout=Atom(duration(listener.timeouts.header)),
+            body_timeout=Atom(duration(listener.timeouts.body)),
+            keepalive_timeout=Atom(duration(listener.timeouts.keepalive)),
             forwarded=_forwarded(listener),
             paths=_paths(listener),
             drops_underscores=not listener.underscores,
@@ -146,11 +148,6 @@ def _redirects_to_own_host(listener: Listener, plan: Plan) -> bool:
     routes = {rule.route for table in listener.hosts for rule in table.rules}
     actions = (plan.route(name).action for name in routes)
     return any(isinstance(action, Redirect) and action.host is None for action in actions)
-
-
-def _timeouts(listener: Listener) -> ClientTimeouts:
-    times = listener.timeouts
-    return ClientTimeouts(*(Atom(duration(time)) for time in (times.header, times.body, times.keepalive)))
 
 
 def _forwarded(listener: Listener) -> Forwarded:

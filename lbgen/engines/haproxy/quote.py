@@ -48,8 +48,8 @@ def lua_argument(name: str) -> str:
 
 
 def value_regex(pattern: str) -> str:
-    """A regex over a value that may hold UTF-8, for an engine that reads bytes: what stands for one character of any
-    kind is spelt out, unless it repeats without end, where bytes and characters come to the same."""
+    """A regex for values that may be UTF-8, as HAProxy matches bytes: a part that stands for any one character becomes
+    the bytes of one, unless it repeats without limit, where bytes and characters match alike."""
     node = parse(pattern)
     return group(node, plain("")) if _one_of_any_kind(node) else pattern
 

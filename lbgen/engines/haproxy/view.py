@@ -24,15 +24,6 @@ class Bind:
 
 
 @record
-class ClientTimeouts:
-    """Timeouts of a listener's clients."""
-
-    header: Atom
-    body: Atom
-    keepalive: Atom
-
-
-@record
 class Forwarded:
     """Headers about the client. `trusted`: ACLs on proxies whose headers are kept; `sets`: X-Forwarded-* are set, else
     they are removed; `request_id` likewise for X-Request-Id."""
@@ -63,7 +54,9 @@ class Frontend:
     bind: Bind
     http2: bool
     logs: bool
-    timeouts: ClientTimeouts
+    header_timeout: Atom
+    body_timeout: Atom
+    keepalive_timeout: Atom
     forwarded: Forwarded
     paths: Paths
     drops_underscores: bool

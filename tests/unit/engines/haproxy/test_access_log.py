@@ -1,4 +1,4 @@
-"""Lines of HAProxy's log -> records of lbgen's schema."""
+"""HAProxy's access log: lines read into records of lbgen's schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans -> haproxy.cfg and its maps: shapes, places of lines, verdicts on places."""
+"""haproxy.cfg and its maps: shapes, topology fields of lines, verdicts on places."""
 
 from __future__ import annotations
 

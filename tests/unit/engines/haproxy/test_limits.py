@@ -1,4 +1,4 @@
-"""Access lists, limits, rates and body sizes -> statements of a HAProxy frontend."""
+"""Access lists, limits, rates and body sizes as statements of a HAProxy frontend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words and log-format texts of haproxy.cfg, read back by a model of HAProxy's tokenizer."""
+"""Quoting in haproxy.cfg, read back by a model of the tokenizer of HAProxy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HAProxy: which bodies are sent again."""
+"""HAProxy: retries of requests with bodies."""
 
 from __future__ import annotations
 

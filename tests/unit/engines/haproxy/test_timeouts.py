@@ -1,4 +1,4 @@
-"""Times of a route -> HAProxy's timers, and what the filter keeps."""
+"""Timeouts of a route: those of HAProxy's timers, and those of the filter."""
 
 from __future__ import annotations
 

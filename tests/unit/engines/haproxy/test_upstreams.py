@@ -1,4 +1,4 @@
-"""Pools and retries -> backends and server lines of a HAProxy configuration."""
+"""Backends and server lines of a HAProxy configuration."""
 
 from __future__ import annotations
 
