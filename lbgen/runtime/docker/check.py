@@ -1,4 +1,4 @@
-"""The files of an engine's container -> what its own checker says of them, in a container that is thrown away."""
+"""Run an engine's own checker on the files of its container, in a temporary container."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 def check(client: DockerClient, unit: EngineUnit, helper: str) -> tuple[Diagnostic, ...]:
-    """LB401 for each problem; empty when it is content. Raises EngineError LB403 (it does not end), LB421."""
+    """LB401 for each problem that the checker reports. Raises EngineError LB403 (it does not end), LB421."""
     engine = unit.choice.engine
     spec = engine.check(unit.plan, unit.binary, Path(WORK))
     name, limit = f"{unit.container_spec.name}-{Role.CHECK}", for_routes(unit.plan, CHECK_SECONDS)
     record = Record(unit.record.stack, Role.CHECK, "", engine=engine.name)
-    # An address that it has not got there can be listened on all the same.
+    # The listener addresses do not exist in this container.
     anywhere = (("net.ipv4.ip_nonlocal_bind", "1"),)
     handle = _create(
         client, replace(unit.container_spec, name=name, argv=spec.argv, joins="", sysctls=anywhere, once=True), record
@@ -86,7 +86,7 @@ def _create(client: DockerClient, spec: ContainerSpec, record: Record) -> Contai
 def _fetch_answers(
     client: DockerClient, beside: Container, spec: ContainerSpec, record: Record, limit: float
 ) -> dict[str, object]:
-    """What the engine answers on its admin port; nothing when it ended before it answered."""
+    """The engine's answers on its admin port, by path; empty when it ended before it answered."""
     handle = _create(client, spec, record)
     try:
         with docker_errors(f"starting {spec.name}"):

@@ -1,4 +1,4 @@
-"""The docker daemon: reached or said why not, and its errors as one clear message."""
+"""Connect to the docker daemon, and translate its errors into findings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 OLDEST_API = (1, 41)  # Docker 20.10: what this is tested with
 _SOCKETS = ("/var/run/docker.sock", "/run/docker.sock")
-_HELLO_SECONDS = 15  # a daemon that lives says its version at once
+_HELLO_SECONDS = 15  # for the version, which a healthy daemon returns at once
 _SECONDS = 60
 _NO_ADDRESS = ("Invalid bind address", "Invalid path", "Invalid port", "Port out of range", "Unsupported")  # the SDK's
 _START = "start it (systemctl start docker), set DOCKER_HOST, or use --runtime local"
@@ -34,7 +34,7 @@ class DaemonFailureError(EngineError):
 
 
 def is_configured() -> bool:
-    """Whether there is reason to think of a daemon: one is named, or its socket is there."""
+    """Whether a daemon is configured (DOCKER_HOST, a context) or a default socket exists."""
     named = os.environ.get("DOCKER_HOST") or os.environ.get("DOCKER_CONTEXT")
     return bool(named) or any(Path(each).exists() for each in _SOCKETS) or _context_chosen()
 
@@ -49,9 +49,9 @@ def _context_chosen() -> bool:
 
 def connect(*, here: bool = False) -> DockerClient:
     """A client of the daemon that DOCKER_HOST, the docker context or the default socket names. `here`: it must be on
-    this host, where what it publishes can be reached.
+    this host, so that published ports can be reached.
 
-    Raises EngineError LB420: the SDK is missing, no daemon answers, no right to ask it, it is too old or elsewhere.
+    Raises EngineError LB420: the SDK is missing, no daemon answers, permission is denied, it is too old or remote.
     """
     try:
         import docker
@@ -80,7 +80,7 @@ def connect(*, here: bool = False) -> DockerClient:
 
 
 def why_unavailable() -> Diagnostic | None:
-    """LB420 when there is no daemon to work with; None when one that is new enough answers."""
+    """LB420 when no usable daemon answers, else None."""
     try:
         connect().close()
     except EngineError as error:
@@ -89,12 +89,12 @@ def why_unavailable() -> Diagnostic | None:
 
 
 def is_available() -> bool:
-    """Whether a daemon that is new enough answers."""
+    """Whether a usable daemon answers."""
     return why_unavailable() is None
 
 
 def _address() -> str:
-    """Where the daemon is that is meant; "" = the default socket. EngineError LB420 for a context that is none."""
+    """The address of the configured daemon; "" = the default socket. EngineError LB420 for an unknown context."""
     from docker.context import ContextAPI
 
     if host := os.environ.get("DOCKER_HOST"):
@@ -114,14 +114,14 @@ _CONTEXTS = "`docker context ls` shows which there are; unset DOCKER_CONTEXT, or
 
 
 def is_on_this_host(address: str) -> bool:
-    """Whether a daemon's address is a socket of this host, or an address that this host has."""
+    """Whether a daemon's address is a local socket or an address of this host."""
     parts = urlsplit(address if "://" in address else f"tcp://{address}")
     if parts.scheme in ("unix", "http+unix", "npipe") or not parts.hostname:
         return True
     try:
         found = socket.getaddrinfo(parts.hostname, 0, type=socket.SOCK_STREAM)
     except OSError:
-        return True  # nothing will answer: that is said
+        return True  # no daemon answers there, which `connect` reports
     return any(_is_own_address(family, place[0]) for family, _, _, _, place in found)
 
 
@@ -171,19 +171,19 @@ def _server_error(error: BaseException) -> bool:
 
 
 def _cause(error: BaseException) -> str:
-    """The innermost reason, in a few words."""
+    """The innermost reason, in at most 200 characters."""
     chain = _chain(error)
     said = [each.strerror for each in chain if isinstance(each, OSError) and each.strerror]
     return str((said or [str(chain[-1])])[-1] or type(chain[-1]).__name__).splitlines()[0][:200]
 
 
 def _limit(error: BaseException) -> OSError | None:
-    """The cause when it is a limit of this process, and none of the daemon's."""
+    """The cause, when it is a limit of this process (descriptors, memory)."""
     return next((x for x in _chain(error) if isinstance(x, OSError) and x.errno in (EMFILE, ENFILE, ENOMEM)), None)
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """The error, what led to it, what led to that."""
+    """The error and its causes, the innermost last."""
     found = [error]
     while (further := found[-1].__cause__ or found[-1].__context__) is not None:
         found.append(further)
@@ -192,8 +192,8 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 @contextmanager
 def docker_errors(what: str, *, whole: bool = True) -> Iterator[None]:
-    """Errors of the daemon inside become EngineError LB421, `what` being what was tried. `whole`: a Ctrl-C waits for
-    its end, so that what the daemon makes is known."""
+    """Translate errors of the daemon into EngineError LB421; `what` names the operation. `whole`: defer a Ctrl-C until
+    the block ends, so that no object is created unnoticed."""
     from docker.errors import APIError, DockerException
     from requests.exceptions import RequestException, Timeout
     from urllib3.exceptions import HTTPError

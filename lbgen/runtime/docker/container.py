@@ -1,4 +1,4 @@
-"""A wanted container -> a made one, with no more rights than it needs, its files in a volume of its own."""
+"""Create containers with no more rights than they need, and operate on them; files lie in a volume of their own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lbgen.engines.rendered import Rendered
     from lbgen.runtime.docker.labels import Record
 
-OTHER_PROCESSOR = "exec format error"  # as the kernel says it
+OTHER_PROCESSOR = "exec format error"  # the kernel's message
 _OTHER_PORT = "stop what listens there, or change the listener's port"
 _KEY, _PLAIN = 0o400, 0o444
 _LOG = {"max-size": "20m", "max-file": "3"}
@@ -41,7 +41,7 @@ _RUN_TMPFS = "rw,noexec,nosuid,nodev,mode=1777,size=64m"
 
 
 class PortTakenError(EngineError):
-    """LB404: somebody else has `port`, which was to be published for `protocol`."""
+    """LB404: `port`, to be published for `protocol`, is in use."""
 
     def __init__(self, diagnostic: Diagnostic, port: int, protocol: str) -> None:
         super().__init__(diagnostic)
@@ -50,24 +50,27 @@ class PortTakenError(EngineError):
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file for the container's folder, or a link to a path in it; a secret is readable by its user alone."""
+    """A file for the container's folder, or a link to a path in the container; only its user may read a secret."""
 
     content: bytes = field(default=b"", repr=False)
     secret: bool = False
     link: str = ""
 
     def digest(self) -> str:
-        """Changes with its content."""
+        """A digest of its content."""
         return hashlib.sha256(self.content).hexdigest()[:24]
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """A container as it should be. `files` go to WORK, which alone (and /tmp) can be written. `address` is its own in
-    the stack's network; `joins` names a container whose network it shares instead, `inside` one whose processes and
-    files it shares, and its network unless it `joins` another. `networks` are joined beside the stack's own.
-    `published` are (host address, port, protocol); the port is the same inside. `capabilities` are kept of all that are
-    dropped, and need root inside. With `once` it runs to its end, in no network unless it is given one."""
+    """The specification of a container.
+
+    `files` go to WORK, the only writable folder beside /tmp. `address` is its address in the stack's network; `joins`
+    names a container whose network namespace it shares instead, `inside` one whose process namespace and volumes it
+    shares (and whose network, without `joins`). `networks` are connected in addition to the stack's. `published` are
+    (host address, port, protocol); the port is the same inside. `capabilities` are the only ones kept, and need root
+    inside. With `once` it is not restarted, and has no network unless one is given.
+    """
 
     name: str
     image: str
@@ -87,18 +90,18 @@ class ContainerSpec:
     networks: tuple[str, ...] = ()
 
     def shape(self) -> str:
-        """Changes when another container would have to be made."""
+        """A digest of all but its files: another one needs another container."""
         return hashlib.sha256(self._text()).hexdigest()[:32]
 
     def digest(self) -> str:
-        """Changes with its files as well."""
+        """A digest of all of it, files included."""
         hasher = hashlib.sha256(self._text())
         for name, file in sorted(self.files.items()):
             hasher.update(f"\0{name}\0{file.secret}\0{file.link}\0".encode() + hashlib.sha256(file.content).digest())
         return hasher.hexdigest()[:32]
 
     def file_digests(self) -> dict[str, str]:
-        """Of its files, by name; links are none."""
+        """Digests of its files by name, without links."""
         return {name: file.digest() for name, file in self.files.items() if not file.link}
 
     def _text(self) -> bytes:
@@ -107,7 +110,7 @@ class ContainerSpec:
 
 
 def rendered_files(rendered: Rendered) -> dict[str, File]:
-    """The files of an engine, and the topology's own beside them. EngineError LB424 for one of those."""
+    """The rendered files of an engine and the topology's own. EngineError LB424 when one of these is unreadable."""
     files = {name: File(text.encode()) for name, text in rendered.items()}
     for copy in rendered.copies:
         if copy.source is not None:
@@ -116,8 +119,8 @@ def rendered_files(rendered: Rendered) -> dict[str, File]:
 
 
 def create(client: DockerClient, spec: ContainerSpec, record: Record, network: str) -> Container:
-    """Make the container and put its files in place; it is not started. Raises EngineError LB421."""
-    # Another name each time: the container that it replaces keeps its own until the end.
+    """Create the container with its files, and do not start it. Raises EngineError LB421."""
+    # A new name each time: the container that it replaces keeps its volume until it is removed.
     volume = f"{spec.name}-{secrets.token_hex(4)}"
     options: dict[str, Any] = {
         "name": spec.name,
@@ -177,13 +180,13 @@ def create(client: DockerClient, spec: ContainerSpec, record: Record, network: s
 
 
 def _create(client: DockerClient, spec: ContainerSpec, record: Record, options: dict[str, Any]) -> Container:
-    """Where docker makes the container and then cannot tell of it, it is removed again. Raises docker's errors."""
+    """Create the container; remove it when docker created it but failed to answer. Raises docker's errors."""
     from docker.errors import APIError
 
     try:
         return client.containers.create(spec.image, **options)
     except APIError as error:
-        if error.status_code != HTTPStatus.CONFLICT:  # then the name is that of another one
+        if error.status_code != HTTPStatus.CONFLICT:  # CONFLICT: another container has the name
             with suppress(APIError):
                 left = client.containers.get(spec.name)
                 if record.labels().items() <= left.labels.items():
@@ -192,7 +195,7 @@ def _create(client: DockerClient, spec: ContainerSpec, record: Record, options: 
 
 
 def start(handle: Container, spec: ContainerSpec) -> None:
-    """Start it. Raises EngineError LB404 when a port is taken, LB422 when its image is none of its program, LB421."""
+    """Start it. Raises EngineError LB404 (a port is in use), LB422 (its image cannot run the program), LB421."""
     try:
         with docker_errors(f"starting the container {spec.name}"):
             handle.start()
@@ -211,7 +214,7 @@ def start(handle: Container, spec: ContainerSpec) -> None:
 
 
 def _holder(handle: Container, port: int, protocol: str) -> str:
-    """Who has a port that is to be published."""
+    """Name the container or process that uses a port."""
     with suppress(EngineError), docker_errors("listing containers"):
         for each in handle.client.containers.list(ignore_removed=True):
             for inside, outside in (each.ports or {}).items():
@@ -221,14 +224,14 @@ def _holder(handle: Container, port: int, protocol: str) -> str:
 
 
 def tail(handle: Container, lines: int = 15) -> str:
-    """The last lines of what it printed, indented."""
+    """The last lines of its output, indented."""
     with docker_errors(f"reading the log of {handle.name}"):
         text = handle.logs(tail=lines).decode("utf-8", "replace")
     return "\n".join(f"  {line}" for line in text.splitlines())
 
 
 def archive(files: Mapping[str, File], *, root: bool, folders: Iterable[str] = ()) -> bytes:
-    """A tar archive of `files` and `folders`, which belong to the container's user."""
+    """A tar archive of `files` and `folders`, owned by the container's user."""
     owner = 0 if root else USER
     buffer = io.BytesIO()
     # "." is the container's folder itself
@@ -254,7 +257,7 @@ def archive(files: Mapping[str, File], *, root: bool, folders: Iterable[str] = (
 
 
 def read(handle: Container, name: str) -> bytes | None:
-    """A file of its folder; None when there is none. Raises EngineError LB421."""
+    """A file of its folder; None when it does not exist. Raises EngineError LB421."""
     from docker.errors import NotFound
 
     with docker_errors(f"reading {name} of {handle.name}"):
@@ -268,7 +271,7 @@ def read(handle: Container, name: str) -> bytes | None:
 
 
 def modified_at(handle: Container, name: str) -> float:
-    """When a file of its folder was written, in seconds of the epoch. Raises EngineError LB421."""
+    """The modification time of a file of its folder, in seconds since the epoch. Raises EngineError LB421."""
     with docker_errors(f"reading {name} of {handle.name}"):
         parts, _ = handle.get_archive(f"{WORK}/{name}")
         with tarfile.open(fileobj=io.BytesIO(b"".join(parts))) as archive:
@@ -276,13 +279,13 @@ def modified_at(handle: Container, name: str) -> float:
 
 
 def put(handle: Container, files: Mapping[str, File], *, root: bool, folders: Iterable[str] = ()) -> None:
-    """Put files (and folders) into its folder, whether it runs or not. Raises EngineError LB421."""
+    """Write files and folders into its folder, whether it runs or not. Raises EngineError LB421."""
     with docker_errors(f"putting files into {handle.name}"):
         handle.put_archive(WORK, archive(files, root=root, folders=folders))
 
 
 def execute(handle: Container, argv: Sequence[str]) -> str:
-    """What a command in it prints. Raises EngineError LB403 with that when it fails, LB421."""
+    """Run a command in it and return its output. Raises EngineError LB403 with the output when it fails, LB421."""
     with docker_errors(f"running {argv[0]} in {handle.name}"):
         done = handle.exec_run(list(argv), workdir=WORK)
     said = str(done.output.decode("utf-8", "replace"))
@@ -292,8 +295,8 @@ def execute(handle: Container, argv: Sequence[str]) -> str:
 
 
 def remove(handle: Container) -> None:
-    """Remove it with its volumes, whatever it does. On a busy host docker fails at that, or is at it already, and has
-    done it a moment later. Raises docker's APIError when it has not."""
+    """Remove it with its volumes, running or not. On a busy host docker may fail at first, or report a removal in
+    progress; that is retried for 5 s. Raises docker's APIError."""
     from docker.errors import APIError, NotFound
 
     end = time.monotonic() + _REMOVED_SECONDS
@@ -311,6 +314,6 @@ def remove(handle: Container) -> None:
 
 
 def signal(handle: Container, number: str) -> None:
-    """Send a signal to its first process. Raises EngineError LB421."""
+    """Send a signal to its main process. Raises EngineError LB421."""
     with docker_errors(f"sending {number} to {handle.name}"):
         handle.kill(signal=number)

@@ -1,4 +1,4 @@
-"""An engine's container as something that takes over changes: files exchanged, its program told, its agent with it."""
+"""An engine in a container as a reload sees it: exchange its files, signal it, restart its agent."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from lbgen.runtime.docker.converge import StackContainer
     from lbgen.runtime.docker.labels import Record
 
-_NEXT = ".next"  # where files wait that an engine watches
+_NEXT = ".next"  # staging folder for files that the engine watches
 _AGENT_SECONDS = 2
-_BEGUN = b" checks "  # in the agent's first line
+_BEGUN = b" checks "  # part of the agent's first line
 
 
 @dataclass(slots=True)
 class ContainerEngine:
-    """`container` is the container, `agent` the one beside it, `parts` all of the stack; `plan` and `spec` are what it
-    serves and how."""
+    """`agent` is the agent's container, `parts` are all containers of the stack, `plan` is what the engine serves and
+    `spec` how. Methods as in `common.reload`."""
 
     container: StackContainer
     plan: Plan
@@ -79,7 +79,7 @@ class ContainerEngine:
         return teller.health(pools, said) if teller is not None and said is not None else {}
 
     def digests(self, names: Iterable[str]) -> Mapping[str, str]:
-        """What tells its files apart. After a change that was cut short they are read, those of `names` at least."""
+        """Digests of its files by name. After an interrupted change they are computed, at least those of `names`."""
         record = self.container.record
         if record.hash:
             return record.files
@@ -106,7 +106,7 @@ class ContainerEngine:
         now = self.digests(files)
         secret = {copy.path for copy in (*rendered.copies, *self.plan.files) if copy.secret}
         changed = {name: file for name, file in files.items() if now.get(name) != file.digest()}
-        # Nothing in the container could remove a file that is no more: it becomes empty.
+        # Engine images may have no `rm`: a file that is no longer rendered becomes empty.
         changed |= {name: File(secret=name in secret) for name in now if name not in files}
         before = {name: container.read(self.container.handle, name) for name in changed}
         self._before = {name: File(content or b"", name in secret) for name, content in before.items()}
@@ -116,14 +116,14 @@ class ContainerEngine:
         self._exchange(self._before)
 
     def _exchange(self, files: Mapping[str, File]) -> None:
-        unknown = {RECORD_FILE: File(replace(self.container.record, hash="").text())}  # until it is known to serve
+        unknown = {RECORD_FILE: File(replace(self.container.record, hash="").text())}  # until it serves
         seen = {name: file for name, file in files.items() if self.spec.watches(name)}
         self._goes_on = bool(self.spec.successive) and bool(files) and len(seen) == len(files)
         direct = {name: file for name, file in files.items() if name not in seen}
         staged = {f"{_NEXT}/{name}": file for name, file in seen.items()}
         folders = sorted({_folder(name) for name in seen})
         container.put(self.container.handle, unknown | direct | staged, root=self.spec.kernel, folders=folders)
-        # Written files would be read half: an engine that watches them sees them come by renaming.
+        # Watched files appear by renaming, so that the engine never reads half of one.
         for folder in folders:
             names = [f"{_NEXT}/{name}" for name in seen if _folder(name) == folder]
             container.execute(self.container.handle, ("mv", "-f", *names, folder))
@@ -138,7 +138,7 @@ class ContainerEngine:
         elif spec.reload is not None:
             try:
                 self._probe = WorkerProbe.start(self.container, plan, self.helper)
-            finally:  # also where nobody can tell when it is done: the caller may be going back
+            finally:  # also without a probe: the caller may be rolling back
                 container.signal(handle, spec.reload.name)
         self.plan, self.spec = plan, spec
         if spec.agent and self.agent is not None:
@@ -160,12 +160,12 @@ class ContainerEngine:
         ensure_alive(self.container, self._restarts, "while it took over the change")
 
     def commit(self) -> None:
-        """The change is there to stay."""
+        """Tell a hot-restarting engine that the new process stays."""
         if self.spec.successive:
             container.signal(self.container.handle, hot_restart.COMMIT_SIGNAL)
 
     def write_record(self, record: Record) -> None:
-        """What it is now, for later commands."""
+        """Write its record for later commands."""
         container.put(self.container.handle, {RECORD_FILE: File(record.text())}, root=self.spec.kernel)
 
 
@@ -175,7 +175,7 @@ def _folder(name: str) -> str:
 
 
 def wait_for_agent(handle: Container, seconds: float) -> None:
-    """Wait until an agent has begun. EngineError LB403 with what it said when it does not."""
+    """Wait until an agent checks endpoints. EngineError LB403 with its output when it does not start to."""
     end = time.monotonic() + seconds
     while True:
         with docker_errors(f"reading what {handle.name} said"):
@@ -188,12 +188,12 @@ def wait_for_agent(handle: Container, seconds: float) -> None:
 
 
 def restart_count(each: StackContainer) -> int:
-    """How often docker started it again."""
+    """How often docker has restarted it."""
     return int(each.handle.attrs.get("RestartCount") or 0)
 
 
 def ensure_alive(each: StackContainer, before: int, when: str) -> None:
-    """EngineError LB403 with its last lines when a container has ended, or was started again since `before`."""
+    """Raise EngineError LB403 with its last lines when a container has ended, or restarted since `before` restarts."""
     with docker_errors(f"looking at {each.name}"):
         each.handle.reload()
     state = each.handle.attrs["State"]
@@ -209,7 +209,7 @@ def ensure_alive(each: StackContainer, before: int, when: str) -> None:
 
 
 def _exit_reason(each: StackContainer, said: str) -> str:
-    """What the last lines cannot tell, or only to those who know."""
+    """The reason, where it is the memory limit or an image of another processor."""
     if each.handle.attrs["State"].get("OOMKilled"):
         most = int(each.handle.attrs["HostConfig"].get("Memory") or 0) >> 20
         return f", as it needs more memory than the {most} MiB that containers.memory gives it"

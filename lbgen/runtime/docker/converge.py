@@ -1,4 +1,4 @@
-"""The containers that there should be, and those that there are -> made so, and back again when it goes wrong."""
+"""Converge the actual containers of a stack to the desired ones, and roll back on failure."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 STOP_SECONDS = 10
 ASIDE = "-before"
 _TOGETHER = 4
-_GOING = ("removing", "dead")  # docker's words for one that is removed meanwhile
-_RESTARTING = "restarting"  # docker's word for one that died and is to be started again
+_GOING = ("removing", "dead")  # docker's states of a container that is being removed
+_RESTARTING = "restarting"  # docker's state of one that died and will be restarted
 _AGAIN_SECONDS = 0.1
-_ORDER = (Role.CHECK, Role.AGENT, Role.ENGINE, Role.PORTS, Role.ENDPOINTS)  # in which a stack ends
+_ORDER = (Role.CHECK, Role.AGENT, Role.ENGINE, Role.PORTS, Role.ENDPOINTS)  # in which a stack is stopped
 Exchange = tuple["ContainerSpec", Record, "StackContainer | None"]  # a container, what it is, the one that it replaces
 
 
 @dataclass(frozen=True, slots=True)
 class StackContainer:
-    """A container of a stack, as docker tells."""
+    """An existing container of a stack."""
 
     handle: Container
     record: Record
@@ -50,7 +50,7 @@ class StackContainer:
 
 
 def list_containers(client: DockerClient, stack: str | None = None) -> tuple[StackContainer, ...]:
-    """The containers of a stack (None: of all), by name."""
+    """The containers of a stack (None = of all stacks), sorted by name."""
     label = STACK if stack is None else f"{STACK}={stack}"
     with docker_errors("listing containers"):
         every = client.containers.list(all=True, filters={"label": label}, ignore_removed=True)
@@ -70,13 +70,13 @@ def _current_record(handle: Container, record: Record) -> Record:
         with docker_errors(f"looking at the container {handle.name}"), suppress(NotFound):
             handle.reload()
             if handle.status not in _GOING:
-                raise  # its labels alone may say what it was long ago
+                raise  # its labels alone may be outdated
         return record
 
 
 @contextmanager
 def worker_pool() -> Iterator[ThreadPoolExecutor]:
-    """Threads for work on several containers; at the end none of them works any more, also after a Ctrl-C."""
+    """Threads for work on several containers; all have ended when the block ends, also after a Ctrl-C."""
     pool = ThreadPoolExecutor(_TOGETHER)
     try:
         yield pool
@@ -87,7 +87,7 @@ def worker_pool() -> Iterator[ThreadPoolExecutor]:
 
 @dataclass(slots=True)
 class Converger:
-    """Makes a stack as it should be, one container after the other. Until `keep`, `undo` brings back what was."""
+    """Converges a stack to its desired containers. Until `commit`, `rollback` restores those from before."""
 
     client: DockerClient
     stack: str
@@ -96,14 +96,14 @@ class Converger:
     alongside: Mapping[str, StackContainer] = field(
         default_factory=dict
     )  # name of a new container -> who serves on meanwhile
-    tools: Collection[str] = ()  # ids of containers that are not the stack's, though labelled so
+    tools: Collection[str] = ()  # ids of temporary containers with the stack's label
     changed: bool = False
     _new: dict[str, Container] = field(default_factory=dict)
     _aside: list[StackContainer] = field(default_factory=list)
-    _cut: dict[str, float] = field(default_factory=dict)  # who has ports -> when they came free for it
+    _cut: dict[str, float] = field(default_factory=dict)  # ports container -> when its predecessor began to stop
 
     def converge(self, wanted: Sequence[tuple[ContainerSpec, Record]]) -> None:
-        """Keep what is right, put aside what is not, make what is missing. Raises EngineError LB404, LB421."""
+        """Keep containers that match, rename those that do not, create the rest. Raises EngineError LB404, LB421."""
         there = {
             each.name: each for each in list_containers(self.client, self.stack) if each.handle.id not in self.tools
         }
@@ -122,7 +122,7 @@ class Converger:
             if now is not None:
                 self._put_aside(now)
             remade[spec.name] = (spec, record, now)
-        # What others share comes before them. All are made before the first one that is replaced stops.
+        # Shared namespaces come first. All containers are created before the first one to be replaced stops.
         steps = remade.values()
         groups = [[x for x in steps if bool(x[0].joins) + bool(x[0].inside) == shared] for shared in range(3)]
         for group in groups:
@@ -136,7 +136,7 @@ class Converger:
                 done.result()
 
     def _put_aside(self, each: StackContainer) -> None:
-        """It goes on under another name."""
+        """Rename it; it continues to run."""
         self.changed = True
         with docker_errors(f"renaming the container {each.name}"):
             if each.name.endswith(ASIDE):  # left by an `up` that was killed
@@ -146,7 +146,7 @@ class Converger:
             each.handle.rename(each.name + ASIDE)
 
     def _stop(self, each: StackContainer) -> None:
-        """Also one that has ended: docker would start it again, and it would take back its address."""
+        """Stop it, also when it has ended: docker would restart it, and it would take its address back."""
         if not each.name.endswith(ASIDE):
             with docker_errors(f"stopping the container {each.name}"):
                 each.handle.stop(timeout=STOP_SECONDS)
@@ -170,12 +170,12 @@ class Converger:
         if now is not None and now.running and record.role is Role.ENGINE and spec.name not in self.alongside:
             gap = (time.monotonic() - begun) * 1000
             detail += f"; the one before was asked to stop {gap:.0f} ms before: new connections were refused meanwhile"
-        if now is not None and moved:  # nobody reaches it any more
+        if now is not None and moved:  # its published ports are gone
             self._stop(now)
         self.progress(Progress(Step.STARTED, record.engine or str(record.role), detail))
 
     def commit(self) -> None:
-        """What was is removed for good."""
+        """Remove the containers that were replaced."""
         for each in self._aside:
             with docker_errors(f"removing the container {each.name}"):
                 if each.running:  # one that could not be drained may have a request under way
@@ -186,7 +186,7 @@ class Converger:
         remove_leftovers(self.client, self.stack)
 
     def rollback(self) -> None:
-        """Remove what was made, and let what was put aside run again; a Ctrl-C changes nothing about that."""
+        """Remove the new containers and restore those that were renamed; a Ctrl-C does not interrupt this."""
         networks = {f"container:{each.handle.id}" for each in self._aside if each.record.role is Role.PORTS}
         with deferred(forget=True):
             for handle in reversed(self._new.values()):
@@ -197,9 +197,9 @@ class Converger:
                     each.handle.rename(each.name)
                 with suppress(EngineError), docker_errors(f"starting the container {each.name} again"):
                     if each.running and str(each.handle.attrs["HostConfig"]["NetworkMode"]) in networks:
-                        each.handle.restart(timeout=0)  # into the network that is there again
+                        each.handle.restart(timeout=0)  # to join the restored network namespace
                     elif each.running or each.handle.status == _RESTARTING:
-                        each.handle.start()  # nothing happens where it was not stopped yet
+                        each.handle.start()  # no effect on one that was not stopped
             self._new.clear()
             self._aside.clear()
             with suppress(EngineError):
@@ -207,7 +207,7 @@ class Converger:
 
 
 def _shares_orphaned(there: dict[str, StackContainer], spec: ContainerSpec) -> bool:
-    """Whether a container whose network or processes `spec` shares is another one now, or was started after it."""
+    """Whether the running container of `spec` is orphaned of one whose namespace it shares."""
     for shared, mode in ((spec.joins, "NetworkMode"), (spec.inside, "PidMode")):
         if shared in there and spec.name in there and is_orphaned(there[spec.name], there[shared], mode):
             return True
@@ -215,7 +215,7 @@ def _shares_orphaned(there: dict[str, StackContainer], spec: ContainerSpec) -> b
 
 
 def is_orphaned(each: StackContainer, shared: StackContainer, mode: str = "NetworkMode") -> bool:
-    """Whether `each` shares what `shared` has no more."""
+    """Whether `each` shares a namespace of an earlier container, or of an earlier start, than `shared`."""
     inner, outer = each.handle.attrs, shared.handle.attrs
     if inner["HostConfig"][mode] != f"container:{outer['Id']}":
         return True
@@ -223,7 +223,7 @@ def is_orphaned(each: StackContainer, shared: StackContainer, mode: str = "Netwo
 
 
 def remove_leftovers(client: DockerClient, stack: str) -> None:
-    """Remove volumes of the stack that none of its containers uses."""
+    """Remove volumes of the stack that no container uses."""
     with docker_errors("listing volumes"):
         used = {
             mount["Name"]
@@ -237,8 +237,8 @@ def remove_leftovers(client: DockerClient, stack: str) -> None:
 
 
 def remove_stack(client: DockerClient, stack: str, progress: Callable[[Progress], None]) -> None:
-    """Stop and remove every container and volume of the stack; agents first, stand-ins last. After a Ctrl-C nothing is
-    given time to end, but all goes."""
+    """Stop and remove every container and volume of the stack; agents first, stand-ins last. After a Ctrl-C all are
+    removed without time to drain."""
     every = sorted(list_containers(client, stack), key=lambda x: _ORDER.index(x.record.role))
     try:
         for each in every:
@@ -251,7 +251,7 @@ def remove_stack(client: DockerClient, stack: str, progress: Callable[[Progress]
             end = time.monotonic() + STOP_SECONDS
             while (rest := list_containers(client, stack)) and time.monotonic() < end:
                 for each in rest:
-                    with suppress(EngineError):  # that docker removes already
+                    with suppress(EngineError):  # docker may be removing it
                         _remove(each, progress)
                 time.sleep(_AGAIN_SECONDS)
             remove_leftovers(client, stack)

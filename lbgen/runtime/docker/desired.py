@@ -1,4 +1,4 @@
-"""A plan and chosen engines -> the containers that there should be."""
+"""The desired containers of a stack, from its plan and the chosen engines."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 ENDPOINTS_FILE = "endpoints.json"
 FOLDER = Path(WORK)
-ADMIN_PORT = 9901  # on the container's own loopback, never published
+ADMIN_PORT = 9901  # on the container's loopback, never published
 _LOCAL = "127.0.0.1"
 _EVERY = "0.0.0.0"  # noqa: S104  # inside a container
-RESOLVER = "127.0.0.11"  # docker's own, which knows containers by name
-# A kernel engine forwards, and connections can be turned to an address of loopback.
+RESOLVER = "127.0.0.11"  # docker's DNS server, which resolves container names
+# A kernel engine forwards packets; a traffic switch sends connections to a loopback address.
 SYSCTLS = (("net.ipv4.ip_forward", "1"), ("net.ipv4.conf.all.route_localnet", "1"))
 _HOLDER = ContainerLimits(memory=64 << 20, pids=32)
 
@@ -55,8 +55,8 @@ class EngineChoice:
 
 @dataclass(frozen=True, slots=True)
 class EngineUnit:
-    """An engine's container: `plan` is what it serves inside, `spec` how its program is run on `rendered`. `holder` is
-    the container that has its network and published ports, `agent` the one beside it, where it needs one."""
+    """The containers of one engine. `plan` is what it serves inside, `spec` how its program runs on `rendered`.
+    `holder` has its network namespace and published ports; `agent` runs its agent, if it needs one."""
 
     choice: EngineChoice
     plan: Plan
@@ -75,7 +75,7 @@ class EngineUnit:
 
 @dataclass(frozen=True, slots=True)
 class DesiredStack:
-    """All that a stack shall be. `kept` is what the next change needs, `last` what the last one kept."""
+    """All desired containers of a stack. `kept` is what the next change needs, `last` what the last one saved."""
 
     kept: Kept
     units: tuple[EngineUnit, ...]
@@ -91,13 +91,13 @@ class DesiredStack:
 
 
 def container_name(stack: str, unit: str) -> str:
-    """What docker calls a part of a stack."""
+    """The name of a container of a stack."""
     return f"lbgen-{stack}-{unit}"
 
 
 def assign_stand_ins(plan: Plan, subnet: IPv4Network, folder: Path, before: Cast | None) -> Cast:
-    """Who plays the endpoints, all at one address, those of `before` among them, as they stay; certificates are kept in
-    `folder`, so that `up` again changes nothing."""
+    """The stand-ins of the plan's endpoints, all at one address, after those of `before`, which stay. Certificates are
+    kept in `folder`, so that another `up` changes nothing."""
     hosts = (network.stand_in_address(subnet),)
     assigned = cast(plan, hosts, frozenset(), folder, lambda host, first, taken: first, before)
     there = () if before is None else before.stand_ins
@@ -105,7 +105,7 @@ def assign_stand_ins(plan: Plan, subnet: IPv4Network, folder: Path, before: Cast
 
 
 def stand_in_container(plan: Plan, cast: Cast, helper: str, subnet: IPv4Network) -> tuple[ContainerSpec, Record]:
-    """All stand-ins in one container, each on a port of its own."""
+    """The container of all stand-ins, each on a port of its own."""
     files: dict[str, File] = {}
     played = []
     for each in cast.stand_ins:
@@ -133,14 +133,14 @@ def stand_in_container(plan: Plan, cast: Cast, helper: str, subnet: IPv4Network)
 
 
 def plan_inside(plan: Plan, chosen: EngineChoice, cast: Cast, subnet: IPv4Network) -> Plan:
-    """What the engine serves inside its container: moved ports, all addresses, stand-ins in place of endpoints."""
+    """The plan that the engine serves inside its container: offset ports, its own address, stand-ins as endpoints."""
     plan = replace(plan, resolvers=plan.resolvers or (RESOLVER,))
     plan = with_ports(plan, {x.name: x.port + chosen.offset for x in plan.listeners})
     plan = cast.play(plan, network.stand_in_address(subnet))
     plan = with_version(plan, chosen.engine.name, chosen.version)
     binary = Binary(Path(chosen.image.program), chosen.image.version or chosen.version)
     spec = chosen.engine.process(plan, binary, FOLDER)
-    # Never all addresses, as the next engine has to have one that is free.
+    # Never all addresses: an engine that replaces this one needs a free address.
     address = _EVERY if spec.kernel else network.engine_address(subnet, chosen.offset, chosen.side)
     plan = replace(plan, listeners=tuple(replace(x, address=address) for x in plan.listeners))
     if isinstance(chosen.engine, Watched) or spec.ready:
@@ -149,20 +149,20 @@ def plan_inside(plan: Plan, chosen: EngineChoice, cast: Cast, subnet: IPv4Networ
 
 
 def ports_container(plan: Plan, chosen: EngineChoice, helper: str, subnet: IPv4Network) -> tuple[ContainerSpec, Record]:
-    """Who has the network of an engine, which may become another container, or another engine."""
+    """The container that holds an engine's network namespace and published ports while its engine is replaced."""
     spec = ContainerSpec(
         name=container_name(plan.name, f"{Role.PORTS}-{chosen.offset}" if chosen.offset else Role.PORTS),
         image=helper,
         argv=helper_image.WAIT_ARGV,
         files={},
-        stop="SIGKILL",  # nothing runs that could end gracefully
+        stop="SIGKILL",  # it only sleeps
         address=network.engine_address(subnet, chosen.offset, 0),
         published=tuple((published_address(x), x.port + chosen.offset, str(x.protocol)) for x in plan.listeners),
         networks=plan.networks,
         sysctls=SYSCTLS,
         limits=_HOLDER,
     )
-    same = replace(spec, image="").digest()  # another lbgen would do no better
+    same = replace(spec, image="").digest()  # a newer helper image needs no new container
     return spec, Record(plan.name, Role.PORTS, same, offset=chosen.offset, side=chosen.side)
 
 
@@ -174,7 +174,7 @@ def engine_unit(
     accept: tuple[str, ...],
     ports: tuple[ContainerSpec, Record],
 ) -> EngineUnit:
-    """The engine that serves `inside` in the network of `ports`, and the agent beside it where it needs one.
+    """The engine that serves `inside` in the network namespace of `ports`, and its agent where it needs one.
 
     Raises LbgenError (verdicts), OSError (a file of the topology cannot be read).
     """
@@ -198,7 +198,7 @@ def engine_unit(
         container_spec = replace(
             container_spec,
             argv=("/bin/sh", "-c", f"{load} && exec sleep infinity"),
-            stop="SIGKILL",  # nothing runs that could end gracefully
+            stop="SIGKILL",  # it only sleeps
             capabilities=("NET_ADMIN",),
         )
     elif spec.successive:
@@ -240,15 +240,15 @@ def engine_unit(
 
 
 def _drain(spec: ProcessSpec) -> str:
-    """The signal after which it ends its connections; one that leaves by a file gets none."""
+    """The signal that starts its drain; "" for an engine that drains by a file."""
     return "" if spec.leave is not None else hot_restart.NEXT_SIGNAL if spec.successive else spec.stop.name
 
 
 def _log(name: str) -> dict[str, File]:
-    """Where an engine writes a log of its own, docker shall keep it with the rest."""
+    """A link that sends an engine's own log file to docker's log."""
     return {name: File(link="/dev/stdout")} if name else {}
 
 
 def published_address(listener: Listener) -> str:
-    """Only this host is served where the topology names no address; all addresses are published when it says so."""
+    """The host address to publish a listener on: the topology's, or loopback when it names none."""
     return listener.address if listener.address_written else _LOCAL

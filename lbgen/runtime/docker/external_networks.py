@@ -1,4 +1,4 @@
-"""Networks that a stack joins -> which endpoints are containers there, so that nobody has to play them."""
+"""Resolve endpoints that are containers on docker networks which a stack joins: they need no stand-ins."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from lbgen.plan.model import Plan
 
-_NAMELESS = frozenset({"bridge", "host", "none"})  # docker's own; containers have no names there
+_NAMELESS = frozenset({"bridge", "host", "none"})  # docker's own networks, without DNS
 
 
 def resolve_endpoints(client: DockerClient, plan: Plan, *, backends: bool) -> Plan:
-    """`plan` with each pool's endpoints either its own or played: its own without `backends`, and, unless the pool says
-    otherwise, where one of them is a container, running or not, of a network that the stack joins.
+    """`plan` with real endpoints for each pool that needs no stand-ins: for all without `backends`, else, unless the
+    pool says otherwise, where an endpoint is a container, running or not, of a network that the stack joins.
 
     Raises EngineError LB423 when a network does not exist, LB421.
     """
@@ -34,7 +34,7 @@ def resolve_endpoints(client: DockerClient, plan: Plan, *, backends: bool) -> Pl
 
 
 def missed_containers(client: DockerClient, plan: Plan) -> tuple[Diagnostic, ...]:
-    """LB423 as advice for each pool that is played although an endpoint has the name of a container elsewhere."""
+    """LB423 as advice for each pool with stand-ins one of whose endpoints names a container of another network."""
     hosts = {e.host: (pool, e) for pool in plan.pools if pool.stand_ins is None for e in pool.endpoints if not e.is_ip}
     found = []
     with docker_errors("listing containers"):
@@ -51,7 +51,7 @@ def missed_containers(client: DockerClient, plan: Plan) -> tuple[Diagnostic, ...
 
 
 def _container_names(client: DockerClient, plan: Plan, network: str, field: str) -> set[str]:
-    """By what docker resolves the containers of a network, but for the stack's own."""
+    """The names under which docker resolves the containers of a network, without those of the stack."""
     from docker.errors import NotFound
 
     found: set[str] = set()

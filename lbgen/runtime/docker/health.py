@@ -1,4 +1,4 @@
-"""An engine's container and those beside it -> how the engine finds its endpoints."""
+"""The health of endpoints, as an engine in a container and its agent report it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 def endpoint_health(
     each: StackContainer, there: tuple[Member, ...], parts: Sequence[StackContainer]
 ) -> tuple[EndpointHealth, ...]:
-    """What it says of `there`, its endpoints, and what the agent beside it found, if there is one."""
+    """The health of the endpoints `there`, from the engine and, if there is one, from its agent."""
     name = each.record.engine
     agent: state_file.Conditions = {}
     said = None
     teller = watched(name)
-    with suppress(EngineError):  # it went away meanwhile
+    with suppress(EngineError):  # the container may have ended
         if any((x.record.role, x.record.engine) == (Role.AGENT, name) for x in parts):
             agent = state_file.parse(container.read(each.handle, state_file.FILE) or b"")
         if teller is not None and each.running:
@@ -39,9 +39,9 @@ def endpoint_health(
 def fetch_status(
     each: StackContainer, parts: Sequence[StackContainer], paths: Sequence[str]
 ) -> Mapping[str, str] | None:
-    """What an engine's admin port says now, asked by a container of ours that shares its network; None when nobody is
-    there to ask, or it does not answer. Raises EngineError LB421."""
-    ours = (x for x in parts if x.running and x.record.role is not Role.ENGINE)  # there is a Python in those
+    """The texts at `paths` of an engine's admin port, fetched by a container that shares its network namespace; None
+    when there is no such container, or no answer. Raises EngineError LB421."""
+    ours = (x for x in parts if x.running and x.record.role is not Role.ENGINE)  # these have a Python
     beside = next((x for x in ours if _netns_owner(x) == _netns_owner(each)), None)
     if beside is None:
         return None
@@ -59,6 +59,6 @@ def fetch_status(
 
 
 def _netns_owner(each: StackContainer) -> str:
-    """The container whose network it has."""
+    """The id of the container whose network namespace it has."""
     mode = str(each.handle.attrs["HostConfig"]["NetworkMode"])
     return mode.removeprefix("container:") if mode.startswith("container:") else str(each.handle.id)

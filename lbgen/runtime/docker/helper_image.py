@@ -1,4 +1,4 @@
-"""This Python with lbgen in it -> the files of our own image, which runs stand-ins and the agent."""
+"""The helper image: this Python and lbgen, for stand-ins, the agent and nft."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _UNNEEDED = (
 
 
 def tag() -> str:
-    """Changes with the code of lbgen, so that an image is never older than the lbgen that uses it."""
+    """A tag that changes with lbgen's code, so that an image is never older than the lbgen that uses it."""
     digest = hashlib.sha256(f"{sys.version}{_nft_path()}".encode())
     for path in sorted(_PACKAGE.rglob("*.py")):
         digest.update(path.read_bytes())
@@ -80,14 +80,14 @@ def build_archive() -> ImageArchive:
 
 
 def _nft_path() -> Path | None:
-    """The program that turns connections from one engine to another; None: not on this host."""
+    """The path of nft, which switches traffic between engines; None when it is not on this host."""
     there = shutil.which("nft", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     return Path(there).resolve() if there is not None else None
 
 
 def _byte_code(source: Path) -> bytes | None:
-    """The byte code of a module, which is not compared with its source: reading all sources anew at each start takes
-    seconds. None when it is none."""
+    """The byte code of a module, marked as unchecked: comparing it with its source takes seconds at each start. None
+    when the file does not compile."""
     try:
         cached = Path(cache_from_source(str(source)))
         if cached.is_file() and cached.stat().st_mtime >= source.stat().st_mtime:

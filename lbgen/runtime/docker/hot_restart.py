@@ -1,4 +1,4 @@
-"""An engine whose next process takes over from the one before -> the script that is its container's first process."""
+"""The entrypoint script of a container whose engine hot-restarts: each new process takes over from the one before."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-NEXT_SIGNAL, COMMIT_SIGNAL = "SIGHUP", "SIGUSR1"  # start the next one; it serves, so that the one before is no way back
+NEXT_SIGNAL, COMMIT_SIGNAL = "SIGHUP", "SIGUSR1"  # start the next process; the last one serves and stays
 _EPOCH = "{epoch}"
-# A process that ends before it has taken over leaves the one before, which serves on. Any other end is the container's,
-# which docker starts anew.
+# When a process ends before it has taken over, the one before continues to serve. Any other end ends the container,
+# which docker restarts.
 _SCRIPT = """\
 epoch=0 all= last= sure=
 next() { %s & last=$!; all="$all $last"; epoch=$((epoch + 1)); }
@@ -32,5 +32,5 @@ done
 
 
 def script(argv: Sequence[str]) -> str:
-    """Runs `argv` for each epoch, "{epoch}" being its number."""
+    """A shell script that runs `argv` once per epoch, with the epoch's number in place of "{epoch}"."""
     return _SCRIPT % " ".join('"$epoch"' if word == _EPOCH else shlex.quote(word) for word in argv)

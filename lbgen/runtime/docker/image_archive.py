@@ -1,4 +1,4 @@
-"""Executables of this host -> the files of an image that runs them: programs, the libraries they load, little else."""
+"""Collect executables of this host and the libraries that they load into the archive of a small image."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _ASK_SECONDS = 20
 
 
 class ArchiveError(Exception):
-    """Something the program needs is not on this host."""
+    """A file that the program needs is missing on this host."""
 
 
 @dataclass(slots=True)
 class ImageArchive:
-    """Files by their place in the image: a path on this host, or bytes. `folders` have (mode, owner)."""
+    """The content of an image: `files` by path in it (a path on this host, or bytes), `folders` as (mode, owner)."""
 
     files: dict[str, Path | bytes] = field(default_factory=dict)
     folders: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @classmethod
     def empty(cls) -> ImageArchive:
-        """What every image has: users, name lookup, certificate authorities, folders to write to."""
+        """An archive with what every image needs: users, name lookup, certificate authorities, writable folders."""
         archive = cls()
         archive.files |= {
             "/etc/passwd": _USERS.encode(),
@@ -56,7 +56,7 @@ class ImageArchive:
         self.add_libraries(path)
 
     def add_libraries(self, path: Path) -> None:
-        """Add what `path` loads. Libraries from outside the system's folders go to where its C library is."""
+        """Add the libraries that `path` loads. Those outside the system's folders go beside its C library."""
         loaded = shared_libraries(path)
         home = next((str(each.parent) for each in loaded if each.name.startswith(("libc.so", "ld-musl"))), "/usr/lib")
         for library in loaded:
@@ -67,7 +67,7 @@ class ImageArchive:
             self.files[str(unwinder)] = unwinder
 
     def add_tree(self, root: Path, place: str, *, skip: Iterable[str] = ()) -> None:
-        """Add a folder with all below it but folders named in `skip`."""
+        """Add a folder and all below it, without the folders named in `skip`."""
         unwanted = set(skip)
         for path in sorted(root.rglob("*")):
             parts = path.relative_to(root).parts
@@ -75,7 +75,7 @@ class ImageArchive:
                 self.files[f"{place}/{'/'.join(parts)}"] = path
 
     def tar(self) -> bytes:
-        """A tar archive of all of it; the same files give the same bytes."""
+        """The image as a tar archive; the same files give the same bytes."""
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w") as archive:
             for name in sorted(self._all_folders()):
@@ -110,7 +110,7 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes | None, mode: int, 
 
 
 def shared_libraries(path: Path) -> tuple[Path, ...]:
-    """The shared libraries and the loader of an executable or module, none for a static one. Raises BundleError."""
+    """The shared libraries and the loader of an executable or module; none for a static one. Raises ArchiveError."""
     done = subprocess.run(  # noqa: S603 - a path we found ourselves
         ["ldd", str(path)],  # noqa: S607 - the system's own
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Which image runs an engine: one the user named, one built here from the host's executables, or the official one."""
+"""Choose the image of an engine: one that the user names, one built from this host's executables, or the official."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Binary, Engine
 
 REPOSITORY = "lbgen"  # of images built here: lbgen/nginx:1.31.3
-LABEL = "io.lbgen.image"  # its value is the lbgen that built it, with the tools that it put in
+LABEL = "io.lbgen.image"  # value: the version of lbgen that built it and the tools in it
 PROGRAMS = "/usr/local/sbin"
-_HELPERS = 4  # of as many lbgens as take turns here
-HELPER = "helper"  # our own image: stand-ins and the agent
+_HELPERS = 4  # helper images to keep, for checkouts of lbgen used in turn
+HELPER = "helper"
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """An image made from executables of this host. `size` is bytes of its archive."""
+    """An image built from executables of this host. `size` is its archive's, in bytes."""
 
     engine: str
     version: str
@@ -56,8 +56,8 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image that is here. `program` is the executable inside; `version` (major.minor.patch) None where only the
-    user's tag says it; `modules` as in `Binary`."""
+    """An image that is present. `program` is the executable inside; `version` (major.minor.patch) is None when its tag
+    does not contain it; `modules` as in `Binary`."""
 
     reference: str
     program: str
@@ -67,8 +67,8 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class ImageRow:
-    """One line of the table of images: what `up` would run for a version of an engine. `origin`: named, built,
-    official, or "" when nothing can be had without `lbgen images build`."""
+    """What `up` would run for a version of an engine. `origin`: named, built, official, or "" when there is no image
+    without `lbgen images build`."""
 
     engine: str
     version: str
@@ -78,7 +78,7 @@ class ImageRow:
 
 
 def environment_variable(engine: str) -> str:
-    """The variable that names an image to use instead: `LBGEN_NGINX_IMAGE=registry.example/nginx:1.31.3`."""
+    """The variable that names another image: `LBGEN_NGINX_IMAGE=registry.example/nginx:1.31.3`."""
     return "LBGEN_" + re.sub(r"[^A-Z0-9]", "_", engine.upper()) + "_IMAGE"
 
 
@@ -97,10 +97,10 @@ def list_images(client: DockerClient, engines: Sequence[Engine] | None = None) -
 
 
 def choose(client: DockerClient, engine: Engine, version: str, progress: Callable[[Progress], None]) -> Image:
-    """The image for `version` (major.minor) of an engine. One that is not here is pulled, and where that fails built
-    from the executable of this host, unless the user named it; `progress` hears of it.
+    """The image for `version` (major.minor) of an engine. One that is missing is pulled; where that fails and the user
+    did not name it, it is built from the executable of this host.
 
-    Raises EngineError LB422 when neither can be done, LB421 of the daemon.
+    Raises EngineError LB422 when neither is possible, LB421 of the daemon.
     """
     [row] = [row for row in list_images(client, (engine,)) if row.version == version]
     if not row.present:
@@ -129,7 +129,7 @@ def choose(client: DockerClient, engine: Engine, version: str, progress: Callabl
 
 
 def ensure_helper(client: DockerClient, said: Callable[[str], None]) -> str:
-    """The image of stand-ins and the agent, built when this lbgen has none yet. Raises EngineError LB421, LB422."""
+    """The helper image, which is built when this lbgen has none yet. Raises EngineError LB421, LB422."""
     reference = f"{REPOSITORY}/{HELPER}:{helper_image.tag()}"
     if not _is_present(client, reference):
         said(f"building {reference}")
@@ -144,9 +144,9 @@ def ensure_helper(client: DockerClient, said: Callable[[str], None]) -> str:
 def build(
     client: DockerClient, engines: Sequence[Engine], said: Callable[[str], None], only: str = ""
 ) -> tuple[tuple[Built, ...], tuple[tuple[str, str], ...]]:
-    """Images of every executable of `engines` on this host that is of a supported version, or of `only` that one.
+    """Build an image of every executable of `engines` on this host of a supported version, or of version `only`.
 
-    Returns them, and (engine, reason) for each that could not be made. Raises EngineError LB421 of the daemon.
+    Returns the images, and (engine, reason) for each that failed. Raises EngineError LB421 of the daemon.
     """
     built: list[Built] = []
     failed: list[tuple[str, str]] = []
@@ -194,8 +194,7 @@ def _load(client: DockerClient, repository: str, tag: str, archive: bytes, label
 
 
 def _remove_old(client: DockerClient) -> None:
-    """Remove images made here that have lost their tag to a newer one, and those of earlier lbgens. Docker keeps what a
-    container was made of, and nobody else's image has our label."""
+    """Remove untagged images with our label and old helper images. Docker keeps an image that a container uses."""
     from docker.errors import APIError
 
     with docker_errors("removing old images of lbgen"):
@@ -204,12 +203,12 @@ def _remove_old(client: DockerClient) -> None:
         helpers.sort(key=lambda image: str(image.attrs["Created"]), reverse=True)
         for image in (*lost, *helpers[_HELPERS:]):
             for name in image.tags or (image.id,):
-                with suppress(APIError):  # in use, or another lbgen was quicker
+                with suppress(APIError):  # in use, or already removed
                     client.images.remove(name)
 
 
 def _newest_built(client: DockerClient, engine: Engine, version: str) -> str:
-    """The newest image built here of that version with the tools that this lbgen needs; empty when there is none."""
+    """The newest image built here of that version, with the tools that this lbgen needs; "" when there is none."""
     with docker_errors("listing images"):
         every = client.images.list(f"{REPOSITORY}/{engine.name}")
         tags = [tag for image in every if image.labels.get(LABEL) == _recipe(engine) for tag in image.tags]

@@ -1,4 +1,4 @@
-"""Containers as docker tells of them -> the state of their stacks, and what they printed."""
+"""The state and the logs of stacks, from docker's list of containers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ContainerState(EngineState):
 
 @dataclass(frozen=True, slots=True)
 class ContainerStack(StackState):
-    """A stack of containers; nobody but docker has to watch over it."""
+    """A stack of containers, which docker itself restarts."""
 
     @property
     def runtime(self) -> str:
@@ -55,7 +55,7 @@ class ContainerStack(StackState):
 
 
 def running() -> tuple[StackState, ...]:
-    """Every stack of containers that this daemon has."""
+    """Every stack of containers on this daemon."""
     client = connect()
     every = list_containers(client)
     names = sorted({each.record.stack for each in every if each.record.role is not Role.CHECK})
@@ -63,7 +63,7 @@ def running() -> tuple[StackState, ...]:
 
 
 def leftover_stacks() -> tuple[StackState, ...]:
-    """Stacks without a container that left a network or volumes: an `up` or `down` ended as the daemon went away."""
+    """Stacks that have no container but a network or volumes, left when the daemon ended during `up` or `down`."""
     client = connect()
     with docker_errors("listing networks and volumes"):
         only = {"label": STACK}
@@ -112,7 +112,7 @@ def _endpoints(parts: Sequence[StackContainer]) -> tuple[EndpointState, ...]:
 
 
 def lines(stack: StackState, engine: str | None, *, follow: bool) -> Iterator[Line]:
-    """What the containers of a stack printed, and the requests they logged; `follow` until they end."""
+    """The output of a stack's containers and the requests that they logged; `follow`: until they end."""
     client = connect()
     since: dict[str, str] = {}
     parsers = {each.name: access_parser(each.name) for each in stack.engines}
@@ -137,13 +137,13 @@ def _source(each: StackContainer) -> str:
 
 
 def _new_lines(each: StackContainer, since: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """(time, line) that are newer than `since`, which is moved on."""
+    """Each (time, line) newer than `since`, which is updated."""
     last = since.get(each.name, "")
     with docker_errors(f"reading the log of {each.name}"):
         after = int(datetime.fromisoformat(last).timestamp()) if last else None
         text = each.handle.logs(timestamps=True, since=after).decode("utf-8", "replace")
     for line in text.splitlines():
         stamp, _, rest = line.partition(" ")
-        if stamp > last:  # docker looks at whole seconds
+        if stamp > last:  # docker filters by whole seconds
             since[each.name] = max(stamp, since.get(each.name, ""))
             yield stamp, rest

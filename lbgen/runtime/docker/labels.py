@@ -1,6 +1,6 @@
-"""What containers, networks and volumes of ours are marked with: all that a later command needs to find and judge.
+"""Labels of containers, networks and volumes, by which later commands find and compare them.
 
-Labels never change; a container that took over a change has a newer record in its folder.
+Labels never change; a container that was reloaded has a newer record in its folder.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _RECORD = "io.lbgen.record"
 class Role(StrEnum):
     ENGINE = "engine"
     ENDPOINTS = "endpoints"
-    PORTS = "ports"  # has the network of an engine, so that the next engine finds it as it was
+    PORTS = "ports"  # holds an engine's network namespace while the engine is replaced
     AGENT = "agent"
-    CHECK = "check"  # thrown away once the engine has said what it thinks of its files
+    CHECK = "check"  # temporary
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a container is. `hash` changes with all that it is made of, "" while it takes over a change; `shape` with
-    all but its files. Never holds a secret."""
+    """The description of a container. `hash` is the digest of its specification, "" during a reload; `shape` the digest
+    without its files. Never holds a secret."""
 
     stack: str
     role: Role
@@ -40,21 +40,21 @@ class Record:
     shape: str = ""
     engine: str = ""
     title: str = ""
-    version: str = ""  # that its files were rendered for
-    program_version: str = ""  # as far as the image tells
+    version: str = ""  # for which its files were rendered
+    program_version: str = ""  # of the image, where known
     offset: int = 0  # of its listeners' ports
-    side: int = 0  # which of the two addresses its listeners have; of PORTS: which one is served
+    side: int = 0  # which of the two addresses its listeners have; of PORTS: which one serves
     addresses: tuple[Address, ...] = ()
     access_log: str = ""
-    detail: str = ""  # JSON: of stand-ins, whom they stand for; of engines, how they leave
-    files: Mapping[str, str] = field(default_factory=dict)  # name -> digest, as they were put there
+    detail: str = ""  # JSON: of stand-ins, their endpoints; of engines, how they drain
+    files: Mapping[str, str] = field(default_factory=dict)  # name -> digest, as written
 
     def text(self) -> bytes:
-        """As a file of the container's folder, which says more than the labels once it is there."""
+        """Its serialisation for the record file, which takes precedence over the labels."""
         return json.dumps(self.labels()).encode()
 
     def updated(self, text: bytes | None) -> Record:
-        """What such a file says; itself when it says nothing of the same part of the same stack."""
+        """The record in the text of a record file; itself when that is missing or of another container."""
         try:
             found = Record.from_labels(json.loads(text)) if text else None
         except (ValueError, TypeError):
@@ -63,13 +63,13 @@ class Record:
         return found if found is not None and same else self
 
     def labels(self) -> dict[str, str]:
-        """As labels of a container."""
+        """Its serialisation as labels."""
         rest = {key: value for key, value in asdict(self).items() if key not in ("stack", "hash")}
         return {STACK: self.stack, _HASH: self.hash, _RECORD: json.dumps(rest, sort_keys=True)}
 
     @classmethod
     def from_labels(cls, labels: Mapping[str, str]) -> Record | None:
-        """What labels say; None when they are not ours, or another lbgen's."""
+        """The record in labels; None when they are not ours, or of another lbgen."""
         try:
             rest = json.loads(labels[_RECORD])
             rest["role"] = Role(rest["role"])

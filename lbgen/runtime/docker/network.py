@@ -1,4 +1,4 @@
-"""The network of a stack: a bridge of its own with a subnet that lbgen chose, so that addresses in it can be fixed."""
+"""The docker network of a stack: a bridge whose subnet lbgen chooses, so that containers can have fixed addresses."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 ADDRESSES = IPv4Network("10.214.0.0/16")
 _OVERLAPS = ("overlap", "Pool")
-_STAND_INS = 250  # last byte of the address of the stand-ins
-_PORTS = 200  # the same of who has the ports of an engine
-_BESIDE = "127.0.0.2"  # in there: who is to replace that engine cannot have the same address
+_STAND_INS = 250  # last byte of the stand-ins' address
+_PORTS = 200  # last byte of the first ports container's address
+_BESIDE = "127.0.0.2"  # of the engine that replaces another one in the same network namespace
 
 
 def name(stack: str) -> str:
-    """What docker calls it."""
+    """Its name in docker."""
     return f"lbgen-{stack}"
 
 
 def ensure(client: DockerClient, stack: str) -> IPv4Network:
-    """The subnet of the stack's network, which is made when there is none.
+    """The subnet of the stack's network, which is created if missing.
 
     Raises EngineError LB421 when no subnet of 10.214.0.0/16 is free, or docker refuses.
     """
@@ -50,7 +50,7 @@ def ensure(client: DockerClient, stack: str) -> IPv4Network:
 
 
 def find(client: DockerClient, stack: str) -> IPv4Network | None:
-    """The subnet of the network that the stack has; None without one."""
+    """The subnet of the stack's network; None when it has no network."""
     with docker_errors("listing networks"):
         for each in client.networks.list(filters={"label": f"{STACK}={stack}"}):
             pools = each.attrs["IPAM"]["Config"]
@@ -66,17 +66,17 @@ def stand_in_address(subnet: IPv4Network) -> str:
 
 
 def engine_address(subnet: IPv4Network, offset: int, side: int) -> str:
-    """The address of an engine's listeners: 0 is where published ports lead, 1 is beside that."""
+    """The address of an engine's listeners on `side`: 0 = where published ports lead, 1 = its alternative."""
     return address_on_side(str(subnet[_PORTS + offset // 1_000]), side)
 
 
 def address_on_side(address: str, side: int) -> str:
-    """The same, of an entry at `address`."""
+    """As `engine_address`, for the ports container at `address`."""
     return _BESIDE if side else address
 
 
 def remove(client: DockerClient, stack: str) -> None:
-    """Remove it; containers are gone by then."""
+    """Remove the stack's network, once its containers are removed."""
     with docker_errors(f"removing the network {name(stack)}"):
         for each in client.networks.list(filters={"label": f"{STACK}={stack}"}):
             each.reload()

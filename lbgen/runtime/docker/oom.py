@@ -1,4 +1,4 @@
-"""A container that does not come to serve -> whether that is for its memory: with too little, an engine only crawls."""
+"""Tell whether an engine fails to serve because its container is short of memory."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from lbgen.runtime.docker.client import docker_errors
 if TYPE_CHECKING:
     from docker.models.containers import Container
 
-_FULL = 0.9  # of its limit; what is kept of files that nobody reads does not count
+_FULL = 0.9  # of its limit; inactive page cache does not count
 
 
 def memory_hint(handle: Container) -> str:
-    """The remedy where its memory is full, or was; empty where it is not, nobody knows, or it ended meanwhile."""
+    """A remedy when the container has reached its memory limit; "" when it has not, or its statistics are missing."""
     with suppress(EngineError), docker_errors(f"looking at the memory of {handle.name}"):
         return _hint(_stats(handle).get("memory_stats", {}))
     return ""
 
 
 def _stats(handle: Container) -> dict[str, Any]:
-    """What docker counts now, without its second look, for which it takes a second."""
+    """Docker's statistics of one moment (`one_shot`: without the second sample, which takes a second)."""
     from docker.errors import InvalidVersion
 
     try:
@@ -36,7 +36,7 @@ def _hint(memory: dict[str, Any]) -> str:
     limit = memory.get("limit") or 0
     details = memory.get("stats", {})
     used = (memory.get("usage") or 0) - (details.get("inactive_file") or details.get("total_inactive_file") or 0)
-    refused = memory.get("failcnt") or 0  # how often the kernel had none to give; told by cgroup v1 alone
+    refused = memory.get("failcnt") or 0  # failed allocations; cgroup v1 only
     if not limit or (used < _FULL * limit and not refused):
         return ""
     uses = f"it uses {used >> 20} of" if used >= _FULL * limit else "it has reached"

@@ -1,4 +1,4 @@
-"""Containers that run and what their stack shall be -> the change taken over by all of them, or by none."""
+"""Reload the engines of running containers: all of them serve the new plan, or none does."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def reload_containers(
     progress: Callable[[Progress], None],
     seconds: float,
 ) -> tuple[Diagnostic, ...]:
-    """Have the containers that are there serve what `desired` says; warnings are returned.
+    """Have the containers `there` serve what `desired` says; returns warnings.
 
-    Raises EngineError LB401 (an engine's checker refuses its files), LB412 (only with other containers), LB413 (taken
-    back, and why), LB429 (it serves, and an agent was not started or ended).
+    Raises EngineError LB401 (an engine's checker refuses its files), LB412 (needs other containers), LB413 (rolled
+    back, with the reason), LB429 (the change serves, but an agent was not started or stopped).
     """
     names = {each.name: each for each in there}
     _check_same_parts(desired, names)
@@ -60,7 +60,7 @@ def reload_containers(
         with deferred(forget=True):
             for change, live in changes:
                 if change.outcome is Outcome.BEFORE:
-                    with suppress(EngineError):  # without a note its files are read
+                    with suppress(EngineError):  # without a record its files are read
                         live.write_record(live.container.record)
         raise
     with deferred(), after_commit():
@@ -73,7 +73,7 @@ def reload_containers(
 
 @contextmanager
 def after_commit() -> Iterator[None]:
-    """What fails now cannot take the change back: EngineError LB429."""
+    """Turn an error after the commit, which can no longer roll the change back, into EngineError LB429."""
     try:
         yield
     except EngineError as error:
@@ -83,7 +83,7 @@ def after_commit() -> Iterator[None]:
 
 
 def _converge_agents(client: DockerClient, desired: DesiredStack, progress: Callable[[Progress], None]) -> None:
-    """Start agents that are newly needed, remove those that are no longer needed."""
+    """Start agents that are now needed, remove the others."""
     work = Converger(client, desired.kept.plan.name, network.name(desired.kept.plan.name), progress)
     try:
         work.converge(desired.containers)
@@ -96,7 +96,7 @@ def _converge_agents(client: DockerClient, desired: DesiredStack, progress: Call
 def check_replacements(
     client: DockerClient, desired: DesiredStack, there: Sequence[StackContainer], progress: Callable[[Progress], None]
 ) -> None:
-    """Nothing that runs stops for files that its engine refuses. EngineError LB401."""
+    """Check the files of engines that will be replaced, before anything stops. EngineError LB401."""
     now = {each.name: each.record.hash for each in there if each.running}
     _check_files(
         client,
@@ -119,13 +119,13 @@ def _check_files(
 
 
 def needs_reload(desired: DesiredStack, there: Sequence[StackContainer]) -> bool:
-    """Whether an engine runs that shall serve something else."""
+    """Whether an engine of `desired` runs with other files or settings."""
     now = {each.name: each.record.hash for each in there}
     return any(now.get(unit.container_spec.name, unit.record.hash) != unit.record.hash for unit in desired.units)
 
 
 def _check_same_parts(desired: DesiredStack, there: dict[str, StackContainer]) -> None:
-    """EngineError LB412 when other units run than those that shall."""
+    """Raise EngineError LB412 unless exactly the containers of `desired` run."""
     fixed = (Role.ENGINE, Role.ENDPOINTS, Role.PORTS)
     wanted_names = {each.name for each, record in desired.containers if record.role in fixed}
     if wanted_names != {name for name, each in there.items() if each.record.role in fixed}:
@@ -140,7 +140,7 @@ def _check_same_parts(desired: DesiredStack, there: dict[str, StackContainer]) -
 def _plan_change(
     desired: DesiredStack, unit: EngineUnit, there: dict[str, StackContainer]
 ) -> tuple[Change, ContainerEngine]:
-    """EngineError LB412 when the engine's container has to be another one."""
+    """The change of one engine. EngineError LB412 when it needs another container."""
     each = there.get(unit.container_spec.name)
     title = unit.record.title
     if each is None or not each.running or desired.last is None:
@@ -175,7 +175,7 @@ def _if_running(each: StackContainer | None) -> StackContainer | None:
 
 
 def add_stand_ins(desired: DesiredStack, every: Sequence[StackContainer]) -> None:
-    """Start the stand-ins that are new in the container that has the others, if it is the right one; those that are no
+    """Start new stand-ins in the container that has the others, unless that has to be replaced. Stand-ins that are no
     longer needed stay. EngineError LB412, LB421."""
     if desired.endpoints is None or desired.last is None:
         return
@@ -183,7 +183,7 @@ def add_stand_ins(desired: DesiredStack, every: Sequence[StackContainer]) -> Non
     there = next((each for each in every if each.name == spec.name and each.running), None)
     if there is None or there.record.shape != record.shape or there.record.hash == record.hash:
         return
-    # First, so that no later command gives away a port that is taken.
+    # Written first, so that no later command assigns one of these ports.
     replace(desired.last, cast=replace(desired.last.cast, stand_ins=desired.kept.cast.stand_ins)).write()
     begun = int(time.time()) - 1
     before = _count_ready(there, begun)

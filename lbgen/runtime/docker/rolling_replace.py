@@ -1,4 +1,4 @@
-"""What shall replace an engine of a stack -> the turns that do it without a gap; where there is none, why."""
+"""Replace engines of a running stack without a gap, by one traffic switch for each."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Replacement:
-    """`stack` is what the stack shall be, `switches` those parts of it that replace what serves, by their names."""
+    """`stack` is the desired one, `switches` has a switch for each new container that replaces a serving one."""
 
     stack: DesiredStack
     switches: dict[str, TrafficSwitch] = field(default_factory=dict)
 
     @property
     def alongside(self) -> dict[str, StackContainer]:
-        """New container -> the one that serves on until it is turned to."""
+        """New container -> the one that serves until the switch."""
         return {name: each.entrypoint.serving for name, each in self.switches.items()}
 
     @property
@@ -39,14 +39,14 @@ class Replacement:
         return tuple(str(each.rules.handle.id) for each in self.switches.values())
 
     def rollback(self, client: DockerClient, stack: str) -> None:
-        """Whatever was turned leads to the engines before again."""
+        """Route new connections to the previous engines again."""
         there = {each.name: each for each in list_containers(client, stack)}
         for name, each in self.switches.items():
-            with suppress(EngineError):  # what was wrong first is what is told
+            with suppress(EngineError):  # the first error is the one to report
                 each.rollback(there.get(name))
 
     def drain(self, seconds: float, progress: Callable[[Progress], None]) -> int:
-        """Have the engines before end; how many connections were cut."""
+        """Drain the previous engines; returns how many connections were cut."""
         cut = 0
         for each in self.switches.values():
             who = each.entrypoint.serving.record.title
@@ -67,8 +67,8 @@ def prepare_replacement(
     make: Callable[[Sequence[EngineChoice]], DesiredStack],
     progress: Callable[[Progress], None],
 ) -> Iterator[Replacement]:
-    """How the parts that `make` makes of `chosen` come to serve. Each that replaces one that serves gets the other side
-    of its entry; where that cannot be, the reason is told and it has to be stopped first."""
+    """Prepare the switch of each engine of `make(chosen)` that replaces a serving one, on the other side of its
+    entrypoint. Where that is impossible, `progress` gets the reason, and the previous engine has to stop first."""
     desired = make(chosen)
     names = {each.name: each for each in before}
     with ExitStack() as stack:
@@ -111,10 +111,8 @@ def _tool(
     unit: EngineUnit,
     desired: DesiredStack,
 ) -> StackContainer:
-    """A container, for as long as `stack` is open, that has shown that it can set the rules of a turn. An error of
-    docker's may be a passing one: it is tried again once, as without rules connections are cut. EngineError LB403,
-    LB421.
-    """
+    """A container that has proven able to set nft rules, until `stack` closes. An error of docker's is retried once,
+    since connections are cut without rules. EngineError LB403, LB421."""
     try:
         return _tool_that_works(client, stack, entrypoint, unit, desired)
     except EngineError as error:
@@ -142,7 +140,7 @@ def _tool_that_works(
 def recover(
     client: DockerClient, stack: str, there: Sequence[StackContainer], helper: Callable[[], str]
 ) -> tuple[StackContainer, ...]:
-    """After an `up` that was killed while two engines ran at one entry: the one that serves stays, the other goes."""
+    """After an `up` that was killed while two engines ran at one entrypoint, keep only the one that serves."""
     holders = {each.record.offset: each for each in there if each.record.role is Role.PORTS and each.running}
     aside = [x for x in there if x.name.endswith(ASIDE) and x.record.role is Role.ENGINE and x.running]
     for each in aside:

@@ -1,8 +1,7 @@
-"""A plan and an engine -> that engine serving it in a container as `up` would make it, in a network that we can be in.
+"""Run one engine in a container of the kind that `up` creates, in a network namespace that this process can enter.
 
-The container is that of a stack in all but its network: clients and endpoints of this process share that, with all of
-127.0.0.0/8, so that what works on local processes works on containers. A kernel engine, whose rules would be ours as
-well, has a network of its own, a bridge away. Needs root.
+Clients and endpoints of this process share that namespace, and so all of 127.0.0.0/8, as with local processes. A kernel
+engine, whose rules would apply to clients as well, has a namespace of its own behind a bridge. Needs root.
 """
 
 from __future__ import annotations
@@ -44,18 +43,18 @@ _ADMIN_PORT = 9901
 
 @dataclass(frozen=True, slots=True)
 class SharedNetns:
-    """The network that containers share with this process. `bridge` is this host's address in the other one."""
+    """The network namespace that containers share with this process; `bridge` is this host's address on the bridge."""
 
     client: DockerClient
     helper: str
-    name: str  # of everything that is ours
+    name: str  # of the stack
     ports: tuple[ContainerSpec, Record]
     holder: Container
     bridge: str
 
     @contextmanager
     def enter(self) -> Iterator[None]:
-        """This thread, and those that it starts, are in there for as long as the block lasts."""
+        """Move this thread, and those that it starts, into the namespace while the block lasts."""
         pid = int(self.holder.attrs["State"]["Pid"])
         with Path("/proc/self/ns/net").open("rb") as home, Path(f"/proc/{pid}/ns/net").open("rb") as there:
             _set_netns(there.fileno())
@@ -97,11 +96,11 @@ def share_netns() -> Iterator[SharedNetns]:
 
 @dataclass(frozen=True, slots=True)
 class SingleEngine:
-    """One engine in a container. See `lbgen.runtime.local.process.Handle`, of which it is the part that clients use."""
+    """One engine in a container, with the members of `local.process.EngineProcess` that clients use."""
 
     container: StackContainer
     plan: Plan
-    host: str  # "" = where its listeners are, on our side too
+    host: str  # "" = the addresses of its listeners
 
     def address(self, listener: str) -> tuple[str, int]:
         """Host and port to connect to; KeyError when there is no such listener."""
@@ -109,11 +108,11 @@ class SingleEngine:
         return self.host or ports.client_address(found.address), found.port
 
     def stays(self) -> None:
-        """EngineError LB403 with its last lines when it has ended."""
+        """Raise EngineError LB403 with its last lines when it has ended."""
         ensure_alive(self.container, 0, "while it served")
 
     def access_lines(self) -> list[str]:
-        """What it printed, its access log among it."""
+        """The lines that it printed, with its access log."""
         with docker_errors(f"reading what {self.container.name} said"):
             return str(self.container.handle.logs().decode("utf-8", "replace")).splitlines()
 
@@ -122,7 +121,7 @@ class SingleEngine:
 def serve(
     netns: SharedNetns, target: Engine, version: str, image: Image, plan: Plan, *, accept: tuple[str, ...]
 ) -> Iterator[SingleEngine]:
-    """Serve `plan` on its own ports while the block lasts; this thread is in the room, but for a kernel engine.
+    """Serve `plan` on its own ports while the block lasts. This thread is in `netns`, except for a kernel engine.
 
     Raises LbgenError (verdicts), EngineError LB403, LB421.
     """
@@ -161,7 +160,7 @@ def serve(
 
 
 def _wait_loaded(engine: SingleEngine) -> None:
-    """Until the rules are in the kernel: the shell that loads them becomes one that sleeps."""
+    """Wait until the rules are in the kernel: the shell that loads them then executes `sleep`."""
     name = Path(f"/proc/{engine.container.handle.attrs['State']['Pid']}/comm")
 
     def loaded() -> bool:
@@ -172,7 +171,7 @@ def _wait_loaded(engine: SingleEngine) -> None:
 
 
 def _wait_listening(engine: SingleEngine, ready: str) -> None:
-    """Until it accepts and, where it tells that at all, knows its routes."""
+    """Wait until it accepts connections and, where it has a readiness path, is ready."""
 
     def listens() -> bool:
         ensure_alive(engine.container, 0, "while starting")
@@ -192,7 +191,7 @@ def _poll(holds: Callable[[], bool], otherwise: str) -> None:
 
 
 def available_images(netns: SharedNetns, target: Engine) -> dict[str, Image]:
-    """The image of each version, without those for which there is none."""
+    """The image of each version that has one."""
     every: dict[str, Image] = {}
     for version in target.versions:
         try:

@@ -1,4 +1,4 @@
-"""The sockets in the network of a container, as the kernel lists them."""
+"""The sockets in the network namespace of a container, as the kernel lists them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from lbgen.runtime.docker.converge import StackContainer
 
-_LISTEN, _OPEN = "0A", ("01", "08")  # 08: the client has said that it sends no more
-_UNBOUND = "07"  # so a datagram socket that waits for anybody
+_LISTEN, _OPEN = "0A", ("01", "08")  # 08 is CLOSE_WAIT
+_UNBOUND = "07"  # a datagram socket without a peer
 _LOOK_SECONDS = 0.1
 _PRINT = "for each in ('tcp', 'udp'): print(each + '\\n' + open('/proc/net/' + each).read())"
 
 
 class Socket(NamedTuple):
-    """One socket: `protocol` is tcp or udp, `state` the kernel's number for it."""
+    """One socket; `protocol` is tcp or udp, `state` the kernel's hexadecimal number."""
 
     protocol: str
     address: str
@@ -32,14 +32,14 @@ class Socket(NamedTuple):
 
 
 def sockets(holder: StackContainer) -> tuple[Socket, ...]:
-    """All IPv4 sockets in the network of `holder`, one of our own images. Raises EngineError LB403, LB421."""
+    """All IPv4 sockets in the namespace of `holder`, which runs the helper image. Raises EngineError LB403, LB421."""
     with docker_errors(f"listing the sockets of {holder.name}"):
         said = container.execute(holder.handle, (*helper_image.WAIT_ARGV[:-1], _PRINT))
     return tuple(parse(said))
 
 
 def parse(text: str) -> Iterator[Socket]:
-    """/proc/net/tcp and udp, each after a line with its name."""
+    """Parse /proc/net/tcp and udp, each after a line with its name."""
     protocol = ""
     for line in text.splitlines():
         words = line.split()
@@ -51,7 +51,7 @@ def parse(text: str) -> Iterator[Socket]:
 
 
 def listening(every: Collection[Socket], address: str) -> set[tuple[int, str]]:
-    """(port, protocol) where somebody waits at `address`."""
+    """Each (port, protocol) with a listening socket at `address`."""
     waits = {("tcp", _LISTEN), ("udp", _UNBOUND)}
     return {(x.port, x.protocol) for x in every if x.address == address and (x.protocol, x.state) in waits}
 
@@ -66,10 +66,9 @@ def wait_listening(
     stays: Callable[[], None],
     lack: Callable[[], str],
 ) -> None:
-    """Return once somebody waits on each of `ports` (number, protocol) of `address` in the network of `holder`.
+    """Return once a socket listens on each of `ports` (number, protocol) of `address` in the namespace of `holder`.
 
-    EngineError LB403 when that is not so in time; `stays` raises when the engine ended, `lack` says what it has too
-    little of.
+    EngineError LB403 after `seconds`; `stays` raises when the engine has ended, `lack` returns a hint on its resources.
     """
     end = time.monotonic() + seconds
     while not set(ports) <= listening(sockets(holder), address):
@@ -81,5 +80,5 @@ def wait_listening(
 
 
 def connected(every: Collection[Socket], address: str, ports: Collection[int]) -> int:
-    """How many connections of clients are open there."""
+    """The number of open TCP connections to those ports of `address`."""
     return sum(x.protocol == "tcp" and x.state in _OPEN and x.address == address and x.port in ports for x in every)

@@ -1,4 +1,4 @@
-"""Plan and engines -> a running stack of containers; its change, and its end."""
+"""The docker runtime: bring stacks of containers up, reload them, take them down. See `common.driver.Driver`."""
 
 from __future__ import annotations
 
@@ -78,10 +78,9 @@ def up(
     drain: float = DRAIN_SECONDS,
     instead: Mapping[str, str] | None = None,
 ) -> Result:
-    """Bring `plan` up on `engines` in containers: what is right stays, what runs takes over the change where it can,
-    else its container is replaced, without a gap unless its published ports are others: connections that are open live
-    on for `drain` seconds at most. `instead`: engines that get the ports of another one. What goes wrong leaves all as
-    it was.
+    """Bring `plan` up on `engines` in containers. An engine that runs is reloaded where possible; else its container is
+    replaced, without a gap unless its published ports change, and open connections have `drain` seconds to end.
+    `instead`: new engine -> the engine whose ports it gets. A failure leaves everything as it was.
 
     Raises LbgenError (verdicts), EngineError LB403 to LB405, LB413, LB420 to LB423.
     """
@@ -129,7 +128,7 @@ def up(
                 for each in replacement.switches.values():
                     each.switch()
                 desired.kept.write()
-            except BaseException:  # also Ctrl-C: nothing half done keeps running
+            except BaseException:  # also Ctrl-C
                 with deferred(forget=True):
                     replacement.rollback(client, plan.name)
                     work.rollback()
@@ -137,7 +136,7 @@ def up(
             try:
                 cut = replacement.drain(drain, progress)
             finally:
-                with deferred(), after_commit():  # what was before goes
+                with deferred(), after_commit():
                     work.commit()
         now = stack_state(plan.name, list_containers(client, plan.name))
         return Result(now, skipped, warnings, not work.changed, bool(before) and work.changed, cut=cut)
@@ -145,7 +144,7 @@ def up(
 
 @contextmanager
 def _name_port_field(plan: Plan, chosen: Sequence[EngineChoice]) -> Iterator[None]:
-    """A port that is taken is named by the listener that asks for it: EngineError LB404."""
+    """Add the listener's field to a LB404 of a port that is in use."""
     try:
         yield
     except PortTakenError as error:
@@ -156,7 +155,7 @@ def _name_port_field(plan: Plan, chosen: Sequence[EngineChoice]) -> Iterator[Non
 
 @contextmanager
 def _cleanup_on_error(client: DockerClient, name: str) -> Iterator[None]:
-    """What ends badly leaves no network, and nothing in the state directory, where the stack has no container."""
+    """After an error, remove the network and the saved state of a stack that has no container."""
     try:
         yield
     except BaseException:
@@ -219,7 +218,7 @@ def _desired_stack(
     backends: bool,
     progress: Callable[[Progress], None],
 ) -> DesiredStack:
-    """What the stack shall be. The network is desired."""
+    """The desired stack. Creates its network and, where missing, the helper image."""
     helper = _helper(client, progress)
     subnet = network.ensure(client, plan.name)
     last = kept.read(plan.name)
@@ -238,7 +237,7 @@ def _helper(client: DockerClient, progress: Callable[[Progress], None]) -> str:
 
 
 def _certificate_folder(plan: Plan) -> Path:
-    """Where the certificates of stand-ins are kept: of other pools, another folder."""
+    """The folder of the stand-ins' certificates; it depends on the pools."""
     asked = repr([(pool.name, pool.tls) for pool in plan.pools])
     return kept.folder(plan.name) / hashlib.sha256(asked.encode()).hexdigest()[:16]
 
@@ -260,7 +259,7 @@ def _choose_image(
 def _assign_offsets(
     plan: Plan, chosen: tuple[EngineChoice, ...], before: tuple[StackContainer, ...], instead: Mapping[str, str]
 ) -> tuple[EngineChoice, ...]:
-    """Port offsets: what an engine has already it keeps."""
+    """Give each engine a port offset; one that runs keeps its own."""
     had = {x.record.engine: x.record.offset for x in before if x.record.role is Role.ENGINE}
     had |= {new: had[old] for new, old in instead.items() if old in had}
     ours = {a.port for x in before if x.running for a in x.record.addresses}
@@ -274,8 +273,8 @@ def _assign_offsets(
 def _wait_for_routes(
     client: DockerClient, replacement: Replacement, progress: Callable[[Progress], None], seconds: float
 ) -> tuple[Diagnostic, ...]:
-    """Wait for every route of every engine, of one that is to be turned to where no client asks it yet; EngineError
-    LB403 when its container ends, LB405 when a route fails."""
+    """Wait for every route of every engine; one behind a traffic switch is asked where no client reaches it yet.
+    EngineError LB403 when its container ends, LB405 when a route fails."""
     complaints: list[Diagnostic] = []
     desired = replacement.stack
     there = {x.name: x for x in list_containers(client, desired.kept.plan.name)}
@@ -289,7 +288,7 @@ def _wait_for_routes(
             turned.wait_listening(seconds, starts, lack)
             where = turned.listener_addresses()
         elif not unit.spec.kernel and any(x.mode is Mode.L4 for x in plan.listeners):
-            # Docker accepts connections for it, and no request that it answers is known.
+            # Docker's proxy accepts connections, and L4 listeners have no known request.
             asked = [(x.port, str(x.protocol)) for x in plan.listeners]
             address = plan.listeners[0].address  # the same for all of a container
             holder = there[unit.holder[0].name]
@@ -316,7 +315,7 @@ def _wait_for_routes(
 
 
 def end(stack: StackState, progress: Callable[[Progress], None]) -> None:
-    """Stop and remove all that belongs to a stack; a Ctrl-C makes that quicker."""
+    """Stop and remove all containers, volumes and the network of a stack; a Ctrl-C skips the drain."""
     client = connect()
     with locked(f"docker-{stack.name}"):
         try:
@@ -330,7 +329,7 @@ def end(stack: StackState, progress: Callable[[Progress], None]) -> None:
 
 
 def _forget(client: DockerClient, name: str) -> None:
-    """Its network, and what is kept of it, where the stack has no container."""
+    """Remove the network and the saved state of a stack that has no container."""
     if not list_containers(client, name):
         network.remove(client, name)
         shutil.rmtree(kept.folder(name), ignore_errors=True)

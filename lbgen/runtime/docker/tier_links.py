@@ -1,4 +1,4 @@
-"""Stacks of containers behind others: where they are reached, by whom, and whether they still have something to do."""
+"""Links between tiers of containers: addresses, networks and open connections of a stack behind another one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHARED = "container:"
 
 
 def behind(plan: Plan, before: StackState | None) -> Plan:
-    """`plan` on free ports, or on those that it has already: they are published on this host's loopback too."""
+    """`plan` on the ports it had in `before`, else on free ones: they are published on this host's loopback too."""
     had = {} if before is None else {a.listener: a.port for x in before.engines for a in x.addresses}
     found: dict[str, int] = {}
     for listener in plan.listeners:
@@ -37,7 +37,7 @@ def behind(plan: Plan, before: StackState | None) -> Plan:
 
 
 def places(state: StackState) -> dict[str, tuple[str, int]]:
-    """Address in the stack's own network and port of each listener."""
+    """(address in the stack's own network, port) by listener."""
     client = connect()
     found = {}
     for engine in state.engines:
@@ -49,7 +49,7 @@ def places(state: StackState) -> dict[str, tuple[str, int]]:
 
 
 def join(front: StackState, behind: Sequence[StackState]) -> None:
-    """Let the engines of `front` into the networks of the stacks behind it, where they are not yet."""
+    """Connect the engines of `front` to the networks of the stacks behind it, unless they are connected."""
     client = connect()
     joined = False
     for engine in front.engines:
@@ -72,13 +72,13 @@ def join(front: StackState, behind: Sequence[StackState]) -> None:
 
 
 def connections(state: StackState) -> int:
-    """How many connections its listeners have."""
+    """The number of open connections to its listeners."""
     wanted = {each.port for engine in state.engines for each in engine.addresses}
     return sum(open_connections(engine.pid, wanted) for engine in state.engines)
 
 
 def _networked(client: DockerClient, name: str) -> Container:
-    """The container itself, or the one whose network it shares."""
+    """The container that has the network namespace of container `name`: itself, or the one that it joins."""
     with docker_errors(f"looking at the container {name}"):
         found = client.containers.get(name)
         mode = str(found.attrs["HostConfig"]["NetworkMode"])

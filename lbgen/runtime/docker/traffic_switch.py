@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 
 TABLE = "lbgen_turn"
 _FILE = "turn.nft"
-_STAGED = ".leave"  # half a file must not be seen
-_ASK_FROM = 61_001  # ports inside, by which we alone ask who shall be turned to
+_STAGED = ".leave"  # renamed when complete
+_ASK_FROM = 61_001  # first port inside at which lbgen asks the new engine before the switch
 _LOOK_SECONDS = 0.1
-_ACCEPTED_SECONDS = 0.3  # by then an engine has accepted what arrived before the turn
+_ACCEPTED_SECONDS = 0.3  # for an engine to accept connections that arrived before the switch
 _KILL_SECONDS = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Entrypoint:
-    """Where clients come in: `holder` is who has the published ports, `serving` whom they lead to now."""
+    """Where clients connect: `holder` is the ports container, `serving` the engine that its ports lead to."""
 
     holder: StackContainer
     serving: StackContainer
 
 
 def find_entrypoint(unit: EngineUnit, there: Sequence[StackContainer]) -> Entrypoint | None:
-    """The entry that `unit` would take over; None where nothing serves, or the ports have to be others."""
+    """The entrypoint that `unit` would take over; None when no engine serves, or the published ports change."""
     ports, record = unit.holder
     holder = next((x for x in there if x.name == ports.name and x.running and x.record.hash == record.hash), None)
     if holder is None:
@@ -60,8 +60,8 @@ def find_entrypoint(unit: EngineUnit, there: Sequence[StackContainer]) -> Entryp
 def nft_rules(
     address: str, ports: Sequence[tuple[int, str]], side: str, asked: str = "", others: Sequence[str] = ()
 ) -> str:
-    """Rules that lead new connections for `ports` of `address`, and of `others` in networks that were joined, to the
-    same ports of `side`. Ports from 61001 on lead to those of `asked`, one after the other."""
+    """nft rules that send new connections for `ports` of `address`, and of `others` in joined networks, to the same
+    ports of `side`. Ports from 61001 on lead to those of `asked`, in order."""
     tcp, udp = ([port for port, protocol in ports if protocol == which] for which in ("tcp", "udp"))
     turned, raw, replies = [], [], []
     if side != address:
@@ -74,7 +74,7 @@ def nft_rules(
         turned += [f"ip daddr {address} tcp dport {number} dnat to {asked}:{port}" for number, port in numbered]
     chains = {
         "type nat hook prerouting priority dstnat - 10": [
-            # What is older than these rules stays where it is.
+            # Connections that are older than these rules stay with their engine.
             f"ip daddr {address} tcp flags & (fin | syn | rst | ack) != syn redirect",
             *turned,
         ],
@@ -90,7 +90,7 @@ def nft_rules(
 
 @dataclass(slots=True)
 class TrafficSwitch:
-    """The exchange of what serves at an entry. `rules` is a container that may set rules; nothing else is in it."""
+    """The replacement of the engine at an entrypoint; `rules` is a container that may set nft rules there."""
 
     entrypoint: Entrypoint
     unit: EngineUnit
@@ -111,24 +111,24 @@ class TrafficSwitch:
         return _listen_address(self.address, self.entrypoint.serving.record)
 
     def _set(self, side: str, asked: str = "", *, kernel: bool) -> None:
-        """`kernel`: `side` is that of rules that are at every address."""
+        """`kernel`: `side` is the address of a kernel engine, whose rules apply to every address."""
         others = () if kernel else _joined_addresses(self.entrypoint.holder)
         _load(self.rules, nft_rules(self.address, self._ports, side, asked, others))
 
     def prepare(self) -> None:
-        """Let us ask the new engine, on ports that no client knows. EngineError LB403 when rules cannot be set."""
+        """Make the new engine reachable on ports that no client uses. EngineError LB403 when rules cannot be set."""
         self._set(self._old, self._new, kernel=_is_kernel(self.entrypoint.serving.record))
 
     def listener_addresses(self) -> dict[str, tuple[str, int]]:
-        """Where each listener of the new engine is reached from this host before clients reach it."""
-        if self.unit.spec.kernel:  # its rules cannot be tried without being in force
+        """(address, port) by listener at which this host reaches the new engine before the switch."""
+        if self.unit.spec.kernel:  # its rules apply at once
             return {x.listener: (x.host, x.port) for x in self.unit.record.addresses}
         tcp = [x for x in self.unit.plan.listeners if str(x.protocol) == "tcp"]
         return {x.name: (self.address, _ASK_FROM + number) for number, x in enumerate(tcp)}
 
     def wait_listening(self, seconds: float, stays: Callable[[], None], lack: Callable[[], str]) -> None:
-        """EngineError LB403 when the new engine does not listen on every port in time; `stays` raises when it ended,
-        `lack` says what it has too little of."""
+        """Wait until the new engine listens on every port, at most `seconds`. EngineError LB403. `stays` raises when it
+        has ended, `lack` returns a hint on its resources."""
         if self.unit.spec.kernel:
             self._set(self.address, kernel=True)
             return
@@ -138,7 +138,7 @@ class TrafficSwitch:
         )
 
     def switch(self) -> None:
-        """Lead new connections to the new engine. EngineError LB403, LB421."""
+        """Route new connections to the new engine. EngineError LB403, LB421."""
         kernel = self.unit.spec.kernel
         self._set(self.address if kernel else self._new, kernel=kernel)
         self.switched = True
@@ -146,7 +146,7 @@ class TrafficSwitch:
         container.put(self.entrypoint.holder.handle, {RECORD_FILE: File(record.text())}, root=False)
 
     def rollback(self, new: StackContainer | None) -> None:
-        """Lead new connections to the engine that was there before."""
+        """Route new connections to the previous engine again."""
         self._set(self._old, kernel=_is_kernel(self.entrypoint.serving.record))
         if self.unit.spec.kernel and new is not None and new.running:
             _tear_down(new)
@@ -156,12 +156,11 @@ class TrafficSwitch:
         )
 
     def drain(self, seconds: float) -> int:
-        """Have the engine before end its connections as they fall silent, and stop it; returns how many were left after
-        `seconds`, which are cut."""
+        """Drain and stop the previous engine; returns how many connections were open after `seconds` and were cut."""
         old = self.entrypoint.serving
         leaving = _drain_settings(old.record)
         if leaving.get("teardown"):
-            _tear_down(old)  # the kernel goes on with what is open
+            _tear_down(old)  # the kernel keeps forwarding open connections
             return 0
         time.sleep(_ACCEPTED_SECONDS)
         if leaving["leave"] is not None:
@@ -183,7 +182,7 @@ class TrafficSwitch:
 
 
 def route_to(rules: StackContainer, holder: StackContainer, serves: StackContainer) -> None:
-    """Lead new connections to `serves`, whatever the rules are now. EngineError LB403, LB421."""
+    """Route new connections to `serves`, whatever the present rules are. EngineError LB403, LB421."""
     joined = holder.handle.attrs["NetworkSettings"]["Networks"][network.name(holder.record.stack)]
     address = str(joined["IPAddress"])
     ports = [(x.port, "udp" if x.scheme == "udp" else "tcp") for x in serves.record.addresses]
@@ -194,8 +193,8 @@ def route_to(rules: StackContainer, holder: StackContainer, serves: StackContain
 def route_joined_networks(
     client: DockerClient, stack: str, there: Sequence[StackContainer], helper: Callable[[], str]
 ) -> None:
-    """Docker has published ports lead to the first network by name. Where that is one that was joined, rules lead on to
-    the engine. EngineError LB403, LB421."""
+    """Docker sends published ports to a container's first network by name. Where that is a joined network, set rules
+    that forward to the engine. EngineError LB403, LB421."""
     engines = [x for x in there if x.record.role is Role.ENGINE and x.running]
     for holder in there:
         if holder.record.role is not Role.PORTS or not holder.running or not _joined_addresses(holder):
@@ -207,7 +206,7 @@ def route_joined_networks(
 
 
 def _joined_addresses(holder: StackContainer) -> tuple[str, ...]:
-    """Its addresses in networks that come before the stack's own by name."""
+    """Its addresses in networks whose names sort before the stack's own."""
     own = network.name(holder.record.stack)
     joined = holder.handle.attrs["NetworkSettings"]["Networks"]
     return tuple(str(joined[each]["IPAddress"]) for each in sorted(joined) if each < own and joined[each]["IPAddress"])
@@ -218,7 +217,7 @@ def _is_kernel(record: Record) -> bool:
 
 
 def _listen_address(address: str, record: Record) -> str:
-    """Where an engine waits for what comes to `address`."""
+    """The address at which an engine serves connections to `address`."""
     return address if _is_kernel(record) else network.address_on_side(address, record.side)
 
 
@@ -233,14 +232,14 @@ def _tear_down(each: StackContainer) -> None:
 
 
 def _drain_settings(record: Record) -> dict[str, Any]:
-    """How an engine leaves."""
+    """How the engine of a record drains: `drain`, `leave` and `teardown`."""
     found: dict[str, Any] = json.loads(record.detail or "{}")
     return found
 
 
 @contextmanager
 def rules_container(client: DockerClient, stack: str, holder: StackContainer, helper: str) -> Iterator[StackContainer]:
-    """A container that may set rules in the network of `holder`, for as long as the block lasts. EngineError LB421."""
+    """A container that may set rules in the network namespace of `holder`, while the block lasts. EngineError LB421."""
     spec = ContainerSpec(
         name=f"{holder.name}-turn-{secrets.token_hex(2)}",
         image=helper,

@@ -1,4 +1,4 @@
-"""Processes whose supervisor is gone: found by the folder in which they work, handled though they are no children."""
+"""Adopt processes whose supervisor has ended: find them by their working directory, signal and await them by pidfd."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _EXEC_SECONDS = 3.0  # for a process that was just started to become the engine
 
 @dataclass(slots=True)
 class AdoptedProcess:
-    """A process that somebody else started, as a `spawn.Process`. It is held by a pidfd, which a process that gets the
-    same pid later does not have; `descriptor` None: it had ended already."""
+    """A process that is not our child, as a `spawn.Process`. `descriptor` is its pidfd, which stays valid when the pid
+    is reused; None = it has ended."""
 
     pid: int
     descriptor: int | None
 
     @classmethod
     def of(cls, process: ProcessId) -> AdoptedProcess:
-        """`process`, if it still runs and is that very one; else one that has ended. Raises OSError (EMFILE)."""
+        """`process` if it still runs and its pid was not reused; else an ended one. Raises OSError (EMFILE)."""
         try:
             descriptor = os.pidfd_open(process.pid)
         except ProcessLookupError:
             return cls(process.pid, None)
-        if not process.alive():  # asked while the pidfd holds whoever has the pid now
+        if not process.alive():  # checked while the pidfd holds the pid
             os.close(descriptor)
             return cls(process.pid, None)
         return cls(process.pid, descriptor)
@@ -55,7 +55,7 @@ class AdoptedProcess:
         self.send_signal(signal.SIGKILL)
 
     def _ended(self, seconds: float | None) -> bool:
-        """Whether it ends within so many seconds (None = at last)."""
+        """Whether it ends within `seconds` (None = wait without limit)."""
         if self.descriptor is None:
             return True
         poll = select.poll()  # select takes no descriptor above 1023
@@ -69,15 +69,15 @@ class AdoptedProcess:
 
 @dataclass(frozen=True, slots=True)
 class SessionLeader:
-    """A process that leads its session, as all do that lbgen starts, with its command line."""
+    """A process that leads its session, as all that lbgen starts do, with its command line."""
 
     identity: ProcessId
     argv: tuple[str, ...]
 
 
 def session_leaders(directory: str) -> tuple[SessionLeader, ...]:
-    """The leaders of sessions that work in `directory`, the youngest last; each has become what it was started for. Of
-    one that stays as an engine's parent, `argv` is the engine's."""
+    """The session leaders that work in `directory`, the youngest last, once each has executed its program. `argv` of
+    one that stays as an engine's parent is the engine's."""
     limit = time.monotonic() + _EXEC_SECONDS
     while True:
         found = tuple(sorted(_leaders(directory), key=lambda each: each.identity.started))
@@ -103,7 +103,7 @@ def _leaders(directory: str) -> list[SessionLeader]:
 
 
 def processes_in(directory: str) -> list[ProcessId]:
-    """The living processes whose working directory that is, but for those of our own session: the user's shell."""
+    """The living processes with that working directory, without those of our own session (the user's shell)."""
     found = []
     ours = os.getsid(0)
     for entry in Path("/proc").iterdir():
@@ -121,7 +121,7 @@ def processes_in(directory: str) -> list[ProcessId]:
 
 
 def session_of(pid: int) -> int:
-    """The session of a process; 0 when it is gone."""
+    """The session of a process; 0 when it has ended."""
     try:
         return os.getsid(pid)
     except OSError:
@@ -129,7 +129,7 @@ def session_of(pid: int) -> int:
 
 
 def kill_all_in(directory: str, seconds: float = 5.0) -> None:
-    """Kill what works in `directory`, until nothing does."""
+    """Kill all processes that work in `directory`, for at most `seconds`."""
     limit = time.monotonic() + seconds
     while (left := processes_in(directory)) and time.monotonic() < limit:
         for each in left:

@@ -1,4 +1,4 @@
-"""`lbgen agent` as a child process beside a local engine, with the rights of the engine's user."""
+"""`lbgen agent` as a child process beside a local engine, with the privileges of the engine's user."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def start(
 
 
 def main(order: list[Any]) -> None:
-    """The child: all is imported before the rights go."""
+    """The child process: import everything, then drop privileges, as that user may be unable to read the modules."""
     engine, netns, rights = order
     try:
         import_modules(engine)

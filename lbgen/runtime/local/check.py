@@ -1,4 +1,4 @@
-"""A plan and an engine -> what the engine's own checker says about the rendered files, as diagnostics."""
+"""Run an engine's own checker on the rendered files of a plan."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def check(
     directory: Path | None = None,
     rendered: Rendered | None = None,
 ) -> tuple[Diagnostic, ...]:
-    """LB401 for each problem that the engine's checker names in what `plan` renders to; empty when it is content.
+    """LB401 for each problem that the engine's checker reports in the rendered files of `plan`.
 
-    Runs without rights in a folder of its own (`directory` keeps it). Ports that only root may bind, and addresses that
-    this host does not have, are exchanged for others first, since nginx and Traefik bind them even to check: the files
-    are judged, not the host. `rendered` are the files of `plan`, where they are there already.
+    Runs unprivileged in a folder of its own (`directory` keeps it). Privileged ports and addresses that this host does
+    not have are replaced first, since nginx and Traefik bind them even for a check of the files alone. `rendered` are
+    the files of `plan`, if already rendered.
     Raises LbgenError (verdicts), EngineError LB402 (no executable), LB403 (the checker did not end in 30 s, or longer
     in proportion where there are more than 1,000 routes), LB407 (nftables, no root and no namespace to be had).
     """
@@ -84,8 +84,8 @@ def check(
 
 
 def _checkable(plan: Plan, *, serves: bool) -> Plan:
-    """`plan` on addresses and ports that can be bound here; the same object where it is so already. When the checker
-    serves, every port is another one, and there is an admin port."""
+    """`plan` on addresses and ports that can be bound here; the same object if nothing changes. When the checker
+    serves, every port is replaced, and an admin port is added."""
     first, start = ports.first_unprivileged(), 20_000 + os.getpid() % 4000
     addresses: dict[str, str] = {}
     moved: dict[str, int] = {}
@@ -118,13 +118,13 @@ def _run(argv: tuple[str, ...], spec: CheckSpec, place: Path, user: User, title:
 
 
 def _check_exit(code: int, title: str) -> None:
-    """EngineError LB403 when the checker was ended by a signal, which says nothing of the files."""
+    """Raise EngineError LB403 when a signal ended the checker, which says nothing about the files."""
     if code < 0:
         raise EngineError(Diagnostic("LB403", f"{title}'s checker {how_ended(code)}", hint=KILLED))
 
 
 def _in_namespace(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """nft asks the kernel even to check, and may do so in a namespace of its own."""
+    """`argv` in a network namespace of its own: nft needs the kernel even for a check."""
     unshare = shutil.which("unshare")
     if unshare is None:
         raise EngineError(Diagnostic("LB402", "no executable of unshare was found", hint="install util-linux"))
@@ -136,7 +136,7 @@ def _in_namespace(argv: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _ask(spec: CheckSpec, plan: Plan, place: Path, user: User, title: str, limit: float) -> tuple[str, ...]:
-    """Start the engine on spare ports, ask it what it made of its files, stop it."""
+    """Start the engine on free ports, read from its admin port what it loaded, and stop it."""
     with (place / _LOG).open("ab") as output:
         process = spawn(spec.argv, user=user, directory=place, output=output)
     end = time.monotonic() + limit

@@ -1,4 +1,4 @@
-"""The door of a running stack: a socket in its folder, by which a later command speaks to its supervisor."""
+"""The unix socket in a stack's folder through which commands reach its supervisor."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _NAME = "control"
 
 
 class ControlSocket:
-    """The supervisor's side. Only the user can enter the folder, which is 0700. What a supervisor that died left in
-    its place is removed."""
+    """The supervisor's side. The folder is 0700, so only the user can connect. A socket left by a supervisor that died
+    is replaced."""
 
     def __init__(self, folder: Path, name: str = _NAME) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -30,7 +30,7 @@ class ControlSocket:
         self._reserve: int | None = _spare()
 
     def wait(self, seconds: float) -> Connection | None:
-        """Somebody who came, None when nobody did for so long."""
+        """The next connection; None when there is none within `seconds`."""
         ready, _, _ = select.select([self._socket], [], [], seconds)
         if self._reserve is None:
             with suppress(OSError):
@@ -42,20 +42,20 @@ class ControlSocket:
         except OSError as error:
             if error.errno not in (EMFILE, ENFILE) or self._reserve is None:
                 raise
-            os.close(self._reserve)  # so that the caller is at least told
+            os.close(self._reserve)  # so that the caller gets an answer
             self._reserve = None
             caller, _ = self._socket.accept()
         return Connection(caller.detach())
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Accept no more connections."""
         self._socket.close()
         if self._reserve is not None:
             os.close(self._reserve)
 
 
 def _spare() -> int:
-    """A descriptor that can be given up."""
+    """A spare descriptor, to be closed when there is no other one."""
     return os.open(os.devnull, os.O_RDONLY)
 
 
@@ -73,7 +73,7 @@ def connect(folder: Path, name: str = _NAME) -> Connection:
 
 @contextmanager
 def _short(folder: Path, name: str) -> Iterator[str]:
-    """The socket's path in few characters: the kernel takes 107."""
+    """A short path of the socket: the kernel allows 107 characters."""
     descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{descriptor}/{name}"

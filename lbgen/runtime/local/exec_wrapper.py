@@ -1,10 +1,10 @@
-"""The program between runtime and engine: gives up rights, ties its life to the parent's, then becomes the engine.
+"""The program that starts an engine: drop privileges, set the parent-death signal, then exec the engine.
 
 Run by path with `python -I -S`, so it imports nothing of lbgen. Its argument is a JSON object: `argv`, `parent` (the
 pid that must still be ours), `uid`, `gid` (null = keep), `low_ports` (keep the right to ports below 1024), `death`
 (signal sent when the parent dies; null = it outlives the parent), `netns` (pid whose network namespace to join, null =
 none), `hold` (true: make a network namespace and keep it; `argv` is unused), `keep` (true: stay as the parent of the
-engine). The agent, which is lbgen itself, calls `give_up` alone.
+engine). The agent, which is part of lbgen, calls only `drop_privileges`.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ def _call(name: str, *arguments: int) -> None:
 
 
 def join_network(pid: int) -> None:
-    """Be in the network namespace of that process from now on; needs root."""
+    """Enter the network namespace of that process; needs root."""
     with open(f"/proc/{pid}/ns/net", "rb") as namespace:  # noqa: PTH123 - pathlib costs 5 ms here
         _call("setns", namespace.fileno(), _CLONE_NEWNET)
 
@@ -93,8 +93,7 @@ def main() -> None:
 
 
 def _fork_engine() -> None:
-    """Return in a child, and be its parent for as long as it runs: signals are passed on to it, and this process ends
-    as the child does."""
+    """Fork, and return in the child. The parent forwards signals to it and ends as it does."""
     passed = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
     signal.pthread_sigmask(signal.SIG_BLOCK, passed)
     child = os.fork()

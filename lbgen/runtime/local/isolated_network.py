@@ -1,5 +1,5 @@
-"""A network of this process's own in which every address is here, with an engine behind a cable: so that a topology's
-listeners and endpoints can keep the addresses they really have."""
+"""A network namespace of this process in which every address is local, with an engine behind a veth pair, so that
+listeners and endpoints of a topology keep their addresses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OUTSIDE6, _INSIDE6 = "fd6c:6267::1", "fd6c:6267::2"
 
 
 def why_unavailable() -> str:
-    """ "" when a network of our own can be made here, else why not."""
+    """ "" when this process can create network namespaces, else the reason."""
     if os.geteuid() != 0:
         return "it needs root"
     pid = os.fork()
@@ -41,7 +41,7 @@ def why_unavailable() -> str:
 
 
 def enter() -> None:
-    """Move this process (its one thread, and those it starts later) into an empty network. EngineError LB407."""
+    """Move this process (its one thread, and those it starts later) into an empty namespace. EngineError LB407."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNET) != 0:
         message = f"no network namespace: {os.strerror(ctypes.get_errno())}"
@@ -50,7 +50,7 @@ def enter() -> None:
 
 @contextmanager
 def veth(plan: Plan) -> Iterator[Network]:
-    """An engine's network, and every address that is not the engine's on this side of the cable.
+    """An engine's namespace; every address that is not one of its listeners is on this side of the veth pair.
 
     After `enter` only. Raises EngineError LB402 (no `ip`), LB403, LB407.
     """
@@ -60,7 +60,7 @@ def veth(plan: Plan) -> Iterator[Network]:
         addresses = [x for x in dict.fromkeys(addresses) if not x.is_loopback]
         _small_buffers()
         made.run_inside(_small_buffers)
-        # What is more specific than "everything is here": the way to the engine.
+        # The routes to the engine are more specific than the local default route.
         outside = [
             "link set lo up",
             f"route add {made.inside}/32 dev {device} table local",
@@ -85,7 +85,7 @@ def veth(plan: Plan) -> Iterator[Network]:
 
 
 def _small_buffers() -> None:
-    """So that a peer that stops reading is felt after little data. /proc/sys/net is that of the asking thread."""
+    """Set small TCP buffers, so that a peer that stops reading blocks soon. /proc/sys/net is that of the thread."""
     for name in ("tcp_rmem", "tcp_wmem"):
         Path(f"/proc/sys/net/ipv4/{name}").write_text(_BUFFERS, encoding="ascii")
 

@@ -1,7 +1,7 @@
-"""What a supervisor keeps on disk beside the record, so that another one can take the stack over from it at any moment.
+"""The state that a supervisor saves beside the record, so that another supervisor can take the stack over at any time.
 
-`write` is the one moment in which a change becomes the state to serve. Between `begin` and `end` a change is under way:
-who finds the mark of the generation that is saved goes back to that generation.
+`write` commits a change. Between `begin` and `end` a change is under way: a supervisor that finds the mark of the saved
+generation rolls back to that generation.
 """
 
 from __future__ import annotations
@@ -47,28 +47,28 @@ class SavedStack:
 
 
 def write(folder: Path, value: SavedStack) -> None:
-    """Make that what the stack serves. Raises EngineError LB408."""
+    """Commit `value` as what the stack serves. Raises EngineError LB408."""
     saved.write(folder / _FILE, value)
 
 
 def read(folder: Path) -> SavedStack | None:
-    """None where there is none that this lbgen understands, also of engines that are not installed."""
+    """The saved stack; None when there is none that this lbgen can read, or an engine of it is not installed."""
     found = saved.read(folder / _FILE)
     return found if isinstance(found, SavedStack) else None
 
 
 def begin(folder: Path, generation: int) -> None:
-    """Note that a change of that generation is under way. Raises EngineError LB408."""
+    """Mark that a change of that generation is under way. Raises EngineError LB408."""
     store(folder / _MARK, str(generation).encode())
 
 
 def end(folder: Path) -> None:
-    """Note that it is over. Raises OSError."""
+    """Remove the mark. Raises OSError."""
     (folder / _MARK).unlink(missing_ok=True)
 
 
 def has_unfinished_change(folder: Path, generation: int) -> bool:
-    """Whether a change of that generation was begun and neither made nor taken back."""
+    """Whether a change of that generation was begun and neither committed nor rolled back."""
     with suppress(FileNotFoundError):
         return (folder / _MARK).read_text(encoding="ascii").strip() == str(generation)
     return False

@@ -1,4 +1,4 @@
-"""What `up` and the supervisor say to each other over their pipe."""
+"""Messages between commands and the supervisor of a stack."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """An engine of the stack with all decisions taken. `supplied`: the engine itself when it is not installed."""
+    """An engine of the stack with its version and executable. `supplied`: the engine itself if it is not installed."""
 
     name: str
     title: str
     version: str
     binary: Binary
     kernel: bool
-    resolvers: tuple[str, ...]  # DNS servers it is told
+    resolvers: tuple[str, ...]  # DNS servers for it
     offset: int = 0  # added to every listener's port
     supplied: Engine | None = None
 
@@ -35,7 +35,7 @@ class EngineChoice:
 
 @dataclass(frozen=True, slots=True)
 class StartRequest:
-    """What the supervisor shall bring up. `folder` is the stack's in the state directory."""
+    """To a new supervisor: bring a stack up. `folder` is the stack's in the state directory."""
 
     name: str
     digest: str
@@ -64,8 +64,8 @@ class ReloadRequest:
 
 @dataclass(frozen=True, slots=True)
 class TakeoverRequest:
-    """To a new supervisor: the stack of that name has lost its own, and serves on. `folder` and `seconds` as in `Order`
-    and `Reload`."""
+    """To a new supervisor: take over the stack of that name, whose supervisor has ended. `folder` and `seconds` as in
+    `StartRequest` and `ReloadRequest`."""
 
     name: str
     folder: str
@@ -74,7 +74,7 @@ class TakeoverRequest:
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """From the supervisor: all is up. `warnings` are LB405 of routes that nobody can vouch for."""
+    """From the supervisor: the request is done. `warnings` are LB405 of routes that cannot be verified."""
 
     state: StackState
     warnings: tuple[Diagnostic, ...]
@@ -82,18 +82,18 @@ class Success:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """From the supervisor: what was asked for is not so, and the state before is. `exit_code`: the kind of error."""
+    """From the supervisor: the request failed, and the previous state is restored. `exit_code`: the kind of error."""
 
     diagnostics: tuple[Diagnostic, ...]
     exit_code: int
 
 
 def digest(plan: Plan, chosen: tuple[EngineChoice, ...], accept: tuple[str, ...], *, backends: bool) -> str:
-    """Changes when the stack would be another one; places in the file do not count."""
+    """A digest of what the stack serves and runs, without positions in the topology file."""
     what = (replace(plan, uses=(), spans=()), tuple((x.name, x.version, x.binary) for x in chosen), accept, backends)
     return hashlib.sha256(repr(what).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """To the supervisor: live on without me."""
+    """To the supervisor: continue without the command that started it."""

@@ -1,4 +1,4 @@
-"""A network namespace joined to this host by one cable, for engines that live in the kernel."""
+"""Network namespaces with a veth pair to this host, for kernel engines."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _COMMAND_SECONDS = 20
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """`host` is this host's end of the cable, `inside` the namespace's; `holder` is the process that keeps it alive.
-    The kernel removes namespace, cable and rules when that process ends, however it ends."""
+    """A namespace: `host` is this host's address on the veth pair, `inside` the namespace's. The kernel removes the
+    namespace, the pair and the rules when the process `holder` ends."""
 
     host: str
     inside: str
@@ -49,7 +49,7 @@ class Network:
         self.run_inside(lambda: ip(*commands))
 
     def run_inside(self, errand: Callable[[], _R]) -> _R:
-        """What `errand` returns when it runs in a thread whose sockets belong inside. Raises what it raises."""
+        """Call `errand` in a thread inside the namespace, and return or raise what it does."""
 
         def enter() -> None:
             with Path(f"/proc/{self.holder.pid}/ns/net").open("rb") as namespace:
@@ -63,8 +63,8 @@ class Network:
 
 @contextmanager
 def network(death: signal.Signals | None = signal.SIGKILL, directory: Path = Path("/")) -> Iterator[Network]:
-    """A namespace that forwards IPv4, reachable from this host at `inside`. Its holder works in `directory` and gets
-    the signal `death` (None = none) when this process ends.
+    """A namespace that forwards IPv4, reachable from this host at `inside`. Its holder works in `directory` and
+    receives the signal `death` (None = none) when this process ends.
 
     Raises EngineError LB407 without root, LB403 when the kernel or `ip` refuse.
     """
@@ -114,7 +114,7 @@ def _add_veth(holder: Process) -> Network:
 
 
 def _free_pair(seed: int) -> tuple[IPv4Address, IPv4Address]:
-    """Two neighbours in a /30 that no interface of this host has; `seed` keeps two callers at once apart."""
+    """Two addresses of a /30 that no interface of this host uses; `seed` keeps concurrent callers apart."""
     listing = subprocess.run(
         ("ip", "-4", "-o", "address", "show"),  # noqa: S607 - from PATH, as `which` found it
         capture_output=True,

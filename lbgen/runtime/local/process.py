@@ -1,4 +1,4 @@
-"""A plan and an engine -> that engine serving the plan as one local process, and its end."""
+"""Run an engine as a local process: start, reload, stop."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class EngineProcess:
     directory: Path
     process: Process
     spec: ProcessSpec = field(repr=False)
-    network: Network | None = None  # where it runs; of a kernel engine, `process` only keeps that namespace
-    agent: Process | None = None  # checks endpoints for an engine that has no checks of its own
-    draining: list[Process] = field(default_factory=list)  # from whom `process` took over, while they end
+    network: Network | None = None  # where it runs; of a kernel engine, `process` only holds that namespace
+    agent: Process | None = None  # checks endpoints for an engine without active checks
+    draining: list[Process] = field(default_factory=list)  # predecessors of `process` that still run
     epoch: int = 0
-    old_workers: tuple[ProcessId, ...] = ()  # from before the last signal to load other files
-    death: signal.Signals | None = signal.SIGTERM  # what it and its agent get when this process ends; None = they go on
+    old_workers: tuple[ProcessId, ...] = ()  # from before the last reload signal
+    death: signal.Signals | None = signal.SIGTERM  # sent to it and its agent when this process ends; None = they stay
 
     @property
     def pid(self) -> int:
@@ -78,7 +78,7 @@ class EngineProcess:
         return ports.client_address(found.address), found.port
 
     def access_lines(self) -> list[str]:
-        """What is in its access log, or, where that is its output, in its log."""
+        """The lines of its access log, or of its output where it logs there."""
         file = self.directory / (self.spec.access_log or LOG)
         return file.read_text("utf-8", "replace").splitlines() if file.exists() else []
 
@@ -87,23 +87,23 @@ class EngineProcess:
         return self.process.poll() is None
 
     def stays(self) -> None:
-        """EngineError LB403 with the log's end when it has ended."""
+        """Raise EngineError LB403 with the log's last lines when it has ended."""
         code = self.process.poll()
         if code is not None:
             raise failure(self.title, f"{self.title} {self.binary.version} {how_ended(code)}", self.log, code)
 
     def tail(self, lines: int = 15) -> str:
-        """The last lines of what the engine printed."""
+        """The last lines of its output."""
         return tail(self.log, lines)
 
     def request_stop(self) -> None:
-        """Send the graceful stop and do not wait; `stop` then waits. For several engines at once."""
+        """Send the graceful stop without waiting, to stop several engines at once; `stop` then waits."""
         self.stop_agent()
         if not self.spec.kernel and self.is_alive():
             self.process.send_signal(self.spec.stop)
 
     def stop(self, seconds: float = STOP_SECONDS) -> None:
-        """Ask it to end, then make it; does nothing when it is gone."""
+        """Stop it gracefully, and kill it after `seconds`; no effect when it has ended."""
         self.stop_agent()
         if not self.spec.kernel:
             stop(self.process, signal.Signals(self.spec.stop), seconds)
@@ -116,14 +116,14 @@ class EngineProcess:
                 self.network.run_command(command, self.directory)
 
     def stop_agent(self) -> None:
-        """End the agent alone, where there is one."""
+        """Stop its agent, if there is one."""
         if self.agent is not None:
             stop(self.agent, signal.SIGTERM, _AGENT_STOP_SECONDS)
 
     def reload(self, plan: Plan, spec: ProcessSpec, *, succeeded: bool = True) -> None:
-        """Have the engine load the files that are in its folder now, which are those of `plan`; `spec` is how it would
-        be started on them; `succeeded` False: it sees by itself that they are others, and no process takes over. The
-        agent goes on where it was. EngineError when the kernel refuses them."""
+        """Have the engine load the files in its folder, which are those of `plan`; `spec` is how it would be started on
+        them. `succeeded` False: it watches these files, and needs no hot restart. The agent keeps its results.
+        EngineError when the kernel refuses the files."""
         if self.spec.kernel:
             assert self.network is not None  # noqa: S101 - it was started in one
             for command in spec.setup:
@@ -142,15 +142,15 @@ class EngineProcess:
             self.agent = None
 
     def wait_loaded(self, seconds: float) -> None:
-        """Return once workers from before the last reload take no connections any more: until then nobody can tell who
-        answers. EngineError LB403 with the log's end when they still do after so many seconds."""
+        """Return once workers from before the last reload accept no connections: until then they may answer probes.
+        EngineError LB403 with the log's last lines when they still do after `seconds`."""
         listening = {each.port for each in self.plan.listeners if each.protocol is Protocol.TCP}
         if not wait_until_closed(self.old_workers, listening, seconds):
             raise failure(self.title, f"{self.title} has not loaded the files after {seconds:g} s", self.log)
         self.old_workers = ()
 
     def _hot_restart(self, plan: Plan, spec: ProcessSpec) -> None:
-        """Start the process that takes over; if the last one died of it, the one before still serves."""
+        """Start the process that takes over. If the last one died during its takeover, its predecessor still serves."""
         if not self.is_alive() and self.draining and self.draining[-1].poll() is None:
             self.process = self.draining.pop()
             self.epoch -= 1
@@ -160,19 +160,19 @@ class EngineProcess:
         self.process = process
 
     def restart(self) -> None:
-        """Start the engine, which has died, anew on the files that are there. For engines that are processes."""
-        stop(self.process, signal.SIGKILL, 0)  # workers that outlived their master hold the ports
+        """Restart the engine, which has died, on its files. Not for kernel engines."""
+        stop(self.process, signal.SIGKILL, 0)  # workers may outlive their master and hold the ports
         for each in self.draining:
             stop(each, signal.SIGKILL, 0)
         self.start_process()
 
     def start_process(self) -> None:
-        """Start the engine, of which nothing runs, on the files that are there."""
+        """Start the engine, of which no process runs, on its files."""
         self.draining, self.epoch = [], 0
         self.process = _spawn(self.spec, self.plan, self.directory, self.network, death=self.death)
 
     def restart_agent(self) -> None:
-        """Start the agent, which has died, anew; it goes on from what it had found."""
+        """Restart the agent, which continues from its saved results."""
         netns = None if self.network is None else self.network.holder.pid
         self.agent = agent.start(self.engine, self.directory, netns, self.death)
 
@@ -199,10 +199,10 @@ def start(
     rendered: Rendered | None = None,
     death: signal.Signals | None = signal.SIGTERM,
 ) -> EngineProcess:
-    """Render `plan` into `directory` and start the engine there; it may not listen yet.
+    """Render `plan` into `directory` and start the engine there, without waiting until it listens.
 
-    With `network` it runs in there; a kernel engine needs one, where it serves at every address and reaches endpoints
-    on `network.host`. `rendered` are files to serve as they stand instead. `death`: see `Handle`.
+    It runs in `network`, if given; a kernel engine needs one, in which it serves at every address and reaches endpoints
+    at `network.host`. `rendered` are files to use instead. `death`: see `EngineProcess`.
 
     Raises LbgenError (verdicts), EngineError LB404 (port taken), LB407 (needs root), LB408 (folder closed to nobody).
     """
@@ -213,7 +213,7 @@ def start(
         raise EngineError(Diagnostic("LB408", message, hint="choose a folder that others may enter"))
     spec = target.process(plan, binary, directory)
     if rendered is not None:
-        spec = replace(spec, ready="")  # the files tell no admin port
+        spec = replace(spec, ready="")  # their admin port is unknown
     if spec.ready and plan.admin_port is None:
         plan = with_free_admin_port(plan)
     rendered = rendered or render_with(target, plan, version, accept)
@@ -241,7 +241,7 @@ def start(
     handle = EngineProcess(
         target.name, target.title, version, binary, plan, directory, process, spec, network, death=death
     )
-    if spec.agent and ORDER in rendered:  # files that were given may be without
+    if spec.agent and ORDER in rendered:  # the caller's files may lack it
         handle.restart_agent()
     return handle
 
@@ -279,10 +279,9 @@ def _spawn(
 
 
 def wait_listening(handle: EngineProcess, seconds: float = START_SECONDS) -> None:
-    """Return once every listener accepts, or has its socket for datagrams, and the engine says it is ready, where it
-    says that at all.
+    """Return once every listener accepts connections, or is bound for UDP, and the engine's readiness path answers.
 
-    EngineError LB403 with the log's end when it dies or is too slow.
+    EngineError LB403 with the log's last lines when it ends, or is too slow.
     """
     if handle.network is not None and not handle.spec.kernel:
         handle.network.run_inside(lambda: _wait_listening(handle, seconds))
@@ -350,10 +349,10 @@ def run_engine(
 ) -> Iterator[EngineProcess]:
     """Serve `plan` on its own ports with one engine for as long as the block lasts.
 
-    `binary` None: found on this host, of `version` or what `engines.<engine>.version` asks (default: the newest
-    supported that is here). `directory` None: a temporary one, removed in the end. A kernel engine (nftables) needs a
-    `network` made by `lbgen.runtime.local.network.network()`, and endpoints on its `host` address; others may run in
-    one. `rendered` are files to serve as they stand.
+    `binary` None: found on this host, of `version` or of `engines.<engine>.version` (default: the newest supported one
+    here). `directory` None: a temporary one. A kernel engine (nftables) needs a `network` of
+    `lbgen.runtime.local.network.network()`, with endpoints on its `host` address; others may run in one. `rendered` are
+    files to use as they are.
     Raises what `start` and `wait_listening` raise, and EngineError LB402.
     """
     if isinstance(target, str):

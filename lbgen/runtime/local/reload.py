@@ -1,4 +1,4 @@
-"""A local process and another plan -> the change to it, judged and checked; how its files are exchanged."""
+"""Prepare the reload of a local engine, and exchange its files so that they can be restored."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PREVIOUS = ".previous"  # the files before the last change, beside them
 
 @dataclass(slots=True)
 class LocalEngine:
-    """A local process as something that takes over changes."""
+    """A local engine as a reload sees it. Methods as in `common.reload`."""
 
     handle: EngineProcess
     _goes_on: bool = False
@@ -99,10 +99,10 @@ class LocalEngine:
 
 
 def prepare_change(handle: EngineProcess, target: Engine, plan: Plan, accept: tuple[str, ...]) -> Change:
-    """The change to `plan`, judged and checked; nothing has happened to what runs.
+    """The change to `plan`, after verdicts and the engine's checker; nothing that runs is touched.
 
-    Raises LbgenError (verdicts), EngineError LB401 (the engine's checker refuses it), LB404 (port taken), LB412 (only
-    with a new start).
+    Raises LbgenError (verdicts), EngineError LB401 (the engine's checker refuses it), LB404 (port in use), LB412 (needs
+    a restart).
     """
     plan = with_version(plan, target.name, handle.version)
     if handle.plan.admin_port is not None:
@@ -126,7 +126,7 @@ def prepare_change(handle: EngineProcess, target: Engine, plan: Plan, accept: tu
 
 
 def _texts(handle: EngineProcess, rendered: Rendered) -> dict[str, str]:
-    """The texts of the rendered files that are in the engine's folder."""
+    """The texts of the rendered files in the engine's folder, by name."""
     names = [*_manifest(handle.directory), *rendered]
     paths = {name: handle.directory / PurePosixPath(name) for name in names}
     copies = {copy.path for copy in (*rendered.copies, *handle.plan.files)}
@@ -143,8 +143,8 @@ def _manifest(directory: Path) -> list[str]:
 
 
 def _save_previous(directory: Path) -> None:
-    """Hold on to the files that are there: new ones come by renaming, so that links are enough. The copy appears whole
-    or not at all, so that whoever finds one can go back to it."""
+    """Save the present files as hard links, which suffice since new files replace them by renaming. The copy appears
+    atomically, so that one that exists can be restored."""
     place, staged = directory / PREVIOUS, directory / f"{PREVIOUS}.new"
     remove_previous(directory)
     staged.mkdir(mode=0o700)
@@ -157,7 +157,7 @@ def _save_previous(directory: Path) -> None:
 
 
 def remove_previous(directory: Path) -> None:
-    """The files of `directory` are those to serve from now on. Raises OSError."""
+    """Remove the saved files: the present ones are committed. Raises OSError."""
     place, staged = directory / PREVIOUS, directory / f"{PREVIOUS}.new"
     for each in (staged, place):
         if each.exists():
@@ -165,7 +165,7 @@ def remove_previous(directory: Path) -> None:
 
 
 def _changed_files(directory: Path) -> list[str]:
-    """The files that are not what `_keep` held on to."""
+    """The names of files that differ from those that `_save_previous` saved."""
     place = directory / PREVIOUS
     return [
         name for name in {*_manifest(place), *_manifest(directory)} if _bytes(place, name) != _bytes(directory, name)
@@ -178,10 +178,10 @@ def _bytes(folder: Path, name: str) -> bytes | None:
 
 
 def _restore_previous(directory: Path) -> None:
-    """Put back what `_keep` held on to; files that came since go. Needs no space, and may be repeated."""
+    """Restore the saved files and remove newer ones. Needs no disk space, and may be repeated."""
     place = directory / PREVIOUS
     if not (place / MANIFEST).is_file():
-        return  # nothing was exchanged, or all of it is back
+        return  # nothing was exchanged, or everything is restored
     before, now = _manifest(place), _manifest(directory)
     for name in before:
         source, target = place / PurePosixPath(name), directory / PurePosixPath(name)
@@ -189,4 +189,4 @@ def _restore_previous(directory: Path) -> None:
             source.replace(target)
     for name in set(now) - set(before):
         (directory / PurePosixPath(name)).unlink(missing_ok=True)
-    (place / MANIFEST).replace(directory / MANIFEST)  # last: what is left to do is known until then
+    (place / MANIFEST).replace(directory / MANIFEST)  # last: it marks the end of the work

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from lbgen.runtime.local.process import EngineProcess
 
 _FIRST_SECONDS, _LONGEST_SECONDS = 1.0, 30.0
-_WELL_SECONDS = 60.0  # having run for so long, it begins with the first wait again
+_WELL_SECONDS = 60.0  # of run time that reset the back-off
 
 
 @dataclass(slots=True)
 class Backoff:
-    """When to start something anew that died: after 1, 2, 4 ... 30 seconds. Times are `time.monotonic` seconds."""
+    """Exponential back-off of restarts: 1, 2, 4 ... 30 seconds. Times are `time.monotonic` seconds."""
 
     begun: float = 0.0
-    due: float | None = None  # None: it runs
+    due: float | None = None  # None = it runs
     _wait: float = _FIRST_SECONDS
 
     def schedule(self, now: float) -> float:
-        """It died; returns the seconds until it is started again."""
+        """Schedule a restart after a death; returns the seconds until then."""
         if now - self.begun >= _WELL_SECONDS:
             self._wait = _FIRST_SECONDS
         wait, self._wait = self._wait, min(self._wait * 2, _LONGEST_SECONDS)
@@ -35,7 +35,7 @@ class Backoff:
         return wait
 
     def take_due(self, now: float) -> bool:
-        """Whether to start it now."""
+        """Whether a restart is due; if so, it counts as done."""
         if self.due is None or now < self.due:
             return False
         self.due, self.begun = None, now
@@ -44,7 +44,7 @@ class Backoff:
 
 @dataclass(slots=True)
 class EngineWatch:
-    """One engine of a stack. A kernel engine has nothing that can die but the namespace that holds its rules."""
+    """Restarts one engine and its agent. Of a kernel engine, only the namespace of its rules can end."""
 
     handle: EngineProcess
     ended: str = ""
@@ -54,7 +54,7 @@ class EngineWatch:
     _agent: Backoff = field(default_factory=Backoff)
 
     def check(self, now: float) -> Iterator[str]:
-        """What happened since the last time, a line each."""
+        """Restart what is due; yields a line for each event since the last call."""
         handle, name = self.handle, self.handle.engine
         code = handle.process.poll()
         if self._engine.due is None and not self.ended and code is not None:
@@ -66,7 +66,7 @@ class EngineWatch:
         elif self._engine.take_due(now):
             try:
                 handle.restart()
-            except OSError as error:  # no memory, no process left: the host may have some again later
+            except OSError as error:  # no memory or processes left, for now
                 yield f"{name} cannot be started: {error}; tries again in {self._engine.schedule(now):g} s"
             else:
                 self.ended = ""
@@ -87,7 +87,7 @@ class EngineWatch:
                 yield f"{name}: its agent started again as pid {handle.agent.pid}"
 
     def updated(self, entry: EngineState) -> EngineState:
-        """`entry` with what is known now."""
+        """`entry` with the present pids and counts."""
         identity = ProcessId.of(self.handle.pid)
         return replace(
             entry,

@@ -1,4 +1,4 @@
-"""Who the engines run as, and files made so that this user can reach them."""
+"""The user that engines run as, and files that this user can reach."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """`uid` and `gid` None: the caller's own, as it is not root."""
+    """A user; `uid` and `gid` None = the caller's own, who is not root."""
 
     uid: int | None = None
     gid: int | None = None
 
 
 def engine_user() -> User:
-    """nobody when we are root, else ourselves."""
+    """The user nobody for root, else the caller."""
     if os.geteuid() != 0:
         return User()
     nobody = pwd.getpwnam("nobody")
@@ -35,7 +35,7 @@ def engine_user() -> User:
 
 
 def is_reachable(path: Path, user: User) -> bool:
-    """Whether `user` may pass through every folder above `path`, and read it."""
+    """Whether `user` may traverse every folder above `path`, and read it."""
     if user.uid is None:
         return os.access(path, os.R_OK)
     for each in (path, *path.parents):
@@ -52,7 +52,7 @@ def is_reachable(path: Path, user: User) -> bool:
 
 
 def make_engine_directory(prefix: str, user: User) -> Path:
-    """A fresh folder of `user`'s own, mode 0700, in a place that it can reach. EngineError LB408 when there is none."""
+    """A new folder of `user`, mode 0700, in a temporary folder that it can reach. EngineError LB408 without one."""
     for place in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp", "/run")):  # noqa: S108 - mkdtemp below
         parent = Path(place)
         if parent.is_dir() and os.access(parent, os.W_OK) and is_reachable(parent, user):
@@ -63,7 +63,7 @@ def make_engine_directory(prefix: str, user: User) -> Path:
 
 
 def chown_tree(path: Path, user: User) -> None:
-    """Make `path` and all below it the user's own."""
+    """Change the owner of `path` and everything below it."""
     if user.uid is None or user.gid is None:
         return
     for each in (path, *path.rglob("*")):
@@ -71,14 +71,14 @@ def chown_tree(path: Path, user: User) -> None:
 
 
 def accessible_copy(binary: Binary, directory: Path, user: User) -> Binary:
-    """`binary` itself where `user` can reach it, else a copy below `directory` with its own libraries beside it."""
+    """`binary` itself if `user` can reach it, else a copy below `directory`, with libraries that it cannot reach."""
     needed = [path for path in (binary.path.resolve(), *_libraries(binary.path)) if not is_reachable(path, user)]
     if not needed:
         return binary
     root = Path(os.path.commonpath([path.parent for path in (binary.path.resolve(), *needed)]))
     copies = directory / "program"
     for path in (binary.path.resolve(), *needed):
-        target = copies / path.relative_to(root)  # one shape, so that an $ORIGIN rpath still holds
+        target = copies / path.relative_to(root)  # the same layout, for an $ORIGIN rpath
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, target)
     chown_tree(copies, user)
@@ -86,7 +86,7 @@ def accessible_copy(binary: Binary, directory: Path, user: User) -> Binary:
 
 
 def _libraries(path: Path) -> tuple[Path, ...]:
-    """The shared libraries that the executable loads; none for a static one, or where ldd is missing."""
+    """The shared libraries that the executable loads; none for a static one, or without ldd."""
     ldd = shutil.which("ldd")
     if ldd is None:
         return ()

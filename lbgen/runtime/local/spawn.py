@@ -1,4 +1,4 @@
-"""Commands -> child processes without rights, and what is known of a process from outside."""
+"""Start unprivileged child processes, and stop them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _ASK_AGAIN_SECONDS = 0.5
 EXEC_WRAPPER = Path(__file__).with_name("exec_wrapper.py")
-# The kernel's parent-death signal follows the thread that forked. One thread that lives as long as the process makes it
-# follow the process, whichever thread asks.
+# The kernel sends the parent-death signal when the forking thread ends. One thread that lives as long as this process
+# ties the signal to the process.
 _forker = ThreadPoolExecutor(1, thread_name_prefix="lbgen-spawn")
 
 
@@ -48,13 +48,13 @@ def spawn(
     low_ports: bool = False,
     keep: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """Start `argv` in `directory` as `user`, in a session of its own; it gets `death` when this process ends (None: it
-    goes on, and `adopt.leaders` finds it by its directory).
+    """Start `argv` in `directory` as `user`, in a session of its own; it receives `death` when this process ends (None:
+    it continues, and `adopt.session_leaders` finds it by its directory).
 
-    SIGTERM and not SIGKILL is the default, since nginx and HAProxy take their workers along only when they are asked.
-    `netns` is a process whose network namespace to join, `hold` makes one and waits. `low_ports` (for root who gives up
-    all else) leaves the right to listen below port 1024. `keep`: a process of ours stays as its parent, has the pid,
-    passes signals on and ends as it does. Raises OSError.
+    The default is SIGTERM, since nginx and HAProxy cannot end their workers on SIGKILL. `netns` is a process whose
+    network namespace to join; `hold` creates one and waits. `low_ports` keeps the capability to bind ports below 1024
+    when root drops its privileges. `keep`: a process of ours stays as its parent, has the pid, forwards signals and
+    ends as it does. Raises OSError.
     """
     order = {
         "argv": list(argv),
@@ -71,9 +71,8 @@ def spawn(
 
 
 def spawn_own(entry: str, order: object, *, directory: Path, output: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Start our own `entry` (module:function) with `order`, JSON data, in a session of its own. It has our rights until
-    it gives them up by `launch.give_up`, since the engines' user may be unable to read a Python below somebody's home.
-    """
+    """Start our own `entry` (module:function) with `order`, JSON data, in a session of its own. It keeps our privileges
+    until it calls `drop_privileges`, since the engines' user may be unable to read a Python in a home directory."""
     module, _, function = entry.partition(":")
     boot = (
         "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -103,13 +102,13 @@ def _start(
 
 
 class Process(Protocol):
-    """A process that we started or adopted; what `subprocess.Popen` has of it."""
+    """A process that we started or adopted, with the members of `subprocess.Popen` that are used."""
 
     @property
     def pid(self) -> int: ...
 
     def poll(self) -> int | None:
-        """None while it runs, else its exit status: minus the signal's number, `UNKNOWN_STATUS` where nobody knows."""
+        """None while it runs, else its exit status: minus the signal's number, or `UNKNOWN_STATUS`."""
         ...
 
     def wait(self, timeout: float | None = None) -> int:
@@ -117,7 +116,7 @@ class Process(Protocol):
         ...
 
     def send_signal(self, sig: int) -> None:
-        """Does nothing once it has ended."""
+        """Send a signal; no effect once it has ended."""
         ...
 
     def kill(self) -> None:
@@ -130,17 +129,17 @@ KILLED = "run the command again; where the kernel ended it (dmesg), free some me
 
 
 def how_ended(code: int) -> str:
-    """How a process with that exit status ended, in words."""
+    """A phrase for that exit status."""
     if code == UNKNOWN_STATUS:
         return "ended"
     return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
 
 
 def stop(process: Process, gentle: signal.Signals, seconds: float) -> None:
-    """End a process that leads a group: `gentle`, SIGKILL after `seconds`; then the rest of its group.
+    """Stop a process that leads a group: send `gentle`, SIGKILL after `seconds`; then kill the rest of its group.
 
-    `gentle` is sent once more after a while: HAProxy 2.8's master loses it when it comes before the master's own loop,
-    although the worker serves by then.
+    `gentle` is repeated once: HAProxy 2.8's master loses a signal that arrives before its main loop, although the
+    worker serves by then.
     """
     for pause in (min(_ASK_AGAIN_SECONDS, seconds), seconds):
         if process.poll() is None:
@@ -153,7 +152,7 @@ def stop(process: Process, gentle: signal.Signals, seconds: float) -> None:
     end = time.monotonic() + 1.0
     while (left := group_members(process.pid)) and time.monotonic() < end:
         if any(member.pid == process.pid for member in left):
-            return  # the pid is another process's by now, and so is the group
+            return  # pid and group were reused
         for member in left:
             member.send(signal.SIGKILL)
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Plan and engines -> a running stack of local processes; and finding, and ending, the stacks there are."""
+"""The local runtime: bring stacks of processes up, reload, list and end them. See `common.driver.Driver`."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def up(
     seconds: float = START_SECONDS,
     drain: float = DRAIN_SECONDS,
 ) -> Result:
-    """Bring `plan` up on `engines`. `insist`: they were named, so that a refusal or a missing executable is an error;
-    else such engines are skipped. An engine that needs root is skipped either way while another can go on.
+    """Bring `plan` up on `engines`. `insist`: the user named them, so that a refusal or a missing executable is an
+    error; else such engines are skipped. An engine that needs root is skipped in any case while another one can run.
 
     Raises LbgenError (verdicts), EngineError LB402 to LB405, LB407, LB408.
     """
@@ -115,7 +115,7 @@ def up(
 
 
 def _restart_previous(before: StartRequest, error: BaseException) -> None:
-    """What was stopped for a start that failed serves again; otherwise that is said as well. Raises EngineError."""
+    """Restart the stack that was stopped for a start that failed. EngineError with both reasons if that fails too."""
     with deferred():
         try:
             _start_supervised(before, lambda step: None)
@@ -142,8 +142,8 @@ def reload(
 
 
 def _ensure_supervisor(before: StackState, progress: Callable[[Progress], None], *, strict: bool = False) -> StackState:
-    """The stack with a supervisor again, if it has lost its own and serves on; else as it is. Where that fails, the
-    error is raised with `strict` only."""
+    """The stack, with a new supervisor if its own has ended and engines still serve. A failure to start one is raised
+    only with `strict`."""
     if not before.committed or before.supervisor.alive() or not any(each.running for each in before.engines):
         return before
     try:
@@ -156,7 +156,7 @@ def _ensure_supervisor(before: StackState, progress: Callable[[Progress], None],
 
 
 def _start_takeover(stack: StackState, progress: Callable[[Progress], None]) -> Success:
-    """Start a supervisor for a stack that has none. Raises EngineError, and the stack is as it was then."""
+    """Start a supervisor for a stack that has none. Raises EngineError, and leaves the stack as it was."""
     process, pipe = _spawn_supervisor(state.folder(stack.name), "ab")
     with pipe:
         try:
@@ -180,7 +180,7 @@ def _try_reload(
     backends: bool,
     progress: Callable[[Progress], None],
 ) -> Success | None:
-    """What runs with the change, None when that needs a new start. Raises as `reload` does."""
+    """Reload what runs; None when the change needs a restart. Raises as `reload` does."""
     if not (before.committed and before.supervisor.alive() and all(x.running for x in before.engines)):
         return None
     engines = tuple((x.name, x.version, x.binary) for x in chosen)
@@ -195,9 +195,10 @@ def _try_reload(
 
 
 def _request_reload(name: str, asked: ReloadRequest, progress: Callable[[Progress], None]) -> Success:
-    """Ask the supervisor. It goes on with it if we end meanwhile; if it ends, another one takes over."""
+    """Send the request to the supervisor, which completes it even if this process ends. If the supervisor ends, start
+    another one."""
     before = state.read(name)
-    wire = bytes(ForkingPickler.dumps(asked))  # before it listens to us: thousands of routes take seconds
+    wire = bytes(ForkingPickler.dumps(asked))  # before connecting: thousands of routes take seconds
     try:
         with connect(state.folder(name)) as pipe:
             pipe.send_bytes(wire)
@@ -216,7 +217,7 @@ def _request_reload(name: str, asked: ReloadRequest, progress: Callable[[Progres
 
 
 def _has_ended(supervisor: ProcessId) -> bool:
-    """Whether it ends within the moment in which a process that was killed has closed its sockets already."""
+    """Whether the supervisor ends within 5 s: a killed process closes its sockets before it ends."""
     limit = time.monotonic() + _ENDING_SECONDS
     while supervisor.alive() and time.monotonic() < limit:
         _reap(supervisor.pid)
@@ -227,7 +228,7 @@ def _has_ended(supervisor: ProcessId) -> bool:
 def choose(
     plan: Plan, engines: Sequence[Engine], *, insist: bool, accept: tuple[str, ...]
 ) -> tuple[tuple[EngineChoice, ...], Skipped]:
-    """The engines that will run, and those that will not with the reasons."""
+    """The engines that will run, and the skipped ones with reasons."""
     return selection.choose(engines, lambda target: _choose(plan, target, accept=accept), insist=insist)
 
 
@@ -237,7 +238,7 @@ def _choose(plan: Plan, target: Engine, *, accept: tuple[str, ...]) -> EngineCho
     try:
         binary, version = find(target, asked)
     except EngineError:
-        # What the topology asks for comes first: an engine that refuses it need not be here at all.
+        # A refusal comes before a missing executable.
         _, problems = judged(plan, target, target.versions[0], accept)
         if problems:
             raise LbgenError(problems) from None
@@ -263,7 +264,7 @@ def _installed(target: Engine) -> bool:
 
 
 def _assign_offsets(plan: Plan, chosen: tuple[EngineChoice, ...]) -> tuple[EngineChoice, ...]:
-    """Port offsets for those that share this host's network."""
+    """Assign port offsets to engines that share this host's network."""
     on_host = [(each.name, each.title) for each in chosen if not each.kernel]
     found = selection.offsets(plan, on_host, {}, (), lambda listener: listener.address)
     return tuple(replace(each, offset=found.get(each.name, 0)) for each in chosen)
@@ -275,7 +276,7 @@ def _is_up_to_date(before: StackState, digest: str) -> bool:
 
 
 def _start_supervised(order: StartRequest, progress: Callable[[Progress], None]) -> Success:
-    """Start the supervisor and see it through; whatever goes wrong here, it takes everything down."""
+    """Start the supervisor and wait until the stack serves. After any error nothing of the stack is left."""
     folder = Path(order.folder)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, mode=0o700)
@@ -299,7 +300,7 @@ def _start_supervised(order: StartRequest, progress: Callable[[Progress], None])
                 message += f"; it said:\n{said}\n"
             raise EngineError(Diagnostic("LB426", message, hint="run the command again")) from None
         except BaseException:
-            process.terminate()  # after the commit it would not end by itself
+            process.terminate()  # after the commit it does not end by itself
             _wait(process, _STOP_SECONDS)
             raise
     _CHILDREN[process.pid] = process
@@ -307,7 +308,7 @@ def _start_supervised(order: StartRequest, progress: Callable[[Progress], None])
 
 
 def _spawn_supervisor(folder: Path, mode: str) -> tuple[subprocess.Popen[bytes], Connection]:
-    """A new supervisor, which waits for what it is to do; its log is opened in that mode."""
+    """A new supervisor that waits for its request, and the pipe to it; `mode` opens its log."""
     ours, theirs = socket.socketpair()
     path = json.dumps([entry or str(Path.cwd()) for entry in sys.path])
     with theirs, (folder / state.SUPERVISOR_LOG).open(mode) as output:
@@ -317,7 +318,7 @@ def _spawn_supervisor(folder: Path, mode: str) -> tuple[subprocess.Popen[bytes],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # a Ctrl-C is for `up` alone, which then lets go of the pipe
+            start_new_session=True,  # a Ctrl-C reaches only `up`, which then closes the pipe
             cwd="/",
             env={**os.environ, "LBGEN_STATE_DIR": str(state.root())},
         )
@@ -344,7 +345,7 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 def end(stack: StackState, progress: Callable[[Progress], None]) -> None:
-    """Stop a stack and remove all that was its own, also when its supervisor is gone; not one that came after it."""
+    """Stop a stack and remove what belongs to it, also without a supervisor; a newer stack of its name stays."""
     with locked(f"stack-{stack.name}"):
         found = state.read(stack.name)
         if found is not None and found.first == stack.first:
@@ -352,7 +353,7 @@ def end(stack: StackState, progress: Callable[[Progress], None]) -> None:
 
 
 def lines(stack: StackState, engine: str | None, *, follow: bool) -> Iterator[Line]:
-    """What its processes printed, and the requests they logged."""
+    """The output of its processes, and the requests that they logged."""
     return logs.lines(stack, engine, follow=follow)
 
 
@@ -373,13 +374,13 @@ def _end(stack: StackState, progress: Callable[[Progress], None] | None = None) 
 
 
 def _reap(pid: int) -> None:
-    """Collect the supervisor's exit when it is our own child (up and down in one Python process)."""
+    """Collect the exit status of a supervisor that is our child (up and down in one Python process)."""
     child = _CHILDREN.get(pid)
     if child is not None and child.poll() is not None:
         del _CHILDREN[pid]
 
 
 def running() -> tuple[StackState, ...]:
-    """Every stack that has a record, also one whose supervisor died."""
+    """Every stack that has a record, also without a supervisor."""
     found = (state.read(name) for name in state.names())
     return tuple(each for each in found if each is not None)

@@ -1,4 +1,4 @@
-"""The engines and stand-ins of one stack, as processes of this one: started, asked, led over to another plan."""
+"""The engines and stand-ins of one stack, as child processes of its supervisor: start, reload, recover."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ class StackProcesses:
         return Path(self.request.folder)
 
     def make_networks(self) -> None:
-        """For engines in the kernel. EngineError LB407."""
+        """Create the network namespaces of kernel engines. EngineError LB407."""
         kernels = [each.name for each in self.request.engines if each.kernel]
         self.networks = {name: self.cleanup.enter_context(network(None, self.folder)) for name in kernels}
 
     def save(self) -> None:
-        """Make what runs the state to which a later supervisor would go back. Raises EngineError LB408."""
+        """Save the state that a later supervisor would restore. Raises EngineError LB408."""
         networks = {name: (net, ProcessId.of(net.holder.pid)) for name, net in self.networks.items()}
         value = SavedStack(
             self.generation,
@@ -83,7 +83,7 @@ class StackProcesses:
         journal.write(self.folder, value)
 
     def start(self) -> tuple[Diagnostic, ...]:
-        """Start all, and wait until every route answers; warnings. Raises LbgenError, OSError."""
+        """Start everything and wait until every route answers; returns warnings. Raises LbgenError, OSError."""
         with locked("ports"):
             addresses = self.active_cast = self._stand_ins(self.request.plan)
             for chosen in self.request.engines:
@@ -94,12 +94,12 @@ class StackProcesses:
         return self._wait_for_routes()
 
     def request_stop(self) -> None:
-        """All engines at once."""
+        """Send the graceful stop to all engines at once."""
         for handle in self.handles.values():
             handle.request_stop()
 
     def _stand_ins(self, plan: Plan) -> Cast:
-        """Start one stand-in per endpoint, on loopback and on each namespace's cable, unless it is there already."""
+        """Start a stand-in for each endpoint that has none, on loopback and on each namespace's veth."""
         if not played(plan):
             return Cast()
         taken = frozenset(x.port + engine.offset for x in plan.listeners for engine in self.request.engines)
@@ -132,7 +132,7 @@ class StackProcesses:
             str(directory),
             leftovers=chosen.engine.process(plan, chosen.binary, directory).leftovers,
         )
-        self.write_entry(entry)  # before it starts: were we killed now, `down` would still find what lies in the folder
+        self.write_entry(entry)  # before the start, so that `down` finds the folder if this process is killed now
         handle = start(
             chosen.engine, plan, chosen.binary, chosen.version, directory, self.request.accept, net, death=None
         )
@@ -155,17 +155,17 @@ class StackProcesses:
         self.progress(Progress(Step.STARTED, chosen.name, f"{chosen.title} {chosen.binary.version}"))
 
     def plan_for(self, plan: Plan, chosen: EngineChoice, stand_ins: Cast, net: Network | None) -> Plan:
-        """What an engine of the stack is given to serve `plan`."""
+        """The plan that an engine of the stack gets to serve `plan`: offset ports, stand-ins as endpoints."""
         plan = replace(plan, resolvers=chosen.resolvers)
         plan = with_ports(plan, {x.name: x.port + chosen.offset for x in plan.listeners})
         plan = stand_ins.play(plan, net.host if net is not None else "127.0.0.1")
-        if net is not None:  # whatever address was asked for is not one of the namespace's
+        if net is not None:  # the namespace does not have the listeners' addresses
             everywhere = "0.0.0.0"  # noqa: S104 - inside a namespace that only this host reaches
             plan = replace(plan, listeners=tuple(replace(x, address=everywhere) for x in plan.listeners))
         return plan
 
     def _directory(self, chosen: EngineChoice) -> Path:
-        """Where the engine works: the state directory, or a place that nobody can reach when we are root."""
+        """The engine's working directory: in the state directory, or, for root, where the user nobody can reach it."""
         if engine_user().uid is not None:
             return make_engine_directory(f"lbgen-{self.request.name}-{chosen.name}-", engine_user())
         directory = Path(self.request.folder) / chosen.name
@@ -174,7 +174,7 @@ class StackProcesses:
         return directory
 
     def _wait_for_routes(self) -> tuple[Diagnostic, ...]:
-        """Wait for every route of every engine; EngineError LB405 for those that fail, warnings returned."""
+        """Wait for every route of every engine; returns warnings. EngineError LB405 for routes that fail."""
         seconds = self.request.seconds
         found: list[Diagnostic] = []
         for handle in self.handles.values():
@@ -194,7 +194,7 @@ class StackProcesses:
         return tuple(found)
 
     def reload(self, asked: ReloadRequest) -> tuple[Diagnostic, ...]:
-        """All engines serve the plan that was asked for, or go on as they were. Raises LbgenError."""
+        """Reload all engines, or none; returns warnings. Raises LbgenError."""
         order = self.request
         if not order.backends:
             asked = replace(asked, plan=with_real_endpoints(asked.plan))
@@ -248,16 +248,16 @@ class StackProcesses:
         self.record = replace(self.record, digest=what, changes=self.generation)
 
     def _settle(self) -> None:
-        """No change is under way; what could go back to the files before one is removed. Without space for that, or
-        descriptors, the next change does it."""
+        """Remove the marks and files of a finished change. Where that fails (no space, no descriptor), the next change
+        does it."""
         with suppress(OSError):
             journal.end(self.folder)
             for handle in self.handles.values():
                 remove_previous(handle.directory)
 
     def recover(self, *, seconds: float) -> tuple[Diagnostic, ...]:
-        """Go back from a change that was neither made nor taken back, if there is one: files, engines, routes. Returns
-        what is wrong with what serves then. Raises OSError, EngineError where the files cannot be put back."""
+        """Roll back an unfinished change, if there is one: files, engines, routes. Returns findings about what serves
+        then. Raises OSError, EngineError where the files cannot be restored."""
         if not journal.has_unfinished_change(self.folder, self.generation):
             self._settle()
             return ()
@@ -276,11 +276,11 @@ class StackProcesses:
         return tuple(found)
 
     def refresh_entry(self, handle: EngineProcess) -> None:
-        """Note an engine in the record, after it loaded something."""
+        """Update an engine's entry in the record, after it loaded files."""
         entry = next(x for x in self.record.engines if x.name == handle.engine)
         agent = handle.agent.pid if handle.agent is not None else 0
         identity = None
-        with suppress(OSError):  # no descriptor left: `pid` is known all the same
+        with suppress(OSError):  # no descriptor left
             identity = ProcessId.of(handle.pid)
         entry = replace(entry, pid=handle.pid, started=identity.started if identity is not None else entry.started)
         there = members(self.request.plan, handle.plan)
@@ -294,11 +294,11 @@ class StackProcesses:
         except EngineError:
             if not self.record.committed:
                 raise
-            # A disk that is full ends nothing that serves; the next change is written with this one.
+            # A full disk must not end what serves; the next change writes this one as well.
 
 
 def endpoint_states(plan: Plan, stand_ins: Cast) -> tuple[state.EndpointState, ...]:
-    """The stand-ins of `plan` as the record lists them."""
+    """The record's entries for the stand-ins of `plan`."""
     host = stand_ins.stand_ins[0].host if stand_ins.stand_ins else ""
     return tuple(
         state.EndpointState(endpoint.field, pool.name, host, stand_ins.ports[endpoint.field])

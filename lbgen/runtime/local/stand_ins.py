@@ -1,4 +1,4 @@
-"""The stand-ins of a local stack, in a process of their own that outlives the supervisor and takes more of them."""
+"""The stand-ins of a local stack, in one process that outlives the supervisor and can start more of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LOG = "stand-ins.log"
 _ENTRY = "lbgen.runtime.local.stand_ins:main"
 _SOCKET = "stand-ins"
-_SECONDS = 20.0  # to answer, which needs the interpreter's start at first
+_SECONDS = 20.0  # for an answer, including the start of the process
 _LOOK_SECONDS = 0.01
 _WAIT_SECONDS = 3600.0
 
@@ -40,15 +40,15 @@ class StandIns:
 
     @classmethod
     def adopt(cls, folder: Path) -> StandIns:
-        """Those that serve in `folder` now."""
+        """The stand-ins that serve in `folder`."""
         module = _ENTRY.partition(":")[0]
         found = [each for each in session_leaders(str(folder)) if any(f"from {module} " in word for word in each.argv)]
         return cls(folder, AdoptedProcess.of(found[-1].identity) if found else None)
 
     def serve(self, stand_ins: tuple[StandIn, ...]) -> None:
-        """Return once all of these listen; those that did before go on. Raises EngineError LB404 (port taken), LB403.
+        """Return once all of these listen. Those that listened before continue, also after an error.
 
-        After an error those from before go on as they were.
+        Raises EngineError LB404 (port in use), LB403.
         """
         if self.process is None or self.process.poll() is not None:
             (self.folder / _SOCKET).unlink(missing_ok=True)
@@ -59,7 +59,7 @@ class StandIns:
             raise EngineError(answer.diagnostics)
 
     def is_alive(self) -> bool:
-        """Whether they serve, or were never asked to."""
+        """Whether their process runs, or was never started."""
         return self.process is None or self.process.poll() is None
 
     def stop(self) -> None:
@@ -76,7 +76,7 @@ class StandIns:
                     pipe.send(stand_ins)
                     if pipe.poll(_SECONDS):
                         return pipe.recv()
-            except (FileNotFoundError, ConnectionError, EOFError):  # not yet, or not any more
+            except (FileNotFoundError, ConnectionError, EOFError):  # starting, or ended
                 if self.process.poll() is None and time.monotonic() < end:
                     time.sleep(_LOOK_SECONDS)
                     continue
@@ -84,7 +84,7 @@ class StandIns:
 
 
 def main(folder: str) -> None:
-    """The process: listen for what shall be served as well, until a signal ends it. Every error is answered."""
+    """The process: start the stand-ins that callers send, until SIGTERM. Every error is answered."""
     set_supervisor()
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
     control = ControlSocket(Path(folder), _SOCKET)
@@ -96,7 +96,7 @@ def main(folder: str) -> None:
                 if caller is not None:
                     with caller:
                         caller.send(_answer(caller.recv(), served, ends))
-            except Exception as error:  # noqa: BLE001 - what serves goes on, whatever a caller sends
+            except Exception as error:  # noqa: BLE001 - no caller may end what serves
                 sys.stderr.write(f"{type(error).__name__}: {error}\n")
                 time.sleep(_LOOK_SECONDS)
 

@@ -1,4 +1,4 @@
-"""The process that owns a stack: it has engines and stand-ins start as ordered, keeps them, and takes them down."""
+"""The process that owns a local stack: it starts engines and stand-ins, restarts and reloads them, and stops them."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     from lbgen.runtime.local.messages import StartRequest
 
 _LOOK_SECONDS = 0.5
-_CALLER_SECONDS = 5.0  # a caller that says nothing for so long is let go
+_CALLER_SECONDS = 5.0  # for a caller's request
 
 
 class _StopError(BaseException):
-    """Raised in the main thread when the stack shall end; no handler of errors may catch it."""
+    """Raised in the main thread by a stop signal; no error handler may catch it."""
 
 
 @dataclass(slots=True)
 class Supervisor:
-    """One stack. `pipe` leads to `up` until that has committed."""
+    """The supervisor of one stack. `pipe` leads to `up` until the commit, then to the current caller."""
 
     request: StartRequest
     pipe: Connection
@@ -63,9 +63,9 @@ class Supervisor:
         self.processes = StackProcesses(self.request, record, self._send, self._ends)
 
     def run(self) -> None:
-        """Bring the stack up, keep it until SIGTERM or until `up` dies without commit, leave nothing.
+        """Bring the stack up, and keep it until SIGTERM, or until `up` ends without a commit; then remove everything.
 
-        An error before the commit ends the stack and is answered to `up`. After the commit no error ends it.
+        An error before the commit ends the stack and is sent to `up`. After the commit no error ends it.
         """
         with self._own_processes() as ends:
             warnings = self._bring_up()
@@ -74,14 +74,14 @@ class Supervisor:
             self._supervise(control)
 
     def resume(self, control: ControlSocket, answer: Success | Failure) -> None:
-        """Keep a stack that was taken over, as `run` does."""
+        """Send `answer`, and keep a stack that was taken over, as `run` does."""
         with self._own_processes():
             self._send(answer)
             self._supervise(control)
 
     @contextlib.contextmanager
     def _own_processes(self) -> Iterator[ExitStack]:
-        """What is started ends with the block, and an error that leaves it is answered."""
+        """Stop everything when the block ends, and send an error that leaves it to `up`."""
         signal.signal(signal.SIGTERM, self._on_stop_signal)
         signal.signal(signal.SIGINT, self._on_stop_signal)
         failed: Failure | None = None
@@ -93,7 +93,7 @@ class Supervisor:
                 finally:
                     self._stopping = True
                     self.processes.request_stop()
-        except Exception as error:  # noqa: BLE001 - it is answered to `up`, whatever it is
+        except Exception as error:  # noqa: BLE001 - sent to `up`
             failed = self.failure(error)
         except _StopError:
             pass
@@ -102,7 +102,7 @@ class Supervisor:
             self._send(failed)
 
     def _bring_up(self) -> tuple[Diagnostic, ...]:
-        """Start all, and return warnings once `up` has committed."""
+        """Start everything; returns warnings once `up` has committed."""
         state.write(self.processes.record)
         self.processes.make_networks()
         watcher = threading.Thread(target=self._await_commit, name="watch", daemon=True)
@@ -114,14 +114,14 @@ class Supervisor:
         return warnings
 
     def _commit(self, warnings: tuple[Diagnostic, ...]) -> None:
-        """Write that the stack can be asked, which it can by now, and answer the commit. Raises EngineError LB408."""
+        """Save the stack as committed, and confirm it to `up`. Raises EngineError LB408."""
         self.processes.save()
         self.processes.record = replace(self.processes.record, committed=True)
         state.write(self.processes.record)
         self._send(Success(self.processes.record, warnings))
 
     def _supervise(self, control: ControlSocket) -> None:
-        """Stay until a signal ends the stack; restart what dies, and serve callers. No error ends this."""
+        """Restart what dies and serve callers until a signal arrives. No error ends this."""
         self._close_pipe()
         watches = [EngineWatch(handle) for handle in self.processes.handles.values()]
         stand_ins = Backoff()
@@ -138,12 +138,12 @@ class Supervisor:
                     with caller:
                         self.pipe = caller
                         self._serve()
-            except Exception as error:  # noqa: BLE001 - what serves goes on, whatever happens here
+            except Exception as error:  # noqa: BLE001 - no error may end what serves
                 _log(f"goes on after an error: {_diagnostic(error).message}")
                 time.sleep(_LOOK_SECONDS)
 
     def _check_engines(self, watches: list[EngineWatch]) -> None:
-        """Note what died, and what was started anew."""
+        """Log and record which engines died and which were restarted."""
         for watch in watches:
             for line in watch.check(time.monotonic()):
                 _log(line)
@@ -151,12 +151,12 @@ class Supervisor:
                 self.processes.write_entry(watch.updated(entry))
 
     def _serve(self) -> None:
-        """Do what a caller asks: the reload to another topology. Every error is answered."""
+        """Serve a caller's reload request. Every error is answered."""
         try:
             asked = self.pipe.recv() if self.pipe.poll(_CALLER_SECONDS) else None
         except (EOFError, ConnectionError):
             return
-        except Exception as error:  # noqa: BLE001 - of another lbgen, whose data cannot be read here
+        except Exception as error:  # noqa: BLE001 - e.g. data of another lbgen
             _log(traceback.format_exc())
             message = f"the supervisor cannot read what is asked of it: {type(error).__name__}: {error}"
             hint = f"where lbgen was updated while the stack ran: {REMEDY}"
@@ -173,7 +173,7 @@ class Supervisor:
             self._send(Success(self.processes.record, warnings))
 
     def failure(self, error: Exception) -> Failure:
-        """The answer to a caller."""
+        """The answer for an error."""
         if isinstance(error, LbgenError):
             return Failure(error.diagnostics, error.exit_code)
         if not isinstance(error, OSError):
@@ -181,7 +181,7 @@ class Supervisor:
         return Failure((_diagnostic(error, self.request.folder),), EngineError.exit_code)
 
     def take_over(self, saved: SavedStack, record: state.StackState) -> None:
-        """Have the company be what runs. Raises OSError, LbgenError, and nothing of it is changed then."""
+        """Adopt the processes of `saved`. Raises OSError, LbgenError, and changes nothing then."""
         self.processes = take_over(saved, record, self._send, self._ends)
         for handle in self.processes.handles.values():
             self.processes.refresh_entry(handle)
@@ -191,7 +191,7 @@ class Supervisor:
             self.pipe.close()
 
     def _await_commit(self) -> None:
-        """Wait for the commit; `up` dying before it ends everything."""
+        """Wait for the commit; if `up` ends without one, end the stack."""
         try:
             said = self.pipe.recv()
         except (EOFError, OSError):
@@ -210,30 +210,30 @@ class Supervisor:
         self._stopping = True
 
     def _send(self, what: Progress | Success | Failure) -> None:
-        with contextlib.suppress(OSError, ValueError):  # gone: the watcher acts on it
+        with contextlib.suppress(OSError, ValueError):  # `up` has ended, which `_await_commit` handles
             self.pipe.send(what)
 
 
 def _diagnostic(error: Exception, place: str = "") -> Diagnostic:
-    """What is said of an error that has no finding of its own."""
+    """The finding for an error that is not a LbgenError."""
     return to_diagnostic(error, place) if isinstance(error, OSError) else unforeseen(error)
 
 
 def _log(text: str) -> None:
-    """Write to the supervisor's log; a full disk loses the line and nothing else."""
+    """Write to the supervisor's log; on a full disk only the line is lost."""
     with contextlib.suppress(OSError):
         sys.stderr.write(f"{time.strftime('%F %T')} {text.rstrip()}\n")
         sys.stderr.flush()
 
 
 def take_over_stack(asked: TakeoverRequest, pipe: Connection) -> None:
-    """Be the supervisor of a stack that has lost its own, and go back from a change that was under way. What keeps us
-    from that is answered, and the stack left as it is."""
+    """Become the supervisor of a stack that has none, and roll back an unfinished change. An error is answered, and the
+    stack stays as it is."""
     folder = Path(asked.folder)
     try:
         with _takeover_lock(folder):
             record = state.read(asked.name)
-            if record is not None and record.supervisor.alive():  # another one came first
+            if record is not None and record.supervisor.alive():  # another one was first
                 pipe.send(Success(record, ()))
                 return
             saved = journal.read(folder)
@@ -259,7 +259,7 @@ def take_over_stack(asked: TakeoverRequest, pipe: Connection) -> None:
 
 @contextlib.contextmanager
 def _takeover_lock(folder: Path) -> Iterator[None]:
-    """No other supervisor takes over meanwhile; a lock on the folder itself, which needs no space."""
+    """Keep other supervisors from taking over, by a lock on the folder itself, which needs no disk space."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -269,7 +269,7 @@ def _takeover_lock(folder: Path) -> Iterator[None]:
 
 
 def main(descriptor: int) -> None:
-    """Serve what comes over the pipe with this descriptor: a stack to bring up, or to take over."""
+    """Serve the request that arrives over the pipe with this descriptor: bring a stack up, or take one over."""
     set_supervisor()
     pipe = Connection(descriptor)
     try:

@@ -1,4 +1,4 @@
-"""A stack whose supervisor has ended, and that serves on -> the same as the company of a new supervisor."""
+"""Take over a stack whose supervisor has ended: adopt its processes for a new supervisor."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _handle(company: StackProcesses, chosen: EngineChoice, entry: state.EngineSt
         handle.draining = [AdoptedProcess.of(identity) for _, identity in mains[:-1]]
     else:
         sessions = {each.identity.pid for each in agents}
-        for left in processes_in(entry.directory):  # workers that outlived their master hold the ports
+        for left in processes_in(entry.directory):  # workers may outlive their master and hold the ports
             if session_of(left.pid) not in sessions:
                 left.send(signal.SIGKILL)
         handle.start_process()
@@ -122,7 +122,7 @@ def _is_agent(leader: SessionLeader) -> bool:
 
 
 def _epoch(successive: tuple[str, ...], leader: SessionLeader) -> int:
-    """Which of the processes that succeed each other it is; 0 for an engine without such."""
+    """The hot-restart epoch in its command line; 0 for an engine without hot restarts."""
     pattern = "\0".join(re.escape(word).replace(re.escape("{epoch}"), r"(\d+)") for word in successive)
     found = re.fullmatch(pattern, "\0".join(leader.argv)) if successive else None
     return int(found.group(1)) if found is not None else 0

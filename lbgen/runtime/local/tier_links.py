@@ -1,4 +1,4 @@
-"""Stacks of local processes behind others: where they are reached, and whether they still have something to do."""
+"""Links between tiers of local processes: addresses and open connections of a stack behind another one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOOPBACK = "127.0.0.1"
 
 
 def behind(plan: Plan, before: StackState | None) -> Plan:
-    """`plan` on loopback and on free ports, or on those that it has already."""
+    """`plan` on loopback, on the ports it had in `before`, else on free ones."""
     had = {} if before is None else places(before)
     found: dict[str, int] = {}
     for listener in plan.listeners:
@@ -29,15 +29,15 @@ def behind(plan: Plan, before: StackState | None) -> Plan:
 
 
 def places(state: StackState) -> dict[str, tuple[str, int]]:
-    """Address and port of each listener, for this host and for the tier in front."""
+    """(address, port) by listener, for this host and for the tier in front."""
     return {each.listener: (each.host, each.port) for engine in state.engines for each in engine.addresses}
 
 
 def join(front: StackState, behind: Sequence[StackState]) -> None:
-    """All of them share this host's loopback."""
+    """Nothing to do: all of them share this host's loopback."""
 
 
 def connections(state: StackState) -> int:
-    """How many connections its listeners have."""
+    """The number of open connections to its listeners."""
     wanted = {port for _, port in places(state).values()}
     return sum(ports.open_connections(engine.pid, wanted) for engine in state.engines)
