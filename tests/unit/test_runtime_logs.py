@@ -16,7 +16,7 @@ from lbgen import api
 from lbgen.cli import logs as verb
 from lbgen.runtime.common import logs
 from tests.support.fake_engine import FakeEngine, write_program
-from tests.unit.test_runtime_process import plan
+from tests.unit.runtime.local.test_process import plan
 
 pytestmark = pytest.mark.xdist_group("runtime")
 PORT = 24_340

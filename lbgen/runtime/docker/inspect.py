@@ -26,7 +26,7 @@ _LOOK_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ContainerState(EngineState):
-    """An engine in a container; `status` is docker's word for it, `container` its name, `told` asks it for `health`."""
+    """An engine in a container: `status` as docker names it, `container` its name, `read_health` queries `health`."""
 
     status: str = ""
     container: str = ""

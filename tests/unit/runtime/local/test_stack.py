@@ -24,7 +24,7 @@ from lbgen.runtime.common import state
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.local.stack import choose
 from tests.support.fake_engine import FakeEngine, write_program
-from tests.unit.test_runtime_process import plan as one_listener
+from tests.unit.runtime.local.test_process import plan as one_listener
 
 pytestmark = pytest.mark.xdist_group("runtime")
 PORT = 24_300
@@ -256,7 +256,7 @@ CHILD = """
 import sys
 from pathlib import Path
 from tests.support.fake_engine import FakeEngine
-from tests.unit.test_runtime_stack import plan
+from tests.unit.runtime.local.test_stack import plan
 from lbgen import api
 def tell(progress):
     print(progress.step, flush=True)

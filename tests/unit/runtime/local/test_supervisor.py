@@ -17,7 +17,7 @@ from lbgen.runtime.local import supervisor
 from lbgen.runtime.local.control_socket import ControlSocket, connect
 from lbgen.runtime.local.messages import Failure, ReloadRequest, Success
 from lbgen.runtime.local.supervisor import Supervisor
-from tests.unit.test_runtime_process import plan
+from tests.unit.runtime.local.test_process import plan
 
 
 class Stop(BaseException):
@@ -98,7 +98,7 @@ def test_every_error_of_a_reload_is_answered_and_the_next_one_is_served(made, tm
     assert all(isinstance(each, Failure) and each.exit_code == 3 for each in answers[:4])
     assert "/certs/app.key: Permission denied; let the user" in str(first.diagnostics[0])
     assert second.diagnostics[0].code == "LB426"
-    assert "TypeError: of lbgen's own (test_runtime_supervisor.py:" in second.diagnostics[0].message
+    assert "TypeError: of lbgen's own (test_supervisor.py:" in second.diagnostics[0].message
     assert third.diagnostics[0].code == "LB412"
     assert "prlimit --pid" in fourth.diagnostics[0].hint
     assert isinstance(last, Success)

@@ -15,7 +15,7 @@ from lbgen.runtime.local.check import check
 from tests.engines.test_nftables import plan as l4_plan
 from tests.engines.test_nftables import pool
 from tests.support.fake_engine import FakeEngine, write_program
-from tests.unit.test_runtime_process import plan
+from tests.unit.runtime.local.test_process import plan
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan

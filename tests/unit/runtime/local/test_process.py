@@ -125,7 +125,7 @@ def test_it_dies_with_its_parent(fake):
 import os, sys, signal
 from pathlib import Path
 from tests.support.fake_engine import FakeEngine
-from tests.unit.test_runtime_process import plan
+from tests.unit.runtime.local.test_process import plan
 from lbgen.runtime.local.process import run_engine
 with run_engine(FakeEngine(Path({str(fake.program)!r})), plan()) as handle:
     print(handle.pid, handle.directory, flush=True)
@@ -155,7 +155,7 @@ def test_root_lends_the_right_to_low_ports_and_nothing_else(fake):
     code = f"""
 from pathlib import Path
 from tests.support.fake_engine import FakeEngine
-from tests.unit.test_runtime_process import plan
+from tests.unit.runtime.local.test_process import plan
 from lbgen.runtime.local.process import run_engine
 with run_engine(FakeEngine(Path({str(fake.program)!r})), plan(port=80)) as handle:
     print(Path(f"/proc/{{handle.pid}}/status").read_text())
