@@ -34,7 +34,7 @@ from tests.support.plans import by_prefix
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.runtime.local.process import EngineProcess
+    from lbgen.runtime.local.engine_process import EngineProcess
 
 pytestmark = pytest.mark.engines
 TIMES = Timeouts(1_000, 700, 5_000)

@@ -41,7 +41,7 @@ from lbgen.runtime.local.process import run_engine
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lbgen.runtime.local.process import EngineProcess
+    from lbgen.runtime.local.engine_process import EngineProcess
 
 PORT = 24_200
 needs_kernel = pytest.mark.skipif(

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from lbgen.conformance.http1_client import Answer
     from lbgen.engines.api import RenderedFile
-    from lbgen.runtime.local.process import EngineProcess
+    from lbgen.runtime.local.engine_process import EngineProcess
     from lbgen.runtime.standins.server import Endpoints
 
 BINARIES = candidates(ENGINE)

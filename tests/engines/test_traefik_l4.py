@@ -22,7 +22,7 @@ from lbgen.runtime.local.process import run_engine
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.runtime.local.process import EngineProcess
+    from lbgen.runtime.local.engine_process import EngineProcess
 
 pytestmark = [pytest.mark.engines, pytest.mark.skipif(not candidates(ENGINE), reason="no traefik here")]
 HOST = "127.0.0.1"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lbgen.conformance.engine_under_test import EngineUnderTest
     from lbgen.conformance.prepare import Prepared
     from lbgen.plan.model import Plan
-    from lbgen.runtime.local.process import EngineProcess
+    from lbgen.runtime.local.engine_process import EngineProcess
 
 
 @contextmanager

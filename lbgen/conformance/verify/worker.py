@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from lbgen.conformance.case import Case
     from lbgen.plan.model import Plan
-    from lbgen.runtime.local.process import EngineProcess
+    from lbgen.runtime.local.engine_process import EngineProcess
 
 # Cases at a time: answered at once, waiting for a time, with large bodies, tried again.
 QUICK, WAITING, HEAVY, AGAIN = 6, 48, 12, 8

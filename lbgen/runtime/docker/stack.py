@@ -40,13 +40,7 @@ from lbgen.runtime.docker.desired import (
 from lbgen.runtime.docker.inspect import lines, running, stack_state
 from lbgen.runtime.docker.kept import Kept
 from lbgen.runtime.docker.labels import Role
-from lbgen.runtime.docker.reload import (
-    add_stand_ins,
-    after_commit,
-    check_replacements,
-    needs_reload,
-    reload_containers,
-)
+from lbgen.runtime.docker.reload import add_stand_ins, after_commit, check_replacements, needs_reload, reload_containers
 from lbgen.runtime.docker.rolling_replace import Replacement, prepare_replacement, recover
 from lbgen.runtime.docker.sockets import wait_listening
 from lbgen.runtime.docker.tier_links import behind, connections, join, places

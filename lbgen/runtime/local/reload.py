@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lbgen.engines.health import Condition
     from lbgen.engines.rendered import Rendered
     from lbgen.plan.model import Plan
-    from lbgen.runtime.local.process import EngineProcess
+    from lbgen.runtime.local.engine_process import EngineProcess
 
 PREVIOUS = ".previous"  # the files before the last change, beside them
 

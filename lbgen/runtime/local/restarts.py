@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.runtime.common.state import EngineState
-    from lbgen.runtime.local.process import EngineProcess
+    from lbgen.runtime.local.engine_process import EngineProcess
 
 _FIRST_SECONDS, _LONGEST_SECONDS = 1.0, 30.0
 _WELL_SECONDS = 60.0  # of run time that reset the back-off

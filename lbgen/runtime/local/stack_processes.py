@@ -22,7 +22,7 @@ from lbgen.runtime.local import journal
 from lbgen.runtime.local.journal import SavedNetwork, SavedStack
 from lbgen.runtime.local.messages import digest
 from lbgen.runtime.local.network import network
-from lbgen.runtime.local.process import EngineProcess, start, wait_listening, with_free_admin_port
+from lbgen.runtime.local.process import start, wait_listening, with_free_admin_port
 from lbgen.runtime.local.reload import PREVIOUS, LocalEngine, prepare_change, remove_previous
 from lbgen.runtime.local.run_as import engine_user, make_engine_directory
 from lbgen.runtime.local.stand_ins import StandIns
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from lbgen.diagnostics import Diagnostic
     from lbgen.plan.model import Plan
+    from lbgen.runtime.local.engine_process import EngineProcess
     from lbgen.runtime.local.messages import EngineChoice, ReloadRequest, StartRequest
     from lbgen.runtime.local.network import Network
 

@@ -15,9 +15,9 @@ from lbgen.plan.overlay import with_admin, with_version
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.local import agent
 from lbgen.runtime.local.adopt import AdoptedProcess, processes_in, session_leaders, session_of
+from lbgen.runtime.local.engine_process import EngineProcess
 from lbgen.runtime.local.messages import digest
 from lbgen.runtime.local.network import Network
-from lbgen.runtime.local.process import EngineProcess
 from lbgen.runtime.local.spawn import stop
 from lbgen.runtime.local.stack_processes import StackProcesses, endpoint_states
 from lbgen.runtime.local.stand_ins import StandIns

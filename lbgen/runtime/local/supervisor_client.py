@@ -1,0 +1,181 @@
+"""Start and stop the supervisor of a local stack, and send it requests."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, UsageError
+from lbgen.runtime.common import state
+from lbgen.runtime.common.driver import RELOAD_SECONDS
+from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.reload import refusal
+from lbgen.runtime.local.adopt import kill_all_in
+from lbgen.runtime.local.control_socket import connect
+from lbgen.runtime.local.engine_process import tail
+from lbgen.runtime.local.messages import CommitRequest, Failure, ReloadRequest, StartRequest, Success, TakeoverRequest
+from lbgen.runtime.local.spawn import how_ended
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lbgen.runtime.common.process_id import ProcessId
+    from lbgen.runtime.common.state import StackState
+
+_STOP_SECONDS = 30.0
+_ENDING_SECONDS = 5.0
+_CHILDREN: dict[int, subprocess.Popen[bytes]] = {}  # supervisors that this process started
+_BOOT = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from lbgen.runtime.local.supervisor import main; main(int(sys.argv[2]))"
+)
+
+
+def start(order: StartRequest, progress: Callable[[Progress], None]) -> Success:
+    """Start the supervisor and wait until the stack serves. After any error nothing of the stack is left."""
+    folder = Path(order.folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, mode=0o700)
+    process, pipe = _spawn_supervisor(folder, "wb")
+    with pipe:
+        try:
+            pipe.send(order)
+            _listen(pipe, progress)
+            pipe.send(CommitRequest())
+            done = _listen(pipe, progress)
+        except (EOFError, OSError):
+            _wait(process, _STOP_SECONDS)
+            message = f"the supervisor of {order.name} {how_ended(process.returncode)}; nothing of {order.name} is left"
+            said = tail(folder / state.SUPERVISOR_LOG)
+            left = state.read(order.name)
+            if left is not None:
+                stop(left)
+            kill_all_in(str(folder))
+            shutil.rmtree(folder, ignore_errors=True)
+            if said:
+                message += f"; it said:\n{said}\n"
+            raise EngineError(Diagnostic("LB426", message, hint="run the command again")) from None
+        except BaseException:
+            process.terminate()  # after the commit it does not end by itself
+            _wait(process, _STOP_SECONDS)
+            raise
+    _CHILDREN[process.pid] = process
+    return done
+
+
+def take_over(stack: StackState, progress: Callable[[Progress], None]) -> Success:
+    """Start a supervisor for a stack that has none. Raises EngineError, and leaves the stack as it was."""
+    process, pipe = _spawn_supervisor(state.folder(stack.name), "ab")
+    with pipe:
+        try:
+            pipe.send(TakeoverRequest(stack.name, str(state.folder(stack.name)), RELOAD_SECONDS))
+            done = _listen(pipe, progress)
+        except (EOFError, ConnectionError):
+            process.wait()
+            message = f"the supervisor that was to take {stack.name} over ended; its engines serve on"
+            hint = f"run the command again; see {state.folder(stack.name) / state.SUPERVISOR_LOG}"
+            raise EngineError(Diagnostic("LB426", message, hint=hint)) from None
+    _CHILDREN[process.pid] = process
+    progress(Progress(Step.TAKEN_OVER, detail=f"{stack.name}, whose supervisor had ended"))
+    return done
+
+
+def request_reload(name: str, asked: ReloadRequest, progress: Callable[[Progress], None]) -> Success:
+    """Send the request to the supervisor, which completes it even if this process ends. If the supervisor ends, start
+    another one."""
+    before = state.read(name)
+    wire = bytes(ForkingPickler.dumps(asked))  # before connecting: thousands of routes take seconds
+    try:
+        with connect(state.folder(name)) as pipe:
+            pipe.send_bytes(wire)
+            return _listen(pipe, progress)
+    except (EOFError, ConnectionError, FileNotFoundError):
+        if before is None or not _has_ended(before.supervisor):
+            raise EngineError(refusal(f"the supervisor of {name} does not answer")) from None
+        if not before.committed or not any(each.running for each in before.engines):
+            raise EngineError(refusal(f"{name} does not run any more")) from None
+    done = take_over(before, progress)
+    if done.state.changes > before.changes:
+        return done
+    message = f"the supervisor of {name} ended in the middle of the change; another one took over"
+    outcome = f"{message}, the files before are in place again and serve"
+    raise EngineError(Diagnostic("LB426", outcome, hint="run the command again"))
+
+
+def stop(stack: StackState, progress: Callable[[Progress], None] | None = None) -> None:
+    supervisor = stack.supervisor
+    supervisor.send(signal.SIGTERM)
+    limit = time.monotonic() + _STOP_SECONDS
+    while supervisor.alive() and time.monotonic() < limit:
+        _reap(supervisor.pid)
+        time.sleep(0.01)
+    supervisor.send(signal.SIGKILL)
+    for engine in stack.engines:
+        kill_all_in(engine.directory)
+        if progress is not None:
+            progress(Progress(Step.STOPPED, engine.name))
+    kill_all_in(str(state.folder(stack.name)))
+    state.forget(stack)
+
+
+def _has_ended(supervisor: ProcessId) -> bool:
+    """Whether the supervisor ends within 5 s: a killed process closes its sockets before it ends."""
+    limit = time.monotonic() + _ENDING_SECONDS
+    while supervisor.alive() and time.monotonic() < limit:
+        _reap(supervisor.pid)
+        time.sleep(0.01)
+    return not supervisor.alive()
+
+
+def _spawn_supervisor(folder: Path, mode: str) -> tuple[subprocess.Popen[bytes], Connection]:
+    """A new supervisor that waits for its request, and the pipe to it; `mode` opens its log."""
+    ours, theirs = socket.socketpair()
+    path = json.dumps([entry or str(Path.cwd()) for entry in sys.path])
+    with theirs, (folder / state.SUPERVISOR_LOG).open(mode) as output:
+        process = subprocess.Popen(  # noqa: S603 - ourselves
+            [sys.executable, "-P", "-c", _BOOT, path, str(theirs.fileno())],
+            pass_fds=(theirs.fileno(),),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # a Ctrl-C reaches only `up`, which then closes the pipe
+            cwd="/",
+            env={**os.environ, "LBGEN_STATE_DIR": str(state.root())},
+        )
+    return process, Connection(ours.detach())
+
+
+def _listen(pipe: Connection, progress: Callable[[Progress], None]) -> Success:
+    while True:
+        said = pipe.recv()
+        if isinstance(said, Success):
+            return said
+        if isinstance(said, Failure):
+            kinds: dict[int, type[LbgenError]] = {x.exit_code: x for x in (LbgenError, UsageError, EngineError)}
+            raise kinds[said.exit_code](said.diagnostics)
+        progress(said)
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _reap(pid: int) -> None:
+    """Collect the exit status of a supervisor that is our child (up and down in one Python process)."""
+    child = _CHILDREN.get(pid)
+    if child is not None and child.poll() is not None:
+        del _CHILDREN[pid]
