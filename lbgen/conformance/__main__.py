@@ -1,5 +1,6 @@
-"""`python -m lbgen.conformance`: run the cases on this host's engines, print the matrix. Exit 4 on a failure, 2 when
-there was nothing to run."""
+"""`python -m lbgen.conformance`: run the cases on the engines of this host and print the matrix.
+
+Exit 4 on a failure, 2 when no case ran."""
 
 from __future__ import annotations
 

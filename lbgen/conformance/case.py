@@ -1,4 +1,4 @@
-"""A file of cases as data into typed cases: topology, stand-ins, requests, what must come of each."""
+"""Case files: typed cases, their topology, stand-ins, requests and expected answers."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Expect:
 
     @property
     def statuses(self) -> tuple[int, ...]:
-        """Empty when nothing is asked."""
+        """The accepted statuses; empty when every status is accepted."""
         if self.status is None:
             return ()
         return self.status if isinstance(self.status, tuple) else (self.status,)
@@ -130,7 +130,7 @@ class Case:
     `features` names features, or parts of them (`framing.malformed.folded`), whose verdict excuses a difference; a
     file's `about` makes such a part of each clause.
     `raw`: these bytes instead of a request. `send`: bytes with pauses (seconds) between them. `tcp`: bytes on an L4
-    listener. `websocket`: messages to be echoed. `script`: a function of `scripts` that judges alone, told `params`;
+    listener. `websocket`: messages to be echoed. `script`: a function of `scripts` that gets `params` and judges alone;
     `routes` are those it needs (default: all). `steps`: what endpoints do with the first, second ... try of the
     request. `times` > 1 repeats, from `clients` addresses in turn.
     """
@@ -155,7 +155,7 @@ class Case:
 
     @property
     def oracle(self) -> bool:
-        """Whether the oracle has a say: not for raw bytes, L4 or scripts."""
+        """Whether the oracle judges the answer: not for raw bytes, L4 or scripts."""
         return self.raw is None and self.tcp is None and self.script is None and self.send is None
 
 

@@ -1,4 +1,4 @@
-"""A plan into requests that try it: for every rule a hit, near misses of each condition, and its path's neighbours."""
+"""Requests that test a plan: for every rule a match, near misses of each condition, and neighbours of its path."""
 
 from __future__ import annotations
 

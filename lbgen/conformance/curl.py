@@ -1,4 +1,4 @@
-"""A request as a command line, for people who want to see it again."""
+"""A request as a curl command line, to repeat it by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engine names into what can be tested here: an engine, its version and its executable, or the reason there is none."""
+"""Engines under test: an engine, its version and its executable or image, or the reason there is none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InImage:
-    """The image of an engine and the room in which its container is served."""
+    """The image of an engine and the network namespace that its container shares."""
 
     room: SharedNetns
     image: Image
@@ -81,7 +81,7 @@ def engines_on_host(wanted: Iterable[str] = ()) -> tuple[EngineUnderTest, ...]:
 
 
 def engines_in_images(wanted: Iterable[str], room: SharedNetns) -> tuple[EngineUnderTest, ...]:
-    """The same of the images that containers run from. UsageError LB305, EngineError LB421."""
+    """As `engines_on_host`, for the images that containers run from. UsageError LB305, EngineError LB421."""
     from lbgen.runtime.docker.single_engine import available_images
 
     found: list[EngineUnderTest] = []

@@ -1,4 +1,4 @@
-"""Two plans and a request -> whether both answer alike for a plain reason, without working out the two answers."""
+"""Tell without two simulations whether two plans answer a request alike."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class EqualAnswers:
         }
 
     def certain(self, request: Request) -> bool:
-        """Whether both plans answer `request` alike; False where that is not plain."""
+        """Whether both plans certainly answer `request` alike; False where only a simulation can tell."""
         if request.listener not in self._listeners:
             return False
         before, after = (plan.listener(request.listener) for plan in self._plans)

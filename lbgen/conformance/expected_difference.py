@@ -1,4 +1,4 @@
-"""What a case found and what the engine's verdicts state: whether it is exactly the stated difference."""
+"""Compare the differences that a case found with those that the engine's verdicts declare."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from lbgen.conformance.prepare import DeclaredDifference
 
-# Word of `Verdict.differs` -> what the judge or a script says then. "status N" and "header NAME" are made below.
+# Word of `Verdict.differs`: regex of the sentence that reports it. "status N" and "header NAME" are made below.
 _WORDS = {
     "accepted": r"reached an endpoint: |status \d+ by the proxy expected, an endpoint answered|status 200, expected 40",
     "closed": r"(second request, .*|no answer): ((None )?no answer head \((closed|reset)\)|RST_STREAM)",
@@ -33,12 +33,12 @@ def feature_of(aspect: str) -> str:
 
 
 def is_known(word: str) -> bool:
-    """Whether `Verdict.differs` may say it."""
+    """Whether `word` is allowed in `Verdict.differs`."""
     return word in _WORDS or re.fullmatch(r"status \d{3}|header [a-z0-9-]+(: .+)?|text: .+", word) is not None
 
 
 def matches(word: str, found: str) -> bool:
-    """Whether a difference that was found is what `word` states."""
+    """Whether a found difference is the one that `word` declares."""
     found = re.sub(r"^request \d+ of \d+: ", "", found)
     if word.startswith("status "):
         return re.match(rf"({word}\b|a .*: {word[7:]}\b)", found) is not None
@@ -54,10 +54,10 @@ def matches(word: str, found: str) -> bool:
 def explained_by(
     aspects: Iterable[str], near: Iterable[DeclaredDifference], found: list[str]
 ) -> tuple[DeclaredDifference, ...]:
-    """The verdicts that state what was found, for a case about `aspects`; none = it is not excused. A verdict that
-    states nothing excuses only cases that name its whole feature.
+    """The verdicts that declare what was found, for a case about `aspects`; empty when none does. A verdict that
+    declares no difference explains only cases that name its whole feature.
 
-    Raises NotShownError when a verdict states a difference for one of the aspects and none was found.
+    Raises NotShownError when a verdict declares a difference for one of the aspects and none was found.
     """
     wanted = set(aspects)
     features = {feature_of(aspect) for aspect in wanted}
@@ -71,4 +71,4 @@ def explained_by(
 
 
 class MissingDifferenceError(Exception):
-    """A verdict states a difference that the engine does not show."""
+    """A verdict declares a difference that the engine does not have."""

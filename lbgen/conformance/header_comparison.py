@@ -1,4 +1,4 @@
-"""Two lists of headers, or an account and a case's literals -> their differences, one sentence each."""
+"""Differences between two lists of headers, or an account and the literals of a case: one sentence each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exact bytes to a proxy, a strictly parsed answer back: the client side of every conformance case."""
+"""HTTP/1 client of the cases: sends exact bytes and parses the answer strictly."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class MalformedAnswerError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back. `status` None: nothing that is an answer, `problem` says what instead.
+    """An answer. `status` None: no valid answer came; `problem` says what came instead.
 
     `complete`: the body ended as its framing says. `after` is what the connection did then: open, closed or reset.
-    `elapsed` is seconds from the first byte sent. Header names are in lower case. `handshake` is what TLS came to.
+    `elapsed` is seconds from the first byte sent. Header names are in lower case. `handshake` is set with TLS.
     """
 
     status: int | None = None
@@ -62,7 +62,7 @@ class Answer:
 class ClientConnection:
     """A TCP connection with one deadline over everything; a ctx manager. `end` says how the peer ended it.
 
-    `transport` is what comes before HTTP; HandshakeError when the server does not want TLS like that.
+    `transport` is what comes before HTTP; HandshakeError when the server refuses the handshake.
     """
 
     def __init__(
@@ -97,14 +97,14 @@ class ClientConnection:
         self.sock.close()
 
     def send(self, data: bytes) -> None:
-        """Send; a peer that has gone is noted in `end`."""
+        """Send; a closed connection sets `end`."""
         try:
             self.sock.sendall(data)
         except (BrokenPipeError, ConnectionResetError, ssl.SSLError):
             self.end = "reset"
 
     def shutdown_write(self) -> None:
-        """End the sending side, unless the peer has gone."""
+        """Shut down the sending side; a closed connection is ignored."""
         with suppress(OSError):
             self.sock.shutdown(socket.SHUT_WR)
 
@@ -153,7 +153,7 @@ class ClientConnection:
         return self.take(len(self.buffer))
 
     def read_answer(self, method: str = "GET") -> Answer:
-        """The next answer (1xx but 101 are collected in `interim`), judged strictly; never raises for odd bytes."""
+        """The next answer (1xx but 101 are collected in `interim`), judged strictly; malformed bytes raise nothing."""
         interim: list[int] = []
         seen = bytearray()
         try:
@@ -253,7 +253,7 @@ def parse_head(head: bytes) -> tuple[str, int, str, Headers]:
 
 
 def filler(size: int) -> bytes:
-    """So many bytes that do not repeat soon."""
+    """`size` bytes without short repetitions."""
     lines = (b"%07d\n" % number for number in itertools.count())
     return b"".join(itertools.islice(lines, -(-size // 8)))[:size]
 
@@ -308,7 +308,7 @@ def exchange_parts(
 
 
 def connection_failure(address: Address, error: OSError) -> Answer:
-    """What became of a connection that could not be used; one that the server ended itself is `closed`."""
+    """The answer of a failed connection; `closed` when the server ended the handshake."""
     if isinstance(error, HandshakeError):
         return Answer(problem=str(error), after="closed")
     return Answer(problem=f"cannot connect to {address[0]}:{address[1]}: {error}")

@@ -1,4 +1,4 @@
-"""A request over HTTP/2 and a strictly read answer: the client side of cases that speak it."""
+"""HTTP/2 client of the cases, which validates nothing that it sends."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Http2Client:
 
     def __init__(self, stream: ClientConnection) -> None:
         self.stream = stream
-        # Nothing is checked or tidied on the way out: cases send what they want.
+        # Cases send malformed requests on purpose.
         config = H2Configuration(
             client_side=True,
             header_encoding="latin-1",
@@ -69,7 +69,7 @@ class Http2Client:
         self.flush()
 
     def flush(self) -> None:
-        """Send what is to be sent."""
+        """Send the pending frames."""
         self.stream.send(self.connection.data_to_send())
 
     def send_head(self, headers: Pairs, *, method: str = "GET", end: bool = True) -> int:
@@ -150,7 +150,7 @@ class Http2Client:
                 half.problem = f"RST_STREAM {event.error_code}"
 
     def read_answer(self, number: int) -> Answer:
-        """The answer on that stream, waited for; never raises for odd bytes."""
+        """Wait for the answer on that stream; malformed bytes raise nothing."""
         half = self.halves[number]
         while not half.ended and not half.problem and self.receive():
             pass
@@ -180,6 +180,11 @@ def _plain(headers: Iterable[tuple[str | bytes, str | bytes]]) -> Headers:
 
 def _text(value: str | bytes) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else value
+
+
+def raw_frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    """A frame of RFC 9113, however malformed."""
+    return len(payload).to_bytes(3) + bytes([kind, flags]) + stream.to_bytes(4) + payload
 
 
 def header_list(request: Request, secure: bool) -> Pairs:

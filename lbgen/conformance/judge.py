@@ -1,4 +1,4 @@
-"""An answer beside what the oracle and a case's literals say: the differences, one sentence each."""
+"""Compare an answer with the oracle and the literals of a case: differences, one sentence each."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def differences(case: Case, outcome: Outcome, answer: Answer, own: Iterable[tupl
 
 
 def raw_differences(case: Case, answer: Answer) -> Iterator[str]:
-    """As `differences`, for bytes of which the oracle knows nothing."""
+    """As `differences`, for bytes that the oracle does not simulate."""
     if case.expect.refused:
         yield from check_refused(answer)
     elif case.expect.unanswered:

@@ -1,4 +1,4 @@
-"""A case file and an engine into plans with free ports: the whole one for the oracle, and what the engine can serve."""
+"""Prepare a case file for an engine: plans on free ports, the whole one for the oracle and the part that it serves."""
 
 from __future__ import annotations
 
@@ -44,8 +44,7 @@ class DeclaredDifference:
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """What an engine cannot do of a topology: refused routes and listeners by name with the reason, and what it does
-    approximately."""
+    """Routes and listeners that an engine refuses (name and reason), and features that it approximates."""
 
     routes: Mapping[str, str]
     listeners: Mapping[str, str]

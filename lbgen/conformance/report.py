@@ -1,4 +1,4 @@
-"""Results into a matrix, clause by engine: for the terminal, as JSON, as Markdown between markers."""
+"""The matrix of clauses by engines: for the terminal, as JSON, as Markdown between markers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def columns(results: Iterable[Result]) -> tuple[str, ...]:
 
 
 def cell(found: Iterable[Result]) -> tuple[CaseState | None, str]:
-    """The worst state of some results and a text: cases passed of cases, then what the others came to; None and "-"
+    """The worst state of some results and a text: cases passed of cases, then the states of the others; None and "-"
     when there are none."""
     counts = Counter(r.state for r in found)
     worst = next((s for s in _ORDER if counts[s]), None)

@@ -1,4 +1,4 @@
-"""One case on a running engine: what is sent, what comes back, what is wrong with it."""
+"""Run one case on a serving engine and report the differences."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SETTLED = 0.12  # seconds after which no further try of an answered request com
 
 
 def run_case(case: Case, address: Address, ctx: ScriptContext) -> Iterator[str]:
-    """Run `case` against the listener at `address`; each difference in a sentence, nothing = pass."""
+    """Run `case` against the listener at `address`; yields one sentence per difference, none when it passes."""
     if case.script is not None:
         try:
             yield from SCRIPTS[case.script](ctx)
@@ -47,8 +47,7 @@ def run_case(case: Case, address: Address, ctx: ScriptContext) -> Iterator[str]:
 
 
 def fill_placeholders(case: Case, plan: Plan) -> Case:
-    """`{listener}` in a case's texts stands for that listener's port, `{id POOL-NUMBER}` for what a sticky cookie calls
-    that endpoint."""
+    """Replace `{LISTENER}` in a case by its port, `{id POOL-NUMBER}` by the cookie value of that endpoint."""
     values = {listener.name: str(listener.port) for listener in plan.listeners}
     for pool in plan.pools:
         values |= {f"id {pool.name}-{number}": endpoint.cookie_value for number, endpoint in enumerate(pool.endpoints)}
@@ -97,7 +96,7 @@ def _once(case: Case, address: Address, ctx: ScriptContext) -> tuple[Answer, lis
 
 
 def _stuck(outcome: Outcome, answer: Answer, plan: Plan) -> Iterator[str]:
-    """Whether a sticky cookie was heeded."""
+    """Differences between the endpoint that answered and the one that a sticky cookie names."""
     told = judge.account_of(answer)
     for upstream in outcome.upstreams:
         if upstream.endpoint is not None and told is not None:
@@ -108,7 +107,7 @@ def _stuck(outcome: Outcome, answer: Answer, plan: Plan) -> Iterator[str]:
 
 
 def _tries(case: Case, tag: str, ctx: ScriptContext) -> Iterator[str]:
-    """How the request came to the endpoints."""
+    """Differences in how often and where the request reached endpoints."""
     time.sleep(_SETTLED)
     copied = _mirrors(case, ctx)
     seen = [one for one in ctx.endpoints.tagged(tag) if one.name.rpartition("-")[0] not in copied]

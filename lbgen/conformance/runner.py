@@ -1,4 +1,4 @@
-"""Case files and engines into results: each file's topology served by a real engine, each case judged."""
+"""Run case files: serve the topology of each file with a real engine and judge its cases."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class CaseState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one case on one engine. `again` is a curl line or the raw bytes; `seconds` the time it took."""
+    """The result of one case on one engine. `again` is a curl line or the raw bytes; `seconds` the duration."""
 
     subject: str
     file: str
@@ -63,7 +63,7 @@ class Result:
 
 @dataclass(slots=True)
 class EngineSession:
-    """An engine that serves a file's topology, with its stand-ins. `strict`: what a verdict states must show."""
+    """An engine that serves a file's topology, with its stand-ins. `strict`: declared differences must show."""
 
     subject: EngineUnderTest
     file: CaseFile
@@ -127,7 +127,7 @@ class EngineSession:
         return CaseState.FAIL, "; ".join(found), again
 
     def _routes(self, case: Case, listener: str) -> set[str]:
-        """The routes without which the case makes no sense."""
+        """The routes that the case needs."""
         plan = self.ready.whole
         if case.routes:
             return set(case.routes)
@@ -176,7 +176,7 @@ def engine_session(file: CaseFile, subject: EngineUnderTest) -> Iterator[EngineS
 
 @contextmanager
 def _boxed(file: CaseFile, subject: EngineUnderTest, boxed: InImage) -> Iterator[EngineSession]:
-    """As `bench`, in a container; this thread and its stand-ins are in the container's network meanwhile."""
+    """As `engine_session`, in a container whose network namespace this thread and the stand-ins enter."""
     target = engine(subject.engine)
     kernel = runs_in_kernel(target, plan_of(file.topology))
     with ExitStack() as stack:
@@ -231,7 +231,7 @@ def run(
     wanted: Callable[[Case], bool] = lambda case: True,
     done: Callable[[tuple[Result, ...]], None] = lambda results: None,
 ) -> tuple[Result, ...]:
-    """All files on all subjects, one engine at a time; `done` hears of each finished file."""
+    """All files on all subjects, one engine at a time; `done` gets the results of each file."""
     every: list[Result] = []
     for subject in over:
         for file in files:

@@ -1,4 +1,4 @@
-"""Two topologies -> the requests whose answer changes, smallest first, and the changes that no single request shows."""
+"""`lbgen diff`: requests whose answer changes, the smallest of each kind, and changes that no request shows."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ def _told(outcome: Outcome) -> str:
 
 
 def _behind(one: Outcome, other: Outcome) -> str:
-    """What of `one` is not in `other`, where the short form does not tell."""
+    """What `one` has and `other` lacks, where their short forms are equal."""
     found = []
     for mine, theirs in zip(one.upstreams, other.upstreams, strict=False):
         found += [f"sends {n}: {v}" for n, v in mine.headers if (n, v) not in theirs.headers and v is not None]
@@ -329,5 +329,5 @@ def _shown(value: object) -> str:
 
 
 def _unsaid(field: Field[object], value: object) -> bool:
-    """Whether a value says nothing: absent, or the default of its field. 0 and false say something elsewhere."""
+    """Whether a value is absent or the default of its field."""
     return value in (None, (), "") or (value == field.default and type(value) is type(field.default))

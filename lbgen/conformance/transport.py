@@ -1,10 +1,11 @@
-"""How a client reaches a listener before HTTP begins: a PROXY header, TLS and what it offers there, which HTTP."""
+"""The transport below HTTP: a PROXY header, TLS with its options, the HTTP version."""
 
 from __future__ import annotations
 
 import hashlib
 import ssl
 import struct
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ class HandshakeError(ConnectionError):
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """What a handshake came to: `version` such as 1.3, `names` of the server's certificate (empty if not verified) and
+    """The result of a handshake: `version` such as 1.3, `names` of the server's certificate (empty if not verified) and
     `certificate`, its SHA-256."""
 
     version: str
@@ -59,7 +60,7 @@ class ClientTls:
     alpn: tuple[str, ...] = ()
 
     def wrap(self, sock: socket.socket) -> ssl.SSLSocket:
-        """HandshakeError when the server does not want to; ssl.SSLError when the client does not."""
+        """Shake hands. HandshakeError when the server ends it; ssl.SSLError when the client does."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_REQUIRED if self.ca else ssl.CERT_NONE
@@ -89,13 +90,22 @@ def _from_peer(error: OSError) -> bool:
 
 
 def handshake_of(sock: ssl.SSLSocket) -> Handshake:
-    """What was agreed on."""
+    """The negotiated parameters of a TLS socket."""
     cipher = sock.cipher()
     shown: dict[str, Any] = sock.getpeercert() or {}
     names = tuple(str(value) for kind, value in shown.get("subjectAltName", ()) if kind == "DNS")
     version = (sock.version() or "").removeprefix("TLSv")
     certificate = hashlib.sha256(sock.getpeercert(binary_form=True) or b"").hexdigest()
     return Handshake(version, cipher[0] if cipher else "", sock.selected_alpn_protocol() or "", names, certificate)
+
+
+def client_hello(name: str | None) -> bytes:
+    """The first flight of a TLS client that asks for the server `name`."""
+    context, out = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ssl.MemoryBIO()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), out, server_hostname=name or None).do_handshake()
+    return out.read()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +122,7 @@ PLAIN = Transport()
 
 @dataclass(frozen=True, slots=True)
 class TransportOptions:
-    """What a case says about its wire; what it leaves out follows from the listener.
+    """What a case says about the transport; the rest follows from the listener.
 
     `tls` fields are those of `ClientTls`; False = plain bytes where TLS is expected. `proxy`: v1, v2, none, or the
     bytes of the header."""
@@ -130,8 +140,8 @@ DEFAULT = TransportOptions()
 
 
 def without_verification(listener: Listener, request: Request | None = None) -> TransportOptions:
-    """For a listener whose certificate is the user's own: whoever signed it is not ours to judge. The client says the
-    name of the host that it asks, where a certificate holds that."""
+    """Options that do not verify the server, for certificates of a user. The server name is the requested host where a
+    certificate holds it."""
     if listener.tls is None or listener.tls.passthrough:
         return DEFAULT
     name = None if request is None else host_of(request)

@@ -1,4 +1,4 @@
-"""Waiting until an engine that listens serves its routes too."""
+"""Wait until an engine that listens also serves its routes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _READY_SECONDS = 8.0
 
 
 class ServingEngine(Protocol):
-    """A running engine, as its clients see it."""
+    """A serving engine, as clients see it."""
 
     def address(self, listener: str) -> tuple[str, int]:
         """Where a listener answers; KeyError when there is none of that name."""
@@ -39,7 +39,7 @@ class ServingEngine(Protocol):
 
 
 def unusual_pools(file: CaseFile, plan: Plan) -> set[str]:
-    """Pools of which an endpoint is not as usual, or not there."""
+    """Pools with an endpoint that a case file changes, or that is not an address."""
 
     def usual(pool: Pool) -> bool:
         names = {pool.name, *(f"{pool.name}-{number}" for number in range(len(pool.endpoints)))}

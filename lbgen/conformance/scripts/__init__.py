@@ -1,4 +1,4 @@
-"""Cases that one answer cannot tell: each function talks to a running engine and yields what is wrong.
+"""Scripts: cases that need more than one answer. Each function exercises an engine and yields the differences.
 
 A case names one by `script: NAME`; every public function of a module in this folder, but `context`, is one.
 """

@@ -1,4 +1,4 @@
-"""Endpoints that get less than the others: backups, drained ones, those that just came back."""
+"""Backups, drained endpoints and slow start."""
 
 from __future__ import annotations
 

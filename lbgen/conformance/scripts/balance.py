@@ -1,4 +1,4 @@
-"""Which endpoint gets a request."""
+"""Load balancing: least connections, random, hashes."""
 
 from __future__ import annotations
 

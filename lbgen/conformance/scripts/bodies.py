@@ -1,4 +1,4 @@
-"""When bytes of bodies move, and copies of requests."""
+"""Buffering of bodies, and mirrors."""
 
 from __future__ import annotations
 
@@ -9,28 +9,18 @@ from uuid import uuid4
 
 from lbgen.conformance.http1_client import ClientConnection, fetch, filler, serialize
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.scripts.context import account_field, get
+from lbgen.conformance.scripts.context import account_field, get, wait_until
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from lbgen.conformance.scripts.context import ScriptContext
     from lbgen.runtime.standins.server import Seen
 
 _FRAMED = ("length", "chunks")
 _HOP = frozenset({"connection", "content-length", "transfer-encoding"})
-
-
-def _soon(what: Callable[[], bool], seconds: float = 3.0) -> bool:
-    """Whether it comes true in time."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if what():
-            return True
-        time.sleep(0.02)
-    return what()
 
 
 def request_held(ctx: ScriptContext) -> Iterator[str]:
@@ -59,7 +49,7 @@ def request_flows(ctx: ScriptContext) -> Iterator[str]:
             before = counted["p-0"]
             with ClientConnection(ctx.at["web"], timeout=10) as stream:
                 stream.send(head + parts[0])
-                if not _soon(lambda before=before: counted["p-0"] > before):  # type: ignore[misc]
+                if not wait_until(lambda before=before: counted["p-0"] > before, 3):  # type: ignore[misc]
                     yield f"{path}: no byte of the body reached the endpoint within 3 s of half of it"
                 stream.send(parts[1])
                 answer = stream.read_answer()
@@ -109,12 +99,12 @@ def response_kept(ctx: ScriptContext) -> Iterator[str]:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             sock.connect(ctx.at["web"])
             sock.sendall(serialize(get(path, (CONTROL, '{"mode": "fixed", "body": "0123456789", "size": 250000}'))))
-            if not _soon(lambda before=before: ctx.endpoints.answered["p-0"] > before):  # type: ignore[misc]
+            if not wait_until(lambda before=before: ctx.endpoints.answered["p-0"] > before, 3):  # type: ignore[misc]
                 yield f"{path}: the endpoint still sends after 3 s"
 
 
 def _copies(ctx: ScriptContext, tag: str, count: int, seconds: float = 3.0) -> list[Seen]:
-    _soon(lambda: len(ctx.endpoints.tagged(tag)) >= count, seconds)
+    wait_until(lambda: len(ctx.endpoints.tagged(tag)) >= count, seconds)
     time.sleep(0.1)  # one too many would come now
     return ctx.endpoints.tagged(tag)
 

@@ -1,4 +1,4 @@
-"""What a script has to work with: where the engine listens, its endpoints, the plan, the case's own parameters."""
+"""The context of a script (addresses, stand-ins, plan, parameters) and helpers that scripts share."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def count_answers(ctx: ScriptContext, target: str, count: int, *headers: tuple[s
 
 
 def wait_until(holds: Callable[[], bool], seconds: float = PATIENCE) -> bool:
-    """Whether `holds` becomes true in time."""
+    """Wait until `holds` is true; False when it is not within `seconds`."""
     end = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > end:
@@ -95,7 +95,7 @@ def wait_until(holds: Callable[[], bool], seconds: float = PATIENCE) -> bool:
 
 def break_endpoint(ctx: ScriptContext, name: str, how: str) -> None:
     """Make endpoint `name` fail: `refuse`, `drop`, `check N` (only the check's answer has that status), `check hang`,
-    or a mode of `Behaviour` for everything. What came before is over by then."""
+    or a mode of `Behaviour` for everything. Waits until earlier changes have taken hold."""
     time.sleep(HANDOVER)
     if how in ("refuse", "drop"):
         ctx.endpoints.listen(name, how)
@@ -109,7 +109,7 @@ def break_endpoint(ctx: ScriptContext, name: str, how: str) -> None:
 
 
 def restore_endpoint(ctx: ScriptContext, name: str) -> None:
-    """Undo `ill`."""
+    """Undo `break_endpoint`."""
     if name not in ctx.endpoints.listening:
         ctx.endpoints.listen(name, "yes")
     ctx.endpoints.behave(name, OK)
@@ -131,7 +131,7 @@ def exchange_datagram(address: Address, data: bytes, client: str = "127.0.0.1") 
 
 
 def slow_start_shares(ctx: ScriptContext, back: str, target: str) -> Iterator[str]:
-    """In its first second (of 3 s) an endpoint that came back, one of two, gets well below half of the requests."""
+    """Check that a returning endpoint, one of two, gets well below half in its first second (of 3 s)."""
     end = time.monotonic() + 1.0
     early = count_answers(ctx, target, 6)
     while time.monotonic() < end and early.total() < 60:

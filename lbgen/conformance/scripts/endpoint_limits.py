@@ -1,4 +1,4 @@
-"""`max_per_endpoint` and what waits for a place."""
+"""`max_per_endpoint` and the queue in front of it."""
 
 from __future__ import annotations
 

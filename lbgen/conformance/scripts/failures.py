@@ -1,4 +1,4 @@
-"""Endpoints that fail without retries or passive health: one try, the same status on a kept connection."""
+"""Failing endpoints without retries or passive checks: one try, the same status on a kept connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Endpoints that fall ill and get well: what active checks and failures of real traffic make of them."""
+"""Active and passive health checks of endpoints that fail and recover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ejection, places and slow start are to each other and to active checks, and how an ejection ends."""
+"""Ejection, endpoint limits and slow start beside active checks, and the end of an ejection."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from lbgen.conformance.http1_client import ClientConnection
-from lbgen.conformance.http2_client import Http2Client, fetch
+from lbgen.conformance.http2_client import Http2Client, fetch, raw_frame
 from lbgen.conformance.judge import account_of
 from lbgen.conformance.scripts.context import account_field, get
 from lbgen.plan.request import Request
@@ -21,10 +21,6 @@ _ANY2 = Request(version="2")
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 _GET = bytes.fromhex("828684") + b"\x41\x01h"  # :method GET, :scheme http, :path /, :authority h
-
-
-def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    return len(payload).to_bytes(3) + bytes([kind, flags]) + stream.to_bytes(4) + payload
 
 
 def _open(ctx: ScriptContext, seconds: float = 8.0) -> ClientConnection:
@@ -47,7 +43,7 @@ def http2_rapid_reset(ctx: ScriptContext) -> Iterator[str]:
         for first in range(1, 4001, 200):
             part = b""
             for number in range(first, first + 200, 2):
-                part += _frame(1, 5, number, _GET) + _frame(3, 0, number, (8).to_bytes(4))
+                part += raw_frame(1, 5, number, _GET) + raw_frame(3, 0, number, (8).to_bytes(4))
             stream.send(part)
         yield from _still_serves(ctx)
 
@@ -55,11 +51,11 @@ def http2_rapid_reset(ctx: ScriptContext) -> Iterator[str]:
 def http2_endless_head(ctx: ScriptContext) -> Iterator[str]:
     """A head of endless CONTINUATION frames is ended by the proxy."""
     with _open(ctx) as stream:
-        stream.send(_PREFACE + _SETTINGS + _frame(1, 1, 1, _GET))
+        stream.send(_PREFACE + _SETTINGS + raw_frame(1, 1, 1, _GET))
         block = b"\x00\x03x-a\x7f\x81\x07" + b"a" * 256  # a literal without index, 256 bytes of value
         deadline = time.monotonic() + 6
         while stream.end == "open" and time.monotonic() < deadline:
-            stream.send(_frame(9, 0, 1, block * 20))
+            stream.send(raw_frame(9, 0, 1, block * 20))
             stream.read_more(0.002)
             if b"\x07\x00" in stream.buffer[3:]:  # the type of GOAWAY and its flags
                 break

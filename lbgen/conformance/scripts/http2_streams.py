@@ -9,7 +9,7 @@ from uuid import uuid4
 from h2.errors import ErrorCodes
 
 from lbgen.conformance.http1_client import ClientConnection, filler
-from lbgen.conformance.http2_client import Http2Client, Pairs, header_list
+from lbgen.conformance.http2_client import Http2Client, Pairs, header_list, raw_frame
 from lbgen.conformance.judge import account_of
 from lbgen.conformance.scripts.context import account_field, get
 from lbgen.plan.request import Request
@@ -121,24 +121,19 @@ def http2_reset_stream(ctx: ScriptContext) -> Iterator[str]:
 _GET = bytes.fromhex("828684") + b"\x41\x01h"  # :method GET, :scheme http, :path /, :authority h
 
 
-def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    """A frame of RFC 9113, however wrong."""
-    return len(payload).to_bytes(3) + bytes([kind, flags]) + stream.to_bytes(4) + payload
-
-
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _WINDOW_UPDATE, _CONTINUATION = 0, 1, 3, 4, 6, 8, 9
 _END_STREAM, _END_HEADERS = 1, 4
 _BROKEN = {
-    "data on stream 0": _frame(_DATA, 0, 0, b"x"),
-    "data on an idle stream": _frame(_DATA, _END_STREAM, 5, b"x"),
-    "head on an even stream": _frame(_HEADERS, _END_STREAM | _END_HEADERS, 2, _GET),
-    "reset of an idle stream": _frame(_RST_STREAM, 0, 7, (8).to_bytes(4)),
-    "a window that grows by nothing": _frame(_WINDOW_UPDATE, 0, 0, bytes(4)),
-    "a ping of the wrong size": _frame(_PING, 0, 0, b"1234"),
-    "settings on a stream": _frame(_SETTINGS, 0, 1, b""),
-    "broken header compression": _frame(_HEADERS, _END_STREAM | _END_HEADERS, 1, b"\xff" * 6),
-    "a frame above the limit": _frame(_DATA, 0, 1, bytes(65537)),
-    "continuation out of place": _frame(_CONTINUATION, _END_HEADERS, 1, b"\x82"),
+    "data on stream 0": raw_frame(_DATA, 0, 0, b"x"),
+    "data on an idle stream": raw_frame(_DATA, _END_STREAM, 5, b"x"),
+    "head on an even stream": raw_frame(_HEADERS, _END_STREAM | _END_HEADERS, 2, _GET),
+    "reset of an idle stream": raw_frame(_RST_STREAM, 0, 7, (8).to_bytes(4)),
+    "a window that grows by nothing": raw_frame(_WINDOW_UPDATE, 0, 0, bytes(4)),
+    "a ping of the wrong size": raw_frame(_PING, 0, 0, b"1234"),
+    "settings on a stream": raw_frame(_SETTINGS, 0, 1, b""),
+    "broken header compression": raw_frame(_HEADERS, _END_STREAM | _END_HEADERS, 1, b"\xff" * 6),
+    "a frame above the limit": raw_frame(_DATA, 0, 1, bytes(65537)),
+    "continuation out of place": raw_frame(_CONTINUATION, _END_HEADERS, 1, b"\x82"),
 }
 _HEAD = ((b":method", b"GET"), (b":scheme", b"http"), (b":authority", b"h"), (b":path", b"/p"))
 
@@ -172,7 +167,7 @@ def http2_broken_frames(ctx: ScriptContext) -> Iterator[str]:
     before = sum(ctx.endpoints.heads.values())
     for what, frame in _BROKEN.items():
         with _open(ctx) as stream:
-            stream.send(_PREFACE + _frame(_SETTINGS, 0, 0, b"") + frame)
+            stream.send(_PREFACE + raw_frame(_SETTINGS, 0, 0, b"") + frame)
             client = _listen(stream)
             if not client:
                 yield f"{what}: the connection stays open without GOAWAY or RST_STREAM"

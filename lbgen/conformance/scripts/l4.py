@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.http1_client import ClientConnection
+from lbgen.conformance.transport import client_hello
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +63,7 @@ def l4_names(ctx: ScriptContext) -> Iterator[str]:
         endpoint = "" if pool is None else f"{pool}-0"
         before = ctx.endpoints.connections.copy()
         with ClientConnection(ctx.at["edge"], client=ctx.params.get("client", ""), timeout=4) as stream:
-            stream.send(_hello(name))
+            stream.send(client_hello(name))
             stream.read_more(0.5)
             deadline = time.monotonic() + 2
             while endpoint and ctx.endpoints.connections == before and time.monotonic() < deadline:
@@ -76,14 +75,3 @@ def l4_names(ctx: ScriptContext) -> Iterator[str]:
             yield f"{name or '(no name)'} went to {grown}, expected {endpoint or 'nowhere'}"
         elif not endpoint and stream.end == "open":
             yield f"{name or '(no name)'}: the connection stays open"
-
-
-def _hello(name: str) -> bytes:
-    """The first flight of a TLS client that asks for `name`."""
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ctx = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    ctx.check_hostname, ctx.verify_mode = False, ssl.CERT_NONE
-    shaking = ctx.wrap_bio(incoming, outgoing, server_hostname=name or None)
-    with suppress(ssl.SSLWantReadError):
-        shaking.do_handshake()
-    return outgoing.read()

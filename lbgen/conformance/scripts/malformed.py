@@ -1,4 +1,4 @@
-"""Clients that mean harm: requests in requests, heads without end, bytes that never come."""
+"""Malformed requests: smuggling, endless heads, bytes that never arrive."""
 
 from __future__ import annotations
 

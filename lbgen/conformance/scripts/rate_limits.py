@@ -1,4 +1,4 @@
-"""How often and how many at a time: token buckets and requests under way."""
+"""Token buckets and concurrency limits."""
 
 from __future__ import annotations
 

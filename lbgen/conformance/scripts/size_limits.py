@@ -1,4 +1,4 @@
-"""What an endpoint sees of a request that is too large."""
+"""Requests above the size limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that do not read what they asked for."""
+"""Clients and endpoints that stop reading."""
 
 from __future__ import annotations
 

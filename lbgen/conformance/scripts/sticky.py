@@ -1,4 +1,4 @@
-"""Clients that keep a cookie."""
+"""Sticky sessions of clients that keep the cookie."""
 
 from __future__ import annotations
 

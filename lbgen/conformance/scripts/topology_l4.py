@@ -1,15 +1,13 @@
-"""What holds of any L4 route; listeners, clients and times come as parameters. Its endpoints send bytes back."""
+"""Checks of any L4 route; listeners, clients and times are parameters. The endpoints echo bytes."""
 
 from __future__ import annotations
 
-import ssl
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.http1_client import ClientConnection
 from lbgen.conformance.scripts.context import exchange_datagram, wait_until
-from lbgen.conformance.transport import HandshakeError, TransportOptions, without_verification
+from lbgen.conformance.transport import HandshakeError, TransportOptions, client_hello, without_verification
 from lbgen.plan.request import Request
 
 if TYPE_CHECKING:
@@ -75,12 +73,7 @@ def _first(ctx: ScriptContext) -> bytes:
     tls = ctx.plan.listener(ctx.params["listener"]).tls
     if tls is None or not tls.passthrough:
         return b"hello"
-    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
-    out = ssl.MemoryBIO()
-    with suppress(ssl.SSLWantReadError):
-        client.wrap_bio(ssl.MemoryBIO(), out, server_hostname=ctx.params["sni"]).do_handshake()
-    return out.read()
+    return client_hello(ctx.params["sni"])
 
 
 def bytes_idle(ctx: ScriptContext) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What holds of any rate, limit, balance and health check; requests, numbers and times come as parameters."""
+"""Checks of any rate, limit, balance and health check; requests, numbers and times are parameters."""
 
 from __future__ import annotations
 

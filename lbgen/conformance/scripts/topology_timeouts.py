@@ -1,4 +1,4 @@
-"""What holds of any topology; the requests and times come as parameters."""
+"""Checks of timeouts of any topology; requests and times are parameters."""
 
 from __future__ import annotations
 

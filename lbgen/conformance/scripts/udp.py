@@ -1,4 +1,4 @@
-"""UDP: what goes to an endpoint and what comes back."""
+"""UDP: datagrams to endpoints and their answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WebSocket tunnels: which of the times governs them."""
+"""WebSocket tunnels and the timeouts that end them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A user's own topology under test: its requests, its times and its faults, on all engines at once."""
+"""Verification of a user's topology: its requests, timeouts and faults on all engines at once."""

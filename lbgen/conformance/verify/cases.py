@@ -1,4 +1,4 @@
-"""What the cases of a verification have in common: when they run, how long they may take, whom they ask."""
+"""Helpers of the modules that make cases: phases, time windows, requests that reach a route."""
 
 from __future__ import annotations
 

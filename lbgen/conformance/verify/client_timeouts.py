@@ -1,4 +1,4 @@
-"""A listener's times -> what becomes of clients that are slow with a head, silent within a body, or idle."""
+"""Cases of a listener's timeouts: clients that are slow with a head, silent within a body, or idle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files as a user has them -> the same files with the times that lbgen would scale, scaled; nothing else is touched.
+"""Scale the times in rendered files that a user has edited, and nothing else.
 
 lbgen renders the plan twice, with its own times and with scaled ones. Where the two differ they differ in numbers; a
 line of the user's file that is, or comes from, such a line gets the scaled number. A number that the user has changed

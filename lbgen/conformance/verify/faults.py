@@ -1,4 +1,4 @@
-"""A plan -> what must happen when endpoints fail, hang or vanish, and how long it takes: cases for a running engine."""
+"""Cases of endpoints that fail, hang or vanish: the answer, and how long it takes."""
 
 from __future__ import annotations
 

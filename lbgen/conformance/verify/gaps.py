@@ -1,4 +1,4 @@
-"""A plan -> what of it no case tries, so that green is not taken for more than it says."""
+"""Parts of a plan that no case covers, for the report."""
 
 from __future__ import annotations
 

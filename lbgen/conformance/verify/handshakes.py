@@ -1,4 +1,4 @@
-"""A listener's TLS -> handshakes that must come to a certificate, a version and a protocol, or to nothing."""
+"""Cases of TLS handshakes: the certificate, version and protocol that must result, or a refusal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan's L4 listeners -> where connections go, and when they end, as cases for a running engine."""
+"""Cases of L4 listeners: where connections go, and when they end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where addresses cannot be kept: each engine's listeners and endpoints on ports of their own on 127.0.0.1."""
+"""Move listeners and endpoints to free ports of 127.0.0.1, where they cannot have their own addresses."""
 
 from __future__ import annotations
 

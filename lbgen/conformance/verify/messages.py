@@ -1,4 +1,4 @@
-"""What the process that verifies one engine is told, and what it tells."""
+"""Messages to and from the worker process that verifies one engine."""
 
 from __future__ import annotations
 

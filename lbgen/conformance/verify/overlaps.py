@@ -1,4 +1,4 @@
-"""Rules -> the pairs of them that one request may fulfil, found by host and path and not by trying every pair."""
+"""Pairs of rules that one request may match, found by host and path without trying every pair."""
 
 from __future__ import annotations
 

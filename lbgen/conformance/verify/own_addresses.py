@@ -1,4 +1,4 @@
-"""Whether stand-ins can be at the topology's own addresses, in a network of this process's own."""
+"""Tell whether stand-ins can have the topology's own addresses in an isolated network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Orders -> one process each, all at once, and what they told; none outlives this one."""
+"""Run jobs in worker processes, one each, all at once; none outlives this process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STOP_SECONDS = 15.0
 
 
 def run_all(jobs: Sequence[Job], progress: Callable[[JobProgress], None]) -> list[Finished | Failed]:
-    """Every order in a process of its own; what became of each, in the order of `orders`."""
+    """Run every job in its own process; the outcomes, in the order of `jobs`."""
     pairs = [socketpair() for _ in jobs]
     path = json.dumps([entry or str(Path.cwd()) for entry in sys.path])
     with TemporaryFile() as said:
@@ -56,7 +56,7 @@ def run_all(jobs: Sequence[Job], progress: Callable[[JobProgress], None]) -> lis
 
 
 def _one(job: Job, ours: socket, progress: Callable[[JobProgress], None]) -> Finished | Failed | None:
-    """What the order's process tells at last; None when it ends without a word."""
+    """The outcome of one job; None when its process ends without a message."""
     with Connection(ours.detach()) as pipe:
         try:
             pipe.send(job)

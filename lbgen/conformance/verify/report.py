@@ -1,4 +1,4 @@
-"""What a verification found: counts by clause and engine, the first difference, and what was verified instead."""
+"""The report of a verification: counts by clause and engine, differences, and what was changed to run it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan -> the requests that its users send, nearly send and should not send, as cases that the oracle judges."""
+"""Requests of a plan: matches, near misses and malformed ones, as cases that the oracle judges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What guards and decorates a route -> requests on either side: access, sizes, CORS, gzip, sticky cookies."""
+"""Requests on either side of a route's policies: access, sizes, CORS, compression, sticky cookies."""
 
 from __future__ import annotations
 

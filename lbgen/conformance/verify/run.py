@@ -1,4 +1,4 @@
-"""`lbgen.verify`: a topology on all engines at once, its requests and faults judged by the oracle and by each other."""
+"""`lbgen.verify`: run a topology on all engines at once and compare them with the oracle and each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A topology of tiers -> requests of a tier behind, asked through the one in front; and one report for all tiers."""
+"""Verify tiers: requests to a tier through the one in front of it, and one report for all tiers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan whose times nobody can wait for -> the same plan with its times divided by one stated factor."""
+"""Divide long times of a plan by one factor, so that a verification can wait for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan's rates, limits, balances, health checks and mirrors -> what many requests together must show."""
+"""Cases that take many requests: rates, limits, balancing, health checks and mirrors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One engine under test, in a process and (where possible) a network of its own: an order in, results out."""
+"""Worker process: verify one engine, where possible in an isolated network; a job in, results out."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _BUSY = (
 
 
 def verify_engine(job: Job, report: Callable[[JobProgress], None]) -> Finished:
-    """Serve the order's plan and run its cases. EngineError, LbgenError when the engine cannot be started."""
+    """Serve the plan of a job and run its cases. EngineError, LbgenError when the engine cannot be started."""
     with ExitStack() as stack:
         network = None
         if job.isolated:
@@ -92,7 +92,7 @@ def verify_engine(job: Job, report: Callable[[JobProgress], None]) -> Finished:
 
 @dataclass(frozen=True, slots=True)
 class _BehindFront:
-    """Nodes that clients reach by the `door` of another engine."""
+    """Nodes that clients reach through the listener `entry` of another engine."""
 
     front: EngineProcess
     entry: str
@@ -229,7 +229,7 @@ class _Run:
                 self.report(JobProgress(self.job.engine, "asking", len(self.done), len(self.job.cases)))
 
     def _once_more(self, cases: list[Case], at_once: int = AGAIN) -> None:
-        """A time that was missed is measured again, each time with fewer beside it: the machine may have been busy."""
+        """Repeat cases that were only late, each time with fewer in parallel: the machine may have been busy."""
         for go in range(_GOES):
             late = [case for case in cases if _only_late(self.done[case.id])]
             if not late:
@@ -292,7 +292,7 @@ def _only_late(result: Result) -> bool:
 
 
 def main(descriptors: list[int]) -> None:
-    """A process for each of these pipes, which serves the one order that comes over it; until all of them have ended.
+    """A process for each of these pipes, which runs the one job that comes over it; returns once all have ended.
 
     Fork is safe here: there is one thread."""
     gc.freeze()
