@@ -80,7 +80,7 @@ def hops_record(hops: tuple[Hop, ...]) -> dict[str, object]:
     every = []
     for hop in hops:
         said = _l4_record(hop.outcome) if isinstance(hop.outcome, L4Outcome) else outcome_record(hop.outcome)
-        every.append({"tier": hop.tier, "listener": hop.listener, "client_known": hop.known, **said})
+        every.append({"tier": hop.tier, "listener": hop.listener, "client_known": hop.client_known, **said})
     return {**every[-1], "tiers": every}
 
 
@@ -99,7 +99,7 @@ def print_hops(hops: tuple[Hop, ...]) -> None:
     """Print what each tier does with the request."""
     for hop in hops:
         click.echo(click.style(f"tier {hop.tier}, listener {hop.listener}", bold=True))
-        if not hop.known:
+        if not hop.client_known:
             click.echo("  the client's own address is unknown here; the peer is the tier in front")
         if not isinstance(hop.outcome, L4Outcome):
             print_outcome(hop.outcome)

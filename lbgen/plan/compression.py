@@ -1,4 +1,4 @@
-"""Which answers of endpoints a route compresses (contract section 4)."""
+"""Which responses a route compresses (contract section 4)."""
 
 from __future__ import annotations
 

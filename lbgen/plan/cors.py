@@ -54,7 +54,7 @@ def preflight_headers(cors: Cors, request: ParsedRequest) -> tuple[tuple[str, st
 
 
 def response_edits(cors: Cors, request: ParsedRequest) -> HeaderEdits:
-    """What is done to every other answer of the route, before the route's own edits."""
+    """The edits of every other response of the route, before the route's own."""
     origin = _allowed_origin(cors, request)
     found: list[tuple[str, str]] = []
     if origin is not None:
@@ -67,12 +67,12 @@ def response_edits(cors: Cors, request: ParsedRequest) -> HeaderEdits:
 
 
 def vary_header(cors: Cors) -> tuple[tuple[str, str], ...]:
-    """The Vary line of every answer."""
+    """The Vary line of every response."""
     return () if allows_any_origin(cors) else (("vary", "Origin"),)
 
 
 def _allowed_origin(cors: Cors, request: ParsedRequest) -> str | None:
-    """The value of Access-Control-Allow-Origin; None when the page may not read the answer."""
+    """The value of Access-Control-Allow-Origin; None when the origin is not allowed."""
     asked = ", ".join(request.lines("origin"))
     if not asked or not any(origin.covers(asked) for origin in cors.origins):
         return None

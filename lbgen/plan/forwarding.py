@@ -1,4 +1,4 @@
-"""A parsed request and the rule that took it -> what reaches the endpoint, and where a redirect leads."""
+"""What reaches the endpoint for a parsed request, and the target of a redirect."""
 
 from __future__ import annotations
 

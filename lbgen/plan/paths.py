@@ -18,7 +18,7 @@ class PathError(ValueError):
 
 
 def accept_target(target: str, paths: Paths) -> str:
-    """An origin-form target as it goes on; PathError when `paths` does not let it in."""
+    """The forwarded form of an origin-form target; PathError when `paths` refuses it."""
     if not _TARGET.fullmatch(target):
         raise PathError("the target holds a character outside the URI set, or a fragment")
     path, mark, query = target.partition("?")
@@ -41,7 +41,7 @@ def accept_target(target: str, paths: Paths) -> str:
 
 
 def path_to_match(path: str, paths: Paths) -> str:
-    """`path` as rules see it: hex escapes in upper case, unless it is taken as it is."""
+    """`path` as rules compare it: hex escapes in upper case, except with verbatim paths."""
     return path if paths.mode is PathsMode.VERBATIM else _ESCAPE.sub(lambda found: found[0].upper(), path)
 
 

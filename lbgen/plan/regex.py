@@ -12,7 +12,7 @@ _LONGEST = 256  # bytes of literal text looked for
 
 @lru_cache(maxsize=100_000)
 def compile_pattern(pattern: str) -> Any:  # noqa: ANN401  # re2 ships no types
-    """The compiled pattern; re2.error when it is no RE2 syntax."""
+    """The compiled pattern; re2.error when it is not RE2 syntax."""
     return re2.compile(pattern)
 
 

@@ -36,7 +36,7 @@ Headers = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One HTTP request as it is on the wire. `target` and header values are raw (latin-1 text, one character per byte);
+    """One HTTP request as sent. `target` and header values are raw (latin-1 text, one character per byte);
     `headers` hold Host like any other line, in order. `listener` "" = the first L7 listener of the plan."""
 
     method: str = "GET"

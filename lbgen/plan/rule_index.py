@@ -1,7 +1,7 @@
-"""Rules by host and path, so that a request is compared with the few rules that can take it and not with all.
+"""Indexes rules by host and path, so that a request is compared with few rules.
 
-The index narrows only: each candidate is still judged as a whole by `mismatch`, and the lowest rank wins. It is built
-from the ranks alone, not from the host tables or path groups that engines use, so that it can prove those.
+The index narrows only: each candidate is still compared as a whole by `mismatch`, and the lowest rank wins. It is built
+from the ranks alone, not from the host tables or path groups that engines use, so that it can verify those.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class PathMatch:
 
 @dataclass(frozen=True, slots=True)
 class ValueMatch:
-    """How a header, query parameter or cookie value is judged; a regex matches the whole value."""
+    """How a header, query parameter or cookie value is compared; a regex matches the whole value."""
 
     kind: ValueKind
     value: str = ""

@@ -70,8 +70,7 @@ class Contest(Generic[_R]):
 
     @property
     def losers(self) -> tuple[LosingRule, ...]:
-        """Every other rule and why it does not serve. It costs a comparison with each rule, so only those who show it
-        ask."""
+        """Every other rule and why it does not serve, computed by a comparison with each rule."""
         second = f"holds too, but {self.winner and self.winner.id} is tried first"
         return tuple(
             LosingRule(rule.id, rule.route, self.mismatch(rule) or second)
@@ -106,7 +105,7 @@ class Outcome:
 
     @property
     def losers(self) -> tuple[LosingRule, ...]:
-        """The rules that do not serve the request, and why; worked out at each call, in time that grows with the rules.
+        """The rules that do not serve the request, and why; each call takes time in proportion to the rules.
         Empty where the request is refused before any rule is tried."""
         return () if self.contest is None else self.contest.losers
 
@@ -225,13 +224,13 @@ def _listener(plan: Plan, name: str) -> Listener:
 
 
 def _made(status: int, reason: str, method: str) -> Outcome:
-    """An answer that the proxy makes by itself."""
+    """A response of the proxy itself."""
     body = "" if method == "HEAD" else f"{reason_phrase(status)}\n"
     return Outcome(None, None, status, reason, body, headers=(("content-type", "text/plain"),))
 
 
 def _refused(refusals: list[Refusal], method: str) -> Outcome:
-    """An answer for one of several reasons."""
+    """A response of the proxy for one of several refusals."""
     first, *others = (status for refusal in refusals for status in refusal.statuses)
     reason = "; ".join(refusal.reason for refusal in refusals)
     return replace(_made(first, reason, method), others=tuple(others))

@@ -38,5 +38,5 @@ def cookie_key(sticky: Sticky, topology: Topology) -> bytes:
 
 
 def cookie_value(key: bytes, authority: str) -> str:
-    """Return 16 hex digits that name the endpoint `authority` (host:port) and tell nothing about it without `key`."""
+    """Return 16 hex digits that name the endpoint `authority` (host:port) and reveal nothing about it without `key`."""
     return hmac.new(key, authority.encode(), hashlib.sha256).hexdigest()[:16]

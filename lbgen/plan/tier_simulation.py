@@ -21,13 +21,13 @@ _ELSEWHERE = "192.0.2.1"  # of TEST-NET-1: stands for the unknown address of the
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """What `tier` does on `listener`. `known`: the client's address reaches it."""
+    """What `tier` does on `listener`. `client_known`: the client's address reaches it."""
 
     tier: str
     listener: str
     plan: Plan
     outcome: Outcome | L4Outcome
-    known: bool = True
+    client_known: bool = True
 
     @property
     def next(self) -> tuple[str, str] | None:
@@ -84,14 +84,14 @@ def _forwarded(request: Request, upstream: Upstream) -> Request:
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """An L4 listener `door` of `tier`, through which clients reach an L7 listener of tier `behind`. `plan` is that L7
-    listener with its routes, at the address of `door`. `known`: the client's address reaches it."""
+    """An L4 listener `entry` of `tier`, through which clients reach an L7 listener of tier `behind`. `plan` is that L7
+    listener with its routes, at the address of `entry`. `client_known`: the client's address reaches it."""
 
     tier: str
-    door: Listener
+    entry: Listener
     behind: str
     plan: Plan
-    known: bool
+    client_known: bool
     proxied: bool  # the L7 listener expects a PROXY header
 
 
@@ -100,24 +100,24 @@ def l4_fronts(tiers: Sequence[Tier]) -> tuple[Front, ...]:
     plans = {tier.name: tier.plan for tier in tiers}
     found = []
     for tier in tiers:
-        for door in tier.plan.listeners if tier.entry else ():
-            if door.mode is not Mode.L4:
+        for entry in tier.plan.listeners if tier.entry else ():
+            if entry.mode is not Mode.L4:
                 continue
-            at, known = _behind(plans, (tier.name, door.name))
+            at, known = _behind(plans, (tier.name, entry.name))
             if at is None:
                 continue
             plan = plans[at[0]]
             inner = plan.listener(at[1])
-            ends = door.tls is not None and not door.tls.passthrough
+            ends = entry.tls is not None and not entry.tls.passthrough
             seen = replace(
                 inner,
-                address=door.address,
-                port=door.port,
-                public_port=None if inner.client_port == door.port else inner.client_port,
-                proxy_protocol=door.proxy_protocol,
-                tls=door.tls if ends else inner.tls,
+                address=entry.address,
+                port=entry.port,
+                public_port=None if inner.client_port == entry.port else inner.client_port,
+                proxy_protocol=entry.proxy_protocol,
+                tls=entry.tls if ends else inner.tls,
             )
-            found.append(Front(tier.name, door, at[0], replace(plan, listeners=(seen,)), known, inner.proxy_protocol))
+            found.append(Front(tier.name, entry, at[0], replace(plan, listeners=(seen,)), known, inner.proxy_protocol))
     return tuple(found)
 
 

@@ -28,7 +28,7 @@ CURVES = ("X25519", "P-256", "P-384")
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that the topology names. `path` is what a config says: relative to the engine's folder, or absolute.
+    """A file that the topology names. `path` is absolute, or relative to the engine's folder.
 
     `source` is where `write` copies it from (relative paths); None = it is referenced as it stands. `field` and `span`
     say where the topology names it.
@@ -63,9 +63,10 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class ListenerTls:
-    """`passthrough`: bytes pass, SNI is read; nothing else counts then. The first certificate serves clients without
-    SNI; a name that no certificate holds is refused in the handshake. `ciphers` (TLS 1.2, OpenSSL names) are empty
-    when `min_version` is 1.3. `client_ca`: certificates of clients are verified; `client_required`: all need one."""
+    """`passthrough`: bytes are forwarded and only SNI is read; the other fields do not apply. The first certificate
+    serves clients without SNI; a name in no certificate is refused in the handshake. `ciphers` (TLS 1.2, OpenSSL names)
+    are empty when `min_version` is 1.3. `client_ca`: certificates of clients are verified; `client_required`: each
+    client needs one."""
 
     passthrough: bool = False
     certificates: tuple[Certificate, ...] = ()
@@ -80,7 +81,7 @@ class ListenerTls:
 class PoolTls:
     """TLS 1.2 or newer to every endpoint. `ca` None = the system's store. `server_name` is sent as SNI and must be in
     the certificate; None = each endpoint's own host (of an IP literal: the address must be in it, and no SNI is sent).
-    `verify` False: any certificate will do. `certificate`: shown to the endpoint."""
+    `verify` False: any certificate is accepted. `certificate`: shown to the endpoint."""
 
     ca: File | None = None
     server_name: str | None = None

@@ -1,4 +1,4 @@
-"""What all models of a topology share: strictness, and the shapes a user may write short."""
+"""The base of all models of a topology: strictness, and short forms."""
 
 from __future__ import annotations
 

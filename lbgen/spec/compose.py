@@ -1,4 +1,4 @@
-"""Turns YAML text into a tree of nodes with places; bounds depth and number, and explains what is not YAML."""
+"""Parses YAML text into a tree of nodes with places; limits depth and number, and explains syntax errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Stop(Exception):  # noqa: N818  # leaves the parser early
 
 
 class _Policy:
-    """What the composers of PyYAML ask while they work: tags, and leave to go on."""
+    """The callbacks of PyYAML's composers: tags, and limits."""
 
     depth = 0
     nodes = 0

@@ -1,4 +1,4 @@
-"""Turns a model or plain data into YAML text that every YAML reader, and lbgen, reads back as the same."""
+"""Writes a model or plain data as YAML text that every YAML parser reads alike."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 def dump_topology(model: TopologyModel) -> str:
-    """The topology as YAML, only what was said in it (or in its profile); loading it gives an equal model."""
+    """The topology as YAML, only what it or its profile sets; loading it gives an equal model."""
     return dump(model.model_dump(mode="json", exclude_unset=True, exclude_none=True))
 
 
@@ -28,7 +28,7 @@ def dump(data: dict[str, Any]) -> str:
 
 
 def scalar(value: object) -> str:
-    """One value on one line; text is quoted wherever any reader might take it for something else."""
+    """One value on one line; text is quoted wherever a parser might read another type."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

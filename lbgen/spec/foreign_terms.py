@@ -1,4 +1,4 @@
-"""Keys and words of nginx, HAProxy, Envoy, Traefik and Kubernetes where lbgen has others: what to write instead."""
+"""Hints for keys and words of nginx, HAProxy, Envoy, Traefik and Kubernetes: what lbgen calls them."""
 
 from __future__ import annotations
 

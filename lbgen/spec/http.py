@@ -1,4 +1,4 @@
-"""Turns written pieces of HTTP (paths, header names and texts, methods, statuses) into one canonical form each."""
+"""Parses paths, header names and values, methods and statuses into canonical forms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ORIGIN = re.compile(r"https?://(\*\.)?[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9
 
 
 def parse_path(value: object) -> str:
-    """A path that strict paths let through, escapes in upper-case hex; LB117 otherwise."""
+    """A path that strict paths accept, escapes in upper-case hex; LB117 otherwise."""
     path = require_text("a path", value)
     if not path.startswith("/"):
         raise invalid("LB117", f'"{shorten(path)}" is not a path', f"write /{shorten(path)}" if path else "write /")
@@ -119,7 +119,7 @@ def parse_query_name(value: object) -> str:
 
 
 def parse_header_text(value: object) -> str:
-    """The value of a header: one line, something in it, no blank at its ends."""
+    """The value of a header: one line, not empty, no blank at its ends."""
     line = parse_line(value)
     if not line:
         raise invalid("LB104", "an empty header value", "to drop the header use remove:")
@@ -129,7 +129,7 @@ def parse_header_text(value: object) -> str:
 
 
 def parse_match_text(value: object) -> str:
-    """A text that a value is compared with: one line, something in it."""
+    """A text that a value is compared with: one line, not empty."""
     line = parse_line(value)
     if not line:
         raise invalid(

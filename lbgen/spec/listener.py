@@ -1,4 +1,4 @@
-"""A port that takes traffic, and what guards it."""
+"""Listeners: ports with their TLS, paths, access lists and limits."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Access(Strict):
 
 
 class ClientTimeouts(Strict):
-    """How long a client may take; 0 = no limit, None = not said here."""
+    """Timeouts of clients; 0 = no limit, None = not set here."""
 
     client_header: Duration | None = Field(
         default=None, description="time for the whole head of a request; the profile's when left out"
@@ -93,7 +93,7 @@ class ClientTimeouts(Strict):
 
 
 class Limits(Strict):
-    """Sizes of what a client may send."""
+    """Limits of request sizes."""
 
     headers: ByteSize | None = Field(
         default=None,
@@ -123,7 +123,7 @@ class Certificate(Strict):
 
 
 class ClientCertificates(Strict):
-    """What a client's certificate must be signed by."""
+    """The authorities that sign clients' certificates."""
 
     ca: FilePath = Field(
         description="PEM file with the authorities that sign clients' certificates", examples=["certs/clients-ca.crt"]
@@ -134,7 +134,7 @@ class ClientCertificates(Strict):
 
 
 class TlsDefaults(Strict):
-    """What TLS listeners speak unless they say it themselves."""
+    """Defaults for listeners that terminate TLS."""
 
     min_version: Literal["1.2", "1.3"] | None = Field(
         default=None, description="lowest TLS version; that of the policy when left out", examples=["1.2"]
@@ -145,7 +145,7 @@ class TlsDefaults(Strict):
 
 
 class ListenerTls(Strict):
-    """How a listener speaks TLS. The first certificate serves clients that send no SNI."""
+    """The TLS of a listener. The first certificate serves clients that send no SNI."""
 
     model_config = ConfigDict(
         json_schema_extra={

@@ -1,4 +1,4 @@
-"""Turns a field such as `routes[2].retries.max` into the place where it is written."""
+"""Finds the place where a field such as `routes[2].retries.max` is written."""
 
 from __future__ import annotations
 

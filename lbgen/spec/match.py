@@ -1,4 +1,4 @@
-"""What a request must look like: path, methods, headers, query, cookies."""
+"""Conditions of routes: path, methods, headers, query, cookies."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class PathMatch(Strict):
 
 
 class ValueMatch(Strict):
-    """How a value is judged: `"text"`, `{ regex: ... }` or `{ present: true }`; exactly one is set."""
+    """How a value is compared: `"text"`, `{ regex: ... }` or `{ present: true }`; exactly one is set."""
 
     model_config = exactly_one("exact", "regex", "present")
 

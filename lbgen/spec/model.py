@@ -57,7 +57,7 @@ class EngineBlock(Strict, extra="allow"):
 
 
 class Containers(Strict):
-    """What each container may use at most, where the topology runs in containers, and what else they can reach."""
+    """Limits of each container in the docker runtime, and the networks that containers join."""
 
     memory: ByteSize | None = Field(
         default=None,

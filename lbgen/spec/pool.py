@@ -1,4 +1,4 @@
-"""Endpoints that are the same service, and how they are chosen, watched and reached."""
+"""Pools: endpoints of one service, and how they are chosen, checked and connected to."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BalanceMethod = Literal["round_robin", "least_connections", "random", "source_ha
 
 
 class HashKey(Strict):
-    """What requests of one kind have in common; exactly one is set."""
+    """The part of a request that is hashed; exactly one is set."""
 
     model_config = exactly_one("header", "cookie", "query")
 
@@ -100,7 +100,7 @@ class Endpoint(Strict):
 
 
 class ActiveHealth(Strict):
-    """Checks the proxy makes by itself: HTTP with `path`, else a connection."""
+    """Checks that the proxy makes: HTTP with `path`, else a connection."""
 
     path: UrlTarget | None = Field(
         default=None,
@@ -130,7 +130,7 @@ class PassiveHealth(Strict):
 
 
 class Health(Strict):
-    """How the proxy learns which endpoints are up."""
+    """How failed endpoints are detected."""
 
     active: ActiveHealth | None = Field(
         default=None,
@@ -174,7 +174,7 @@ class Connections(Strict):
 
 
 class Sticky(Strict):
-    """A cookie that brings a client back to its endpoint."""
+    """A cookie that keeps a client at its endpoint."""
 
     cookie: CookieName = Field(description="the cookie's name", examples=["LB"])
     ttl: Duration | None = Field(

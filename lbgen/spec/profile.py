@@ -1,4 +1,4 @@
-"""Lays a topology over its profile: a partial topology whose values hold where the user says nothing."""
+"""Merges a topology over its profile, a partial topology with defaults."""
 
 from __future__ import annotations
 

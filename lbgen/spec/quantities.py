@@ -1,4 +1,4 @@
-"""Turns written quantities (`250ms`, `16KiB`, `100/s`, `20%`) into numbers, and back."""
+"""Parses and writes quantities: `250ms`, `16KiB`, `100/s`, `20%`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NUMBER_UNIT = re.compile(r"([0-9]{1,12})([A-Za-z]+)", re.ASCII)
 
 
 class Rate(NamedTuple):
-    """So many per so many seconds."""
+    """`amount` in `seconds`."""
 
     amount: int
     seconds: int

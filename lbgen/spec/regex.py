@@ -13,7 +13,7 @@ _LONGEST = 1024
 
 
 def parse_regex(value: object) -> str:
-    """A regular expression that every engine reads alike; LB118 with the reason otherwise."""
+    """A portable regular expression; LB118 with the reason otherwise."""
     pattern = require_text("a regular expression", value)
     _check(pattern)
     return pattern

@@ -68,7 +68,7 @@ class ForwardTarget(Strict):
 
 
 class Rewrite(Strict):
-    """What the endpoint sees instead. `prefix` replaces the matched prefix, `path` the whole path."""
+    """Changes of path and host for the endpoint. `prefix` replaces the matched prefix, `path` the whole path."""
 
     model_config = not_both("prefix", "path")
 
@@ -149,7 +149,7 @@ Forward = Annotated[
 
 
 class Route(Strict):
-    """Exactly one of `forward`, `redirect`, `respond` is set. `hosts`, `match`, `listeners` None = not said."""
+    """Exactly one of `forward`, `redirect`, `respond` is set. `hosts`, `match`, `listeners` None = not set."""
 
     model_config = exactly_one("forward", "redirect", "respond")
 

@@ -1,4 +1,4 @@
-"""Reads one unquoted YAML scalar by the 1.2 core schema and says where YAML 1.1 would read another value."""
+"""Reads an unquoted YAML scalar by the 1.2 core schema; refuses those that YAML 1.1 reads differently."""
 
 from __future__ import annotations
 

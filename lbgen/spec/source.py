@@ -1,4 +1,4 @@
-"""Turns YAML text into plain data and the place of every key and value; refuses what YAML readers disagree about."""
+"""Reads YAML text into plain data with the place of every key; refuses what YAML parsers read differently."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ class _Builder:
 
 
 def _fields(root: Node, wanted: set[int]) -> dict[int, str]:
-    """The fields of the wanted nodes, by id; worked out only when there is something to tell."""
+    """The fields of the wanted nodes, by id; computed only when there are findings."""
     found: dict[int, str] = {}
     seen: set[int] = set()
     waiting: list[tuple[Node, tuple[Step, ...]]] = [(root, ())]

@@ -1,4 +1,4 @@
-"""One layer of proxies in a chain: which engine serves it, how often, and where its replicas are."""
+"""Tiers: the engine, the number and the hosts of the replicas."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Replicas = Annotated[int, Field(strict=True, ge=1, le=MOST_REPLICAS)]
 
 
 class Tier(Strict):
-    """Proxies that all serve the same listeners. What serves them is said by pools with `tier`."""
+    """Replicas that serve the same listeners; pools with `tier` lead to them."""
 
     engine: Name | None = Field(
         default=None, description="engine that serves it; the command line's when left out", examples=["haproxy"]
@@ -41,5 +41,5 @@ class Tier(Strict):
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of replicas."""
         return self.replicas or len(self.hosts or ()) or 1

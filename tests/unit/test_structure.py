@@ -13,7 +13,7 @@ import lbgen
 
 ROOT = Path(lbgen.__file__).parent
 LONGEST = 350
-UNFINISHED = ("lbgen.cli.", "lbgen.engines.haproxy.", "lbgen.runtime.")
+UNFINISHED = ("lbgen.runtime.",)
 
 
 def name_of(path: Path) -> str:

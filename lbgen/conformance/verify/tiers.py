@@ -76,13 +76,13 @@ def verify_through_front(
     every = tiers(topology, None, places)
     by_name = {tier.name: tier for tier in every}
     found = []
-    known = {(front.tier, front.door.name) for front in l4_fronts(every)}
+    known = {(front.tier, front.entry.name) for front in l4_fronts(every)}
     for front in l4_fronts(every):
         label = f"{front.behind} through {front.tier}"
         edge, inner = by_name[front.tier], by_name[front.behind]
         why = _obstacle(edge, front, engines)
         if why:
-            found.append((label, _nothing(topology.name, f"requests through {front.door.name}: {why}")))
+            found.append((label, _nothing(topology.name, f"requests through {front.entry.name}: {why}")))
             continue
         one, other = (_first(tier, engines[tier.name], accept) for tier in (edge, inner))
         found.append((label, _asked(topology, front, one, other, drawn, progress)))
@@ -101,7 +101,7 @@ def _nothing(name: str, why: str) -> Report:
 
 def _obstacle(edge: Tier, front: Front, engines: Mapping[str, Sequence[Engine]]) -> str:
     """Why this entry cannot be tried here, "" when it can."""
-    ends = front.door.tls is not None and not front.door.tls.passthrough
+    ends = front.entry.tls is not None and not front.entry.tls.passthrough
     direct = any(pool.leads_to is not None and pool.leads_to[0] == front.behind for pool in edge.plan.pools)
     if ends:
         return "TLS ends there"
@@ -144,10 +144,10 @@ def _asked(
             for x in tiers(topology, counts, {**placeholder_addresses(topology, counts), front.behind: at})
             if x.name == front.tier
         )
-        only = next(x for x in before.plan.listeners if x.name == front.door.name)
+        only = next(x for x in before.plan.listeners if x.name == front.entry.name)
         ahead = with_ports(replace(before.plan, listeners=(only,)), {only.name: door})
         cases = request_cases(plan, LOOPBACK, most=drawn[0], seed=drawn[1])
-        if not front.known:  # all clients are the edge to it, which is on loopback as they are
+        if not front.client_known:  # all clients are the edge to it, which is on loopback as they are
             cases = tuple(case for case in cases if case.request.client == LOOPBACK)
         job = Job(
             inner.name,

@@ -1,4 +1,4 @@
-"""L7 fields where only bytes pass, and L4 fields where requests are read."""
+"""L7 fields where bytes are forwarded, and L4 fields where requests are read."""
 
 from __future__ import annotations
 

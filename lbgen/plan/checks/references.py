@@ -16,7 +16,7 @@ _ACCEPTED = ("all", *(feature.value for feature in Feature))
 
 
 def check(context: Context) -> None:
-    """LB201 unknown reference, LB202 one name twice, LB218 nothing, LB251 unused pool, LB303 accepted in vain."""
+    """LB201 unknown reference, LB202 one name twice, LB218 nothing, LB251 unused pool, LB303 unused accept."""
     model = context.model
     if not model.listeners:
         context.add("LB218", "listeners", "the topology has no listener", "write listeners: { web: { port: 8080 } }")

@@ -69,7 +69,7 @@ def _remedy(context: Context, numbers: dict[str, int], takers: Iterable[str]) ->
 
 
 def _hidden(context: Context, numbers: dict[str, int], on: dict[str, tuple[str, ...]]) -> None:
-    """Rules for every host that some host with a catch-all of its own never sees."""
+    """LB253: rules for all hosts that are never tried for a host with a catch-all of its own."""
     walls: dict[str, list[Rule]] = {}
     for rule in context.expanded.rules:
         if rule.host is not None and rule.match.covers_all:

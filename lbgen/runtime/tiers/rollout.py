@@ -197,7 +197,7 @@ class _Work:
             late = readiness.wait(
                 plan,
                 probes,
-                lambda _, at=front.door.name: entered[at],  # type: ignore[misc]  # bound early
+                lambda _, at=front.entry.name: entered[at],  # type: ignore[misc]  # bound early
                 seconds=self.wanted.seconds,
             )
             title = f"through {front.tier}"

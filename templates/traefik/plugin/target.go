@@ -17,7 +17,7 @@ func only(text, chars string) bool {
 	return strings.TrimLeft(text, chars) == ""
 }
 
-// authority is the form of a Host line; lbgen/plan/http.py has the same.
+// authority is the form of a Host line; lbgen/plan/request.py has the same.
 var authority = regexp.MustCompile(`^(?:(?:[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?|\[[0-9A-Fa-f:.]+\])(?::(?:[0-9]{0,4}|[1-5][0-9]{4}|6(?:[0-4][0-9]{3}|5(?:[0-4][0-9]{2}|5(?:[0-2][0-9]|3[0-5])))))?)$`)
 
 // origin turns a target into origin-form; an absolute one must agree with the Host line.

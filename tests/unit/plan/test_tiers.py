@@ -123,7 +123,7 @@ def test_three_tiers_are_in_the_order_of_traffic() -> None:
     assert [x.name for x in found] == ["edge", "middle", "web"]
     assert [x.plan.listeners[0].client_port for x in found] == [8080, 8080, 8080]
     hops = follow_tiers(found, "public", lbgen.Request(target="/x", headers=(("Host", "a"),), client="198.51.100.7"))
-    assert [(x.tier, x.listener, x.known) for x in hops] == [
+    assert [(x.tier, x.listener, x.client_known) for x in hops] == [
         ("edge", "public", True),
         ("middle", "mid", False),
         ("web", "http", False),
@@ -138,7 +138,7 @@ def test_the_oracle_goes_through() -> None:
     assert isinstance(edge.outcome, L4Outcome)
     assert isinstance(web.outcome, Outcome)
     assert (edge.outcome.route, edge.next) == ("in", ("web", "http"))
-    assert (web.outcome.route, web.next, web.known) == ("all", None, True)
+    assert (web.outcome.route, web.next, web.client_known) == ("all", None, True)
     sent = dict(web.outcome.upstreams[0].headers)
     assert (sent["x-forwarded-for"], sent["x-forwarded-port"]) == ("198.51.100.7", "8080")
     *_, web = follow_tiers(tiers, "public", lbgen.Request(target="/old", headers=(("Host", "a"),)))
@@ -169,7 +169,7 @@ def test_what_changes_between_topologies_of_tiers() -> None:
 def test_what_clients_meet_at_the_edge_is_the_listener_behind() -> None:
     (front,) = l4_fronts(lbgen.tiers(hybrid()))
     (seen,) = front.plan.listeners
-    assert (front.tier, front.door.name, front.behind, front.known, front.proxied) == (
+    assert (front.tier, front.entry.name, front.behind, front.client_known, front.proxied) == (
         *("edge", "public", "web"),
         *(True, True),
     )

@@ -1,4 +1,4 @@
-"""Defaults at the top of a topology that nothing in it can use."""
+"""Defaults at the top of a topology that nothing uses."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _idle(context: Context) -> Iterator[tuple[str, str]]:
 def _mapping(
     model: BaseModel, key: str, inner: str, users: list[Listener] | list[Route], why: str, *, field: str = ""
 ) -> Iterator[tuple[str, str]]:
-    """A value of a mapping of defaults that each user has for itself, or that has no user."""
+    """A default that all of `users` override, or that has no user."""
     if getattr(getattr(model, key), inner, None) is None:
         return
     if all(getattr(getattr(user, field or key), inner, None) is not None for user in users):

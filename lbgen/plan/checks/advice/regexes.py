@@ -56,7 +56,7 @@ def plain_equivalent(pattern: str) -> str | None:
 
 
 def _bare(pattern: str) -> str:
-    """Without the anchors that say nothing, as a regex matches the whole value."""
+    """Without anchors, as a regex matches the whole value."""
     pattern = pattern.removeprefix("^")
     return pattern[:-1] if pattern.endswith("$") and not pattern.endswith("\\$") else pattern
 

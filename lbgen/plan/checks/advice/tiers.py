@@ -14,7 +14,7 @@ _NFTABLES = "nftables"
 
 
 def check(context: Context) -> None:
-    """LB281 clients' addresses end at the tier in front, LB282 so does TLS, LB283 bytes behind requests."""
+    """LB281 hidden client addresses, LB282 TLS that ends in front, LB283 an L4 tier behind an L7 one."""
     model = context.model
     for name, pool in model.pools.items():
         if pool.tier is None:
