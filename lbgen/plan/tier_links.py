@@ -38,14 +38,14 @@ def with_replica_counts(topology: Topology, replicas: Mapping[str, int]) -> Topo
     return replace(topology, model=model.model_copy(update={"tiers": there}))
 
 
-def with_replica_endpoints(topology: Topology, places: ReplicaAddresses | None = None) -> Topology:
+def with_replica_endpoints(topology: Topology, addresses: ReplicaAddresses | None = None) -> Topology:
     """`topology` with endpoints for pools that lead to tiers. A pool that leads to no known tier gets a placeholder, so
     that checks can go on."""
     model = topology.model
     if not any(pool.tier for pool in model.pools.values()):
         return topology
     pools = {
-        name: pool if pool.tier is None else _filled(model, pool, (places or {}).get(pool.tier))
+        name: pool if pool.tier is None else _filled(model, pool, (addresses or {}).get(pool.tier))
         for name, pool in model.pools.items()
     }
     return replace(topology, model=model.model_copy(update={"pools": pools}))
@@ -74,14 +74,14 @@ def target_listener(model: TopologyModel, pool: Pool) -> str | None:
     return names[0] if len(names) == 1 else None
 
 
-def _filled(model: TopologyModel, pool: Pool, places: Sequence[Mapping[str, tuple[str, int]]] | None) -> Pool:
+def _filled(model: TopologyModel, pool: Pool, addresses: Sequence[Mapping[str, tuple[str, int]]] | None) -> Pool:
     tier = (model.tiers or {}).get(pool.tier or "")
     name = target_listener(model, pool)
     listener = model.listeners.get(name or "")
     if tier is None or listener is None:
         found = [Address("nowhere.invalid", 1, is_ip=False)]
-    elif places is not None:
-        found = [Address(*each[name or ""], is_ip=True) for each in places]
+    elif addresses is not None:
+        found = [Address(*each[name or ""], is_ip=True) for each in addresses]
     else:
         hosts = tier.hosts or [f"{model.name}-{pool.tier}-{n + 1}" for n in range(tier.count)]
         found = [_address(host, listener.port) for host in hosts]

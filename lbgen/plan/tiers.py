@@ -48,14 +48,14 @@ class Tier:
 
 
 def tiers(
-    topology: Topology, replicas: Mapping[str, int] | None = None, places: ReplicaAddresses | None = None
+    topology: Topology, replicas: Mapping[str, int] | None = None, addresses: ReplicaAddresses | None = None
 ) -> tuple[Tier, ...]:
     """The tiers of `topology`, those in front first; none when it has none.
 
-    `replicas` overrides the topology's numbers by tier; `places` are the addresses of running replicas.
+    `replicas` overrides the topology's numbers by tier; `addresses` are the addresses of running replicas.
     Raises LbgenError with all cross-object errors (LB2xx), UsageError LB225 (unknown tier, or too many replicas).
     """
-    topology = with_replica_endpoints(with_replica_counts(topology, replicas or {}), places)
+    topology = with_replica_endpoints(with_replica_counts(topology, replicas or {}), addresses)
     model = topology.model
     if not model.tiers:
         return ()

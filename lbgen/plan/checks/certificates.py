@@ -18,7 +18,7 @@ def check(context: Context) -> None:
         for index, pair in enumerate(listener.tls.certificates or ()):
             if pair.names is not None:
                 continue
-            place = f"listeners.{name}.tls.certificates[{index}].cert"
+            field = f"listeners.{name}.tls.certificates[{index}].cert"
             try:
                 found = certificate_names(context.topology.base / pair.cert)
                 reason = "it holds no DNS name"
@@ -26,4 +26,4 @@ def check(context: Context) -> None:
                 found, reason = (), getattr(error, "strerror", None) or "it is not a PEM certificate"
             if not found:
                 message = f'the names of "{pair.cert}" cannot be read: {reason}'
-                context.add("LB220", place, message, "write the names it serves: names: [shop.example]")
+                context.add("LB220", field, message, "write the names it serves: names: [shop.example]")

@@ -33,19 +33,19 @@ class Context:
     def add(
         self,
         code: str,
-        place: str,
+        field: str,
         message: str,
         hint: str = "",
         severity: Severity = Severity.ERROR,
         key: bool = False,
     ) -> None:
-        """Add a finding about the field `place`, at its value, or with `key` at its key."""
-        span = self.topology.span(place, key=key)
-        self.found.append(Diagnostic(code, message, span, place, hint, severity))
+        """Add a finding about `field`, at its value, or with `key` at its key."""
+        span = self.topology.span(field, key=key)
+        self.found.append(Diagnostic(code, message, span, field, hint, severity))
 
-    def advise(self, code: str, place: str, message: str, hint: str = "", *, key: bool = False) -> None:
-        """Add advice about the field `place`."""
-        self.add(code, place, message, hint, Severity.ADVICE, key)
+    def advise(self, code: str, field: str, message: str, hint: str = "", *, key: bool = False) -> None:
+        """Add advice about `field`."""
+        self.add(code, field, message, hint, Severity.ADVICE, key)
 
 
 def suggest_known(wrong: str, known: Iterable[str]) -> str:

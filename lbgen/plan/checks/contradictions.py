@@ -15,14 +15,14 @@ def check(context: Context) -> None:
     """LB228: exceptions of strict paths where paths are not strict, a version that the policy leaves out, names of a
     client's certificate."""
     model = context.model
-    for place, paths in _paths(context):
+    for field, paths in _paths(context):
         if paths is not None and paths.allow and paths.mode != "strict":
             message = f"allow lists exceptions of strict paths, and the mode here is {paths.mode}"
-            context.add("LB228", f"{place}.allow", message, "drop it, or write mode: strict", key=True)
-    for place, tls in _policies(context):
+            context.add("LB228", f"{field}.allow", message, "drop it, or write mode: strict", key=True)
+    for field, tls in _policies(context):
         if tls is not None and tls.policy == "modern" and tls.min_version == "1.2":
             message = "the policy modern is TLS 1.3 only, so no client can use 1.2"
-            context.add("LB228", f"{place}.min_version", message, "drop it, or write policy: intermediate", key=True)
+            context.add("LB228", f"{field}.min_version", message, "drop it, or write policy: intermediate", key=True)
     for name, pool in model.pools.items():
         shown = None if pool.tls is None else pool.tls.certificate
         if shown is not None and shown.names is not None:

@@ -32,8 +32,8 @@ def check(context: Context) -> None:
     for index in udp_routes(context):
         route = context.model.routes[index]
         if route.timeouts is not None and route.timeouts.connect is not None:
-            place = f"routes[{index}].timeouts.connect"
-            context.add("LB226", place, "datagrams open no connection", "drop it; on udp there is idle", key=True)
+            field = f"routes[{index}].timeouts.connect"
+            context.add("LB226", field, "datagrams open no connection", "drop it; on udp there is idle", key=True)
         for target in route.forward or ():
             pools.setdefault(target.pool, route.name)
     for name, route_name in pools.items():

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def check(context: Context) -> None:
     """LB211: every file must exist and be readable; relative paths start at the folder of the topology."""
-    for place, name in named_files(context.model):
+    for field, name in named_files(context.model):
         path = context.topology.base / name
         hint = "" if name.startswith("/") else f"looked for {Path(context.topology.file).parent / name}"
         try:
@@ -28,18 +28,18 @@ def check(context: Context) -> None:
         except OSError as error:
             what = f"cannot be read: {error.strerror}"
             hint = f"make {path} readable for the user who runs lbgen"
-        context.add("LB211", place, f'the file "{name}" {what}', hint)
+        context.add("LB211", field, f'the file "{name}" {what}', hint)
 
 
 def named_files(model: TopologyModel) -> Iterator[tuple[str, str]]:
     """(field, path as written) of every file in the topology."""
     for name, listener in model.listeners.items():
         if listener.tls is not None:
-            place = f"listeners.{name}.tls"
+            field = f"listeners.{name}.tls"
             for index, certificate in enumerate(listener.tls.certificates or ()):
-                yield from _pair(f"{place}.certificates[{index}]", certificate)
+                yield from _pair(f"{field}.certificates[{index}]", certificate)
             if listener.tls.client is not None:
-                yield f"{place}.client.ca", listener.tls.client.ca
+                yield f"{field}.client.ca", listener.tls.client.ca
     for name, pool in model.pools.items():
         if pool.tls is not None:
             if pool.tls.ca is not None:
@@ -48,6 +48,6 @@ def named_files(model: TopologyModel) -> Iterator[tuple[str, str]]:
                 yield from _pair(f"pools.{name}.tls.certificate", pool.tls.certificate)
 
 
-def _pair(place: str, certificate: Certificate) -> Iterator[tuple[str, str]]:
-    yield f"{place}.cert", certificate.cert
-    yield f"{place}.key", certificate.key
+def _pair(field: str, certificate: Certificate) -> Iterator[tuple[str, str]]:
+    yield f"{field}.cert", certificate.cert
+    yield f"{field}.key", certificate.key

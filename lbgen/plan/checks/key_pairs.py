@@ -25,7 +25,7 @@ def check(context: Context) -> None:
 
     LB211 reports files that cannot be read; kinds of keys that cryptography does not know are left to the engines.
     """
-    for place, pair in _pairs(context.model):
+    for field, pair in _pairs(context.model):
         from cryptography import x509  # heavy, and only needed for TLS
 
         try:
@@ -36,23 +36,23 @@ def check(context: Context) -> None:
         try:
             chain = x509.load_pem_x509_certificates(certificate)
         except ValueError:
-            if pair.names is None and place.startswith("listeners."):  # LB220 reports it
+            if pair.names is None and field.startswith("listeners."):  # LB220 reports it
                 continue
             message = f'"{pair.cert}" holds no certificate in PEM form'
-            context.add("LB427", f"{place}.cert", message, 'it begins with "-----BEGIN CERTIFICATE-----"')
+            context.add("LB427", f"{field}.cert", message, 'it begins with "-----BEGIN CERTIFICATE-----"')
             continue
-        _check_key(context, place, pair, key, chain[0])
+        _check_key(context, field, pair, key, chain[0])
         now = datetime.now(UTC)
         for each in chain:
-            _check_dates(context, place, pair, each, now)
+            _check_dates(context, field, pair, each, now)
 
 
-def _check_key(context: Context, place: str, pair: Certificate, pem: bytes, certificate: x509.Certificate) -> None:
+def _check_key(context: Context, field: str, pair: Certificate, pem: bytes, certificate: x509.Certificate) -> None:
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
     def add(message: str, hint: str) -> None:
-        context.add("LB427", f"{place}.key", message, hint)
+        context.add("LB427", f"{field}.key", message, hint)
 
     found = _KEY.search(pem)
     if found is None:
@@ -75,14 +75,14 @@ def _check_key(context: Context, place: str, pair: Certificate, pem: bytes, cert
             add(f'the key "{pair.key}" does not belong to the certificate "{pair.cert}"', hint)
 
 
-def _check_dates(context: Context, place: str, pair: Certificate, certificate: x509.Certificate, now: datetime) -> None:
+def _check_dates(context: Context, field: str, pair: Certificate, certificate: x509.Certificate, now: datetime) -> None:
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if begin <= now <= end:
         return
     when = f"expired on {end:%Y-%m-%d %H:%M}" if now > end else f"is not valid before {begin:%Y-%m-%d %H:%M}"
     message = f'"{pair.cert}": the certificate of {certificate.subject.rfc4514_string() or "(no subject)"} {when} (UTC)'
     hint = "renew it; peers that verify it refuse the handshake"
-    context.add("LB428", f"{place}.cert", message, hint, Severity.WARNING)
+    context.add("LB428", f"{field}.cert", message, hint, Severity.WARNING)
 
 
 def _pairs(model: TopologyModel) -> Iterator[tuple[str, Certificate]]:

@@ -27,23 +27,23 @@ def check(context: Context) -> None:
     _listeners(context)
     layers: dict[str, dict[str, str]] = {}  # pool -> layer -> a route that uses it there
     for index, route in enumerate(context.model.routes):
-        place = f"routes[{index}]"
+        field = f"routes[{index}]"
         modes = {context.model.listeners[name].mode for name in context.expanded.listeners[index]}
         if len(modes) > 1:
             message = "is attached to l4 and l7 listeners"
-            context.add("LB207", f"{place}.listeners", message, "write a route for each")
+            context.add("LB207", f"{field}.listeners", message, "write a route for each")
             continue
         if route.listeners is None and _looks_l4(context, route):
             l4 = [name for name, listener in context.model.listeners.items() if listener.mode == "l4"]
             hint = f"write listeners: [{l4[0]}]" if l4 else "write listeners: with an l4 listener"
-            context.add("LB209", place, "an l4 route must name its listeners", hint)
+            context.add("LB209", field, "an l4 route must name its listeners", hint)
             continue
         layer = next(iter(modes), "l7")
         if layer == "l4":
-            _l4_route(context, place, index, route)
+            _l4_route(context, field, index, route)
         elif route.sources is not None:
             message = "sources is for l4 routes"
-            context.add("LB207", f"{place}.sources", message, "on l7 write access: { allow: [...] }", key=True)
+            context.add("LB207", f"{field}.sources", message, "on l7 write access: { allow: [...] }", key=True)
         for target in route.forward or ():
             layers.setdefault(target.pool, {}).setdefault(layer, route.name)
     for name, users in layers.items():
@@ -63,53 +63,53 @@ def _set(model: BaseModel, keys: Iterable[str]) -> list[str]:
 
 def _listeners(context: Context) -> None:
     for name, listener in context.model.listeners.items():
-        place = f"listeners.{name}"
+        field = f"listeners.{name}"
         if listener.mode == "l4":
             for key in _set(listener, _L7_LISTENER) + ["trusted_proxies"] * bool(listener.trusted_proxies):
                 message = f"{key} is for l7 listeners; an l4 listener forwards bytes"
-                context.add("LB206", f"{place}.{key}", message, "drop it, or write mode: l7", key=True)
+                context.add("LB206", f"{field}.{key}", message, "drop it, or write mode: l7", key=True)
         else:
             if listener.protocol is not None:
                 message = "protocol is for l4 listeners; an l7 listener speaks HTTP over TCP"
-                context.add("LB207", f"{place}.protocol", message, "drop it, or write mode: l4", key=True)
+                context.add("LB207", f"{field}.protocol", message, "drop it, or write mode: l4", key=True)
             if listener.tls is not None and listener.tls.mode == "passthrough":
                 message = "with TLS passthrough no request can be read"
-                context.add("LB207", f"{place}.tls.mode", message, "write mode: l4 on the listener")
+                context.add("LB207", f"{field}.tls.mode", message, "write mode: l4 on the listener")
 
 
-def _l4_route(context: Context, place: str, index: int, route: Route) -> None:
+def _l4_route(context: Context, field: str, index: int, route: Route) -> None:
     for key in _set(route, _L7_ROUTE):
         hint = "an l4 route has hosts (TLS server names), sources, forward, timeouts and access"
-        context.add("LB206", f"{place}.{key}", f"{key} needs an l7 listener", hint, key=True)
+        context.add("LB206", f"{field}.{key}", f"{key} needs an l7 listener", hint, key=True)
     for key in _set(route.timeouts, ("response", "request")) if route.timeouts is not None else ():
         message = f"{key} needs an l7 listener: l4 sees no responses"
-        context.add("LB206", f"{place}.timeouts.{key}", message, "on l4 there are connect and idle", key=True)
+        context.add("LB206", f"{field}.timeouts.{key}", message, "on l4 there are connect and idle", key=True)
     for n, target in enumerate(route.forward or ()):
         if target.request_headers is not None:
             message = "request_headers needs an l7 listener"
-            context.add("LB206", f"{place}.forward[{n}].request_headers", message, "drop it", key=True)
+            context.add("LB206", f"{field}.forward[{n}].request_headers", message, "drop it", key=True)
     if route.hosts is not None:
         names = context.expanded.listeners[index]
         plain = [name for name in names if context.model.listeners[name].tls is None]
         if plain:
             message = f"hosts of an l4 route are TLS server names, and listener {list_names(plain)} has no tls"
-            context.add("LB206", f"{place}.hosts", message, "write tls: { mode: passthrough } there", key=True)
+            context.add("LB206", f"{field}.hosts", message, "write tls: { mode: passthrough } there", key=True)
 
 
 def _pool(context: Context, name: str, users: dict[str, str]) -> None:
-    pool, place = context.model.pools[name], f"pools.{name}"
+    pool, field = context.model.pools[name], f"pools.{name}"
     if len(users) > 1:
         message = f'is used by l4 route "{users["l4"]}" and by l7 route "{users["l7"]}"'
         context.add(
-            "LB217", place, message, "write a pool for each: l4 and l7 routes cannot share connections", key=True
+            "LB217", field, message, "write a pool for each: l4 and l7 routes cannot share connections", key=True
         )
     if "l4" not in users:
         return
     by = f'needs l7, and l4 route "{users["l4"]}" uses this pool'
     for key in _set(pool, _L7_POOL):
-        context.add("LB206", f"{place}.{key}", f"{key} {by}", "drop it", key=True)
+        context.add("LB206", f"{field}.{key}", f"{key} {by}", "drop it", key=True)
     if pool.balance is not None and pool.balance.hash is not None:
         hint = "write balance: source_hash"
-        context.add("LB206", f"{place}.balance", f"a hash of headers, cookies or the query {by}", hint)
+        context.add("LB206", f"{field}.balance", f"a hash of headers, cookies or the query {by}", hint)
     for key in _set(pool.connections, ("keepalive", "queue")) if pool.connections is not None else ():
-        context.add("LB206", f"{place}.connections.{key}", f"{key} {by}", "drop it", key=True)
+        context.add("LB206", f"{field}.connections.{key}", f"{key} {by}", "drop it", key=True)

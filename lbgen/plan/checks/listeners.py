@@ -17,24 +17,24 @@ def check(context: Context) -> None:
     homeless = any(finding.code == "LB209" for finding in context.found)  # a route that may be meant for an l4 listener
     taken: dict[tuple[int, str, str | None], list[str]] = {}
     for name, listener in context.model.listeners.items():
-        place = f"listeners.{name}"
+        field = f"listeners.{name}"
         if name not in served and context.model.routes and not (homeless and listener.mode == "l4"):
             hint = f"name it in a route: listeners: [{name}]" if listener.mode == "l4" else "add a route, or drop it"
-            context.add("LB205", place, "no route is attached to this listener", hint, key=True)
+            context.add("LB205", field, "no route is attached to this listener", hint, key=True)
         tls = listener.tls
         if tls is not None and tls.mode == "terminate" and not tls.certificates:
             hint = "write certificates: [{ cert: FILE, key: FILE }], or mode: passthrough on an l4 listener"
-            context.add("LB103", f"{place}.tls", "TLS is terminated here without a certificate", hint)
+            context.add("LB103", f"{field}.tls", "TLS is terminated here without a certificate", hint)
         if tls is not None and tls.mode == "passthrough" and (tls.certificates or tls.client or tls.min_version):
             message = "with passthrough the endpoints terminate TLS: no certificate, version or policy applies here"
-            context.add("LB207", f"{place}.tls", message, "keep mode: passthrough alone")
+            context.add("LB207", f"{field}.tls", message, "keep mode: passthrough alone")
         transport = "udp" if listener.protocol == "udp" else "tcp"
         others = taken.setdefault((listener.port, transport, listener.tier), [])  # tiers are other nodes
         for other in others:
             if _overlap(listener.address, context.model.listeners[other].address):
                 where = f"{transport} port {listener.port}"
                 message = f'{where} on {listener.address} is also that of listener "{other}"'
-                context.add("LB208", f"{place}.port", message, "change the port or the address of one")
+                context.add("LB208", f"{field}.port", message, "change the port or the address of one")
                 break
         others.append(name)
 

@@ -13,21 +13,21 @@ def check(context: Context) -> None:
     """LB210 all weights zero, LB215 duplicate endpoints, LB216 health settings at odds."""
     udp = _udp_pools(context)
     for name, pool in context.model.pools.items():
-        place = f"pools.{name}"
+        field = f"pools.{name}"
         if not any(endpoint.weight for endpoint in pool.endpoints):
             message = "every endpoint has weight 0, so nothing is served"
-            context.add("LB210", f"{place}.endpoints", message, "give one a weight of 1 or more")
+            context.add("LB210", f"{field}.endpoints", message, "give one a weight of 1 or more")
         elif all(endpoint.backup or not endpoint.weight for endpoint in pool.endpoints):
             message = "every endpoint is a backup, so there is none to back up"
-            context.add("LB216", f"{place}.endpoints", message, "drop backup: true from one")
+            context.add("LB216", f"{field}.endpoints", message, "drop backup: true from one")
         seen: dict[str, int] = {}
         for index, endpoint in enumerate(pool.endpoints):
             address = str(endpoint.address)
             if seen.setdefault(address, index) != index:
                 message = f"{address} is also the address of endpoints[{seen[address]}]"
                 hint = "write it once; to send it more traffic raise its weight"
-                context.add("LB215", f"{place}.endpoints[{index}].address", message, hint)
-        _health(context, f"{place}.health", pool, name in udp)
+                context.add("LB215", f"{field}.endpoints[{index}].address", message, hint)
+        _health(context, f"{field}.health", pool, name in udp)
 
 
 def _udp_pools(context: Context) -> set[str]:
@@ -41,19 +41,19 @@ def _udp_pools(context: Context) -> set[str]:
     }
 
 
-def _health(context: Context, place: str, pool: Pool, udp: bool) -> None:
+def _health(context: Context, field: str, pool: Pool, udp: bool) -> None:
     if pool.health is None or pool.health.active is None:
         return
-    active, place = pool.health.active, f"{place}.active"
+    active, field = pool.health.active, f"{field}.active"
     if not active.interval or not active.timeout:
         key = "timeout" if active.interval else "interval"
-        context.add("LB216", f"{place}.{key}", "a check without a time limit never ends", f"write {key}: 2s")
+        context.add("LB216", f"{field}.{key}", "a check without a time limit never ends", f"write {key}: 2s")
     elif active.timeout > active.interval:
         message = "a check may take longer than the interval between checks"
-        context.add("LB216", place, message, "make timeout at most as long as interval")
+        context.add("LB216", field, message, "make timeout at most as long as interval")
     if active.path is None and "expect" in active.model_fields_set:
         message = "a connect check has no status to expect"
-        context.add("LB216", f"{place}.expect", message, "add path:, or drop expect", key=True)
+        context.add("LB216", f"{field}.expect", message, "add path:, or drop expect", key=True)
     if udp and active.port is None:
         message = "a udp pool is checked by a TCP connection, which needs a port of its own"
-        context.add("LB216", place, message, "add port:")
+        context.add("LB216", field, message, "add port:")

@@ -25,19 +25,19 @@ def check(context: Context) -> None:
         context.add("LB218", "routes", "the topology has no route", hint)
     seen: dict[str, int] = {}
     for index, route in enumerate(model.routes):
-        place = f"routes[{index}]"
+        field = f"routes[{index}]"
         if seen.setdefault(route.name, index) != index:
             context.add(
-                "LB202", f"{place}.name", f'routes[{seen[route.name]}] has the name "{route.name}" too', "rename one"
+                "LB202", f"{field}.name", f'routes[{seen[route.name]}] has the name "{route.name}" too', "rename one"
             )
         for n, name in enumerate(route.listeners or ()):
             if name not in model.listeners:
                 message = f'there is no listener "{name}"'
-                context.add("LB201", f"{place}.listeners[{n}]", message, suggest_known(name, model.listeners))
+                context.add("LB201", f"{field}.listeners[{n}]", message, suggest_known(name, model.listeners))
         for n, target in enumerate(route.forward or ()):
-            _pool(context, f"{place}.forward[{n}].pool", target.pool)
+            _pool(context, f"{field}.forward[{n}].pool", target.pool)
         for n, mirror in enumerate(route.mirror or ()):
-            _pool(context, f"{place}.mirror[{n}].pool", mirror.pool)
+            _pool(context, f"{field}.mirror[{n}].pool", mirror.pool)
     used = used_pools(model)
     for name in model.pools:
         if name not in used:
@@ -53,6 +53,6 @@ def check(context: Context) -> None:
             context.add("LB303", f"accept[{n}]", "nothing here uses this feature", "drop it", Severity.WARNING)
 
 
-def _pool(context: Context, place: str, name: str) -> None:
+def _pool(context: Context, field: str, name: str) -> None:
     if name not in context.model.pools:
-        context.add("LB201", place, f'there is no pool "{name}"', suggest_known(name, context.model.pools))
+        context.add("LB201", field, f'there is no pool "{name}"', suggest_known(name, context.model.pools))

@@ -21,31 +21,31 @@ _FORWARD_ONLY = ("rewrite", "timeouts", "retries", "buffering", "mirror", "reque
 def check(context: Context) -> None:
     """LB210 weights, LB212 a redirect to itself, LB213 prefix, LB214 body, LB219 a field without forward."""
     for index, route in enumerate(context.model.routes):
-        place = f"routes[{index}]"
+        field = f"routes[{index}]"
         if route.forward is not None and not any(target.weight for target in route.forward):
             message = "every target has weight 0, so nothing is served"
-            context.add("LB210", f"{place}.forward", message, "give one a weight of 1 or more")
-        _prefixes(context, place, route)
+            context.add("LB210", f"{field}.forward", message, "give one a weight of 1 or more")
+        _prefixes(context, field, route)
         if route.respond is not None and route.respond.status in (204, 304) and route.respond.body:
             message = f"a response of status {route.respond.status} has no body"
-            context.add("LB214", f"{place}.respond.body", message, "drop the body, or write status: 200")
+            context.add("LB214", f"{field}.respond.body", message, "drop the body, or write status: 200")
         if route.forward is None:
             action = "redirect" if route.redirect is not None else "respond"
             for key in _FORWARD_ONLY:
                 if getattr(route, key) is not None:
                     message = f"{key} concerns endpoints, and {action} uses none"
-                    context.add("LB219", f"{place}.{key}", message, "drop it", key=True)
+                    context.add("LB219", f"{field}.{key}", message, "drop it", key=True)
     _redirects(context)
 
 
-def _prefixes(context: Context, place: str, route: Route) -> None:
+def _prefixes(context: Context, field: str, route: Route) -> None:
     regexes = [
         n for n, match in enumerate(route.match or ()) if match.path is not None and match.path.regex is not None
     ]
     for key, edit in (("rewrite", route.rewrite), ("redirect", route.redirect)):
         if regexes and edit is not None and edit.prefix is not None:
             message = f"match[{regexes[0]}] is a regex, which has no prefix to replace"
-            context.add("LB213", f"{place}.{key}.prefix", message, "write path:, or match a prefix", key=True)
+            context.add("LB213", f"{field}.{key}.prefix", message, "write path:, or match a prefix", key=True)
 
 
 def _redirects(context: Context) -> None:

@@ -51,9 +51,9 @@ def _names(context: Context) -> None:
             context.add("LB201", f"pools.{name}.listener", message, suggest_known(pool.listener, there))
 
 
-def _unknown(context: Context, place: str, name: str, known: tuple[str, ...]) -> None:
+def _unknown(context: Context, field: str, name: str, known: tuple[str, ...]) -> None:
     hint = suggest_known(name, known) if known else f"write tiers: {{ {name}: {{}} }}"
-    context.add("LB201", place, f'there is no tier "{name}"', hint)
+    context.add("LB201", field, f'there is no tier "{name}"', hint)
 
 
 def _listeners(context: Context) -> None:
@@ -70,9 +70,9 @@ def _listeners(context: Context) -> None:
         on = dict.fromkeys(model.listeners[name].tier for name in context.expanded.listeners[index])
         if len(on) > 1:
             message = f"is attached to listeners of the tiers {list_names(tier or '(none)' for tier in on)}"
-            place = f"routes[{index}]" if route.listeners is None else f"routes[{index}].listeners"
+            field = f"routes[{index}]" if route.listeners is None else f"routes[{index}].listeners"
             hint = "name the listeners of one tier" if route.listeners is None else "write a route for each tier"
-            context.add("LB223", place, message, hint)
+            context.add("LB223", field, message, hint)
 
 
 def _circles(context: Context, edges: tuple[tuple[str, str], ...]) -> None:
@@ -91,16 +91,16 @@ def _replicas(context: Context, behind: set[str]) -> None:
     of = {each: listener.tier for each, listener in model.listeners.items()}
     unclear = {tier for tier, listener in led if of.get(listener or "") != tier}  # reported already
     for name, tier in (model.tiers or {}).items():
-        place = f"tiers.{name}"
+        field = f"tiers.{name}"
         if tier.hosts is not None and tier.count != len(tier.hosts):
             message = f"{tier.count} replicas and {len(tier.hosts)} hosts"
             context.add(
-                "LB225", f"{place}.replicas", message, "write as many hosts as replicas, or drop one of the two"
+                "LB225", f"{field}.replicas", message, "write as many hosts as replicas, or drop one of the two"
             )
         if name not in behind and tier.count > 1:
             message = "no pool leads to this tier, so nothing would balance its replicas"
             context.add(
-                "LB225", f"{place}.replicas", message, f"put a tier in front of it: pools: {{ x: {{ tier: {name} }} }}"
+                "LB225", f"{field}.replicas", message, f"put a tier in front of it: pools: {{ x: {{ tier: {name} }} }}"
             )
         for each, listener in model.listeners.items():
             if name in behind - unclear and listener.tier == name and (name, each) not in led:
@@ -120,26 +120,26 @@ def _users(context: Context, pool: str) -> list[Listener]:
 
 def _pair(context: Context, name: str, pool: Pool, listener: Listener) -> None:
     """LB224: what the pool speaks and what the listener that it leads to expects."""
-    place, users, there = f"pools.{name}", _users(context, name), f'listener "{pool.listener}"'
+    field, users, there = f"pools.{name}", _users(context, name), f'listener "{pool.listener}"'
     if pool.proxy_protocol is not None and listener.proxy_protocol is None:
         message = f"{there} does not expect a PROXY header and would reject it as a malformed request"
         hint = f"write proxy_protocol: accept on listeners.{pool.listener}"
-        context.add("LB224", f"{place}.proxy_protocol", message, hint)
+        context.add("LB224", f"{field}.proxy_protocol", message, hint)
     if listener.proxy_protocol is not None and pool.proxy_protocol is None:
         message = f"{there} requires a PROXY header"
-        context.add("LB224", place, message, "add proxy_protocol: v2")
+        context.add("LB224", field, message, "add proxy_protocol: v2")
     if any((user.protocol == "udp") != (listener.protocol == "udp") for user in users):
         message = f"the protocols differ: {there} is {listener.protocol or 'tcp'}"
-        context.add("LB224", place, message, "lead to a listener of the same protocol")
+        context.add("LB224", field, message, "lead to a listener of the same protocol")
     if pool.health is not None and pool.health.active is not None and pool.health.active.port is not None:
         message = "replicas of a tier are checked on the port where they serve"
-        context.add("LB224", f"{place}.health.active.port", message, "drop it")
+        context.add("LB224", f"{field}.health.active.port", message, "drop it")
     ends = listener.tls is not None and listener.tls.mode == "terminate"
     clear = all(user.mode == "l7" or (user.tls is not None and user.tls.mode == "terminate") for user in users)
     if ends and users and clear and pool.tls is None:
-        context.add("LB224", place, f"{there} speaks TLS, and this pool does not", "add tls: {}")
+        context.add("LB224", field, f"{there} speaks TLS, and this pool does not", "add tls: {}")
     if pool.tls is not None and listener.tls is None:
-        context.add("LB224", f"{place}.tls", f"{there} does not speak TLS", f"drop it, or add tls on {there}")
+        context.add("LB224", f"{field}.tls", f"{there} does not speak TLS", f"drop it, or add tls on {there}")
     http2 = listener.http2 if listener.http2 is not None else listener.tls is not None
     if pool.protocol in ("http2", "grpc") and listener.mode == "l7" and not http2:
-        context.add("LB224", f"{place}.protocol", f"{there} speaks HTTP/1.1 only", "write http2: true there")
+        context.add("LB224", f"{field}.protocol", f"{there} speaks HTTP/1.1 only", "write http2: true there")

@@ -21,20 +21,20 @@ def check(context: Context) -> None:
         written = (model.listeners[name].headers_with_underscores for name in listeners)
         if any((own or model.headers_with_underscores) == "pass" for own in written):
             continue
-        for header, place in (*_asked(f"routes[{index}]", route), *_of_pools(context, route)):
+        for header, field in (*_asked(f"routes[{index}]", route), *_of_pools(context, route)):
             if "_" in header:
                 message = f'listener "{listeners[0]}" drops the field {header}, because its name has an underscore'
                 hint = f"write {header.replace('_', '-')}, or headers_with_underscores: pass on the listener"
-                context.add("LB286", place, message, hint)
+                context.add("LB286", field, message, hint)
 
 
-def _asked(place: str, route: Route) -> Iterator[tuple[str, str]]:
+def _asked(field: str, route: Route) -> Iterator[tuple[str, str]]:
     for number, match in enumerate(route.match or ()):
         for name in match.headers or {}:
-            yield name, f"{place}.match[{number}].headers.{name}"
+            yield name, f"{field}.match[{number}].headers.{name}"
     for key, limit in (("rate_limit", route.rate_limit), ("concurrency", route.concurrency)):
         if limit is not None and limit.key is not None and limit.key.header is not None:
-            yield limit.key.header, f"{place}.{key}.key"
+            yield limit.key.header, f"{field}.{key}.key"
 
 
 def _of_pools(context: Context, route: Route) -> Iterator[tuple[str, str]]:

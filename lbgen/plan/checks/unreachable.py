@@ -40,17 +40,17 @@ def _tell(
     context: Context, numbers: dict[str, int], covers: list[ShadowedRule], rules: int, listeners: Sequence[str]
 ) -> None:
     own = covers[0].rule.route
-    place = f"routes[{numbers[own]}]"
+    field = f"routes[{numbers[own]}]"
     whole = [cover for cover in covers if len(cover.by) == len(listeners)]
     takers = dict.fromkeys(by.route for cover in covers for by in cover.by.values())
     if len(whole) == rules:
         if all(cover.twin for cover in whole) and own not in takers:
             message = f"has the same hosts and match as route {list_names(takers)}"
-            context.add("LB204", place, message, "change the match of one, or merge them into one route with weights")
+            context.add("LB204", field, message, "change the match of one, or merge them into one route with weights")
         elif takers.keys() != {own}:
             takers.pop(own, None)
             message = f"is never reached: route {list_names(takers)} takes its requests first"
-            context.add("LB203", place, message, _remedy(context, numbers, takers))
+            context.add("LB203", field, message, _remedy(context, numbers, takers))
         return
     for cover in covers:
         by = next(iter(cover.by.values()))
@@ -101,15 +101,15 @@ def _l4(context: Context, numbers: dict[str, int], on: dict[str, tuple[str, ...]
         takers = dict.fromkeys(earlier.route for earlier in by if earlier is not None and earlier.route != rule.route)
         if not takers or None in by:
             continue
-        place = f"routes[{numbers[rule.route]}]"
+        field = f"routes[{numbers[rule.route]}]"
         if all(earlier is not None and (earlier.sni, earlier.sources) == (rule.sni, rule.sources) for earlier in by):
             message = f"takes the same connections as route {list_names(takers)}"
             context.add(
-                "LB204", place, message, "change hosts or sources of one, or merge them into one route with weights"
+                "LB204", field, message, "change hosts or sources of one, or merge them into one route with weights"
             )
         else:
             message = f"is never reached: route {list_names(takers)} takes its connections first"
-            context.add("LB203", place, message, _remedy(context, numbers, takers))
+            context.add("LB203", field, message, _remedy(context, numbers, takers))
 
 
 def _l4_taker(taken: dict[tuple[str, object, tuple[str, ...]], L4Rule], listener: str, rule: L4Rule) -> L4Rule | None:

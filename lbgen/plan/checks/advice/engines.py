@@ -17,6 +17,6 @@ def check(context: Context) -> None:
         message = f"is not an installed engine (installed: {', '.join(engine_names())}), so nothing reads it"
         context.advise("LB289", f"engines.{name}", message, "install its package, or drop it", key=True)
     for name, block in context.model.engines.items():
-        for place in block.verbatim:
+        for point in block.verbatim:
             message = f"this text is for {name} only: other engines ignore it, and lbgen cannot verify it"
-            context.advise("LB280", f"engines.{name}.{place}", message, "use fields of the topology where they exist")
+            context.advise("LB280", f"engines.{name}.{point}", message, "use fields of the topology where they exist")

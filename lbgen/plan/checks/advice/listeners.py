@@ -28,9 +28,9 @@ def check(context: Context) -> None:
             message = "every request is forwarded unchanged: nothing here needs L7"
             hint = "mode: l4 does the same at lower cost; keep l7 for X-Forwarded-For, request ids and logs"
             context.advise("LB264", f"listeners.{name}", message, hint)
-        for place, key in _endless(listener, f"listeners.{name}"):
+        for field, key in _endless(listener, f"listeners.{name}"):
             message = f"{key}: 0s lets a client hold a connection for ever"
-            context.advise("LB271", place, message, "write a time, such as 60s")
+            context.advise("LB271", field, message, "write a time, such as 60s")
         if listener.tls is None:
             for index, route in routes:
                 edits = route.response_headers
@@ -58,8 +58,8 @@ def _reads(context: Context, listener: Listener, route: Route) -> bool:
     )
 
 
-def _endless(listener: Listener, place: str) -> Iterator[tuple[str, str]]:
+def _endless(listener: Listener, field: str) -> Iterator[tuple[str, str]]:
     times = listener.timeouts
     for key in ("client_header", "client_body"):
         if times is not None and getattr(times, key) == 0:
-            yield f"{place}.timeouts.{key}", key
+            yield f"{field}.timeouts.{key}", key

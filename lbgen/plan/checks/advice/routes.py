@@ -25,42 +25,42 @@ def check(context: Context) -> None:
     model = context.model
     times: dict[int, Timeouts] = {}
     for index, route in enumerate(model.routes):
-        place = f"routes[{index}]"
+        field = f"routes[{index}]"
         if route.forward is not None and not context.expanded.is_l4(index):
             times[index] = found = forward_timeouts(route.timeouts, model.timeouts)
-            _times(context, place, route, found)
-            _mirrors(context, place, route)
+            _times(context, field, route, found)
+            _mirrors(context, field, route)
         if route.retries is not None and route.retries.max:
-            _retries(context, place, route, route.retries, times.get(index))
-        _cors(context, place, route)
-        _keys(context, place, route, index)
+            _retries(context, field, route, route.retries, times.get(index))
+        _cors(context, field, route)
+        _keys(context, field, route, index)
         for n, media in enumerate(route.compression.types if route.compression is not None else ()):
             if media.startswith(_COMPRESSED) and media not in _TEXTS:
                 message = f"{media} is compressed already: gzip costs time and gains nothing"
-                context.advise("LB275", f"{place}.compression.types[{n}]", message, "drop it")
+                context.advise("LB275", f"{field}.compression.types[{n}]", message, "drop it")
     _shared(context, times)
     _bodies(context)
 
 
-def _times(context: Context, place: str, route: Route, times: Timeouts) -> None:
+def _times(context: Context, field: str, route: Route, times: Timeouts) -> None:
     written = route.timeouts
     for key in ("connect", "response", "idle"):
         if written is not None and getattr(written, key) == 0:
             message = f"{key}: 0s waits for ever on an endpoint that hangs"
-            context.advise("LB271", f"{place}.timeouts.{key}", message, "write a time, such as 60s")
+            context.advise("LB271", f"{field}.timeouts.{key}", message, "write a time, such as 60s")
     if times.request and times.response > times.request:
         whole, response = _shown(times.request), _shown(times.response)
         message = f"the whole request ends after {whole}, before the {response} of response can pass"
-        context.advise("LB278", f"{place}.timeouts", message, "make response shorter than request")
+        context.advise("LB278", f"{field}.timeouts", message, "make response shorter than request")
 
 
-def _retries(context: Context, place: str, route: Route, retries: Retries, times: Timeouts | None) -> None:
+def _retries(context: Context, field: str, route: Route, retries: Retries, times: Timeouts | None) -> None:
     if retries.methods == "all" and set(retries.on) - {"connect_failure"}:
         methods = {method for match in route.match or [] for method in match.methods or ()}
         if not methods or methods - set(IDEMPOTENT):
             message = "a request that is not idempotent, such as POST, may be carried out twice"
             hint = "drop methods: all, or limit the match to methods that may be repeated"
-            context.advise("LB261", f"{place}.retries.methods", message, hint)
+            context.advise("LB261", f"{field}.retries.methods", message, hint)
     if times is not None and "timeout" in retries.on:
         total = (retries.max + 1) * times.response
         if times.request and total > times.request:
@@ -68,11 +68,11 @@ def _retries(context: Context, place: str, route: Route, retries: Retries, times
                 f"{retries.max + 1} tries of {_shown(times.response)} each are {_shown(total)}, "
                 f"more than the {_shown(times.request)} of the whole request: the last is cut short"
             )
-            context.advise("LB262", f"{place}.retries", message, "shorten response, or allow fewer tries")
+            context.advise("LB262", f"{field}.retries", message, "shorten response, or allow fewer tries")
         elif not times.request and times.response:
             message = f"a client may wait {_shown(total)}: {retries.max + 1} tries of {_shown(times.response)} each"
             hint = "write timeouts: { request: ... } with what a client will wait, or shorten response"
-            context.advise("LB262", f"{place}.retries", message, hint)
+            context.advise("LB262", f"{field}.retries", message, hint)
     endpoints = [
         endpoint
         for target in route.forward or ()
@@ -82,7 +82,7 @@ def _retries(context: Context, place: str, route: Route, retries: Retries, times
     ]
     if len(route.forward or ()) == 1 and len(endpoints) == 1:
         message = "the pool has one endpoint, which gets every retry"
-        context.advise("LB272", f"{place}.retries", message, "add an endpoint, or drop retries")
+        context.advise("LB272", f"{field}.retries", message, "add an endpoint, or drop retries")
 
 
 def _shared(context: Context, times: dict[int, Timeouts]) -> None:
@@ -120,38 +120,38 @@ def _bodies(context: Context) -> None:
         context.advise("LB266", f"routes[{open_ended[0][0]}]", message, "write max_body: 10MiB, or what is needed")
 
 
-def _cors(context: Context, place: str, route: Route) -> None:
+def _cors(context: Context, field: str, route: Route) -> None:
     cors: Cors | None = route.cors
     if cors is None:
         return
     if "*" in cors.origins and cors.credentials:
         message = "any page could act with a visitor's cookies, and browsers refuse * with credentials"
         hint = "list the origins, or drop credentials: true"
-        context.add("LB273", f"{place}.cors", message, hint, Severity.ERROR)
+        context.add("LB273", f"{field}.cors", message, hint, Severity.ERROR)
     without = [
         n for n, match in enumerate(route.match or []) if match.methods is not None and "OPTIONS" not in match.methods
     ]
     if without and len(without) == len(route.match or []):
         message = "browsers send an OPTIONS request first, which this route does not match"
-        context.advise("LB268", f"{place}.match[{without[0]}].methods", message, "add OPTIONS to methods")
+        context.advise("LB268", f"{field}.match[{without[0]}].methods", message, "add OPTIONS to methods")
 
 
-def _keys(context: Context, place: str, route: Route, index: int) -> None:
+def _keys(context: Context, field: str, route: Route, index: int) -> None:
     listeners = [context.model.listeners[name] for name in context.expanded.listeners[index]]
     blind = all(not x.trusted_proxies and x.proxy_protocol is None for x in listeners)
     for key, limit in (("rate_limit", route.rate_limit), ("concurrency", route.concurrency)):
         if limit is not None and limit.key.by == "client_ip" and blind:
             message = "behind a proxy or CDN all clients have its address and share one limit"
             hint = "name it in trusted_proxies of the listener; ignore this where clients connect directly"
-            context.advise("LB270", f"{place}.{key}", message, hint)
+            context.advise("LB270", f"{field}.{key}", message, hint)
 
 
-def _mirrors(context: Context, place: str, route: Route) -> None:
+def _mirrors(context: Context, field: str, route: Route) -> None:
     own = {target.pool for target in route.forward or ()}
     for n, mirror in enumerate(route.mirror or ()):
         if mirror.pool in own:
             message = f'copies go to pool "{mirror.pool}", which serves the route already'
-            context.advise("LB274", f"{place}.mirror[{n}]", message, "mirror to another pool")
+            context.advise("LB274", f"{field}.mirror[{n}]", message, "mirror to another pool")
 
 
 def _shown(milliseconds: int) -> str:

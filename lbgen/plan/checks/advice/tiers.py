@@ -19,18 +19,18 @@ def check(context: Context) -> None:
     for name, pool in model.pools.items():
         if pool.tier is None:
             continue
-        place, listener = f"pools.{name}", model.listeners[pool.listener or ""]
+        field, listener = f"pools.{name}", model.listeners[pool.listener or ""]
         users = [model.listeners[user] for user in _users(context, name)]
         if listener.mode == "l4":
             if any(user.mode == "l7" for user in users):
                 message = f'tier "{pool.tier}" only forwards what an L7 tier has balanced already'
-                context.advise("LB283", f"{place}.tier", message, "drop that tier, or put it in front")
+                context.advise("LB283", f"{field}.tier", message, "drop that tier, or put it in front")
             continue
-        _addresses(context, place, users, listener, pool.listener or "")
+        _addresses(context, field, users, listener, pool.listener or "")
         if listener.tls is None and any(_ends(user) and user.mode == "l4" for user in users):
             message = "TLS ends in front, so X-Forwarded-Proto and redirects say http"
             hint = f'pass it through (tls: {{ mode: passthrough }}) and terminate it on listener "{pool.listener}"'
-            context.advise("LB282", place, message, hint)
+            context.advise("LB282", field, message, hint)
 
 
 def _users(context: Context, pool: str) -> Iterator[str]:
@@ -43,7 +43,7 @@ def _ends(listener: Listener) -> bool:
     return listener.tls is not None and listener.tls.mode == "terminate"
 
 
-def _addresses(context: Context, place: str, users: list[Listener], listener: Listener, name: str) -> None:
+def _addresses(context: Context, field: str, users: list[Listener], listener: Listener, name: str) -> None:
     """The peer of the inner tier is the tier in front, unless it accepts a PROXY header or trusts X-Forwarded-For."""
     model = context.model
     if listener.proxy_protocol is not None:
@@ -54,10 +54,10 @@ def _addresses(context: Context, place: str, users: list[Listener], listener: Li
     kernel = any((model.tiers or {})[user.tier or ""].engine == _NFTABLES for user in users)
     if kernel:
         hint = "nftables forwards packets from its own address and cannot add a PROXY header; the other engines can"
-        context.advise("LB281", place, message, hint)
+        context.advise("LB281", field, message, hint)
     elif any(user.mode == "l4" for user in users):
         hint = f"write proxy_protocol: v2 here and proxy_protocol: accept on listeners.{name}"
-        context.advise("LB281", place, message, hint)
+        context.advise("LB281", field, message, hint)
     elif not listener.trusted_proxies:
         hint = f"name the tier in front in trusted_proxies of listeners.{name}, so that its X-Forwarded-For counts"
-        context.advise("LB281", place, message, hint)
+        context.advise("LB281", field, message, hint)
