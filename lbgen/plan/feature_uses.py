@@ -131,7 +131,7 @@ def default_uses(expanded: ExpandedTopology, written: Callable[[str], bool]) -> 
                 yield Feature.UNDERSCORES_DROP, f"listeners.{name}"
             if not _other_client_times(expanded.model, listener):
                 yield Feature.CLIENT_TIMEOUTS, f"listeners.{name}.timeouts"
-        if listener.tls is not None and listener.tls.mode == "terminate":
+        if listener.terminates_tls:
             yield Feature.TLS_NO_SNI, f"listeners.{name}.tls"
     l7 = any(listener.mode == "l7" for listener in expanded.model.listeners.values())
     if l7 and expanded.model.access_log == "json":

@@ -70,4 +70,8 @@ class Listener:
     @property
     def scheme(self) -> str:
         """The scheme of requests here."""
-        return "https" if self.tls is not None and not self.tls.passthrough else "http"
+        return "https" if self.terminates_tls else "http"
+
+    @property
+    def terminates_tls(self) -> bool:
+        return self.tls is not None and not self.tls.passthrough

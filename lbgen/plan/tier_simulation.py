@@ -108,14 +108,13 @@ def l4_fronts(tiers: Sequence[Tier]) -> tuple[Front, ...]:
                 continue
             plan = plans[at[0]]
             inner = plan.listener(at[1])
-            ends = entry.tls is not None and not entry.tls.passthrough
             seen = replace(
                 inner,
                 address=entry.address,
                 port=entry.port,
                 public_port=None if inner.client_port == entry.port else inner.client_port,
                 proxy_protocol=entry.proxy_protocol,
-                tls=entry.tls if ends else inner.tls,
+                tls=entry.tls if entry.terminates_tls else inner.tls,
             )
             found.append(Front(tier.name, entry, at[0], replace(plan, listeners=(seen,)), known, inner.proxy_protocol))
     return tuple(found)

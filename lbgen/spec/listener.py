@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     ConfigDict,
@@ -133,15 +133,21 @@ class ClientCertificates(Strict):
     )
 
 
+_MinVersion = Annotated[
+    Literal["1.2", "1.3"] | None,
+    Field(description="lowest TLS version; that of the policy when left out", examples=["1.2"]),
+]
+_Policy = Annotated[
+    Literal["modern", "intermediate"] | None,
+    Field(description="versions and ciphers as Mozilla recommends them; intermediate when left out"),
+]
+
+
 class TlsDefaults(Strict):
     """Defaults for listeners that terminate TLS."""
 
-    min_version: Literal["1.2", "1.3"] | None = Field(
-        default=None, description="lowest TLS version; that of the policy when left out", examples=["1.2"]
-    )
-    policy: Literal["modern", "intermediate"] | None = Field(
-        default=None, description="versions and ciphers as Mozilla recommends them; intermediate when left out"
-    )
+    min_version: _MinVersion = None
+    policy: _Policy = None
 
 
 class ListenerTls(Strict):
@@ -163,12 +169,8 @@ class ListenerTls(Strict):
         description="chosen by server name, the first for clients that send none; needed to terminate, no default",
         examples=[[{"cert": "certs/site.crt", "key": "certs/site.key"}]],
     )
-    min_version: Literal["1.2", "1.3"] | None = Field(
-        default=None, description="lowest TLS version; that of the policy when left out", examples=["1.2"]
-    )
-    policy: Literal["modern", "intermediate"] | None = Field(
-        default=None, description="versions and ciphers as Mozilla recommends them; intermediate when left out"
-    )
+    min_version: _MinVersion = None
+    policy: _Policy = None
     client: ClientCertificates | None = Field(
         default=None,
         description="request certificates from clients; none are requested when left out",
@@ -236,3 +238,7 @@ class Listener(Strict):
         if isinstance(data, int) and not isinstance(data, bool):
             raise wrong_type("a mapping", data, f"write {{ port: {shorten(str(data))} }}")
         return data
+
+    @property
+    def terminates_tls(self) -> bool:
+        return self.tls is not None and self.tls.mode == "terminate"

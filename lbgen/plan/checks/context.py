@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.plan.expand import ExpandedTopology
+    from lbgen.spec.listener import Listener
     from lbgen.spec.load import Topology
     from lbgen.spec.model import TopologyModel
 
@@ -29,6 +30,15 @@ class Context:
     @property
     def model(self) -> TopologyModel:
         return self.topology.model
+
+    def users(self, pool: str) -> list[Listener]:
+        """The listeners whose routes forward to that pool."""
+        return [
+            self.model.listeners[name]
+            for index, route in enumerate(self.model.routes)
+            if any(to.pool == pool for to in route.forward or ())
+            for name in self.expanded.listeners[index]
+        ]
 
     def add(
         self,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.plan.checks.datagrams import udp_routes
+
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
     from lbgen.spec.pool import Pool
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
 
 def check(context: Context) -> None:
     """LB210 all weights zero, LB215 duplicate endpoints, LB216 health settings at odds."""
-    udp = _udp_pools(context)
+    udp = {to.pool for index in udp_routes(context) for to in context.model.routes[index].forward or ()}
     for name, pool in context.model.pools.items():
         field = f"pools.{name}"
         if not any(endpoint.weight for endpoint in pool.endpoints):
@@ -28,17 +30,6 @@ def check(context: Context) -> None:
                 hint = "write it once; to send it more traffic raise its weight"
                 context.add("LB215", f"{field}.endpoints[{index}].address", message, hint)
         _health(context, f"{field}.health", pool, name in udp)
-
-
-def _udp_pools(context: Context) -> set[str]:
-    model = context.model
-    udp = {name for name, listener in model.listeners.items() if listener.protocol == "udp"}
-    return {
-        target.pool
-        for index, route in enumerate(model.routes)
-        if udp & set(context.expanded.listeners[index])
-        for target in route.forward or ()
-    }
 
 
 def _health(context: Context, field: str, pool: Pool, udp: bool) -> None:

@@ -108,19 +108,9 @@ def _replicas(context: Context, behind: set[str]) -> None:
                 context.add("LB221", f"listeners.{each}", message, "give it a tier of its own, or a pool", key=True)
 
 
-def _users(context: Context, pool: str) -> list[Listener]:
-    """The listeners whose routes forward to that pool."""
-    return [
-        context.model.listeners[name]
-        for index, route in enumerate(context.model.routes)
-        if any(to.pool == pool for to in route.forward or ())
-        for name in context.expanded.listeners[index]
-    ]
-
-
 def _pair(context: Context, name: str, pool: Pool, listener: Listener) -> None:
     """LB224: what the pool speaks and what the listener that it leads to expects."""
-    field, users, there = f"pools.{name}", _users(context, name), f'listener "{pool.listener}"'
+    field, users, there = f"pools.{name}", context.users(name), f'listener "{pool.listener}"'
     if pool.proxy_protocol is not None and listener.proxy_protocol is None:
         message = f"{there} does not expect a PROXY header and would reject it as a malformed request"
         hint = f"write proxy_protocol: accept on listeners.{pool.listener}"
@@ -134,8 +124,8 @@ def _pair(context: Context, name: str, pool: Pool, listener: Listener) -> None:
     if pool.health is not None and pool.health.active is not None and pool.health.active.port is not None:
         message = "replicas of a tier are checked on the port where they serve"
         context.add("LB224", f"{field}.health.active.port", message, "drop it")
-    ends = listener.tls is not None and listener.tls.mode == "terminate"
-    clear = all(user.mode == "l7" or (user.tls is not None and user.tls.mode == "terminate") for user in users)
+    ends = listener.terminates_tls
+    clear = all(user.mode == "l7" or user.terminates_tls for user in users)
     if ends and users and clear and pool.tls is None:
         context.add("LB224", field, f"{there} speaks TLS, and this pool does not", "add tls: {}")
     if pool.tls is not None and listener.tls is None:

@@ -30,7 +30,7 @@ def _idle(context: Context) -> Iterator[tuple[str, str]]:
     forwards = [(n, route) for n, route in enumerate(model.routes) if route.forward is not None]
     requests = [route for n, route in forwards if context.expanded.is_l7(n)]
     connections = [route for n, route in forwards if n not in udp]
-    ends = [x for x in model.listeners.values() if x.tls is not None and x.tls.mode == "terminate"]
+    ends = [x for x in model.listeners.values() if x.terminates_tls]
     every = [route for _, route in forwards]
     yield from _mapping(model, "timeouts", "connect", connections, "no route that opens connections uses it")
     yield from _mapping(model, "timeouts", "idle", every, "no route that forwards uses it")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.plan.checks.context import Context
     from lbgen.spec.listener import Listener
 
@@ -20,27 +18,17 @@ def check(context: Context) -> None:
         if pool.tier is None:
             continue
         field, listener = f"pools.{name}", model.listeners[pool.listener or ""]
-        users = [model.listeners[user] for user in _users(context, name)]
+        users = context.users(name)
         if listener.mode == "l4":
             if any(user.mode == "l7" for user in users):
                 message = f'tier "{pool.tier}" only forwards what an L7 tier has balanced already'
                 context.advise("LB283", f"{field}.tier", message, "drop that tier, or put it in front")
             continue
         _addresses(context, field, users, listener, pool.listener or "")
-        if listener.tls is None and any(_ends(user) and user.mode == "l4" for user in users):
+        if listener.tls is None and any(user.terminates_tls and user.mode == "l4" for user in users):
             message = "TLS ends in front, so X-Forwarded-Proto and redirects say http"
             hint = f'pass it through (tls: {{ mode: passthrough }}) and terminate it on listener "{pool.listener}"'
             context.advise("LB282", field, message, hint)
-
-
-def _users(context: Context, pool: str) -> Iterator[str]:
-    for index, route in enumerate(context.model.routes):
-        if any(to.pool == pool for to in route.forward or ()):
-            yield from context.expanded.listeners[index]
-
-
-def _ends(listener: Listener) -> bool:
-    return listener.tls is not None and listener.tls.mode == "terminate"
 
 
 def _addresses(context: Context, field: str, users: list[Listener], listener: Listener, name: str) -> None:
