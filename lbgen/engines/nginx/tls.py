@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from lbgen.plan.tls import Certificate, File, ListenerTls
 
 _NAME = r"[a-z0-9._*:\[\]-]+"
-_PATH = r"[^\x00-\x1f\x7f]+"
 
 
 @record
