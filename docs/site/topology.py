@@ -202,7 +202,7 @@ def _verdicts(features: list[Feature]) -> list[str]:
             if verdict.note and verdict != target.verdict(Feature.L7, target.versions[0]):  # said once, at L7
                 notes.append(f"- `{feature.value}`, {target.title}, {verdict.level}: {_plain(verdict.note)}")
     if notes:
-        lines += ["", "<details><summary>Notes of these verdicts</summary>", "", *notes, "", "</details>"]
+        lines += ["", "<details markdown><summary>Notes of these verdicts</summary>", "", *notes, "", "</details>"]
     return lines
 
 
