@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lbgen.conformance.case import Case, CaseFile
-    from lbgen.conformance.engine_under_test import EngineUnderTest, InImage
-    from lbgen.runtime.local.network import Network
+    from lbgen.conformance.engine_under_test import EngineUnderTest
 
 _PARALLEL = 6  # cases of one engine at a time, so that waiting for timeouts overlaps
 # No binary, no root: the engine could not be tried at all.
@@ -154,40 +153,31 @@ class EngineSession:
 
 @contextmanager
 def engine_session(file: CaseFile, subject: EngineUnderTest) -> Iterator[EngineSession]:
-    """Serve `file` with `subject`; EngineError when it cannot be started."""
+    """Serve `file` with `subject`; EngineError when it cannot be started.
+
+    For an engine in an image this thread and the stand-ins enter the network namespace of its container."""
+    target, image = engine(subject.engine), subject.in_image
+    kernel = runs_in_kernel(target, plan_of(file.topology))
+    host, link = "127.0.0.1", None
     with ExitStack() as stack:
-        if subject.in_image is not None:
-            yield stack.enter_context(_boxed(file, subject, subject.in_image))
-            return
-        assert subject.binary is not None  # noqa: S101  # a gap is never served
-        cable: Network | None = None
-        if runs_in_kernel(engine(subject.engine), plan_of(file.topology)):
-            cable = stack.enter_context(network())
-        host = cable.host if cable is not None else "127.0.0.1"
+        if image is not None and kernel:
+            host = image.room.bridge
+        elif image is not None:
+            stack.enter_context(image.room.enter())
+        elif kernel:
+            link = stack.enter_context(network())
+            host = link.host
         ready = prepare(file, subject.engine, subject.version, host)
         group = stack.enter_context(endpoints(ready.stand_ins))
-        handle = None
+        handle: ServingEngine | None = None
         if ready.served is not None:
-            serve = run_engine(subject.engine, ready.served, subject.binary, accept=("all",), network=cable)
-            handle = stack.enter_context(serve)
-            wait_ready(ready.served, handle, avoid=unusual_pools(file, ready.served))
-        yield EngineSession(subject, file, ready, group, handle)
-
-
-@contextmanager
-def _boxed(file: CaseFile, subject: EngineUnderTest, boxed: InImage) -> Iterator[EngineSession]:
-    """As `engine_session`, in a container whose network namespace this thread and the stand-ins enter."""
-    target = engine(subject.engine)
-    kernel = runs_in_kernel(target, plan_of(file.topology))
-    with ExitStack() as stack:
-        if not kernel:
-            stack.enter_context(boxed.room.enter())
-        ready = prepare(file, subject.engine, subject.version, boxed.room.bridge if kernel else "127.0.0.1")
-        group = stack.enter_context(endpoints(ready.stand_ins))
-        handle = None
-        if ready.served is not None:
-            serving = serve(boxed.room, target, subject.version, boxed.image, ready.served, accept=("all",))
-            handle = stack.enter_context(serving)
+            if image is not None:
+                serving = serve(image.room, target, subject.version, image.image, ready.served, accept=("all",))
+                handle = stack.enter_context(serving)
+            else:
+                assert subject.binary is not None  # noqa: S101  # a gap is never served
+                local = run_engine(subject.engine, ready.served, subject.binary, accept=("all",), network=link)
+                handle = stack.enter_context(local)
             wait_ready(ready.served, handle, avoid=unusual_pools(file, ready.served))
         yield EngineSession(subject, file, ready, group, handle)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.http1_client import fetch
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.transport import DEFAULT, Transport, TransportOptions, transport_for
+from lbgen.conformance.transport import DEFAULT, Transport, TransportOptions, transport_for, without_verification
 from lbgen.plan.model import Mode
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import Behaviour
@@ -49,6 +49,11 @@ class ScriptContext:
     def transport(self, listener: str, request: Request = _ANY, options: TransportOptions = DEFAULT) -> Transport:
         """What comes before HTTP on that listener."""
         return transport_for(self.plan.listener(listener), request, options)
+
+    def unverified(self, request: Request) -> Transport:
+        """As `transport`, for a certificate that the client does not verify."""
+        listener = self.plan.listener(request.listener)
+        return transport_for(listener, request, without_verification(listener, request))
 
 
 def get(target: str, *headers: tuple[str, str], method: str = "GET") -> Request:

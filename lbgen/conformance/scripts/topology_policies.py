@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
 from lbgen.conformance.judge import account_of
 from lbgen.conformance.scripts.context import break_endpoint, restore_endpoint, wait_until
-from lbgen.conformance.transport import Transport, without_verification
 from lbgen.runtime.standins.http1 import CONTROL, Behaviour
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def _held(ctx: ScriptContext) -> Iterator[str]:
         streams = []
         for _ in range(most):
             stream = stack.enter_context(
-                ClientConnection(_at(ctx), client=request.client, transport=_via(ctx, request))
+                ClientConnection(_at(ctx), client=request.client, transport=ctx.unverified(request))
             )
             stream.send(serialize(held))
             streams.append(stream)
@@ -163,17 +162,13 @@ def copies_reach_mirror(ctx: ScriptContext) -> Iterator[str]:
         yield f"answers {dict(answers)}, expected 200"
 
 
-def _via(ctx: ScriptContext, request: Request) -> Transport:
-    return ctx.transport(request.listener, request, without_verification(ctx.plan.listener(request.listener), request))
-
-
 def _at(ctx: ScriptContext) -> tuple[str, int]:
     request: Request = ctx.params["request"]
     return ctx.at[request.listener]
 
 
 def _ask(ctx: ScriptContext, request: Request) -> Answer:
-    return fetch(ctx.at[request.listener], request, transport=_via(ctx, request))
+    return fetch(ctx.at[request.listener], request, transport=ctx.unverified(request))
 
 
 def _name(answer: Answer) -> str:

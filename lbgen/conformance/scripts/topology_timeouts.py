@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from lbgen.conformance.case import HANDSHAKE
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize, websocket_echo
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.transport import without_verification
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,9 +63,7 @@ def slow_client(ctx: ScriptContext) -> Iterator[str]:
 
 def _stream(ctx: ScriptContext, request: Request) -> ClientConnection:
     seconds = ctx.params["within_ms"][1] / 1000 + ctx.params.get("patience", 2)
-    transport = ctx.transport(
-        request.listener, request, without_verification(ctx.plan.listener(request.listener), request)
-    )
+    transport = ctx.unverified(request)
     return ClientConnection(ctx.at[request.listener], client=request.client, timeout=seconds, transport=transport)
 
 
@@ -154,9 +151,7 @@ def split_fails(ctx: ScriptContext) -> Iterator[str]:
     request: Request = ctx.params["request"]
     pool = ctx.params["pool"]
     low, high = ctx.params["within_ms"]
-    transport = ctx.transport(
-        request.listener, request, without_verification(ctx.plan.listener(request.listener), request)
-    )
+    transport = ctx.unverified(request)
     found: list[float] = []
     for _ in range(ctx.params["most"]):
         answer = fetch(ctx.at[request.listener], request, transport=transport, timeout=high / 1000 + 2)

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, TypeVar
 
 from lbgen.plan.model import Forward
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from lbgen.plan.listener import ClientTimeouts
     from lbgen.plan.model import Plan, Pool, Route
+    from lbgen.plan.route import Timeouts
 
 LONGEST = 3_000  # milliseconds that a verification waits for one time
 APART = 1.4  # ratio of two neighbouring times, so that they can be told apart
 STEP = 1.25  # by which a factor becomes smaller that does not suit
+_LISTENER, _ROUTE = ("header", "body", "keepalive"), ("connect", "response", "idle", "request")  # fields with times
 SHORTEST = 250  # milliseconds below which a busy machine cannot tell times apart
+
+_Times = TypeVar("_Times", "ClientTimeouts", "Timeouts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +67,10 @@ def times_of(plan: Plan) -> tuple[int, ...]:
 
 def _times(plan: Plan) -> Iterator[int]:
     for listener in plan.listeners:
-        yield from (listener.timeouts.header, listener.timeouts.body, listener.timeouts.keepalive)
+        yield from attrgetter(*_LISTENER)(listener.timeouts)
     for route in plan.routes:
         if isinstance(route.action, Forward):
-            times = route.action.timeouts
-            yield from (times.connect, times.response, times.idle, times.request)
+            yield from attrgetter(*_ROUTE)(route.action.timeouts)
     for pool in plan.pools:
         if pool.active is not None:
             yield from (pool.active.interval, pool.active.timeout)
@@ -77,38 +82,23 @@ def _times(plan: Plan) -> Iterator[int]:
 
 
 def scale_times(plan: Plan, scale: Scale) -> Plan:
-    """`plan` with every time scaled; ages of cookies and CORS and the seconds of rates are no times to wait for."""
+    """`plan` with every time scaled, but for ages of cookies and CORS and the seconds of rates."""
     if not scale.pairs:
         return plan
-    listeners = tuple(
-        replace(
-            x,
-            timeouts=replace(
-                x.timeouts,
-                header=scale(x.timeouts.header),
-                body=scale(x.timeouts.body),
-                keepalive=scale(x.timeouts.keepalive),
-            ),
-        )
-        for x in plan.listeners
-    )
+    listeners = tuple(replace(x, timeouts=_scale_fields(x.timeouts, scale, *_LISTENER)) for x in plan.listeners)
     pools = tuple(_pool(pool, scale) for pool in plan.pools)
     return replace(plan, listeners=listeners, pools=pools, routes=tuple(_route(r, scale) for r in plan.routes))
+
+
+def _scale_fields(times: _Times, scale: Scale, *names: str) -> _Times:
+    return replace(times, **{name: scale(getattr(times, name)) for name in names})
 
 
 def _route(route: Route, scale: Scale) -> Route:
     action = route.action
     if not isinstance(action, Forward):
         return route
-    times = action.timeouts
-    new = replace(
-        times,
-        connect=scale(times.connect),
-        response=scale(times.response),
-        idle=scale(times.idle),
-        request=scale(times.request),
-    )
-    return replace(route, action=replace(action, timeouts=new))
+    return replace(route, action=replace(action, timeouts=_scale_fields(action.timeouts, scale, *_ROUTE)))
 
 
 def _pool(pool: Pool, scale: Scale) -> Pool:
