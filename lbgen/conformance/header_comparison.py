@@ -50,9 +50,9 @@ def _loose(text: str) -> str:
     return ",".join(lookup for lookup in parts if lookup) or ",".join(parts)
 
 
-def lookup(told: dict[str, Any], path: str) -> object:
+def lookup(account: dict[str, Any], path: str) -> object:
     """The part of an account that a dotted path names; None when it is not there."""
-    found: object = told
+    found: object = account
     for key in path.split("."):
         found = found.get(key) if isinstance(found, dict) else None
     return found

@@ -194,18 +194,19 @@ def _proxy_made(
 
 
 def _forwarded(case: Case, outcome: Outcome, answer: Answer) -> Iterator[str]:
-    told = account_of(answer)
+    account = account_of(answer)
     if case.expect.cut and answer.header(NAME) is not None:
         return
-    if told is None:
+    if account is None:
         wanted = [u.pool for u in outcome.upstreams]
         yield f"status {answer.status} {answer.body[:80]!r}, expected an answer of {wanted}"
         return
-    upstream = next((u for u in outcome.upstreams if u.pool == told["pool"] and u.weight), None)
+    upstream = next((u for u in outcome.upstreams if u.pool == account["pool"] and u.weight), None)
     if upstream is None:
-        yield f"pool {told['pool']}, expected {[u.pool for u in outcome.upstreams if u.weight]} (route {outcome.route})"
+        pools = [u.pool for u in outcome.upstreams if u.weight]
+        yield f"pool {account['pool']}, expected {pools} (route {outcome.route})"
         return
-    yield from _arrived(upstream, told, case)
+    yield from _arrived(upstream, account, case)
     behaviour = behaviour_of(case)
     status = 101 if case.websocket is not None else behaviour.status if behaviour.mode == "fixed" else 200
     if answer.status != status:
@@ -219,7 +220,7 @@ def _forwarded(case: Case, outcome: Outcome, answer: Answer) -> Iterator[str]:
         sent.append(("content-type", "application/json"))
     shown = [h for h in answer.headers if h[0] not in (NAME, SEEN)]
     if upstream.set_cookies:
-        shown, problem = _without_cookie(upstream.set_cookies[int(told["name"].rpartition("-")[2])], shown)
+        shown, problem = _without_cookie(upstream.set_cookies[int(account["name"].rpartition("-")[2])], shown)
         yield from problem
     options = connection_options(v for n, v in sent if n.lower() == "connection") - _FRAMING
     kept: Headers = tuple((n, v) for n, v in sent if n.lower() not in _ENDED | options)
@@ -279,22 +280,22 @@ def decompress(answer: Answer, outcome: Outcome, behaviour: Behaviour) -> Answer
         return replace(answer, problem=f"the body is no gzip: {error}")
 
 
-def _arrived(upstream: Upstream, told: dict[str, Any], case: Case) -> Iterator[str]:
+def _arrived(upstream: Upstream, account: dict[str, Any], case: Case) -> Iterator[str]:
     for name, want in (("method", upstream.method), ("target", upstream.target)):
-        if told[name] != want:
-            yield f"to the endpoint: {name} {told[name]!r}, expected {want!r}"
-    headers: list[tuple[str, str]] = [(n.lower(), v) for n, v in told["headers"]]
+        if account[name] != want:
+            yield f"to the endpoint: {name} {account[name]!r}, expected {want!r}"
+    headers: list[tuple[str, str]] = [(n.lower(), v) for n, v in account["headers"]]
     hosts = [v for n, v in headers if n == "host"]
     if upstream.host is not None and hosts != [upstream.host]:
         yield f"to the endpoint: Host {hosts}, expected {upstream.host!r}"
-    if told["body_length"] != len(case.request.body) and not _framed(case.request):
-        yield f"to the endpoint: {told['body_length']} bytes of body, expected {len(case.request.body)}"
-    elif told["body_length"] and told["body_sha256"] != hashlib.sha256(case.request.body).hexdigest():
+    if account["body_length"] != len(case.request.body) and not _framed(case.request):
+        yield f"to the endpoint: {account['body_length']} bytes of body, expected {len(case.request.body)}"
+    elif account["body_length"] and account["body_sha256"] != hashlib.sha256(case.request.body).hexdigest():
         yield "to the endpoint: the body is not what was sent"
     made = {n for n, v in upstream.headers if v is None}
     known = [(n, v) for n, v in upstream.headers if v is not None]
     yield from header_differences(
-        "to the endpoint", known, headers, _UPSTREAM_HOP | made | ({"te"} if told.get("version") == "2" else set())
+        "to the endpoint", known, headers, _UPSTREAM_HOP | made | ({"te"} if account.get("version") == "2" else set())
     )  # gRPC needs TE
     for name in sorted(made):
         if not any(n == name and v for n, v in headers):
@@ -308,24 +309,24 @@ def _framed(request: Request) -> bool:
 
 
 def _literals(expect: Expect, answer: Answer) -> Iterator[str]:
-    told = account_of(answer)
+    account = account_of(answer)
     if expect.statuses and answer.status not in expect.statuses:
         yield f"status {answer.status}, expected {' or '.join(map(str, expect.statuses))}"
     if expect.body is not None and answer.body != expect.body.encode():
         yield f"body {answer.body!r}, expected {expect.body.encode()!r}"
     if expect.location is not None and answer.header("location") != expect.location:
         yield f"location {answer.header('location')!r}, expected {expect.location!r}"
-    if told is not None:
+    if account is not None:
         for name in ("pool", "method", "target"):
             want = getattr(expect, name)
-            if want is not None and told[name] != want:
-                yield f"to the endpoint: {name} {told[name]!r}, expected {want!r}"
-        arrived = combine_lines((n, v) for n, v in told["headers"])
+            if want is not None and account[name] != want:
+                yield f"to the endpoint: {name} {account[name]!r}, expected {want!r}"
+        arrived = combine_lines((n, v) for n, v in account["headers"])
         if expect.host is not None and arrived.get("host") != expect.host:
             yield f"to the endpoint: Host {arrived.get('host')!r}, expected {expect.host!r}"
         yield from literal_differences("to the endpoint", expect.sends, arrived)
         for path, value in expect.saw.items():
-            if (found := lookup(told, path)) != value:
+            if (found := lookup(account, path)) != value:
                 yield f"the endpoint saw {path} {found!r}, expected {value!r}"
     elif expect.pool is not None and expect.fault is None:
         yield f"status {answer.status}, expected an answer of pool {expect.pool}"

@@ -97,13 +97,13 @@ def _once(case: Case, address: Address, ctx: ScriptContext) -> tuple[Answer, lis
 
 def _stuck(outcome: Outcome, answer: Answer, plan: Plan) -> Iterator[str]:
     """Differences between the endpoint that answered and the one that a sticky cookie names."""
-    told = judge.account_of(answer)
+    account = judge.account_of(answer)
     for upstream in outcome.upstreams:
-        if upstream.endpoint is not None and told is not None:
+        if upstream.endpoint is not None and account is not None:
             authorities = [endpoint.authority for endpoint in plan.pool(upstream.pool).endpoints]
             want = f"{upstream.pool}-{authorities.index(upstream.endpoint)}"
-            if told["name"] != want:
-                yield f"endpoint {told['name']}, the cookie names {want}"
+            if account["name"] != want:
+                yield f"endpoint {account['name']}, the cookie names {want}"
 
 
 def _tries(case: Case, tag: str, ctx: ScriptContext) -> Iterator[str]:
@@ -164,14 +164,14 @@ def _many(case: Case, address: Address, ctx: ScriptContext) -> Iterator[str]:
         if found:
             yield from (f"request {number + 1} of {case.times}: {one}" for one in found)
             return
-        told = judge.account_of(answer)
-        if told is None:
+        account = judge.account_of(answer)
+        if account is None:
             if case.expect.fault is not None:
                 continue
             yield f"request {number + 1} of {case.times}: no endpoint answered (status {answer.status})"
             return
-        counts.update((told["name"], told["pool"]) if told["name"] != told["pool"] else (told["name"],))
-        homes.setdefault(client, set()).add(told["name"])
+        counts.update((account["name"], account["pool"]) if account["name"] != account["pool"] else (account["name"],))
+        homes.setdefault(client, set()).add(account["name"])
     for name, (low, high) in case.expect.share.items():
         if not low <= counts[name] <= high:
             yield f"{name} got {counts[name]} of {case.times}, expected {low} to {high}; all: {dict(counts)}"

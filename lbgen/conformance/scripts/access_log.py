@@ -59,12 +59,12 @@ def _wrong(record: Record, want: dict[str, object]) -> Iterator[str]:
         if got != value or type(got) is not type(value):
             yield f"{key} {got!r}, expected {value!r}"
     try:
-        told = datetime.fromisoformat(str(record.get("time")))
+        account = datetime.fromisoformat(str(record.get("time")))
     except ValueError:
         yield f"time {record.get('time')!r} is not RFC 3339"
     else:
-        ago = abs(datetime.now(told.tzinfo) - told) if told.tzinfo is not None else timedelta.max
-        if told.utcoffset() != timedelta(0) or ago > timedelta(minutes=1):
+        ago = abs(datetime.now(account.tzinfo) - account) if account.tzinfo is not None else timedelta.max
+        if account.utcoffset() != timedelta(0) or ago > timedelta(minutes=1):
             yield f"time {record.get('time')!r} is not that of the request, in UTC"
     duration = record.get("duration_ms")
     if not isinstance(duration, int | float) or isinstance(duration, bool) or duration < 0:
@@ -113,14 +113,14 @@ def log_of_one_request(ctx: ScriptContext) -> Iterator[str]:
 
 def _of_endpoint(ctx: ScriptContext, answer: Answer, known: str | None) -> dict[str, object]:
     """Endpoint and request id, as the endpoint that answered (or `known`, which could not) tells them."""
-    told = account_of(answer)
-    name = str(told["name"]) if told is not None else known
+    account = account_of(answer)
+    name = str(account["name"]) if account is not None else known
     if name is None:
         return {"endpoint": ""}
     pool, _, number = name.rpartition("-")
     found: dict[str, object] = {"endpoint": ctx.plan.pool(pool).endpoints[int(number)].authority}
-    if told is not None:
-        found["request_id"] = next(v for n, v in told["headers"] if n.lower() == "x-request-id")
+    if account is not None:
+        found["request_id"] = next(v for n, v in account["headers"] if n.lower() == "x-request-id")
     return found
 
 

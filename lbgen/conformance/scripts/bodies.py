@@ -36,8 +36,8 @@ def request_held(ctx: ScriptContext) -> Iterator[str]:
                     yield f"{path}: an endpoint was asked before the body was there"
                 stream.send(parts[1])
                 answer = stream.read_answer()
-            told = account_of(answer)
-            if told is None or told["body_length"] != 400_000:
+            account = account_of(answer)
+            if account is None or account["body_length"] != 400_000:
                 yield f"{path}: {account_field(answer, 'body_length')} bytes of body"
 
 
@@ -53,8 +53,8 @@ def request_flows(ctx: ScriptContext) -> Iterator[str]:
                     yield f"{path}: no byte of the body reached the endpoint within 3 s of half of it"
                 stream.send(parts[1])
                 answer = stream.read_answer()
-            told = account_of(answer)
-            if told is None or told["body_length"] != 400_000:
+            account = account_of(answer)
+            if account is None or account["body_length"] != 400_000:
                 yield f"{path}: {account_field(answer, 'body_length')} bytes of body"
 
 

@@ -40,11 +40,11 @@ def keepalive_routes(ctx: ScriptContext) -> Iterator[str]:
         for number in range(5):
             stream.send(serialize(get(f"/{number}", ("X-N", str(number)))))
             answer = stream.read_answer()
-            told = account_of(answer)
-            if told is None or told["target"] != f"/{number}":
+            account = account_of(answer)
+            if account is None or account["target"] != f"/{number}":
                 yield f"request {number} on one connection: {account_field(answer, 'target')}"
                 return
-            forwarded = [v for n, v in told["headers"] if n.lower() == "x-forwarded-for"]
+            forwarded = [v for n, v in account["headers"] if n.lower() == "x-forwarded-for"]
             if forwarded != ["127.0.0.1"]:
                 yield f"request {number} on one connection: X-Forwarded-For {forwarded}"
 
@@ -55,11 +55,11 @@ def request_ids_are_unique(ctx: ScriptContext) -> Iterator[str]:
     with ClientConnection(ctx.at["web"]) as stream:
         for _ in range(10):
             stream.send(serialize(get("/", ("X-Request-Id", "spoofed"))))
-            told = account_of(stream.read_answer())
-            if told is None:
+            account = account_of(stream.read_answer())
+            if account is None:
                 yield "no answer of an endpoint"
                 return
-            seen.update(v for n, v in told["headers"] if n.lower() == "x-request-id")
+            seen.update(v for n, v in account["headers"] if n.lower() == "x-request-id")
     if len(seen) != 10 or "spoofed" in seen:
         yield f"10 requests had the ids {dict(seen)}"
 

@@ -73,8 +73,8 @@ def listener_of(ctx: ScriptContext) -> str:
 
 def account_field(answer: Answer, what: str) -> str:
     """A part of the endpoint's account, or what came instead of one."""
-    told = account_of(answer)
-    return str(told[what]) if told is not None else f"status {answer.status} {answer.problem}"
+    account = account_of(answer)
+    return str(account[what]) if account is not None else f"status {answer.status} {answer.problem}"
 
 
 def count_answers(ctx: ScriptContext, target: str, count: int, *headers: tuple[str, str]) -> Counter[str]:
@@ -83,8 +83,8 @@ def count_answers(ctx: ScriptContext, target: str, count: int, *headers: tuple[s
     found: Counter[str] = Counter()
     for _ in range(count):
         answer = fetch(ctx.at[listener_of(ctx)], request)
-        told = account_of(answer)
-        found[str(told["name"]) if told is not None else str(answer.status)] += 1
+        account = account_of(answer)
+        found[str(account["name"]) if account is not None else str(answer.status)] += 1
     return found
 
 

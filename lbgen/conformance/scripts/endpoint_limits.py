@@ -168,8 +168,8 @@ def queue_holds_bodies(ctx: ScriptContext) -> Iterator[str]:
         first = _hold(ctx, pool, target, 0.6)
         found = fetch(ctx.at["web"], Request("POST", target, (("Host", "h"),), body=body))
         status = first.result().status
-    told = account_of(found)
-    if status != 200 or told is None or told["body_length"] != len(body):
+    account = account_of(found)
+    if status != 200 or account is None or account["body_length"] != len(body):
         yield f"{status}, then {account_field(found, 'body_length')} bytes of a body, expected {len(body)}"
     elif not 0.3 <= found.elapsed <= 2.5:
         yield f"the second took {found.elapsed:.1f} s, expected to wait 0.5 s for the first"

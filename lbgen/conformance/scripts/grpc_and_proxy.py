@@ -61,8 +61,8 @@ def proxy_header_per_client(ctx: ScriptContext) -> Iterator[str]:
             client = f"127.0.0.{10 + number % 3}"
             request = Request("GET", path, (("Host", "h"),), client=client)
             answer = http1_client.fetch(ctx.at["plain"], request)
-            told = account_of(answer)
-            if told is None or told["proxy"] is None:
+            account = account_of(answer)
+            if account is None or account["proxy"] is None:
                 yield f"{path}: {account_field(answer, 'proxy')}"
-            elif (told["proxy"]["version"], told["proxy"]["source"]) != (version, client):
-                yield f"{path} from {client}: the endpoint was told {told['proxy']}"
+            elif (account["proxy"]["version"], account["proxy"]["source"]) != (version, client):
+                yield f"{path} from {client}: the endpoint was told {account['proxy']}"

@@ -76,11 +76,11 @@ def http2_wrong_lengths(ctx: ScriptContext) -> Iterator[str]:
             client.connection.send_data(number, body, end_stream=True)
             client.flush()
             answer = client.read_answer(number)
-        told = account_of(answer)
+        account = account_of(answer)
         # A head that says 0 is a whole request already; what follows must vanish.
-        if told is not None and (length != b"0" or told["body_length"]):
+        if account is not None and (length != b"0" or account["body_length"]):
             yield f"content-length {length!r} with {len(body)} bytes: reached an endpoint"
-        elif told is None and answer.status not in (None, 400, 502):
+        elif account is None and answer.status not in (None, 400, 502):
             yield f"content-length {length!r} with {len(body)} bytes: status {answer.status} {answer.problem}"
         elif answer.status is None and answer.after == "open":
             yield f"content-length {length!r} with {len(body)} bytes: no answer {answer.problem}"

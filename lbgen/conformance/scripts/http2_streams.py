@@ -40,8 +40,8 @@ def http2_streams(ctx: ScriptContext) -> Iterator[str]:
             sent[client.send(Request("POST", f"/p/{number}", (("Host", "h"),), body=body))] = (number, len(body))
         for at, (number, length) in sent.items():
             answer = client.read_answer(at)
-            told = account_of(answer)
-            if told is None or (told["target"], told["body_length"]) != (f"/p/{number}", length):
+            account = account_of(answer)
+            if account is None or (account["target"], account["body_length"]) != (f"/p/{number}", length):
                 yield f"stream {number} of 30: {account_field(answer, 'target')}"
 
 
@@ -66,8 +66,8 @@ def http2_pause(ctx: ScriptContext) -> Iterator[str]:
     with _open(ctx) as stream:
         client = Http2Client(stream)
         for number in range(2):
-            if (told := account_field(client.read_answer(client.send(get(f"/{number}"))), "target")) != f"/{number}":
-                yield f"stream {number + 1}: {told}"
+            if (account := account_field(client.read_answer(client.send(get(f"/{number}"))), "target")) != f"/{number}":
+                yield f"stream {number + 1}: {account}"
                 return
             time.sleep(1.2)
 
@@ -192,8 +192,8 @@ def http2_host_beside_authority(ctx: ScriptContext) -> Iterator[str]:
             answer = client.read_answer(
                 client.send_head([*_HEAD[:2], (b":authority", host), _HEAD[3], (b"host", host)])
             )
-            told = account_of(answer)
-            hosts = [] if told is None else [v for n, v in told["headers"] if n.lower() == "host"]
+            account = account_of(answer)
+            hosts = [] if account is None else [v for n, v in account["headers"] if n.lower() == "host"]
             if hosts != [host.decode()]:
                 yield f"host {host!r}: status {answer.status}, {hosts} at the endpoint"
 

@@ -56,14 +56,14 @@ def hostile_trailers(ctx: ScriptContext) -> Iterator[str]:
         with ClientConnection(ctx.at["web"], timeout=_SECONDS) as stream:
             stream.send(f"POST /t HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{body}".encode())
             answer = stream.read_answer()
-        told = account_of(answer)
-        if told is None:
+        account = account_of(answer)
+        if account is None:
             if answer.status not in (None, 400):
                 yield f"trailer {field!r}: status {answer.status}"
             continue
-        if (told["body_length"], told["method"]) != (3, "POST"):
-            yield f"trailer {field!r}: the endpoint saw {told['method']} with {told['body_length']} bytes"
-        if value in [v for n, v in told["headers"] if n.lower() == name.lower()]:
+        if (account["body_length"], account["method"]) != (3, "POST"):
+            yield f"trailer {field!r}: the endpoint saw {account['method']} with {account['body_length']} bytes"
+        if value in [v for n, v in account["headers"] if n.lower() == name.lower()]:
             yield f"trailer {field!r} became a header"
 
 

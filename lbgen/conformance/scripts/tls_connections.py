@@ -23,8 +23,8 @@ def tls_keeps_connections(ctx: ScriptContext) -> Iterator[str]:
         for number in range(5):
             stream.send(serialize(get(f"/{number}")))
             answer = stream.read_answer()
-            told = account_of(answer)
-            if told is None or told["target"] != f"/{number}":
+            account = account_of(answer)
+            if account is None or account["target"] != f"/{number}":
                 yield f"request {number} on one connection: {account_field(answer, 'target')}"
                 return
 

@@ -75,8 +75,8 @@ def shares_hold(ctx: ScriptContext) -> Iterator[str]:
     """Of `times` requests each pool (`by`: pool) or endpoint (name) gets its share, five deviations off at most."""
     counts: Counter[str] = Counter()
     for _ in range(ctx.params["times"]):
-        told = account_of(_ask(ctx, ctx.params["request"]))
-        counts[str(told[ctx.params["by"]]) if told is not None else "no endpoint"] += 1
+        account = account_of(_ask(ctx, ctx.params["request"]))
+        counts[str(account[ctx.params["by"]]) if account is not None else "no endpoint"] += 1
     for name, (low, high) in ctx.params["share"].items():
         if not low <= counts[name] <= high:
             yield f"{name} got {counts[name]} of {ctx.params['times']}, expected {low} to {high}; all: {dict(counts)}"
@@ -172,8 +172,8 @@ def _ask(ctx: ScriptContext, request: Request) -> Answer:
 
 
 def _name(answer: Answer) -> str:
-    told = account_of(answer)
-    return str(told["name"]) if told is not None else str(answer.status)
+    account = account_of(answer)
+    return str(account["name"]) if account is not None else str(answer.status)
 
 
 def _names(ctx: ScriptContext, count: int) -> set[str]:
