@@ -82,12 +82,12 @@ def default(plan: Plan, *, backends: bool) -> tuple[str, tuple[Diagnostic, ...]]
     hosts = (endpoint.host for pool in real for endpoint in pool.endpoints if endpoint.is_ip)
     if any(ip_address(host).is_loopback for host in hosts) or not may_have_docker():
         return "local", ()
-    from lbgen.runtime.docker import client, kept
+    from lbgen.runtime.docker import client, saved_plan
 
     try:
         client.connect().close()
     except EngineError as error:
-        if isinstance(error, client.DaemonFailureError) or kept.folder(plan.name).exists():
+        if isinstance(error, client.DaemonFailureError) or saved_plan.folder(plan.name).exists():
             raise
         return "local", tuple(replace(each, severity=Severity.WARNING) for each in error.diagnostics)
     return "docker", ()

@@ -1,41 +1,50 @@
-"""Data of lbgen's own on disk between commands, as a pickle: a plan is a tree of a hundred kinds of frozen data.
+"""Data of lbgen on disk between commands: a line that names the code that wrote it, then JSON.
 
-Only such data are read back, never a function, and only from a file of the user's own that no other can write.
+Files are read only where they belong to the user and no other user can write them.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import os
-import pickle
 import stat
 import sys
-from dataclasses import is_dataclass
-from enum import Enum
 from errno import ELOOP, ENOENT
 from functools import cache
-from pathlib import Path, PosixPath
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from lbgen.diagnostics import EngineError
+from pydantic import TypeAdapter
+from pydantic_core import PydanticSerializationError
+
+from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.plan import listener, model, policy, rules, tls
 from lbgen.runtime.common.state import store
 from lbgen.system_errors import to_diagnostic
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
+T = TypeVar("T")
 _PACKAGE = Path(__file__).parents[2]
-_PLAIN = (frozenset, set, PosixPath)
+_ADAPTERS: dict[type, TypeAdapter[Any]] = {}
 
 
-def write(path: Path, value: object) -> None:
-    """Keep `value`, a dataclass, whole at any moment. Raises EngineError LB408, and PicklingError."""
-    file = io.BytesIO()
-    _Writer(file).dump(value)
-    store(path, _version() + file.getvalue())
+def write(path: Path, value: object, *modules: ModuleType) -> None:
+    """Write `value`, a dataclass, atomically; `modules` as in `read`. Raises EngineError LB408."""
+    try:
+        content = _adapter(type(value), modules).dump_json(value)
+    except PydanticSerializationError as error:  # a path that is not UTF-8
+        raise EngineError(Diagnostic("LB408", f"{path}: {error}")) from None
+    store(path, _version() + content)
 
 
-def read(path: Path) -> object | None:
-    """What `write` left; None where there is no file, where another user or another lbgen wrote it. Raises EngineError
-    LB425 when the file cannot be opened."""
+def read(path: Path, kind: type[T], *modules: ModuleType) -> T | None:
+    """The `kind` that `write` left in the file; None where there is none, or another user or another lbgen wrote it.
+
+    `modules` (beside those of the plan) define what the annotations of `kind` name and its own module does not import
+    at run time. Raises EngineError LB425 when the file cannot be opened.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError as error:
@@ -47,33 +56,26 @@ def read(path: Path) -> object | None:
         if about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o022 or file.read(len(version)) != version:
             return None
         try:
-            found: object = _Data(io.BytesIO(file.read())).load()
-        except (pickle.PickleError, EOFError, AttributeError, ImportError, TypeError, ValueError, IndexError, KeyError):
+            return _adapter(kind, modules).validate_json(file.read())
+        except ValueError:  # also pydantic's ValidationError
             return None
-    return found
 
 
-class _Writer(pickle.Pickler):
-    """Writes an enum's member as its class and value: early 3.11 does so by `getattr`, which is not read back."""
-
-    def reducer_override(self, obj: object) -> Any:  # noqa: ANN401  # as the base class has it
-        return (type(obj), (obj.value,)) if isinstance(obj, Enum) else NotImplemented
-
-
-class _Data(pickle.Unpickler):
-    """Makes frozen data and enums of lbgen, and nothing else."""
-
-    def find_class(self, module: str, name: str) -> type:
-        found = super().find_class(module, name)
-        ours = module.startswith("lbgen.") and isinstance(found, type)
-        if found in _PLAIN or (ours and (is_dataclass(found) or issubclass(found, Enum))):
-            return found  # type: ignore[no-any-return]
-        raise pickle.UnpicklingError(f"{module}.{name} is no data")
+def _adapter(kind: type[T], modules: tuple[ModuleType, ...]) -> TypeAdapter[T]:
+    if kind in _ADAPTERS:
+        return _ADAPTERS[kind]
+    names: dict[str, object] = {"Path": Path}
+    for module in (listener, model, policy, rules, tls, *modules):
+        classes = {name: value for name, value in vars(module).items() if isinstance(value, type)}
+        names |= {name: object if getattr(value, "_is_protocol", False) else value for name, value in classes.items()}
+    adapter = _ADAPTERS[kind] = TypeAdapter(kind)
+    adapter.rebuild(_types_namespace=names)
+    return adapter
 
 
 @cache
 def _version() -> bytes:
-    """What the file begins with: the code that alone understands the rest."""
+    """The first line of a file: a digest of Python's version and of lbgen's code, which alone understands the rest."""
     digest = hashlib.sha256(sys.version.encode())
     for path in sorted(_PACKAGE.rglob("*.py")):
         digest.update(path.read_bytes())

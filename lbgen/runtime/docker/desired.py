@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lbgen.engines.rendered import Rendered
     from lbgen.plan.model import Listener, Plan
     from lbgen.runtime.docker.images import Image
-    from lbgen.runtime.docker.kept import Kept
+    from lbgen.runtime.docker.saved_plan import SavedPlan
 
 ENDPOINTS_FILE = "endpoints.json"
 FOLDER = Path(WORK)
@@ -77,12 +77,12 @@ class EngineUnit:
 class DesiredStack:
     """All desired containers of a stack. `kept` is what the next change needs, `last` what the last one saved."""
 
-    kept: Kept
+    kept: SavedPlan
     units: tuple[EngineUnit, ...]
     endpoints: tuple[ContainerSpec, Record] | None
     helper: str
     subnet: IPv4Network
-    last: Kept | None
+    last: SavedPlan | None
 
     @property
     def containers(self) -> tuple[tuple[ContainerSpec, Record], ...]:

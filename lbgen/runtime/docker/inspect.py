@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.runtime.common.logs import Line, access_parser
 from lbgen.runtime.common.state import EndpointState, EngineState, StackState
-from lbgen.runtime.docker import health, kept
+from lbgen.runtime.docker import health, saved_plan
 from lbgen.runtime.docker.client import connect, docker_errors
 from lbgen.runtime.docker.converge import StackContainer, list_containers
 from lbgen.runtime.docker.labels import STACK, Role
@@ -74,7 +74,7 @@ def leftover_stacks() -> tuple[StackState, ...]:
 
 def stack_state(name: str, parts: Sequence[StackContainer]) -> ContainerStack:
     engines = []
-    last = kept.read(name)
+    last = saved_plan.read(name)
     there = () if last is None else last.members()
     for each in parts:
         if each.record.role is not Role.ENGINE:

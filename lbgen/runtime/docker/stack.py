@@ -21,7 +21,7 @@ from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.reload import other_version, refusal
 from lbgen.runtime.common.signals import deferred
 from lbgen.runtime.common.time_limits import for_routes
-from lbgen.runtime.docker import external_networks, images, kept, network, oom, traffic_switch
+from lbgen.runtime.docker import external_networks, images, network, oom, saved_plan, traffic_switch
 from lbgen.runtime.docker.client import connect
 from lbgen.runtime.docker.container import PortTakenError
 from lbgen.runtime.docker.container_engine import ensure_alive, restart_count, wait_for_agent
@@ -38,10 +38,10 @@ from lbgen.runtime.docker.desired import (
     stand_in_container,
 )
 from lbgen.runtime.docker.inspect import lines, running, stack_state
-from lbgen.runtime.docker.kept import Kept
 from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.docker.reload import add_stand_ins, after_commit, check_replacements, needs_reload, reload_containers
 from lbgen.runtime.docker.rolling_replace import Replacement, prepare_replacement, recover
+from lbgen.runtime.docker.saved_plan import SavedPlan
 from lbgen.runtime.docker.sockets import wait_listening
 from lbgen.runtime.docker.tier_links import behind, connections, join, places
 from lbgen.runtime.standins.plan import Cast, played, whose
@@ -170,9 +170,9 @@ def reload(
     client = connect(here=True)
     with locked(f"docker-{stack.name}"):
         there = list_containers(client, stack.name)
-        last = kept.read(stack.name)
+        last = saved_plan.read(stack.name)
         if last is None:
-            raise EngineError(refusal(f"another user, or another lbgen, desired the containers of {stack.name}"))
+            raise EngineError(refusal(f"another user, or another lbgen, made the containers of {stack.name}"))
         plan = external_networks.resolve_endpoints(client, plan, backends=last.backends)
         accept = tuple(dict.fromkeys((*last.accept, *accept)))
         chosen = tuple(
@@ -215,7 +215,7 @@ def _desired_stack(
     """The desired stack. Creates its network and, where missing, the helper image."""
     helper = _helper(client, progress)
     subnet = network.ensure(client, plan.name)
-    last = kept.read(plan.name)
+    last = saved_plan.read(plan.name)
     before = last.cast if last is not None and last.cast.stand_ins else None
     cast = assign_stand_ins(plan, subnet, _certificate_folder(plan), before) if played(plan) else Cast()
     units = []
@@ -223,7 +223,7 @@ def _desired_stack(
         inside = plan_inside(plan, each, cast, subnet)
         units.append(engine_unit(plan, each, inside, helper, accept, ports_container(plan, each, helper, subnet)))
     endpoints = stand_in_container(plan, cast, helper, subnet) if cast.stand_ins else None
-    return DesiredStack(Kept(plan, cast, accept, backends), tuple(units), endpoints, helper, subnet, last)
+    return DesiredStack(SavedPlan(plan, cast, accept, backends), tuple(units), endpoints, helper, subnet, last)
 
 
 def _helper(client: DockerClient, progress: Callable[[Progress], None]) -> str:
@@ -233,7 +233,7 @@ def _helper(client: DockerClient, progress: Callable[[Progress], None]) -> str:
 def _certificate_folder(plan: Plan) -> Path:
     """The folder of the stand-ins' certificates; it depends on the pools."""
     asked = repr([(pool.name, pool.tls) for pool in plan.pools])
-    return kept.folder(plan.name) / hashlib.sha256(asked.encode()).hexdigest()[:16]
+    return saved_plan.folder(plan.name) / hashlib.sha256(asked.encode()).hexdigest()[:16]
 
 
 def _choose_image(
@@ -326,4 +326,4 @@ def _forget(client: DockerClient, name: str) -> None:
     """Remove the network and the saved state of a stack that has no container."""
     if not list_containers(client, name):
         network.remove(client, name)
-        shutil.rmtree(kept.folder(name), ignore_errors=True)
+        shutil.rmtree(saved_plan.folder(name), ignore_errors=True)

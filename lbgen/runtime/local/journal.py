@@ -7,11 +7,16 @@ generation rolls back to that generation.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lbgen.runtime.common import saved
+from lbgen.engines import api
+from lbgen.engines.api import engine_names
+from lbgen.runtime.common import certificates, process_id, saved
 from lbgen.runtime.common.state import store
+from lbgen.runtime.local import messages
+from lbgen.runtime.standins import plan as standins
+from lbgen.runtime.standins import server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
     from lbgen.runtime.standins.plan import Cast
 
 _FILE, _MARK = "saved", "changing"
+_TYPES = (api, certificates, messages, process_id, server, standins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +42,7 @@ class SavedNetwork:
 
 @dataclass(frozen=True, slots=True)
 class SavedStack:
-    """What a stack serves: `cast` plays the plan of `order`, `binaries` are the executables as they run (copies where
+    """What a stack serves: `cast` plays the plan of `request`, `binaries` are the executables as they run (copies where
     their user cannot reach the original). `generation` counts the changes since its start."""
 
     generation: int
@@ -48,13 +54,14 @@ class SavedStack:
 
 def write(folder: Path, value: SavedStack) -> None:
     """Commit `value` as what the stack serves. Raises EngineError LB408."""
-    saved.write(folder / _FILE, value)
+    engines = tuple(replace(each, supplied=None) for each in value.request.engines)  # objects of this process
+    saved.write(folder / _FILE, replace(value, request=replace(value.request, engines=engines)), *_TYPES)
 
 
 def read(folder: Path) -> SavedStack | None:
     """The saved stack; None when there is none that this lbgen can read, or an engine of it is not installed."""
-    found = saved.read(folder / _FILE)
-    return found if isinstance(found, SavedStack) else None
+    found = saved.read(folder / _FILE, SavedStack, *_TYPES)
+    return found if found is not None and {x.name for x in found.request.engines} <= {*engine_names()} else None
 
 
 def begin(folder: Path, generation: int) -> None:

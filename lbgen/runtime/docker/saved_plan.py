@@ -1,13 +1,15 @@
-"""What only the lbgen that made a stack of containers knows of it: kept in the state directory, for the next change."""
+"""The plan and the stand-ins of a stack of containers, saved in the state directory for the next change."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lbgen.runtime.common import saved
+from lbgen.runtime.common import certificates, saved
 from lbgen.runtime.common.health import members
 from lbgen.runtime.common.state import root
+from lbgen.runtime.standins import plan as standins
+from lbgen.runtime.standins import server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,12 +19,13 @@ if TYPE_CHECKING:
     from lbgen.runtime.standins.plan import Cast
 
 _FILE = "kept"
+_TYPES = (certificates, server, standins)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """The plan that the stack serves, the stand-ins that were ever started, what was accepted, whether it has stand-ins
-    at all."""
+class SavedPlan:
+    """`plan`: what the stack serves; `cast`: the stand-ins that were ever started; `accept`: the accepted verdicts;
+    `backends`: whether stand-ins play endpoints."""
 
     plan: Plan
     cast: Cast
@@ -35,16 +38,15 @@ class Kept:
         return members(self.plan, self.cast.play(self.plan, host))
 
     def write(self) -> None:
-        """Keep it, whole at any moment. Raises EngineError LB408."""
-        saved.write(folder(self.plan.name) / _FILE, self)
+        """Save it atomically. Raises EngineError LB408."""
+        saved.write(folder(self.plan.name) / _FILE, self, *_TYPES)
 
 
 def folder(stack: str) -> Path:
-    """The stack's in the state directory, which is ours alone."""
+    """The folder of a stack in the state directory."""
     return root() / "docker" / stack
 
 
-def read(stack: str) -> Kept | None:
-    """None where another user, or another lbgen, made the stack: it can be replaced then, and not be changed."""
-    found = saved.read(folder(stack) / _FILE)
-    return found if isinstance(found, Kept) else None
+def read(stack: str) -> SavedPlan | None:
+    """None where another user or another lbgen made the stack, which can be replaced then, not changed."""
+    return saved.read(folder(stack) / _FILE, SavedPlan, *_TYPES)

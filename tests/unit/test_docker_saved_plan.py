@@ -1,0 +1,112 @@
+"""The saved plan of a stack: read back unchanged, and only from files that this lbgen wrote."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import lbgen
+from lbgen.diagnostics import EngineError
+from lbgen.engines.api import Binary
+from lbgen.runtime.common import saved
+from lbgen.runtime.common.process_id import ProcessId
+from lbgen.runtime.common.state import StackState
+from lbgen.runtime.docker import saved_plan, stack
+from lbgen.runtime.docker.saved_plan import SavedPlan
+from lbgen.runtime.local import journal
+from lbgen.runtime.local.journal import SavedNetwork
+from lbgen.runtime.local.messages import EngineChoice, StartRequest
+from lbgen.runtime.standins.plan import Cast
+from lbgen.runtime.standins.server import StandIn
+from tests.support.plans import examples
+
+TOPOLOGIES = Path(__file__).parents[1] / "golden/topologies"
+PLANS = examples() | {path.stem: lbgen.plan(lbgen.load(path)) for path in sorted(TOPOLOGIES.glob("*.yaml"))}
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
+
+
+def made(example: str = "shop") -> SavedPlan:
+    cast = Cast((StandIn("pools.a.endpoints[0]", "a", "10.0.0.1", 80),), {"pools.a.endpoints[0]": 80}, Path("/x"))
+    return SavedPlan(PLANS[example], cast, ("all",), backends=True)
+
+
+@pytest.mark.parametrize("example", PLANS)
+def test_it_comes_back(example: str) -> None:
+    wanted = made(example)
+    wanted.write()
+    assert saved_plan.read(wanted.plan.name) == wanted
+    assert (saved_plan.folder(wanted.plan.name) / "kept").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("example", PLANS)
+def test_what_a_supervisor_saved_comes_back(example: str, tmp_path: Path) -> None:
+    plan, cast = PLANS[example], made(example).cast
+    engine = EngineChoice(
+        "nginx", "nginx", "1.22", Binary(Path("/n"), "1.22.1", (Path("/m.so"),)), False, ("::1",), 1000
+    )
+    order = StartRequest(plan.name, "digest", "/stack", plan, (engine,), ("all",), True, 20.0)
+    network = SavedNetwork("10.0.0.1", "10.0.0.2", "lb0", ProcessId(7, 9))
+    value = journal.SavedStack(3, order, cast, (("nginx", network),), (("nginx", engine.binary),))
+    journal.write(tmp_path, value)
+    assert journal.read(tmp_path) == value
+    unknown = replace(value, request=replace(order, engines=(replace(engine, name="fake"),)))
+    journal.write(tmp_path, unknown)
+    assert journal.read(tmp_path) is None
+
+
+def test_a_plan_in_the_pickle_of_an_older_lbgen_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = made()
+    wanted.write()
+    name, file = wanted.plan.name, saved_plan.folder(wanted.plan.name) / "kept"
+    version = file.read_bytes().splitlines(keepends=True)[0]
+    for begin in (b"lbgen 0123456789abcdef\n", version):
+        file.write_bytes(begin + pickle.dumps(wanted))
+        assert saved_plan.read(name) is None
+    client = SimpleNamespace(containers=SimpleNamespace(list=lambda **_: []))
+    monkeypatch.setattr(stack, "connect", lambda **_: client)
+    state = StackState(name, "", 0, 0)
+    with pytest.raises(EngineError, match=r"LB412: another user, or another lbgen, made the containers of shop"):
+        stack.reload(state, wanted.plan, accept=(), progress=print, seconds=1)
+
+
+def test_another_lbgens_or_a_strangers_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = made()
+    wanted.write()
+    name, file = wanted.plan.name, saved_plan.folder(wanted.plan.name) / "kept"
+    with monkeypatch.context() as patch:
+        patch.setattr(saved, "_version", lambda: b"another\n")
+        assert saved_plan.read(name) is None
+    file.chmod(0o620)
+    assert saved_plan.read(name) is None
+    file.chmod(0o600)
+    assert saved_plan.read(name) == wanted
+    elsewhere = file.rename(file.with_name("elsewhere"))
+    file.symlink_to(elsewhere)
+    assert saved_plan.read(name) is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_file_of_another_user_is_not_read() -> None:
+    wanted = made()
+    wanted.write()
+    os.chown(saved_plan.folder(wanted.plan.name) / "kept", 65534, 65534)
+    assert saved_plan.read(wanted.plan.name) is None
+
+
+def test_what_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Path, content: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(EngineError, match=r"LB408: .*/kept: No space left on device; free some space"):
+        made().write()
+    monkeypatch.undo()
