@@ -13,14 +13,14 @@ from lbgen.runtime import registry
 from lbgen.runtime import swap as exchange
 from lbgen.runtime.common import logs as log_files
 from lbgen.runtime.common.driver import DRAIN_SECONDS, RELOAD_SECONDS, START_SECONDS
-from lbgen.runtime.common.progress import BEGUN, Progress, Step
+from lbgen.runtime.common.progress import REPORTED_AT_START, Progress, Step
 from lbgen.runtime.common.time_limits import for_routes
-from lbgen.runtime.error_locations import located
-from lbgen.runtime.registry import ignore, unseen
-from lbgen.runtime.results import Stack, Swapped
+from lbgen.runtime.error_locations import add_locations
+from lbgen.runtime.registry import docker_unreachable, no_progress
+from lbgen.runtime.results import Stack, SwapResult
 from lbgen.runtime.tiers import group
 from lbgen.runtime.tiers.group import GroupState
-from lbgen.runtime.tiers.rollout import Wanted, named
+from lbgen.runtime.tiers.rollout import TiersRequest, with_name
 from lbgen.runtime.tiers.rollout import up as tiers_up
 
 if TYPE_CHECKING:
@@ -28,14 +28,27 @@ if TYPE_CHECKING:
 
     from lbgen.conformance.verify.report import Report
     from lbgen.engines.api import Engine
-    from lbgen.runtime.common.logs import Line, Requests
+    from lbgen.runtime.common.logs import Line, RequestFilter
     from lbgen.runtime.swap import Proof
     from lbgen.spec.load import Topology
 
-__all__ = ["BEGUN", "Progress", "Stack", "Step", "Swapped", "down", "logs", "ps", "reload", "requests", "unseen", "up"]
+__all__ = [
+    "REPORTED_AT_START",
+    "Progress",
+    "Stack",
+    "Step",
+    "SwapResult",
+    "docker_unreachable",
+    "down",
+    "logs",
+    "ps",
+    "reload",
+    "requests",
+    "up",
+]
 
 REQUESTS, FAULTS = 200, 20  # per engine, of the verification before a swap
-ANY_REQUEST = log_files.Requests()
+ANY_REQUEST = log_files.RequestFilter()
 
 
 def verify_swap(
@@ -80,7 +93,7 @@ def up(
     accept: tuple[str, ...] = (),
     name: str | None = None,
     replicas: Mapping[str, int] | None = None,
-    progress: Callable[[Progress], None] = ignore,
+    progress: Callable[[Progress], None] = no_progress,
     seconds: float = START_SECONDS,
     drain: float = DRAIN_SECONDS,
     proof: Proof | None = verify_swap,
@@ -122,7 +135,9 @@ def up(
                 message = "a stack of tiers has an engine for each replica"
                 raise UsageError(Diagnostic("LB415", message, hint="change `tiers:`"))
             targets = [_engine(each) for each in dict.fromkeys(asked or ())]
-            wanted = Wanted(named(topology, name), replicas or {}, tuple(targets), backends, accept, seconds, drain)
+            wanted = TiersRequest(
+                with_name(topology, name), replicas or {}, tuple(targets), backends, accept, seconds, drain
+            )
             return _tiers_up(wanted, runtime, progress)
         from lbgen.plan.resolve import plan
 
@@ -132,11 +147,13 @@ def up(
         topology = replace(topology, name=name)
     if swap is not None:
         names = [each if isinstance(each, str) else each.name for each in asked or ()]
-        how = exchange.How(backends, accept, progress, seconds, drain)
-        return exchange.checked(topology, names, engine_by_name(swap).name, runtime, how, proof)
-    runtime, fallen_back = _runtime(topology.name, runtime, lambda: registry.default(topology, backends=backends))
+        how = exchange.SwapOptions(backends, accept, progress, seconds, drain)
+        return exchange.verify_and_swap(topology, names, engine_by_name(swap).name, runtime, how, proof)
+    runtime, fallen_back = _runtime(
+        topology.name, runtime, lambda: registry.default_runtime(topology, backends=backends)
+    )
     targets = list(installed().values()) if asked is None else [_engine(each) for each in dict.fromkeys(asked)]
-    with located((topology,)):
+    with add_locations((topology,)):
         result = registry.driver(runtime).up(
             topology,
             targets,
@@ -171,7 +188,7 @@ def _runtime(
 
     UsageError LB406 when the stack runs on another runtime, or without tiers and the topology has `tiers`.
     """
-    other = next((each for each in registry.every() if each.name == name), None)
+    other = next((each for each in registry.list_stacks() if each.name == name), None)
     if asked is None:
         runtime, warnings = (other.runtime, ()) if other is not None else default()
     else:
@@ -183,7 +200,7 @@ def _runtime(
     return runtime, warnings
 
 
-def _tiers_up(wanted: Wanted, runtime: str | None, progress: Callable[[Progress], None]) -> Stack:
+def _tiers_up(wanted: TiersRequest, runtime: str | None, progress: Callable[[Progress], None]) -> Stack:
     from lbgen.plan.tiers import tiers
 
     name = wanted.topology.name
@@ -194,11 +211,11 @@ def _tiers_up(wanted: Wanted, runtime: str | None, progress: Callable[[Progress]
         raise UsageError(Diagnostic("LB305", message, hint="leave the engines out, or drop engine: from a tier"))
 
     def default() -> tuple[str, tuple[Diagnostic, ...]]:
-        best = [registry.default(tier.plan, backends=wanted.backends) for tier in found]
+        best = [registry.default_runtime(tier.plan, backends=wanted.backends) for tier in found]
         return next((each for each in best if each[0] == "local"), best[0])
 
     runtime, fallen_back = _runtime(name, runtime, default, tiers=True)
-    with located([tier.plan for tier in found]):
+    with add_locations([tier.plan for tier in found]):
         result = tiers_up(wanted, registry.driver(runtime), runtime, progress)
     return Stack.of(result, *of_files, *fallen_back)
 
@@ -208,7 +225,7 @@ def reload(
     *,
     name: str | None = None,
     accept: tuple[str, ...] = (),
-    progress: Callable[[Progress], None] = ignore,
+    progress: Callable[[Progress], None] = no_progress,
     seconds: float = RELOAD_SECONDS,
 ) -> Stack:
     """Have the running stack of that name (default: the topology's) serve `topology` from now on, no request lost.
@@ -223,18 +240,18 @@ def reload(
     warnings: tuple[Diagnostic, ...] = ()
     if not isinstance(topology, Plan):
         if topology.model.tiers is not None:
-            topology = named(topology, name)
-            here = registry.running(topology.name)
+            topology = with_name(topology, name)
+            here = registry.find_stack(topology.name)
             backends = isinstance(here, GroupState) and here.group is not None and here.group.backends
-            return _tiers_up(Wanted(topology, {}, (), backends, accept, seconds), here.runtime, progress)
+            return _tiers_up(TiersRequest(topology, {}, (), backends, accept, seconds), here.runtime, progress)
         from lbgen.plan.resolve import plan
 
         warnings = _usable_files(topology)
         topology = plan(topology)
     if name is not None:
         topology = replace(topology, name=name)
-    found = registry.running(topology.name)
-    with located((topology,)):
+    found = registry.find_stack(topology.name)
+    with add_locations((topology,)):
         driver = registry.driver(found.runtime)
         limit = for_routes(topology, seconds)
         result = driver.reload(found, topology, accept=accept, progress=progress, seconds=limit)
@@ -243,7 +260,7 @@ def reload(
 
 def ps(name: str | None = None) -> tuple[Stack, ...]:
     """Every stack of this user, or the one of that name (UsageError LB406 when there is none)."""
-    return tuple(Stack(each) for each in (registry.every() if name is None else (registry.running(name),)))
+    return tuple(Stack(each) for each in (registry.list_stacks() if name is None else (registry.find_stack(name),)))
 
 
 def logs(name: str | None = None, engine: str | None = None, *, follow: bool = False) -> Iterator[Line]:
@@ -252,7 +269,7 @@ def logs(name: str | None = None, engine: str | None = None, *, follow: bool = F
     `name` None = the only stack, `engine` one of it, `follow` until it ends. Raises UsageError LB406 when there is no
     such stack or engine.
     """
-    found = registry.running(name)
+    found = registry.find_stack(name)
     if engine is not None and engine not in {each.name for each in found.engines}:
         hint = f"one of: {', '.join(each.name for each in found.engines)}"
         raise UsageError(Diagnostic("LB406", f"{engine} is not part of {found.name}", hint=hint))
@@ -262,25 +279,25 @@ def logs(name: str | None = None, engine: str | None = None, *, follow: bool = F
 
 
 def requests(
-    name: str | None = None, engine: str | None = None, wanted: Requests = ANY_REQUEST, *, follow: bool = False
+    name: str | None = None, engine: str | None = None, wanted: RequestFilter = ANY_REQUEST, *, follow: bool = False
 ) -> Iterator[Line]:
     """The access log of a stack: those of `logs` that are requests. Of several engines they are in the order of time,
     unless they come with `follow`."""
-    several = engine is None and len(registry.running(name).engines) > 1
+    several = engine is None and len(registry.find_stack(name).engines) > 1
     return log_files.requests(logs(name, engine, follow=follow), wanted, sort=several and not follow)
 
 
-def down(name: str | None = None, *, progress: Callable[[Progress], None] = ignore) -> Stack:
+def down(name: str | None = None, *, progress: Callable[[Progress], None] = no_progress) -> Stack:
     """Stop a stack (None = the only one) and remove all that was its own, also where that is no container any more;
     returns what it was. UsageError LB406."""
     try:
-        found = registry.running(name)
+        found = registry.find_stack(name)
     except UsageError:
-        left = registry.remains(name)
+        left = registry.find_leftovers(name)
         if left is None:
             raise
         found = left
-    registry.end(found, progress)
+    registry.remove_stack(found, progress)
     return Stack(found)
 
 

@@ -17,13 +17,13 @@ from lbgen.cli.stacks import stack_argument, stack_name
 @options.json_flag
 def command(stack: str | None, every: bool, as_json: bool) -> None:
     """Stop every process of a stack and remove its state."""
-    from lbgen.api import down, ps, unseen
+    from lbgen.api import docker_unreachable, down, ps
 
     if every and stack:
         raise click.UsageError("name a stack or use --all, not both")
     names = [each.name for each in ps()] if every else [stack_name(stack)]
     if every:
-        print_findings(unseen())
+        print_findings(docker_unreachable())
     out = console(stderr=True)
     out.quiet = as_json
     stopped = []

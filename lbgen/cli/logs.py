@@ -78,13 +78,13 @@ def command(
     Requests look the same for every engine. With --json and --access (or -f) each line is a JSON object.
     """
     from lbgen.api import logs, requests
-    from lbgen.runtime.common.logs import Requests
+    from lbgen.runtime.common.logs import RequestFilter
 
     name = stack_name(stack)
     if access or routes or statuses:
         if access is False:
             raise click.UsageError("--route and --status select requests, which --no-access excludes")
-        _requests(requests(name, engine, Requests(frozenset(routes), statuses), follow=follow), as_json)
+        _requests(requests(name, engine, RequestFilter(frozenset(routes), statuses), follow=follow), as_json)
         return
     lines = (line for line in logs(name, engine, follow=follow) if access is None or line.record is None)
     if as_json and not follow:

@@ -108,7 +108,7 @@ def main() -> None:
     """Run the console script: turn every expected error into messages and an exit code."""
     gc.disable()  # a short run builds one big tree, and collecting would take more than half of its time
     atexit.register(gc.freeze)  # the same holds for the collection at exit
-    signals.raised()
+    signals.raise_signals()
     adapt_output()
     try:
         code = group.main(standalone_mode=False)

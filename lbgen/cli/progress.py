@@ -44,7 +44,7 @@ class Steps:
         self._since = self._said = now()
 
     def __call__(self, step: Progress) -> None:
-        from lbgen.api import BEGUN, Step
+        from lbgen.api import REPORTED_AT_START, Step
 
         following = {
             Step.POOLS: "starting stand-ins",
@@ -54,7 +54,7 @@ class Steps:
         }
         who = f"{step.engine}: " if step.engine else ""
         detail = f" {step.detail}" if step.detail else ""
-        if step.step in BEGUN:
+        if step.step in REPORTED_AT_START:
             self._go_on(f"{who}{step.step}{detail}")
         elif step.done < step.total:
             self._go_on(f"{who}routes answer {step.done}/{step.total}")

@@ -14,11 +14,11 @@ from lbgen.cli.stacks import health_table, stack_argument, stack_name, stacks_ta
 @options.json_flag
 def command(stack: str | None, as_json: bool) -> None:
     """Show what runs: every stack, or one."""
-    from lbgen.api import ps, unseen
+    from lbgen.api import docker_unreachable, ps
 
     found = ps(stack_name(stack))
     if stack is None:
-        print_findings(unseen())
+        print_findings(docker_unreachable())
     if as_json:
         print_json([each.as_dict() for each in found])
         return

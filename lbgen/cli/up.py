@@ -12,7 +12,7 @@ from lbgen.cli.progress import steps
 from lbgen.cli.stacks import stacks_table
 
 if TYPE_CHECKING:
-    from lbgen.api import Stack, Swapped
+    from lbgen.api import Stack, SwapResult
     from lbgen.spec.load import Topology
 
 
@@ -131,7 +131,7 @@ def _report(stack: Stack, topology: str) -> None:
     click.echo(f"stop it with: lbgen down {stack.name}", err=True)
 
 
-def describe_swap(cost: Swapped) -> list[str]:
+def describe_swap(cost: SwapResult) -> list[str]:
     """Return lines that say what replacing an engine cost."""
     first = f" (the first: {cost.first})" if cost.first else ""
     return [

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.plan.model import Mode, PathKind, ValueKind
 from lbgen.plan.request import Request
-from lbgen.runtime.common.regex_example import sample
+from lbgen.runtime.common.regex_example import regex_example
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -154,14 +154,14 @@ def value_of(wanted: ValueMatch) -> str | None:
     """A value that matches; None when none was found."""
     if wanted.kind is ValueKind.PRESENT:
         return "1"
-    return wanted.value if wanted.kind is ValueKind.EXACT else sample(wanted.value)
+    return wanted.value if wanted.kind is ValueKind.EXACT else regex_example(wanted.value)
 
 
 def example(path: PathMatch) -> str | None:
     """A path that matches; None when none was found."""
     if path.kind is not PathKind.REGEX:
         return path.value
-    found = sample(path.value)
+    found = regex_example(path.value)
     return found if found is not None and found.startswith("/") else None
 
 

@@ -14,7 +14,7 @@ from lbgen.plan import features
 from lbgen.plan.model import Forward, Protocol
 from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.resolve import plan as resolve
-from lbgen.runtime.common.certificates import throw_away
+from lbgen.runtime.common.certificates import temporary_certificates
 from lbgen.runtime.standins.accept import StandInTls
 from lbgen.runtime.standins.server import StandIn
 from lbgen.spec.load import load
@@ -63,7 +63,7 @@ class Prepared:
 
 def plan_of(data: dict[str, Any]) -> Plan:
     """The plan of a topology given as data; LbgenError when it has findings. Its files are the throw-away ones."""
-    return resolve(replace(load(data), base=throw_away()))
+    return resolve(replace(load(data), base=temporary_certificates()))
 
 
 def prepare(file: CaseFile, engine_name: str, version: str, host: str = "127.0.0.1") -> Prepared:
@@ -171,7 +171,7 @@ def _tls(pool: Pool, spec: StandInSpec) -> StandInTls | None:
     """What an endpoint of that pool speaks."""
     if pool.tls is None or spec.plain:
         return None
-    folder = throw_away()
+    folder = temporary_certificates()
     client_ca = str(folder / f"{spec.client_ca}.crt") if spec.client_ca else ""
     certificate, key = (str(folder / f"{spec.certificate}.{kind}") for kind in ("crt", "key"))
     return StandInTls(certificate, key, client_ca, spec.client_required)

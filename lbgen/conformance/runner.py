@@ -22,7 +22,7 @@ from lbgen.plan.simulate import simulate
 from lbgen.runtime.docker.single_engine import serve
 from lbgen.runtime.local.network import network
 from lbgen.runtime.local.process import run_engine
-from lbgen.runtime.standins.server import Endpoints, endpoints
+from lbgen.runtime.standins.server import StandInServers, stand_in_servers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -67,7 +67,7 @@ class EngineSession:
     subject: EngineUnderTest
     file: CaseFile
     ready: Prepared
-    endpoints: Endpoints
+    endpoints: StandInServers
     handle: ServingEngine | None
     strict: bool = True
 
@@ -84,7 +84,7 @@ class EngineSession:
         state, detail, again = self._run(case)
         if state is CaseState.FAIL and self.handle is not None:
             try:
-                self.handle.stays()
+                self.handle.ensure_alive()
             except EngineError as ended:
                 detail = f"{detail}; {ended}"
         seconds = time.monotonic() - begun
@@ -168,7 +168,7 @@ def engine_session(file: CaseFile, subject: EngineUnderTest) -> Iterator[EngineS
             link = stack.enter_context(network())
             host = link.host
         ready = prepare(file, subject.engine, subject.version, host)
-        group = stack.enter_context(endpoints(ready.stand_ins))
+        group = stack.enter_context(stand_in_servers(ready.stand_ins))
         handle: ServingEngine | None = None
         if ready.served is not None:
             if image is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
-from lbgen.runtime.common.certificates import throw_away
+from lbgen.runtime.common.certificates import temporary_certificates
 
 if TYPE_CHECKING:
     import socket
@@ -67,7 +67,7 @@ class ClientTls:
         if self.ca:
             context.load_verify_locations(self.ca)
         if self.certificate:
-            folder = throw_away()
+            folder = temporary_certificates()
             context.load_cert_chain(folder / f"{self.certificate}.crt", folder / f"{self.certificate}.key")
         if self.ciphers or self.min in ("1.0", "1.1"):
             context.set_ciphers(self.ciphers or "ALL:@SECLEVEL=0")
@@ -173,7 +173,7 @@ def transport_for(listener: Listener, request: Request, options: TransportOption
     expected = listener.tls is not None and not listener.tls.passthrough
     if options.tls is False or not (expected or options.tls):
         return Transport(proxy, None, http2)
-    tls = ClientTls(alpn=("h2",) if http2 else ("http/1.1",), ca=str(throw_away() / "ca.crt"))
+    tls = ClientTls(alpn=("h2",) if http2 else ("http/1.1",), ca=str(temporary_certificates() / "ca.crt"))
     if listener.tls is not None and listener.tls.certificates:
         tls = replace(tls, sni=_name(listener.tls.certificates[0].names))
     if listener.tls is not None and listener.tls.client_required:
@@ -183,7 +183,7 @@ def transport_for(listener: Listener, request: Request, options: TransportOption
         if "alpn" in given:
             given["alpn"] = tuple(given["alpn"])
         if given.get("ca"):
-            given["ca"] = str(throw_away() / f"{given['ca']}.crt")
+            given["ca"] = str(temporary_certificates() / f"{given['ca']}.crt")
         tls = replace(tls, **given)
     return Transport(proxy, tls, http2)
 

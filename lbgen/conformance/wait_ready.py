@@ -33,7 +33,7 @@ class ServingEngine(Protocol):
         """The lines of its access log, others among them."""
         ...
 
-    def stays(self) -> None:
+    def ensure_alive(self) -> None:
         """EngineError with what it said last when it has ended."""
         ...
 

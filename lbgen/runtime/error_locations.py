@@ -22,7 +22,7 @@ _TAKEN = "LB404"
 
 
 @contextmanager
-def located(plans: Sequence[Plan]) -> Iterator[None]:
+def add_locations(plans: Sequence[Plan]) -> Iterator[None]:
     """Raises what the block raises; an LbgenError gets places from `plans`, the tiers of one topology or its only
     plan, and an OSError becomes EngineError LB408 or LB425."""
     try:
@@ -49,7 +49,7 @@ def _with_holder(found: Diagnostic, plans: Sequence[Plan]) -> Diagnostic:
         for listener in plan.listeners:
             if not found.field.startswith(f"{listener.field}."):
                 continue
-            for stack in registry.every():
+            for stack in registry.list_stacks():
                 for engine in stack.engines if stack.name != plan.name else ():
                     udp = listener.protocol is Protocol.UDP
                     if any(x.port == listener.port and (x.scheme == "udp") is udp for x in engine.addresses):

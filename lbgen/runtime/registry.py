@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 RUNTIMES = ("local", "docker")
 
 
-def ignore(progress: Progress) -> None:
+def no_progress(progress: Progress) -> None:
     """Nobody watches."""
 
 
@@ -36,7 +36,7 @@ def driver(runtime: str) -> Driver:
     return stack
 
 
-def every() -> tuple[StackState, ...]:
+def list_stacks() -> tuple[StackState, ...]:
     """The stacks of all runtimes, those of a topology of tiers as one."""
     return _every()[0]
 
@@ -45,9 +45,9 @@ def _every() -> tuple[tuple[StackState, ...], tuple[Diagnostic, ...]]:
     """The stacks, and why those of containers are not among them (LB420), where they cannot be seen."""
     containers, hidden = _containers()
     found = (*local.running(), *containers)
-    groups = group.every()
+    groups = group.list_groups()
     parts = frozenset(name for each in groups for name in each.names)
-    return (*(x for x in found if x.name not in parts), *(group.joined(each, found) for each in groups)), hidden
+    return (*(x for x in found if x.name not in parts), *(group.as_one_stack(each, found) for each in groups)), hidden
 
 
 def _containers() -> tuple[tuple[StackState, ...], tuple[Diagnostic, ...]]:
@@ -62,7 +62,7 @@ def _containers() -> tuple[tuple[StackState, ...], tuple[Diagnostic, ...]]:
         return (), error.diagnostics
 
 
-def unseen() -> tuple[Diagnostic, ...]:
+def docker_unreachable() -> tuple[Diagnostic, ...]:
     """Why stacks of containers cannot be seen (LB420), where there is reason to think of a docker daemon."""
     if not may_have_docker():
         return ()
@@ -72,7 +72,7 @@ def unseen() -> tuple[Diagnostic, ...]:
     return () if found is None else (replace(found, severity=Severity.WARNING),)
 
 
-def default(plan: Plan, *, backends: bool) -> tuple[str, tuple[Diagnostic, ...]]:
+def default_runtime(plan: Plan, *, backends: bool) -> tuple[str, tuple[Diagnostic, ...]]:
     """The runtime for a new stack: docker when a daemon answers, else local, with a warning where one is configured.
 
     Local as well where an endpoint is on this host's loopback, which containers do not share. EngineError LB420 when a
@@ -100,7 +100,7 @@ def may_have_docker() -> bool:
     return find_spec("docker") is not None and is_configured()
 
 
-def running(name: str | None) -> StackState:
+def find_stack(name: str | None) -> StackState:
     """The stack of that name; None = the only one. UsageError LB406 when there is none, or several."""
     here = next((each for each in local.running() if each.name == name), None)
     if here is not None:  # no daemon needs to be asked
@@ -124,7 +124,7 @@ def running(name: str | None) -> StackState:
     raise UsageError(Diagnostic("LB406", "several stacks run", hint=f"name one: {there}"))
 
 
-def remains(name: str | None) -> StackState | None:
+def find_leftovers(name: str | None) -> StackState | None:
     """What is left of a stack of containers that went without them; with `name` None, if it is the only such stack."""
     if not may_have_docker():
         return None
@@ -134,7 +134,7 @@ def remains(name: str | None) -> StackState | None:
     return found[0] if len(found) == 1 else None
 
 
-def end(state: StackState, progress: Callable[[Progress], None]) -> None:
+def remove_stack(state: StackState, progress: Callable[[Progress], None]) -> None:
     if isinstance(state, GroupState):
         group.end(state, driver(state.runtime), progress)
     else:

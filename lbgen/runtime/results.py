@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Swapped:
+class SwapResult:
     """What clients of our own saw while engine `after` took the place of `before`: `requests` of them that `failed`
     (`first` says how), the longest time in which new connections failed, and `dropped` of `sockets` (WebSockets, TCP
     streams) that they held open. `cut`: connections of `before` that were still open when its time was over.
@@ -42,7 +42,7 @@ class Stack(Result):
     """A stack and what a command did with it. It keeps running after `up` returns; a `with` block takes it down at its
     end. `swapped`: what a swap cost."""
 
-    swapped: Swapped | None = None
+    swapped: SwapResult | None = None
 
     @classmethod
     def of(cls, result: Result, *warnings: Diagnostic) -> Self:
@@ -98,7 +98,7 @@ class Stack(Result):
 
     def down(self) -> None:
         """Stop everything of this stack; nothing happens when it is already down."""
-        registry.end(self.state, registry.ignore)
+        registry.remove_stack(self.state, registry.no_progress)
 
     def as_dict(self) -> dict[str, object]:
         """The JSON record: name, alive, engines, endpoints, skipped, warnings."""

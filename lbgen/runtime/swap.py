@@ -9,9 +9,9 @@ from lbgen.diagnostics import Diagnostic, EngineError, UsageError
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.plan.overlay import with_real_endpoints
 from lbgen.runtime import registry
-from lbgen.runtime.common.loss_probe import Seen, watching
+from lbgen.runtime.common.loss_probe import LossCounter, count_losses
 from lbgen.runtime.common.progress import Progress, Step
-from lbgen.runtime.results import Stack, Swapped
+from lbgen.runtime.results import Stack, SwapResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class SwapOptions:
     """As the arguments of `lbgen.api.up`."""
 
     backends: bool
@@ -41,25 +41,27 @@ class Proof(Protocol):
         ...
 
 
-def checked(plan: Plan, asked: Sequence[str], new: str, runtime: str | None, how: How, proof: Proof | None) -> Stack:
+def verify_and_swap(
+    plan: Plan, asked: Sequence[str], new: str, runtime: str | None, how: SwapOptions, proof: Proof | None
+) -> Stack:
     """Let `new` take the place of the engine that was asked for, or of the only one, once `proof` found no difference.
 
-    Raises as `replaced`, `proof` and `swap`.
+    Raises as `engine_to_replace`, `proof` and `swap`.
     """
     if len(asked) > 1:
         raise UsageError(Diagnostic("LB415", "one engine is exchanged at a time", hint="name one with -e"))
-    stack, old = replaced(plan, new, asked[0] if asked else None, runtime)
+    stack, old = engine_to_replace(plan, new, asked[0] if asked else None, runtime)
     verified = "" if proof is None else proof(plan, (old.name, new), how.accept, how.progress)
     made = swap(plan, stack, old, new, how)
     return replace(made, swapped=None if made.swapped is None else replace(made.swapped, verified=verified))
 
 
-def replaced(plan: Plan, new: str, old: str | None, runtime: str | None) -> tuple[StackState, EngineState]:
+def engine_to_replace(plan: Plan, new: str, old: str | None, runtime: str | None) -> tuple[StackState, EngineState]:
     """The stack of that plan and the engine of it that `new` shall replace: `old`, or the only one.
 
     Raises UsageError LB406 (no such stack), LB415 (it cannot be done there).
     """
-    stack = registry.running(plan.name)
+    stack = registry.find_stack(plan.name)
     if runtime not in (None, stack.runtime):
         raise UsageError(Diagnostic("LB406", f"{stack.name} runs already, on the runtime {stack.runtime}"))
     if stack.runtime != "docker":
@@ -78,17 +80,17 @@ def replaced(plan: Plan, new: str, old: str | None, runtime: str | None) -> tupl
     return stack, next(each for each in stack.engines if old in (None, each.name))
 
 
-def swap(plan: Plan, stack: StackState, old: EngineState, new: str, how: How) -> Stack:
+def swap(plan: Plan, stack: StackState, old: EngineState, new: str, how: SwapOptions) -> Stack:
     """Let `new` serve `plan` at the ports of `old`. EngineError LB413 when it does not, and `old` serves on."""
     from lbgen.runtime.docker import stack as containers
 
     names = [new if each.name == old.name else each.name for each in stack.engines]
     where = {each.listener: (each.host, each.port) for each in old.addresses}
-    with watching(plan if how.backends else with_real_endpoints(plan), where.__getitem__) as seen:
+    with count_losses(plan if how.backends else with_real_endpoints(plan), where.__getitem__) as seen:
 
         def told(step: Progress) -> None:
             if step.step is Step.DRAINING:
-                seen.leave_soon()
+                seen.close_sockets_soon()
             how.progress(step)
 
         try:
@@ -104,9 +106,11 @@ def swap(plan: Plan, stack: StackState, old: EngineState, new: str, how: How) ->
                 instead={new: old.name},
             )
         except EngineError as error:
-            first = Diagnostic("LB413", f"{new} does not serve in place of {old.name}, which serves on; {lost(seen)}")
+            first = Diagnostic(
+                "LB413", f"{new} does not serve in place of {old.name}, which serves on; {describe_losses(seen)}"
+            )
             raise EngineError((first, *error.diagnostics)) from error
-    swapped = Swapped(
+    swapped = SwapResult(
         before=old.name,
         after=new,
         requests=seen.requests,
@@ -120,6 +124,6 @@ def swap(plan: Plan, stack: StackState, old: EngineState, new: str, how: How) ->
     return replace(Stack.of(result), swapped=swapped)
 
 
-def lost(seen: Seen) -> str:
+def describe_losses(seen: LossCounter) -> str:
     """In words."""
     return f"{seen.failed} of {seen.requests} requests failed meanwhile"

@@ -34,7 +34,7 @@ from lbgen.plan.precedence import host_tables
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
-from lbgen.runtime.standins.server import StandIn, endpoints
+from lbgen.runtime.standins.server import StandIn, stand_in_servers
 from tests.support.strategies import PlanShape, plans, requests, rules_of
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def addresses():
     for _ in range(2):
         taken.add(free_port("127.0.0.1", FIRST_PORT, frozenset(taken)))
     stand_ins = [StandIn(f"p{n}-0", f"p{n}", "127.0.0.1", port) for n, port in enumerate(sorted(taken))]
-    with endpoints(stand_ins):
+    with stand_in_servers(stand_ins):
         yield {f"pools.{s.pool}.endpoints[0]": (s.host, s.port) for s in stand_ins}
 
 

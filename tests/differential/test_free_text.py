@@ -26,7 +26,7 @@ from lbgen.engines.api import Level, engine
 from lbgen.plan.features import Feature
 from lbgen.plan.request import Request
 from lbgen.runtime.local.process import run_engine
-from lbgen.runtime.standins.server import endpoints
+from lbgen.runtime.standins.server import stand_in_servers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -173,7 +173,7 @@ def trial(subject: EngineUnderTest, texts: list[str], paths: list[str], counts: 
     assert ready.served is not None, ready.verdicts
     assert all(reason for reason in ready.verdicts.routes.values())
     with ExitStack() as stack:
-        stack.enter_context(endpoints(ready.stand_ins))
+        stack.enter_context(stand_in_servers(ready.stand_ins))
         handle = stack.enter_context(run_engine(subject.engine, ready.served, subject.binary, accept=("all",)))
         wait_ready(ready.served, handle)
         wrong = list(read_back(ready, handle.address("web"), texts, paths))

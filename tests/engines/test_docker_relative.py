@@ -28,7 +28,7 @@ PORTS = first_port(1_170)
 
 def shows(port: int, name: str) -> bool:
     """Whether a client that asks for `name` is shown a certificate for it; others are refused."""
-    context = ssl.create_default_context(cafile=str(certificates.throw_away() / "ca.crt"))
+    context = ssl.create_default_context(cafile=str(certificates.temporary_certificates() / "ca.crt"))
     try:
         with (
             socket.create_connection(("127.0.0.1", port), timeout=5) as plain,
@@ -61,7 +61,7 @@ def test_relative_files_from_any_directory(daemon: DockerClient, tmp_path: Path)
 
     def use(name: str) -> None:
         for end in ("crt", "key"):
-            text = (certificates.throw_away() / f"{name}.{end}").read_bytes()
+            text = (certificates.temporary_certificates() / f"{name}.{end}").read_bytes()
             (home / "certs" / f"shop.{end}").write_bytes(text)
 
     use("shop")

@@ -43,11 +43,11 @@ def data(port: int, mode: str = "l7") -> dict[str, Any]:
     }
 
 
-def swap(made: lbgen.Topology, new: str) -> api.Swapped:
+def swap(made: lbgen.Topology, new: str) -> api.SwapResult:
     """Without the verification before it."""
     plan = resolve(made)
-    stack, old = exchange.replaced(plan, new, None, None)
-    how = exchange.How(backends=True, accept=("all",), progress=lambda step: None, seconds=20, drain=DRAIN)
+    stack, old = exchange.engine_to_replace(plan, new, None, None)
+    how = exchange.SwapOptions(backends=True, accept=("all",), progress=lambda step: None, seconds=20, drain=DRAIN)
     result = exchange.swap(plan, stack, old, new, how)
     assert result.swapped is not None
     print(result.swapped)  # noqa: T201

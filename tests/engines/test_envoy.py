@@ -28,7 +28,7 @@ from lbgen.plan.request import Request
 from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
-from lbgen.runtime.standins.server import StandIn, endpoints
+from lbgen.runtime.standins.server import StandIn, stand_in_servers
 from tests.support.plans import by_prefix
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def serving(plan: Plan) -> Iterator[EngineProcess]:
     except EngineError as missing:
         pytest.skip(str(missing))
     stand_in = StandIn("e", "p", "127.0.0.1", plan.pools[0].endpoints[0].port)
-    with endpoints((stand_in,)), run_engine(ENGINE, plan, binary, accept=("all",)) as handle:
+    with stand_in_servers((stand_in,)), run_engine(ENGINE, plan, binary, accept=("all",)) as handle:
         yield handle
 
 

@@ -23,10 +23,10 @@ from lbgen.engines.api import Level
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.plan.features import Feature
 from lbgen.plan.overlay import with_admin
-from lbgen.runtime.common.certificates import throw_away
+from lbgen.runtime.common.certificates import temporary_certificates
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
-from lbgen.runtime.standins.server import StandIn, endpoints
+from lbgen.runtime.standins.server import StandIn, stand_in_servers
 from tests.support import minimal
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def served(subject, listener: str, whose: str):
     port = free_port("127.0.0.1", FIRST)
     admin = free_port("127.0.0.1", port + 1)
     endpoint = free_port("127.0.0.1", admin + 1)
-    plan = with_admin(minimal.topology(**{listener: port}, endpoint=endpoint, folder=throw_away()), admin)
+    plan = with_admin(minimal.topology(**{listener: port}, endpoint=endpoint, folder=temporary_certificates()), admin)
     target = engine_by_name(subject.engine)
     if any(o.verdict.level is Level.REFUSED for o in target.objections(plan, subject.version)):
         pytest.skip(f"{subject.label} refuses HTTP/2 without TLS")
@@ -92,7 +92,7 @@ def served(subject, listener: str, whose: str):
     if whose != "lbgen":
         own = minimal.rendered(subject.engine, subject.version, plan, streams=whose == "streaming")
     with (
-        endpoints([StandIn("p-0", "p", "127.0.0.1", endpoint)]),
+        stand_in_servers([StandIn("p-0", "p", "127.0.0.1", endpoint)]),
         run_engine(target, plan, subject.binary, version=subject.version, accept=("all",), rendered=own),
     ):
         yield port

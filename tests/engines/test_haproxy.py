@@ -45,7 +45,7 @@ from lbgen.plan.model import (
 )
 from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
 from lbgen.runtime.common.executables import candidates
-from lbgen.runtime.standins.server import StandIn, endpoints
+from lbgen.runtime.standins.server import StandIn, stand_in_servers
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Binary
@@ -207,7 +207,7 @@ def test_many_edits_rewrites_and_conditions_go_through_maps_and_lua(binary, tmp_
         rules.append((Route(f"r{n}", n, forward, f"routes[{n}]", edits, HeaderEdits()), place))
     endpoint = Endpoint("127.0.0.1", back, 1, "pools.p.endpoints[0]", is_ip=True)
     plan = replace(listen(port, *rules), pools=(Pool("p", Balance.ROUND_ROBIN, (endpoint,), "pools.p"),))
-    with endpoints([StandIn("p", "p", "127.0.0.1", back)]), serving(plan, binary, tmp_path):
+    with stand_in_servers([StandIn("p", "p", "127.0.0.1", back)]), serving(plan, binary, tmp_path):
         for n in (0, 1, 31, 59):
             status, _, body = ask(port, f"GET /t{n % 3}/x", f"X-Tenant: a, {n}", "X-Gone: 1")
             assert status == 200
@@ -230,7 +230,7 @@ def test_a_closed_endpoint_is_told_to_later_requests_too_and_asked_once(binary, 
     )
     stand_ins = [StandIn(name, "p", name, back) for name in names]
     with (
-        endpoints(stand_ins) as group,
+        stand_in_servers(stand_ins) as group,
         serving(plan, binary, tmp_path),
         socket.create_connection(("127.0.0.1", port)) as sock,
     ):

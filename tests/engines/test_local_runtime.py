@@ -17,7 +17,7 @@ import lbgen
 from lbgen import api
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
-from lbgen.runtime.common.certificates import throw_away
+from lbgen.runtime.common.certificates import temporary_certificates
 from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.common.workers import group_members
@@ -190,7 +190,7 @@ def test_the_engines_own_checker_is_content(name):
 def guarded(folder: Path) -> Path:
     """A topology of TLS, PROXY header, HTTP/2, checks, sticky cookies, limits, access and CORS, with its files."""
     for name in ("shop.crt", "shop.key", "ca.crt", "client.crt", "client.key"):
-        shutil.copy(throw_away() / name, folder / name)
+        shutil.copy(temporary_certificates() / name, folder / name)
     check = {"active": {"path": "/health", "port": 9999, "expect": [204], "interval": "300ms", "timeout": "200ms"}}
     tls = {
         "ca": "ca.crt",

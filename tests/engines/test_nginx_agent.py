@@ -19,7 +19,7 @@ from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.http1 import Behaviour
-from lbgen.runtime.standins.server import StandIn, endpoints
+from lbgen.runtime.standins.server import StandIn, stand_in_servers
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
 VERSIONS = ("1.31", "1.22")
@@ -54,7 +54,7 @@ def served(version: str, **pool):
     places = dict(pairs)
     stand_ins = [StandIn(f"app-{n}", "app", "127.0.0.1", port) for n, port in enumerate(ports[2:])]
     with (
-        endpoints(stand_ins) as group,
+        stand_in_servers(stand_ins) as group,
         run_engine("nginx", with_endpoints(plan, places), version=version, accept=("all",)) as handle,
     ):
         yield group, handle

@@ -37,7 +37,7 @@ from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local import check
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.http1 import Behaviour
-from lbgen.runtime.standins.server import StandIn, endpoints
+from lbgen.runtime.standins.server import StandIn, stand_in_servers
 from tests.support.plans import by_prefix
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from lbgen.conformance.http1_client import Answer
     from lbgen.engines.api import RenderedFile
     from lbgen.runtime.local.engine_process import EngineProcess
-    from lbgen.runtime.standins.server import Endpoints
+    from lbgen.runtime.standins.server import StandInServers
 
 BINARIES = candidates(ENGINE)
 pytestmark = [pytest.mark.engines, pytest.mark.skipif(not BINARIES, reason="no traefik here")]
@@ -77,7 +77,7 @@ def pool(name: str, ports: dict[int, int], balance: Balance = Balance.ROUND_ROBI
 class Bench:
     """A running Traefik with stand-ins; `get` sends one request to it."""
 
-    def __init__(self, handle: EngineProcess, group: Endpoints) -> None:
+    def __init__(self, handle: EngineProcess, group: StandInServers) -> None:
         self.address = handle.address("web")
         self.handle = handle
         self.group = group
@@ -112,7 +112,7 @@ def bench() -> Iterator[Bench]:
         pool("hashed", {heavy: 3, light: 1}, Balance.SOURCE_HASH),
         pool("six", {six: 1}, host="::1"),
     )
-    with endpoints(stand_ins) as group, run_engine(ENGINE, plan(port(), pools), accept=("all",)) as handle:
+    with stand_in_servers(stand_ins) as group, run_engine(ENGINE, plan(port(), pools), accept=("all",)) as handle:
         yield Bench(handle, group)
 
 

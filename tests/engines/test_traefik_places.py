@@ -32,7 +32,7 @@ from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.http1 import CONTROL
-from lbgen.runtime.standins.server import StandIn, endpoints
+from lbgen.runtime.standins.server import StandIn, stand_in_servers
 from tests.support.plans import by_prefix
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def served() -> Iterator[Address]:
     backend = free_port("127.0.0.1", PORTS)
     port = free_port("127.0.0.1", PORTS, frozenset({backend}))
     stand_ins = (StandIn("one", "p", "127.0.0.1", backend),)
-    with endpoints(stand_ins), run_engine(ENGINE, _plan(port, backend), accept=("all",)) as handle:
+    with stand_in_servers(stand_ins), run_engine(ENGINE, _plan(port, backend), accept=("all",)) as handle:
         yield handle.address("web")
 
 

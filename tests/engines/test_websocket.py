@@ -16,7 +16,7 @@ from lbgen.engines.api import Level
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.plan.features import Feature
 from lbgen.plan.overlay import with_admin
-from lbgen.runtime.common.certificates import throw_away
+from lbgen.runtime.common.certificates import temporary_certificates
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
 from tests.support import minimal, websocket
@@ -65,7 +65,9 @@ def served(request):
     port = free_port("127.0.0.1", FIRST)
     admin = free_port("127.0.0.1", port + 1)
     behind = free_port("127.0.0.1", admin + 1)
-    plan = minimal.topology(endpoint=behind, folder=throw_away(), **{"plain" if scheme == "ws" else "secure": port})
+    plan = minimal.topology(
+        endpoint=behind, folder=temporary_certificates(), **{"plain" if scheme == "ws" else "secure": port}
+    )
     with ExitStack() as stack:
         stack.enter_context(endpoint(behind))
         stack.enter_context(
@@ -80,7 +82,7 @@ def served(request):
 def connected(served, path: str = "/", **given):
     scheme, port = served
     if scheme == "wss":
-        given["ssl"] = ssl.create_default_context(cafile=throw_away() / "ca.crt")
+        given["ssl"] = ssl.create_default_context(cafile=temporary_certificates() / "ca.crt")
         given["server_hostname"] = "shop.example"
     with websocket.connected(f"{scheme}://127.0.0.1:{port}{path}", max_size=None, **given) as client:
         yield client

@@ -27,7 +27,7 @@ from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.engines.api import engines
 from lbgen.engines.verdicts import judge
 from lbgen.plan.resolve import plan
-from lbgen.runtime.common.certificates import throw_away
+from lbgen.runtime.common.certificates import temporary_certificates
 from lbgen.runtime.local.check import check
 
 if TYPE_CHECKING:
@@ -315,7 +315,7 @@ def test_the_engine_loads_all_of_them(subject: EngineUnderTest) -> None:
     """Two topologies with every slot drawn, and one with marks in every name."""
     if subject.binary is None:
         pytest.skip(subject.gap)
-    made = throw_away()
+    made = temporary_certificates()
 
     def load(folder: Path, values: dict[str, str]) -> None:
         values = accepted(subject.engine, subject.version, values)

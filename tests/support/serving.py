@@ -11,7 +11,7 @@ from lbgen.conformance.case import CaseFile
 from lbgen.conformance.prepare import prepare
 from lbgen.conformance.wait_ready import wait_ready
 from lbgen.runtime.local.process import run_engine
-from lbgen.runtime.standins.server import endpoints
+from lbgen.runtime.standins.server import stand_in_servers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ def serving(topology: dict[str, Any], subject: EngineUnderTest) -> Iterator[tupl
     ready = prepare(CaseFile(name, name, topology, {}, ()), subject.engine, subject.version)
     assert ready.served is not None
     with ExitStack() as stack:
-        stack.enter_context(endpoints(ready.stand_ins))
+        stack.enter_context(stand_in_servers(ready.stand_ins))
         handle = stack.enter_context(run_engine(subject.engine, ready.served, subject.binary, accept=("all",)))
         wait_ready(ready.served, handle)
         yield ready, ready.served, handle

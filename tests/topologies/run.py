@@ -16,7 +16,7 @@ from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.conformance.runner import CaseState
 from lbgen.engines.api import engine
 from lbgen.engines.verdicts import judge
-from lbgen.runtime.common.certificates import throw_away
+from lbgen.runtime.common.certificates import temporary_certificates
 from tests.topologies.draw import smaller, topology
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Outcome:
 
 def loaded(data: Data) -> Topology:
     """With the throw-away certificates where it looks for files."""
-    return replace(lbgen.load(data), base=throw_away())
+    return replace(lbgen.load(data), base=temporary_certificates())
 
 
 def drawn(seed: int, number: int, engines: tuple[str, ...]) -> Data:

@@ -21,7 +21,7 @@ from lbgen.runtime.docker.saved_plan import SavedPlan
 from lbgen.runtime.local import journal
 from lbgen.runtime.local.journal import SavedNetwork
 from lbgen.runtime.local.messages import EngineChoice, StartRequest
-from lbgen.runtime.standins.plan import Cast
+from lbgen.runtime.standins.plan import StandInSet
 from lbgen.runtime.standins.server import StandIn
 from tests.support.plans import examples
 
@@ -35,7 +35,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(example: str = "shop") -> SavedPlan:
-    cast = Cast((StandIn("pools.a.endpoints[0]", "a", "10.0.0.1", 80),), {"pools.a.endpoints[0]": 80}, Path("/x"))
+    cast = StandInSet((StandIn("pools.a.endpoints[0]", "a", "10.0.0.1", 80),), {"pools.a.endpoints[0]": 80}, Path("/x"))
     return SavedPlan(PLANS[example], cast, ("all",), backends=True)
 
 

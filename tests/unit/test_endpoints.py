@@ -11,7 +11,7 @@ import pytest
 
 from lbgen.diagnostics import EngineError
 from lbgen.runtime.standins.http1 import Behaviour
-from lbgen.runtime.standins.server import StandIn, endpoints
+from lbgen.runtime.standins.server import StandIn, stand_in_servers
 
 
 def free_port() -> int:
@@ -34,7 +34,7 @@ def talk(port: int, data: bytes, *, shut: bool = False, limit: float = 5) -> byt
 @pytest.fixture
 def one():
     port = free_port()
-    with endpoints([StandIn("a-0", "a", "127.0.0.1", port)]) as group:
+    with stand_in_servers([StandIn("a-0", "a", "127.0.0.1", port)]) as group:
         yield group, port
 
 
@@ -117,20 +117,20 @@ def test_listening_faults_and_echo() -> None:
         StandIn("d", "p", "127.0.0.1", drop, listen="drop"),
         StandIn("e", "p", "127.0.0.1", echo, Behaviour("echo")),
     ]
-    with endpoints(stand_ins):
+    with stand_in_servers(stand_ins):
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", refuse), timeout=1)
         with pytest.raises(TimeoutError):
             socket.create_connection(("127.0.0.1", drop), timeout=0.5)
         assert talk(echo, b"\x00\xff\n", shut=True) == b"\x00\xff\nend of e\n"
-        with pytest.raises(EngineError, match="LB404"), endpoints(stand_ins[2:]):
+        with pytest.raises(EngineError, match="LB404"), stand_in_servers(stand_ins[2:]):
             pass
 
 
 def test_stops_with_open_connections() -> None:
     port = free_port()
     sock = socket.socket()
-    with endpoints([StandIn("a", "a", "127.0.0.1", port)]):
+    with stand_in_servers([StandIn("a", "a", "127.0.0.1", port)]):
         sock.connect(("127.0.0.1", port))
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         sock.sendall(control({"mode": "hang"}))
@@ -193,7 +193,7 @@ def test_steps_by_tag_and_behaviour_by_path(one) -> None:
 
 def test_datagrams_go_back_with_the_name() -> None:
     port = free_port()
-    with endpoints([StandIn("a-0", "a", "127.0.0.1", port, datagrams=True)]) as group:
+    with stand_in_servers([StandIn("a-0", "a", "127.0.0.1", port, datagrams=True)]) as group:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             sock.settimeout(2)
             sock.connect(("127.0.0.1", port))
@@ -208,7 +208,7 @@ def test_datagrams_go_back_with_the_name() -> None:
 
 def test_who_begins_with_a_request_is_answered_where_bytes_are_sent_back() -> None:
     port = free_port()
-    with endpoints([StandIn("a-0", "a", "127.0.0.1", port, Behaviour("echo"), http=True)]) as group:
+    with stand_in_servers([StandIn("a-0", "a", "127.0.0.1", port, Behaviour("echo"), http=True)]) as group:
         assert talk(port, b"hello", shut=True) == b"helloend of a-0\n"
         check = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
         assert body(talk(port, check))["target"] == "/healthz"

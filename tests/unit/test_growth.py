@@ -87,7 +87,7 @@ def readying(shape: str, routes: int) -> Callable[[], object]:
     before, after = plan(shape, routes, listeners=2), plan(shape, routes, changed=True, listeners=2)
 
     def work() -> None:
-        readiness.unasked(after, readiness.probes(after), "engine")
+        readiness.unreachable_routes(after, readiness.probes(after), "engine")
         readiness.probes_of_change(before, after)
 
     return work

@@ -8,7 +8,7 @@ import pytest
 
 from lbgen.engines.api import engine
 from lbgen.engines.health import Condition, State
-from lbgen.runtime.common.health import Member, healths
+from lbgen.runtime.common.health import Member, combine_health
 
 HEAD = "# pxname,svname,status,weight,lastchg,throttle,check_status,check_code,check_desc,last_chk,"
 
@@ -63,7 +63,7 @@ def test_the_states_of_envoy() -> None:
 def test_what_nobody_tells_is_unknown() -> None:
     members = (Member("p", "web:80", "127.0.0.1:26000", True), Member("q", "web:80", "web:80", False))
     agent = {("p", "127.0.0.1:26000"): Condition(State.DOWN, 1000.0, "refused")}
-    first, second = healths("nginx", None, members, None, agent)
+    first, second = combine_health("nginx", None, members, None, agent)
     assert (first.endpoint, first.address, first.state, first.reason) == (
         "web:80",
         "127.0.0.1:26000",
@@ -73,6 +73,6 @@ def test_what_nobody_tells_is_unknown() -> None:
     assert (second.state, second.reason) == ("unknown", "nginx does not tell, and no agent checks it")
     up = json.dumps({"p": [{"state": "up"}], "q": [{"state": "up"}]})
     traefik = engine("traefik")
-    states = [x.state for x in healths("Traefik", traefik, members, {traefik.tells[0]: up}, {})]
+    states = [x.state for x in combine_health("Traefik", traefik, members, {traefik.tells[0]: up}, {})]
     assert states == ["up", "unknown"]
-    assert {x.reason for x in healths("Traefik", traefik, members, None, {})} == {"Traefik does not answer"}
+    assert {x.reason for x in combine_health("Traefik", traefik, members, None, {})} == {"Traefik does not answer"}

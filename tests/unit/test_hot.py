@@ -32,7 +32,7 @@ class Watching:
 
     def __init__(self, wanted: Any, *has: Any) -> None:
         self.plan = wanted
-        self.goes_on = True
+        self.watches_files = True
         self.left = list(has)
         self.asked = 0
 
@@ -70,7 +70,7 @@ def test_one_that_hears_nothing_is_told_with_what_is_wrong() -> None:
 def test_who_was_told_is_not_asked() -> None:
     before, after = serving("10.0.0.1"), serving("10.0.0.2")
     live = Watching(after, before)
-    live.goes_on = False
+    live.watches_files = False
     reload._wait_followed(live, before, 0)  # type: ignore[arg-type]
     reload._wait_followed(Watching(after, before), after, 0)  # type: ignore[arg-type]  # nothing changed
     assert live.asked == 0

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from lbgen.runtime.common.signals import deferred
+from lbgen.runtime.common.signals import defer_signals
 
 
 def press() -> None:
@@ -22,9 +22,9 @@ def test_it_acts_at_the_end() -> None:
     done = []
 
     def twice() -> None:
-        with deferred():
+        with defer_signals():
             press()
-            with deferred():
+            with defer_signals():
                 press()
             done.append("inner")
         done.append("never")
@@ -38,7 +38,7 @@ def test_it_acts_at_the_end() -> None:
 
 def test_an_error_does_not_swallow_it() -> None:
     def failing() -> None:
-        with suppress(OSError), deferred():
+        with suppress(OSError), defer_signals():
             press()
             raise OSError
 
@@ -47,9 +47,9 @@ def test_an_error_does_not_swallow_it() -> None:
 
 
 def test_it_can_be_forgotten() -> None:
-    with deferred(forget=True):
+    with defer_signals(forget=True):
         press()
-        with deferred():
+        with defer_signals():
             press()
 
 
@@ -57,7 +57,7 @@ def test_other_threads_are_let_alone() -> None:
     seen = []
 
     def work() -> None:
-        with deferred():
+        with defer_signals():
             seen.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=work)
@@ -69,7 +69,7 @@ def test_other_threads_are_let_alone() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda x: x.name)
 def test_a_command_ends_with_its_number(number: signal.Signals) -> None:
     code = (
-        "import os; from lbgen.runtime.common.signals import raised, Interrupted; raised()\n"
+        "import os; from lbgen.runtime.common.signals import raise_signals, Interrupted; raise_signals()\n"
         f"try: os.kill(os.getpid(), {int(number)}); print('here')\n"
         "except Interrupted as stop: raise SystemExit(stop.exit_code)"
     )

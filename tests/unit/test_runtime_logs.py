@@ -44,9 +44,9 @@ def test_requests_are_told_from_output(stack):
     assert {line.source for line in lines if line.record is not None} == {"fake"}
     wanted = {("/api", 200), ("/bad", 503)}
     assert wanted <= set(asked(api.requests("logged")))
-    assert asked(api.requests("logged", wanted=logs.Requests(statuses=((500, 599),)))) == [("/bad", 503)]
-    assert asked(api.requests("logged", wanted=logs.Requests(routes=frozenset({"api"})))) == [("/api", 200)]
-    both = logs.Requests(frozenset({"api"}), ((500, 599),))
+    assert asked(api.requests("logged", wanted=logs.RequestFilter(statuses=((500, 599),)))) == [("/bad", 503)]
+    assert asked(api.requests("logged", wanted=logs.RequestFilter(routes=frozenset({"api"})))) == [("/api", 200)]
+    both = logs.RequestFilter(frozenset({"api"}), ((500, 599),))
     assert asked(api.requests("logged", wanted=both)) == []
 
 
@@ -55,8 +55,8 @@ def test_requests_of_several_engines_are_sorted_by_time_unless_followed():
         return logs.Line(source, "", {"time": f"2026-01-01T00:00:0{second}.000Z", "route": "r", "status": 200})
 
     found = [line("a", 3), line("a", 5), logs.Line("a", "output"), line("b", 4)]
-    assert [x.source for x in logs.requests(found, logs.Requests(), sort=True)] == ["a", "b", "a"]
-    assert [x.source for x in logs.requests(found, logs.Requests(), sort=False)] == ["a", "a", "b"]
+    assert [x.source for x in logs.requests(found, logs.RequestFilter(), sort=True)] == ["a", "b", "a"]
+    assert [x.source for x in logs.requests(found, logs.RequestFilter(), sort=False)] == ["a", "a", "b"]
 
 
 def test_a_long_log_is_read_in_parts(tmp_path, monkeypatch):

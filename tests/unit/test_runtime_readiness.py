@@ -10,7 +10,7 @@ import lbgen
 from lbgen.plan.model import Mode, Plan
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.common.readiness import probes, probes_of_change
-from lbgen.runtime.common.regex_example import sample
+from lbgen.runtime.common.regex_example import regex_example
 from tests.support.plans import examples
 
 EXAMPLES = examples()
@@ -33,14 +33,14 @@ EXAMPLES = examples()
     ],
 )
 def test_a_sample_matches(pattern):
-    text = sample(pattern)
+    text = regex_example(pattern)
     assert text is not None
     assert re.fullmatch(pattern, text)
 
 
 @pytest.mark.parametrize("pattern", ["(", r"\pN", r"(?=x)y"])
 def test_no_sample_is_none(pattern):
-    assert sample(pattern) is None
+    assert regex_example(pattern) is None
 
 
 @pytest.mark.parametrize("plan", EXAMPLES.values(), ids=EXAMPLES)

@@ -16,11 +16,11 @@ from lbgen.engines.checks import checked_pools
 from lbgen.plan.model import Mode
 from lbgen.plan.overlay import with_real_endpoints
 from lbgen.runtime.common import readiness
-from lbgen.runtime.common.certificates import throw_away
-from lbgen.runtime.common.connect import Door, door
+from lbgen.runtime.common.certificates import temporary_certificates
+from lbgen.runtime.common.connect import ConnectOptions, connect_options
 from lbgen.runtime.common.health import members
-from lbgen.runtime.standins.plan import cast, whose
-from lbgen.runtime.standins.server import endpoints
+from lbgen.runtime.standins.plan import describe_pools, plan_stand_ins
+from lbgen.runtime.standins.server import stand_in_servers
 
 pytestmark = pytest.mark.xdist_group("runtime")
 CHECK = {"active": {"path": "/health", "port": 9999, "expect": [204]}}
@@ -30,7 +30,7 @@ TLS = {"certificates": [{"cert": "shop.crt", "key": "shop.key"}]}
 @pytest.fixture
 def plan(tmp_path):
     for name in ("shop.crt", "shop.key", "ca.crt", "client-ca.crt", "client.crt", "client.key"):
-        shutil.copy(throw_away() / name, tmp_path / name)
+        shutil.copy(temporary_certificates() / name, tmp_path / name)
     shown = {"cert": "client.crt", "key": "client.key"}
     topology = {
         "version": 1,
@@ -69,9 +69,9 @@ def plan(tmp_path):
 
 
 def test_stand_ins_pass_the_checks_that_their_pools_make(plan, tmp_path):
-    made = cast(plan, ("127.0.0.1",), frozenset({26_000}), tmp_path / "made")
+    made = plan_stand_ins(plan, ("127.0.0.1",), frozenset({26_000}), tmp_path / "made")
     assert len({*made.ports.values(), 26_000}) == 4
-    played = made.play(plan, "127.0.0.1")
+    played = made.apply_to(plan, "127.0.0.1")
     assert played.pool("ca").tls.server_name == "backend.internal"
     copies = {file.path: file.source for file in played.files}
     assert copies["tls/lbgen-stand-ins.crt"] == str(tmp_path / "made/ca.crt")
@@ -80,26 +80,26 @@ def test_stand_ins_pass_the_checks_that_their_pools_make(plan, tmp_path):
         target = tmp_path / "engine" / file.path
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file.source, target)
-    with endpoints(made.stand_ins):
+    with stand_in_servers(made.stand_ins):
         for pool in checked_pools(played.pools):
             tls = probe.tls_context(pool.tls, tmp_path / "engine", http2=pool.http2) if pool.tls else None
             assert asyncio.run(probe.check(pool, pool.targets[0], tls)) == "", pool.name
 
 
 def test_without_stand_ins_nothing_changes(plan, tmp_path):
-    from lbgen.runtime.standins.plan import Cast
+    from lbgen.runtime.standins.plan import StandInSet
 
-    assert Cast().play(plan, "127.0.0.1") is plan
+    assert StandInSet().apply_to(plan, "127.0.0.1") is plan
 
 
 def test_pools_with_endpoints_of_their_own_are_not_played(plan, tmp_path):
     real = with_real_endpoints(plan, {"ca"})
-    made = cast(real, ("127.0.0.1",), frozenset(), tmp_path / "made")
-    inside = made.play(real, "127.0.0.1")
+    made = plan_stand_ins(real, ("127.0.0.1",), frozenset(), tmp_path / "made")
+    inside = made.apply_to(real, "127.0.0.1")
     assert {each.pool for each in made.stand_ins} == {"told", "behind"}
     assert inside.pool("ca") == real.pool("ca")
     assert inside.pool("told").endpoints[0].host == "127.0.0.1"
-    assert whose(inside) == "their own: ca; stand-ins: told, behind"
+    assert describe_pools(inside) == "their own: ca; stand-ins: told, behind"
     assert {x.route: x.real for x in readiness.probes(inside)} == {
         "ca": True,
         "limited": False,
@@ -111,25 +111,25 @@ def test_pools_with_endpoints_of_their_own_are_not_played(plan, tmp_path):
 
 
 def test_a_probe_knows_the_door(plan):
-    assert door(plan.listener("web")) == Door(proxied=True)
-    assert door(plan.listener("secure")) == Door(tls=True, sni="shop.example")
-    assert door(plan.listener("mutual")) is None
+    assert connect_options(plan.listener("web")) == ConnectOptions(proxied=True)
+    assert connect_options(plan.listener("secure")) == ConnectOptions(tls=True, sni="shop.example")
+    assert connect_options(plan.listener("mutual")) is None
     found = {(each.listener, each.route): each for each in readiness.probes(plan)}
     assert {listener for listener, _ in found} == {"web", "secure", "edge"}
-    assert found["edge", "edge"].door == Door(tls=True, sni="lbgen-probe.x.example")
+    assert found["edge", "edge"].connect == ConnectOptions(tls=True, sni="lbgen-probe.x.example")
     assert found["web", "limited"].others == (429,)
     assert found["secure", "told"].others == ()
-    (only,) = readiness.unasked(plan, tuple(found.values()), "Some engine")
+    (only,) = readiness.unreachable_routes(plan, tuple(found.values()), "Some engine")
     assert "nothing on mutual was asked, as that needs a certificate of a client" in only.message
     assert plan.listener("edge").mode is Mode.L4
 
 
 @pytest.mark.parametrize("name", ["told", "behind"])
 def test_a_door_leads_through_proxy_header_and_tls(plan, tmp_path, name):
-    made = cast(plan, ("127.0.0.1",), frozenset(), tmp_path / "made")
+    made = plan_stand_ins(plan, ("127.0.0.1",), frozenset(), tmp_path / "made")
     port = made.ports[plan.pool(name).endpoints[0].field]
-    way = Door(proxied=True) if name == "told" else Door(tls=True, sni="lbgen-probe.x.example")
-    with endpoints(made.stand_ins):
+    way = ConnectOptions(proxied=True) if name == "told" else ConnectOptions(tls=True, sni="lbgen-probe.x.example")
+    with stand_in_servers(made.stand_ins):
         connection = http.client.HTTPConnection("127.0.0.1", port)
         connection.sock = way.enter("127.0.0.1", port, 3)
         connection.request("GET", "/x")

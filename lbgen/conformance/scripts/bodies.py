@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lbgen.conformance.scripts.context import ScriptContext
-    from lbgen.runtime.standins.server import Seen
+    from lbgen.runtime.standins.server import ReceivedRequest
 
 _FRAMED = ("length", "chunks")
 _HOP = frozenset({"connection", "content-length", "transfer-encoding"})
@@ -103,7 +103,7 @@ def response_kept(ctx: ScriptContext) -> Iterator[str]:
                 yield f"{path}: the endpoint still sends after 3 s"
 
 
-def _copies(ctx: ScriptContext, tag: str, count: int, seconds: float = 3.0) -> list[Seen]:
+def _copies(ctx: ScriptContext, tag: str, count: int, seconds: float = 3.0) -> list[ReceivedRequest]:
     wait_until(lambda: len(ctx.endpoints.tagged(tag)) >= count, seconds)
     time.sleep(0.1)  # one too many would come now
     return ctx.endpoints.tagged(tag)
@@ -133,7 +133,7 @@ def mirror_copies(ctx: ScriptContext) -> Iterator[str]:
                 yield f"{method}: headers of {copy.name} and p-0 differ: {sorted(difference)}"
 
 
-def _plain(seen: Seen) -> list[tuple[str, str]]:
+def _plain(seen: ReceivedRequest) -> list[tuple[str, str]]:
     return [(n.lower(), v) for n, v in seen.headers if n.lower() not in _HOP]
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from lbgen.conformance.http1_client import Address, Answer
     from lbgen.plan.model import Plan
-    from lbgen.runtime.standins.server import Endpoints
+    from lbgen.runtime.standins.server import StandInServers
 
 
 _ANY = Request()
@@ -40,7 +40,7 @@ class ScriptContext:
     the engine's access log, each with what it says in lbgen's own schema. `own`: see `judge.differences`."""
 
     at: Mapping[str, Address]
-    endpoints: Endpoints
+    endpoints: StandInServers
     plan: Plan
     log: Callable[[], list[tuple[str, Mapping[str, object]]]]
     params: Mapping[str, Any] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lbgen.conformance.http1_client import ClientConnection, serialize
 from lbgen.conformance.judge import account_of
 from lbgen.conformance.scripts.context import account_field, get
-from lbgen.runtime.common.certificates import throw_away
+from lbgen.runtime.common.certificates import temporary_certificates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,7 @@ def tls_resumes(ctx: ScriptContext) -> Iterator[str]:
 
 
 def _tls_context(certificate: str, version: ssl.TLSVersion) -> ssl.SSLContext:
-    folder = throw_away()
+    folder = temporary_certificates()
     tls = ssl.create_default_context(cafile=str(folder / "ca.crt"))
     tls.minimum_version = tls.maximum_version = version
     if certificate:

@@ -37,7 +37,7 @@ from lbgen.runtime.common import certificates
 from lbgen.runtime.local import isolated_network
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.http1 import Behaviour
-from lbgen.runtime.standins.server import Endpoints, StandIn, endpoints
+from lbgen.runtime.standins.server import StandIn, StandInServers, stand_in_servers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -72,7 +72,7 @@ def verify_engine(job: Job, report: Callable[[JobProgress], None]) -> Finished:
             network = stack.enter_context(isolated_network.veth(job.plan))
         folder = Path(job.folder)
         certificates.use(folder)
-        group = stack.enter_context(endpoints(stand_ins(job.plan, folder)))
+        group = stack.enter_context(stand_in_servers(stand_ins(job.plan, folder)))
         handle: ServingEngine
         if job.front is not None:
             handle = _start_behind_front(stack, job, job.front)
@@ -104,9 +104,9 @@ class _BehindFront:
     def access_lines(self) -> list[str]:
         return [line for node in self.nodes for line in node.access_lines()]
 
-    def stays(self) -> None:
+    def ensure_alive(self) -> None:
         for each in (self.front, *self.nodes):
-            each.stays()
+            each.ensure_alive()
 
 
 def _start_behind_front(stack: ExitStack, job: Job, front_tier: FrontTier) -> _BehindFront:
@@ -141,7 +141,7 @@ def stand_ins(plan: Plan, folder: Path) -> Iterator[StandIn]:
                 yield replace(found, name=f"{found.name}-check", port=port, behaviour=Behaviour(), datagrams=False)
 
 
-def _settle_bytes(job: Job, handle: ServingEngine, group: Endpoints) -> None:
+def _settle_bytes(job: Job, handle: ServingEngine, group: StandInServers) -> None:
     """As `wait_ready`, for L4 listeners: until bytes come back, or it is left to the cases to tell."""
     end = time.monotonic() + _READY_SECONDS
     for case in (one.case for one in job.cases if one.case.script == "bytes_reach" and one.case.params["pools"]):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SETTLE = 0.2  # an engine that loads its files while it runs has done so when two answers in a row agree
 
 
-def texts(port: int | None, paths: Sequence[str]) -> dict[str, str] | None:
+def fetch_text(port: int | None, paths: Sequence[str]) -> dict[str, str] | None:
     """What it says now; None while it does not answer one of them."""
     found: dict[str, str] = {}
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -32,10 +32,10 @@ def texts(port: int | None, paths: Sequence[str]) -> dict[str, str] | None:
     return found
 
 
-def answers(port: int | None, paths: Sequence[str]) -> dict[str, object] | None:
+def fetch_json(port: int | None, paths: Sequence[str]) -> dict[str, object] | None:
     """The same as JSON; None also when one of them is none."""
     try:
-        return {path: json.loads(text) for path, text in (texts(port, paths) or {}).items()} or None
+        return {path: json.loads(text) for path, text in (fetch_text(port, paths) or {}).items()} or None
     except ValueError:
         return None
 
@@ -44,13 +44,13 @@ def main() -> int:
     """Exit 3 when it does not answer in time."""
     port, seconds, *paths = sys.argv[1:]
     if not float(seconds):
-        said = texts(int(port), paths)
+        said = fetch_text(int(port), paths)
         sys.stdout.write(json.dumps(said))
         return 0 if said is not None else 3
     end = time.monotonic() + float(seconds)
     before: dict[str, object] | None = None
     while time.monotonic() < end:
-        now = answers(int(port), paths)
+        now = fetch_json(int(port), paths)
         if now is not None and now == before:
             sys.stdout.write(json.dumps(now))
             return 0

@@ -63,11 +63,11 @@ _given: list[Path] = []
 
 
 def use(folder: Path) -> None:
-    """From now on `throw_away` is this folder, which holds what will be asked for."""
+    """From now on `temporary_certificates` is this folder, which holds what will be asked for."""
     _given[:] = [folder]
 
 
-def throw_away() -> Path:
+def temporary_certificates() -> Path:
     """A folder with every certificate of `SPECS` and the three authorities' (`ca.crt` and so on), made once per process
     and removed at its end; or the one that `use` was told."""
     return _given[0] if _given else _made()

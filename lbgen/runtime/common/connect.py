@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ConnectOptions:
     """`proxied`: a PROXY header comes first. `tls`: then a handshake, for the server name `sni` (None = without)."""
 
     proxied: bool = False
     tls: bool = False
     sni: str | None = None
 
-    def enter(self, host: str, port: int, timeout: float) -> socket.socket:
+    def open(self, host: str, port: int, timeout: float) -> socket.socket:
         """A connection on which HTTP/1.1 may be spoken. The certificate is not verified: this is no client's request.
 
         Raises OSError (also ssl.SSLError).
@@ -42,16 +42,16 @@ class Door:
             raise
 
 
-def door(listener: Listener, sni: HostPattern | None = None) -> Door | None:
+def connect_options(listener: Listener, sni: HostPattern | None = None) -> ConnectOptions | None:
     """How a probe enters `listener` (L4: by a rule for `sni`); None when it would need a client's certificate."""
     tls = listener.tls
     if tls is None:
-        return Door(listener.proxy_protocol)
+        return ConnectOptions(listener.proxy_protocol)
     if tls.client_required:
         return None
     names = [name for pair in tls.certificates for name in pair.names]
     name = sni or next(iter(names), None)
-    return Door(listener.proxy_protocol, True, None if name is None else _host(name))
+    return ConnectOptions(listener.proxy_protocol, True, None if name is None else _host(name))
 
 
 def _host(pattern: HostPattern) -> str:

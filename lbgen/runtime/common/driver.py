@@ -89,15 +89,15 @@ class Driver(Protocol):
         """What it printed and the requests it logged; `follow`: on and on until it is down."""
         ...
 
-    def behind(self, plan: Plan, before: StackState | None) -> Plan:
+    def plan_behind_front(self, plan: Plan, before: StackState | None) -> Plan:
         """What a stack shall serve that only others in front of it reach; it stays where it was `before`."""
         ...
 
-    def places(self, state: StackState) -> dict[str, tuple[str, int]]:
+    def listener_addresses(self, state: StackState) -> dict[str, tuple[str, int]]:
         """IP address and port of each of its listeners, as the stack in front reaches them."""
         ...
 
-    def join(self, front: StackState, behind: Sequence[StackState]) -> None:
+    def attach_networks(self, front: StackState, behind: Sequence[StackState]) -> None:
         """Make sure that the engines of `front` can reach the stacks behind it, where that is not so by itself."""
         ...
 

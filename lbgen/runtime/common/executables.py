@@ -78,7 +78,7 @@ def find(engine: Engine, version: str | None = None) -> tuple[Binary, str]:
     raise _missing(engine, found, engine.title)
 
 
-def fitting(engine: Engine, binary: Binary) -> str:
+def supported_version(engine: Engine, binary: Binary) -> str:
     """The supported version whose files `binary` understands: its own, else the newest older one; EngineError LB402."""
     target = _target(engine, binary.version)
     if target is None:

@@ -50,7 +50,7 @@ def members(plan: Plan, inside: Plan) -> tuple[Member, ...]:
     )
 
 
-def watched(name: str) -> Watched | None:
+def status_engine(name: str) -> Watched | None:
     """The engine of that name, when it tells of its endpoints."""
     try:
         found = engine_by_name(name)
@@ -59,7 +59,7 @@ def watched(name: str) -> Watched | None:
     return found if isinstance(found, Watched) else None
 
 
-def healths(
+def combine_health(
     title: str,
     engine: Watched | None,
     endpoints: Iterable[Member],

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def locked(what: str) -> Iterator[None]:
+def lock(what: str) -> Iterator[None]:
     """Only one lbgen of this user is in here for the same `what`; the kernel lets go when a process dies."""
     path = root() / f"{what}.lock"
     while True:

@@ -34,13 +34,13 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Requests:
+class RequestFilter:
     """Which requests are wanted: of one of `routes` (empty = any), with a status in one of the ranges `statuses`."""
 
     routes: frozenset[str] = frozenset()
     statuses: tuple[tuple[int, int], ...] = ()
 
-    def want(self, record: Mapping[str, object]) -> bool:
+    def matches(self, record: Mapping[str, object]) -> bool:
         """Whether `record` is one of them."""
         status = record["status"]
         fits = isinstance(status, int) and any(first <= status <= last for first, last in self.statuses)
@@ -105,9 +105,9 @@ def lines(
         time.sleep(_LOOK_SECONDS)
 
 
-def requests(found: Iterable[Line], wanted: Requests, *, sort: bool) -> Iterator[Line]:
+def requests(found: Iterable[Line], wanted: RequestFilter, *, sort: bool) -> Iterator[Line]:
     """Only the lines of requests that are wanted, as they come, or (`sort`, for several engines) by time."""
-    kept = (line for line in found if line.record is not None and wanted.want(line.record))
+    kept = (line for line in found if line.record is not None and wanted.matches(line.record))
     return iter(sorted(kept, key=lambda line: str((line.record or {}).get("time")))) if sort else kept
 
 

@@ -33,7 +33,7 @@ _HELLO = b"\x81\x05hello"
 
 
 @dataclass(slots=True)
-class Seen:
+class LossCounter:
     """`requests` on new and kept connections, those that `failed` (`first` says how), `gap_ms` for how long new
     connections failed at most; `sockets` (WebSockets, TCP streams) that were held open, those `dropped` before they
     were closed by us."""
@@ -48,7 +48,7 @@ class Seen:
     _stop: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def leave_soon(self) -> None:
+    def close_sockets_soon(self) -> None:
         """Sockets say and hear a little more, then they are closed by us."""
         timer = threading.Timer(_SETTLED * 2, self.leave.set)
         timer.daemon = True
@@ -84,10 +84,10 @@ class Seen:
             try:
                 if connection is None or _closed(connection):
                     connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT)
-                    connection.sock = probe.door.enter(host, port, _TIMEOUT)
+                    connection.sock = probe.connect.open(host, port, _TIMEOUT)
                 readiness.send(connection, probe)
                 answer = connection.getresponse()
-                wrong = readiness.differs(probe, answer)
+                wrong = readiness.wrong_answer(probe, answer)
                 answer.read()
             except (OSError, http.client.HTTPException) as error:
                 wrong = f"{type(error).__name__}: {error}"
@@ -100,7 +100,7 @@ class Seen:
     def open_socket(self, probe: Probe, host: str, port: int) -> None:
         """A WebSocket, or a TCP stream where none is taken, on which something is said and answered again and again."""
         try:
-            sock = probe.door.enter(host, port, _TIMEOUT)
+            sock = probe.connect.open(host, port, _TIMEOUT)
         except OSError:
             return
         with sock:
@@ -186,7 +186,7 @@ def _stream(sock: socket.socket) -> Callable[[], None] | None:
     return talk
 
 
-def watched(plan: Plan) -> tuple[Probe, ...]:
+def probes_to_repeat(plan: Plan) -> tuple[Probe, ...]:
     """One probe for each of the first listeners: a GET where there is one."""
     found: dict[str, Probe] = {}
     for probe in readiness.probes(plan):
@@ -199,11 +199,11 @@ def watched(plan: Plan) -> tuple[Probe, ...]:
 
 
 @contextmanager
-def watching(plan: Plan, address: Callable[[str], tuple[str, int]]) -> Iterator[Seen]:
+def count_losses(plan: Plan, address: Callable[[str], tuple[str, int]]) -> Iterator[LossCounter]:
     """Clients of every watched listener of `plan`, each at `address(listener)`, for as long as the block lasts."""
-    seen = Seen()
+    seen = LossCounter()
     threads = []
-    for probe in watched(plan):
+    for probe in probes_to_repeat(plan):
         host, port = address(probe.listener)
         l7 = plan.listener(probe.listener).mode is Mode.L7
         kept = _KEPT if l7 else 0

@@ -31,12 +31,13 @@ class Step(StrEnum):
     TAKEN_OVER = "taken over"
 
 
-BEGUN = frozenset({Step.PULLING, Step.CHECKING, Step.LOADING, Step.REVERTING})  # steps told when they begin
+REPORTED_AT_START = frozenset({Step.PULLING, Step.CHECKING, Step.LOADING, Step.REVERTING})  # the others when done
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A step that is done, or one of `BEGUN`. `done` of `total` counts routes while they answer, else both are 0."""
+    """A step that is done, or one of `REPORTED_AT_START` that begins. `done` of `total` counts the routes that answer;
+    both are 0 in other steps."""
 
     step: Step
     engine: str = ""

@@ -14,8 +14,8 @@ from lbgen.diagnostics import NOWHERE, Diagnostic, Severity
 from lbgen.plan.model import Mode, PathKind, Protocol, ValueKind
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate, simulate_l4
-from lbgen.runtime.common.connect import Door, door
-from lbgen.runtime.common.regex_example import sample
+from lbgen.runtime.common.connect import ConnectOptions, connect_options
+from lbgen.runtime.common.regex_example import regex_example
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,10 +36,10 @@ _NO_ENDPOINT = frozenset({502, 503, 504})
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A request that belongs to `route` on `listener`, which it enters by `door`. `status` is the proxy's own answer;
-    None: one of `pools` answers. `others` are right as well, since limits count what came before. `request` None: an
-    L4 route, asked in HTTP as that is what stand-ins speak. `real`: some endpoint may be no stand-in: any answer that
-    came through is right."""
+    """A request that belongs to `route` on `listener`, which it reaches as `connect` says. `status` is the proxy's own
+    answer; None: one of `pools` answers. `others` are right as well, since limits count what came before. `request`
+    None: an L4 route, asked in HTTP as that is what stand-ins speak. `real`: some endpoint may be no stand-in, so that
+    any answer is right that came through."""
 
     route: str
     listener: str
@@ -48,7 +48,7 @@ class Probe:
     status: int | None
     pools: frozenset[str]
     others: tuple[int, ...] = ()
-    door: Door = Door()  # noqa: RUF009  # frozen
+    connect: ConnectOptions = ConnectOptions()  # noqa: RUF009  # frozen
     real: bool = False
 
 
@@ -59,7 +59,7 @@ def probes(plan: Plan) -> tuple[Probe, ...]:
     """
     found: dict[tuple[str, str], Probe] = {}
     for listener in plan.listeners:
-        way = door(listener)
+        way = connect_options(listener)
         if way is None:
             continue
         if listener.mode is Mode.L4:
@@ -77,12 +77,14 @@ def probes(plan: Plan) -> tuple[Probe, ...]:
 
 
 def probes_of_change(before: Plan, after: Plan) -> tuple[tuple[Probe, ...], tuple[Probe, ...]]:
-    """What to ask an engine that goes over from `before` to `after`: `turned` and the probes of `after`, each request
-    once. First those that `before` answers otherwise, which show that the change has taken hold, then the others:
-    asked earlier these would show nothing, and keep an engine from loading."""
-    found: dict[tuple[Request | str, str, Door], Probe] = {}
-    for probe in (*turned(before, after), *probes(after)):
-        found.setdefault((probe.request or probe.route, probe.listener, probe.door), probe)
+    """The probes for an engine that changes from `before` to `after`, each request once, in two groups.
+
+    First those that `before` answers otherwise, which show that the change is in effect; then the others, which sent
+    earlier would show nothing and keep the engine from loading.
+    """
+    found: dict[tuple[Request | str, str, ConnectOptions], Probe] = {}
+    for probe in (*probes_of_removed(before, after), *probes(after)):
+        found.setdefault((probe.request or probe.route, probe.listener, probe.connect), probe)
     shows = {key: _shows(before, probe) for key, probe in found.items()}
     first, others = (tuple(probe for key, probe in found.items() if shows[key] is each) for each in (True, False))
     return first, others
@@ -96,14 +98,14 @@ def _shows(before: Plan, probe: Probe) -> bool:
     return (outcome.status, frozenset(up.pool for up in outcome.upstreams)) != (probe.status, probe.pools)
 
 
-def turned(before: Plan, after: Plan) -> tuple[Probe, ...]:
+def probes_of_removed(before: Plan, after: Plan) -> tuple[Probe, ...]:
     """The L7 probes of `before` with what `after` must answer to them: what tells that a change has taken hold."""
     listeners = {listener.name for listener in after.listeners if listener.mode is Mode.L7}
     found = []
     for probe in probes(before):
         if probe.request is None or probe.listener not in listeners:
             continue
-        way = door(after.listener(probe.listener))
+        way = connect_options(after.listener(probe.listener))
         if way is None:
             continue
         outcome = simulate(after, probe.request)
@@ -119,7 +121,7 @@ def turned(before: Plan, after: Plan) -> tuple[Probe, ...]:
                 outcome.status,
                 pools,
                 outcome.others,
-                probe.door,
+                probe.connect,
                 _real(after, pools),
             )
         )
@@ -128,18 +130,18 @@ def turned(before: Plan, after: Plan) -> tuple[Probe, ...]:
 
 def _l4(plan: Plan, listener: Listener, found: dict[tuple[str, str], Probe]) -> None:
     for rule in listener.l4_rules:
-        way = door(listener, rule.sni)
+        way = connect_options(listener, rule.sni)
         outcome = simulate_l4(plan, listener.name, None if way is None else way.sni)
         taken = outcome.route == rule.route and bool(outcome.pools)
         if way is not None and taken and (listener.name, rule.route) not in found:
             pools = frozenset(name for name, weight in outcome.pools if weight)
             route = plan.route(rule.route)
             found[listener.name, route.name] = Probe(
-                route.name, listener.name, route.field, None, None, pools, door=way, real=_real(plan, pools)
+                route.name, listener.name, route.field, None, None, pools, connect=way, real=_real(plan, pools)
             )
 
 
-def _l7(plan: Plan, listener: Listener, rule: Rule, way: Door) -> Probe | None:
+def _l7(plan: Plan, listener: Listener, rule: Rule, way: ConnectOptions) -> Probe | None:
     for path, method in product(_paths(rule), rule.match.methods or _METHODS):
         request = _request(listener, rule, path, method)
         outcome = simulate(plan, request) if request is not None else None
@@ -159,7 +161,7 @@ def _paths(rule: Rule) -> tuple[str, ...]:
     """Paths that the rule covers, the plainest first; an earlier rule may take one of them."""
     path = rule.match.path
     if path.kind is PathKind.REGEX:
-        text = sample(path.value)
+        text = regex_example(path.value)
         return (text,) if text is not None else ()
     if path.kind is PathKind.EXACT:
         return (path.value,)
@@ -197,7 +199,7 @@ def _request(listener: Listener, rule: Rule, path: str, method: str) -> Request 
 
 def _value(match: ValueMatch) -> str | None:
     if match.kind is ValueKind.REGEX:
-        return sample(match.value)
+        return regex_example(match.value)
     return match.value if match.kind is ValueKind.EXACT else "lbgen"
 
 
@@ -252,7 +254,7 @@ def wait(
         pause = min(pause * 1.5, 0.25)
 
 
-def unasked(plan: Plan, wanted: tuple[Probe, ...], title: str) -> tuple[Diagnostic, ...]:
+def unreachable_routes(plan: Plan, wanted: tuple[Probe, ...], title: str) -> tuple[Diagnostic, ...]:
     """LB405 as advice for each route on a listener that no made-up request reaches, so that nobody vouches for it; once
     for a listener that wants certificates of its clients."""
     asked = {(probe.listener, probe.route) for probe in wanted}
@@ -264,7 +266,7 @@ def unasked(plan: Plan, wanted: tuple[Probe, ...], title: str) -> tuple[Diagnost
         found.append(Diagnostic("LB405", message, spans.get(field, NOWHERE), field, severity=Severity.ADVICE))
 
     for listener in plan.listeners:
-        if door(listener) is None:
+        if connect_options(listener) is None:
             advise(listener.field, f"nothing on {listener.name} was asked, as that needs a certificate of a client")
             continue
         rules = [rule.route for table in listener.hosts for rule in table.rules]
@@ -278,13 +280,13 @@ def unasked(plan: Plan, wanted: tuple[Probe, ...], title: str) -> tuple[Diagnost
 def _until_loaded(plan: Plan, wanted: tuple[Probe, ...], address: Callable[[str], tuple[str, int]], end: float) -> None:
     """Traefik listens before it has its routes and answers 404 meanwhile, which a real endpoint might answer as well.
     Wait until each listener refuses what the contract refuses; one that never does is left to the probes."""
-    ways = {probe.listener: probe.door for probe in wanted if probe.request is not None}
+    ways = {probe.listener: probe.connect for probe in wanted if probe.request is not None}
     for name, way in ways.items():
         request = Request("GET", _REFUSED_TARGET, (("Host", _ELSEWHERE),), name)
         status = simulate(plan, request).status
         if status in (None, 404):  # its `paths` let that target in
             continue
-        probe = Probe("", name, "", request, status, frozenset(), door=way)
+        probe = Probe("", name, "", request, status, frozenset(), connect=way)
         while ask(probe, *address(name)) and time.monotonic() < end - 1:
             time.sleep(0.02)
 
@@ -293,11 +295,11 @@ def ask(probe: Probe, host: str, port: int) -> str:
     """Send the probe once: empty when the answer is right, else what came instead."""
     connection = http.client.HTTPConnection(host, port, timeout=_ANSWER_SECONDS)
     try:
-        connection.sock = probe.door.enter(host, port, _ANSWER_SECONDS)
+        connection.sock = probe.connect.open(host, port, _ANSWER_SECONDS)
         if probe.request is None and probe.real:
             return ""
         send(connection, probe)
-        return differs(probe, connection.getresponse())
+        return wrong_answer(probe, connection.getresponse())
     except (OSError, http.client.HTTPException) as error:
         return f"{type(error).__name__}: {error}"
     finally:
@@ -314,7 +316,7 @@ def send(connection: http.client.HTTPConnection, probe: Probe) -> None:
     connection.endheaders()
 
 
-def differs(probe: Probe, answer: http.client.HTTPResponse) -> str:
+def wrong_answer(probe: Probe, answer: http.client.HTTPResponse) -> str:
     """In what the answer is not right; empty when it is."""
     if answer.status in probe.others:
         return ""
@@ -334,13 +336,13 @@ def differs(probe: Probe, answer: http.client.HTTPResponse) -> str:
 
 
 def diagnostics(
-    late: tuple[Late, ...], title: str, plan: Plan, *, seconds: float = SECONDS, lack: Callable[[], str] = str
+    late: tuple[Late, ...], title: str, plan: Plan, *, seconds: float = SECONDS, resource_hint: Callable[[], str] = str
 ) -> tuple[Diagnostic, ...]:
-    """LB405 for each late route: an error with stand-ins, a warning where real endpoints do not answer. `lack`: what
-    the engine has too little of, if anything; it is asked when there is an error."""
+    """LB405 for each late route: an error with stand-ins, a warning where real endpoints do not answer.
+    `resource_hint` says what the engine lacks, if anything; called only for errors."""
     spans = dict(plan.spans)
     found = []
-    missing = lack() if any(not is_warning(each) for each in late) else ""
+    missing = resource_hint() if any(not is_warning(each) for each in late) else ""
     for each in late:
         asked = each.probe.request
         what = f"{asked.method} {asked.target}" if asked else "a connection"

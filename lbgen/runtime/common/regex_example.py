@@ -18,7 +18,7 @@ _CLASSES = {
 }
 
 
-def sample(pattern: str) -> str | None:
+def regex_example(pattern: str) -> str | None:
     """A text that all of `pattern` matches, None when none was found."""
     try:
         parsed = parser.parse(pattern)

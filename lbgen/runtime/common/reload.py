@@ -16,7 +16,7 @@ from lbgen.engines.checks import FILE as ORDER
 from lbgen.engines.health import NO_ADDRESS
 from lbgen.runtime.common import readiness
 from lbgen.runtime.common.progress import Progress, Step
-from lbgen.runtime.common.signals import deferred
+from lbgen.runtime.common.signals import defer_signals
 from lbgen.system_errors import to_diagnostic
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _HEARD_SECONDS = 3.0  # by then the files before serve again, if their engine wa
 REMEDY = "`lbgen up` replaces what runs; connections are cut then"
 
 
-class Live(Protocol):
+class RunningEngine(Protocol):
     """An engine that runs, as a process or a container. All but the properties raise OSError or EngineError."""
 
     @property
@@ -63,11 +63,11 @@ class Live(Protocol):
         """What the agent writes would be for the files before; `reload` starts it again."""
         ...
 
-    def known(self, order: str) -> Mapping[str, str]:
+    def agent_files(self, order: str) -> Mapping[str, str]:
         """The files that the agent writes for that `order`, with what it found already."""
         ...
 
-    def put(self, rendered: Rendered) -> None:
+    def replace_files(self, rendered: Rendered) -> None:
         """Exchange the files and hold on to those before."""
         ...
 
@@ -80,7 +80,7 @@ class Live(Protocol):
         ...
 
     @property
-    def goes_on(self) -> bool:
+    def watches_files(self) -> bool:
         """Whether it reads by itself all that was exchanged last, where else a process would have to succeed it."""
         ...
 
@@ -88,7 +88,7 @@ class Live(Protocol):
         """How it finds these addresses (`host:port`) now, by pool and place; nothing when it does not tell."""
         ...
 
-    def lack(self) -> str:
+    def resource_hint(self) -> str:
         """What it has too little of to serve, and the remedy; empty when nothing is known."""
         ...
 
@@ -96,12 +96,12 @@ class Live(Protocol):
         """EngineError LB403 when it ended, or does not listen in time."""
         ...
 
-    def stays(self) -> None:
+    def ensure_alive(self) -> None:
         """EngineError LB403 when it has ended."""
         ...
 
 
-class Outcome(StrEnum):
+class ReloadOutcome(StrEnum):
     """What became of a change: what was before it serves, or what it brought, or nobody knows."""
 
     BEFORE = "before"
@@ -113,24 +113,24 @@ class Outcome(StrEnum):
 class Change:
     """What an engine shall serve from now on; `before` is the plan and the process that it had."""
 
-    live: Live
+    live: RunningEngine
     plan: Plan
     spec: ProcessSpec
     rendered: Rendered | None  # None: it is only taken back
     before: tuple[Plan, ProcessSpec]
-    outcome: Outcome = Outcome.BEFORE
+    outcome: ReloadOutcome = ReloadOutcome.BEFORE
 
     def load(self) -> None:
         """Put the files in place and have the engine load them. Raises OSError, EngineError."""
         assert self.rendered is not None  # noqa: S101 - there is something to load
-        self.outcome = Outcome.UNKNOWN
+        self.outcome = ReloadOutcome.UNKNOWN
         self.live.stop_agent()
         rendered = self.rendered
         if self.spec.agent and ORDER in rendered:
-            texts = self.live.known(rendered[ORDER])
+            texts = self.live.agent_files(rendered[ORDER])
             files = tuple(replace(x, text=texts.get(x.name, x.text)) for x in rendered.files)
             rendered = replace(rendered, files=files)
-        self.live.put(rendered)
+        self.live.replace_files(rendered)
         self.live.reload(self.plan, self.spec)
 
     def confirm(self, *, seconds: float, progress: Callable[[Progress], None]) -> tuple[Diagnostic, ...]:
@@ -139,7 +139,7 @@ class Change:
         EngineError LB403, LB405 when they do not.
         """
         warnings = _confirmed(self.live, self.before[0], seconds=seconds, progress=progress)
-        self.outcome = Outcome.AFTER
+        self.outcome = ReloadOutcome.AFTER
         return warnings
 
     def revert(self, *, seconds: float, progress: Callable[[Progress], None]) -> None:
@@ -152,7 +152,7 @@ class Change:
         except LbgenError:  # who was still loading the change may not have heard: HAProxy's master does not
             self.live.reload(*self.before)
             _confirmed(self.live, self.plan, seconds=seconds, progress=progress)
-        self.outcome = Outcome.BEFORE
+        self.outcome = ReloadOutcome.BEFORE
 
 
 def reload_all(
@@ -183,14 +183,14 @@ def reload_all(
     except (Exception, KeyboardInterrupt) as error:
         reasons = _reasons(error)
         outcome = "the files before are in place again and serve"
-        with deferred():
+        with defer_signals():
             for change in reversed(loaded):
                 try:
                     progress(Progress(Step.REVERTING, change.live.engine))
                     change.revert(seconds=seconds, progress=progress)
                 except Exception as second:  # noqa: BLE001 - the other engines go back as well
                     outcome = f"the files before do not serve either: {second}; start it anew with `lbgen up`"
-        back = all(change.outcome is Outcome.BEFORE for change in loaded)
+        back = all(change.outcome is ReloadOutcome.BEFORE for change in loaded)
         if back if isinstance(error, KeyboardInterrupt) else not back and {x.code for x in reasons} == {"LB421"}:
             raise  # nothing more can be said than that it was interrupted, or that nobody can be asked
         if not loaded:  # nothing changes but what is noted
@@ -207,10 +207,10 @@ def _reasons(error: BaseException) -> tuple[Diagnostic, ...]:
         return error.diagnostics
     if isinstance(error, KeyboardInterrupt):
         return (Diagnostic("LB403", "interrupted"),)
-    return (to_diagnostic(error) if isinstance(error, OSError) else unforeseen(error),)
+    return (to_diagnostic(error) if isinstance(error, OSError) else internal_error(error),)
 
 
-def unforeseen(error: BaseException) -> Diagnostic:
+def internal_error(error: BaseException) -> Diagnostic:
     """LB426 for an error that is no finding: a fault of lbgen's own, with the place in its code."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
@@ -219,7 +219,7 @@ def unforeseen(error: BaseException) -> Diagnostic:
 
 
 def _confirmed(
-    live: Live, before: Plan, *, seconds: float, progress: Callable[[Progress], None]
+    live: RunningEngine, before: Plan, *, seconds: float, progress: Callable[[Progress], None]
 ) -> tuple[Diagnostic, ...]:
     live.wait_listening(seconds)
     plan = live.plan
@@ -237,23 +237,23 @@ def _confirmed(
         late += readiness.wait(plan, others, live.address, seconds=seconds, answered=answered)
     _wait_followed(live, before, seconds)
     time.sleep(live.spec.overlap)
-    live.stays()
+    live.ensure_alive()
     found = (
-        *readiness.unasked(plan, wanted, live.title),
-        *readiness.diagnostics(late, live.title, plan, seconds=seconds, lack=live.lack),
+        *readiness.unreachable_routes(plan, wanted, live.title),
+        *readiness.diagnostics(late, live.title, plan, seconds=seconds, resource_hint=live.resource_hint),
     )
     if any(each.severity is Severity.ERROR for each in found):
         raise EngineError(found)
     return found
 
 
-def _wait_followed(live: Live, before: Plan, seconds: float) -> None:
+def _wait_followed(live: RunningEngine, before: Plan, seconds: float) -> None:
     """Return once an engine that nobody told has the endpoints of its plan, and none of those that are gone: what has
     gone may end then. EngineError LB405."""
     old, new = ({x.name: {y.authority for y in x.endpoints} for x in plan.pools} for plan in (before, live.plan))
     changed = {name: sorted(new[name] | old.get(name, set())) for name in new if new[name] != old.get(name)}
     end = time.monotonic() + seconds
-    while changed and live.goes_on:
+    while changed and live.watches_files:
         found = live.endpoints(changed)
         wrong = [
             address

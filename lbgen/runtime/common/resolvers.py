@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _RESOLV_CONF = Path("/etc/resolv.conf")
 
 
-def judged(
+def judge_with_resolvers(
     plan: Plan, target: Engine, version: str, accept: tuple[str, ...] = ()
 ) -> tuple[Plan, tuple[Diagnostic, ...]]:
     """The plan to use on this host, and what stops it there.
@@ -28,12 +28,12 @@ def judged(
     _, problems = judge(plan, target, version, accept)
     if not problems or plan.resolvers:
         return plan, problems
-    told = replace(plan, resolvers=resolvers())
+    told = replace(plan, resolvers=host_resolvers())
     _, others = judge(told, target, version, accept)
     return (told, others) if len(others) < len(problems) else (plan, problems)
 
 
-def resolvers(path: Path = _RESOLV_CONF) -> tuple[str, ...]:
+def host_resolvers(path: Path = _RESOLV_CONF) -> tuple[str, ...]:
     """The servers in resolv.conf, in order; the local one when there are none, as the C library does."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -27,7 +27,7 @@ def _raise(number: int, frame: FrameType | None) -> NoReturn:
     raise Interrupted(number)
 
 
-def raised() -> None:
+def raise_signals() -> None:
     """From now on all of them end the main thread by an exception, so that it can clear up; ignored ones stay so."""
     for number in _SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
@@ -35,7 +35,7 @@ def raised() -> None:
 
 
 @contextmanager
-def deferred(*, forget: bool = False) -> Iterator[None]:
+def defer_signals(*, forget: bool = False) -> Iterator[None]:
     """What comes inside acts at the end of the block, or with `forget` never: the caller ends anyway."""
     if threading.current_thread() is not threading.main_thread():  # which alone gets signals
         yield

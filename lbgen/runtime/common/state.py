@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from lbgen.agent import state_file as agent_state
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import Mode
-from lbgen.runtime.common.admin_client import texts
-from lbgen.runtime.common.health import EndpointHealth, Member, healths, watched
+from lbgen.runtime.common.admin_client import fetch_text
+from lbgen.runtime.common.health import EndpointHealth, Member, combine_health, status_engine
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.system_errors import remedy, to_diagnostic
 
@@ -85,10 +85,10 @@ class EngineState:
     @property
     def health(self) -> tuple[EndpointHealth, ...]:
         """How it finds its endpoints, asked now."""
-        teller = watched(self.name)
-        said = texts(self.admin, teller.tells) if teller is not None and self.admin and self.running else None
+        teller = status_engine(self.name)
+        said = fetch_text(self.admin, teller.tells) if teller is not None and self.admin and self.running else None
         agent = agent_state.read(Path(self.directory)) if self.agent else {}
-        return healths(self.title, teller, self.members, said, agent)
+        return combine_health(self.title, teller, self.members, said, agent)
 
     @property
     def running(self) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.runtime.common.signals import deferred
+from lbgen.runtime.common.signals import defer_signals
 from lbgen.system_errors import remedy
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def docker_errors(what: str, *, whole: bool = True) -> Iterator[None]:
     from urllib3.exceptions import HTTPError
 
     try:
-        with deferred() if whole else nullcontext():
+        with defer_signals() if whole else nullcontext():
             yield
     except APIError as error:
         raise EngineError(Diagnostic("LB421", f"{what}: {error.explanation or error}", hint=_remedy(error))) from error

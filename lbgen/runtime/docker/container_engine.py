@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lbgen.agent import state_file as health
 from lbgen.agent.run import steering_files
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.runtime.common.health import watched
+from lbgen.runtime.common.health import status_engine
 from lbgen.runtime.docker import container, hot_restart, oom
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.container import File, rendered_files
@@ -70,11 +70,11 @@ class ContainerEngine:
         return self.addresses[listener]
 
     @property
-    def goes_on(self) -> bool:
+    def watches_files(self) -> bool:
         return self._goes_on
 
     def endpoints(self, pools: Mapping[str, Sequence[str]]) -> Mapping[tuple[str, int], Condition]:
-        teller = watched(self.container.record.engine)
+        teller = status_engine(self.container.record.engine)
         said = fetch_status(self.container, self.parts, teller.tells) if teller is not None else None
         return teller.health(pools, said) if teller is not None and said is not None else {}
 
@@ -91,7 +91,7 @@ class ContainerEngine:
             with docker_errors(f"stopping {self.agent.name}"):
                 self.agent.handle.stop(timeout=_AGENT_SECONDS)
 
-    def known(self, order: str) -> Mapping[str, str]:
+    def agent_files(self, order: str) -> Mapping[str, str]:
         with tempfile.TemporaryDirectory() as place:
             said = container.read(self.container.handle, health.FILE)
             if said is not None:
@@ -101,7 +101,7 @@ class ContainerEngine:
                 os.utime(path, (when, when))
             return steering_files(order, Path(place))
 
-    def put(self, rendered: Rendered) -> None:
+    def replace_files(self, rendered: Rendered) -> None:
         files = rendered_files(rendered)
         now = self.digests(files)
         secret = {copy.path for copy in (*rendered.copies, *self.plan.files) if copy.secret}
@@ -145,18 +145,18 @@ class ContainerEngine:
             with docker_errors(f"starting {self.agent.name}"):
                 self.agent.handle.start()
 
-    def lack(self) -> str:
+    def resource_hint(self) -> str:
         return oom.memory_hint(self.container.handle)
 
     def wait_listening(self, seconds: float) -> None:
         """Docker itself listens on the published ports: the workers and the routes tell whether the engine does."""
-        self.stays()
+        self.ensure_alive()
         if self._probe is not None:
             probe, self._probe = self._probe, None
             probe.wait(self.title, seconds)
-            self.stays()
+            self.ensure_alive()
 
-    def stays(self) -> None:
+    def ensure_alive(self) -> None:
         ensure_alive(self.container, self._restarts, "while it took over the change")
 
     def commit(self) -> None:

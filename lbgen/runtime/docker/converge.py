@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import EngineError
 from lbgen.runtime.common.progress import Progress, Step
-from lbgen.runtime.common.signals import deferred
+from lbgen.runtime.common.signals import defer_signals
 from lbgen.runtime.docker import container
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.labels import RECORD_FILE, STACK, Record, Role
@@ -81,7 +81,7 @@ def worker_pool() -> Iterator[ThreadPoolExecutor]:
     try:
         yield pool
     finally:
-        with deferred():
+        with defer_signals():
             pool.shutdown(cancel_futures=True)
 
 
@@ -188,7 +188,7 @@ class Converger:
     def rollback(self) -> None:
         """Remove the new containers and restore those that were renamed; a Ctrl-C does not interrupt this."""
         networks = {f"container:{each.handle.id}" for each in self._aside if each.record.role is Role.PORTS}
-        with deferred(forget=True):
+        with defer_signals(forget=True):
             for handle in reversed(self._new.values()):
                 with suppress(EngineError), docker_errors("removing a container"):
                     container.remove(handle)
@@ -247,7 +247,7 @@ def remove_stack(client: DockerClient, stack: str, progress: Callable[[Progress]
                     each.handle.stop(timeout=STOP_SECONDS)
             _remove(each, progress)
     except KeyboardInterrupt:
-        with deferred(forget=True):
+        with defer_signals(forget=True):
             end = time.monotonic() + STOP_SECONDS
             while (rest := list_containers(client, stack)) and time.monotonic() < end:
                 for each in rest:

@@ -19,7 +19,7 @@ from lbgen.runtime.docker import helper_image, hot_restart, network
 from lbgen.runtime.docker.container import ContainerSpec, File, rendered_files
 from lbgen.runtime.docker.image_archive import WORK
 from lbgen.runtime.docker.labels import Record, Role
-from lbgen.runtime.standins.plan import Cast, cast
+from lbgen.runtime.standins.plan import StandInSet, plan_stand_ins
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network
@@ -95,16 +95,16 @@ def container_name(stack: str, unit: str) -> str:
     return f"lbgen-{stack}-{unit}"
 
 
-def assign_stand_ins(plan: Plan, subnet: IPv4Network, folder: Path, before: Cast | None) -> Cast:
+def assign_stand_ins(plan: Plan, subnet: IPv4Network, folder: Path, before: StandInSet | None) -> StandInSet:
     """The stand-ins of the plan's endpoints, all at one address, after those of `before`, which stay. Certificates are
     kept in `folder`, so that another `up` changes nothing."""
     hosts = (network.stand_in_address(subnet),)
-    assigned = cast(plan, hosts, frozenset(), folder, lambda host, first, taken: first, before)
+    assigned = plan_stand_ins(plan, hosts, frozenset(), folder, lambda host, first, taken: first, before)
     there = () if before is None else before.stand_ins
     return replace(assigned, stand_ins=(*there, *(each for each in assigned.stand_ins if each not in there)))
 
 
-def stand_in_container(plan: Plan, cast: Cast, helper: str, subnet: IPv4Network) -> tuple[ContainerSpec, Record]:
+def stand_in_container(plan: Plan, cast: StandInSet, helper: str, subnet: IPv4Network) -> tuple[ContainerSpec, Record]:
     """The container of all stand-ins, each on a port of its own."""
     files: dict[str, File] = {}
     played = []
@@ -132,11 +132,11 @@ def stand_in_container(plan: Plan, cast: Cast, helper: str, subnet: IPv4Network)
     return spec, Record(plan.name, Role.ENDPOINTS, spec.digest(), spec.shape(), detail=json.dumps(listed))
 
 
-def plan_inside(plan: Plan, chosen: EngineChoice, cast: Cast, subnet: IPv4Network) -> Plan:
+def plan_inside(plan: Plan, chosen: EngineChoice, cast: StandInSet, subnet: IPv4Network) -> Plan:
     """The plan that the engine serves inside its container: offset ports, its own address, stand-ins as endpoints."""
     plan = replace(plan, resolvers=plan.resolvers or (RESOLVER,))
     plan = with_ports(plan, {x.name: x.port + chosen.offset for x in plan.listeners})
-    plan = cast.play(plan, network.stand_in_address(subnet))
+    plan = cast.apply_to(plan, network.stand_in_address(subnet))
     plan = with_version(plan, chosen.engine.name, chosen.version)
     binary = Binary(Path(chosen.image.program), chosen.image.version or chosen.version)
     spec = chosen.engine.process(plan, binary, FOLDER)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.agent import state_file
 from lbgen.diagnostics import EngineError
-from lbgen.runtime.common.health import healths, watched
+from lbgen.runtime.common.health import combine_health, status_engine
 from lbgen.runtime.docker import container, desired, helper_image
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.labels import Role
@@ -27,13 +27,13 @@ def endpoint_health(
     name = each.record.engine
     agent: state_file.Conditions = {}
     said = None
-    teller = watched(name)
+    teller = status_engine(name)
     with suppress(EngineError):  # the container may have ended
         if any((x.record.role, x.record.engine) == (Role.AGENT, name) for x in parts):
             agent = state_file.parse(container.read(each.handle, state_file.FILE) or b"")
         if teller is not None and each.running:
             said = fetch_status(each, parts, teller.tells)
-    return healths(each.record.title, teller, there, said, agent)
+    return combine_health(each.record.title, teller, there, said, agent)
 
 
 def fetch_status(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.common.progress import Progress, Step
-from lbgen.runtime.common.reload import Change, Outcome, obstacles, published_elsewhere, refusal, reload_all
-from lbgen.runtime.common.signals import deferred
+from lbgen.runtime.common.reload import Change, ReloadOutcome, obstacles, published_elsewhere, refusal, reload_all
+from lbgen.runtime.common.signals import defer_signals
 from lbgen.runtime.docker import container, network
 from lbgen.runtime.docker.check import check
 from lbgen.runtime.docker.client import docker_errors
@@ -57,13 +57,13 @@ def reload_containers(
     try:
         warnings = reload_all(tuple(change for change, _ in changes), seconds=seconds, progress=progress, commit=commit)
     except BaseException:
-        with deferred(forget=True):
+        with defer_signals(forget=True):
             for change, live in changes:
-                if change.outcome is Outcome.BEFORE:
+                if change.outcome is ReloadOutcome.BEFORE:
                     with suppress(EngineError):  # without a record its files are read
                         live.write_record(live.container.record)
         raise
-    with deferred(), after_commit():
+    with defer_signals(), after_commit():
         for unit, (_, live) in zip(units, changes, strict=True):
             live.commit()
             progress(Progress(Step.RELOADED, unit.record.engine))

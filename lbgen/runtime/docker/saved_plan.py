@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from lbgen.plan.model import Plan
     from lbgen.runtime.common.health import Member
-    from lbgen.runtime.standins.plan import Cast
+    from lbgen.runtime.standins.plan import StandInSet
 
 _FILE = "kept"
 _TYPES = (certificates, server, standins)
@@ -28,14 +28,14 @@ class SavedPlan:
     `backends`: whether stand-ins play endpoints."""
 
     plan: Plan
-    cast: Cast
+    cast: StandInSet
     accept: tuple[str, ...]
     backends: bool
 
     def members(self) -> tuple[Member, ...]:
         """The endpoints under their names, at the addresses that the engines have."""
         host = self.cast.stand_ins[0].host if self.cast.stand_ins else ""
-        return members(self.plan, self.cast.play(self.plan, host))
+        return members(self.plan, self.cast.apply_to(self.plan, host))
 
     def write(self) -> None:
         """Save it atomically. Raises EngineError LB408."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.plan.overlay import with_admin, with_version
 from lbgen.runtime.common import ports
-from lbgen.runtime.common.admin_client import answers
+from lbgen.runtime.common.admin_client import fetch_json
 from lbgen.runtime.common.driver import START_SECONDS
 from lbgen.runtime.docker import container, desired, helper_image, images, network
 from lbgen.runtime.docker.client import connect, docker_errors
@@ -107,7 +107,7 @@ class SingleEngine:
         found = self.plan.listener(listener)
         return self.host or ports.client_address(found.address), found.port
 
-    def stays(self) -> None:
+    def ensure_alive(self) -> None:
         """Raise EngineError LB403 with its last lines when it has ended."""
         ensure_alive(self.container, 0, "while it served")
 
@@ -177,7 +177,7 @@ def _wait_listening(engine: SingleEngine, ready: str) -> None:
         ensure_alive(engine.container, 0, "while starting")
         waiting = [x for x in engine.plan.listeners if str(x.protocol) == "tcp"]
         accepts = all(ports.accepts(x.address, x.port) for x in waiting)
-        return accepts and (not ready or answers(_ADMIN_PORT, (ready,)) is not None)
+        return accepts and (not ready or fetch_json(_ADMIN_PORT, (ready,)) is not None)
 
     _poll(listens, f"{engine.container.record.title} does not accept on every listener")
 

@@ -63,19 +63,20 @@ def wait_listening(
     *,
     title: str,
     seconds: float,
-    stays: Callable[[], None],
-    lack: Callable[[], str],
+    ensure_alive: Callable[[], None],
+    resource_hint: Callable[[], str],
 ) -> None:
-    """Return once a socket listens on each of `ports` (number, protocol) of `address` in the namespace of `holder`.
+    """Return once a socket listens on each of `ports` (number, protocol) of `address` in the network of `holder`.
 
-    EngineError LB403 after `seconds`; `stays` raises when the engine has ended, `lack` returns a hint on its resources.
+    EngineError LB403 when that takes longer than `seconds`; `ensure_alive` raises when the engine has ended,
+    `resource_hint` says what it lacks.
     """
     end = time.monotonic() + seconds
     while not set(ports) <= listening(sockets(holder), address):
-        stays()
+        ensure_alive()
         if time.monotonic() > end:
             message = f"{title} does not listen on every port after {seconds:g} s"
-            raise EngineError(Diagnostic("LB403", message, hint=lack()))
+            raise EngineError(Diagnostic("LB403", message, hint=resource_hint()))
         time.sleep(_LOOK_SECONDS)
 
 

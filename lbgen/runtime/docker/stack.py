@@ -16,10 +16,10 @@ from lbgen.plan.model import Mode
 from lbgen.plan.overlay import with_version
 from lbgen.runtime.common import readiness, selection
 from lbgen.runtime.common.driver import DRAIN_SECONDS, RELOAD_SECONDS, START_SECONDS, Result
-from lbgen.runtime.common.locking import locked
+from lbgen.runtime.common.locking import lock
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.reload import other_version, refusal
-from lbgen.runtime.common.signals import deferred
+from lbgen.runtime.common.signals import defer_signals
 from lbgen.runtime.common.time_limits import for_routes
 from lbgen.runtime.docker import external_networks, images, network, oom, saved_plan, traffic_switch
 from lbgen.runtime.docker.client import connect
@@ -43,8 +43,8 @@ from lbgen.runtime.docker.reload import add_stand_ins, after_commit, check_repla
 from lbgen.runtime.docker.rolling_replace import Replacement, prepare_replacement, recover
 from lbgen.runtime.docker.saved_plan import SavedPlan
 from lbgen.runtime.docker.sockets import wait_listening
-from lbgen.runtime.docker.tier_links import behind, connections, join, places
-from lbgen.runtime.standins.plan import Cast, played, whose
+from lbgen.runtime.docker.tier_links import attach_networks, connections, listener_addresses, plan_behind_front
+from lbgen.runtime.standins.plan import StandInSet, describe_pools, stand_in_pools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,7 +57,17 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan
     from lbgen.runtime.common.state import StackState
 
-__all__ = ["behind", "connections", "end", "join", "lines", "places", "reload", "running", "up"]
+__all__ = [
+    "attach_networks",
+    "connections",
+    "end",
+    "lines",
+    "listener_addresses",
+    "plan_behind_front",
+    "reload",
+    "running",
+    "up",
+]
 
 
 def up(
@@ -79,7 +89,7 @@ def up(
     Raises LbgenError (verdicts), EngineError LB403 to LB405, LB413, LB420 to LB423.
     """
     client = connect(here=True)
-    with locked(f"docker-{plan.name}"), _cleanup_on_error(client, plan.name):
+    with lock(f"docker-{plan.name}"), _cleanup_on_error(client, plan.name):
         plan = external_networks.resolve_endpoints(client, plan, backends=backends)
         helper = partial(_helper, client, progress)
         before = recover(client, plan.name, list_containers(client, plan.name), helper)
@@ -92,7 +102,7 @@ def up(
             return _desired_stack(client, plan, chosen, accept, backends, progress)
 
         if plan.pools:
-            progress(Progress(Step.POOLS, detail=whose(plan)))
+            progress(Progress(Step.POOLS, detail=describe_pools(plan)))
         desired = make(chosen)
         try:
             if needs_reload(desired, before):
@@ -123,14 +133,14 @@ def up(
                     each.switch()
                 desired.kept.write()
             except BaseException:  # also Ctrl-C
-                with deferred(forget=True):
+                with defer_signals(forget=True):
                     replacement.rollback(client, plan.name)
                     work.rollback()
                 raise
             try:
                 cut = replacement.drain(drain, progress)
             finally:
-                with deferred(), after_commit():
+                with defer_signals(), after_commit():
                     work.commit()
         now = stack_state(plan.name, list_containers(client, plan.name))
         return Result(now, skipped, warnings, not work.changed, bool(before) and work.changed, cut=cut)
@@ -153,7 +163,7 @@ def _cleanup_on_error(client: DockerClient, name: str) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        with deferred(forget=True), suppress(EngineError):
+        with defer_signals(forget=True), suppress(EngineError):
             _forget(client, name)
         raise
 
@@ -168,7 +178,7 @@ def reload(
 ) -> Result:
     """Have the stack's containers serve `plan` instead. See `lbgen.api.reload`."""
     client = connect(here=True)
-    with locked(f"docker-{stack.name}"):
+    with lock(f"docker-{stack.name}"):
         there = list_containers(client, stack.name)
         last = saved_plan.read(stack.name)
         if last is None:
@@ -217,7 +227,7 @@ def _desired_stack(
     subnet = network.ensure(client, plan.name)
     last = saved_plan.read(plan.name)
     before = last.cast if last is not None and last.cast.stand_ins else None
-    cast = assign_stand_ins(plan, subnet, _certificate_folder(plan), before) if played(plan) else Cast()
+    cast = assign_stand_ins(plan, subnet, _certificate_folder(plan), before) if stand_in_pools(plan) else StandInSet()
     units = []
     for each in chosen:
         inside = plan_inside(plan, each, cast, subnet)
@@ -286,7 +296,9 @@ def _wait_for_routes(
             asked = [(x.port, str(x.protocol)) for x in plan.listeners]
             address = plan.listeners[0].address  # the same for all of a container
             holder = there[unit.holder[0].name]
-            wait_listening(holder, address, asked, title=title, seconds=seconds, stays=starts, lack=lack)
+            wait_listening(
+                holder, address, asked, title=title, seconds=seconds, ensure_alive=starts, resource_hint=lack
+            )
         probes = readiness.probes(plan)
 
         def answered(probe: readiness.Probe, left: int, name: str = name, total: int = len(probes)) -> None:
@@ -297,9 +309,9 @@ def _wait_for_routes(
         ensure_alive(each, before, "while starting")
         if unit.agent is not None:
             wait_for_agent(there[unit.agent[0].name].handle, seconds)
-        complaints += readiness.unasked(plan, probes, title)
+        complaints += readiness.unreachable_routes(plan, probes, title)
         complaints += readiness.diagnostics(
-            late, title, plan, seconds=seconds, lack=partial(oom.memory_hint, each.handle)
+            late, title, plan, seconds=seconds, resource_hint=partial(oom.memory_hint, each.handle)
         )
         if not late:
             progress(Progress(Step.READY, name))
@@ -311,14 +323,14 @@ def _wait_for_routes(
 def end(stack: StackState, progress: Callable[[Progress], None]) -> None:
     """Stop and remove all containers, volumes and the network of a stack; a Ctrl-C skips the drain."""
     client = connect()
-    with locked(f"docker-{stack.name}"):
+    with lock(f"docker-{stack.name}"):
         try:
             remove_stack(client, stack.name, progress)
         except BaseException:
-            with deferred(forget=True), suppress(EngineError):
+            with defer_signals(forget=True), suppress(EngineError):
                 _forget(client, stack.name)
             raise
-        with deferred():
+        with defer_signals():
             _forget(client, stack.name)
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _SHARED = "container:"
 
 
-def behind(plan: Plan, before: StackState | None) -> Plan:
+def plan_behind_front(plan: Plan, before: StackState | None) -> Plan:
     """`plan` on the ports it had in `before`, else on free ones: they are published on this host's loopback too."""
     had = {} if before is None else {a.listener: a.port for x in before.engines for a in x.addresses}
     found: dict[str, int] = {}
@@ -36,7 +36,7 @@ def behind(plan: Plan, before: StackState | None) -> Plan:
     return replace(moved, listeners=tuple(replace(x, address_written=False) for x in moved.listeners))
 
 
-def places(state: StackState) -> dict[str, tuple[str, int]]:
+def listener_addresses(state: StackState) -> dict[str, tuple[str, int]]:
     """(address in the stack's own network, port) by listener."""
     client = connect()
     found = {}
@@ -48,7 +48,7 @@ def places(state: StackState) -> dict[str, tuple[str, int]]:
     return found
 
 
-def join(front: StackState, behind: Sequence[StackState]) -> None:
+def attach_networks(front: StackState, behind: Sequence[StackState]) -> None:
     """Connect the engines of `front` to the networks of the stacks behind it, unless they are connected."""
     client = connect()
     joined = False

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lbgen.runtime.common.signals import deferred
+from lbgen.runtime.common.signals import defer_signals
 from lbgen.runtime.docker import container, helper_image, network, sockets
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.container import ContainerSpec, File
@@ -126,15 +126,23 @@ class TrafficSwitch:
         tcp = [x for x in self.unit.plan.listeners if str(x.protocol) == "tcp"]
         return {x.name: (self.address, _ASK_FROM + number) for number, x in enumerate(tcp)}
 
-    def wait_listening(self, seconds: float, stays: Callable[[], None], lack: Callable[[], str]) -> None:
-        """Wait until the new engine listens on every port, at most `seconds`. EngineError LB403. `stays` raises when it
-        has ended, `lack` returns a hint on its resources."""
+    def wait_listening(
+        self, seconds: float, ensure_alive: Callable[[], None], resource_hint: Callable[[], str]
+    ) -> None:
+        """EngineError LB403 when the new engine does not listen on every port in time; `ensure_alive` raises when it
+        has ended, `resource_hint` says what it lacks."""
         if self.unit.spec.kernel:
             self._set(self.address, kernel=True)
             return
         title = self.unit.record.title
         sockets.wait_listening(
-            self.entrypoint.holder, self._new, self._ports, title=title, seconds=seconds, stays=stays, lack=lack
+            self.entrypoint.holder,
+            self._new,
+            self._ports,
+            title=title,
+            seconds=seconds,
+            ensure_alive=ensure_alive,
+            resource_hint=resource_hint,
         )
 
     def switch(self) -> None:
@@ -256,5 +264,5 @@ def rules_container(client: DockerClient, stack: str, holder: StackContainer, he
         container.start(handle, spec)
         yield StackContainer(handle, record)
     finally:
-        with deferred(), docker_errors(f"removing {spec.name}"):
+        with defer_signals(), docker_errors(f"removing {spec.name}"):
             container.remove(handle)

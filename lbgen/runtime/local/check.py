@@ -14,10 +14,10 @@ from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.rendered import render_with
 from lbgen.plan.overlay import with_addresses, with_admin, with_ports, with_version
 from lbgen.runtime.common import ports
-from lbgen.runtime.common.admin_client import SETTLE, answers
+from lbgen.runtime.common.admin_client import SETTLE, fetch_json
 from lbgen.runtime.common.checker import CHECK_SECONDS, refused_files
-from lbgen.runtime.common.executables import find, fitting
-from lbgen.runtime.common.resolvers import judged
+from lbgen.runtime.common.executables import find, supported_version
+from lbgen.runtime.common.resolvers import judge_with_resolvers
 from lbgen.runtime.common.time_limits import for_routes
 from lbgen.runtime.local.run_as import User, accessible_copy, chown_tree, engine_user, make_engine_directory
 from lbgen.runtime.local.spawn import KILLED, how_ended, spawn, stop
@@ -55,12 +55,12 @@ def check(
     if binary is None:
         binary, version = find(target, version or plan.options(target.name).version)
     else:
-        version = fitting(target, binary)
+        version = supported_version(target, binary)
     user = engine_user()
     place = directory or make_engine_directory(f"lbgen-check-{target.name}-", user)
     try:
         binary = accessible_copy(binary, place, user)
-        plan, _ = judged(with_version(plan, target.name, version), target, version, accept)
+        plan, _ = judge_with_resolvers(with_version(plan, target.name, version), target, version, accept)
         spec = target.check(plan, binary, place)
         limit = for_routes(plan, CHECK_SECONDS)
         checkable = _checkable(plan, serves=spec.serves)
@@ -147,7 +147,7 @@ def _ask(spec: CheckSpec, plan: Plan, place: Path, user: User, title: str, limit
             if code is not None:
                 _check_exit(code, title)
                 return spec.judge(code, _log_text(place), {})
-            now = answers(plan.admin_port, spec.ask)
+            now = fetch_json(plan.admin_port, spec.ask)
             if now is not None and now == before:
                 return spec.judge(0, _log_text(place), now)
             before = now

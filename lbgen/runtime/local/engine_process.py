@@ -71,7 +71,7 @@ class EngineProcess:
         """Whether the process still runs."""
         return self.process.poll() is None
 
-    def stays(self) -> None:
+    def ensure_alive(self) -> None:
         """Raise EngineError LB403 with the log's last lines when it has ended."""
         code = self.process.poll()
         if code is not None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Binary
     from lbgen.runtime.common.process_id import ProcessId
     from lbgen.runtime.local.messages import StartRequest
-    from lbgen.runtime.standins.plan import Cast
+    from lbgen.runtime.standins.plan import StandInSet
 
 _FILE, _MARK = "saved", "changing"
 _TYPES = (api, certificates, messages, process_id, server, standins)
@@ -47,7 +47,7 @@ class SavedStack:
 
     generation: int
     request: StartRequest
-    cast: Cast
+    cast: StandInSet
     networks: tuple[tuple[str, SavedNetwork], ...]
     binaries: tuple[tuple[str, Binary], ...]
 

@@ -20,7 +20,7 @@ from lbgen.plan.model import Protocol
 from lbgen.plan.overlay import with_admin, with_version
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.driver import START_SECONDS
-from lbgen.runtime.common.executables import find, fitting
+from lbgen.runtime.common.executables import find, supported_version
 from lbgen.runtime.local.engine_process import LOG, EngineProcess, failure, spawn_engine
 from lbgen.runtime.local.run_as import accessible_copy, chown_tree, engine_user, is_reachable, make_engine_directory
 from lbgen.runtime.local.spawn import how_ended
@@ -174,7 +174,7 @@ def run_engine(
     if binary is None:
         binary, found = find(target, version or plan.options(target.name).version)
     else:
-        found = fitting(target, binary)
+        found = supported_version(target, binary)
     made = None if directory is not None else make_engine_directory(f"lbgen-{target.name}-", engine_user())
     place = directory or made
     assert place is not None  # noqa: S101 - one of the two

@@ -14,8 +14,8 @@ from lbgen.engines.rendered import MANIFEST, render_with
 from lbgen.plan.model import Protocol
 from lbgen.plan.overlay import with_admin, with_version
 from lbgen.runtime.common import ports
-from lbgen.runtime.common.admin_client import texts
-from lbgen.runtime.common.health import watched
+from lbgen.runtime.common.admin_client import fetch_text
+from lbgen.runtime.common.health import status_engine
 from lbgen.runtime.common.reload import Change, obstacles
 from lbgen.runtime.local.check import check
 from lbgen.runtime.local.process import wait_listening
@@ -41,7 +41,7 @@ class LocalEngine:
     _goes_on: bool = False
 
     @property
-    def goes_on(self) -> bool:
+    def watches_files(self) -> bool:
         return self._goes_on
 
     @property
@@ -66,10 +66,10 @@ class LocalEngine:
     def stop_agent(self) -> None:
         self.handle.stop_agent()
 
-    def known(self, order: str) -> Mapping[str, str]:
+    def agent_files(self, order: str) -> Mapping[str, str]:
         return steering_files(order, self.handle.directory)
 
-    def put(self, rendered: Rendered) -> None:
+    def replace_files(self, rendered: Rendered) -> None:
         user = engine_user()
         _save_previous(self.handle.directory)
         rendered.write(self.handle.directory, None if user.uid is None or user.gid is None else (user.uid, user.gid))
@@ -83,19 +83,19 @@ class LocalEngine:
         self.handle.reload(plan, spec, succeeded=not self._goes_on)
 
     def endpoints(self, pools: Mapping[str, Sequence[str]]) -> Mapping[tuple[str, int], Condition]:
-        teller = watched(self.handle.engine)
-        said = texts(self.plan.admin_port, teller.tells) if teller is not None else None
+        teller = status_engine(self.handle.engine)
+        said = fetch_text(self.plan.admin_port, teller.tells) if teller is not None else None
         return teller.health(pools, said) if teller is not None and said is not None else {}
 
-    def lack(self) -> str:
+    def resource_hint(self) -> str:
         return ""
 
     def wait_listening(self, seconds: float) -> None:
         wait_listening(self.handle, seconds)
         self.handle.wait_loaded(seconds)
 
-    def stays(self) -> None:
-        self.handle.stays()
+    def ensure_alive(self) -> None:
+        self.handle.ensure_alive()
 
 
 def prepare_change(handle: EngineProcess, target: Engine, plan: Plan, accept: tuple[str, ...]) -> Change:

@@ -12,15 +12,15 @@ from lbgen.plan.overlay import with_real_endpoints, with_version
 from lbgen.runtime.common import logs, selection, state
 from lbgen.runtime.common.driver import DRAIN_SECONDS, RELOAD_SECONDS, START_SECONDS, Result
 from lbgen.runtime.common.executables import find
-from lbgen.runtime.common.locking import locked
+from lbgen.runtime.common.locking import lock
 from lbgen.runtime.common.progress import Progress, Step
-from lbgen.runtime.common.resolvers import judged
-from lbgen.runtime.common.signals import deferred
+from lbgen.runtime.common.resolvers import judge_with_resolvers
+from lbgen.runtime.common.signals import defer_signals
 from lbgen.runtime.common.time_limits import for_routes
 from lbgen.runtime.local import journal, messages, supervisor_client
 from lbgen.runtime.local.messages import EngineChoice, ReloadRequest, StartRequest, Success
-from lbgen.runtime.local.tier_links import behind, connections, join, places
-from lbgen.runtime.standins.plan import played, whose
+from lbgen.runtime.local.tier_links import attach_networks, connections, listener_addresses, plan_behind_front
+from lbgen.runtime.standins.plan import describe_pools, stand_in_pools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +31,18 @@ if TYPE_CHECKING:
     from lbgen.runtime.common.selection import Skipped
     from lbgen.runtime.common.state import StackState
 
-__all__ = ["behind", "choose", "connections", "end", "join", "lines", "places", "reload", "running", "up"]
+__all__ = [
+    "attach_networks",
+    "choose",
+    "connections",
+    "end",
+    "lines",
+    "listener_addresses",
+    "plan_behind_front",
+    "reload",
+    "running",
+    "up",
+]
 
 
 def up(
@@ -54,9 +65,9 @@ def up(
     plan = plan if backends else with_real_endpoints(plan)
     chosen, skipped = choose(plan, engines, insist=insist, accept=accept)
     if plan.pools:
-        progress(Progress(Step.POOLS, detail=whose(plan)))
+        progress(Progress(Step.POOLS, detail=describe_pools(plan)))
     digest = messages.digest(plan, chosen, accept, backends=backends)
-    with locked(f"stack-{plan.name}"):
+    with lock(f"stack-{plan.name}"):
         before, kept = state.read(plan.name), None
         replaced = False
         if before is not None:
@@ -73,7 +84,7 @@ def up(
             supervisor_client.stop(before)
         wanted = StartRequest(plan.name, digest, str(state.folder(plan.name)), plan, chosen, accept, backends, seconds)
         try:
-            with locked("ports"):
+            with lock("ports"):
                 wanted = replace(wanted, engines=_assign_offsets(plan, chosen))
             done = supervisor_client.start(wanted, progress)
         except (LbgenError, KeyboardInterrupt) as error:
@@ -85,7 +96,7 @@ def up(
 
 def _restart_previous(before: StartRequest, error: BaseException) -> None:
     """Restart the stack that was stopped for a start that failed. EngineError with both reasons if that fails too."""
-    with deferred():
+    with defer_signals():
         try:
             supervisor_client.start(before, lambda step: None)
         except LbgenError as second:
@@ -102,7 +113,7 @@ def reload(
     seconds: float,
 ) -> Result:
     """Have the stack's engines serve `plan` instead. See `lbgen.api.reload`."""
-    with locked(f"stack-{stack.name}"):
+    with lock(f"stack-{stack.name}"):
         before = state.read(stack.name)
         if before is not None:
             _ensure_supervisor(before, progress, strict=True)
@@ -160,18 +171,18 @@ def _choose(plan: Plan, target: Engine, *, accept: tuple[str, ...]) -> EngineCho
         binary, version = find(target, asked)
     except EngineError:
         # A refusal comes before a missing executable.
-        _, problems = judged(plan, target, target.versions[0], accept)
+        _, problems = judge_with_resolvers(plan, target, target.versions[0], accept)
         if problems:
             raise LbgenError(problems) from None
         raise
-    plan, problems = judged(with_version(plan, target.name, version), target, version, accept)
+    plan, problems = judge_with_resolvers(with_version(plan, target.name, version), target, version, accept)
     if problems:
         raise LbgenError(problems)
     kernel = target.process(plan, binary, Path("/")).kernel
     if kernel and os.geteuid() != 0:
         hint = "run as root, or leave it out"
         raise EngineError(Diagnostic("LB407", f"{target.title} needs root to load rules into the kernel", hint=hint))
-    if kernel and len(played(plan)) < len(plan.pools):
+    if kernel and len(stand_in_pools(plan)) < len(plan.pools):
         message = f"{target.title} runs in a network namespace from which only stand-ins can be reached"
         raise EngineError(Diagnostic("LB403", message, hint="load the rendered file on the balancer itself"))
     supplied = None if _installed(target) else target
@@ -198,7 +209,7 @@ def _is_up_to_date(before: StackState, digest: str) -> bool:
 
 def end(stack: StackState, progress: Callable[[Progress], None]) -> None:
     """Stop a stack and remove what belongs to it, also without a supervisor; a newer stack of its name stays."""
-    with locked(f"stack-{stack.name}"):
+    with lock(f"stack-{stack.name}"):
         found = state.read(stack.name)
         if found is not None and found.first == stack.first:
             supervisor_client.stop(found, progress)

@@ -13,11 +13,11 @@ from lbgen.engines.health import Watched
 from lbgen.plan.overlay import with_ports, with_real_endpoints, with_version
 from lbgen.runtime.common import readiness, state
 from lbgen.runtime.common.health import members
-from lbgen.runtime.common.locking import locked
+from lbgen.runtime.common.locking import lock
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.common.progress import Progress, Step
-from lbgen.runtime.common.reload import Change, Outcome, other_version, refusal, reload_all
-from lbgen.runtime.common.resolvers import judged
+from lbgen.runtime.common.reload import Change, ReloadOutcome, other_version, refusal, reload_all
+from lbgen.runtime.common.resolvers import judge_with_resolvers
 from lbgen.runtime.local import journal
 from lbgen.runtime.local.journal import SavedNetwork, SavedStack
 from lbgen.runtime.local.messages import digest
@@ -26,7 +26,7 @@ from lbgen.runtime.local.process import start, wait_listening, with_free_admin_p
 from lbgen.runtime.local.reload import PREVIOUS, LocalEngine, prepare_change, remove_previous
 from lbgen.runtime.local.run_as import engine_user, make_engine_directory
 from lbgen.runtime.local.stand_ins import StandIns
-from lbgen.runtime.standins.plan import Cast, cast, played
+from lbgen.runtime.standins.plan import StandInSet, plan_stand_ins, stand_in_pools
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,8 +49,8 @@ class StackProcesses:
     cleanup: ExitStack
     handles: dict[str, EngineProcess] = field(default_factory=dict)
     networks: dict[str, Network] = field(default_factory=dict)
-    cast: Cast = field(default_factory=Cast)  # every stand-in that was ever started, as they stay
-    active_cast: Cast = field(default_factory=Cast)  # those of the plan that is served
+    cast: StandInSet = field(default_factory=StandInSet)  # every stand-in that was ever started, as they stay
+    active_cast: StandInSet = field(default_factory=StandInSet)  # those of the plan that is served
     generation: int = 0  # counts the changes
     stand_ins: StandIns = field(init=False)
 
@@ -85,7 +85,7 @@ class StackProcesses:
 
     def start(self) -> tuple[Diagnostic, ...]:
         """Start everything and wait until every route answers; returns warnings. Raises LbgenError, OSError."""
-        with locked("ports"):
+        with lock("ports"):
             addresses = self.active_cast = self._stand_ins(self.request.plan)
             for chosen in self.request.engines:
                 self._start(chosen, addresses, self.networks.get(chosen.name))
@@ -99,14 +99,14 @@ class StackProcesses:
         for handle in self.handles.values():
             handle.request_stop()
 
-    def _stand_ins(self, plan: Plan) -> Cast:
+    def _stand_ins(self, plan: Plan) -> StandInSet:
         """Start a stand-in for each endpoint that has none, on loopback and on each namespace's veth."""
-        if not played(plan):
-            return Cast()
+        if not stand_in_pools(plan):
+            return StandInSet()
         taken = frozenset(x.port + engine.offset for x in plan.listeners for engine in self.request.engines)
         hosts = ("127.0.0.1", *(net.host for net in self.networks.values()))
         there = self.cast.stand_ins
-        made = cast(plan, hosts, taken, self.folder / f"stand-ins-{len(there)}", before=self.cast)
+        made = plan_stand_ins(plan, hosts, taken, self.folder / f"stand-ins-{len(there)}", before=self.cast)
         every = (*there, *(each for each in made.stand_ins if each not in there))
         if self.stand_ins.process is None:
             self.cleanup.callback(self.stand_ins.stop)
@@ -117,7 +117,7 @@ class StackProcesses:
         self.progress(Progress(Step.BACKENDS, total=len(listed), done=len(listed)))
         return made
 
-    def _start(self, chosen: EngineChoice, stand_ins: Cast, net: Network | None) -> None:
+    def _start(self, chosen: EngineChoice, stand_ins: StandInSet, net: Network | None) -> None:
         plan = self.plan_for(self.request.plan, chosen, stand_ins, net)
         if isinstance(chosen.engine, Watched):
             admins = {x.plan.admin_port or 0 for x in self.handles.values()}
@@ -155,11 +155,11 @@ class StackProcesses:
         )
         self.progress(Progress(Step.STARTED, chosen.name, f"{chosen.title} {chosen.binary.version}"))
 
-    def plan_for(self, plan: Plan, chosen: EngineChoice, stand_ins: Cast, net: Network | None) -> Plan:
+    def plan_for(self, plan: Plan, chosen: EngineChoice, stand_ins: StandInSet, net: Network | None) -> Plan:
         """The plan that an engine of the stack gets to serve `plan`: offset ports, stand-ins as endpoints."""
         plan = replace(plan, resolvers=chosen.resolvers)
         plan = with_ports(plan, {x.name: x.port + chosen.offset for x in plan.listeners})
-        plan = stand_ins.play(plan, net.host if net is not None else "127.0.0.1")
+        plan = stand_ins.apply_to(plan, net.host if net is not None else "127.0.0.1")
         if net is not None:  # the namespace does not have the listeners' addresses
             everywhere = "0.0.0.0"  # noqa: S104 - inside a namespace that only this host reaches
             plan = replace(plan, listeners=tuple(replace(x, address=everywhere) for x in plan.listeners))
@@ -186,7 +186,7 @@ class StackProcesses:
                 self.progress(Progress(Step.ANSWERED, name, probe.route, total - left, total))
 
             late = readiness.wait(handle.plan, wanted, handle.address, seconds=seconds, answered=answered)
-            found += readiness.unasked(handle.plan, wanted, handle.title)
+            found += readiness.unreachable_routes(handle.plan, wanted, handle.title)
             found += readiness.diagnostics(late, handle.title, handle.plan, seconds=seconds)
             if not late:
                 self.progress(Progress(Step.READY, name))
@@ -209,7 +209,7 @@ class StackProcesses:
         listed = self.record.endpoints
         changes: list[Change] = []
         try:
-            with locked("ports"):
+            with lock("ports"):
                 stand_ins = self._stand_ins(asked.plan)
             for each in chosen:
                 self.progress(Progress(Step.CHECKING, each.name))
@@ -230,13 +230,13 @@ class StackProcesses:
         finally:
             for handle in self.handles.values():
                 self.refresh_entry(handle)
-            if all(change.outcome is not Outcome.UNKNOWN for change in changes):
+            if all(change.outcome is not ReloadOutcome.UNKNOWN for change in changes):
                 self._settle()
         for each in chosen:
             self.progress(Progress(Step.RELOADED, each.name))
         return warnings
 
-    def _commit(self, order: StartRequest, stand_ins: Cast) -> None:
+    def _commit(self, order: StartRequest, stand_ins: StandInSet) -> None:
         """`order` is what the stack serves from now on. Raises EngineError LB408, and then it is not."""
         before = self.request, self.active_cast, self.generation
         self.request, self.active_cast, self.generation = order, stand_ins, self.generation + 1
@@ -298,12 +298,12 @@ class StackProcesses:
             # A full disk must not end what serves; the next change writes this one as well.
 
 
-def endpoint_states(plan: Plan, stand_ins: Cast) -> tuple[state.EndpointState, ...]:
+def endpoint_states(plan: Plan, stand_ins: StandInSet) -> tuple[state.EndpointState, ...]:
     """The record's entries for the stand-ins of `plan`."""
     host = stand_ins.stand_ins[0].host if stand_ins.stand_ins else ""
     return tuple(
         state.EndpointState(endpoint.field, pool.name, host, stand_ins.ports[endpoint.field])
-        for pool in played(plan)
+        for pool in stand_in_pools(plan)
         for endpoint in pool.endpoints
         if endpoint.field in stand_ins.ports
     )
@@ -322,7 +322,9 @@ def _same_choice(chosen: EngineChoice, before: Plan, after: Plan, accept: tuple[
     other = other_version(target, before, after, chosen.version)
     if other:
         raise EngineError(other)
-    plan, problems = judged(with_version(after, target.name, chosen.version), target, chosen.version, accept)
+    plan, problems = judge_with_resolvers(
+        with_version(after, target.name, chosen.version), target, chosen.version, accept
+    )
     if problems:
         raise LbgenError(problems)
     return replace(chosen, resolvers=plan.resolvers)

@@ -16,7 +16,7 @@ from lbgen.runtime.local.adopt import AdoptedProcess, session_leaders
 from lbgen.runtime.local.control_socket import ControlSocket, connect
 from lbgen.runtime.local.messages import Failure
 from lbgen.runtime.local.spawn import spawn_own, stop
-from lbgen.runtime.standins.server import endpoints
+from lbgen.runtime.standins.server import stand_in_servers
 from lbgen.system_errors import set_supervisor, to_diagnostic
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def main(folder: str) -> None:
 def _answer(asked: tuple[StandIn, ...], served: set[StandIn], ends: ExitStack) -> Failure | None:
     new = tuple(each for each in asked if each not in served)
     try:
-        ends.enter_context(endpoints(new))
+        ends.enter_context(stand_in_servers(new))
     except LbgenError as error:
         return Failure(error.diagnostics, error.exit_code)
     except OSError as error:

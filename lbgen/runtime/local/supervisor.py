@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
 from lbgen.runtime.common import state
 from lbgen.runtime.common.process_id import ProcessId
-from lbgen.runtime.common.reload import REMEDY, refusal, unforeseen
+from lbgen.runtime.common.reload import REMEDY, internal_error, refusal
 from lbgen.runtime.local import journal
 from lbgen.runtime.local.control_socket import ControlSocket
 from lbgen.runtime.local.messages import CommitRequest, Failure, ReloadRequest, Success, TakeoverRequest
@@ -216,7 +216,7 @@ class Supervisor:
 
 def _diagnostic(error: Exception, place: str = "") -> Diagnostic:
     """The finding for an error that is not a LbgenError."""
-    return to_diagnostic(error, place) if isinstance(error, OSError) else unforeseen(error)
+    return to_diagnostic(error, place) if isinstance(error, OSError) else internal_error(error)
 
 
 def _log(text: str) -> None:

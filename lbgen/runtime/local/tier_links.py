@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 _LOOPBACK = "127.0.0.1"
 
 
-def behind(plan: Plan, before: StackState | None) -> Plan:
+def plan_behind_front(plan: Plan, before: StackState | None) -> Plan:
     """`plan` on loopback, on the ports it had in `before`, else on free ones."""
-    had = {} if before is None else places(before)
+    had = {} if before is None else listener_addresses(before)
     found: dict[str, int] = {}
     for listener in plan.listeners:
         taken = frozenset((*found.values(), *(port for _, port in had.values())))
@@ -28,16 +28,16 @@ def behind(plan: Plan, before: StackState | None) -> Plan:
     return replace(moved, listeners=tuple(replace(x, address=_LOOPBACK) for x in moved.listeners))
 
 
-def places(state: StackState) -> dict[str, tuple[str, int]]:
+def listener_addresses(state: StackState) -> dict[str, tuple[str, int]]:
     """(address, port) by listener, for this host and for the tier in front."""
     return {each.listener: (each.host, each.port) for engine in state.engines for each in engine.addresses}
 
 
-def join(front: StackState, behind: Sequence[StackState]) -> None:
+def attach_networks(front: StackState, behind: Sequence[StackState]) -> None:
     """Nothing to do: all of them share this host's loopback."""
 
 
 def connections(state: StackState) -> int:
     """The number of open connections to its listeners."""
-    wanted = {port for _, port in places(state).values()}
+    wanted = {port for _, port in listener_addresses(state).values()}
     return sum(ports.open_connections(engine.pid, wanted) for engine in state.engines)

@@ -53,14 +53,14 @@ def _remember(shaken: ssl.SSLSocket | ssl.SSLObject, name: str | None, _: ssl.SS
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
+class ConnectionInfo:
     """What a connection said before its first request, as JSON data; None = nothing, and nothing was expected."""
 
     proxy: dict[str, object] | None = None
     tls: dict[str, object] | None = None
 
 
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter, Hello], Awaitable[None]]
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter, ConnectionInfo], Awaitable[None]]
 
 
 class Server:
@@ -106,7 +106,7 @@ class Server:
 
 async def _accepted(
     connection: socket.socket, context: ssl.SSLContext | None, limit: int, *, proxied: bool
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Hello]:
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, ConnectionInfo]:
     """Streams over an accepted, non-blocking socket; it is closed when this raises (OSError, also of TLS)."""
     loop = asyncio.get_running_loop()
     try:
@@ -121,7 +121,7 @@ async def _accepted(
         connection.close()
         raise
     writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-    return reader, writer, Hello(proxy, _shaken(writer.get_extra_info("ssl_object")))
+    return reader, writer, ConnectionInfo(proxy, _shaken(writer.get_extra_info("ssl_object")))
 
 
 def _shaken(found: ssl.SSLObject | None) -> dict[str, object] | None:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal
 
-from lbgen.runtime.standins.accept import Hello
+from lbgen.runtime.standins.accept import ConnectionInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_SILENT = Hello()
+_SILENT = ConnectionInfo()
 CONTROL = "x-stand-in"  # request header: a JSON object with fields of Behaviour
 SEEN = "x-stand-in-saw"  # response header: base64 of the JSON account, where the body does not hold it
 NAME = "x-stand-in-name"  # response header on every answer
@@ -191,7 +191,7 @@ async def _body(
     return await _exactly(reader, int(length), more), ()
 
 
-def account(name: str, pool: str, arrival: Arrival, hello: Hello = _SILENT) -> dict[str, object]:
+def account(name: str, pool: str, arrival: Arrival, hello: ConnectionInfo = _SILENT) -> dict[str, object]:
     """What the endpoint tells about a request and its connection, as JSON data."""
     return {
         "name": name,

@@ -24,7 +24,7 @@ _ANY_STATUS = ((200, 299),)
 
 
 @dataclass(frozen=True, slots=True)
-class Cast:
+class StandInSet:
     """The stand-ins of a plan: `ports` by the field of the endpoint that each plays."""
 
     stand_ins: tuple[StandIn, ...] = ()
@@ -32,7 +32,7 @@ class Cast:
     folder: Path | None = None  # of the certificates that were made for them
     certificates: tuple[Spec, ...] = ()
 
-    def play(self, plan: Plan, host: str) -> Plan:
+    def apply_to(self, plan: Plan, host: str) -> Plan:
         """`plan` with its endpoints at the stand-ins on `host`, trusted and checked as such."""
         if not self.ports:
             return plan
@@ -48,14 +48,14 @@ class Cast:
         return pool
 
 
-def cast(
+def plan_stand_ins(
     plan: Plan,
     hosts: tuple[str, ...],
     taken: frozenset[int],
     folder: Path,
     port_from: Callable[[str, int, frozenset[int]], int] = ports.free_port,
-    before: Cast | None = None,
-) -> Cast:
+    before: StandInSet | None = None,
+) -> StandInSet:
     """One stand-in per endpoint of a played pool on free ports of each of `hosts`, the first of which is listed.
 
     Certificates for those that speak TLS are made in `folder` unless they are there. With `before` those that would be
@@ -67,7 +67,7 @@ def cast(
     there = {} if before is None else {replace(each, port=0): each.port for each in before.stand_ins}
     if before is not None and before.folder is not None and before.certificates == tuple(secured.values()):
         folder = before.folder
-    for pool in played(plan):
+    for pool in stand_in_pools(plan):
         tls = None
         if pool.name in secured:
             path = folder / secured[pool.name].name
@@ -85,18 +85,18 @@ def cast(
     if secured and not all((folder / f"{spec.name}.crt").is_file() for spec in secured.values()):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         make(folder, tuple(secured.values()))
-    return Cast(tuple(stand_ins), chosen, folder if secured else None, tuple(secured.values()))
+    return StandInSet(tuple(stand_ins), chosen, folder if secured else None, tuple(secured.values()))
 
 
-def played(plan: Plan) -> tuple[Pool, ...]:
+def stand_in_pools(plan: Plan) -> tuple[Pool, ...]:
     """The pools whose endpoints are played; the others have their own."""
     return tuple(pool for pool in plan.pools if not pool.real)
 
 
-def whose(plan: Plan) -> str:
+def describe_pools(plan: Plan) -> str:
     """Which pools have endpoints of their own, and which are played, in words."""
     own = [pool.name for pool in plan.pools if pool.real]
-    others = [pool.name for pool in played(plan)]
+    others = [pool.name for pool in stand_in_pools(plan)]
     words = (f"their own: {', '.join(own)}" if own else "", f"stand-ins: {', '.join(others)}" if others else "")
     return "; ".join(word for word in words if word)
 
@@ -105,7 +105,7 @@ def _certificates(plan: Plan, hosts: tuple[str, ...]) -> dict[str, Spec]:
     """Pool -> the certificate of its stand-ins, for those that speak TLS."""
     behind = _behind_passthrough(plan)
     found = {}
-    for pool in played(plan):
+    for pool in stand_in_pools(plan):
         if pool.tls is not None or pool.name in behind:
             names = (*hosts, *((pool.tls.server_name,) if pool.tls is not None and pool.tls.server_name else ()))
             found[pool.name] = Spec(f"pool-{pool.name}", names)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.standins import http1
-from lbgen.runtime.standins.accept import Hello, Server, StandInTls
+from lbgen.runtime.standins.accept import ConnectionInfo, Server, StandInTls
 from lbgen.runtime.standins.http1 import Behaviour
 from lbgen.runtime.standins.udp import DatagramServer
 
@@ -65,7 +65,7 @@ class StandIn:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ReceivedRequest:
     """A complete request that reached endpoint `name`. `tag` is that of its control header; `at` is `time.monotonic`
     seconds."""
 
@@ -79,7 +79,7 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Endpoints:
+class StandInServers:
     """Running stand-ins. By endpoint name: `connections`, `heads` (requests of which the head is there), `body_bytes`
     (of HTTP/1.x, as they come), `requests` (whole ones), `answered` (the kernel has the whole answer). `seen` are the
     latest requests in order. `behave` and `listen` change one while it runs."""
@@ -90,7 +90,7 @@ class Endpoints:
     body_bytes: Counter[str] = field(default_factory=Counter)
     requests: Counter[str] = field(default_factory=Counter)
     answered: Counter[str] = field(default_factory=Counter)
-    seen: deque[Seen] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    seen: deque[ReceivedRequest] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     _behaviours: dict[tuple[str, str], Behaviour] = field(default_factory=dict)
     _tags: Counter[tuple[str, str]] = field(default_factory=Counter)
     _servers: dict[str, Server | DatagramServer] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class Endpoints:
         """The names that take connections."""
         return frozenset(self._servers)
 
-    def tagged(self, tag: str) -> list[Seen]:
+    def tagged(self, tag: str) -> list[ReceivedRequest]:
         """The arrivals of the request of that tag, in order."""
         return [seen for seen in tuple(self.seen) if seen.tag == tag]
 
@@ -183,7 +183,7 @@ class Endpoints:
                 held.append(filler)
             return
 
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, hello: Hello) -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, hello: ConnectionInfo) -> None:
             task = asyncio.current_task()
             assert task is not None  # noqa: S101  # a server callback always runs in one
             self._tasks[task] = stand_in.name
@@ -203,7 +203,7 @@ class Endpoints:
         held.remove(sock)
 
     async def _serve(
-        self, stand_in: StandIn, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, hello: Hello
+        self, stand_in: StandIn, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, hello: ConnectionInfo
     ) -> None:
         name = stand_in.name
 
@@ -273,7 +273,7 @@ class Endpoints:
         tag = "" if asked is None else asked.tag
         digest = hashlib.sha256(arrival.body).hexdigest()
         now = time.monotonic()
-        self.seen.append(Seen(name, tag, arrival.method, arrival.target, digest, now, arrival.headers))
+        self.seen.append(ReceivedRequest(name, tag, arrival.method, arrival.target, digest, now, arrival.headers))
         if asked is None or own.mode != "json":
             return own
         steps = tag, name.rpartition("-")[0]  # a mirror's copy is no try
@@ -283,9 +283,9 @@ class Endpoints:
 
 
 @contextmanager
-def endpoints(stand_ins: Iterable[StandIn]) -> Iterator[Endpoints]:
+def stand_in_servers(stand_ins: Iterable[StandIn]) -> Iterator[StandInServers]:
     """Stand-ins that run in a thread of this process for the length of a `with`; EngineError when a port is taken."""
-    group = Endpoints(tuple(stand_ins))
+    group = StandInServers(tuple(stand_ins))
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="stand-ins", daemon=True)
     thread.start()
@@ -320,7 +320,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     listed = _listed(text)
 
     async def run() -> None:
-        groups = [Endpoints(listed)]
+        groups = [StandInServers(listed)]
         await groups[0].start()
         _say_ready()
         again = asyncio.Event()
@@ -330,7 +330,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             again.clear()
             there = {each for group in groups for each in group.stand_ins}
             new = _listed(Path(arguments[0]).read_text(encoding="utf-8"))
-            groups.append(Endpoints(tuple(each for each in new if each not in there)))
+            groups.append(StandInServers(tuple(each for each in new if each not in there)))
             await groups[-1].start()
             _say_ready()
 

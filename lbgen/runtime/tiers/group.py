@@ -97,12 +97,12 @@ def write(group: Group) -> None:
     staged.replace(path)
 
 
-def forget(name: str) -> None:
+def remove(name: str) -> None:
     """Remove the record."""
     _path(name).unlink(missing_ok=True)
 
 
-def every() -> tuple[Group, ...]:
+def list_groups() -> tuple[Group, ...]:
     """All groups that have a record."""
     found = (read(path.stem) for path in sorted((root() / "tiers").glob("*.json")) if not path.name.startswith("."))
     return tuple(each for each in found if each is not None)
@@ -110,10 +110,10 @@ def every() -> tuple[Group, ...]:
 
 def state(group: Group, driver: Driver) -> GroupState:
     """What runs of it now."""
-    return joined(group, driver.running())
+    return as_one_stack(group, driver.running())
 
 
-def joined(group: Group, running: tuple[StackState, ...]) -> GroupState:
+def as_one_stack(group: Group, running: tuple[StackState, ...]) -> GroupState:
     """The stacks of `group` among `running`."""
     by_name = {each.name: each for each in running}
     parts = tuple((each.of.part, by_name[each.of.name]) for each in group.members if each.of.name in by_name)
@@ -133,11 +133,13 @@ def joined(group: Group, running: tuple[StackState, ...]) -> GroupState:
 
 def end(state: GroupState, driver: Driver, progress: Callable[[Progress], None]) -> None:
     """Stop all of them, those in front first, and forget the group."""
-    now = state if state.group is None else joined(state.group, driver.running())  # raises where they cannot be seen
+    now = (
+        state if state.group is None else as_one_stack(state.group, driver.running())
+    )  # raises where they cannot be seen
     for part, stack in now.parts:
         driver.end(stack, lambda step: None)
         progress(Progress(Step.STOPPED, part))
-    forget(state.name)
+    remove(state.name)
 
 
 def lines(state: GroupState, driver: Driver, part: str | None, *, follow: bool) -> Iterator[Line]:

@@ -21,7 +21,7 @@ from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tier_simulation import l4_fronts
 from lbgen.runtime.common import readiness
 from lbgen.runtime.common.driver import DRAIN_SECONDS, RELOAD_SECONDS, Result
-from lbgen.runtime.common.locking import locked
+from lbgen.runtime.common.locking import lock
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.tiers import group
 from lbgen.runtime.tiers.group import Group, Member
@@ -41,7 +41,7 @@ _AT_ONCE = 4  # replicas that go
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TiersRequest:
     """What `up` was asked for. `engines` serve tiers that name none: for each the first that can."""
 
     topology: Topology
@@ -53,15 +53,15 @@ class Wanted:
     drain: float = DRAIN_SECONDS  # what a replica that goes has for the connections it still has
 
 
-def named(topology: Topology, name: str | None) -> Topology:
+def with_name(topology: Topology, name: str | None) -> Topology:
     """`topology` by another name, None = its own."""
     return topology if name is None else replace(topology, model=topology.model.model_copy(update={"name": name}))
 
 
-def up(wanted: Wanted, driver: Driver, runtime: str, progress: Callable[[Progress], None]) -> Result:
+def up(wanted: TiersRequest, driver: Driver, runtime: str, progress: Callable[[Progress], None]) -> Result:
     """Bring all tiers up, or to what they shall be now. Raises as the drivers do; what is new then goes again."""
     name = wanted.topology.name
-    with locked(f"tiers-{name}"):
+    with lock(f"tiers-{name}"):
         before = group.read(name)
         there = {} if before is None else {x.name: x for x in driver.running() if x.name in before.names}
         tiers = planned.tiers(wanted.topology, wanted.replicas, placeholder_addresses(wanted.topology, wanted.replicas))
@@ -81,15 +81,15 @@ def up(wanted: Wanted, driver: Driver, runtime: str, progress: Callable[[Progres
         try:
             work.bring_up(tiers)
         except BaseException:
-            if before is None or not work.told:
+            if before is None or not work.announced:
                 work.undo()
                 if before is None:
-                    group.forget(name)
+                    group.remove(name)
                 else:
                     group.write(before)
             raise
         gone = [x for key, x in there.items() if key not in now.names]
-        work.let_go(gone, {x.name: x for x in tiers}, before)
+        work.retire(gone, {x.name: x for x in tiers}, before)
         group.write(now)
         return Result(
             group.state(now, driver),
@@ -100,7 +100,7 @@ def up(wanted: Wanted, driver: Driver, runtime: str, progress: Callable[[Progres
         )
 
 
-def _engine(tier: Tier, wanted: Wanted, runtime: str) -> Engine:
+def _engine(tier: Tier, wanted: TiersRequest, runtime: str) -> Engine:
     """The engine of a tier, before anything starts. LbgenError with the verdicts when none can, EngineError LB403."""
     found: list[Diagnostic] = []
     named = engine_of(tier)
@@ -123,7 +123,7 @@ class _Work:
 
     def __init__(
         self,
-        wanted: Wanted,
+        wanted: TiersRequest,
         driver: Driver,
         engines: Mapping[str, Engine],
         there: Mapping[str, StackState],
@@ -136,7 +136,7 @@ class _Work:
         self.progress = progress
         self.warnings: list[Diagnostic] = []
         self.changed = False
-        self.told = False  # a tier in front has the new replicas, which therefore stay, whatever comes
+        self.announced = False  # a tier in front has the new replicas, which therefore stay, whatever comes
         self._new: list[StackState] = []
         self._now: dict[str, list[StackState]] = {}
 
@@ -150,7 +150,7 @@ class _Work:
             places[name] = []
             for number in range(1, tier.replicas + 1):
                 state = self._replica(tier, number, tier.replica(number))
-                places[name].append(self.driver.places(state))
+                places[name].append(self.driver.listener_addresses(state))
                 if tier.entry:
                     entered |= {x.listener: (x.host, x.port) for each in state.engines for x in each.addresses}
         self._through(tiers, entered)
@@ -158,30 +158,30 @@ class _Work:
     def _replica(self, tier: Tier, number: int, plan: Plan) -> StackState:
         before = self.there.get(plan.name)
         if not tier.entry:
-            plan = self.driver.behind(plan, before)
+            plan = self.driver.plan_behind_front(plan, before)
         part = f"{tier.name}-{number}"
 
-        def told(step: Progress) -> None:
+        def report(step: Progress) -> None:
             detail = step.detail or ("" if step.engine else part)
             self.progress(replace(step, engine=part if step.engine else "", detail=detail))
 
         behind = [x for tier in {pool.leads_to[0] for pool in plan.pools if pool.leads_to} for x in self._now[tier]]
         if before is not None:  # before it is told of them
-            self.driver.join(before, behind)
+            self.driver.attach_networks(before, behind)
         result = self.driver.up(
             plan,
             [self.engines[tier.name]],
             insist=True,
             backends=self.wanted.backends,
             accept=self.wanted.accept,
-            progress=told,
+            progress=report,
             seconds=self.wanted.seconds,
             drain=self.wanted.drain,
         )
         if before is None:
             self._new.append(result.state)
-        self.told = self.told or (bool(behind) and before is not None)
-        self.driver.join(result.state, behind)
+        self.announced = self.announced or (bool(behind) and before is not None)
+        self.driver.attach_networks(result.state, behind)
         self._now.setdefault(tier.name, []).append(result.state)
         self.changed = self.changed or not result.unchanged
         self.warnings += result.warnings
@@ -206,7 +206,7 @@ class _Work:
                 raise EngineError(found)
             self.warnings += [x for x in found if x not in self.warnings]
 
-    def let_go(self, gone: Sequence[StackState], tiers: Mapping[str, Tier], before: Group | None) -> None:
+    def retire(self, gone: Sequence[StackState], tiers: Mapping[str, Tier], before: Group | None) -> None:
         """End what nothing leads to any more, once it has nothing more to do."""
         if not gone:
             return
@@ -233,7 +233,7 @@ class _Work:
     def _shed(self, state: StackState, plan: Plan) -> None:
         """A reload: kept connections end with their next answer, and their clients come in anew by what is left."""
         if state.alive:
-            plan = self.driver.behind(plan, state)
+            plan = self.driver.plan_behind_front(plan, state)
             try:
                 self.driver.reload(state, plan, accept=("all",), progress=lambda step: None, seconds=RELOAD_SECONDS)
             except LbgenError as error:

@@ -22,11 +22,11 @@ from lbgen.agent import probe, run, state_file
 from lbgen.agent.health import Health, apply_check, next_growth, share
 from lbgen.diagnostics import EngineError
 from lbgen.engines.checks import FILE, AgentSpec, CheckedPool, CheckTls, Target
-from lbgen.runtime.common.certificates import throw_away
+from lbgen.runtime.common.certificates import temporary_certificates
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.standins.accept import StandInTls
 from lbgen.runtime.standins.http1 import Behaviour
-from lbgen.runtime.standins.server import StandIn, endpoints
+from lbgen.runtime.standins.server import StandIn, stand_in_servers
 
 START = 1000.0
 
@@ -300,7 +300,7 @@ def test_signals_go_to_the_named_program_alone(tmp_path):
 @pytest.mark.parametrize("proxied", [None, "v1", "v2"])
 def test_checks_speak_what_the_pool_speaks(http2, secure, proxied):
     """With TLS the certificate is verified, a client certificate shown, and nothing else gets through."""
-    folder = throw_away()
+    folder = temporary_certificates()
     server = StandInTls(f"{folder}/endpoint.crt", f"{folder}/endpoint.key", f"{folder}/client-ca.crt", True)
     port = free_port(start=24_290)
     stand_in = StandIn("e", "app", "127.0.0.1", port, tls=server if secure else None, proxied=proxied is not None)
@@ -312,7 +312,7 @@ def test_checks_speak_what_the_pool_speaks(http2, secure, proxied):
         context = probe.tls_context(how, folder, http2=http2) if how is not None else None
         return asyncio.run(probe.check(asked, asked.targets[0], context))
 
-    with endpoints([stand_in]) as group:
+    with stand_in_servers([stand_in]) as group:
         assert ask() == ""
         assert group.requests["e"] == 1
         group.behave("e", Behaviour("fixed", status=500))

@@ -12,10 +12,10 @@ from lbgen.conformance.judge import account_of
 from lbgen.conformance.transport import ClientTls, Transport, TransportOptions, transport_for
 from lbgen.plan.request import Request
 from lbgen.plan.resolve import plan as resolve
-from lbgen.runtime.common.certificates import ENDPOINT_NAME, throw_away
+from lbgen.runtime.common.certificates import ENDPOINT_NAME, temporary_certificates
 from lbgen.runtime.standins.accept import StandInTls
 from lbgen.runtime.standins.http1 import CONTROL
-from lbgen.runtime.standins.server import StandIn, endpoints
+from lbgen.runtime.standins.server import StandIn, stand_in_servers
 from lbgen.spec.load import load
 
 HOST = ("Host", "h")
@@ -28,7 +28,7 @@ def free_port() -> int:
 
 
 def file(name: str) -> str:
-    return str(throw_away() / name)
+    return str(temporary_certificates() / name)
 
 
 def tls(**given) -> ClientTls:
@@ -41,7 +41,7 @@ def serve():
 
     def start(**given) -> tuple[str, int]:
         stand_in = StandIn("p-0", "p", "127.0.0.1", free_port(), **given)
-        manager = endpoints([StandIn.from_dict(json.loads(json.dumps(stand_in.as_dict())))])
+        manager = stand_in_servers([StandIn.from_dict(json.loads(json.dumps(stand_in.as_dict())))])
         manager.__enter__()
         running.append(manager)
         return "127.0.0.1", stand_in.port

@@ -17,7 +17,7 @@ from lbgen.conformance.verify.cases import Phase
 from lbgen.conformance.verify.handshakes import fingerprint, for_name, handshake_cases
 from lbgen.conformance.verify.substitute_certificates import certify, stand_in_tls
 from lbgen.plan.request import Request
-from lbgen.runtime.common.certificates import throw_away
+from lbgen.runtime.common.certificates import temporary_certificates
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
@@ -34,7 +34,7 @@ def plan_of(listener: dict[str, Any], *, pool: dict[str, Any] | None = None, **r
         "pools": {"a": {"endpoints": [{"address": "10.0.0.1:443"}], **(pool or {})}},
         "routes": [{"name": "r", "forward": "a", **route}],
     }
-    return lbgen.plan(replace(lbgen.load(data), base=throw_away()))
+    return lbgen.plan(replace(lbgen.load(data), base=temporary_certificates()))
 
 
 def test_names_choose_certificates_as_in_the_contract() -> None:
@@ -63,7 +63,7 @@ def test_handshakes_of_a_listener() -> None:
 
 @pytest.mark.parametrize("absolute", [False, True])
 def test_authorities_are_replaced_and_nothing_else(absolute: bool) -> None:
-    ca = str(throw_away() / "ca.crt") if absolute else "ca.crt"
+    ca = str(temporary_certificates() / "ca.crt") if absolute else "ca.crt"
     plan = plan_of({}, pool={"tls": {"ca": ca, "server_name": "backend.internal"}})
     with certify(plan) as given:
         tls = given.plan.pool("a").tls

@@ -36,7 +36,7 @@ routes: [{{ name: all, forward: app }}]
 
 @pytest.fixture
 def found(tmp_path):
-    shutil.copytree(certificates.throw_away(), tmp_path / "c")
+    shutil.copytree(certificates.temporary_certificates(), tmp_path / "c")
 
     def look(cert, key):
         path = tmp_path / "t.yaml"
@@ -108,7 +108,7 @@ def test_a_key_that_cannot_be_read_is_named():
     with tempfile.TemporaryDirectory(dir="/tmp") as made:  # others may enter it
         place = Path(made)
         place.chmod(0o755)
-        shutil.copytree(certificates.throw_away(), place / "c")
+        shutil.copytree(certificates.temporary_certificates(), place / "c")
         (place / "t.yaml").write_text(TEXT.format("c/shop.crt", "c/shop.key"))
         argv = [sys.executable, "-c", code, str(place / "t.yaml")]
         done = subprocess.run(argv, capture_output=True, text=True, check=True)

@@ -166,7 +166,7 @@ def test_up_says_why_it_takes_no_containers(monkeypatch: pytest.MonkeyPatch) -> 
 
     plan = lbgen.plan(lbgen.load("examples/postgres/topology.yaml"))
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere")
-    runtime, [said] = registry.default(plan, backends=True)
+    runtime, [said] = registry.default_runtime(plan, backends=True)
     assert (runtime, said.code, str(said.severity)) == ("local", "LB420", "warning")
 
 
@@ -188,7 +188,7 @@ def test_up_takes_no_other_runtime_where_the_daemon_fails(
     with fake(tmp_path, body, status) as host:
         monkeypatch.setenv("DOCKER_HOST", host)
         with pytest.raises(EngineError, match=f"LB420: .*{said}"):
-            registry.default(plan, backends=True)
+            registry.default_runtime(plan, backends=True)
 
 
 def test_up_takes_no_other_runtime_where_containers_may_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,4 +199,4 @@ def test_up_takes_no_other_runtime_where_containers_may_run(tmp_path: Path, monk
     monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path))
     saved_plan.folder(plan.name).mkdir(parents=True)
     with pytest.raises(EngineError, match="LB420: no docker daemon answers at unix:///nowhere"):
-        registry.default(plan, backends=True)
+        registry.default_runtime(plan, backends=True)

@@ -55,10 +55,10 @@ def test_a_daemon_that_knows_no_single_look_is_asked_all_the_same() -> None:
 def test_it_stands_beside_what_a_route_gave_and_only_where_that_is_wrong(shop: Any) -> None:
     probe = next(each for each in readiness.probes(shop) if not each.real)
     late = (readiness.Late(probe, "status 503"),)
-    [found] = readiness.diagnostics(late, "Envoy", shop, seconds=20, lack=lambda: "it uses 31 of the 32 MiB")
+    [found] = readiness.diagnostics(late, "Envoy", shop, seconds=20, resource_hint=lambda: "it uses 31 of the 32 MiB")
     assert (found.code, found.hint) == ("LB405", "waited 20 s; it uses 31 of the 32 MiB")
     assert readiness.diagnostics(late, "Envoy", shop, seconds=20)[0].hint == "waited 20 s"
-    assert readiness.diagnostics((), "Envoy", shop, lack=lambda: pytest.fail("nobody asked")) == ()
+    assert readiness.diagnostics((), "Envoy", shop, resource_hint=lambda: pytest.fail("nobody asked")) == ()
 
 
 @pytest.fixture
