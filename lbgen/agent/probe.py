@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import os
-import socket
 import ssl
-import struct
 from typing import TYPE_CHECKING
 
 import h2.config
 import h2.connection
 import h2.events
 import h2.exceptions
+
+from lbgen.agent.proxy_header import own_proxy_header
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 _HEAD = 65_536  # bytes read of a response
 _AGENT = "lbgen-agent"
-_V2 = b"\r\n\r\n\0\r\nQUIT\n"
 
 
 class _AnswerError(Exception):
@@ -71,7 +69,7 @@ async def _ask(pool: CheckedPool, target: Target, tls: ssl.SSLContext | None) ->
     reader, writer = await asyncio.open_connection(target.host, target.port, limit=_HEAD)
     try:
         if pool.proxy_protocol is not None:
-            writer.write(_proxy_header(pool.proxy_protocol, writer))
+            writer.write(own_proxy_header(pool.proxy_protocol, writer.get_extra_info("socket")))
         if tls is not None:
             name = (pool.tls.server_name if pool.tls is not None else None) or target.host
             await writer.start_tls(tls, server_hostname=name)
@@ -134,15 +132,3 @@ async def _http2(
                 return int(status)
             if isinstance(event, h2.events.StreamReset | h2.events.ConnectionTerminated):
                 raise _AnswerError("reset before it answered")
-
-
-def _proxy_header(version: str, writer: asyncio.StreamWriter) -> bytes:
-    """A PROXY header with the connection's own addresses, as a check has no client."""
-    sock: socket.socket = writer.get_extra_info("socket")
-    (source, source_port, *_), (host, port, *_) = sock.getsockname(), sock.getpeername()
-    v4 = sock.family == socket.AF_INET
-    if version == "v1":
-        return f"PROXY TCP{4 if v4 else 6} {source} {host} {source_port} {port}\r\n".encode()
-    addresses = ipaddress.ip_address(source).packed + ipaddress.ip_address(host).packed
-    body = addresses + struct.pack(">HH", source_port, port)
-    return _V2 + struct.pack(">BBH", 0x21, 0x11 if v4 else 0x21, len(body)) + body

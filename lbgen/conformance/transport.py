@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import ssl
-import struct
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
+from lbgen.agent.proxy_header import proxy_header
 from lbgen.runtime.common.certificates import temporary_certificates
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ _VERSIONS = {
     "1.3": ssl.TLSVersion.TLSv1_3,
 }
 _ALERTS = ("TLSV1_ALERT", "TLSV13_ALERT", "SSLV3_ALERT", "TLSV1_UNRECOGNIZED_NAME")
-_V2 = b"\r\n\r\n\x00\r\nQUIT\n"
 
 
 class HandshakeError(ConnectionError):
@@ -198,9 +196,4 @@ def _header(how: str, client: str, port: int) -> bytes:
     """A PROXY header that says the connection came from `client` to `port`."""
     if how not in ("v1", "v2"):
         return how.encode("latin-1")
-    six = ":" in client
-    here = "::1" if six else "127.0.0.1"
-    if how == "v1":
-        return f"PROXY TCP{6 if six else 4} {client} {here} 40000 {port}\r\n".encode()
-    body = ip_address(client).packed + ip_address(here).packed + struct.pack("!HH", 40000, port)
-    return _V2 + bytes([0x21, 0x21 if six else 0x11]) + len(body).to_bytes(2) + body
+    return proxy_header(how, (client, 40000), ("::1" if ":" in client else "127.0.0.1", port))

@@ -7,6 +7,8 @@ import ssl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lbgen.agent.proxy_header import own_proxy_header
+
 if TYPE_CHECKING:
     from lbgen.plan.model import HostPattern, Listener
 
@@ -27,9 +29,7 @@ class ConnectOptions:
         sock = socket.create_connection((host, port), timeout)
         try:
             if self.proxied:
-                (here, from_port, *_), (there, to_port, *_) = sock.getsockname(), sock.getpeername()
-                family = "TCP6" if sock.family == socket.AF_INET6 else "TCP4"
-                sock.sendall(f"PROXY {family} {here} {there} {from_port} {to_port}\r\n".encode())
+                sock.sendall(own_proxy_header("v1", sock))
             if not self.tls:
                 return sock
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from lbgen.agent.proxy_header import SIGNATURE
+
 if TYPE_CHECKING:
     import socket
 
-_V2 = b"\r\n\r\n\x00\r\nQUIT\n"
 _V1_LONGEST = 107
 _HANDSHAKE_SECONDS = 10.0
 _SNI: WeakKeyDictionary[object, str] = WeakKeyDictionary()
@@ -150,9 +151,9 @@ async def _exactly(loop: asyncio.AbstractEventLoop, connection: socket.socket, c
 
 async def _proxy_header(loop: asyncio.AbstractEventLoop, connection: socket.socket) -> dict[str, object]:
     begin = await _exactly(loop, connection, 8)
-    if begin == _V2[:8]:
+    if begin == SIGNATURE[:8]:
         begin += await _exactly(loop, connection, 8)
-        if begin[:12] != _V2 or begin[12] >> 4 != 2:
+        if begin[:12] != SIGNATURE or begin[12] >> 4 != 2:
             raise NoProxyHeaderError(f"no PROXY v2 header: {begin!r}")
         rest = await _exactly(loop, connection, int.from_bytes(begin[14:16]))
         return _v2(begin[12] & 15, begin[13], rest)
