@@ -18,6 +18,7 @@ from lbgen.plan.request import Request
 from lbgen.plan.resolve import findings
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.common import readiness
+from lbgen.runtime.common.route_probes import make_probes, probes_of_change
 from lbgen.spec.load import load_bytes
 from tests.support.growth import growth, rich_topology, topology
 
@@ -87,8 +88,8 @@ def readying(shape: str, routes: int) -> Callable[[], object]:
     before, after = plan(shape, routes, listeners=2), plan(shape, routes, changed=True, listeners=2)
 
     def work() -> None:
-        readiness.unreachable_routes(after, readiness.probes(after), "engine")
-        readiness.probes_of_change(before, after)
+        readiness.unreachable_routes(after, make_probes(after), "engine")
+        probes_of_change(before, after)
 
     return work
 

@@ -9,8 +9,8 @@ import pytest
 import lbgen
 from lbgen.plan.model import Mode, Plan
 from lbgen.plan.simulate import simulate
-from lbgen.runtime.common.readiness import probes, probes_of_change
 from lbgen.runtime.common.regex_example import regex_example
+from lbgen.runtime.common.route_probes import make_probes, probes_of_change
 from tests.support.plans import examples
 
 EXAMPLES = examples()
@@ -45,7 +45,7 @@ def test_no_sample_is_none(pattern):
 
 @pytest.mark.parametrize("plan", EXAMPLES.values(), ids=EXAMPLES)
 def test_every_route_of_the_examples_gets_a_probe(plan):
-    found = probes(plan)
+    found = make_probes(plan)
     assert {probe.route for probe in found} == {route.name for route in plan.routes}
     assert len({(probe.listener, probe.route) for probe in found}) == len(found)
 
@@ -70,7 +70,7 @@ def test_a_probe_meets_every_condition_of_its_rule():
     }
     plan = lbgen.plan(lbgen.load(topology))
     assert plan.listeners[0].mode is Mode.L7
-    narrow, rest = probes(plan)
+    narrow, rest = make_probes(plan)
     assert simulate(plan, narrow.request).route == "narrow"
     assert simulate(plan, rest.request).route == "rest"
 
@@ -99,4 +99,4 @@ def test_a_change_is_asked_for_once_by_each_request_of_both_sides():
     assert others == [("other", "/stays", 200), ("web", "/stays", 200)]
     first, others = probes_of_change(after, after)
     assert not first
-    assert len(others) == len(probes(after)) == 4
+    assert len(others) == len(make_probes(after)) == 4

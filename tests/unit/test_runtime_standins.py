@@ -19,6 +19,7 @@ from lbgen.runtime.common import readiness
 from lbgen.runtime.common.certificates import temporary_certificates
 from lbgen.runtime.common.connect import ConnectOptions, connect_options
 from lbgen.runtime.common.health import members
+from lbgen.runtime.common.route_probes import make_probes
 from lbgen.runtime.standins.plan import describe_pools, plan_stand_ins
 from lbgen.runtime.standins.server import stand_in_servers
 
@@ -100,7 +101,7 @@ def test_pools_with_endpoints_of_their_own_are_not_played(plan, tmp_path):
     assert inside.pool("ca") == real.pool("ca")
     assert inside.pool("told").endpoints[0].host == "127.0.0.1"
     assert describe_pools(inside) == "their own: ca; stand-ins: told, behind"
-    assert {x.route: x.real for x in readiness.probes(inside)} == {
+    assert {x.route: x.real for x in make_probes(inside)} == {
         "ca": True,
         "limited": False,
         "told": False,
@@ -114,7 +115,7 @@ def test_a_probe_knows_the_door(plan):
     assert connect_options(plan.listener("web")) == ConnectOptions(proxied=True)
     assert connect_options(plan.listener("secure")) == ConnectOptions(tls=True, sni="shop.example")
     assert connect_options(plan.listener("mutual")) is None
-    found = {(each.listener, each.route): each for each in readiness.probes(plan)}
+    found = {(each.listener, each.route): each for each in make_probes(plan)}
     assert {listener for listener, _ in found} == {"web", "secure", "edge"}
     assert found["edge", "edge"].connect == ConnectOptions(tls=True, sni="lbgen-probe.x.example")
     assert found["web", "limited"].others == (429,)

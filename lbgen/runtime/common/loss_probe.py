@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from lbgen.plan.model import Mode
 from lbgen.plan.request import Request
-from lbgen.runtime.common import readiness
+from lbgen.runtime.common.route_probes import ask, make_probes, send, wrong_answer
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator
 
     from lbgen.plan.model import Plan
-    from lbgen.runtime.common.readiness import Probe
+    from lbgen.runtime.common.route_probes import Probe
 
 _PAUSE = 0.01  # seconds between the requests of a client
 _TALK = 0.05  # the same of an open socket
@@ -66,7 +66,7 @@ class LossCounter:
         failing: float | None = None
         while not self._stop.is_set():
             begun = time.monotonic()
-            wrong = readiness.ask(probe, host, port)
+            wrong = ask(probe, host, port)
             self._count(wrong)
             if wrong and failing is None:
                 failing = begun
@@ -85,9 +85,9 @@ class LossCounter:
                 if connection is None or _closed(connection):
                     connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT)
                     connection.sock = probe.connect.open(host, port, _TIMEOUT)
-                readiness.send(connection, probe)
+                send(connection, probe)
                 answer = connection.getresponse()
-                wrong = readiness.wrong_answer(probe, answer)
+                wrong = wrong_answer(probe, answer)
                 answer.read()
             except (OSError, http.client.HTTPException) as error:
                 wrong = f"{type(error).__name__}: {error}"
@@ -189,11 +189,11 @@ def _stream(sock: socket.socket) -> Callable[[], None] | None:
 def probes_to_repeat(plan: Plan) -> tuple[Probe, ...]:
     """One probe for each of the first listeners: a GET where there is one."""
     found: dict[str, Probe] = {}
-    for probe in readiness.probes(plan):
+    for probe in make_probes(plan):
         asked = probe.request or Request()
         if asked.method == "GET" and probe.status is None:
             found.setdefault(probe.listener, probe)
-    for probe in readiness.probes(plan):
+    for probe in make_probes(plan):
         found.setdefault(probe.listener, probe)
     return tuple(found.values())[:_MOST]
 

@@ -1,206 +1,27 @@
-"""A plan -> one request per route and the answer it must get; asked until every route answers so."""
+"""Waits until every route answers its probe as it must, and reports those that do not."""
 
 from __future__ import annotations
 
-import http.client
-import json
 import time
 from dataclasses import dataclass
-from itertools import product
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, Severity
-from lbgen.plan.model import Mode, PathKind, Protocol, ValueKind
 from lbgen.plan.request import Request
-from lbgen.plan.simulate import simulate, simulate_l4
-from lbgen.runtime.common.connect import ConnectOptions, connect_options
-from lbgen.runtime.common.regex_example import regex_example
+from lbgen.plan.simulate import simulate
+from lbgen.runtime.common.connect import connect_options
+from lbgen.runtime.common.route_probes import UNKNOWN_HOST, Probe, ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lbgen.plan.model import Listener, Plan, Rule, ValueMatch
+    from lbgen.plan.model import Plan
 
 SECONDS = 15.0
-_ELSEWHERE = "lbgen-probe.invalid"  # a host that no topology names
-_ANSWER_SECONDS = 5.0
-_LARGEST = 1 << 20
-_METHODS = ("GET", "POST", "PUT", "DELETE")
 _REFUSED_TARGET = (
     "/lbgen%2Fprobe"  # 400 by the contract, whatever the routes; 404 from an engine without its routes yet
 )
 _NAME_SECONDS = 3.0
-_NO_ENDPOINT = frozenset({502, 503, 504})
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """A request that belongs to `route` on `listener`, which it reaches as `connect` says. `status` is the proxy's own
-    answer; None: one of `pools` answers. `others` are right as well, since limits count what came before. `request`
-    None: an L4 route, asked in HTTP as that is what stand-ins speak. `real`: some endpoint may be no stand-in, so that
-    any answer is right that came through."""
-
-    route: str
-    listener: str
-    field: str
-    request: Request | None
-    status: int | None
-    pools: frozenset[str]
-    others: tuple[int, ...] = ()
-    connect: ConnectOptions = ConnectOptions()  # noqa: RUF009  # frozen
-    real: bool = False
-
-
-def probes(plan: Plan) -> tuple[Probe, ...]:
-    """One probe per listener and route for which a request could be made up, in the order of the routes.
-
-    A listener that wants certificates of its clients gets none: we have no such certificate.
-    """
-    found: dict[tuple[str, str], Probe] = {}
-    for listener in plan.listeners:
-        way = connect_options(listener)
-        if way is None:
-            continue
-        if listener.mode is Mode.L4:
-            if listener.protocol is Protocol.TCP:
-                _l4(plan, listener, found)
-            continue
-        rules = {rule.id: rule for table in listener.hosts for rule in table.rules}
-        for rule in sorted(rules.values(), key=lambda each: each.rank):
-            if (listener.name, rule.route) not in found:
-                probe = _l7(plan, listener, rule, way)
-                if probe is not None:
-                    found[listener.name, rule.route] = probe
-    order = {route.name: route.index for route in plan.routes}
-    return tuple(sorted(found.values(), key=lambda each: (order[each.route], each.listener)))
-
-
-def probes_of_change(before: Plan, after: Plan) -> tuple[tuple[Probe, ...], tuple[Probe, ...]]:
-    """The probes for an engine that changes from `before` to `after`, each request once, in two groups.
-
-    First those that `before` answers otherwise, which show that the change is in effect; then the others, which sent
-    earlier would show nothing and keep the engine from loading.
-    """
-    found: dict[tuple[Request | str, str, ConnectOptions], Probe] = {}
-    for probe in (*probes_of_removed(before, after), *probes(after)):
-        found.setdefault((probe.request or probe.route, probe.listener, probe.connect), probe)
-    shows = {key: _shows(before, probe) for key, probe in found.items()}
-    first, others = (tuple(probe for key, probe in found.items() if shows[key] is each) for each in (True, False))
-    return first, others
-
-
-def _shows(before: Plan, probe: Probe) -> bool:
-    listeners = (listener.name for listener in before.listeners if listener.mode is Mode.L7)
-    if probe.request is None or probe.listener not in listeners:
-        return False
-    outcome = simulate(before, probe.request)
-    return (outcome.status, frozenset(up.pool for up in outcome.upstreams)) != (probe.status, probe.pools)
-
-
-def probes_of_removed(before: Plan, after: Plan) -> tuple[Probe, ...]:
-    """The L7 probes of `before` with what `after` must answer to them: what tells that a change has taken hold."""
-    listeners = {listener.name for listener in after.listeners if listener.mode is Mode.L7}
-    found = []
-    for probe in probes(before):
-        if probe.request is None or probe.listener not in listeners:
-            continue
-        way = connect_options(after.listener(probe.listener))
-        if way is None:
-            continue
-        outcome = simulate(after, probe.request)
-        name = outcome.route or ""
-        field = after.route(name).field if name else ""
-        pools = frozenset(upstream.pool for upstream in outcome.upstreams)
-        found.append(
-            Probe(
-                name,
-                probe.listener,
-                field,
-                probe.request,
-                outcome.status,
-                pools,
-                outcome.others,
-                probe.connect,
-                _real(after, pools),
-            )
-        )
-    return tuple(found)
-
-
-def _l4(plan: Plan, listener: Listener, found: dict[tuple[str, str], Probe]) -> None:
-    for rule in listener.l4_rules:
-        way = connect_options(listener, rule.sni)
-        outcome = simulate_l4(plan, listener.name, None if way is None else way.sni)
-        taken = outcome.route == rule.route and bool(outcome.pools)
-        if way is not None and taken and (listener.name, rule.route) not in found:
-            pools = frozenset(name for name, weight in outcome.pools if weight)
-            route = plan.route(rule.route)
-            found[listener.name, route.name] = Probe(
-                route.name, listener.name, route.field, None, None, pools, connect=way, real=_real(plan, pools)
-            )
-
-
-def _l7(plan: Plan, listener: Listener, rule: Rule, way: ConnectOptions) -> Probe | None:
-    for path, method in product(_paths(rule), rule.match.methods or _METHODS):
-        request = _request(listener, rule, path, method)
-        outcome = simulate(plan, request) if request is not None else None
-        if outcome is not None and outcome.route == rule.route:
-            pools = frozenset(upstream.pool for upstream in outcome.upstreams)
-            field = plan.route(rule.route).field
-            real = _real(plan, pools)
-            return Probe(rule.route, listener.name, field, request, outcome.status, pools, outcome.others, way, real)
-    return None
-
-
-def _real(plan: Plan, pools: frozenset[str]) -> bool:
-    return any(plan.pool(name).real for name in pools)
-
-
-def _paths(rule: Rule) -> tuple[str, ...]:
-    """Paths that the rule covers, the plainest first; an earlier rule may take one of them."""
-    path = rule.match.path
-    if path.kind is PathKind.REGEX:
-        text = regex_example(path.value)
-        return (text,) if text is not None else ()
-    if path.kind is PathKind.EXACT:
-        return (path.value,)
-    return (path.value, path.value.rstrip("/") + "/lbgen-probe")
-
-
-def _request(listener: Listener, rule: Rule, path: str, method: str) -> Request | None:
-    """A request that fulfils the rule's match; None when one of its regexes gave no text."""
-    match = rule.match
-    host = (
-        _ELSEWHERE if rule.host is None else f"lbgen-probe.{rule.host.name}" if rule.host.wildcard else rule.host.name
-    )
-    headers = [("Host", host)]
-    query, cookies = [], []
-    for named in match.headers:
-        value = _value(named.value)
-        if value is None:
-            return None
-        headers.append((named.name, value))
-    for named in match.query:
-        value = _value(named.value)
-        if value is None:
-            return None
-        query.append(f"{named.name}={quote(value, safe='')}")
-    for named in match.cookies:
-        value = _value(named.value)
-        if value is None:
-            return None
-        cookies.append(f"{named.name}={value}")
-    if cookies:
-        headers.append(("Cookie", "; ".join(cookies)))
-    target = path + ("?" + "&".join(query) if query else "")
-    return Request(method, target, tuple(headers), listener.name)
-
-
-def _value(match: ValueMatch) -> str | None:
-    if match.kind is ValueKind.REGEX:
-        return regex_example(match.value)
-    return match.value if match.kind is ValueKind.EXACT else "lbgen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,57 +103,13 @@ def _until_loaded(plan: Plan, wanted: tuple[Probe, ...], address: Callable[[str]
     Wait until each listener refuses what the contract refuses; one that never does is left to the probes."""
     ways = {probe.listener: probe.connect for probe in wanted if probe.request is not None}
     for name, way in ways.items():
-        request = Request("GET", _REFUSED_TARGET, (("Host", _ELSEWHERE),), name)
+        request = Request("GET", _REFUSED_TARGET, (("Host", UNKNOWN_HOST),), name)
         status = simulate(plan, request).status
         if status in (None, 404):  # its `paths` let that target in
             continue
         probe = Probe("", name, "", request, status, frozenset(), connect=way)
         while ask(probe, *address(name)) and time.monotonic() < end - 1:
             time.sleep(0.02)
-
-
-def ask(probe: Probe, host: str, port: int) -> str:
-    """Send the probe once: empty when the answer is right, else what came instead."""
-    connection = http.client.HTTPConnection(host, port, timeout=_ANSWER_SECONDS)
-    try:
-        connection.sock = probe.connect.open(host, port, _ANSWER_SECONDS)
-        if probe.request is None and probe.real:
-            return ""
-        send(connection, probe)
-        return wrong_answer(probe, connection.getresponse())
-    except (OSError, http.client.HTTPException) as error:
-        return f"{type(error).__name__}: {error}"
-    finally:
-        connection.close()
-
-
-def send(connection: http.client.HTTPConnection, probe: Probe) -> None:
-    """Send the probe's request. Raises OSError, http.client.HTTPException."""
-    request = probe.request or Request(headers=(("Host", _ELSEWHERE),))
-    connection.putrequest(request.method, request.target, skip_host=True, skip_accept_encoding=True)
-    for name, value in request.headers:
-        connection.putheader(name, value.encode("latin-1", "replace"))
-    connection.putheader("Content-Length", "0")
-    connection.endheaders()
-
-
-def wrong_answer(probe: Probe, answer: http.client.HTTPResponse) -> str:
-    """In what the answer is not right; empty when it is."""
-    if answer.status in probe.others:
-        return ""
-    if probe.status is not None:
-        return "" if answer.status == probe.status else f"status {answer.status} and not {probe.status}"
-    if probe.real:
-        return f"no endpoint answers ({answer.status})" if answer.status in _NO_ENDPOINT else ""
-    if answer.status != 200:
-        return f"status {answer.status}"
-    if probe.request is not None and probe.request.method == "HEAD":
-        return ""
-    try:
-        pool = json.loads(answer.read(_LARGEST)).get("pool")
-    except (ValueError, AttributeError):
-        return "an answer that is not a stand-in's"
-    return "" if pool in probe.pools else f"pool {pool} and not {' or '.join(sorted(probe.pools))}"
 
 
 def diagnostics(

@@ -16,6 +16,7 @@ from lbgen.engines.checks import FILE as ORDER
 from lbgen.engines.health import NO_ADDRESS
 from lbgen.runtime.common import readiness
 from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.route_probes import Probe, probes_of_change
 from lbgen.runtime.common.signals import defer_signals
 from lbgen.system_errors import to_diagnostic
 
@@ -223,11 +224,11 @@ def _confirmed(
 ) -> tuple[Diagnostic, ...]:
     live.wait_listening(seconds)
     plan = live.plan
-    first, others = readiness.probes_of_change(before, plan)
+    first, others = probes_of_change(before, plan)
     wanted = (*first, *others)
     done = 0
 
-    def answered(probe: readiness.Probe, left: int) -> None:
+    def answered(probe: Probe, left: int) -> None:
         nonlocal done
         done += 1
         progress(Progress(Step.ANSWERED, live.engine, probe.route, done, len(wanted)))

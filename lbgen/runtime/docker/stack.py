@@ -19,6 +19,7 @@ from lbgen.runtime.common.driver import DRAIN_SECONDS, RELOAD_SECONDS, START_SEC
 from lbgen.runtime.common.locking import lock
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.reload import other_version, refusal
+from lbgen.runtime.common.route_probes import Probe, make_probes
 from lbgen.runtime.common.signals import defer_signals
 from lbgen.runtime.common.time_limits import for_routes
 from lbgen.runtime.docker import external_networks, images, network, oom, saved_plan, traffic_switch
@@ -299,9 +300,9 @@ def _wait_for_routes(
             wait_listening(
                 holder, address, asked, title=title, seconds=seconds, ensure_alive=starts, resource_hint=lack
             )
-        probes = readiness.probes(plan)
+        probes = make_probes(plan)
 
-        def answered(probe: readiness.Probe, left: int, name: str = name, total: int = len(probes)) -> None:
+        def answered(probe: Probe, left: int, name: str = name, total: int = len(probes)) -> None:
             progress(Progress(Step.ANSWERED, name, probe.route, total - left, total))
 
         ensure_alive(each, before, "while starting")

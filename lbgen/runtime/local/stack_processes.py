@@ -18,6 +18,7 @@ from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.reload import Change, ReloadOutcome, other_version, refusal, reload_all
 from lbgen.runtime.common.resolvers import judge_with_resolvers
+from lbgen.runtime.common.route_probes import Probe, make_probes
 from lbgen.runtime.local import journal
 from lbgen.runtime.local.journal import SavedNetwork, SavedStack
 from lbgen.runtime.local.messages import digest
@@ -179,10 +180,10 @@ class StackProcesses:
         seconds = self.request.seconds
         found: list[Diagnostic] = []
         for handle in self.handles.values():
-            wanted = readiness.probes(handle.plan)
+            wanted = make_probes(handle.plan)
             total, name = len(wanted), handle.engine
 
-            def answered(probe: readiness.Probe, left: int, name: str = name, total: int = total) -> None:
+            def answered(probe: Probe, left: int, name: str = name, total: int = total) -> None:
                 self.progress(Progress(Step.ANSWERED, name, probe.route, total - left, total))
 
             late = readiness.wait(handle.plan, wanted, handle.address, seconds=seconds, answered=answered)

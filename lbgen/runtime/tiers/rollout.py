@@ -23,6 +23,7 @@ from lbgen.runtime.common import readiness
 from lbgen.runtime.common.driver import DRAIN_SECONDS, RELOAD_SECONDS, Result
 from lbgen.runtime.common.locking import lock
 from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.route_probes import make_probes
 from lbgen.runtime.tiers import group
 from lbgen.runtime.tiers.group import Group, Member
 
@@ -193,7 +194,7 @@ class _Work:
             played = {x.pool for state in self._now[front.behind] for x in state.endpoints}
             own = {pool.name for pool in front.plan.pools} - played
             plan = with_real_endpoints(front.plan, own)
-            probes = readiness.probes(plan)
+            probes = make_probes(plan)
             late = readiness.wait(
                 plan,
                 probes,

@@ -9,6 +9,7 @@ import pytest
 from docker.errors import InvalidVersion, NotFound
 
 from lbgen.runtime.common import readiness
+from lbgen.runtime.common.route_probes import make_probes
 from lbgen.runtime.docker.oom import memory_hint
 
 MIB = 1 << 20
@@ -53,7 +54,7 @@ def test_a_daemon_that_knows_no_single_look_is_asked_all_the_same() -> None:
 
 
 def test_it_stands_beside_what_a_route_gave_and_only_where_that_is_wrong(shop: Any) -> None:
-    probe = next(each for each in readiness.probes(shop) if not each.real)
+    probe = next(each for each in make_probes(shop) if not each.real)
     late = (readiness.Late(probe, "status 503"),)
     [found] = readiness.diagnostics(late, "Envoy", shop, seconds=20, resource_hint=lambda: "it uses 31 of the 32 MiB")
     assert (found.code, found.hint) == ("LB405", "waited 20 s; it uses 31 of the 32 MiB")
