@@ -132,7 +132,7 @@ def test_a_door_leads_through_proxy_header_and_tls(plan, tmp_path, name):
     way = ConnectOptions(proxied=True) if name == "told" else ConnectOptions(tls=True, sni="lbgen-probe.x.example")
     with stand_in_servers(made.stand_ins):
         connection = http.client.HTTPConnection("127.0.0.1", port)
-        connection.sock = way.enter("127.0.0.1", port, 3)
+        connection.sock = way.open("127.0.0.1", port, 3)
         connection.request("GET", "/x")
         assert json.loads(connection.getresponse().read())["pool"] == name
         connection.close()

@@ -25,7 +25,7 @@ from lbgen.runtime.standins.plan import StandInSet
 from lbgen.runtime.standins.server import StandIn
 from tests.support.plans import examples
 
-TOPOLOGIES = Path(__file__).parents[1] / "golden/topologies"
+TOPOLOGIES = Path(__file__).parents[3] / "golden/topologies"
 PLANS = examples() | {path.stem: lbgen.plan(lbgen.load(path)) for path in sorted(TOPOLOGIES.glob("*.yaml"))}
 
 
