@@ -165,7 +165,7 @@ def test_the_commands(tmp_path: Path) -> None:
     kill_supervisor()
     done = command("ps")
     assert "running" in done.stdout
-    assert "lbgen up or lbgen reload takes it over" in done.stderr
+    assert "`lbgen up` or `lbgen reload` adopts them" in done.stderr
     assert command("down", stack.name).returncode == 0
     assert processes_in(stack.engines[0].directory) == []
 
