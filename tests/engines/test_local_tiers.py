@@ -145,6 +145,6 @@ def test_what_cannot_be_is_said() -> None:
         lbgen.up(hybrid(NAME, PORT, web="nftables"), runtime="local")
     with pytest.raises(UsageError, match="LB225"):
         lbgen.up(hybrid(NAME, PORT), runtime="local", replicas={"edge": 0})
-    with pytest.raises(LbgenError, match="nothing would choose among its replicas"):
+    with pytest.raises(LbgenError, match="nothing would balance its replicas"):
         lbgen.up(hybrid(NAME, PORT), runtime="local", replicas={"edge": 2})
     assert api.ps() == ()
