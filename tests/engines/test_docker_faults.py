@@ -46,7 +46,7 @@ ACTS = ("reload", "renew", "up")
 # Requests of the sample: a signal, a container that sets rules, one that is started, what comes when it serves.
 SAMPLE = {"reload": ("/kill?signal",), "renew": ("-turn-", "/kill?signal"), "up": ("/start", "/volumes?")}
 WITHOUT = "up"  # the act before which nothing serves
-BACK_SECONDS = 15.0
+BACK_SECONDS = 30.0
 
 
 class Act:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 0.1
 _AT_ONCE = 4  # replicas that go
+_PORT_TRIES = 3  # another process may take a free port before the replica listens on it
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +159,6 @@ class _Work:
 
     def _replica(self, tier: Tier, number: int, plan: Plan) -> StackState:
         before = self.there.get(plan.name)
-        if not tier.entry:
-            plan = self.driver.plan_behind_front(plan, before)
         part = f"{tier.name}-{number}"
 
         def report(step: Progress) -> None:
@@ -169,16 +168,23 @@ class _Work:
         behind = [x for tier in {pool.leads_to[0] for pool in plan.pools if pool.leads_to} for x in self._now[tier]]
         if before is not None:  # before it is told of them
             self.driver.attach_networks(before, behind)
-        result = self.driver.up(
-            plan,
-            [self.engines[tier.name]],
-            insist=True,
-            backends=self.wanted.backends,
-            accept=self.wanted.accept,
-            progress=report,
-            seconds=self.wanted.seconds,
-            drain=self.wanted.drain,
-        )
+        for remaining in reversed(range(_PORT_TRIES)):
+            try:
+                result = self.driver.up(
+                    plan if tier.entry else self.driver.plan_behind_front(plan, before),
+                    [self.engines[tier.name]],
+                    insist=True,
+                    backends=self.wanted.backends,
+                    accept=self.wanted.accept,
+                    progress=report,
+                    seconds=self.wanted.seconds,
+                    drain=self.wanted.drain,
+                )
+                break
+            except EngineError as error:
+                moves = not tier.entry and before is None and all(x.code == "LB404" for x in error.diagnostics)
+                if not moves or not remaining:
+                    raise
         if before is None:
             self._new.append(result.state)
         self.announced = self.announced or (bool(behind) and before is not None)
