@@ -1,19 +1,66 @@
 """The shape of the code: no circle of files, type-only imports and those in functions included; no long module.
 
-Folders whose owners still end their circles or split their modules are listed here; what they have is shown.
+Every engine folder has the same skeleton, and code outside of it does not name an engine.
 """
 
 from __future__ import annotations
 
 import ast
-import warnings
 from pathlib import Path
 
+import pytest
+
 import lbgen
+from lbgen.installed import engine_names
 
 ROOT = Path(lbgen.__file__).parent
 LONGEST = 350
-UNFINISHED = ("lbgen.runtime.",)
+
+# One concern, one name in every engine folder; a concern that an engine lacks has no file.
+SKELETON = frozenset(
+    [
+        "__init__",
+        "support",
+        "objections",
+        "build",
+        "view",
+        "run",
+        "quote",
+        "listeners",
+        "tls",
+        "matching",
+        "paths",
+        "headers",
+        "limits",
+        "upstreams",
+        "sticky",
+        "health_checks",
+        "health_status",
+        "retries",
+        "timeouts",
+        "cors",
+        "compression",
+        "mirrors",
+        "bodies",
+        "l4",
+        "udp",
+        "access_log",
+    ]
+)
+# Parts of a concern that is too long for one file, and what only some engines have.
+PARTS = {
+    "objections": {"header_objections", "pool_objections", "route_objections"},
+    "matching": {"conditions", "maps", "location_tree", "number_regex", "predicates", "prefix_trees", "virtual_hosts"},
+    "headers": {"connection_options", "forwarded_headers", "request_values", "rewrites"},
+    "upstreams": {"balancing", "endpoint_slots", "pool_selection", "backend_selection", "queues", "split_shares"}
+    | {"tcp_weights", "transport_sockets", "upstream_protocols", "upstream_servers"},
+    "routes": {"routes", "actions", "per_route", "conditional_filters", "filter_chains", "local_replies"}
+    | {"server_blocks", "shared_counters"},
+    "text of the engine": {"buffers", "lua", "lua_rules", "names", "plugin", "plugin_config", "protobuf", "readiness"}
+    | {"scripts", "statements", "static", "strings"},
+}
+# Fields of a topology that only this engine has; the plan, which cannot ask engines, names it.
+OWN_FIELDS = {"nftables": {"lbgen.plan.checks.engines", "lbgen.plan.checks.advice.tiers"}}
 
 
 def name_of(path: Path) -> str:
@@ -66,19 +113,42 @@ def circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
     return found
 
 
-def finished(found: set[str]) -> set[str]:
-    """What is not in an unfinished folder; the rest becomes warnings."""
-    left = {each for each in found if each.startswith(UNFINISHED)}
-    for each in sorted(left):
-        warnings.warn(each, stacklevel=2)
-    return found - left
-
-
 def test_no_circle_of_files() -> None:
     found = circles({name: imported(name) for name in FILES})
-    assert finished({" ".join(sorted(circle)) for circle in found}) == set()
+    assert {" ".join(sorted(circle)) for circle in found} == set()
 
 
 def test_no_module_is_long() -> None:
     lines = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in FILES.items()}
-    assert finished({f"{name}: {count} lines" for name, count in lines.items() if count > LONGEST}) == set()
+    assert {f"{name}: {count} lines" for name, count in lines.items() if count > LONGEST} == set()
+
+
+@pytest.mark.parametrize("engine", engine_names())
+def test_engine_folders_have_one_skeleton(engine: str) -> None:
+    names = {path.stem for path in (ROOT / "engines" / engine).glob("*.py")}
+    assert names - SKELETON - set().union(*PARTS.values()) == set()
+
+
+def test_parts_of_the_skeleton_exist() -> None:
+    names = {path.stem for engine in engine_names() for path in (ROOT / "engines" / engine).glob("*.py")}
+    assert (SKELETON | set().union(*PARTS.values())) - names == set()
+
+
+@pytest.mark.parametrize("engine", engine_names())
+def test_no_engine_is_named_outside_of_its_folder(engine: str) -> None:
+    inside = f"lbgen.engines.{engine}"
+    naming = {name for name in FILES if not f"{name}.".startswith(f"{inside}.") and names_engine(FILES[name], engine)}
+    assert naming == OWN_FIELDS.get(engine, set())
+
+
+def names_engine(path: Path, engine: str) -> bool:
+    """Whether code has the engine's name as a text of its own or within an identifier; examples for users may."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    examples = [x.value for x in ast.walk(tree) if isinstance(x, ast.keyword) and x.arg == "examples"]
+    shown = {id(node) for example in examples for node in ast.walk(example)}
+    return any(
+        (isinstance(node, ast.Constant) and node.value == engine and id(node) not in shown)
+        or (isinstance(node, ast.Name) and engine in node.id.lower())
+        or (isinstance(node, ast.Attribute) and engine in node.attr.lower())
+        for node in ast.walk(tree)
+    )
