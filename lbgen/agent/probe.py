@@ -17,7 +17,7 @@ from lbgen.agent.proxy_header import own_proxy_header
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lbgen.engines.checks import CheckedPool, CheckTls, Target
+    from lbgen.engines.agent_spec import CheckedPool, CheckTls, Target
 
 _HEAD = 65_536  # bytes read of a response
 _AGENT = "lbgen-agent"

@@ -21,14 +21,14 @@ from pydantic import TypeAdapter, ValidationError
 from lbgen.agent import probe, state_file
 from lbgen.agent.health import Health, apply_check, next_growth, share
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.engines.agent_spec import FILE, FORMAT, AgentSpec, Steered
 from lbgen.engines.api import engine
-from lbgen.engines.checks import FILE, FORMAT, AgentSpec, Steered
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping
 
-    from lbgen.engines.checks import CheckedPool, Target
+    from lbgen.engines.agent_spec import CheckedPool, Target
 
 _READER = TypeAdapter(AgentSpec)
 # Modules that the standard library imports on first use.
@@ -58,7 +58,7 @@ def load(folder: Path) -> AgentSpec:
 
 def import_modules(name: str) -> None:
     """Import all modules that the agent of that engine needs, before the process drops its privileges."""
-    steered_engine(name).steer({}, {})
+    steered_engine(name).set_weights({}, {})
     for module in _LATE:
         import_module(module)
 
@@ -204,7 +204,7 @@ def _steering(spec: AgentSpec, states: state_file.States, steered: Steered) -> M
         pool.name: {t.name: share(states.get((pool.name, t.name), up), now, pool.slow_start) for t in pool.targets}
         for pool in spec.pools
     }
-    return steered.steer(spec.steering, shares)
+    return steered.set_weights(spec.steering, shares)
 
 
 def steering_files(order: str, folder: Path) -> Mapping[str, str]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from lbgen.engines.checks import AgentSpec
+    from lbgen.engines.agent_spec import AgentSpec
 
 FILE = "agent.state.json"
 BEAT_SECONDS = 10  # how often the file is touched, so that readers see that the agent runs

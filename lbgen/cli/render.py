@@ -113,7 +113,7 @@ def _summary(done: dict[str, Rendered], output: Path, tier: Tier) -> None:
 
 def _notes(done: dict[str, Rendered], folder: Path | None) -> None:
     """Print which engines need the agent, and where private keys were copied to."""
-    from lbgen.engines.checks import FILE as AGENT_FILE
+    from lbgen.engines.agent_spec import FILE as AGENT_FILE
 
     for name, rendered in done.items():
         if AGENT_FILE in rendered:

@@ -131,7 +131,7 @@ class ProcessSpec:
 
     argv: tuple[str, ...]
     stop: Signals = Signals.SIGTERM  # graceful stop
-    leave: tuple[str, str] | None = None  # a file, watched, by which it ends its connections after their next answers
+    drain_file: tuple[str, str] | None = None  # a watched file; with it, connections end after their next answers
     reload: Signals | None = None  # None: the engine watches its files
     env: tuple[tuple[str, str], ...] = ()
     setup: tuple[tuple[str, ...], ...] = ()  # commands to run before, such as `nft -f` (in the namespace)
@@ -140,9 +140,9 @@ class ProcessSpec:
     access_log: str = ""  # where the access log goes, relative to the folder; "" = the process's own output
     agent: bool = False  # `lbgen agent` runs beside it (active checks, slow start)
     reload_note: str = ""  # what a reload costs, in a sentence a user understands; "" = nothing
-    successive: tuple[str, ...] = ()  # argv of a process that takes over from the one before; "{epoch}" = its number
-    leftovers: tuple[str, ...] = ()  # files of such processes elsewhere on the host, to be removed in the end
-    overlap: float = 0.0  # seconds for which what it served before takes connections too, after a reload
+    hot_restart_argv: tuple[str, ...] = ()  # of the process that takes over; "{epoch}" = its number
+    cleanup: tuple[str, ...] = ()  # files of such processes elsewhere on the host, to be removed in the end
+    overlap_seconds: float = 0.0  # seconds for which what it served before takes connections too, after a reload
     fixed: tuple[str, ...] = ()  # rendered files that it reads at its start alone; "x/" = all in that folder
     watched: tuple[str, ...] = ()  # folders ("x/") of rendered files that it reads again when they are renamed there
     dies_with_parent: bool = False  # by itself: Envoy asks the kernel for SIGTERM when its parent ends
@@ -176,7 +176,7 @@ class Engine(Protocol):
     versions: tuple[str, ...]  # supported targets as major.minor, newest first
     binaries: tuple[BinaryHint, ...]
     images: Images
-    places: tuple[tuple[str, str], ...]  # where `engines.<name>.<place>` goes verbatim: place, and what is there
+    insertion_points: tuple[tuple[str, str], ...]  # name and meaning of each place for verbatim text
 
     def verdict(self, feature: Feature, version: str) -> Verdict:
         """How `version` (one of `versions`) honours the feature; every Feature has an answer."""

@@ -39,7 +39,7 @@ class Watched(Protocol):
     """An engine that tells how its endpoints are; beside `lbgen.engines.api.Engine`. It is asked by GET on the admin
     port of its plan, which is on its own loopback."""
 
-    tells: tuple[str, ...]  # paths, with their queries
+    status_paths: tuple[str, ...]  # paths, with their queries
 
     def health(
         self, pools: Mapping[str, Sequence[str]], answers: Mapping[str, str]

@@ -25,8 +25,8 @@ def texts(plan: Plan, engine: str) -> dict[str, tuple[str, str]]:
 def unplaced(plan: Plan, engine: Engine) -> Iterator[Objection]:
     """Refusals of places that the engine has not."""
     for place, _ in plan.options(engine.name).verbatim:
-        if place not in dict(engine.places):
-            there = "; ".join(f"{name} ({where})" for name, where in engine.places)
+        if place not in dict(engine.insertion_points):
+            there = "; ".join(f"{name} ({where})" for name, where in engine.insertion_points)
             why = refused(f"its configuration has no place {place!r}; it has {there}")
             yield Objection(why, f"engines.{engine.name}.{place}")
 

@@ -77,7 +77,7 @@ def topology(texts: dict[str, dict[str, str]], port: int = 8080, mode: str = "l7
 
 def test_all_places_are_tried() -> None:
     assert {name: set(SHOWN[name]) for name in SHOWN} == {
-        name: {place for place, _ in engine(name).places} - {"stream"} for name in engine_names()
+        name: {place for place, _ in engine(name).insertion_points} - {"stream"} for name in engine_names()
     }
 
 

@@ -75,7 +75,7 @@ class FakeEngine:
     title: str = "Fake"
     versions: tuple[str, ...] = ("1.0",)
     access_log: str = ""
-    places: tuple[tuple[str, str], ...] = ()
+    insertion_points: tuple[tuple[str, str], ...] = ()
     images = Images({}, "/usr/local/sbin/fakelb")
 
     @property

@@ -28,8 +28,8 @@ class Envoy:
     binaries: tuple[BinaryHint, ...] = BINARIES
     images = Images({"1.40": "envoyproxy/envoy:v1.40.0"}, "/usr/local/bin/envoy", ("/bin/sh", "/bin/mv"))
 
-    tells: tuple[str, ...] = (STATUS_PATH,)
-    places: tuple[tuple[str, str], ...] = (
+    status_paths: tuple[str, ...] = (STATUS_PATH,)
+    insertion_points: tuple[tuple[str, str], ...] = (
         ("bootstrap", "top level of envoy.yaml, a YAML mapping"),
         ("http_filters", "HTTP filters of each L7 listener before the router, a YAML list"),
         ("clusters", "further clusters, a YAML list"),

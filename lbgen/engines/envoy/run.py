@@ -37,8 +37,8 @@ def build_process_spec(binary: Binary, directory: Path, access_log: str, admin: 
     shared = zlib.crc32(f"{directory}{admin or ''}".encode()) % _BASES
     return ProcessSpec(
         (*argv, "--disable-hot-restart"),
-        successive=(*argv, *_HOT_RESTART, "--base-id", str(shared)),
-        leftovers=(f"/dev/shm/envoy_shared_memory_{shared}0",),  # noqa: S108  # where it keeps them
+        hot_restart_argv=(*argv, *_HOT_RESTART, "--base-id", str(shared)),
+        cleanup=(f"/dev/shm/envoy_shared_memory_{shared}0",),  # noqa: S108  # where it keeps them
         access_log=access_log,
         fixed=(FILE,),
         watched=(ENDPOINTS,),

@@ -28,8 +28,8 @@ class HAProxy:
     binaries: tuple[BinaryHint, ...] = run.BINARIES
     images = Images({"2.8": "haproxy:2.8.25", "2.6": "haproxy:2.6.12"}, "/usr/local/sbin/haproxy")
 
-    tells: tuple[str, ...] = (health_status.STATUS_PATH,)
-    places: tuple[tuple[str, str], ...] = (
+    status_paths: tuple[str, ...] = (health_status.STATUS_PATH,)
+    insertion_points: tuple[tuple[str, str], ...] = (
         ("global", "end of the global section"),
         ("frontend", "end of the frontend of each L7 listener"),
         ("backend", "end of each backend of an L7 pool"),

@@ -41,7 +41,7 @@ class Nftables:
     binaries: tuple[BinaryHint, ...] = (BinaryHint("nft", version_argv=("--version",)),)
     images: Images = Images({}, "/usr/sbin/nft", ("/bin/sh", "/bin/sleep"))  # noqa: RUF009  # frozen
 
-    places: tuple[tuple[str, str], ...] = (
+    insertion_points: tuple[tuple[str, str], ...] = (
         ("table", "end of each of its tables"),
         ("file", "end of the rules"),
     )

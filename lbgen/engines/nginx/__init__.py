@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Nginx:
-    """See `lbgen.engines.api.Engine` and, for `steer`, `lbgen.engines.checks.Steered`."""
+    """See `lbgen.engines.api.Engine` and, for `steer`, `lbgen.engines.agent_spec.Steered`."""
 
     name = "nginx"
     title = "nginx"
@@ -40,7 +40,7 @@ class Nginx:
         modules={NEW: ("/usr/lib/nginx/modules/ngx_http_js_module.so",)},
     )
 
-    places: tuple[tuple[str, str], ...] = (
+    insertion_points: tuple[tuple[str, str], ...] = (
         ("main", "top level of nginx.conf"),
         ("http", "end of the http block"),
         ("server", "each server of an L7 listener, before its locations"),
@@ -72,7 +72,7 @@ class Nginx:
         upstreams = tuple(u for part in (config.http, config.stream) if part is not None for u in part.upstreams)
         return (*files, *health_checks.server_files(upstreams), health_checks.agent_file(plan, upstreams))
 
-    def steer(self, steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
+    def set_weights(self, steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
         from lbgen.engines.nginx.health_checks import set_weights
 
         return set_weights(steering, shares)

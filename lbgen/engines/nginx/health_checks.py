@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lbgen.engines.agent_spec import AgentSpec, checked_pools
 from lbgen.engines.api import RenderedFile
-from lbgen.engines.checks import AgentSpec, checked_pools
 from lbgen.engines.nginx.upstreams import FULL_WEIGHT, server_line
 
 if TYPE_CHECKING:

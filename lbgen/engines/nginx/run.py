@@ -34,7 +34,7 @@ def process(plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         argv,
         stop=Signals.SIGQUIT,
         reload=Signals.SIGHUP,
-        overlap=0.2,  # the master sleeps 0.1 s before it signals the old workers
+        overlap_seconds=0.2,  # the master sleeps 0.1 s before it signals the old workers
         reload_note="" if _keeps_idle_connections(binary) else _RELOAD_NOTE,
         agent=uses_agent(plan),
         access_log=log,

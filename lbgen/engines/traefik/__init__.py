@@ -29,8 +29,8 @@ class Traefik:
     )
     images = Images({"3.7": "traefik:v3.7.15"}, "/usr/local/bin/traefik", ("/bin/mv",))
 
-    tells: tuple[str, ...] = (health_status.STATUS_PATH,)
-    places: tuple[tuple[str, str], ...] = (
+    status_paths: tuple[str, ...] = (health_status.STATUS_PATH,)
+    insertion_points: tuple[tuple[str, str], ...] = (
         ("static", "top level of traefik.yaml, a YAML mapping"),
         ("dynamic", "file of its own beside the dynamic ones, a YAML mapping"),
     )
@@ -57,8 +57,8 @@ class Traefik:
 
         return render(plan)
 
-    def steer(self, steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
-        """The weights of TCP endpoints; see `lbgen.engines.checks.Steered`."""
+    def set_weights(self, steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
+        """The weights of TCP endpoints; see `lbgen.engines.agent_spec.Steered`."""
         from lbgen.engines.traefik.tcp_weights import build_weights_file
 
         return build_weights_file(steering, shares)

@@ -55,7 +55,7 @@ def build_process_spec(plan: Plan, binary: Binary) -> ProcessSpec:
         fixed=("traefik.yaml", "plugins-local/"),
         watched=("dynamic/",),
         ready=readiness.READY_PATH if readiness.find_probed_listeners(plan) else "/api/version",
-        leave=("dynamic/leave.yaml", json.dumps({"http": _DRAIN_ROUTE} if level7 else {})),
+        drain_file=("dynamic/leave.yaml", json.dumps({"http": _DRAIN_ROUTE} if level7 else {})),
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lbgen.engines.agent_spec import AgentSpec, checked_pools
 from lbgen.engines.api import RenderedFile
-from lbgen.engines.checks import AgentSpec, checked_pools
 from lbgen.engines.document import dump
 from lbgen.engines.traefik import names
 from lbgen.plan.model import Forward, Mode, Protocol
@@ -93,7 +93,7 @@ def build_files(plan: Plan) -> tuple[RenderedFile, ...]:
 
 
 def build_weights_file(steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
-    """The file with these weights; see `lbgen.engines.checks.Steered`."""
+    """The file with these weights; see `lbgen.engines.agent_spec.Steered`."""
     return {FILE: _file(steering, shares).text} if steering else {}
 
 

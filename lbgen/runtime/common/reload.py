@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
+from lbgen.engines.agent_spec import FILE as ORDER
 from lbgen.engines.api import target_version
-from lbgen.engines.checks import FILE as ORDER
 from lbgen.engines.health import NO_ADDRESS
 from lbgen.runtime.common import readiness
 from lbgen.runtime.common.progress import Progress, Step
@@ -237,7 +237,7 @@ def _confirmed(
     if all(map(readiness.is_warning, late)):
         late += readiness.wait(plan, others, live.address, seconds=seconds, answered=answered)
     _wait_followed(live, before, seconds)
-    time.sleep(live.spec.overlap)
+    time.sleep(live.spec.overlap_seconds)
     live.ensure_alive()
     found = (
         *readiness.unreachable_routes(plan, wanted, live.title),
@@ -292,7 +292,7 @@ def obstacles(
     process is started, and its files' texts (or what tells them apart)."""
     (old_plan, old, old_texts), (new_plan, new, new_texts) = before, after
     found: list[Diagnostic] = []
-    if new.successive:
+    if new.hot_restart_argv:
         return ()
     if (new.argv, new.env) != (old.argv, old.env):
         found.append(refusal(f"{title} would have to be started with other arguments{_because(old_plan, new_plan)}"))

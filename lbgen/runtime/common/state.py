@@ -85,10 +85,14 @@ class EngineState:
     @property
     def health(self) -> tuple[EndpointHealth, ...]:
         """How it finds its endpoints, asked now."""
-        teller = status_engine(self.name)
-        said = fetch_text(self.admin, teller.tells) if teller is not None and self.admin and self.running else None
+        reporter = status_engine(self.name)
+        said = (
+            fetch_text(self.admin, reporter.status_paths)
+            if reporter is not None and self.admin and self.running
+            else None
+        )
         agent = agent_state.read(Path(self.directory)) if self.agent else {}
-        return combine_health(self.title, teller, self.members, said, agent)
+        return combine_health(self.title, reporter, self.members, said, agent)
 
     @property
     def running(self) -> bool:

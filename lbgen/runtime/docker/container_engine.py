@@ -74,9 +74,9 @@ class ContainerEngine:
         return self._goes_on
 
     def endpoints(self, pools: Mapping[str, Sequence[str]]) -> Mapping[tuple[str, int], Condition]:
-        teller = status_engine(self.container.record.engine)
-        said = fetch_status(self.container, self.parts, teller.tells) if teller is not None else None
-        return teller.health(pools, said) if teller is not None and said is not None else {}
+        reporter = status_engine(self.container.record.engine)
+        said = fetch_status(self.container, self.parts, reporter.status_paths) if reporter is not None else None
+        return reporter.health(pools, said) if reporter is not None and said is not None else {}
 
     def digests(self, names: Iterable[str]) -> Mapping[str, str]:
         """Digests of its files by name. After an interrupted change they are computed, at least those of `names`."""
@@ -118,7 +118,7 @@ class ContainerEngine:
     def _exchange(self, files: Mapping[str, File]) -> None:
         unknown = {RECORD_FILE: File(replace(self.container.record, hash="").text())}  # until it serves
         seen = {name: file for name, file in files.items() if self.spec.watches(name)}
-        self._goes_on = bool(self.spec.successive) and bool(files) and len(seen) == len(files)
+        self._goes_on = bool(self.spec.hot_restart_argv) and bool(files) and len(seen) == len(files)
         direct = {name: file for name, file in files.items() if name not in seen}
         staged = {f"{_NEXT}/{name}": file for name, file in seen.items()}
         folders = sorted({_folder(name) for name in seen})
@@ -133,7 +133,7 @@ class ContainerEngine:
         if spec.kernel:
             for command in (*spec.setup, *(x for x in self.spec.teardown if x not in spec.teardown)):
                 container.execute(handle, command)
-        elif spec.successive and not self._goes_on:
+        elif spec.hot_restart_argv and not self._goes_on:
             container.signal(handle, hot_restart.NEXT_SIGNAL)
         elif spec.reload is not None:
             try:
@@ -161,7 +161,7 @@ class ContainerEngine:
 
     def commit(self) -> None:
         """Tell a hot-restarting engine that the new process stays."""
-        if self.spec.successive:
+        if self.spec.hot_restart_argv:
             container.signal(self.container.handle, hot_restart.COMMIT_SIGNAL)
 
     def write_record(self, record: Record) -> None:

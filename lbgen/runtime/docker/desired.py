@@ -201,8 +201,8 @@ def engine_unit(
             stop="SIGKILL",  # it only sleeps
             capabilities=("NET_ADMIN",),
         )
-    elif spec.successive:
-        container_spec = replace(container_spec, argv=("/bin/sh", "-c", hot_restart.script(spec.successive)))
+    elif spec.hot_restart_argv:
+        container_spec = replace(container_spec, argv=("/bin/sh", "-c", hot_restart.script(spec.hot_restart_argv)))
     addresses = tuple(
         Address(x.name, str(x.mode), client_address(published_address(x)), x.port + chosen.offset, scheme(x))
         for x in plan.listeners
@@ -220,7 +220,7 @@ def engine_unit(
         chosen.side,
         addresses,
         spec.access_log,
-        json.dumps({"drain": _drain(spec), "leave": spec.leave, "teardown": spec.teardown}),
+        json.dumps({"drain": _drain(spec), "leave": spec.drain_file, "teardown": spec.teardown}),
         files=container_spec.file_digests(),
     )
     agent = None
@@ -241,7 +241,7 @@ def engine_unit(
 
 def _drain(spec: ProcessSpec) -> str:
     """The signal that starts its drain; "" for an engine that drains by a file."""
-    return "" if spec.leave is not None else hot_restart.NEXT_SIGNAL if spec.successive else spec.stop.name
+    return "" if spec.drain_file is not None else hot_restart.NEXT_SIGNAL if spec.hot_restart_argv else spec.stop.name
 
 
 def _log(name: str) -> dict[str, File]:

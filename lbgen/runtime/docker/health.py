@@ -27,13 +27,13 @@ def endpoint_health(
     name = each.record.engine
     agent: state_file.Conditions = {}
     said = None
-    teller = status_engine(name)
+    reporter = status_engine(name)
     with suppress(EngineError):  # the container may have ended
         if any((x.record.role, x.record.engine) == (Role.AGENT, name) for x in parts):
             agent = state_file.parse(container.read(each.handle, state_file.FILE) or b"")
-        if teller is not None and each.running:
-            said = fetch_status(each, parts, teller.tells)
-    return combine_health(each.record.title, teller, there, said, agent)
+        if reporter is not None and each.running:
+            said = fetch_status(each, parts, reporter.status_paths)
+    return combine_health(each.record.title, reporter, there, said, agent)
 
 
 def fetch_status(

@@ -94,7 +94,7 @@ class EngineProcess:
             stop(self.process, signal.Signals(self.spec.stop), seconds)
             for each in self.draining:
                 stop(each, signal.Signals(self.spec.stop), seconds)
-            for name in self.spec.leftovers:
+            for name in self.spec.cleanup:
                 Path(name).unlink(missing_ok=True)
         elif self.network is not None and self.is_alive():
             for command in self.spec.teardown:
@@ -115,7 +115,7 @@ class EngineProcess:
                 self.network.run_command(command, self.directory)
             for command in set(self.spec.teardown) - set(spec.teardown):
                 self.network.run_command(command, self.directory)
-        elif spec.successive and succeeded:
+        elif spec.hot_restart_argv and succeeded:
             self._hot_restart(plan, spec)
         elif spec.reload is not None and self.is_alive():
             self.old_workers = workers(self.pid)
@@ -173,7 +173,7 @@ def spawn_engine(
     user = engine_user()
     low = user.uid is not None and any(x.port < ports.first_unprivileged() for x in plan.listeners)
     netns = None if network is None else network.holder.pid
-    argv = tuple(word.replace("{epoch}", str(epoch)) for word in spec.successive) or spec.argv
+    argv = tuple(word.replace("{epoch}", str(epoch)) for word in spec.hot_restart_argv) or spec.argv
     with (directory / LOG).open("ab") as output:
         return spawn(
             argv,

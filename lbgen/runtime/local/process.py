@@ -13,8 +13,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.engines.agent_spec import FILE as ORDER
 from lbgen.engines.api import engine as engine_by_name
-from lbgen.engines.checks import FILE as ORDER
 from lbgen.engines.rendered import render_with
 from lbgen.plan.model import Protocol
 from lbgen.plan.overlay import with_admin, with_version

@@ -74,7 +74,7 @@ class LocalEngine:
         _save_previous(self.handle.directory)
         rendered.write(self.handle.directory, None if user.uid is None or user.gid is None else (user.uid, user.gid))
         changed = _changed_files(self.handle.directory)
-        self._goes_on = bool(self.spec.successive) and bool(changed) and all(map(self.spec.watches, changed))
+        self._goes_on = bool(self.spec.hot_restart_argv) and bool(changed) and all(map(self.spec.watches, changed))
 
     def restore(self) -> None:
         _restore_previous(self.handle.directory)
@@ -83,9 +83,9 @@ class LocalEngine:
         self.handle.reload(plan, spec, succeeded=not self._goes_on)
 
     def endpoints(self, pools: Mapping[str, Sequence[str]]) -> Mapping[tuple[str, int], Condition]:
-        teller = status_engine(self.handle.engine)
-        said = fetch_text(self.plan.admin_port, teller.tells) if teller is not None else None
-        return teller.health(pools, said) if teller is not None and said is not None else {}
+        reporter = status_engine(self.handle.engine)
+        said = fetch_text(self.plan.admin_port, reporter.status_paths) if reporter is not None else None
+        return reporter.health(pools, said) if reporter is not None and said is not None else {}
 
     def resource_hint(self) -> str:
         return ""

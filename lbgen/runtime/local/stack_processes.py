@@ -132,7 +132,7 @@ class StackProcesses:
             chosen.binary.version,
             str(chosen.binary.path),
             str(directory),
-            leftovers=chosen.engine.process(plan, chosen.binary, directory).leftovers,
+            leftovers=chosen.engine.process(plan, chosen.binary, directory).cleanup,
         )
         self.write_entry(entry)  # before the start, so that `down` finds the folder if this process is killed now
         handle = start(

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbgen.engines.checks import FILE as ORDER
+from lbgen.engines.agent_spec import FILE as ORDER
 from lbgen.plan.overlay import with_admin, with_version
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.local import agent
@@ -94,7 +94,7 @@ def _handle(company: StackProcesses, chosen: EngineChoice, entry: state.EngineSt
     found = session_leaders(entry.directory)
     agents = [each for each in found if _is_agent(each)]
     mains = sorted(
-        ((_epoch(spec.successive, each), each.identity) for each in found if each not in agents),
+        ((_epoch(spec.hot_restart_argv, each), each.identity) for each in found if each not in agents),
         key=lambda each: (each[0], each[1].started),
     )
     if mains:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from lbgen.agent import probe, run, state_file
 from lbgen.agent.health import Health, apply_check, next_growth, share
 from lbgen.diagnostics import EngineError
-from lbgen.engines.checks import FILE, AgentSpec, CheckedPool, CheckTls, Target
+from lbgen.engines.agent_spec import FILE, AgentSpec, CheckedPool, CheckTls, Target
 from lbgen.runtime.common.certificates import temporary_certificates
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.standins.accept import StandInTls

@@ -75,7 +75,7 @@ def test_checks_of_tcp_endpoints_are_the_agents_and_those_of_udp_refused():
     files = {file.name: file.text for file in ENGINE.render(plan, "3.7")}
     order = json.loads(files["agent.json"])
     assert [t["name"] for t in order["pools"][0]["targets"]] == ["127.0.0.1:1", "127.0.0.1:2"]
-    assert ENGINE.steer(order["steering"], {}) == {tcp_weights.FILE: files[tcp_weights.FILE]}
+    assert ENGINE.set_weights(order["steering"], {}) == {tcp_weights.FILE: files[tcp_weights.FILE]}
     udp = replace(plan, listeners=(replace(plan.listeners[0], protocol=Protocol.UDP),))
     assert {o.feature for o in ENGINE.objections(udp, "3.7")} == {Feature.HEALTH_ACTIVE, Feature.BACKUP}
 

@@ -52,7 +52,7 @@ def test_the_states_of_envoy() -> None:
         {"name": "p@2s", "host_statuses": [host("10.0.0.1", failed_outlier_check=True), *others]},
     ]
     places = ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80", "web:80", "gone:80"]
-    (path,) = engine("envoy").tells
+    (path,) = engine("envoy").status_paths
     found = engine("envoy").health({"p": places}, {path: json.dumps({"cluster_statuses": clusters})})
     assert [found["p", n].state for n in range(6)] == ["ejected", "down", "draining", "ejected", "up", "down"]
     assert found["p", 4].reason == "1 of its 2 addresses are not"
@@ -73,6 +73,6 @@ def test_what_nobody_tells_is_unknown() -> None:
     assert (second.state, second.reason) == ("unknown", "nginx does not tell, and no agent checks it")
     up = json.dumps({"p": [{"state": "up"}], "q": [{"state": "up"}]})
     traefik = engine("traefik")
-    states = [x.state for x in combine_health("Traefik", traefik, members, {traefik.tells[0]: up}, {})]
+    states = [x.state for x in combine_health("Traefik", traefik, members, {traefik.status_paths[0]: up}, {})]
     assert states == ["up", "unknown"]
     assert {x.reason for x in combine_health("Traefik", traefik, members, None, {})} == {"Traefik does not answer"}

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from lbgen import api
 from lbgen.cli import logs as verb
+from lbgen.cli.main import group
 from lbgen.runtime.common import logs
 from tests.support.fake_engine import FakeEngine, write_program
 from tests.unit.runtime.local.test_process import plan
@@ -85,7 +86,7 @@ def test_new_requests_are_followed_until_the_stack_is_down(stack):
 
 
 def shown(*arguments: str) -> list[str]:
-    done = CliRunner().invoke(verb.command, ["logged", *arguments])
+    done = CliRunner().invoke(group, ["logs", "logged", *arguments])
     assert done.exit_code == 0, done.output
     return done.output.splitlines()
 
@@ -115,7 +116,7 @@ def test_the_command_prints_json_lines(stack):
 
 @pytest.mark.parametrize("wrong", ["6xx", "20", "abc", "200-"])
 def test_a_status_that_is_none_is_refused(wrong):
-    done = CliRunner().invoke(verb.command, ["--status", wrong])
+    done = CliRunner().invoke(group, ["logs", "--status", wrong])
     assert done.exit_code == 2
     assert "write 404, 500-503 or 5xx" in done.output
 

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from lbgen import api
 from lbgen.cli import stats as verb
+from lbgen.cli.main import group
 from lbgen.runtime.common import logs
 from lbgen.runtime.common.stats import NO_ROUTE, Counter
 
@@ -56,17 +57,17 @@ def logged(monkeypatch):
 
 
 def test_the_verb_shows_a_table_and_json(logged):
-    shown = CliRunner().invoke(verb.command, ["shop"])
+    shown = CliRunner().invoke(group, ["stats", "shop"])
     assert shown.exit_code == 0
     (row,) = (line.split() for line in shown.output.splitlines() if "api" in line)
     assert row == ["nginx", "api", "2", "-", "0", "1", "0", "7.0", "12.0"]
-    (found,) = json.loads(CliRunner().invoke(verb.command, ["shop", "--json"]).output)
+    (found,) = json.loads(CliRunner().invoke(group, ["stats", "shop", "--json"]).output)
     assert (found["requests"], found["errors"]) == (2, 1)
 
 
 def test_following_ends_with_the_stack_and_tells_what_went_wrong(logged, monkeypatch):
     monkeypatch.setattr(verb, "_REFRESH_SECONDS", 0.01)
-    shown = CliRunner().invoke(verb.command, ["shop", "-f", "--since", "24h", "--json"])
+    shown = CliRunner().invoke(group, ["stats", "shop", "-f", "--since", "24h", "--json"])
     assert shown.exit_code == 0
     assert json.loads(shown.output.splitlines()[-1]) == []  # those of the log are older than that
 
@@ -75,16 +76,16 @@ def test_following_ends_with_the_stack_and_tells_what_went_wrong(logged, monkeyp
         raise RuntimeError("the log is gone")
 
     monkeypatch.setattr(api, "requests", lambda *_, **__: broken())
-    assert isinstance(CliRunner().invoke(verb.command, ["shop", "-f"]).exception, RuntimeError)
+    assert isinstance(CliRunner().invoke(group, ["stats", "shop", "-f"]).exception, RuntimeError)
 
 
 @pytest.mark.parametrize(("since", "said"), [("5", "5"), ("200ms", "the minimum is 1s"), ("1.5s", "write 1500ms")])
 def test_a_wrong_time_is_a_usage_error(since: str, said: str):
-    shown = CliRunner().invoke(verb.command, ["--since", since])
+    shown = CliRunner().invoke(group, ["stats", "--since", since])
     assert shown.exit_code == 2
     assert said in shown.output
 
 
 def test_nothing_logged_says_how_to_log(monkeypatch):
     monkeypatch.setattr(api, "requests", lambda *_, **__: iter(()))
-    assert "access_log: json" in CliRunner().invoke(verb.command, ["shop"]).output
+    assert "access_log: json" in CliRunner().invoke(group, ["stats", "shop"]).output

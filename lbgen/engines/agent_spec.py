@@ -61,7 +61,7 @@ class CheckedPool:
 class AgentSpec:
     """The whole order. `reload` is the signal (SIGHUP) for the process whose pid is in `pid_file` (relative to the
     folder) and whose name is `program`; "" for an engine that looks at its files itself. `steering` is the engine's
-    own: what `Steered.steer` needs."""
+    own: what `Steered.set_weights` needs."""
 
     engine: str
     program: str
@@ -80,7 +80,7 @@ class AgentSpec:
 class Steered(Protocol):
     """An engine that the agent steers by files; beside `lbgen.engines.api.Engine`."""
 
-    def steer(self, steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
+    def set_weights(self, steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
         """Files (name -> text) for these shares: pool -> endpoint's name -> percent of its weight, 0 = down.
 
         What `shares` does not name has its full share.
