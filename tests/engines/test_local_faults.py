@@ -212,13 +212,13 @@ def test_taking_over(drill: Drill, request: pytest.FixtureRequest) -> None:
 
 def lbgen_without_takeover(drill: Drill) -> None:
     """A reload whose supervisor is killed, by a command that is killed with it, so that nobody takes over yet."""
-    from lbgen.runtime.local import stack
+    from lbgen.runtime.local import supervisor_client
 
     def refuse(*words: object) -> None:
         raise EngineError(())
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stack, "_taken_on", refuse)
+        patch.setattr(supervisor_client, "take_over", refuse)
         lbgen.reload(drill.topology(drill.number + 1))
 
 
