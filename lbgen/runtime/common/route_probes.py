@@ -112,7 +112,7 @@ def probes_of_removed(before: Plan, after: Plan) -> tuple[Probe, ...]:
                 outcome.status,
                 pools,
                 outcome.others,
-                probe.connect,
+                way,
                 _real(after, pools),
             )
         )

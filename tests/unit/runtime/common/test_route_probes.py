@@ -100,3 +100,21 @@ def test_a_change_is_asked_for_once_by_each_request_of_both_sides():
     first, others = probes_of_change(after, after)
     assert not first
     assert len(others) == len(make_probes(after)) == 4
+
+
+def test_a_change_is_asked_for_by_the_names_of_the_new_certificate():
+    def plan(name: str) -> Plan:
+        pair = {"cert": "/x.crt", "key": "/x.key", "names": [name]}
+        return lbgen.plan(
+            lbgen.load(
+                {
+                    "version": 1,
+                    "name": "t",
+                    "listeners": {"web": {"port": 8443, "tls": {"certificates": [pair]}}},
+                    "routes": [{"name": "ok", "respond": {"status": 200}}],
+                }
+            )
+        )
+
+    asked = [probe for group in probes_of_change(plan("old.example"), plan("new.example")) for probe in group]
+    assert [probe.connect.sni for probe in asked] == ["new.example"]
