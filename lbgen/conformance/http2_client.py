@@ -51,7 +51,7 @@ class _PendingAnswer:
 
 
 class Http2Client:
-    """One connection over an open `Stream`; requests and answers by stream number."""
+    """One connection over an open `ClientConnection`; requests and answers by stream number."""
 
     def __init__(self, stream: ClientConnection) -> None:
         self.stream = stream

@@ -52,7 +52,7 @@ def line_changes(real: Rendered, verified: Rendered) -> tuple[LineChange, ...]:
 
 
 def with_verified_times(mine: Rendered, real: Rendered, verified: Rendered) -> Rendered:
-    """`mine`, a user's version of `real`, with the times of `verified`; ValueError as `changes`."""
+    """`mine`, a user's version of `real`, with the times of `verified`; ValueError as `line_changes`."""
     if not line_changes(real, verified):
         return mine
     files = [

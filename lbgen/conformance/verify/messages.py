@@ -35,7 +35,7 @@ class Job:
     """`plan` is the one to verify: scaled times, and without a network of its own other ports and endpoints.
 
     `rendered` are files to serve as they stand. `isolated`: in a network where every address is here. `folder` holds
-    the certificates of stand-ins and clients (trust.py). `before`: requests go through another tier, and `plan` is what
+    the certificates of stand-ins and clients. `before`: requests go through another tier, and `plan` is what
     clients meet there. `own_ports`: the topology's port by the port that a listener has instead.
     """
 

@@ -1,4 +1,4 @@
-"""An admin port -> what it says to each path: as text, or as JSON once two rounds agree.
+"""Fetch paths from an engine's admin port: as text, or as JSON once two rounds agree.
 
 `python -m lbgen.runtime.common.admin_client PORT SECONDS PATH...` prints it, for an engine whose port only its own
 network reaches; 0 seconds: the texts that it gives now.
@@ -20,7 +20,7 @@ SETTLE = 0.2  # an engine that loads its files while it runs has done so when tw
 
 
 def fetch_text(port: int | None, paths: Sequence[str]) -> dict[str, str] | None:
-    """What it says now; None while it does not answer one of them."""
+    """Return the responses by path; None while one of them fails."""
     found: dict[str, str] = {}
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     for path in paths:
@@ -33,7 +33,7 @@ def fetch_text(port: int | None, paths: Sequence[str]) -> dict[str, str] | None:
 
 
 def fetch_json(port: int | None, paths: Sequence[str]) -> dict[str, object] | None:
-    """The same as JSON; None also when one of them is none."""
+    """Return the responses as JSON by path; None when one fails or is not JSON."""
     try:
         return {path: json.loads(text) for path, text in (fetch_text(port, paths) or {}).items()} or None
     except ValueError:
@@ -41,7 +41,7 @@ def fetch_json(port: int | None, paths: Sequence[str]) -> dict[str, object] | No
 
 
 def main() -> int:
-    """Exit 3 when it does not answer in time."""
+    """Print the responses; exit code 3 when the port does not respond in time."""
     port, seconds, *paths = sys.argv[1:]
     if not float(seconds):
         said = fetch_text(int(port), paths)

@@ -1,4 +1,4 @@
-"""Throw-away certificates for stand-ins and tests: two authorities, certificates of servers, endpoints and clients."""
+"""Temporary certificates for stand-ins and tests: two authorities, certificates of servers, endpoints and clients."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _given: list[Path] = []
 
 
 def use(folder: Path) -> None:
-    """From now on `temporary_certificates` is this folder, which holds what will be asked for."""
+    """Make `temporary_certificates` return this folder, which must hold every certificate that is needed."""
     _given[:] = [folder]
 
 

@@ -1,4 +1,4 @@
-"""What an engine's own checker says of rendered files, as diagnostics."""
+"""Turns the output of an engine's own checker into diagnostics."""
 
 from __future__ import annotations
 

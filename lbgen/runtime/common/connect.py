@@ -1,4 +1,4 @@
-"""What a client does at a listener before HTTP begins: a PROXY header and TLS, as far as a probe of ours needs it."""
+"""Opens a connection to a listener as a probe needs it: PROXY header and TLS before HTTP."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ConnectOptions:
     sni: str | None = None
 
     def open(self, host: str, port: int, timeout: float) -> socket.socket:
-        """A connection on which HTTP/1.1 may be spoken. The certificate is not verified: this is no client's request.
+        """Open a connection for HTTP/1.1. The certificate is not verified, since only a probe connects.
 
         Raises OSError (also ssl.SSLError).
         """
@@ -43,7 +43,8 @@ class ConnectOptions:
 
 
 def connect_options(listener: Listener, sni: HostPattern | None = None) -> ConnectOptions | None:
-    """How a probe enters `listener` (L4: by a rule for `sni`); None when it would need a client's certificate."""
+    """Return how a probe connects to `listener` (L4: by a rule for `sni`); None when it would need a client
+    certificate."""
     tls = listener.tls
     if tls is None:
         return ConnectOptions(listener.proxy_protocol)

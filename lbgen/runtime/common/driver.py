@@ -1,4 +1,4 @@
-"""What a runtime is: it brings stacks up, finds them, tells what they print and ends them."""
+"""The protocol of a runtime: it starts, finds, reloads and stops stacks, and reads what they print."""
 
 from __future__ import annotations
 
@@ -71,36 +71,36 @@ class Driver(Protocol):
         progress: Callable[[Progress], None],
         seconds: float,
     ) -> Result:
-        """Have a running stack serve `plan`, with no request lost, or leave it as it was.
+        """Make a running stack serve `plan` without losing a request, or leave it as it was.
 
         Raises LbgenError (verdicts), EngineError LB401, LB404, LB412, LB413.
         """
         ...
 
     def running(self) -> tuple[StackState, ...]:
-        """Every stack there is, also one of which something died."""
+        """List every stack, including those with a dead process."""
         ...
 
     def end(self, stack: StackState, progress: Callable[[Progress], None]) -> None:
-        """Stop a stack and remove all that was its own; nothing happens when it is gone."""
+        """Stop a stack and remove everything that belongs to it; do nothing when it is gone."""
         ...
 
     def lines(self, stack: StackState, engine: str | None, *, follow: bool) -> Iterator[Line]:
-        """What it printed and the requests it logged; `follow`: on and on until it is down."""
+        """Yield what the stack printed and the requests it logged; with `follow` until the stack is down."""
         ...
 
     def plan_behind_front(self, plan: Plan, before: StackState | None) -> Plan:
-        """What a stack shall serve that only others in front of it reach; it stays where it was `before`."""
+        """Return the plan of a stack that only the tier in front reaches, at the addresses that it had `before`."""
         ...
 
     def listener_addresses(self, state: StackState) -> dict[str, tuple[str, int]]:
-        """IP address and port of each of its listeners, as the stack in front reaches them."""
+        """Return IP address and port of each listener, as the stack in front reaches them."""
         ...
 
     def attach_networks(self, front: StackState, behind: Sequence[StackState]) -> None:
-        """Make sure that the engines of `front` can reach the stacks behind it, where that is not so by itself."""
+        """Connect the engines of `front` to the stacks behind it, where the runtime separates them."""
         ...
 
     def connections(self, state: StackState) -> int:
-        """How many connections its listeners have; 0 where that cannot be seen."""
+        """Count the open connections of its listeners; 0 where they cannot be seen."""
         ...

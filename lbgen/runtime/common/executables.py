@@ -1,4 +1,4 @@
-"""An engine's hints -> its executables on this host, with versions, and the one that fits the wanted version."""
+"""Finds an engine's executables on this host, with their versions, and chooses the one for a target version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What engines and agents say of endpoints -> how each endpoint of a stack is, under its name in the topology."""
+"""Combines what engines and agents report into the health of each endpoint, by its name in the topology."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class EndpointHealth:
 
 
 def members(plan: Plan, inside: Plan) -> tuple[Member, ...]:
-    """The endpoints of `plan` as the engine has them that serves `inside`."""
+    """List the endpoints of `plan` as an engine has them that serves the plan `inside`."""
     given = {pool.name: pool for pool in inside.pools}
     return tuple(
         Member(pool.name, each.authority, there.authority, pool.active is not None or pool.passive is not None)
@@ -51,7 +51,7 @@ def members(plan: Plan, inside: Plan) -> tuple[Member, ...]:
 
 
 def status_engine(name: str) -> Watched | None:
-    """The engine of that name, when it tells of its endpoints."""
+    """Return the engine of that name if it reports endpoint health, else None."""
     try:
         found = engine_by_name(name)
     except UsageError:  # uninstalled since
@@ -66,8 +66,8 @@ def combine_health(
     answers: Mapping[str, str] | None,
     agent: Mapping[tuple[str, str], Condition],
 ) -> tuple[EndpointHealth, ...]:
-    """How they all are, in their order. `answers` is what the engine said, None when it did not; what an agent found,
-    by pool and address, comes first."""
+    """Return the health of all members, in their order. `answers` is the engine's report, None without one; what an
+    agent found, by pool and address, comes first."""
     pools: dict[str, list[str]] = {}
     for each in endpoints:
         pools.setdefault(each.pool, []).append(each.address)

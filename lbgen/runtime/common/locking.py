@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def lock(what: str) -> Iterator[None]:
-    """Only one lbgen of this user is in here for the same `what`; the kernel lets go when a process dies."""
+    """Hold the lock `what` against other lbgen processes of this user; the kernel releases it when a process dies."""
     path = root() / f"{what}.lock"
     while True:
         with path.open("w") as handle:

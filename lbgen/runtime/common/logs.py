@@ -1,4 +1,4 @@
-"""The log files of a stack -> lines with the name of who wrote them and records of requests, once or as they come."""
+"""Reads the log files of a stack: lines with their source, and records of requests, once or as they are written."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class RequestFilter:
-    """Which requests are wanted: of one of `routes` (empty = any), with a status in one of the ranges `statuses`."""
+    """A filter of requests: of one of `routes` (empty = any), with a status in one of the ranges `statuses`."""
 
     routes: frozenset[str] = frozenset()
     statuses: tuple[tuple[int, int], ...] = ()
 
     def matches(self, record: Mapping[str, object]) -> bool:
-        """Whether `record` is one of them."""
+        """Whether `record` passes the filter."""
         status = record["status"]
         fits = isinstance(status, int) and any(first <= status <= last for first, last in self.statuses)
         return (not self.routes or record["route"] in self.routes) and (not self.statuses or fits)
 
 
 def access_parser(name: str) -> Parser | None:
-    """What reads the access log of the engine of that name; None when it is not installed (any more)."""
+    """Return the parser of that engine's access log; None when the engine is not installed."""
     return engine_by_name(name).access_record if name in engine_names() else None
 
 
@@ -61,7 +61,7 @@ class _Tail:
     rest: bytes = b""
 
     def read(self, *, last: bool) -> Iterator[Line]:
-        """The lines added since the last time; `last` also gives one that has no end yet."""
+        """Return the lines added since the last call; with `last` also an unfinished one."""
         while new := self._part():
             *lines, self.rest = (self.rest + new).split(b"\n")
             yield from map(self._line, lines)
@@ -91,8 +91,8 @@ def lines(
     follow: bool = False,
     parser: Callable[[str], Parser | None] = access_parser,
 ) -> Iterator[Line]:
-    """What the engines (or only `engine`) and the supervisor printed, and the requests they logged. `follow`: on and on
-    until the stack is down. `parser` finds what reads an engine's access log."""
+    """Yield what the engines (or only `engine`) and the supervisor printed, and the requests they logged. With `follow`
+    it continues until the stack is down. `parser` returns the parser of an engine's access log."""
     tails = [tail for x in stack.engines if engine in (None, x.name) for tail in _tails(x, parser(x.name))]
     if engine is None:
         tails.append(_Tail(SUPERVISOR, state.folder(stack.name) / state.SUPERVISOR_LOG))
@@ -106,7 +106,7 @@ def lines(
 
 
 def requests(found: Iterable[Line], wanted: RequestFilter, *, sort: bool) -> Iterator[Line]:
-    """Only the lines of requests that are wanted, as they come, or (`sort`, for several engines) by time."""
+    """Yield only the lines of matching requests, in file order, or by time with `sort` (for several engines)."""
     kept = (line for line in found if line.record is not None and wanted.matches(line.record))
     return iter(sorted(kept, key=lambda line: str((line.record or {}).get("time")))) if sort else kept
 

@@ -1,4 +1,4 @@
-"""Clients of our own at the published ports while an engine is exchanged -> what they lost, and for how long."""
+"""Clients that send requests during a swap, and count what they lose and for how long."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class LossCounter:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def close_sockets_soon(self) -> None:
-        """Sockets say and hear a little more, then they are closed by us."""
+        """Let open sockets exchange a few more messages, then close them."""
         timer = threading.Timer(_SETTLED * 2, self.leave.set)
         timer.daemon = True
         timer.start()
@@ -62,7 +62,7 @@ class LossCounter:
                 self.first = self.first or wrong
 
     def new_connections(self, probe: Probe, host: str, port: int) -> None:
-        """One request on each."""
+        """Send one request on each new connection."""
         failing: float | None = None
         while not self._stop.is_set():
             begun = time.monotonic()
@@ -78,7 +78,7 @@ class LossCounter:
             self.gap_ms = max(self.gap_ms, round((time.monotonic() - failing) * 1000))
 
     def kept_connection(self, probe: Probe, host: str, port: int) -> None:
-        """Requests one after the other on a connection; one that was closed between two of them is opened anew."""
+        """Send requests in sequence on one connection; reopen it when it was closed between two of them."""
         connection: http.client.HTTPConnection | None = None
         while not self._stop.is_set():
             try:
@@ -98,7 +98,7 @@ class LossCounter:
             connection.close()
 
     def open_socket(self, probe: Probe, host: str, port: int) -> None:
-        """A WebSocket, or a TCP stream where none is taken, on which something is said and answered again and again."""
+        """Keep a WebSocket open, or a TCP stream where WebSockets are not accepted, and exchange messages on it."""
         try:
             sock = probe.connect.open(host, port, _TIMEOUT)
         except OSError:
@@ -120,7 +120,7 @@ class LossCounter:
 
 
 def _closed(connection: http.client.HTTPConnection) -> bool:
-    """Whether the proxy has said that it takes no further request here."""
+    """Whether the proxy announced that it closes this connection."""
     sock = connection.sock
     if sock is None:
         return True
@@ -137,7 +137,7 @@ def _closed(connection: http.client.HTTPConnection) -> bool:
 
 
 def _said(sock: socket.socket, until: bytes) -> bytes:
-    """What comes up to `until`. ValueError when it ends first."""
+    """Read up to `until`. ValueError when the connection ends first."""
     got = b""
     while until not in got:
         more = sock.recv(65536)
@@ -169,7 +169,7 @@ def _websocket(sock: socket.socket, probe: Probe) -> Callable[[], None] | None:
 
 
 def _stream(sock: socket.socket) -> Callable[[], None] | None:
-    """Stand-ins speak HTTP; each answer ends with what its request was told by."""
+    """Exchange HTTP messages on a TCP stream; the tag of each request is in its response."""
 
     def talk() -> None:
         mark = os.urandom(8).hex()
@@ -200,7 +200,7 @@ def probes_to_repeat(plan: Plan) -> tuple[Probe, ...]:
 
 @contextmanager
 def count_losses(plan: Plan, address: Callable[[str], tuple[str, int]]) -> Iterator[LossCounter]:
-    """Clients of every watched listener of `plan`, each at `address(listener)`, for as long as the block lasts."""
+    """Run clients of every probed listener of `plan` at `address(listener)` for the length of the block."""
     seen = LossCounter()
     threads = []
     for probe in probes_to_repeat(plan):

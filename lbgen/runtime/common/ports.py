@@ -1,4 +1,4 @@
-"""Ports of this host: free or taken, by whom, and whether somebody accepts on them."""
+"""Ports of this host: whether they are free, who holds them, and whether something accepts on them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def family(address: str) -> socket.AddressFamily:
 
 
 def claim(address: str, port: int, field: str = "", *, privileged: bool = False) -> None:
-    """EngineError LB404 unless a process could listen there (`privileged`: one with a right to ports below 1024)."""
+    """Raise EngineError LB404 unless a process could listen there (`privileged`: it may bind ports below 1024)."""
     if not privileged and port < first_unprivileged():
         hint = "take a port above it, or run as root"
         message = f"port {port} is below {first_unprivileged()}, which an unprivileged process cannot bind"
@@ -41,7 +41,7 @@ def claim(address: str, port: int, field: str = "", *, privileged: bool = False)
 
 
 def _listen(address: str, port: int) -> None:
-    """Listen there for a moment; OSError when that cannot be."""
+    """Bind the address for a moment; OSError when it cannot be bound."""
     with socket.socket(family(address), socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if probe.family == socket.AF_INET6:
@@ -59,7 +59,7 @@ def _refusal(error: OSError, address: str, port: int, field: str) -> Diagnostic:
 
 
 def owner(port: int) -> str:
-    """`name (pid 12)` of a process that listens on TCP `port`, as far as we may see; else empty."""
+    """Return `name (pid 12)` of the process that listens on TCP `port`; empty when it cannot be seen."""
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
@@ -93,7 +93,7 @@ def accepts(address: str, port: int, timeout: float = 0.5) -> bool:
 
 
 def is_bound_for_udp(address: str, port: int) -> bool:
-    """Whether a socket waits for datagrams there, in the network of the calling thread: no request could tell."""
+    """Whether a UDP socket is bound there, in the network namespace of the calling thread."""
     wanted = {ip_address(each) for each in (address, *_ANY)}
     for table in ("udp", "udp6"):
         try:
@@ -109,7 +109,7 @@ def is_bound_for_udp(address: str, port: int) -> bool:
 
 
 def _kernel_address(text: str) -> IPv4Address | IPv6Address:
-    """An address as /proc/net has it: words of 32 bits, each in the byte order of this host."""
+    """Return an address as /proc/net writes it: words of 32 bits, each in the byte order of this host."""
     words = [int(text[at : at + 8], 16) for at in range(0, len(text), 8)]
     found = ip_address(struct.pack(f"={len(words)}I", *words))
     return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found
@@ -158,7 +158,7 @@ def first_unprivileged() -> int:
 
 
 def first_ephemeral() -> int:
-    """Where the ports begin that the kernel hands out to clients; listeners stay below."""
+    """Return the first port of the ephemeral range, which the kernel gives to clients; listeners stay below."""
     return _number(_EPHEMERAL, 32_768)
 
 

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """A pid with its start time, so that a reused pid is not taken for the process that once had it."""
+    """A pid with its start time, so that a reused pid is not mistaken for the earlier process."""
 
     pid: int
     started: int  # clock ticks after boot
 
     @classmethod
     def of(cls, pid: int) -> ProcessId | None:
-        """The identity of the living process `pid`; None when there is none, or only its remains. Raises OSError where
-        that cannot be seen (no descriptor left), which is not to be taken for its end."""
+        """Return the identity of the living process `pid`; None when it is gone or a zombie. Raises OSError when that
+        cannot be determined (no descriptor left)."""
         try:
             text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         except (FileNotFoundError, ProcessLookupError):
@@ -30,11 +30,11 @@ class ProcessId:
         return None if words[0] in "ZX" else cls(pid, int(words[19]))
 
     def alive(self) -> bool:
-        """Whether this very process still runs."""
+        """Whether this process, and not a later one with its pid, still runs."""
         return ProcessId.of(self.pid) == self
 
     def send(self, number: signal.Signals, *, group: bool = False) -> bool:
-        """Signal the process (or its group, which it must lead) if it is still this one; False when it is gone."""
+        """Send a signal to the process (or to the group that it leads); False when it is gone."""
         if not self.alive():
             return False
         try:

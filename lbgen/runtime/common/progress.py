@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Step(StrEnum):
-    """How far `up` is with an engine (or, with an empty engine name, with the stack)."""
+    """A step of `up` for an engine (or, with an empty engine name, for the stack)."""
 
     PULLING = "pulling its image"
     BUILDING = "building an image"

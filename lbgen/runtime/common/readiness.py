@@ -1,4 +1,4 @@
-"""Waits until every route answers its probe as it must, and reports those that do not."""
+"""Waits until every route gives the expected response to its probe, and reports those that do not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NAME_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """A route that did not answer as it must, and what it did."""
+    """A route without the expected response, and what it responded."""
 
     probe: Probe
     got: str
@@ -40,8 +40,8 @@ def wait(
     seconds: float = SECONDS,
     answered: Callable[[Probe, int], None] | None = None,
 ) -> tuple[Late, ...]:
-    """Ask each probe at `address(listener)` until it is right; returns those that were not when `seconds` had gone by
-    without another one becoming right, so that thousands of routes have their time.
+    """Repeat each probe at `address(listener)` until its response is right; returns those that were not when `seconds`
+    had gone by without another one becoming right, so that thousands of routes have their time.
 
     Where endpoints are real a forward is right with any answer that came through, and late with 502, 503 or 504.
     `answered` is told each probe that became right and how many are left.
@@ -76,8 +76,8 @@ def wait(
 
 
 def unreachable_routes(plan: Plan, wanted: tuple[Probe, ...], title: str) -> tuple[Diagnostic, ...]:
-    """LB405 as advice for each route on a listener that no made-up request reaches, so that nobody vouches for it; once
-    for a listener that wants certificates of its clients."""
+    """Return LB405 as advice for each route on a listener that no generated request reaches, and which is therefore not
+    checked; once for a listener that wants certificates of its clients."""
     asked = {(probe.listener, probe.route) for probe in wanted}
     spans = dict(plan.spans)
     found = []
@@ -115,8 +115,8 @@ def _until_loaded(plan: Plan, wanted: tuple[Probe, ...], address: Callable[[str]
 def diagnostics(
     late: tuple[Late, ...], title: str, plan: Plan, *, seconds: float = SECONDS, resource_hint: Callable[[], str] = str
 ) -> tuple[Diagnostic, ...]:
-    """LB405 for each late route: an error with stand-ins, a warning where real endpoints do not answer.
-    `resource_hint` says what the engine lacks, if anything; called only for errors."""
+    """Return LB405 for each late route: an error with stand-ins, a warning where real endpoints do not respond.
+    `resource_hint` returns what the engine lacks; it is called for errors only."""
     spans = dict(plan.spans)
     found = []
     missing = resource_hint() if any(not is_warning(each) for each in late) else ""
@@ -133,5 +133,5 @@ def diagnostics(
 
 
 def is_warning(late: Late) -> bool:
-    """Whether a real endpoint does not answer, which is no fault of the engine."""
+    """Whether a real endpoint does not respond, which is not an error of the engine."""
     return late.probe.real and late.got.startswith("no endpoint")

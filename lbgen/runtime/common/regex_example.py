@@ -1,4 +1,4 @@
-"""A regular expression -> a short text that it matches, for requests that shall reach a rule."""
+"""Generates a short text that a regular expression matches, for requests that must reach a rule."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CLASSES = {
 
 
 def regex_example(pattern: str) -> str | None:
-    """A text that all of `pattern` matches, None when none was found."""
+    """Return a text that `pattern` matches as a whole; None when none was found."""
     try:
         parsed = parser.parse(pattern)
         texts = (_any_of(parsed, once) for once in (1, 0))
@@ -29,7 +29,7 @@ def regex_example(pattern: str) -> str | None:
 
 
 def _any_of(items: Any, once: int) -> str:  # noqa: ANN401 - the parser's own untyped tree
-    """`once` is how often that stands there which need not stand there."""
+    """`once` is how often optional parts are repeated."""
     return "".join(_one(code, argument, once) for code, argument in items)
 
 

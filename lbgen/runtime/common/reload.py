@@ -1,5 +1,5 @@
-"""Another plan for engines that run -> all of them serving it, or again what they served before; the same for processes
-and containers. What one could only take over by a new start is said before anything changes."""
+"""Reloads running engines with a new plan, all of them or none; the same code for processes and containers. Changes
+that need a restart are rejected before anything is applied."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ REMEDY = "`lbgen up` replaces what runs; connections are cut then"
 
 
 class RunningEngine(Protocol):
-    """An engine that runs, as a process or a container. All but the properties raise OSError or EngineError."""
+    """A running engine, a process or a container. Its methods raise OSError or EngineError."""
 
     @property
     def title(self) -> str:
-        """Of the engine, with the version of its program."""
+        """The engine's title with the version of its program."""
         ...
 
     @property
@@ -48,49 +48,50 @@ class RunningEngine(Protocol):
 
     @property
     def plan(self) -> Plan:
-        """What it serves."""
+        """The plan that it serves."""
         ...
 
     @property
     def spec(self) -> ProcessSpec:
-        """How it would be started on the files that it serves."""
+        """The process spec for the files that it serves."""
         ...
 
     def address(self, listener: str) -> tuple[str, int]:
-        """Where a listener is reached from here."""
+        """Return the address of a listener as seen from this process."""
         ...
 
     def stop_agent(self) -> None:
-        """What the agent writes would be for the files before; `reload` starts it again."""
+        """Stop the agent, whose files would belong to the plan before; `reload` starts it again."""
         ...
 
     def agent_files(self, order: str) -> Mapping[str, str]:
-        """The files that the agent writes for that `order`, with what it found already."""
+        """Return the files that the agent writes for that `order`, with the health that it already observed."""
         ...
 
     def replace_files(self, rendered: Rendered) -> None:
-        """Exchange the files and hold on to those before."""
+        """Replace the files and keep the earlier ones for `restore`."""
         ...
 
     def restore(self) -> None:
-        """Bring back the files that `put` held on to."""
+        """Restore the files that `replace_files` kept."""
         ...
 
     def reload(self, plan: Plan, spec: ProcessSpec) -> None:
-        """Have it load the files that are there, which are those of `plan`."""
+        """Make the engine load the files on disk, which are those of `plan`."""
         ...
 
     @property
     def watches_files(self) -> bool:
-        """Whether it reads by itself all that was exchanged last, where else a process would have to succeed it."""
+        """Whether the engine reads all files replaced last by itself, so that no hot restart is needed."""
         ...
 
     def endpoints(self, pools: Mapping[str, Sequence[str]]) -> Mapping[tuple[str, int], Condition]:
-        """How it finds these addresses (`host:port`) now, by pool and place; nothing when it does not tell."""
+        """Return the health of these addresses (`host:port`) by pool and index; empty when the engine does not report
+        it."""
         ...
 
     def resource_hint(self) -> str:
-        """What it has too little of to serve, and the remedy; empty when nothing is known."""
+        """Return which resource it lacks, and the remedy; empty when that is unknown."""
         ...
 
     def wait_listening(self, seconds: float) -> None:
@@ -103,7 +104,7 @@ class RunningEngine(Protocol):
 
 
 class ReloadOutcome(StrEnum):
-    """What became of a change: what was before it serves, or what it brought, or nobody knows."""
+    """Which version serves after a change: the one before, the new one, or it is unknown."""
 
     BEFORE = "before"
     AFTER = "after"
@@ -112,7 +113,7 @@ class ReloadOutcome(StrEnum):
 
 @dataclass(slots=True)
 class Change:
-    """What an engine shall serve from now on; `before` is the plan and the process that it had."""
+    """The desired state of one engine; `before` is the plan and the process that it had."""
 
     live: RunningEngine
     plan: Plan
@@ -212,7 +213,7 @@ def _reasons(error: BaseException) -> tuple[Diagnostic, ...]:
 
 
 def internal_error(error: BaseException) -> Diagnostic:
-    """LB426 for an error that is no finding: a fault of lbgen's own, with the place in its code."""
+    """Return LB426 for an unexpected exception, with its place in lbgen's code."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     message = f"lbgen failed: {type(error).__name__}: {error}{place}"
@@ -249,8 +250,8 @@ def _confirmed(
 
 
 def _wait_followed(live: RunningEngine, before: Plan, seconds: float) -> None:
-    """Return once an engine that nobody told has the endpoints of its plan, and none of those that are gone: what has
-    gone may end then. EngineError LB405."""
+    """Wait until an engine that watches its files has the endpoints of its plan and none of the removed ones, which may
+    then end. Raises EngineError LB405."""
     old, new = ({x.name: {y.authority for y in x.endpoints} for x in plan.pools} for plan in (before, live.plan))
     changed = {name: sorted(new[name] | old.get(name, set())) for name in new if new[name] != old.get(name)}
     end = time.monotonic() + seconds
@@ -271,12 +272,12 @@ def _wait_followed(live: RunningEngine, before: Plan, seconds: float) -> None:
 
 
 def refusal(message: str, hint: str = REMEDY) -> Diagnostic:
-    """LB412."""
+    """Return LB412 with `message`."""
     return Diagnostic("LB412", message, hint=hint)
 
 
 def other_version(target: Engine, before: Plan, after: Plan, runs: str) -> tuple[Diagnostic, ...]:
-    """LB412 when the topology now asks for a version that is not the one that runs."""
+    """Return LB412 when the topology now asks for another version than the one that runs."""
     asked = after.options(target.name).version
     if asked == before.options(target.name).version or target_version(target, asked) == runs:
         return ()
@@ -288,8 +289,8 @@ def obstacles(
     before: tuple[Plan, ProcessSpec, Mapping[str, str]],
     after: tuple[Plan, ProcessSpec, Mapping[str, str]],
 ) -> tuple[Diagnostic, ...]:
-    """LB412 for each reason why an engine that was started as `before` says cannot go on as `after`: the plan, how its
-    process is started, and its files' texts (or what tells them apart)."""
+    """Return LB412 for each reason why an engine started as `before` cannot be reloaded to `after`. Each is the plan,
+    the process spec, and the files' texts or digests."""
     (old_plan, old, old_texts), (new_plan, new, new_texts) = before, after
     found: list[Diagnostic] = []
     if new.hot_restart_argv:
@@ -305,12 +306,12 @@ def obstacles(
 
 
 def published_elsewhere(title: str, before: Plan, after: Plan) -> Diagnostic:
-    """LB412 when docker would have to make another container, which is so for other ports and limits."""
+    """Return LB412 when docker would need a new container: for other ports or other limits."""
     return refusal(f"the container of {title} would have to be made anew{_because(before, after)}")
 
 
 def _because(before: Plan, after: Plan) -> str:
-    """Which listeners are others, when that is what a start would be for."""
+    """Name the listeners that changed, when they are why a restart would be needed."""
     old, new = ({x.name: _shape(x) for x in plan.listeners} for plan in (before, after))
     names = [name for name in (*new, *(x for x in old if x not in new)) if old.get(name) != new.get(name)]
     return f" (listener {', '.join(names)})" if names else ""

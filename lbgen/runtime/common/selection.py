@@ -1,4 +1,4 @@
-"""Engines that were asked for -> those that will run, with the offsets of their ports; the same on every runtime."""
+"""Chooses the engines that run, and the offsets of their ports; the same on every runtime."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def offsets(
     ours: Collection[int],
     outside: Callable[[Listener], str],
 ) -> dict[str, int]:
-    """What is added to every port of each of `engines` (name and title): nothing for a single one, else a range of its
+    """Return what is added to every port of each of `engines` (name and title): 0 for a single one, else a range of its
     own below the ephemeral ports, which is free or among `ours`; the one it had `before` where that is still so.
     `outside`: where a listener is on the host. Raises EngineError LB404."""
     if len(engines) < 2:

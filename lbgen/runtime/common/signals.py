@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while something must not stop half way: noted there, and raised as soon as it may."""
+"""Defers SIGINT and SIGTERM while work must not be interrupted, and raises them at its end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal asks this process to end; `exit_code` is what shells say of it."""
+    """A signal asks this process to end; `exit_code` is 128 plus its number, as in shells."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ def _raise(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def raise_signals() -> None:
-    """From now on all of them end the main thread by an exception, so that it can clear up; ignored ones stay so."""
+    """Make these signals raise an exception in the main thread, so that it can clean up; ignored ones stay ignored."""
     for number in _SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
             signal.signal(number, _raise)
@@ -36,7 +36,7 @@ def raise_signals() -> None:
 
 @contextmanager
 def defer_signals(*, forget: bool = False) -> Iterator[None]:
-    """What comes inside acts at the end of the block, or with `forget` never: the caller ends anyway."""
+    """Deliver signals that arrive inside the block at its end, or with `forget` never, as the caller ends anyway."""
     if threading.current_thread() is not threading.main_thread():  # which alone gets signals
         yield
         return

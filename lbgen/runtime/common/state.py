@@ -1,4 +1,4 @@
-"""What runs, on disk: one folder per stack with a record of its processes, so that any later command finds them."""
+"""Records of running stacks on disk: one folder each, so that any later command finds their processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AGENT_LOG = "agent.log"  # in the engine's folder
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a listener is reached from this host."""
+    """The address of a listener as seen from this host."""
 
     listener: str
     mode: str  # l7 or l4
@@ -46,7 +46,7 @@ class Address:
 
 
 def scheme(listener: Listener) -> str:
-    """What a URL of the listener begins with: http, https, tcp or udp."""
+    """Return the URL scheme of the listener: http, https, tcp or udp."""
     return listener.scheme if listener.mode is Mode.L7 else str(listener.protocol)
 
 
@@ -84,7 +84,7 @@ class EngineState:
 
     @property
     def health(self) -> tuple[EndpointHealth, ...]:
-        """How it finds its endpoints, asked now."""
+        """The health of its endpoints, read now."""
         reporter = status_engine(self.name)
         said = (
             fetch_text(self.admin, reporter.status_paths)
@@ -130,16 +130,16 @@ class StackState:
 
     @property
     def runtime(self) -> str:
-        """What it runs on: one of the runtimes of `up`."""
+        """The runtime: `local` or `docker`."""
         return "local"
 
     @property
     def alive(self) -> bool:
-        """Whether somebody watches over it."""
+        """Whether its supervisor runs."""
         return self.supervisor.alive()
 
     def with_engine(self, engine: EngineState) -> StackState:
-        """This stack with that engine new or changed."""
+        """Return this stack with that engine added or replaced."""
         others = {each.name: each for each in self.engines}
         others[engine.name] = engine
         return replace(self, engines=tuple(others.values()))
@@ -176,7 +176,7 @@ def _absolute(asked: str) -> Path:
 
 
 def folder(name: str) -> Path:
-    """Where the stack of that name keeps its record and logs."""
+    """Return the folder of a stack's record and logs."""
     return root() / "stacks" / name
 
 
@@ -209,13 +209,13 @@ def read(name: str) -> StackState | None:
 
 
 def write(state: StackState) -> None:
-    """Keep the record, whole at any moment. Raises EngineError LB408."""
+    """Write the record atomically. Raises EngineError LB408."""
     text = json.dumps({"format": _FORMAT, **asdict(state)}, indent=1)
     store(folder(state.name) / _RECORD, text.encode())
 
 
 def store(path: Path, content: bytes) -> None:
-    """Write a file of ours (0600, its folder 0700), whole at any moment. Raises EngineError LB408."""
+    """Write a file atomically, with mode 0600 in a folder of mode 0700. Raises EngineError LB408."""
     staged = path.with_name(f".{path.name}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -229,7 +229,7 @@ def store(path: Path, content: bytes) -> None:
 
 
 def names() -> tuple[str, ...]:
-    """All stacks that have a record."""
+    """Return the names of all stacks with a record."""
     return tuple(sorted(x.parent.name for x in (root() / "stacks").glob(f"*/{_RECORD}")))
 
 

@@ -1,4 +1,4 @@
-"""Records of requests -> numbers per engine and route: how many, how many failed, how long they took."""
+"""Counts requests by engine and route: how many, how many failed, how long they took."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RouteStats:
 
 @dataclass(slots=True)
 class _Second:
-    """The requests of one route that ended in one second; their times packed, since there may be millions."""
+    """The requests of one route that ended in one second; durations are packed, since there may be millions."""
 
     requests: int = 0
     client_errors: int = 0
@@ -59,7 +59,7 @@ class _Second:
 
 
 class Counter:
-    """Takes records in any order, forgets old ones, and gives the numbers."""
+    """Counts records in any order and drops old ones."""
 
     def __init__(self, seconds: float | None = None) -> None:
         """`seconds`: count only requests that ended in the last so many; None = all."""
@@ -72,7 +72,7 @@ class Counter:
         self._counted[engine, str(record["route"] or NO_ROUTE)][second].add(record)
 
     def stats(self, now: float | None = None) -> tuple[RouteStats, ...]:
-        """By engine and route, the routes in the order of their names. `now` (epoch seconds) is the clock's."""
+        """Return the figures by engine and route, routes in alphabetical order. `now` is in epoch seconds."""
         if self.seconds is not None:
             first = (datetime.now(UTC).timestamp() if now is None else now) - self.seconds
             for key in list(self._counted):
@@ -104,5 +104,5 @@ class Counter:
 
 
 def _rank(times: list[float], share: float) -> float | None:
-    """The nearest rank: the smallest time that so large a share of requests did not exceed."""
+    """Return the nearest rank: the smallest duration that this share of requests did not exceed."""
     return times[math.ceil(share * len(times)) - 1] if times else None

@@ -1,4 +1,4 @@
-"""How long an engine may take with its files: the more routes, the longer it reads them."""
+"""Scales time limits with the number of routes, since an engine needs longer for larger files."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ _ROUTES = 1_000
 
 
 def for_routes(plan: Plan, seconds: float) -> float:
-    """`seconds`, which are meant for up to 1,000 routes, in proportion to the routes of `plan` where it has more."""
+    """Return `seconds`, which hold for up to 1,000 routes, scaled in proportion for plans with more."""
     return seconds * max(1.0, len(plan.routes) / _ROUTES)

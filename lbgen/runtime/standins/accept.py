@@ -1,4 +1,4 @@
-"""A stand-in's port -> connections ready for HTTP: PROXY header read, TLS shaken, and what both said."""
+"""Accepts connections on a stand-in's port: reads the PROXY header, does the TLS handshake, records both."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _remember(shaken: ssl.SSLSocket | ssl.SSLObject, name: str | None, _: ssl.SS
 
 @dataclass(frozen=True, slots=True)
 class ConnectionInfo:
-    """What a connection said before its first request, as JSON data; None = nothing, and nothing was expected."""
+    """PROXY header and TLS handshake of a connection, as JSON data; None where there was none and none was expected."""
 
     proxy: dict[str, object] | None = None
     tls: dict[str, object] | None = None
@@ -65,7 +65,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter, ConnectionInfo], A
 
 
 class Server:
-    """Accepts on a bound socket, from when it is made inside a running loop until `close`."""
+    """Accepts on a bound socket from its creation in a running event loop until `close`."""
 
     def __init__(
         self, listening: socket.socket, tls: StandInTls | None, serve: Serve, *, limit: int, proxied: bool
@@ -81,7 +81,7 @@ class Server:
         self._accepting = asyncio.create_task(self._accept())
 
     async def close(self) -> None:
-        """Stop listening; connections go on. The port is free when this returns."""
+        """Stop listening; open connections continue. The port is free when this returns."""
         self._accepting.cancel()
         await asyncio.wait([self._accepting])  # until then the loop watches the socket
         self._listening.close()
@@ -139,7 +139,7 @@ def _shaken(found: ssl.SSLObject | None) -> dict[str, object] | None:
 
 
 async def _exactly(loop: asyncio.AbstractEventLoop, connection: socket.socket, count: int) -> bytes:
-    """Not one byte more: what follows belongs to TLS or HTTP."""
+    """Read exactly that many bytes: what follows belongs to TLS or HTTP."""
     got = b""
     while len(got) < count:
         part = await loop.sock_recv(connection, count - len(got))

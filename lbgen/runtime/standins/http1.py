@@ -1,4 +1,4 @@
-"""One stand-in endpoint's side of a connection: raw HTTP/1.x bytes in, a JSON account of them (or a fault) out."""
+"""The HTTP/1.x side of a stand-in: reads raw requests and answers a JSON account of them, or with a fault."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ MODES: tuple[str, ...] = Mode.__args__  # type: ignore[attr-defined]  # Literal 
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """What an endpoint does with a request. `wait_ms` is milliseconds; `interim` heads go out before the answer.
+    """How an endpoint responds to a request. `wait_ms` is milliseconds; `interim` heads go out before the answer.
 
-    `tag` names the client's request, however often a proxy sends it: all stand-ins count its arrivals together, and
-    the n-th arrival is treated as the n-th of `steps` says (the last one from then on).
+    `tag` names the client's request, however often a proxy sends it: all stand-ins count its arrivals together, and the
+    n-th arrival is treated as the n-th of `steps` says (the last one from then on).
     """
 
     mode: str = "json"
@@ -88,7 +88,7 @@ class Behaviour:
         )
 
     def step(self, before: int) -> Behaviour:
-        """What to do with a request of this tag that has arrived `before` times already."""
+        """Return the behaviour for a request of this tag that has arrived `before` times already."""
         return self.steps[min(before, len(self.steps) - 1)] if self.steps else self
 
 
@@ -161,7 +161,7 @@ async def read_request(
 
 
 async def _exactly(reader: asyncio.StreamReader, count: int, more: Callable[[int], None]) -> bytes:
-    """As `readexactly`, told to `more` bit by bit."""
+    """As `readexactly`; `more` is called with each part."""
     got = bytearray()
     while len(got) < count:
         part = await reader.read(count - len(got))
@@ -192,7 +192,7 @@ async def _body(
 
 
 def account(name: str, pool: str, arrival: Arrival, hello: ConnectionInfo = _SILENT) -> dict[str, object]:
-    """What the endpoint tells about a request and its connection, as JSON data."""
+    """Return the account of a request and its connection, as JSON data."""
     return {
         "name": name,
         "pool": pool,
@@ -223,7 +223,7 @@ def is_websocket(arrival: Arrival) -> bool:
 
 
 def control_of(arrival: Arrival) -> Behaviour | None:
-    """The behaviour that the control header asks for, None without one; BadRequestError when it cannot be read."""
+    """Return the behaviour in the control header, None without one; BadRequestError when it is malformed."""
     asked = arrival.header(CONTROL)
     if asked is None:
         return None
@@ -251,7 +251,7 @@ def _lines(headers: tuple[tuple[str, str], ...]) -> bytes:
 
 
 async def answer(writer: asyncio.StreamWriter, name: str, arrival: Arrival, told: bytes, how: Behaviour) -> bool:
-    """Send what `how` says, `told` being the JSON account; False when the connection cannot be used again."""
+    """Send the response that `how` describes, with the account `told`; False when the connection cannot be reused."""
     for status in how.interim:
         writer.write(_head(status, ()))
     named = ((NAME, name),)
@@ -312,7 +312,7 @@ async def answer(writer: asyncio.StreamWriter, name: str, arrival: Arrival, told
 async def websocket(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str, arrival: Arrival, told: bytes
 ) -> None:
-    """Shake hands, then send every message back until a close frame or the end."""
+    """Complete the WebSocket handshake, then echo messages until a close frame or the end of the connection."""
     key = (arrival.header("sec-websocket-key") or "").encode()
     accept = base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest()).decode()
     saw = base64.b64encode(told).decode()

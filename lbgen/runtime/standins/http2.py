@@ -1,4 +1,4 @@
-"""One stand-in endpoint's side of an HTTP/2 connection: the same account and faults as over HTTP/1.1, by stream."""
+"""The HTTP/2 side of a stand-in: the same account and faults as over HTTP/1.1, per stream."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class Http2:
         await self._finish(number, how, nothing_sent=not body)
 
     async def _echo(self, number: int, stream: _Stream, how: Behaviour) -> None:
-        """Head at once, then each piece of the request as it comes, then the trailers."""
+        """Send the head at once, then each part of the request body as it arrives, then the trailers."""
         headers = [(":status", str(how.status)), (NAME, self.name), *((n.lower(), v) for n, v in how.headers)]
         self.connection.send_headers(number, headers)
         await self._flush()

@@ -1,4 +1,4 @@
-"""A plan's pools -> stand-ins that speak what its endpoints would, and the plan that uses them."""
+"""Plans stand-ins for the pools of a plan, with the protocols of their endpoints, and the plan that uses them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StandInSet:
     certificates: tuple[Spec, ...] = ()
 
     def apply_to(self, plan: Plan, host: str) -> Plan:
-        """`plan` with its endpoints at the stand-ins on `host`, trusted and checked as such."""
+        """Return `plan` with its endpoints replaced by the stand-ins on `host`, whose certificates it trusts."""
         if not self.ports:
             return plan
         plan = with_endpoints(plan, {name: (host, port) for name, port in self.ports.items()})
@@ -89,12 +89,12 @@ def plan_stand_ins(
 
 
 def stand_in_pools(plan: Plan) -> tuple[Pool, ...]:
-    """The pools whose endpoints are played; the others have their own."""
+    """Return the pools that get stand-ins; the others keep their own endpoints."""
     return tuple(pool for pool in plan.pools if not pool.real)
 
 
 def describe_pools(plan: Plan) -> str:
-    """Which pools have endpoints of their own, and which are played, in words."""
+    """Say which pools keep their own endpoints and which get stand-ins."""
     own = [pool.name for pool in plan.pools if pool.real]
     others = [pool.name for pool in stand_in_pools(plan)]
     words = (f"their own: {', '.join(own)}" if own else "", f"stand-ins: {', '.join(others)}" if others else "")
@@ -102,7 +102,7 @@ def describe_pools(plan: Plan) -> str:
 
 
 def _certificates(plan: Plan, hosts: tuple[str, ...]) -> dict[str, Spec]:
-    """Pool -> the certificate of its stand-ins, for those that speak TLS."""
+    """Return the certificate of the stand-ins of each pool that speaks TLS."""
     behind = _behind_passthrough(plan)
     found = {}
     for pool in stand_in_pools(plan):
@@ -113,7 +113,7 @@ def _certificates(plan: Plan, hosts: tuple[str, ...]) -> dict[str, Spec]:
 
 
 def _behind_passthrough(plan: Plan) -> frozenset[str]:
-    """Pools whose endpoints end the TLS of clients."""
+    """Return the pools whose endpoints terminate the TLS of clients."""
     found: set[str] = set()
     for listener in plan.listeners:
         if listener.tls is not None and listener.tls.passthrough:

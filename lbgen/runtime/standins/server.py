@@ -1,4 +1,4 @@
-"""Stand-in endpoints: a list of (name, pool, address) into listening servers of one event loop, faults included."""
+"""Stand-in endpoints: servers in one event loop, one for each endpoint, which can also simulate faults."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class StandInServers:
     _loop: asyncio.AbstractEventLoop | None = None
 
     def behave(self, name: str, behaviour: Behaviour, path: str = "") -> None:
-        """From the next request on, `name` answers like this; with `path`, only to requests for that path."""
+        """Set the behaviour of `name` from its next request on; with `path`, only for requests for that path."""
         self._behaviours[name, path] = behaviour
 
     def listen(self, name: str, how: str) -> None:
@@ -115,11 +115,11 @@ class StandInServers:
 
     @property
     def listening(self) -> frozenset[str]:
-        """The names that take connections."""
+        """Return the names of the stand-ins that accept connections."""
         return frozenset(self._servers)
 
     def tagged(self, tag: str) -> list[ReceivedRequest]:
-        """The arrivals of the request of that tag, in order."""
+        """Return the arrivals of the request with that tag, in order."""
         return [seen for seen in tuple(self.seen) if seen.tag == tag]
 
     async def _switch(self, name: str, how: str, tls: StandInTls | None = None) -> None:
@@ -264,7 +264,7 @@ class StandInServers:
                 return
 
     def _how(self, name: str, arrival: http1.Arrival) -> Behaviour:
-        """Note the request and say how it is answered: as its path or endpoint is set, else as it asks."""
+        """Record the request and return its behaviour: that of its path or endpoint, else of its control header."""
         asked = http1.control_of(arrival)
         path = arrival.target.partition("?")[0]
         own = self._behaviours.get((name, path)) or self._behaviours[name, ""]
@@ -284,7 +284,7 @@ class StandInServers:
 
 @contextmanager
 def stand_in_servers(stand_ins: Iterable[StandIn]) -> Iterator[StandInServers]:
-    """Stand-ins that run in a thread of this process for the length of a `with`; EngineError when a port is taken."""
+    """Run stand-ins in a thread of this process for the length of a `with`; EngineError when a port is taken."""
     group = StandInServers(tuple(stand_ins))
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="stand-ins", daemon=True)

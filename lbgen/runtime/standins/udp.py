@@ -1,4 +1,4 @@
-"""A stand-in endpoint's UDP port: each datagram goes back with the endpoint's name before it."""
+"""The UDP side of a stand-in: it returns each datagram with the endpoint's name in front."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stacks of a topology of tiers, seen as one: which they are, on disk, and what they are and print together."""
+"""The stacks of a topology with tiers as one group: their record on disk, their combined state and output."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A topology of tiers that runs; `members` in the order of traffic."""
+    """A running topology with tiers; `members` are in the order of traffic."""
 
     name: str
     runtime: str
@@ -54,7 +54,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class GroupState(StackState):
-    """Its stacks as one: `engines` are called by their part (`web-1`). `parts` are (part, stack) of those that run."""
+    """The combined state: `engines` are named by their part (`web-1`); `parts` are (part, stack), running ones only."""
 
     on: str = ""
     parts: tuple[tuple[str, StackState], ...] = ()
@@ -103,18 +103,18 @@ def remove(name: str) -> None:
 
 
 def list_groups() -> tuple[Group, ...]:
-    """All groups that have a record."""
+    """Return all groups with a record."""
     found = (read(path.stem) for path in sorted((root() / "tiers").glob("*.json")) if not path.name.startswith("."))
     return tuple(each for each in found if each is not None)
 
 
 def state(group: Group, driver: Driver) -> GroupState:
-    """What runs of it now."""
+    """Return the state of what runs of the group."""
     return as_one_stack(group, driver.running())
 
 
 def as_one_stack(group: Group, running: tuple[StackState, ...]) -> GroupState:
-    """The stacks of `group` among `running`."""
+    """Return the stacks of `group` among `running` as one."""
     by_name = {each.name: each for each in running}
     parts = tuple((each.of.part, by_name[each.of.name]) for each in group.members if each.of.name in by_name)
     engines = tuple(
@@ -132,7 +132,7 @@ def as_one_stack(group: Group, running: tuple[StackState, ...]) -> GroupState:
 
 
 def end(state: GroupState, driver: Driver, progress: Callable[[Progress], None]) -> None:
-    """Stop all of them, those in front first, and forget the group."""
+    """Stop all stacks, those in front first, and remove the record of the group."""
     now = (
         state if state.group is None else as_one_stack(state.group, driver.running())
     )  # raises where they cannot be seen
@@ -143,7 +143,7 @@ def end(state: GroupState, driver: Driver, progress: Callable[[Progress], None])
 
 
 def lines(state: GroupState, driver: Driver, part: str | None, *, follow: bool) -> Iterator[Line]:
-    """What they print; the source is the part, with `-agent` or the like for what runs beside its engine."""
+    """Yield their output; the source is the part, with a suffix such as `-agent` for processes beside its engine."""
     chosen = [(name, stack) for name, stack in state.parts if part in (None, name)]
 
     def labelled(name: str, stack: StackState) -> Iterator[Line]:
@@ -161,7 +161,7 @@ def lines(state: GroupState, driver: Driver, part: str | None, *, follow: bool) 
 
 
 def _together(sources: list[Iterator[Line]]) -> Iterator[Line]:
-    """The lines of all as they come, until all have ended."""
+    """Yield the lines of all stacks as they are written, until all stacks have ended."""
     arrived: queue.SimpleQueue[Line | None] = queue.SimpleQueue()
 
     def pump(source: Iterator[Line]) -> None:

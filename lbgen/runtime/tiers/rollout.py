@@ -44,7 +44,7 @@ _PORT_TRIES = 3  # another process may take a free port before the replica liste
 
 @dataclass(frozen=True, slots=True)
 class TiersRequest:
-    """What `up` was asked for. `engines` serve tiers that name none: for each the first that can."""
+    """The options of `up`. A tier that names no engine gets the first of `engines` that can serve it."""
 
     topology: Topology
     replicas: Mapping[str, int]
@@ -56,12 +56,12 @@ class TiersRequest:
 
 
 def with_name(topology: Topology, name: str | None) -> Topology:
-    """`topology` by another name, None = its own."""
+    """Return `topology` under another name; None keeps its own."""
     return topology if name is None else replace(topology, model=topology.model.model_copy(update={"name": name}))
 
 
 def up(wanted: TiersRequest, driver: Driver, runtime: str, progress: Callable[[Progress], None]) -> Result:
-    """Bring all tiers up, or to what they shall be now. Raises as the drivers do; what is new then goes again."""
+    """Start all tiers, or change them to the desired state. Raises as the drivers do; new stacks are then removed."""
     name = wanted.topology.name
     with lock(f"tiers-{name}"):
         before = group.read(name)
@@ -103,7 +103,8 @@ def up(wanted: TiersRequest, driver: Driver, runtime: str, progress: Callable[[P
 
 
 def _engine(tier: Tier, wanted: TiersRequest, runtime: str) -> Engine:
-    """The engine of a tier, before anything starts. LbgenError with the verdicts when none can, EngineError LB403."""
+    """Choose the engine of a tier before anything starts. Raises LbgenError with the verdicts when none can,
+    EngineError LB403."""
     found: list[Diagnostic] = []
     named = engine_of(tier)
     targets = (named,) if named is not None else wanted.engines
@@ -143,7 +144,7 @@ class _Work:
         self._now: dict[str, list[StackState]] = {}
 
     def bring_up(self, tiers: Sequence[Tier]) -> None:
-        """Tiers behind come first: those in front are told where they are."""
+        """Start the tiers behind first, since those in front need their addresses."""
         places: dict[str, list[dict[str, tuple[str, int]]]] = {}
         entered: dict[str, tuple[str, int]] = {}
         for name in [tier.name for tier in reversed(tiers)]:
@@ -195,7 +196,7 @@ class _Work:
         return result.state
 
     def _through(self, tiers: Sequence[Tier], entered: Mapping[str, tuple[str, int]]) -> None:
-        """Every route behind answers through the tier in front. EngineError LB405."""
+        """Check that every route behind answers through the tier in front. Raises EngineError LB405."""
         for front in l4_fronts(tiers):
             played = {x.pool for state in self._now[front.behind] for x in state.endpoints}
             own = {pool.name for pool in front.plan.pools} - played
@@ -214,7 +215,7 @@ class _Work:
             self.warnings += [x for x in found if x not in self.warnings]
 
     def retire(self, gone: Sequence[StackState], tiers: Mapping[str, Tier], before: Group | None) -> None:
-        """End what nothing leads to any more, once it has nothing more to do."""
+        """Stop the stacks that receive no new traffic, once their connections have drained."""
         if not gone:
             return
         members = {} if before is None else {each.of.name: each for each in before.members}
@@ -238,7 +239,7 @@ class _Work:
             self.progress(Progress(Step.STOPPED, members[state.name].of.part, detail))
 
     def _shed(self, state: StackState, plan: Plan) -> None:
-        """A reload: kept connections end with their next answer, and their clients come in anew by what is left."""
+        """Reload the front, so that kept connections end with their next response and clients reconnect to the rest."""
         if state.alive:
             plan = self.driver.plan_behind_front(plan, state)
             try:
@@ -247,6 +248,6 @@ class _Work:
                 self.warnings += [replace(each, severity=Severity.WARNING) for each in error.diagnostics]
 
     def undo(self) -> None:
-        """What this change has started goes again."""
+        """Remove what this change has started."""
         for state in reversed(self._new):
             self.driver.end(state, lambda step: None)
