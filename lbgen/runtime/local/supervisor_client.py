@@ -92,11 +92,13 @@ def take_over(stack: StackState, progress: Callable[[Progress], None]) -> Succes
 
 def request_reload(name: str, asked: ReloadRequest, progress: Callable[[Progress], None]) -> Success:
     """Send the request to the supervisor, which completes it even if this process ends. If the supervisor ends, start
-    another one."""
+    another one, which gets the request when the first one cannot have received it."""
     before = state.read(name)
     wire = bytes(ForkingPickler.dumps(asked))  # before connecting: thousands of routes take seconds
+    connected = False
     try:
         with connect(state.folder(name)) as pipe:
+            connected = True
             pipe.send_bytes(wire)
             return _listen(pipe, progress)
     except (EOFError, ConnectionError, FileNotFoundError):
@@ -105,6 +107,8 @@ def request_reload(name: str, asked: ReloadRequest, progress: Callable[[Progress
         if not before.committed or not any(each.running for each in before.engines):
             raise EngineError(refusal(f"{name} does not run any more")) from None
     done = take_over(before, progress)
+    if not connected:
+        return request_reload(name, asked, progress)
     if done.state.changes > before.changes:
         return done
     message = f"the supervisor of {name} ended in the middle of the change; another one took over"
