@@ -33,7 +33,7 @@ class StandInSet:
     certificates: tuple[Spec, ...] = ()
 
     def apply_to(self, plan: Plan, host: str) -> Plan:
-        """Return `plan` with its endpoints replaced by the stand-ins on `host`, whose certificates it trusts."""
+        """Return `plan` with its endpoints replaced by stand-ins on `host`; it trusts their certificates and checks."""
         if not self.ports:
             return plan
         plan = with_endpoints(plan, {name: (host, port) for name, port in self.ports.items()})

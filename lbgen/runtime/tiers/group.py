@@ -133,9 +133,8 @@ def as_one_stack(group: Group, running: tuple[StackState, ...]) -> GroupState:
 
 def end(state: GroupState, driver: Driver, progress: Callable[[Progress], None]) -> None:
     """Stop all stacks, those in front first, and remove the record of the group."""
-    now = (
-        state if state.group is None else as_one_stack(state.group, driver.running())
-    )  # raises where they cannot be seen
+    # Reading them anew raises where they cannot be seen.
+    now = state if state.group is None else as_one_stack(state.group, driver.running())
     for part, stack in now.parts:
         driver.end(stack, lambda step: None)
         progress(Progress(Step.STOPPED, part))

@@ -239,7 +239,7 @@ class _Work:
             self.progress(Progress(Step.STOPPED, members[state.name].of.part, detail))
 
     def _shed(self, state: StackState, plan: Plan) -> None:
-        """Reload the front, so that kept connections end with their next response and clients reconnect to the rest."""
+        """Reload a replica that retires: kept connections end with their next response and clients reconnect."""
         if state.alive:
             plan = self.driver.plan_behind_front(plan, state)
             try:
