@@ -61,7 +61,10 @@ def answers(plan: Plan, engine: Engine, version: str, accept: Iterable[str] = ()
         fields = tuple(dict.fromkeys(use.field for use in uses))
         ok = bool(accepted & {feature.value, ACCEPT_ALL})
         found.append(Answer(feature, verdict, fields, ok, default=all(use.default for use in uses)))
+    left = {each.field: each.guarantees.unused_features for each in plan.listeners}
     for objection in (*unplaced(plan, engine), *engine.objections(plan, version)):
+        if objection.feature in left.get(objection.field, ()):
+            continue
         named = objection.feature.value if objection.feature else ""
         ok = bool(accepted & {named, ACCEPT_ALL})
         default = (objection.feature, objection.field) in unwritten

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.plan.features import Feature
 from lbgen.plan.listener import ClientTimeouts
-from lbgen.plan.resolve_policies import client_timeouts
+from lbgen.plan.resolve_policies import client_timeouts, guarantees
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -97,7 +97,9 @@ def explicit_uses(expanded: ExpandedTopology, written: Callable[[str], bool]) ->
     routes = [(i, route) for i, route in enumerate(model.routes) if expanded.listeners[i]]  # the rest: other tiers'
     forwarding = {name for i, route in routes if route.forward is not None for name in expanded.listeners[i]}
     for name, listener in model.listeners.items():
-        yield from _listener(model, f"listeners.{name}", listener, name in forwarding)
+        uses = _listener(model, f"listeners.{name}", listener, name in forwarding)
+        left = guarantees(listener, model).unused_features
+        yield from (use for use in uses if use[0] not in left)
     used = used_pools(model)
     l4 = _forwarded(route for index, route in routes if expanded.is_l4(index))
     l7 = _forwarded(route for index, route in routes if not expanded.is_l4(index))
@@ -125,8 +127,10 @@ def default_uses(expanded: ExpandedTopology, written: Callable[[str], bool]) -> 
     """
     for name, listener in expanded.model.listeners.items():
         if listener.mode == "l7":
+            left = guarantees(listener, expanded.model).unused_features
             for feature in _ALWAYS:
-                yield feature, f"listeners.{name}"
+                if feature not in left:
+                    yield feature, f"listeners.{name}"
             if (listener.headers_with_underscores or expanded.model.headers_with_underscores) != "pass":
                 yield Feature.UNDERSCORES_DROP, f"listeners.{name}"
             if not _other_client_times(expanded.model, listener):
@@ -235,6 +239,7 @@ def _pool(field: str, pool: Pool) -> Iterator[FeatureUse]:
     if pool.connections is not None:
         for key, feature in (
             ("keepalive", Feature.KEEPALIVE),
+            ("keepalive_idle", Feature.KEEPALIVE_IDLE),
             ("max_per_endpoint", Feature.MAX_PER_ENDPOINT),
             ("queue", Feature.QUEUE),
         ):

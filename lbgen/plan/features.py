@@ -106,6 +106,7 @@ class Feature(StrEnum):
     HEALTH_ACTIVE = "pool.health.active"
     HEALTH_PASSIVE = "pool.health.passive"
     KEEPALIVE = "pool.connections.keepalive"
+    KEEPALIVE_IDLE = "pool.connections.keepalive_idle"
     MAX_PER_ENDPOINT = "pool.connections.max_per_endpoint"
     QUEUE = "pool.connections.queue"
     SLOW_START = "pool.slow_start"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from lbgen.plan.guarantees import Guarantees
 from lbgen.plan.policy import Limits, Paths
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Listener:
     proxy_protocol: bool = False  # every connection begins with a PROXY header (v1 or v2), whose source is the peer
     max_connections: int | None = None
     paths: Paths = Paths()  # noqa: RUF009  # frozen
+    guarantees: Guarantees = Guarantees()  # noqa: RUF009  # frozen
     underscores: bool = False  # header fields with an underscore in their names pass
     access: Access | None = None
     limits: Limits = Limits()  # noqa: RUF009  # frozen

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 
 KEEPALIVE = 64
+KEEPALIVE_IDLE = 4_000  # below the 5 s after which Node, uvicorn and Apache close theirs
 
 
 class PoolProtocol(StrEnum):
@@ -56,6 +57,7 @@ class Pool:
     endpoints: tuple[Endpoint, ...]
     field: str
     keepalive: int = KEEPALIVE  # idle connections kept per engine worker
+    keepalive_idle: int = KEEPALIVE_IDLE  # milliseconds for which an idle connection is kept, 0 = no limit
     hash_key: Key | None = None  # of Balance.HASH
     active: ActiveHealth | None = None
     passive: PassiveHealth | None = None

@@ -12,6 +12,7 @@ from lbgen.plan.checks.files import named_files
 from lbgen.plan.expand import expand, path_prefix
 from lbgen.plan.feature_uses import default_uses, explicit_uses, used_pools
 from lbgen.plan.files import Files
+from lbgen.plan.guarantees import Guarantees
 from lbgen.plan.model import (
     Balance,
     ContainerLimits,
@@ -31,7 +32,7 @@ from lbgen.plan.model import (
     Target,
     Use,
 )
-from lbgen.plan.pool import KEEPALIVE
+from lbgen.plan.pool import KEEPALIVE, KEEPALIVE_IDLE
 from lbgen.plan.precedence import group, host_tables
 from lbgen.plan.sticky import cookie_key, cookie_value
 from lbgen.plan.tier_links import with_replica_endpoints
@@ -154,6 +155,7 @@ def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files) -
             proxy_protocol=listener.proxy_protocol is not None,
             max_connections=listener.max_connections,
             paths=resolve_policies.paths(listener.paths, model.paths),
+            guarantees=resolve_policies.guarantees(listener, model) if l7 else Guarantees(),
             underscores=(listener.headers_with_underscores or model.headers_with_underscores) == "pass",
             access=resolve_policies.access(listener.access),
             limits=resolve_policies.limits(listener.limits, model.limits) if l7 else resolve_policies.limits(),
@@ -177,12 +179,14 @@ def _pool(name: str, pool: written_pool.Pool, files: Files, topology: Topology) 
     method = "round_robin" if pool.balance is None else pool.balance.method or "hash"
     connections = pool.connections
     keepalive = None if connections is None else connections.keepalive
+    idle = None if connections is None else connections.keepalive_idle
     return Pool(
         name=name,
         balance=Balance(method),
         endpoints=tuple(_endpoints(name, pool, topology)),
         field=f"pools.{name}",
         keepalive=KEEPALIVE if keepalive is None else keepalive,
+        keepalive_idle=KEEPALIVE_IDLE if idle is None else idle,
         hash_key=resolve_policies.hash_key(pool.balance),
         active=resolve_policies.active_health(pool.health),
         passive=resolve_policies.passive_health(pool.health),

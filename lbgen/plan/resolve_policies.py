@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, TypeVar
 
 from lbgen.plan.cors import SAFE_METHODS
+from lbgen.plan.guarantees import Guarantee, Guarantees
 from lbgen.plan.model import ClientTimeouts, HeaderEdits, Timeouts
 from lbgen.plan.policy import (
     Access,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from lbgen.spec import policy as written_policy
     from lbgen.spec import pool as written_pool
     from lbgen.spec import route as written_route
+    from lbgen.spec.model import TopologyModel
 
 _T = TypeVar("_T")
 
@@ -76,6 +78,18 @@ def paths(*layers: written_listener.Paths | None) -> Paths:
     allow = found.allow or []
     return Paths(
         PathsMode(found.mode), "empty_segments" in allow, "encoded_slash" in allow, "encoded_unreserved" in allow
+    )
+
+
+def guarantees(listener: written_listener.Listener, model: TopologyModel) -> Guarantees:
+    """Each from the first layer that sets it; `paths` is kept wherever the field `paths` is set."""
+    layers = (listener.guarantees, model.guarantees)
+    kept = {each: _first(layers, each.value, "contract") == "contract" for each in Guarantee}
+    return Guarantees(
+        paths=kept[Guarantee.PATHS] or listener.paths is not None or model.paths is not None,
+        framing=kept[Guarantee.FRAMING],
+        connection_options=kept[Guarantee.CONNECTION_OPTIONS],
+        answers=kept[Guarantee.ANSWERS],
     )
 
 

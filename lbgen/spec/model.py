@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PlainValidator, WithJsonSchema
 
 from lbgen.spec.base import Strict
-from lbgen.spec.listener import ClientTimeouts, Limits, Listener, Paths, TlsDefaults, Underscores
+from lbgen.spec.listener import ClientTimeouts, Guarantees, Limits, Listener, Paths, TlsDefaults, Underscores
 from lbgen.spec.policy import Buffering, Timeouts
 from lbgen.spec.pool import Pool
 from lbgen.spec.route import HeaderEdits, Route
@@ -121,6 +121,12 @@ class TopologyModel(Strict):
     )
     paths: Paths | None = Field(
         default=None, description="default for all listeners; strict when left out", examples=["strict"]
+    )
+    guarantees: Guarantees | None = Field(
+        default=None,
+        description="default for all l7 listeners: clauses that no field asks for are kept to the letter, or left to "
+        "the engine; contract when left out",
+        examples=["engine", {"paths": "engine"}],
     )
     headers_with_underscores: Underscores | None = Field(
         default=None, description="default for all l7 listeners; drop when left out", examples=["pass"]

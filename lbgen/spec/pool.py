@@ -161,6 +161,11 @@ class Connections(Strict):
         description="idle connections kept, per worker of the engine; 64 when left out",
         examples=[64],
     )
+    keepalive_idle: Duration | None = Field(
+        default=None,
+        description="how long an unused connection is kept, shorter than the endpoints keep theirs; 4s when left out",
+        examples=["4s"],
+    )
     max_per_endpoint: Count | None = Field(
         default=None,
         description="requests (l4: connections) at a time to one endpoint; no limit when left out",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Images
 from lbgen.engines.envoy.run import BINARIES, STATUS_PATH, build_check_spec, build_process_spec
-from lbgen.engines.envoy.support import verdict
+from lbgen.engines.envoy.support import HABITS, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Binary, BinaryHint, CheckSpec, Engine, Objection, ProcessSpec, RenderedFile, Verdict
     from lbgen.engines.health import Condition
     from lbgen.plan.features import Feature
+    from lbgen.plan.guarantees import Guarantee
     from lbgen.plan.model import Plan
 
 
@@ -38,6 +39,9 @@ class Envoy:
 
     def verdict(self, feature: Feature, version: str) -> Verdict:
         return verdict(feature)
+
+    def habits(self, version: str) -> Mapping[Guarantee, str]:
+        return HABITS
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
         from lbgen.engines.envoy.objections import find_objections

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from lbgen.engines.api import NATIVE, UNPORTABLE, Verdict, approximate, emulated, refused
+from lbgen.engines.api import NATIVE, NOT_YET, UNPORTABLE, Verdict, approximate, emulated, refused
 from lbgen.plan.features import Feature
+from lbgen.plan.guarantees import Guarantee
 
 _SECOND = "text: the second request reached an endpoint"  # where another parser sees only one request
 _SORTED = emulated("rules are written in order of precedence, and each host's table includes those of wider hosts")
@@ -98,6 +99,7 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.ENDPOINT_NAMES: NATIVE,
     Feature.ENDPOINT_IPV6: NATIVE,
     Feature.KEEPALIVE: emulated("idle connections are kept for 60 s without a count; 0 closes each after its request"),
+    Feature.KEEPALIVE_IDLE: NOT_YET,
     Feature.TLS_NO_SNI: NATIVE,
     Feature.TLS_TERMINATE: emulated("connections are matched by a regex for the server names of the certificates"),
     Feature.TLS_CLIENT_CERT: emulated("no session is resumed, so that every handshake shows the certificate"),
@@ -144,6 +146,21 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.ACCESS_LOG: NATIVE,
     Feature.ESCAPE_HATCH: UNPORTABLE,
     Feature.NFT_DIRECT: refused("is a way of forwarding that only nftables has"),
+}
+
+
+# What Envoy does where a clause is left to it.
+HABITS = {
+    Guarantee.PATHS: "rules see the path as it came and it is forwarded so, dot segments, empty segments, escapes and "
+    "broken escapes included; a raw byte outside US-ASCII and a fragment get 400",
+    Guarantee.FRAMING: "ambiguous lengths and codings get 400; bare LF, folded fields, HTTP/0.9 and extra blanks in "
+    "the request line are read leniently and passed on in clean form, as is a bare CR in a field; of two Host lines or "
+    "a target in absolute form one host counts; TRACE passes, CONNECT gets 404",
+    Guarantee.CONNECTION_OPTIONS: "fields that a request's Connection names are dropped, and more than ten of them get "
+    "400; those that a response's Connection names reach the client",
+    Guarantee.ANSWERS: "short texts such as `no healthy upstream`, and none with 404; 503 where a connection fails, an "
+    "endpoint closes without an answer or none is up, 504 where a response is late, 431 for a large head (over HTTP/2 "
+    "a reset stream)",
 }
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import Images
 from lbgen.engines.haproxy import health_status, run
 from lbgen.engines.haproxy.objections import objections
-from lbgen.engines.haproxy.support import VERSIONS, support
+from lbgen.engines.haproxy.support import HABITS, VERSIONS, support
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Binary, BinaryHint, CheckSpec, Objection, ProcessSpec, RenderedFile, Verdict
     from lbgen.engines.health import Condition
     from lbgen.plan.features import Feature
+    from lbgen.plan.guarantees import Guarantee
     from lbgen.plan.model import Plan
 
 
@@ -39,6 +40,10 @@ class HAProxy:
     def verdict(self, feature: Feature, version: str) -> Verdict:
         """How that version honours the feature."""
         return support(version)[feature]
+
+    def habits(self, version: str) -> Mapping[Guarantee, str]:
+        """What HAProxy does where a clause is left to it."""
+        return HABITS
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
         """Places that HAProxy cannot serve or serves differently."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import NATIVE, UNPORTABLE, Verdict, approximate, emulated, refused
+from lbgen.engines.api import NATIVE, NOT_YET, UNPORTABLE, Verdict, approximate, emulated, refused
 from lbgen.plan.features import Feature
+from lbgen.plan.guarantees import Guarantee
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -171,6 +172,19 @@ _REFUSED = {
 }
 
 
+# What HAProxy does where a clause is left to it.
+HABITS = {
+    Guarantee.PATHS: "rules see the path as it came and it is forwarded so, dot segments, empty segments and escapes "
+    "included; a raw byte outside US-ASCII and a fragment get 400",
+    Guarantee.FRAMING: "Content-Length beside Transfer-Encoding is dropped, equal lengths or Host lines become one, "
+    "bare LF, folded lines and extra blanks in the request line are normalized, a missing Host passes; differing "
+    "lengths and what else its parser refuses get 400; TRACE and CONNECT pass",
+    Guarantee.CONNECTION_OPTIONS: "fields that Connection names pass, in requests and in responses",
+    Guarantee.ANSWERS: "HAProxy's built-in HTML pages; 503 where a connection fails or no endpoint is up, 502 where an "
+    "endpoint's answer is broken or missing, 504 where a response is late, 400 for a large head; a failure on a kept "
+    "client connection may close it without an answer",
+}
+
 # HAProxy 2.6 does not refuse these itself; deny rules do.
 _NEW_PARSER = ("framing.malformed.host_characters", "framing.malformed.host_comma", "framing.malformed.h2_asterisk")
 _SHORT_BODY = "; over HTTP/2 a body that is shorter than its length reaches the endpoint before HAProxy detects it"
@@ -196,7 +210,7 @@ def support(version: str) -> Mapping[Feature, Verdict]:
         | {feature: emulated(how) for feature, how in _EMULATED.items()}
         | {feature: approximate(what, _DIFFERS.get(feature)) for feature, what in _APPROXIMATE.items()}
         | {feature: refused(why) for feature, why in _REFUSED.items()}
-        | {Feature.ESCAPE_HATCH: UNPORTABLE}
+        | {Feature.ESCAPE_HATCH: UNPORTABLE, Feature.KEEPALIVE_IDLE: NOT_YET}
     )
     if version == "2.6":
         stops = {"listener.timeouts.body": ("status 504", "time")}

@@ -113,6 +113,7 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.HEALTH_ACTIVE: NOT_YET,
     Feature.HEALTH_PASSIVE: NOT_YET,
     Feature.KEEPALIVE: _HTTP,
+    Feature.KEEPALIVE_IDLE: _HTTP,
     Feature.MAX_PER_ENDPOINT: NOT_YET,
     Feature.QUEUE: refused("the kernel forwards or rejects a connection at once and cannot queue it"),
     Feature.SLOW_START: NOT_YET,

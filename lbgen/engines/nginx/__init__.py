@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.api import BinaryHint, Images, RenderedFile
-from lbgen.engines.nginx.support import NEW, OLD, SUPPORT
+from lbgen.engines.nginx.support import HABITS, NEW, OLD, SUPPORT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.api import Binary, CheckSpec, Objection, ProcessSpec, Verdict
     from lbgen.plan.features import Feature
+    from lbgen.plan.guarantees import Guarantee
     from lbgen.plan.model import Plan
 
 
@@ -49,6 +50,9 @@ class Nginx:
 
     def verdict(self, feature: Feature, version: str) -> Verdict:
         return SUPPORT[version][feature]
+
+    def habits(self, version: str) -> Mapping[Guarantee, str]:
+        return HABITS
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
         from lbgen.engines.nginx.objections import objections

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from lbgen.engines.api import NATIVE, UNPORTABLE, Verdict, approximate, emulated, refused
+from lbgen.engines.api import NATIVE, NOT_YET, UNPORTABLE, Verdict, approximate, emulated, refused
 from lbgen.plan.features import Feature
+from lbgen.plan.guarantees import Guarantee
 
 NEW, OLD = "1.31", "1.22"
 
@@ -182,6 +183,7 @@ _COMMON: dict[Feature, Verdict] = {
         },
     ),
     Feature.KEEPALIVE: NATIVE,
+    Feature.KEEPALIVE_IDLE: NOT_YET,
     Feature.MAX_PER_ENDPOINT: NATIVE,
     Feature.QUEUE: emulated("a script (njs) in which a request waits for an endpoint"),
     Feature.SLOW_START: emulated("`lbgen agent` raises the weight of a restored endpoint in ten steps"),
@@ -194,6 +196,19 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.ACCESS_LOG: emulated("nginx's own times and lists of tries, which `lbgen logs` translates to the schema"),
     Feature.ESCAPE_HATCH: UNPORTABLE,
     Feature.NFT_DIRECT: refused("direct forwarding is a feature of nftables"),
+}
+
+# What nginx does where a clause is left to it.
+HABITS = {
+    Guarantee.PATHS: "rules see the decoded path with dot segments resolved and slashes merged, and the target is "
+    "forwarded as it came; a broken escape, %00 and a path above the root get 400",
+    Guarantee.FRAMING: "Content-Length beside Transfer-Encoding, differing lengths, unknown codings, folded fields and "
+    "a missing or second Host get 400; a bare LF and control characters in values are accepted, lines without a colon "
+    "and fields with invalid names are dropped; TRACE and CONNECT get 405",
+    Guarantee.CONNECTION_OPTIONS: "fields that Connection names pass, in requests and in responses; of HTTP/1.1's own "
+    "nginx drops Connection, Keep-Alive, TE, Upgrade and Transfer-Encoding",
+    Guarantee.ANSWERS: "nginx's own HTML pages with `Server: nginx`; 502 where an endpoint fails or none is up, 504 "
+    "where a time is over, 400 or 414 for a large head; bytes of an endpoint that are no HTTP reach the client",
 }
 
 SUPPORT: dict[str, dict[Feature, Verdict]] = {

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Binary, CheckSpec, Engine, Objection, ProcessSpec, RenderedFile, Verdict
     from lbgen.engines.health import Condition
     from lbgen.plan.features import Feature
+    from lbgen.plan.guarantees import Guarantee
     from lbgen.plan.model import Plan
 
 
@@ -37,6 +38,9 @@ class Traefik:
 
     def verdict(self, feature: Feature, version: str) -> Verdict:
         return support.SUPPORT[version][feature]
+
+    def habits(self, version: str) -> Mapping[Guarantee, str]:
+        return support.HABITS
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
         return (*objections.find_objections(plan), *self._unreadable(plan))

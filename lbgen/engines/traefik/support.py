@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import NATIVE, UNPORTABLE, approximate, emulated, refused
+from lbgen.engines.api import NATIVE, NOT_YET, UNPORTABLE, approximate, emulated, refused
 from lbgen.plan.features import Feature
+from lbgen.plan.guarantees import Guarantee
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Verdict
@@ -153,6 +154,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     ),
     Feature.HEALTH_PASSIVE: emulated("the lbgen plugin counts the failures, in step with its retries"),
     Feature.KEEPALIVE: emulated("the lbgen plugin's transport keeps that many idle connections for each endpoint"),
+    Feature.KEEPALIVE_IDLE: NOT_YET,
     Feature.MAX_PER_ENDPOINT: _BALANCE,
     Feature.QUEUE: _BALANCE,
     Feature.SLOW_START: _BALANCE,
@@ -167,6 +169,19 @@ _SUPPORT: dict[Feature, Verdict] = {
     ),
     Feature.ESCAPE_HATCH: UNPORTABLE,
     Feature.NFT_DIRECT: refused("direct routing is nftables' own"),
+}
+
+# What Traefik does where a clause is left to it.
+HABITS = {
+    Guarantee.PATHS: "rules and endpoints see the path with escapes of letters and digits decoded, dot segments "
+    "resolved, slashes merged and raw bytes outside the URI set escaped; a `;` in a query becomes `&`; broken escapes "
+    "get 400",
+    Guarantee.FRAMING: "Transfer-Encoding wins over Content-Length; bare LF and folded fields are accepted; differing "
+    "lengths and a second Host get 400, unknown codings 501, other HTTP versions 505; TRACE passes, CONNECT gets 405",
+    Guarantee.CONNECTION_OPTIONS: "fields that a request's Connection names are dropped; those that a response's "
+    "Connection names beside `close` reach the client",
+    Guarantee.ANSWERS: "Go's and Traefik's own texts such as `404 page not found`; 502 where a connection fails, 500 "
+    "for a failure of TLS, 503 where no endpoint is up, 504 where a time is over",
 }
 
 SUPPORT: dict[str, dict[Feature, Verdict]] = {"3.7": _SUPPORT}

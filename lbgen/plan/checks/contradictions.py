@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def check(context: Context) -> None:
     """LB228: exceptions of strict paths where paths are not strict, a version that the policy leaves out, names of a
-    client's certificate."""
+    client's certificate, a time for idle connections where none is kept."""
     model = context.model
     for field, paths in _paths(context):
         if paths is not None and paths.allow and paths.mode != "strict":
@@ -24,6 +24,10 @@ def check(context: Context) -> None:
             message = "the policy modern is TLS 1.3 only, so no client can use 1.2"
             context.add("LB228", f"{field}.min_version", message, "drop it, or write policy: intermediate", key=True)
     for name, pool in model.pools.items():
+        connections = pool.connections
+        if connections is not None and connections.keepalive == 0 and connections.keepalive_idle is not None:
+            message = "keepalive: 0 keeps no connection, so none is ever unused"
+            context.add("LB228", f"pools.{name}.connections.keepalive_idle", message, "drop it", key=True)
         shown = None if pool.tls is None else pool.tls.certificate
         if shown is not None and shown.names is not None:
             message = "names select among the certificates of a listener; endpoints always get this one"

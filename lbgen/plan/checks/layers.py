@@ -18,7 +18,7 @@ _L7_ROUTE = (
     *("match", "redirect", "respond", "rewrite", "retries", "rate_limit", "concurrency", "max_body", "buffering"),
     *("request_headers", "response_headers", "mirror", "cors", "compression"),
 )
-_L7_LISTENER = ("http2", "paths", "headers_with_underscores", "limits", "timeouts")
+_L7_LISTENER = ("http2", "paths", "guarantees", "headers_with_underscores", "limits", "timeouts")
 _L7_POOL = ("sticky", "protocol")
 
 
@@ -111,5 +111,5 @@ def _pool(context: Context, name: str, users: dict[str, str]) -> None:
     if pool.balance is not None and pool.balance.hash is not None:
         hint = "write balance: source_hash"
         context.add("LB206", f"{field}.balance", f"a hash of headers, cookies or the query {by}", hint)
-    for key in _set(pool.connections, ("keepalive", "queue")) if pool.connections is not None else ():
+    for key in _set(pool.connections, ("keepalive", "keepalive_idle", "queue")) if pool.connections is not None else ():
         context.add("LB206", f"{field}.connections.{key}", f"{key} {by}", "drop it", key=True)

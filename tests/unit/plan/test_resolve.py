@@ -54,7 +54,7 @@ def test_defaults_are_written_out() -> None:
     assert (web.address, web.port, web.mode, web.protocol) == ("0.0.0.0", 8080, Mode.L7, Protocol.TCP)  # noqa: S104
     assert (web.forwarded_headers, web.request_id, web.trusted_proxies) == (True, True, ())
     (pool,) = plan.pools
-    assert (pool.name, pool.balance, pool.keepalive) == ("app", Balance.ROUND_ROBIN, 64)
+    assert (pool.name, pool.balance, pool.keepalive, pool.keepalive_idle) == ("app", Balance.ROUND_ROBIN, 64, 4_000)
     assert pool.endpoints == (Endpoint("10.0.0.1", 80, 1, "pools.app.endpoints[0]", is_ip=True),)
     action = plan.route("all").action
     assert isinstance(action, Forward)
@@ -195,7 +195,12 @@ RICH: dict[str, Any] = {
             "balance": "least_connections",
             "endpoints": [{"address": "10.0.0.1:1", "weight": 2}, {"address": "10.0.0.2:1"}],
             "health": {"active": {"path": "/"}, "passive": {"failures": 1, "eject_for": "1s"}},
-            "connections": {"keepalive": 1, "max_per_endpoint": 1, "queue": {"size": 1, "timeout": "1s"}},
+            "connections": {
+                "keepalive": 1,
+                "keepalive_idle": "1s",
+                "max_per_endpoint": 1,
+                "queue": {"size": 1, "timeout": "1s"},
+            },
             "sticky": {"cookie": "LB"},
             "tls": {"verify": False},
             "protocol": "http2",

@@ -27,6 +27,7 @@ listeners:
                                  min_version: "1.2", mode: terminate,
             policy: intermediate, client: { ca: ca.crt, verify: optional } }, http2: true, proxy_protocol: accept,
             max_connections: 1000, paths: { allow: [empty_segments] },
+            guarantees: { paths: engine, framing: engine, connection_options: contract, answers: engine },
             headers_with_underscores: pass, access: { deny: [192.0.2.0/24] },
             limits: { headers: 16KiB, target: 8KiB },
             timeouts: { client_header: 10s, client_body: 20s, keepalive: 1m } }
@@ -42,7 +43,7 @@ pools:
     health:
       active:  { path: /healthz, port: 81, interval: 2s, timeout: 1s, fall: 3, rise: 2, expect: [200-299, 404] }
       passive: { failures: 5, eject_for: 10s }
-    connections: { keepalive: 64, max_per_endpoint: 200, queue: { size: 100, timeout: 1s } }
+    connections: { keepalive: 64, keepalive_idle: 4s, max_per_endpoint: 200, queue: { size: 100, timeout: 1s } }
     sticky: { cookie: LB, ttl: 1h, secure: true, secret: keys/sticky.key }
     tls: { verify: false, ca: certs/ca.crt, server_name: backend.internal, certificate: { cert: c.crt, key: c.key } }
     protocol: http1
@@ -89,6 +90,7 @@ engines:
   nftables: { forwarding: direct }
 accept: [headers.connection_nominated]
 paths: strict
+guarantees: engine
 headers_with_underscores: drop
 timeouts: { connect: 2s }
 client_timeouts: { keepalive: 30s }
