@@ -349,17 +349,31 @@ def test_a_full_state_directory(
         subprocess.run(["umount", place], check=True)
 
 
+def kill(daemon: DockerClient, role: Role) -> None:
+    for each in list_containers(daemon, NAME):
+        pid = int(each.handle.attrs["State"]["Pid"])
+        if each.record.role is role and pid:
+            os.kill(pid, signal.SIGKILL)
+
+
+@AS_ROOT
+def test_an_engine_is_killed_after_a_reload(daemon: DockerClient) -> None:
+    """Docker starts it again; with `unless-stopped` the signal of the reload counted as a stop, for good."""
+    act = Act("reload")
+    act.prepare()
+    act.run()
+    kill(daemon, Role.ENGINE)
+    end = time.monotonic() + BACK_SECONDS
+    while act.state() != "after" and time.monotonic() < end:
+        time.sleep(0.1)
+    assert act.state() == "after"
+
+
 @AS_ROOT
 def test_what_serves_is_killed(
     daemon: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: bool
 ) -> None:
     """An engine, or its stand-ins, are killed meanwhile: some state serves, and the change works then."""
-
-    def kill(text: str, role: Role) -> None:
-        for each in list_containers(daemon, NAME):
-            pid = int(each.handle.attrs["State"]["Pid"])
-            if each.record.role is role and pid:
-                os.kill(pid, signal.SIGKILL)
 
     for name in ("reload", "renew") if every else ("reload",):
         for role in (Role.ENGINE, Role.ENDPOINTS):
@@ -367,7 +381,7 @@ def test_what_serves_is_killed(
             asked = requests(act, tmp_path, monkeypatch)
             changing = numbers(asked, lambda text: not text.startswith("GET"))
             for number in changing if every else changing[-1:]:
-                at = At(number, lambda text, role=role: kill(text, role))
+                at = At(number, lambda text, role=role: kill(daemon, role))
                 fault = proxied(tmp_path, monkeypatch, at)
                 tally.take(
                     f"request {number}",

@@ -137,7 +137,8 @@ def create(client: DockerClient, spec: ContainerSpec, record: Record, network: s
         "security_opt": ["no-new-privileges"],
         "pids_limit": spec.limits.pids,
         "mem_limit": spec.limits.memory,
-        "restart_policy": {"Name": "no" if spec.once else "unless-stopped"},
+        # Not unless-stopped: docker takes any signal, such as that of a reload, for a stop by its user.
+        "restart_policy": {"Name": "no" if spec.once else "always"},
         "log_config": {"Type": "json-file", "Config": _LOG},
         "sysctls": dict(spec.sysctls),
     }
