@@ -1,7 +1,9 @@
-"""Quoting: Traefik runs dynamic files as Go templates, and text of a topology must come out unchanged."""
+"""Quoting: Traefik runs dynamic files as Go templates and parses rules as Go expressions; text of a topology must come
+out unchanged."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged
@@ -12,6 +14,26 @@ if TYPE_CHECKING:
 _OPEN = "{{"
 # Back-quotes make a template literal, which needs no escape in a double-quoted YAML scalar.
 _LITERAL_OPEN = "{{`{{`}}"
+
+
+# What a Go literal in back-quotes cannot hold: it drops carriage returns.
+_NOT_LITERAL = re.compile("[`\r\0\ufeff\udc80-\udcff]")
+_ESCAPED = re.compile(r'[\\"\x00-\x1f\x7f\ufeff\udc80-\udcff]')
+
+
+def quote_rule_text(text: str) -> str:
+    """A text in a router's rule. Bytes that are no UTF-8 are surrogates, as of `surrogateescape`."""
+    if not _NOT_LITERAL.search(text):
+        return f"`{text}`"
+    return '"' + _ESCAPED.sub(_escape, text) + '"'
+
+
+def _escape(found: re.Match[str]) -> str:
+    char = found[0]
+    if char in '\\"':
+        return "\\" + char
+    code = ord(char)
+    return f"\\x{code & 0xFF:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
 
 
 def quote_text(text: str) -> str:
