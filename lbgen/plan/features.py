@@ -8,6 +8,12 @@ from enum import StrEnum
 class Feature(StrEnum):
     """A feature that a topology can use, named as in `--accept` and reports; sections are those of the contract."""
 
+    @property
+    def only_engine(self) -> str:
+        """The engine that the setting belongs to, by the name (`engines.ENGINE.SETTING`); "" for a feature of all."""
+        section, _, name = self.value.partition(".")
+        return name.partition(".")[0] if section == "engines" and "." in name else ""
+
     # section 1 and 7: listeners
     L7 = "listener.l7"
     L4_TCP = "listener.l4.tcp"

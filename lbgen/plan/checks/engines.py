@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.installed import engine_names
+from lbgen.plan.features import Feature
 from lbgen.spec.pydantic_errors import suggest
 
 if TYPE_CHECKING:
@@ -12,18 +13,17 @@ if TYPE_CHECKING:
 
     from lbgen.plan.checks.context import Context
 
-_DIRECT = "nftables"
-
 
 def check(context: Context) -> None:
-    """LB227 a name near that of an installed engine, LB228 `forwarding` of any other than nftables."""
+    """LB227 a name near that of an installed engine, LB228 `forwarding` of an engine that is a proxy."""
     for name in unknown_engines(context):
         hint = suggest(name, engine_names())
         if hint.startswith("did you mean"):
             context.add("LB227", f"engines.{name}", f'there is no engine "{name}"', hint, key=True)
+    owner = Feature.NFT_DIRECT.only_engine
     for name, block in context.model.engines.items():
-        if block.forwarding is not None and name != _DIRECT:
-            message = f"forwarding sets how {_DIRECT} moves packets; {name} is a proxy and has no such choice"
+        if block.forwarding is not None and name != owner:
+            message = f"forwarding sets how {owner} moves packets; {name} is a proxy and has no such choice"
             context.add("LB228", f"engines.{name}.forwarding", message, "drop it", key=True)
 
 

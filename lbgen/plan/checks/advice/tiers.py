@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.plan.features import Feature
+
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
     from lbgen.spec.listener import Listener
-
-_NFTABLES = "nftables"
 
 
 def check(context: Context) -> None:
@@ -39,9 +39,9 @@ def _addresses(context: Context, field: str, users: list[Listener], listener: Li
     message = (
         f'listener "{name}" sees the address of the tier in front for every client (X-Forwarded-For, access, limits)'
     )
-    kernel = any((model.tiers or {})[user.tier or ""].engine == _NFTABLES for user in users)
-    if kernel:
-        hint = "nftables forwards packets from its own address and cannot add a PROXY header; the other engines can"
+    kernel = Feature.NFT_DIRECT.only_engine
+    if any((model.tiers or {})[user.tier or ""].engine == kernel for user in users):
+        hint = f"{kernel} forwards packets from its own address and cannot add a PROXY header; the other engines can"
         context.advise("LB281", field, message, hint)
     elif any(user.mode == "l4" for user in users):
         hint = f"write proxy_protocol: v2 here and proxy_protocol: accept on listeners.{name}"
