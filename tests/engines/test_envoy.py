@@ -12,24 +12,13 @@ from lbgen.conformance.http1_client import Answer, fetch
 from lbgen.conformance.judge import account_of
 from lbgen.diagnostics import EngineError
 from lbgen.engines.envoy import ENGINE
-from lbgen.plan.model import (
-    Balance,
-    Endpoint,
-    Forward,
-    HeaderEdits,
-    Plan,
-    Pool,
-    Respond,
-    Route,
-    Target,
-    Timeouts,
-)
+from lbgen.plan.model import HeaderEdits, Plan, Respond, Route, Timeouts
 from lbgen.plan.request import Request
 from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import StandIn, stand_in_servers
-from tests.support.plans import by_prefix
+from tests.support.plans import by_prefix, endpoint, forward, pool, route
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,16 +29,14 @@ pytestmark = pytest.mark.engines
 TIMES = Timeouts(1_000, 700, 5_000)
 
 
-def forward(name: str, index: int, **edits: HeaderEdits) -> Route:
-    target = (Target("p", 1, HeaderEdits(), ""),)
-    return Route(name, index, Forward(target, TIMES), f"routes[{index}]", **edits)
+def to_pool(name: str, index: int, **edits: HeaderEdits) -> Route:
+    return route(name, forward("p", times=TIMES), index, **edits)
 
 
 def plan_of(*routes: Route, host: str = "127.0.0.1", trusted: tuple[str, ...] = ()) -> Plan:
     port = free_port("127.0.0.1")
-    away = Endpoint(host, free_port("127.0.0.1", taken=frozenset((port,))), 1, "e", is_ip=host[0].isdigit())
-    pool = Pool("p", Balance.ROUND_ROBIN, (away,), "pools.p")
-    return by_prefix(port, routes, (pool,), trusted_proxies=trusted)
+    away = endpoint(host, free_port("127.0.0.1", taken=frozenset((port,))))
+    return by_prefix(port, routes, (pool("p", away),), trusted_proxies=trusted)
 
 
 @contextmanager
@@ -78,7 +65,7 @@ def sent(answer: Answer, name: str) -> list[str]:
 # The second are Envoy's own, by the prefix that its bootstrap sets.
 @pytest.mark.parametrize("prefix", ["x-envoy", "x-lbgen"])
 def test_control_headers_of_a_client_control_nothing(prefix: str) -> None:
-    with serving(plan_of(forward("a", 0))) as handle:
+    with serving(plan_of(to_pool("a", 0))) as handle:
         hang = ("X-Stand-In", '{"mode": "hang", "wait_ms": 400}')
         controls = (
             (f"{prefix}-upstream-rq-timeout-ms", "1"),
@@ -96,10 +83,10 @@ def test_control_headers_of_a_client_control_nothing(prefix: str) -> None:
 def test_routes_say_the_content_type_of_any_answer() -> None:
     edits = HeaderEdits(set=(("content-type", "x/y"),))
     routes = (
-        forward("a", 0, response_headers=edits),
-        Route("empty", 1, Respond(200, "", (("content-type", "text/html"),)), "routes[1]"),
-        Route("edited", 2, Respond(200, "b", (("content-type", "text/html"),)), "routes[2]", response_headers=edits),
-        Route("dropped", 3, Respond(200, "b", ()), "routes[3]", response_headers=HeaderEdits(remove=("content-type",))),
+        to_pool("a", 0, response_headers=edits),
+        route("empty", Respond(200, "", (("content-type", "text/html"),)), 1),
+        route("edited", Respond(200, "b", (("content-type", "text/html"),)), 2, response_headers=edits),
+        route("dropped", Respond(200, "b", ()), 3, response_headers=HeaderEdits(remove=("content-type",))),
     )
     with serving(plan_of(*routes)) as handle:
         made = get(handle, "/a", ("X-Stand-In", '{"mode": "close"}'))
@@ -113,14 +100,14 @@ def test_routes_say_the_content_type_of_any_answer() -> None:
 @pytest.mark.parametrize("status", [201, 304])
 def test_fixed_answers_have_no_location_but_their_own(status: int) -> None:
     own = Respond(status, "", (("location", "/x"),))
-    routes = (Route("a", 0, Respond(status, "", ()), "routes[0]"), Route("b", 1, own, "routes[1]"))
+    routes = (route("a", Respond(status, "", ()), 0), route("b", own, 1))
     with serving(plan_of(*routes)) as handle:
         assert get(handle, "/a").lines("location") == ()
         assert get(handle, "/b").lines("location") == ("/x",)
 
 
 def test_a_trusted_peers_list_is_tidied_and_its_empty_values_count_as_none() -> None:
-    with serving(plan_of(forward("a", 0), trusted=("127.0.0.2/32",))) as handle:
+    with serving(plan_of(to_pool("a", 0), trusted=("127.0.0.2/32",))) as handle:
         lists = [("X-Forwarded-For", "1.1.1.1,2.2.2.2"), ("X-Forwarded-For", "")]
         assert sent(get(handle, "/a", *lists, client="127.0.0.2"), "x-forwarded-for") == ["1.1.1.1, 2.2.2.2, 127.0.0.2"]
         empty = [(name, "") for name in ("X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Request-Id")]
@@ -137,7 +124,7 @@ def test_a_trusted_peers_list_is_tidied_and_its_empty_values_count_as_none() -> 
 
 
 def test_what_a_trusted_peer_did_not_say_is_not_made_up() -> None:
-    plan = plan_of(forward("a", 0), trusted=("127.0.0.1/32",))
+    plan = plan_of(to_pool("a", 0), trusted=("127.0.0.1/32",))
     (listener,) = plan.listeners
     plan = replace(plan, listeners=(replace(listener, forwarded_headers=False, request_id=False),))
     with serving(plan) as handle:
@@ -147,16 +134,13 @@ def test_what_a_trusted_peer_did_not_say_is_not_made_up() -> None:
 
 
 def test_an_endpoint_name_is_resolved() -> None:
-    with serving(plan_of(forward("a", 0), host="localhost")) as handle:
+    with serving(plan_of(to_pool("a", 0), host="localhost")) as handle:
         answers = [get(handle, "/a").status for _ in range(3)]
         assert answers[-1] == 200
 
 
 def test_long_tables_are_served_from_a_tree() -> None:
-    routes = tuple(
-        Route(f"svc{n}", n, Respond(200, f"{n}\n", (("content-type", "text/plain"),)), f"routes[{n}]")
-        for n in range(600)
-    )
+    routes = tuple(route(f"svc{n}", Respond(200, f"{n}\n", (("content-type", "text/plain"),)), n) for n in range(600))
     with serving(plan_of(*routes)) as handle:
         for path, body in (("/svc0", b"0\n"), ("/svc599/x?y", b"599\n"), ("/svc59", b"59\n"), ("/svc5/9", b"5\n")):
             assert get(handle, path).body == body

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,31 +20,10 @@ from lbgen.conformance.prepare import plan_of
 from lbgen.engines.api import target_version
 from lbgen.engines.haproxy import ENGINE, matching
 from lbgen.engines.rendered import Rendered
-from lbgen.plan.model import (
-    Balance,
-    Endpoint,
-    Forward,
-    HeaderEdits,
-    Listener,
-    Match,
-    Mode,
-    NamedMatch,
-    PathKind,
-    PathMatch,
-    Plan,
-    Pool,
-    Protocol,
-    Redirect,
-    Respond,
-    Route,
-    Target,
-    Timeouts,
-    ValueKind,
-    ValueMatch,
-)
-from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
+from lbgen.plan.model import HeaderEdits, Match, PathKind, PathMatch, Plan, Redirect, Respond, Timeouts
 from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.standins.server import StandIn, stand_in_servers
+from tests.support.plans import by_match, endpoint, equals, exact, forward, pool, prefix, route
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Binary
@@ -55,7 +33,7 @@ pytestmark = pytest.mark.engines
 BINARIES = {binary.version: binary for binary in candidates(ENGINE)}
 TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=40).map(str.strip).filter(bool)
 BODIES = st.text(st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n\t"), max_size=60)
-NO = HeaderEdits()
+TIMES = Timeouts(1_000, 1_000, 1_000)
 
 
 @pytest.fixture(params=sorted(BINARIES) or [pytest.param("", marks=pytest.mark.skip(reason="no haproxy here"))])
@@ -67,13 +45,6 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def listen(port: int, *rules: tuple[Route, Match]) -> Plan:
-    entries = [UnrankedRule(f"{r.name}.{n}", r.name, 0, None, match, r.field) for n, (r, match) in enumerate(rules)]
-    hosts = host_tables(rank_rules(entries))
-    listener = Listener("web", "127.0.0.1", port, Mode.L7, Protocol.TCP, "listeners.web", hosts=hosts)
-    return Plan("test", (listener,), (), tuple({r.name: r for r, _ in rules}.values()))
 
 
 @contextmanager
@@ -140,12 +111,12 @@ def test_free_text_comes_back_unchanged(binary, tmp_path_factory, data):
         name = f"r{n % 2 and n}"  # some share a route
         wanted.setdefault(name, (body, own, shown, f"{added}, {shown}"))
         action = Respond(200, body, headers)
-        rules.append((Route(name, n, action, f"routes[{n}]", NO, edits), Match(PathMatch(PathKind.EXACT, f"/{name}"))))
-    rules = list({r.name: (r, m) for r, m in reversed(rules)}.values())
-    with serving(listen(free_port(), *rules), binary, tmp_path_factory.mktemp("free")) as port:
-        for route, _ in rules:
-            status, headers, body = ask(port, f"GET /{route.name}")
-            made = wanted[route.name]
+        rules.append((exact(f"/{name}"), route(name, action, n, response_headers=edits)))
+    rules = list({r.name: (m, r) for m, r in reversed(rules)}.values())
+    with serving(by_match(rules, port=free_port()), binary, tmp_path_factory.mktemp("free")) as port:
+        for name in (r.name for _, r in rules):
+            status, headers, body = ask(port, f"GET /{name}")
+            made = wanted[name]
             assert (status, body) == (200, made[0])
             assert (headers["x-own"], headers["x-set"], headers["x-add"]) == made[1:]
 
@@ -157,12 +128,11 @@ def test_matched_texts_are_compared_as_they_are(binary, tmp_path_factory, monkey
     rules = []
     for n, value in enumerate(values):
         for kind in ("headers", "query"):
-            wanted = (NamedMatch("x-'q" if kind == "headers" else "q'(", ValueMatch(ValueKind.EXACT, value)),)
-            answer = Route(
-                f"{kind}{n}", n, Respond(200, "", ()), f"routes[{n}]", NO, HeaderEdits(set=(("x-n", f"{kind}{n}"),))
-            )
-            rules.append((answer, Match(PathMatch(PathKind.PREFIX, "/"), **{kind: wanted})))
-    with serving(listen(free_port(), *rules), binary, tmp_path_factory.mktemp("matched")) as port:
+            wanted = (equals("x-'q" if kind == "headers" else "q'(", value),)
+            edits = HeaderEdits(set=(("x-n", f"{kind}{n}"),))
+            answer = route(f"{kind}{n}", Respond(200, "", ()), n, response_headers=edits)
+            rules.append((prefix("/", **{kind: wanted}), answer))
+    with serving(by_match(rules, port=free_port()), binary, tmp_path_factory.mktemp("matched")) as port:
         for n, value in enumerate(values):
             encoded = "".join(f"%{byte:02X}" for byte in value.encode())
             assert ask(port, f"GET /?q'(={encoded}")[1]["x-n"] == f"query{n}"
@@ -175,20 +145,15 @@ def test_matched_texts_are_compared_as_they_are(binary, tmp_path_factory, monkey
 @given(path=st.text(st.sampled_from("ab%$'\"\\{}[]()#; 2F|`"), max_size=12))
 def test_redirects_hold_odd_paths(binary, tmp_path_factory, path):
     where = "/" + re.sub(r"[^ab$'()\[\];]", "", path)
-    rules = [
-        (
-            Route("r", 0, Redirect(302, host="b.test", path=f"{where}%20"), "routes[0]"),
-            Match(PathMatch(PathKind.PREFIX, "/")),
-        )
-    ]
-    with serving(listen(free_port(), *rules), binary, tmp_path_factory.mktemp("redirect")) as port:
+    rules = [(prefix("/"), route("r", Redirect(302, host="b.test", path=f"{where}%20")))]
+    with serving(by_match(rules, port=free_port()), binary, tmp_path_factory.mktemp("redirect")) as port:
         assert ask(port, "GET /?a=%zz")[1]["location"] == f"http://b.test:{port}{where}%20?a=%zz"
 
 
 def test_a_long_path_makes_no_regex_overflow(binary, tmp_path):
     nested = Match(PathMatch(PathKind.REGEX, "/(a|b|(c|d)*)*/end"))
-    rules = [(Route("r", 0, Respond(200, "", ()), "routes[0]"), nested)]
-    with serving(listen(free_port(), *rules), binary, tmp_path) as port:
+    rules = [(nested, route("r", Respond(200, "", ())))]
+    with serving(by_match(rules, port=free_port()), binary, tmp_path) as port:
         assert ask(port, "GET /" + "a" * 1_000 + "/end")[0] == 200
         assert ask(port, "GET /" + "a" * 20_000 + "/end")[0] == 404  # PCRE gave up, as the verdict says
         assert ask(port, "GET /" + "ab" * 8_000 + "x")[0] == 404
@@ -196,17 +161,13 @@ def test_a_long_path_makes_no_regex_overflow(binary, tmp_path):
 
 
 def test_many_edits_rewrites_and_conditions_go_through_maps_and_lua(binary, tmp_path):
-    times = Timeouts(1_000, 1_000, 1_000)
     port, back = free_port(), free_port()
     rules = []
     for n in range(60):
-        forward = Forward((Target("p", 1, NO, ""),), times)
         edits = HeaderEdits(set=(("x-n", f"100% {n}"),), remove=("x-gone",) if n % 2 else ())
-        wanted = (NamedMatch("x-tenant", ValueMatch(ValueKind.EXACT, str(n))),)
-        place = Match(PathMatch(PathKind.PREFIX, f"/t{n % 3}"), headers=wanted)
-        rules.append((Route(f"r{n}", n, forward, f"routes[{n}]", edits, HeaderEdits()), place))
-    endpoint = Endpoint("127.0.0.1", back, 1, "pools.p.endpoints[0]", is_ip=True)
-    plan = replace(listen(port, *rules), pools=(Pool("p", Balance.ROUND_ROBIN, (endpoint,), "pools.p"),))
+        place = prefix(f"/t{n % 3}", headers=(equals("x-tenant", str(n)),))
+        rules.append((place, route(f"r{n}", forward("p", times=TIMES), n, request_headers=edits)))
+    plan = by_match(rules, (pool("p", endpoint("127.0.0.1", back)),), port)
     with stand_in_servers([StandIn("p", "p", "127.0.0.1", back)]), serving(plan, binary, tmp_path):
         for n in (0, 1, 31, 59):
             status, _, body = ask(port, f"GET /t{n % 3}/x", f"X-Tenant: a, {n}", "X-Gone: 1")
@@ -222,12 +183,9 @@ def test_a_closed_endpoint_is_told_to_later_requests_too_and_asked_once(binary, 
     if binary.version.startswith("2.6."):
         pytest.skip("2.6 can only close the client's connection, as its verdict says")
     port, back = free_port(), free_port()
-    action = Forward((Target("p", 1, NO, ""),), Timeouts(1_000, 1_000, 1_000))
     names = ("127.0.0.1", "127.0.0.2")
-    pool = Pool("p", Balance.ROUND_ROBIN, tuple(Endpoint(n, back, 1, "", is_ip=True) for n in names), "pools.p")
-    plan = replace(
-        listen(port, (Route("r", 0, action, "routes[0]"), Match(PathMatch(PathKind.PREFIX, "/")))), pools=(pool,)
-    )
+    ends = pool("p", *(endpoint(name, back) for name in names))
+    plan = by_match([(prefix("/"), route("r", forward("p", times=TIMES)))], (ends,), port)
     stand_ins = [StandIn(name, "p", name, back) for name in names]
     with (
         stand_in_servers(stand_ins) as group,

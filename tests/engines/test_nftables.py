@@ -20,23 +20,11 @@ from lbgen.engines.nftables import ENGINE
 from lbgen.engines.nftables.support import SUPPORT
 from lbgen.engines.nftables.upstreams import Share, shares, spans
 from lbgen.plan.features import Feature
-from lbgen.plan.model import (
-    Balance,
-    Endpoint,
-    Forward,
-    HeaderEdits,
-    L4Rule,
-    Listener,
-    Mode,
-    Plan,
-    Pool,
-    Protocol,
-    Route,
-    Target,
-    Timeouts,
-)
+from lbgen.plan.model import Balance, Plan, Pool, Timeouts
 from lbgen.runtime.local.network import network
 from lbgen.runtime.local.process import run_engine
+from tests.support import plans
+from tests.support.plans import forward, on_tcp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,27 +38,18 @@ needs_kernel = pytest.mark.skipif(
 )
 
 
-def endpoint(host: str, port: int, weight: int, pool: str = "pg") -> Endpoint:
-    return Endpoint(host, port, weight, f"pools.{pool}.endpoints[{port - PORT - 1}]", is_ip=True)
-
-
 def pool(host: str, weights: tuple[int, ...], balance: Balance = Balance.ROUND_ROBIN, name: str = "pg") -> Pool:
-    first = PORT + 1
-    return Pool(
-        name, balance, tuple(endpoint(host, first + i, w, name) for i, w in enumerate(weights)), f"pools.{name}"
-    )
+    ends = (plans.endpoint(host, PORT + 1 + i, w) for i, w in enumerate(weights))
+    return plans.pool(name, *ends, balance=balance)
 
 
 def plan(*pools: Pool, address: str = "0.0.0.0", idle: int = 60_000) -> Plan:  # noqa: S104 - the default
-    targets = tuple(Target(x.name, 1, HeaderEdits(), f"routes[0].forward[{i}]") for i, x in enumerate(pools))
-    route = Route("db", 0, Forward(targets, Timeouts(1000, 0, idle)), "routes[0]")
-    rule = L4Rule("db.0", 0, "db", None, (), "routes[0]")
-    listener = Listener("db", address, PORT, Mode.L4, Protocol.TCP, "listeners.db", l4_rules=(rule,))
-    return Plan("shop", (listener,), pools, (route,))
+    action = forward(*(each.name for each in pools), times=Timeouts(1000, 0, idle))
+    return replace(on_tcp(action, *pools, port=PORT, address=address), name="shop")
 
 
 def slots(weights: tuple[int, ...]) -> list[int]:
-    found = tuple(Share(endpoint("10.0.0.1", PORT + 1 + i, w), w) for i, w in enumerate(weights))
+    found = tuple(Share(plans.endpoint("10.0.0.1", PORT + 1 + i, w), w) for i, w in enumerate(weights))
     return [x.endpoint.port - PORT for x in spans(found, interleaved=True) for _ in range(x.first, x.last + 1)]
 
 

@@ -19,29 +19,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from lbgen.engines.nginx import ENGINE
-from lbgen.plan.model import (
-    Balance,
-    Endpoint,
-    Forward,
-    HeaderEdits,
-    Listener,
-    Match,
-    Mode,
-    NamedMatch,
-    PathKind,
-    PathMatch,
-    Plan,
-    Pool,
-    Protocol,
-    Respond,
-    Route,
-    Target,
-    Timeouts,
-    ValueKind,
-    ValueMatch,
-)
-from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
+from lbgen.plan.model import HeaderEdits, Match, Plan, Pool, Respond, Route, Timeouts
 from lbgen.runtime.common.executables import candidates
+from tests.support import plans
+from tests.support.plans import by_match, equals, exact, forward, prefix, route
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +34,7 @@ pytestmark = pytest.mark.engines
 
 PORT, ENDPOINT, DNS = 20901, 20902, 20903
 FOUND = {b.version.rpartition(".")[0]: b for b in candidates(ENGINE)}
-SAME = Timeouts(1_000, 3_000, 3_000)
+TO_POOL = forward("p", times=Timeouts(1_000, 3_000, 3_000))
 
 
 @pytest.fixture(params=ENGINE.versions)
@@ -68,21 +49,11 @@ def version_of(binary: Binary) -> str:
 
 
 def plan(*routes: tuple[Match, Route], pools: tuple[Pool, ...] = (), **more) -> Plan:
-    entries = [UnrankedRule(f"{r.name}.0", r.name, 0, None, match, r.field) for match, r in routes]
-    listener = Listener(
-        "web", "127.0.0.1", PORT, Mode.L7, Protocol.TCP, "listeners.web", hosts=host_tables(rank_rules(entries))
-    )
-    return Plan("t", (listener,), pools, tuple(r for _, r in routes), **more)
+    return replace(by_match(routes, pools, PORT), **more)
 
 
-def pool(host: str = "127.0.0.1", *, is_ip: bool = True) -> Pool:
-    return Pool(
-        "p", Balance.ROUND_ROBIN, (Endpoint(host, ENDPOINT, 1, "pools.p.endpoints[0]", is_ip=is_ip),), "pools.p"
-    )
-
-
-def exact(path: str, **more) -> Match:
-    return Match(PathMatch(PathKind.EXACT, path), **more)
+def pool(host: str = "127.0.0.1") -> Pool:
+    return plans.pool("p", plans.endpoint(host, ENDPOINT))
 
 
 @contextmanager
@@ -177,14 +148,13 @@ def test_free_text_comes_back(binary, tmp_path_factory, data):
     routes = []
     for n, body in enumerate(bodies):
         action = Respond(200 + n, body, (("content-type", texts[n % len(texts)]), ("x-text", texts[n % len(texts)])))
-        routes.append((exact(f"/body/{n}"), Route(f"b{n}", n, action, f"routes[{n}]")))
-    forward = Forward((Target("p", 1, HeaderEdits(), ""),), SAME)
+        routes.append((exact(f"/body/{n}"), route(f"b{n}", action, n)))
     for n, text in enumerate(texts):
         edits = HeaderEdits(set=(("x-set", text),), add=(("x-add", text),))
-        routes.append((exact(f"/h/{n}"), Route(f"h{n}", 100 + n, forward, f"routes[{100 + n}]", edits, edits)))
-        wanted = ValueMatch(ValueKind.EXACT, text)
-        match = exact("/m", headers=(NamedMatch(f"x-{n}", wanted),), query=(NamedMatch("q", wanted),))
-        routes.append((match, Route(f"m{n}", 200 + n, Respond(200, str(n), ()), f"routes[{200 + n}]")))
+        both = {"request_headers": edits, "response_headers": edits}
+        routes.append((exact(f"/h/{n}"), route(f"h{n}", TO_POOL, 100 + n, **both)))
+        match = exact("/m", headers=(equals(f"x-{n}", text),), query=(equals("q", text),))
+        routes.append((match, route(f"m{n}", Respond(200, str(n), ()), 200 + n)))
     directory = tmp_path_factory.mktemp("nginx")
     with endpoint(), running(plan(*routes, pools=(pool(),)), binary, directory):
         for n, body in enumerate(bodies):
@@ -205,7 +175,7 @@ def test_free_text_comes_back(binary, tmp_path_factory, data):
 
 
 def test_checker_accepts_and_refuses(binary, tmp_path):
-    made = plan((exact("/"), Route("r", 0, Respond(200, "ok", ()), "routes[0]")))
+    made = plan((exact("/"), route("r", Respond(200, "ok", ()))))
     (file,) = ENGINE.render(made, version_of(binary))
     spec = ENGINE.check(made, binary, tmp_path)
 
@@ -219,8 +189,7 @@ def test_checker_accepts_and_refuses(binary, tmp_path):
 
 
 def test_targets_of_another_form(binary, tmp_path):
-    forward = Forward((Target("p", 1, HeaderEdits(), ""),), SAME)
-    made = plan((Match(PathMatch(PathKind.PREFIX, "/")), Route("r", 0, forward, "routes[0]")), pools=(pool(),))
+    made = plan((prefix("/"), route("r", TO_POOL)), pools=(pool(),))
     with endpoint(), running(made, binary, tmp_path):
         assert ask("http://h/x")[0] == 200
         assert ask("HTTP://H?x")[0] == 200
@@ -230,7 +199,7 @@ def test_targets_of_another_form(binary, tmp_path):
 
 
 def test_reload_takes_changed_files(binary, tmp_path):
-    made = plan((exact("/"), Route("r", 0, Respond(200, "one", ()), "routes[0]")))
+    made = plan((exact("/"), route("r", Respond(200, "one", ()))))
     with running(made, binary, tmp_path) as process:
         assert ask("/")[2] == b"one"
         changed = replace(made, routes=(replace(made.routes[0], action=Respond(200, "two", ())),))
@@ -282,12 +251,11 @@ def dns(addresses: dict[str, str]) -> Iterator[None]:
 def test_names_are_resolved_while_it_runs(tmp_path):
     if "1.31" not in FOUND:
         pytest.skip("nginx 1.31 is not on this host")
-    forward = Forward((Target("p", 1, HeaderEdits(), ""),), SAME)
     edits = HeaderEdits(set=(("x-own", "1"),))
     made = plan(
-        (exact("/"), Route("r", 0, forward, "routes[0]")),
-        (exact("/edited"), Route("e", 1, forward, "routes[1]", HeaderEdits(), edits)),
-        pools=(pool("web-2.test", is_ip=False),),
+        (exact("/"), route("r", TO_POOL)),
+        (exact("/edited"), route("e", TO_POOL, 1, response_headers=edits)),
+        pools=(pool("web-2.test"),),
         resolvers=(f"127.0.0.1:{DNS}",),
     )
     addresses: dict[str, str] = {}

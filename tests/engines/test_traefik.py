@@ -14,23 +14,7 @@ import pytest
 from lbgen.conformance.http1_client import fetch
 from lbgen.conformance.judge import account_of
 from lbgen.engines.traefik import ENGINE, Traefik
-from lbgen.plan.model import (
-    Balance,
-    ClientTimeouts,
-    Endpoint,
-    Forward,
-    HeaderEdits,
-    Match,
-    PathKind,
-    PathMatch,
-    Plan,
-    Pool,
-    Respond,
-    Route,
-    Target,
-    Timeouts,
-)
-from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
+from lbgen.plan.model import Balance, ClientTimeouts, Forward, Match, PathKind, PathMatch, Plan, Pool, Respond, Timeouts
 from lbgen.plan.request import Request
 from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.common.ports import free_port
@@ -38,7 +22,8 @@ from lbgen.runtime.local import check
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.http1 import Behaviour
 from lbgen.runtime.standins.server import StandIn, stand_in_servers
-from tests.support.plans import by_prefix
+from tests.support import plans
+from tests.support.plans import by_match, by_prefix, endpoint, forward, route
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,21 +42,17 @@ PORTS = 23_400
 def plan(port: int, pools: tuple[Pool, ...]) -> Plan:
     """One route per pool (`/<pool>`) and `/own`, which answers by itself; 127.0.0.2 is a trusted proxy."""
     actions: dict[str, Forward | Respond] = {
-        pool.name: Forward((Target(pool.name, 1, HeaderEdits(), ""),), Timeouts(1000, 2000, IDLE)) for pool in pools
+        each.name: forward(each.name, times=Timeouts(1000, 2000, IDLE)) for each in pools
     }
     actions["own"] = Respond(200, "own\n", (("content-type", "text/plain"),))
-    routes = (Route(name, i, action, f"routes[{i}]") for i, (name, action) in enumerate(actions.items()))
+    routes = (route(name, action, i) for i, (name, action) in enumerate(actions.items()))
     times = ClientTimeouts(1000, 1000, 5000)
     return by_prefix(port, routes, pools, trusted_proxies=("127.0.0.2/32",), timeouts=times)
 
 
 def pool(name: str, ports: dict[int, int], balance: Balance = Balance.ROUND_ROBIN, host: str = "127.0.0.1") -> Pool:
     """Endpoints as port: weight."""
-    made = tuple(
-        Endpoint(host, port, weight, f"pools.{name}.endpoints[{i}]", is_ip=True)
-        for i, (port, weight) in enumerate(ports.items())
-    )
-    return Pool(name, balance, made, f"pools.{name}")
+    return plans.pool(name, *(endpoint(host, port, weight) for port, weight in ports.items()), balance=balance)
 
 
 class Bench:
@@ -263,10 +244,9 @@ def test_the_checker_is_content_with_what_is_rendered():
 def test_the_checker_tells_what_traefik_says():
     made = plan(free_port("127.0.0.1", PORTS), (pool("p", {9: 1}),))
     bad = Match(PathMatch(PathKind.REGEX, "/[z-a]"))
-    listener = replace(
-        made.listeners[0], hosts=host_tables(rank_rules([UnrankedRule("own.0", "own", 0, None, bad, "routes[1]")]))
-    )
-    found = check.check(replace(made, listeners=(listener,)), ENGINE, BINARIES[0], accept=("all",))
+    own = next(each for each in made.routes if each.name == "own")
+    made = replace(made, listeners=by_match([(bad, own)], port=made.listeners[0].port).listeners)
+    found = check.check(made, ENGINE, BINARIES[0], accept=("all",))
     assert any("invalid character class range" in problem.message for problem in found)
 
 

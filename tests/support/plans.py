@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lbgen
 from lbgen.plan.model import (
+    Balance,
+    Endpoint,
     Forward,
     HeaderEdits,
+    HostPattern,
+    L4Rule,
     Listener,
     Match,
     Mode,
+    NamedMatch,
     PathKind,
     PathMatch,
     Plan,
+    Pool,
     Protocol,
+    Route,
     Target,
     Timeouts,
+    ValueKind,
+    ValueMatch,
 )
 from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
 from lbgen.plan.tiers import parts
@@ -25,7 +37,7 @@ from lbgen.plan.tiers import parts
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lbgen.plan.model import Pool, Route
+    from lbgen.plan.model import Redirect, Respond
 
 TIMES = Timeouts(1_000, 5_000, 5_000)
 
@@ -43,11 +55,26 @@ def examples() -> dict[str, Plan]:
 def by_prefix(port: int, routes: Iterable[Route], pools: Iterable[Pool], **listener: Any) -> Plan:
     """`/NAME` leads to the route of that name, on a listener `web` with these further fields."""
     routes = tuple(routes)
-    entries = [
-        UnrankedRule(f"{r.name}.0", r.name, 0, None, Match(PathMatch(PathKind.PREFIX, f"/{r.name}")), r.field)
-        for r in routes
-    ]
-    return on_web(entries, routes, pools, port, **listener)
+    return by_match(((prefix(f"/{each.name}"), each) for each in routes), pools, port, **listener)
+
+
+def by_match(
+    rules: Iterable[tuple[Match, Route] | tuple[Match, Route, HostPattern | None]],
+    pools: Iterable[Pool] = (),
+    port: int = 8080,
+    **listener: Any,
+) -> Plan:
+    """Each match leads to its route, on a listener `web` with these further fields."""
+    entries: list[UnrankedRule] = []
+    routes: dict[str, Route] = {}
+    counted: Counter[str] = Counter()
+    for match, to, *host in rules:
+        number = counted[to.name]
+        counted[to.name] += 1
+        at = f"{to.field}.match[{number}]"
+        entries.append(UnrankedRule(f"{to.name}.{number}", to.name, 0, host[0] if host else None, match, at))
+        routes[to.name] = to
+    return on_web(entries, routes.values(), pools, port, **listener)
 
 
 def on_web(
@@ -57,6 +84,38 @@ def on_web(
     listener = {"address": "127.0.0.1", **listener, "hosts": host_tables(rank_rules(list(entries)))}
     web = Listener("web", port=port, mode=Mode.L7, protocol=Protocol.TCP, field="listeners.web", **listener)
     return Plan("t", (web,), tuple(pools), tuple(routes))
+
+
+def on_tcp(
+    action: Forward, *pools: Pool, port: int = 5432, address: str = "127.0.0.1", protocol: Protocol = Protocol.TCP
+) -> Plan:
+    """All connections of an L4 listener `db` take the route `db`."""
+    rule = L4Rule("db.0", 0, "db", None, (), "routes[0]")
+    listener = Listener("db", address, port, Mode.L4, protocol, "listeners.db", l4_rules=(rule,))
+    return Plan("t", (listener,), pools, (route("db", action),))
+
+
+def route(name: str, action: Forward | Redirect | Respond, index: int = 0, **more: Any) -> Route:
+    return Route(name, index, action, f"routes[{index}]", **more)
+
+
+def endpoint(host: str = "10.0.0.1", port: int = 80, weight: int = 1) -> Endpoint:
+    return Endpoint(host, port, weight, "", is_ip=_is_ip(host))
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def pool(name: str, *endpoints: Endpoint, balance: Balance = Balance.ROUND_ROBIN) -> Pool:
+    """A pool of these endpoints, by default 10.0.0.1:80; they get the fields that they have in a topology."""
+    own = enumerate(endpoints or (endpoint(),))
+    field = f"pools.{name}"
+    return Pool(name, balance, tuple(replace(each, field=f"{field}.endpoints[{n}]") for n, each in own), field)
 
 
 def forward(*pools: str, times: Timeouts = TIMES, **more: Any) -> Forward:
@@ -70,3 +129,15 @@ def prefix(path: str, **more: Any) -> Match:
 
 def exact(path: str, **more: Any) -> Match:
     return Match(PathMatch(PathKind.EXACT, path), **more)
+
+
+def equals(name: str, text: str) -> NamedMatch:
+    return NamedMatch(name, ValueMatch(ValueKind.EXACT, text))
+
+
+def like(name: str, regex: str) -> NamedMatch:
+    return NamedMatch(name, ValueMatch(ValueKind.REGEX, regex))
+
+
+def present(name: str) -> NamedMatch:
+    return NamedMatch(name, ValueMatch(ValueKind.PRESENT))

@@ -12,20 +12,14 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 
 from lbgen.plan.model import (
-    Balance,
-    Endpoint,
     Forward,
     HeaderEdits,
     HostPattern,
-    Listener,
     Match,
-    Mode,
     NamedMatch,
     PathKind,
     PathMatch,
     Plan,
-    Pool,
-    Protocol,
     Redirect,
     Respond,
     Rewrite,
@@ -35,9 +29,10 @@ from lbgen.plan.model import (
     ValueKind,
     ValueMatch,
 )
-from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
+from lbgen.plan.precedence import UnrankedRule
 from lbgen.plan.regex import matches_whole
 from lbgen.plan.request import Request
+from tests.support.plans import endpoint, forward, on_web, pool, route
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,8 +144,8 @@ RESPONDS = st.builds(
 )
 _TIMES = Timeouts(1_000, 10_000, 60_000)
 _TARGETS = (
-    (Target("p0", 1, HeaderEdits(), ""),),
-    (Target("p1", 1, HeaderEdits(), ""),),
+    forward("p0").targets,
+    forward("p1").targets,
     (Target("p0", 3, HeaderEdits(), ""), Target("p1", 1, HeaderEdits(set=(("x-version", "2"),)), "")),
 )
 
@@ -182,10 +177,6 @@ class PlanShape:
     port: int = 8080
 
 
-def endpoint(pool: str, index: int, port: int) -> Endpoint:
-    return Endpoint("127.0.0.1", port, 1, f"pools.{pool}.endpoints[{index}]", is_ip=True)
-
-
 @st.composite
 def plans(draw: st.DrawFn, shape: PlanShape = PlanShape()) -> Plan:
     """One L7 listener `web` and pools p0, p1 (ports 9000, 9001). Routes have up to three rules, no two are twins,
@@ -210,24 +201,17 @@ def plans(draw: st.DrawFn, shape: PlanShape = PlanShape()) -> Plan:
         edits = HeaderEdits() if shape.plain else draw(EDITS)
         asked = replace(edits, set=(*edits.set, ("x-route", name)))
         shown = HeaderEdits(set=(("x-route", name),))
-        routes.append(Route(name, index, action, f"routes[{index}]", asked, shown))
-    listener = Listener(
-        "web",
-        "127.0.0.1",
+        routes.append(route(name, action, index, request_headers=asked, response_headers=shown))
+    return on_web(
+        entries,
+        routes,
+        [pool(f"p{n}", endpoint("127.0.0.1", 9000 + n)) for n in range(2)],
         shape.port,
-        Mode.L7,
-        Protocol.TCP,
-        "listeners.web",
-        hosts=host_tables(rank_rules(entries)),
         trusted_proxies=draw(st.sampled_from(((), (), ("127.0.0.1/32",)))),
         forwarded_headers=draw(st.sampled_from((True, True, False))),
         request_id=draw(st.sampled_from((True, True, False))),
         underscores=draw(st.sampled_from((False, False, False, True))),
     )
-    pools = tuple(
-        Pool(f"p{n}", Balance.ROUND_ROBIN, (endpoint(f"p{n}", 0, 9000 + n),), f"pools.p{n}") for n in range(2)
-    )
-    return Plan("random", (listener,), pools, tuple(routes))
 
 
 def rules_of(plan: Plan) -> list[Rule]:

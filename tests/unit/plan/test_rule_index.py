@@ -8,25 +8,14 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from lbgen.plan.matching import covers_host
-from lbgen.plan.model import (
-    Forward,
-    HeaderEdits,
-    HostPattern,
-    L4Rule,
-    Listener,
-    Mode,
-    Plan,
-    Protocol,
-    Route,
-    Target,
-    Timeouts,
-)
+from lbgen.plan.model import HostPattern, L4Rule, Listener, Mode, Plan, Protocol, Route
 from lbgen.plan.rule_index import l4_index, rule_index
 from lbgen.plan.simulate import simulate_l4
+from tests.support.plans import forward
 
 NAMES = (None, *(HostPattern(name, wildcard) for name in ("a.test", "b.a.test", "test") for wildcard in (False, True)))
 SOURCES = ("10.0.0.0/8", "10.1.0.0/16", "10.1.2.3/32", "0.0.0.0/0", "2001:db8::/32", "::/0", "::1/128")
-ACTION = Forward((Target("p", 1, HeaderEdits(), ""),), Timeouts(1, 1, 1))
+ACTION = forward("p")
 
 
 @pytest.mark.parametrize("seed", range(20))

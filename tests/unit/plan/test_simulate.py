@@ -1,11 +1,11 @@
 """The oracle says what the contract says, clause by clause."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from lbgen.plan.model import (
-    Balance,
     Forward,
     HeaderEdits,
     HostPattern,
@@ -17,28 +17,24 @@ from lbgen.plan.model import (
     PathKind,
     PathMatch,
     Plan,
-    Pool,
     Protocol,
     Redirect,
     Respond,
     Rewrite,
     Route,
     Target,
-    Timeouts,
     ValueKind,
     ValueMatch,
 )
 from lbgen.plan.policy import Access
-from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import Outcome, Upstream, simulate, simulate_l4
+from tests.support.plans import TIMES, by_match, equals, exact, forward, like, pool, prefix, present
 
 ROOT = PathMatch(PathKind.PREFIX, "/")
-TO_POOL = Forward((Target("p", 1, HeaderEdits(), ""),), Timeouts(1, 2, 3))
-
-
-def exact(text: str) -> ValueMatch:
-    return ValueMatch(ValueKind.EXACT, text)
+TO_POOL = forward("p")
+PRESENT = ValueMatch(ValueKind.PRESENT)
+text, regex = (partial(ValueMatch, kind) for kind in (ValueKind.EXACT, ValueKind.REGEX))
 
 
 def plan_of(
@@ -48,13 +44,12 @@ def plan_of(
     **listener: object,
 ) -> Plan:
     """A plan with a route per (name, host, match), all with the same action."""
-    entries = [UnrankedRule(n, n, 0, h, m if isinstance(m, Match) else Match(m), "") for n, h, m in rules]
-    base = Listener("web", "127.0.0.1", 8080, Mode.L7, Protocol.TCP, "", host_tables(rank_rules(entries)))
     common = route or Route("", 0, action, "")
-    routes = tuple(replace(common, name=n, index=i) for i, (n, _, _) in enumerate(rules))
-    names = {to.pool: None for r in routes for to in getattr(r.action, "targets", ())}
-    pools = tuple(Pool(name, Balance.ROUND_ROBIN, (), f"pools.{name}") for name in names)
-    return Plan("t", (replace(base, **listener),), pools, routes)  # type: ignore[arg-type]
+    ways = [
+        (m if isinstance(m, Match) else Match(m), replace(common, name=n, index=i), h)
+        for i, (n, h, m) in enumerate(rules)
+    ]
+    return by_match(ways, [pool(each.pool) for each in getattr(common.action, "targets", ())], **listener)
 
 
 CATCH_ALL = plan_of(("all", None, ROOT))
@@ -194,7 +189,7 @@ def test_request_heads(headers: tuple[tuple[str, str], ...], version: str, statu
 
 def test_the_method_is_judged_before_the_path_and_the_path_before_the_route() -> None:
     assert ask(CATCH_ALL, "/a//b", method="TRACE").status == 405
-    assert ask(plan_of(("x", None, PathMatch(PathKind.EXACT, "/x"))), "/a//b").status == 400
+    assert ask(plan_of(("x", None, exact("/x"))), "/a//b").status == 400
 
 
 HOSTED = plan_of(
@@ -224,9 +219,9 @@ def test_no_host_meets_hostless_rules_only() -> None:
 
 
 def test_no_rule_is_404() -> None:
-    outcome = ask(plan_of(("x", None, PathMatch(PathKind.EXACT, "/x"))), "/y")
+    outcome = ask(plan_of(("x", None, exact("/x"))), "/y")
     assert (outcome.status, outcome.route, outcome.body) == (404, None, "Not Found\n")
-    assert [(x.rule, x.reason) for x in outcome.losers] == [("x", "path /y is not exact /x")]
+    assert [(x.rule, x.reason) for x in outcome.losers] == [("x.0", "path /y is not exact /x")]
     assert ask(plan_of(), method="HEAD").body == ""
 
 
@@ -258,23 +253,23 @@ def test_paths(kind: PathKind, value: str, path: str, holds: bool) -> None:
 @pytest.mark.parametrize(
     ("wanted", "lines", "holds"),
     [
-        (exact("1"), ["1"], True),
-        (exact("1"), [" 1 "], True),
-        (exact("1"), ["2", "1"], True),
-        (exact("1"), ["2,1"], True),
-        (exact("2, 1"), ["2", "1"], True),
-        (exact("a,b"), ["a,b"], True),
-        (exact("1"), ["11"], False),
-        (exact("A"), ["a"], False),
-        (exact("1"), [], False),
-        (exact("é"), ["é".encode().decode("latin-1")], True),
-        (ValueMatch(ValueKind.REGEX, "[0-9]+"), ["a, 12"], True),
-        (ValueMatch(ValueKind.REGEX, "[0-9]+"), ["a12"], False),
-        (ValueMatch(ValueKind.REGEX, ".*"), [""], True),
-        (ValueMatch(ValueKind.REGEX, ".*"), [], False),
-        (ValueMatch(ValueKind.PRESENT), [""], False),
-        (ValueMatch(ValueKind.PRESENT), ["", "x"], True),
-        (ValueMatch(ValueKind.PRESENT), ["", ""], False),
+        (text("1"), ["1"], True),
+        (text("1"), [" 1 "], True),
+        (text("1"), ["2", "1"], True),
+        (text("1"), ["2,1"], True),
+        (text("2, 1"), ["2", "1"], True),
+        (text("a,b"), ["a,b"], True),
+        (text("1"), ["11"], False),
+        (text("A"), ["a"], False),
+        (text("1"), [], False),
+        (text("é"), ["é".encode().decode("latin-1")], True),
+        (regex("[0-9]+"), ["a, 12"], True),
+        (regex("[0-9]+"), ["a12"], False),
+        (regex(".*"), [""], True),
+        (regex(".*"), [], False),
+        (PRESENT, [""], False),
+        (PRESENT, ["", "x"], True),
+        (PRESENT, ["", ""], False),
     ],
 )
 def test_headers(wanted: ValueMatch, lines: list[str], holds: bool) -> None:
@@ -285,24 +280,24 @@ def test_headers(wanted: ValueMatch, lines: list[str], holds: bool) -> None:
 @pytest.mark.parametrize(
     ("wanted", "query", "holds"),
     [
-        (exact("a b"), "q=a%20b", True),
-        (exact("a b"), "q=a+b", False),
-        (exact("a+b"), "q=a+b", True),
-        (exact("é"), "q=%c3%A9", True),
-        (exact("%zz"), "q=%zz", True),
-        (exact("1"), "x&q=1", True),
-        (exact("1"), "q=2&q=1", False),
-        (exact("1"), "Q=1", False),
-        (exact("1"), "%71=1", False),
-        (exact("1=2"), "q=1=2", True),
-        (exact("1;q=2"), "q=1;q=2", True),
-        (exact(""), "q", True),
-        (exact(""), "q=", True),
-        (exact(""), "x", False),
-        (ValueMatch(ValueKind.PRESENT), "q", False),
-        (ValueMatch(ValueKind.PRESENT), "q=0", True),
-        (ValueMatch(ValueKind.REGEX, "a|b"), "q=ab", False),
-        (ValueMatch(ValueKind.REGEX, "a|b"), "q=%62", True),
+        (text("a b"), "q=a%20b", True),
+        (text("a b"), "q=a+b", False),
+        (text("a+b"), "q=a+b", True),
+        (text("é"), "q=%c3%A9", True),
+        (text("%zz"), "q=%zz", True),
+        (text("1"), "x&q=1", True),
+        (text("1"), "q=2&q=1", False),
+        (text("1"), "Q=1", False),
+        (text("1"), "%71=1", False),
+        (text("1=2"), "q=1=2", True),
+        (text("1;q=2"), "q=1;q=2", True),
+        (text(""), "q", True),
+        (text(""), "q=", True),
+        (text(""), "x", False),
+        (PRESENT, "q", False),
+        (PRESENT, "q=0", True),
+        (regex("a|b"), "q=ab", False),
+        (regex("a|b"), "q=%62", True),
     ],
 )
 def test_query(wanted: ValueMatch, query: str, holds: bool) -> None:
@@ -313,18 +308,18 @@ def test_query(wanted: ValueMatch, query: str, holds: bool) -> None:
 @pytest.mark.parametrize(
     ("wanted", "lines", "holds"),
     [
-        (exact("1"), ["c=1"], True),
-        (exact("1"), ["b=2;c=1"], True),
-        (exact("1"), ["b=2 ; c=1 "], True),
-        (exact("1"), ["b=2", "c=1"], True),
-        (exact("1"), ["c=2", "c=1"], False),
-        (exact("1"), ['c="1"'], True),
-        (exact('"'), ['c="'], True),
-        (exact("1"), ["C=1"], False),
-        (exact("1"), ["c; c=1"], True),
-        (exact("1=2"), ["c=1=2"], True),
-        (ValueMatch(ValueKind.PRESENT), ['c=""'], False),
-        (ValueMatch(ValueKind.PRESENT), ["c=x"], True),
+        (text("1"), ["c=1"], True),
+        (text("1"), ["b=2;c=1"], True),
+        (text("1"), ["b=2 ; c=1 "], True),
+        (text("1"), ["b=2", "c=1"], True),
+        (text("1"), ["c=2", "c=1"], False),
+        (text("1"), ['c="1"'], True),
+        (text('"'), ['c="'], True),
+        (text("1"), ["C=1"], False),
+        (text("1"), ["c; c=1"], True),
+        (text("1=2"), ["c=1=2"], True),
+        (PRESENT, ['c=""'], False),
+        (PRESENT, ["c=x"], True),
     ],
 )
 def test_cookies(wanted: ValueMatch, lines: list[str], holds: bool) -> None:
@@ -355,9 +350,7 @@ def test_hop_by_hop_headers_end_here() -> None:
 
 
 def test_fields_with_an_underscore_reach_neither_rules_nor_endpoints_unless_let_in() -> None:
-    plan = plan_of(
-        ("asked", None, Match(ROOT, headers=(NamedMatch("x-a", ValueMatch(ValueKind.PRESENT)),))), ("all", None, ROOT)
-    )
+    plan = plan_of(("asked", None, Match(ROOT, headers=(present("x-a"),))), ("all", None, ROOT))
     outcome = ask(plan, "/", ("X_A", "1"))
     assert outcome.route == "all"
     assert sent(outcome, "x_a") is None
@@ -419,7 +412,7 @@ def test_edits_come_after_the_forwarded_headers_and_the_target_after_the_route()
     edits = HeaderEdits(
         set=(("x-a", "route"), ("x-forwarded-proto", "$é")), add=(("x-b", "more"),), remove=("x-c", "x-request-id")
     )
-    route = Route("r", 0, Forward((target, idle), Timeouts(1, 2, 3)), "", edits, HeaderEdits(remove=("server",)))
+    route = Route("r", 0, Forward((target, idle), TIMES), "", edits, HeaderEdits(remove=("server",)))
     plan = plan_of(("r", None, ROOT), route=route)
     outcome = ask(plan, "/", ("X-A", "1"), ("x-a", "2"), ("X-B", "first"), ("X-C", "gone"))
     assert sent(outcome, "x-a") == "target"
@@ -434,17 +427,17 @@ def test_edits_come_after_the_forwarded_headers_and_the_target_after_the_route()
 @pytest.mark.parametrize(
     ("match", "rewrite", "target", "arrives"),
     [
-        (PathMatch(PathKind.PREFIX, "/api"), Rewrite(prefix="/v1"), "/api", "/v1"),
-        (PathMatch(PathKind.PREFIX, "/api"), Rewrite(prefix="/v1"), "/api/", "/v1/"),
-        (PathMatch(PathKind.PREFIX, "/api"), Rewrite(prefix="/v1"), "/api/x?y=/api", "/v1/x?y=/api"),
-        (PathMatch(PathKind.PREFIX, "/api"), Rewrite(prefix="/"), "/api/x", "/x"),
-        (PathMatch(PathKind.PREFIX, "/api"), Rewrite(prefix="/"), "/api", "/"),
-        (PathMatch(PathKind.PREFIX, "/api"), Rewrite(prefix="/"), "/api?q", "/?q"),
-        (PathMatch(PathKind.PREFIX, "/"), Rewrite(prefix="/v1"), "/x", "/v1/x"),
-        (PathMatch(PathKind.PREFIX, "/caf%C3%A9"), Rewrite(prefix="/c"), "/caf%c3%a9/%c3", "/c/%c3"),
-        (PathMatch(PathKind.EXACT, "/a/b"), Rewrite(prefix="/v1"), "/a/b?c", "/v1?c"),
+        (prefix("/api"), Rewrite(prefix="/v1"), "/api", "/v1"),
+        (prefix("/api"), Rewrite(prefix="/v1"), "/api/", "/v1/"),
+        (prefix("/api"), Rewrite(prefix="/v1"), "/api/x?y=/api", "/v1/x?y=/api"),
+        (prefix("/api"), Rewrite(prefix="/"), "/api/x", "/x"),
+        (prefix("/api"), Rewrite(prefix="/"), "/api", "/"),
+        (prefix("/api"), Rewrite(prefix="/"), "/api?q", "/?q"),
+        (prefix("/"), Rewrite(prefix="/v1"), "/x", "/v1/x"),
+        (prefix("/caf%C3%A9"), Rewrite(prefix="/c"), "/caf%c3%a9/%c3", "/c/%c3"),
+        (exact("/a/b"), Rewrite(prefix="/v1"), "/a/b?c", "/v1?c"),
         (PathMatch(PathKind.REGEX, "/.*"), Rewrite(path="/all"), "/a/b?c", "/all?c"),
-        (PathMatch(PathKind.PREFIX, "/"), Rewrite(host="in.test"), "/a?", "/a?"),
+        (prefix("/"), Rewrite(host="in.test"), "/a?", "/a?"),
     ],
 )
 def test_rewrites(match: PathMatch, rewrite: Rewrite, target: str, arrives: str) -> None:
@@ -470,7 +463,7 @@ def test_rewrites(match: PathMatch, rewrite: Rewrite, target: str, arrives: str)
     ],
 )
 def test_redirects(redirect: Redirect, location: str) -> None:
-    plan = plan_of(("r", None, PathMatch(PathKind.PREFIX, "/a")), action=redirect)
+    plan = plan_of(("r", None, prefix("/a")), action=redirect)
     outcome = ask(plan, "/a/b?c=1", ("Host", "A.Test.:99"))
     assert (outcome.status, outcome.location, outcome.body) == (302, location, None)
 
@@ -493,16 +486,16 @@ def test_respond() -> None:
 def test_losers_say_why() -> None:
     plan = plan_of(
         ("method", None, Match(ROOT, methods=("POST", "PUT"))),
-        ("header", None, Match(ROOT, headers=(NamedMatch("x-a", exact("1")),))),
-        ("query", None, Match(ROOT, query=(NamedMatch("q", ValueMatch(ValueKind.REGEX, "a")),))),
-        ("cookie", None, Match(ROOT, cookies=(NamedMatch("c", ValueMatch(ValueKind.PRESENT)),))),
+        ("header", None, Match(ROOT, headers=(equals("x-a", "1"),))),
+        ("query", None, Match(ROOT, query=(like("q", "a"),))),
+        ("cookie", None, Match(ROOT, cookies=(present("c"),))),
         ("host", HostPattern("b.test"), ROOT),
         ("path", None, PathMatch(PathKind.REGEX, "/b")),
         ("all", None, ROOT),
     )
     outcome = ask(plan, "/a?q=b", ("Cookie", "c="))
     assert outcome.route == "all"
-    assert {x.rule: x.reason for x in outcome.losers} == {
+    assert {x.rule.removesuffix(".0"): x.reason for x in outcome.losers} == {
         "method": "method GET is not POST or PUT",
         "header": "header x-a is missing",
         "query": "query parameter q is 'b', not regex 'a'",
@@ -510,8 +503,8 @@ def test_losers_say_why() -> None:
         "host": "host a.test is not b.test",
         "path": "path /a is not regex /b",
     }
-    later = ask(plan_of(("root", None, ROOT), ("b", None, PathMatch(PathKind.PREFIX, "/b"))), "/b")
-    assert [x.reason for x in later.losers] == ["holds too, but b is tried first"]
+    later = ask(plan_of(("root", None, ROOT), ("b", None, prefix("/b"))), "/b")
+    assert [x.reason for x in later.losers] == ["holds too, but b.0 is tried first"]
 
 
 def test_listeners_are_named_or_the_first_l7_one() -> None:

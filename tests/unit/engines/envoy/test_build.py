@@ -16,31 +16,18 @@ from lbgen.engines.envoy.support import TABLE
 from lbgen.plan.features import Feature
 from lbgen.plan.model import (
     Balance,
-    Endpoint,
     Forward,
     HeaderEdits,
     HostPattern,
-    L4Rule,
-    Listener,
-    Match,
-    Mode,
-    NamedMatch,
-    PathKind,
-    PathMatch,
     Plan,
     Pool,
-    Protocol,
     Redirect,
     Respond,
     Rewrite,
-    Route,
     Target,
     Timeouts,
-    ValueKind,
-    ValueMatch,
 )
-from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
-from tests.support.plans import on_web
+from tests.support.plans import by_match, endpoint, equals, like, on_tcp, pool, prefix, route
 
 TIMES = Timeouts(1_000, 5_000, 60_000)
 
@@ -51,19 +38,8 @@ def forward(times: Timeouts = TIMES, rewrite: Rewrite | None = None, *targets: t
 
 
 def plan_of(*actions: Forward | Redirect | Respond, pools: tuple[Pool, ...] | None = None, **match: Any) -> Plan:
-    routes = tuple(Route(f"r{n}", n, action, f"routes[{n}]") for n, action in enumerate(actions))
-    entries = [
-        UnrankedRule(
-            f"r{n}.0", f"r{n}", 0, None, Match(PathMatch(PathKind.PREFIX, f"/r{n}"), **match), f"routes[{n}].match[0]"
-        )
-        for n in range(len(actions))
-    ]
-    return on_web(entries, routes, pools or (pool("p"),))
-
-
-def pool(name: str, balance: Balance = Balance.ROUND_ROBIN, *endpoints: Endpoint) -> Pool:
-    own = endpoints or (Endpoint("10.0.0.1", 80, 1, f"pools.{name}.endpoints[0]", is_ip=True),)
-    return Pool(name, balance, own, f"pools.{name}")
+    rules = [(prefix(f"/r{n}", **match), route(f"r{n}", action, n)) for n, action in enumerate(actions)]
+    return by_match(rules, pools or (pool("p"),))
 
 
 def render(plan: Plan) -> dict[str, Any]:
@@ -110,19 +86,14 @@ def test_a_pool_has_one_cluster_for_each_connect_time() -> None:
 
 def test_a_time_of_zero_sets_no_limit() -> None:
     tunnel, head_only, other = routes_of(plan_of(forward(Timeouts(0, 0, 0))))
-    for route in (tunnel, head_only):
-        assert route["route"]["timeout"] == route["route"]["idle_timeout"] == "0s"
-        assert "retry_policy" not in route["route"]
+    for each in (tunnel, head_only):
+        assert each["route"]["timeout"] == each["route"]["idle_timeout"] == "0s"
+        assert "retry_policy" not in each["route"]
     assert other["route"]["idle_timeout"] == "60s"  # of a client within its body
 
 
 def test_names_are_resolved_and_drained_endpoints_stay() -> None:
-    named = pool(
-        "p",
-        Balance.ROUND_ROBIN,
-        Endpoint("web-1", 80, 0, "pools.p.endpoints[0]", is_ip=False),
-        Endpoint("fd00::1", 80, 5, "pools.p.endpoints[1]", is_ip=True),
-    )
+    named = pool("p", endpoint("web-1", weight=0), endpoint("fd00::1", weight=5))
     (cluster,) = render(plan_of(forward(), pools=(named,)))["static_resources"]["clusters"]
     assert cluster["cluster_type"]["typed_config"]["dns_refresh_rate"] == "5s"
     drained, serving = cluster["load_assignment"]["endpoints"][0]["lb_endpoints"]
@@ -168,12 +139,10 @@ def test_shares_of_weight_zero_are_left_out() -> None:
 
 
 def test_hosts_have_a_domain_with_and_without_the_last_dot() -> None:
-    entries = [
-        UnrankedRule("r0.0", "r0", 0, host, Match(PathMatch(PathKind.PREFIX, "/")), "routes[0]")
-        for host in (HostPattern("a.test"), HostPattern("a.test", wildcard=True), HostPattern("[::1]"))
-    ]
-    listener = Listener("web", "::", 80, Mode.L7, Protocol.TCP, "listeners.web", hosts=host_tables(rank_rules(entries)))
-    found = render(Plan("t", (listener,), (pool("p"),), (Route("r0", 0, forward(), "routes[0]"),)))
+    hosts = (HostPattern("a.test"), HostPattern("a.test", wildcard=True), HostPattern("[::1]"))
+    found = render(
+        by_match(((prefix("/"), route("r0", forward()), host) for host in hosts), (pool("p"),), address="::")
+    )
     (built,) = found["static_resources"]["listeners"]
     assert built["address"]["socket_address"]["ipv4_compat"] is True
     hosts = built["filter_chains"][0]["filters"][0]["typed_config"]["route_config"]["virtual_hosts"]
@@ -182,10 +151,8 @@ def test_hosts_have_a_domain_with_and_without_the_last_dot() -> None:
 
 
 def test_l4_splits_by_weight() -> None:
-    rule = L4Rule("db.0", 0, "db", None, (), "routes[0]")
-    listener = Listener("db", "127.0.0.1", 5432, Mode.L4, Protocol.TCP, "listeners.db", l4_rules=(rule,))
-    route = Route("db", 0, forward(TIMES, None, ("p", 3), ("q", 1)), "routes[0]")
-    found = http(Plan("t", (listener,), (pool("p", Balance.SOURCE_HASH), pool("q")), (route,)))
+    action = forward(TIMES, None, ("p", 3), ("q", 1))
+    found = http(on_tcp(action, pool("p", balance=Balance.SOURCE_HASH), pool("q")))
     assert found["weighted_clusters"]["clusters"] == [{"name": "p", "weight": 3}, {"name": "q", "weight": 1}]
     assert found["hash_policy"] == [{"source_ip": {}}]
     assert found["idle_timeout"] == "60s"
@@ -201,9 +168,8 @@ def test_admin_is_on_loopback_and_only_when_asked() -> None:
 
 
 def test_objections_name_their_place() -> None:
-    x_forwarded = NamedMatch("x-forwarded-proto", ValueMatch(ValueKind.EXACT, "https"))
-    edge = NamedMatch("q", ValueMatch(ValueKind.REGEX, r"a\b.*"))
-    plan = plan_of(forward(Timeouts(1, 500, 100)), headers=(x_forwarded,), query=(edge,))
+    matches = {"headers": (equals("x-forwarded-proto", "https"),), "query": (like("q", r"a\b.*"),)}
+    plan = plan_of(forward(Timeouts(1, 500, 100)), **matches)
     found = {o.field: (o.verdict.level, o.feature) for o in ENGINE.objections(plan, "1.40")}
     assert found == {
         "routes[0].match[0].query.q": (Level.APPROXIMATE, Feature.QUERY_REGEX),

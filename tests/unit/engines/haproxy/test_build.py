@@ -14,12 +14,9 @@ from lbgen.engines.haproxy.upstream_servers import weights
 from lbgen.plan.features import Feature
 from lbgen.plan.model import (
     Balance,
-    Endpoint,
-    Forward,
     HeaderEdits,
     HostPattern,
     Match,
-    NamedMatch,
     Plan,
     Pool,
     Redirect,
@@ -27,39 +24,25 @@ from lbgen.plan.model import (
     Rewrite,
     Route,
     Timeouts,
-    ValueKind,
-    ValueMatch,
 )
 from lbgen.plan.policy import Retries, RetryCause
-from lbgen.plan.precedence import UnrankedRule
-from tests.support.plans import exact, forward, on_web, prefix
+from tests.support import plans
+from tests.support.plans import by_match, endpoint, equals, exact, forward, prefix, route
 
 NO = HeaderEdits()
 
 
 def pool(name: str, *more_weights: int) -> Pool:
-    numbers = more_weights or (1,)
-    endpoints = tuple(
-        Endpoint("10.0.0.1", 8000 + n, w, f"pools.{name}.endpoints[{n}]", is_ip=True) for n, w in enumerate(numbers)
-    )
-    return Pool(name, Balance.ROUND_ROBIN, endpoints, f"pools.{name}")
+    return plans.pool(name, *(endpoint(port=8000 + n, weight=w) for n, w in enumerate(more_weights or (1,))))
 
 
 def plan(*routes: tuple[Route, HostPattern | None, Match], pools: tuple[Pool, ...] = (pool("p"), pool("q"))) -> Plan:
-    entries = [
-        UnrankedRule(f"{route.name}.{n}", route.name, 0, host, match, f"{route.field}.match[{n}]")
-        for n, (route, host, match) in enumerate(routes)
-    ]
-    every = {route.name: route for route, _, _ in routes}
-    return on_web(entries, every.values(), pools, address="0.0.0.0")  # noqa: S104
+    rules = [(match, route, host) for route, host, match in routes]
+    return by_match(rules, pools, address="0.0.0.0")  # noqa: S104
 
 
 def files(of: Plan) -> dict[str, str]:
     return {file.name: file.text for file in ENGINE.render(of, "2.8")}
-
-
-def route(name: str, action: Forward | Redirect | Respond, index: int = 0, **more) -> Route:
-    return Route(name, index, action, f"routes[{index}]", **more)
 
 
 def test_one_route_needs_no_map():
@@ -105,7 +88,7 @@ def test_hosts_with_the_same_rules_share_a_table():
 
 
 def test_conditions_are_tried_only_where_a_path_leaves_a_choice():
-    canary = (NamedMatch("x-canary", ValueMatch(ValueKind.EXACT, "true")),)
+    canary = (equals("x-canary", "true"),)
     made = plan(
         (route("canary", forward("q")), None, prefix("/api", headers=canary)),
         (route("api", forward("p"), 1), None, prefix("/api")),
@@ -118,7 +101,7 @@ def test_conditions_are_tried_only_where_a_path_leaves_a_choice():
 
 
 def test_a_match_of_many_conditions_fits_on_a_line():
-    headers = tuple(NamedMatch(f"x-{n}", ValueMatch(ValueKind.EXACT, "v")) for n in range(12))
+    headers = tuple(equals(f"x-{n}", "v") for n in range(12))
     rendered = files(plan((route("all", forward("p")), None, prefix("/", headers=headers))))
     assert all(len(line.split()) < 64 for line in rendered["haproxy.cfg"].splitlines())
 

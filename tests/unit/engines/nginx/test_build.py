@@ -12,51 +12,31 @@ from lbgen.engines.nginx.support import SUPPORT
 from lbgen.plan.features import Feature
 from lbgen.plan.model import (
     Balance,
-    Endpoint,
     Forward,
     HeaderEdits,
     HostPattern,
-    L4Rule,
-    Listener,
     Match,
-    Mode,
-    NamedMatch,
-    PathKind,
-    PathMatch,
     Plan,
     Pool,
-    Protocol,
     Redirect,
     Respond,
     Rewrite,
-    Route,
     Target,
     Timeouts,
-    ValueKind,
-    ValueMatch,
 )
-from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
 from tests.support.plans import TIMES as SAME
-from tests.support.plans import exact, forward, on_web, prefix
+from tests.support.plans import by_match, endpoint, equals, exact, forward, like, on_tcp, pool, prefix, present, route
 
-ROOT = Match(PathMatch(PathKind.PREFIX, "/"))
-
-
-def pool(name: str, *hosts: str, balance: Balance = Balance.ROUND_ROBIN, weight: int = 1) -> Pool:
-    ends = tuple(
-        Endpoint(h, 80, weight, f"pools.{name}.endpoints[{n}]", is_ip=h[0].isdigit() or ":" in h)
-        for n, h in enumerate(hosts or ("10.0.0.1",))
-    )
-    return Pool(name, balance, ends, f"pools.{name}")
+ROOT = prefix("/")
 
 
 def plan(*ways: tuple[Match, object], pools: tuple[Pool, ...] = (), **more) -> Plan:
     """A plan of one listener; each way is (match, action) or (match, action, edits of the answer)."""
-    entries, routes = [], []
-    for n, (match, action, *edits) in enumerate(ways):
-        entries.append(UnrankedRule(f"r{n}.0", f"r{n}", 0, None, match, f"routes[{n}]"))
-        routes.append(Route(f"r{n}", n, action, f"routes[{n}]", response_headers=edits[0] if edits else HeaderEdits()))
-    return replace(on_web(entries, routes, pools or (pool("p"), pool("q"))), **more)
+    rules = [
+        (match, route(f"r{n}", action, n, response_headers=edits[0] if edits else HeaderEdits()))
+        for n, (match, action, *edits) in enumerate(ways)
+    ]
+    return replace(by_match(rules, pools or (pool("p"), pool("q"))), **more)
 
 
 def rendered(made: Plan, version: str = "1.31") -> str:
@@ -89,7 +69,7 @@ def test_same_plan_same_bytes_and_an_origin_for_each_line():
     lines = first[0].text.splitlines()
     assert len(lines) == len(first[0].origins)
     at = {line.strip(): origin for line, origin in zip(lines, first[0].origins, strict=True)}
-    assert at["location ^~ /a/ {"] == "routes[0]"
+    assert at["location ^~ /a/ {"] == "routes[0].match[0]"
     assert at["upstream q {"] == "pools.q"
     assert at["server_name _;"] == "listeners.web"
 
@@ -103,7 +83,7 @@ def test_one_unconditional_rule_proxies_directly():
 
 
 def test_rules_that_differ_in_their_pool_only_need_no_hop():
-    canary = prefix("/a", headers=(NamedMatch("x-canary", ValueMatch(ValueKind.EXACT, "1")),))
+    canary = prefix("/a", headers=(equals("x-canary", "1"),))
     text = rendered(plan((canary, forward("p")), (prefix("/a"), forward("q"))))
     assert "proxy_pass http://$pool_p;" in block(text, "location ^~ /a/ {")
     assert "default q;" in block(text, 'map "${http_x_canary}\\n" $pool_p {')
@@ -220,7 +200,9 @@ def test_no_limit_of_time_is_written_out():
     [(Balance.LEAST_CONNECTIONS, "least_conn;"), (Balance.SOURCE_HASH, "hash $binary_remote_addr consistent;")],
 )
 def test_balances(balance, words):
-    text = rendered(plan((ROOT, forward("p")), pools=(pool("p", "10.0.0.1", "::1", balance=balance, weight=3),)))
+    text = rendered(
+        plan((ROOT, forward("p")), pools=(pool("p", endpoint(weight=3), endpoint("::1", weight=3), balance=balance),))
+    )
     found = block(text, "upstream p {")
     assert words in found
     assert "server [::1]:80 weight=3 max_fails=0;" in found
@@ -228,14 +210,12 @@ def test_balances(balance, words):
 
 
 def test_weight_zero_is_down():
-    drained = replace(pool("p", "10.0.0.1", "10.0.0.2"))
-    ends = (replace(drained.endpoints[0], weight=0), drained.endpoints[1])
-    text = rendered(plan((ROOT, forward("p")), pools=(replace(drained, endpoints=ends),)))
+    text = rendered(plan((ROOT, forward("p")), pools=(pool("p", endpoint(weight=0), endpoint("10.0.0.2")),)))
     assert "server 10.0.0.1:80 max_fails=0 down;" in text
 
 
 def test_names_need_resolvers():
-    made = plan((ROOT, forward("p")), pools=(pool("p", "web-2"),))
+    made = plan((ROOT, forward("p")), pools=(pool("p", endpoint("web-2")),))
     (objection,) = ENGINE.objections(made, "1.31")
     assert objection.verdict.level is Level.REFUSED
     assert "resolvers: [" in objection.verdict.note
@@ -257,10 +237,10 @@ def test_headers_that_nginx_keeps_to_itself_are_refused():
 @pytest.mark.parametrize(
     "match",
     [
-        prefix("/", headers=(NamedMatch("x.y", ValueMatch(ValueKind.PRESENT)),)),
-        prefix("/", query=(NamedMatch("q", ValueMatch(ValueKind.REGEX, r"a\b")),)),
-        prefix("/", query=(NamedMatch("q", ValueMatch(ValueKind.EXACT, "x" * 1_000)),)),
-        prefix("/", headers=(NamedMatch("x", ValueMatch(ValueKind.REGEX, "a*")),)),
+        prefix("/", headers=(present("x.y"),)),
+        prefix("/", query=(like("q", r"a\b"),)),
+        prefix("/", query=(equals("q", "x" * 1_000),)),
+        prefix("/", headers=(like("x", "a*"),)),
     ],
 )
 def test_matches_that_nginx_cannot_judge(match):
@@ -268,20 +248,15 @@ def test_matches_that_nginx_cannot_judge(match):
 
 
 def test_dual_stack_and_hosts():
-    made = plan((ROOT, forward("p")))
-    entry = UnrankedRule("r0.0", "r0", 0, HostPattern("x.test", wildcard=True), ROOT, "routes[0]")
-    listener = replace(made.listeners[0], address="::", hosts=host_tables(rank_rules([entry])))
-    text = rendered(replace(made, listeners=(listener,)))
+    rule = (ROOT, route("r0", forward("p")), HostPattern("x.test", wildcard=True))
+    text = rendered(by_match([rule], (pool("p"),), address="::"))
     assert "listen 0.0.0.0:8080;" in text
     assert "listen [::]:8080 default_server;" in text
     assert "server_name *.x.test;" in text
 
 
 def test_tcp():
-    rule = L4Rule("db.0", 0, "db", None, (), "routes[0]")
-    listener = Listener("db", "127.0.0.1", 5432, Mode.L4, Protocol.TCP, "listeners.db", l4_rules=(rule,))
-    made = Plan("t", (listener,), (pool("p"), pool("q")), (Route("db", 0, forward("p", "q"), "routes[0]"),))
-    text = rendered(made)
+    text = rendered(on_tcp(forward("p", "q"), pool("p"), pool("q")))
     assert "http {" not in text
     assert "proxy_half_close on;" in text
     assert "proxy_pass $split_db;" in text

@@ -11,22 +11,7 @@ from lbgen.engines.traefik import ENGINE, names
 from lbgen.engines.traefik.plugin_config import build_plugin_config
 from lbgen.engines.traefik.quote import quote_data, quote_text
 from lbgen.engines.traefik.run import judge
-from lbgen.plan.model import (
-    Balance,
-    Endpoint,
-    Forward,
-    HeaderEdits,
-    HostPattern,
-    Match,
-    PathKind,
-    PathMatch,
-    Plan,
-    Pool,
-    Respond,
-    Route,
-    Target,
-    Timeouts,
-)
+from lbgen.plan.model import Balance, Forward, HeaderEdits, HostPattern, Plan, Pool, Respond, Target, Timeouts
 from lbgen.plan.policy import (
     Access,
     Buffering,
@@ -40,29 +25,22 @@ from lbgen.plan.policy import (
     RetryCause,
     Sticky,
 )
-from lbgen.plan.precedence import UnrankedRule
 from lbgen.plan.request import AUTHORITY
 from lbgen.resources import folder
-from tests.support.plans import on_web
+from tests.support import plans
+from tests.support.plans import by_match, endpoint, prefix, route
 
 NO = HeaderEdits()
 
 
 def pool(name: str, balance: Balance = Balance.ROUND_ROBIN, weights: tuple[int, ...] = (1,), host: str = "") -> Pool:
-    endpoints = tuple(
-        Endpoint(host or "127.0.0.1", 9000 + i, w, f"pools.{name}.endpoints[{i}]", is_ip=not host)
-        for i, w in enumerate(weights)
-    )
-    return Pool(name, balance, endpoints, f"pools.{name}")
+    ends = (endpoint(host or "127.0.0.1", 9000 + i, w) for i, w in enumerate(weights))
+    return plans.pool(name, *ends, balance=balance)
 
 
 def plan(actions: dict[str, Forward | Respond], pools: tuple[Pool, ...], host: HostPattern | None = None) -> Plan:
-    entries = [
-        UnrankedRule(f"{name}.0", name, 0, host, Match(PathMatch(PathKind.PREFIX, f"/{name}")), f"routes[{i}].match[0]")
-        for i, name in enumerate(actions)
-    ]
-    routes = tuple(Route(name, i, action, f"routes[{i}]") for i, (name, action) in enumerate(actions.items()))
-    return on_web(entries, routes, pools)
+    rules = ((prefix(f"/{name}"), route(name, action, i), host) for i, (name, action) in enumerate(actions.items()))
+    return by_match(rules, pools)
 
 
 def forward(*targets: tuple[str, int], edits: HeaderEdits = NO) -> Forward:

@@ -11,40 +11,14 @@ from lbgen.engines.api import Level
 from lbgen.engines.traefik import ENGINE, tcp_weights
 from lbgen.engines.traefik.support import SUPPORT
 from lbgen.plan.features import Feature
-from lbgen.plan.model import (
-    Balance,
-    Endpoint,
-    Forward,
-    HeaderEdits,
-    HostPattern,
-    L4Rule,
-    Listener,
-    Mode,
-    Plan,
-    Pool,
-    Protocol,
-    Route,
-    Target,
-    Timeouts,
-)
+from lbgen.plan.model import Balance, Endpoint, Forward, HostPattern, Listener, Mode, Plan, Protocol, Timeouts
 from lbgen.plan.policy import ActiveHealth, PassiveHealth
 from lbgen.plan.tls import Certificate, File, ListenerTls
+from tests.support.plans import endpoint, forward, on_tcp, pool
 
 
 def l4_plan(idle: int) -> Plan:
-    endpoint = Endpoint("127.0.0.1", 5432, 1, "pools.db.endpoints[0]", is_ip=True)
-    forward = Forward((Target("db", 1, HeaderEdits(), "routes[0].forward"),), Timeouts(1000, 0, idle))
-    listener = Listener(
-        "db",
-        "127.0.0.1",
-        5432,
-        Mode.L4,
-        Protocol.TCP,
-        "listeners.db",
-        l4_rules=(L4Rule("db.0", 0, "db", None, (), "routes[0]"),),
-    )
-    pools = (Pool("db", Balance.ROUND_ROBIN, (endpoint,), "pools.db"),)
-    return Plan("db", (listener,), pools, (Route("db", 0, forward, "routes[0]"),))
+    return on_tcp(forward("db", times=Timeouts(1000, 0, idle)), pool("db", endpoint("127.0.0.1", 5432)))
 
 
 def test_every_feature_is_answered_for_every_version():

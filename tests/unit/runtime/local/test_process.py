@@ -11,39 +11,26 @@ import sys
 import threading
 import time
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lbgen.diagnostics import EngineError
-from lbgen.plan.model import (
-    HostPattern,
-    HostTable,
-    Listener,
-    Match,
-    Mode,
-    PathKind,
-    PathMatch,
-    Plan,
-    Protocol,
-    Respond,
-    Route,
-    Rule,
-)
+from lbgen.plan.model import HostPattern, Plan, Respond
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.common.workers import group_members
 from lbgen.runtime.local.process import run_engine
 from tests.support.fake_engine import FakeEngine, write_program
+from tests.support.plans import by_match, prefix, route
 
 PORT = 24_100
 pytestmark = pytest.mark.xdist_group("runtime")
 
 
 def plan(host: str = "a.example", port: int = PORT) -> Plan:
-    rule = Rule("ok.0", 0, "ok", HostPattern(host), Match(PathMatch(PathKind.PREFIX, "/")), "routes[0]")
-    tables = (HostTable(HostPattern(host), (rule,)), HostTable(None, ()))
-    web = Listener("web", "0.0.0.0", port, Mode.L7, Protocol.TCP, "listeners.web", tables)  # noqa: S104 - the default
-    return Plan("fake", (web,), (), (Route("ok", 0, Respond(200, "", ()), "routes[0]"),))
+    rule = (prefix("/"), route("ok", Respond(200, "", ())), HostPattern(host))
+    return replace(by_match([rule], port=port, address="0.0.0.0"), name="fake")  # noqa: S104 - the default
 
 
 @pytest.fixture
