@@ -48,6 +48,7 @@ class Faults:
         self.inside = threading.local()
         self.count, self.at, self.kind = -1, 0, ""
         self.looks = False
+        self.later = threading.Event()  # the process after the one to be killed begins
 
     def __call__(self, event: str, args: tuple[object, ...]) -> None:
         if getattr(self.inside, "now", False):
@@ -85,12 +86,15 @@ class Faults:
             return
         self.count += 1
         os.write(self.log, f"{self.count} {event} {name}\n".encode())
+        if event == "subprocess.Popen":
+            self.later.set()
         if self.at == 0 or self.count < self.at:
             return
         if self.kind == "child":
             if event == "subprocess.Popen":
                 self._done()
-                threading.Thread(target=_kill_next_child, args=(_children(),), daemon=True).start()
+                self.later = threading.Event()
+                threading.Thread(target=_kill_next_child, args=(_children(), self.later), daemon=True).start()
             return
         self._done()
         if self.kind == "kill":
@@ -123,9 +127,10 @@ def _children() -> set[str]:
     return found
 
 
-def _kill_next_child(before: set[str]) -> None:
+def _kill_next_child(before: set[str], later: threading.Event) -> None:
+    """The next one may end before it is seen: then none is killed, as the one after it belongs to another change."""
     limit = time.monotonic() + 5
-    while time.monotonic() < limit:
+    while time.monotonic() < limit and not later.is_set():
         for pid in _children() - before:
             os.kill(int(pid), signal.SIGKILL)
             return
