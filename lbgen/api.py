@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, DifferenceError, EngineError, Severity, UsageError
+from lbgen.engines.api import Engine
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.api import engines as installed
 from lbgen.plan.model import Plan
@@ -24,10 +26,7 @@ from lbgen.runtime.tiers.rollout import TiersRequest, with_name
 from lbgen.runtime.tiers.rollout import up as tiers_up
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from lbgen.conformance.verify.report import Report
-    from lbgen.engines.api import Engine
     from lbgen.runtime.common.logs import Line, RequestFilter
     from lbgen.runtime.swap import Proof
     from lbgen.spec.load import Topology

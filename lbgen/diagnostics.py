@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from lbgen.codes import CODES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 __all__ = [
     "Diagnostic",

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import entry_points
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 
 GROUP = "lbgen.engines"
 

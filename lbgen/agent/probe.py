@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import h2.config
@@ -15,8 +16,6 @@ import h2.exceptions
 from lbgen.agent.proxy_header import own_proxy_header
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lbgen.engines.agent_spec import CheckedPool, CheckTls, Target
 
 _HEAD = 65_536  # bytes read of a response

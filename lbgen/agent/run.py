@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -21,14 +22,11 @@ from pydantic import TypeAdapter, ValidationError
 from lbgen.agent import probe, state_file
 from lbgen.agent.health import Health, apply_check, next_growth, share
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.engines.agent_spec import FILE, FORMAT, AgentSpec, Steered
+from lbgen.engines.agent_spec import FILE, FORMAT, AgentSpec, CheckedPool, Steered, Target
 from lbgen.engines.api import engine
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping
-
-    from lbgen.engines.agent_spec import CheckedPool, Target
 
 _READER = TypeAdapter(AgentSpec)
 # Modules that the standard library imports on first use.

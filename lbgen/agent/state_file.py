@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
@@ -13,9 +15,6 @@ from lbgen.agent.health import FULL, Health, share
 from lbgen.engines.health import Condition, State
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from lbgen.engines.agent_spec import AgentSpec
 
 FILE = "agent.state.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -10,8 +11,6 @@ from lbgen.cli import exit_codes, options
 from lbgen.cli.output import console, print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from lbgen.engines.rendered import Rendered
     from lbgen.engines.verdicts import Answer
     from lbgen.plan.model import Plan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -13,8 +14,6 @@ from lbgen.cli.output import print_json
 from lbgen.cli.stacks import stack_argument, stack_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from lbgen.runtime.common.logs import Line
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue")

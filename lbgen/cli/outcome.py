@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lbgen.plan.simulate import L4Outcome
+from lbgen.plan.simulate import L4Outcome, Outcome
 
 if TYPE_CHECKING:
-    from lbgen.plan.simulate import Outcome
     from lbgen.plan.tier_simulation import Hop
 
 SHOWN = 20  # losing rules printed

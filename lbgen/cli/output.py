@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
 
 from lbgen.cli.encoding import holds_unicode
-from lbgen.diagnostics import Severity
+from lbgen.diagnostics import Diagnostic, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from rich.console import Console
-
-    from lbgen.diagnostics import Diagnostic
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.ADVICE: "cyan"}
 SCREEN = 40  # findings shown before the rest is counted

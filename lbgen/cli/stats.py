@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from lbgen.cli.output import console, print_json
 from lbgen.cli.stacks import stack_argument, stack_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from rich.table import Table
 
     from lbgen.runtime.common.logs import Line

@@ -5,24 +5,19 @@ Exit 4 on a failure, 2 when no case ran."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 
 from lbgen.conformance import report
 from lbgen.conformance.case import case_files
-from lbgen.conformance.engine_under_test import engines_in_images, engines_on_host
+from lbgen.conformance.engine_under_test import EngineUnderTest, engines_in_images, engines_on_host
 from lbgen.conformance.runner import CaseState, Result, run
 from lbgen.diagnostics import LbgenError
 from lbgen.runtime.docker.single_engine import share_netns
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lbgen.conformance.engine_under_test import EngineUnderTest
 
 
 @click.command()

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from lbgen.plan.model import Mode, PathKind, ValueKind
+from lbgen.plan.model import Mode, NamedMatch, PathKind, PathMatch, Plan, Rule, ValueKind, ValueMatch
 from lbgen.plan.request import Request
 from lbgen.runtime.common.regex_example import regex_example
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from lbgen.plan.model import NamedMatch, PathMatch, Plan, Rule, ValueMatch
 
 NOWHERE = "lbgen-corpus.invalid"  # a host that no topology names
 _QUERY_RAW = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?@!$'()*,")

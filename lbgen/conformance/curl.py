@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.transport import PLAIN
+from lbgen.conformance.transport import PLAIN, Transport
 
 if TYPE_CHECKING:
     from lbgen.conformance.http1_client import Address
-    from lbgen.conformance.transport import Transport
     from lbgen.plan.request import Request
 
 _SHORT = 2000  # bytes of a body that a line holds

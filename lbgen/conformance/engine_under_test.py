@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import EngineError, UsageError
-from lbgen.engines.api import engine, engine_names, target_version
+from lbgen.engines.api import Binary, engine, engine_names, target_version
 from lbgen.runtime.common.executables import candidates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from lbgen.engines.api import Binary
     from lbgen.runtime.docker.images import Image
     from lbgen.runtime.docker.single_engine import SharedNetns
 

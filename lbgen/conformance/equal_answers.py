@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from lbgen.plan.matching import mismatch
-from lbgen.plan.model import Forward
-from lbgen.plan.request import RefusedError, parse_request
+from lbgen.plan.model import Forward, Listener, Plan, Rule
+from lbgen.plan.request import RefusedError, Request, parse_request
 from lbgen.plan.rule_index import rule_index
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Listener, Plan, Rule
-    from lbgen.plan.request import Request
 
 
 class EqualAnswers:

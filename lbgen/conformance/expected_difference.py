@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from lbgen.conformance.prepare import DeclaredDifference
 
 # Word of `Verdict.differs`: regex of the sentence that reports it. "status N" and "header NAME" are made below.

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from lbgen.runtime.common.ports import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 FIRST_PORT = "LBGEN_CONFORMANCE_PORTS"  # environment: first port to try
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from h2.connection import H2Connection
 from h2.events import (
     ConnectionTerminated,
     DataReceived,
+    Event,
     InformationalResponseReceived,
     ResponseReceived,
     StreamEnded,
@@ -20,16 +22,10 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 
 from lbgen.conformance import http1_client
-from lbgen.conformance.http1_client import TIMEOUT, Answer, ClientConnection, connection_failure
-from lbgen.conformance.transport import PLAIN
+from lbgen.conformance.http1_client import TIMEOUT, Address, Answer, ClientConnection, connection_failure
+from lbgen.conformance.transport import PLAIN, Transport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from h2.events import Event
-
-    from lbgen.conformance.http1_client import Address
-    from lbgen.conformance.transport import Transport
     from lbgen.plan.request import Headers, Request
 
 Pairs = list[tuple[bytes, bytes]]

@@ -7,22 +7,20 @@ import hashlib
 import json
 import zlib
 from base64 import b64decode
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.header_comparison import combine_lines, header_differences, literal_differences, lookup
 from lbgen.plan.compression import compresses
 from lbgen.plan.reason_phrases import reason_phrase
-from lbgen.plan.request import connection_options
+from lbgen.plan.request import Headers, Request, connection_options
 from lbgen.runtime.standins.http1 import CONTROL, NAME, SEEN, Behaviour, body_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from lbgen.conformance.case import Case, Expect
     from lbgen.conformance.http1_client import Answer
     from lbgen.plan.model import HeaderEdits
-    from lbgen.plan.request import Headers, Request
     from lbgen.plan.simulate import Outcome, Upstream
 
 # Framing and connection handling belong to each hop; Date may be added by a proxy (RFC 9110 6.6.1).

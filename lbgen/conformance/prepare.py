@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from lbgen.conformance.case import StandInSpec
+from lbgen.conformance.case import CaseFile, StandInSpec
 from lbgen.conformance.free_ports import FreePorts
 from lbgen.engines.api import Level, engine
 from lbgen.plan import features
-from lbgen.plan.model import Forward, Protocol
+from lbgen.plan.model import Forward, Plan, Pool, Protocol, Route
 from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.resolve import plan as resolve
 from lbgen.runtime.common.certificates import temporary_certificates
 from lbgen.runtime.standins.accept import StandInTls
 from lbgen.runtime.standins.server import StandIn
 from lbgen.spec.load import load
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from lbgen.conformance.case import CaseFile
-    from lbgen.plan.model import Plan, Pool, Route
 
 _AS_EXPECTED = StandInSpec()
 _ROUTE = re.compile(r"routes\[(\d+)\]")

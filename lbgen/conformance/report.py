@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from rich.table import Table
 
 from lbgen.conformance.runner import CaseState, Result
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
 BEGIN = "<!-- conformance:begin -->"
 END = "<!-- conformance:end -->"

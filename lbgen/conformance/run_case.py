@@ -5,26 +5,23 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from lbgen.conformance import judge
-from lbgen.conformance.http1_client import ClientConnection, exchange_parts, websocket_exchange
+from lbgen.conformance.http1_client import Address, Answer, ClientConnection, exchange_parts, websocket_exchange
 from lbgen.conformance.http2_client import fetch
 from lbgen.conformance.scripts import SCRIPTS
-from lbgen.plan.simulate import simulate
+from lbgen.plan.simulate import Outcome, simulate
 from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.conformance.case import Case
-    from lbgen.conformance.http1_client import Address, Answer
     from lbgen.conformance.scripts.context import ScriptContext
     from lbgen.conformance.transport import Transport
     from lbgen.plan.model import Plan
-    from lbgen.plan.simulate import Outcome
 
 _SETTLED = 0.12  # seconds after which no further try of an answered request comes
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -25,8 +26,6 @@ from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import StandInServers, stand_in_servers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from lbgen.conformance.case import Case, CaseFile
     from lbgen.conformance.engine_under_test import EngineUnderTest
 

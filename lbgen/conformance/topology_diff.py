@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.curl import curl
 from lbgen.conformance.equal_answers import EqualAnswers
 from lbgen.conformance.verify.requests import clause_requests
-from lbgen.plan.model import Forward, Mode
-from lbgen.plan.simulate import simulate
+from lbgen.plan.model import Forward, Mode, Plan
+from lbgen.plan.simulate import Outcome, simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from lbgen.plan.model import Plan
     from lbgen.plan.request import Request
-    from lbgen.plan.simulate import Outcome
     from lbgen.plan.tiers import Tier
     from lbgen.spec.load import Topology
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from lbgen.conformance import judge
 from lbgen.conformance.corpus import NOWHERE, corpus
 from lbgen.conformance.http2_client import fetch
 from lbgen.conformance.transport import DEFAULT, TransportOptions, transport_for
-from lbgen.plan.model import Mode
+from lbgen.plan.model import Listener, Mode, Plan, Pool
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-
     from lbgen.conformance.case import CaseFile
-    from lbgen.plan.model import Listener, Plan, Pool
 
 _READY_SECONDS = 8.0
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from lbgen.engines.api import RenderedFile
-from lbgen.plan.model import PoolProtocol
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from lbgen.plan.model import Pool
+from lbgen.plan.model import Pool, PoolProtocol
 
 FILE = "agent.json"
 FORMAT = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -14,8 +15,6 @@ from lbgen.installed import engine_entries
 from lbgen.installed import engine_names as engine_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan
 

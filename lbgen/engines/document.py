@@ -6,13 +6,12 @@ PyYAML's emitter has no source map and takes seconds for ten thousand routes; wh
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from json import JSONEncoder
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     Data = str | int | float | bool | None | Mapping[str, "Data"] | Sequence["Data"]
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")

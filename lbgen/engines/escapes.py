@@ -7,13 +7,10 @@ percent-encoded. The printers here write each set of characters in a form that f
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from lbgen.engines.regex import group, has_boundary, literal, may_hold, write
 from lbgen.regex import ALNUM, ASCII, Boundary, Chars, Choice, Node, Repeat, Sequence, parse
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 __all__ = [
     "ASCII",

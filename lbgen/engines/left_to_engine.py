@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from lbgen.plan.guarantees import Guarantee
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lbgen.engines.api import Engine
     from lbgen.plan.model import Plan
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from collections.abc import Callable
+from typing import assert_never
 
 from lbgen.regex import BOUNDS, Boundary, Chars, Choice, Node, Repeat, Sequence
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def literal(text: str) -> Node:

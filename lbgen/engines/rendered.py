@@ -10,13 +10,11 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import EngineError, LbgenError
+from lbgen.engines.api import Engine, RenderedFile, target_version
 from lbgen.engines.api import engine as find_engine
-from lbgen.engines.api import target_version
-from lbgen.engines.verdicts import answers, judge
+from lbgen.engines.verdicts import Answer, answers, judge
 
 if TYPE_CHECKING:
-    from lbgen.engines.api import Engine, RenderedFile
-    from lbgen.engines.verdicts import Answer
     from lbgen.plan.model import Plan
     from lbgen.plan.tls import File
     from lbgen.spec.load import Topology

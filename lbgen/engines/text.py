@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from jinja2 import Environment, FileSystemBytecodeCache, StrictUndefined
+from jinja2 import BaseLoader, Environment, FileSystemBytecodeCache, StrictUndefined
 from markupsafe import Markup
 
 from lbgen.diagnostics import Diagnostic, LbgenError
@@ -17,9 +17,6 @@ from lbgen.resources import cache
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jinja2 import BaseLoader
     from jinja2.bccache import Bucket
 
 Own = Mapping[str, tuple[str, str]]  # place -> topology field and text

@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import NOWHERE, LbgenError, UsageError
-from lbgen.engines.api import engine
+from lbgen.engines.api import Engine, engine
 
 if TYPE_CHECKING:
-    from lbgen.engines.api import Engine
     from lbgen.plan.tiers import Tier
 
 

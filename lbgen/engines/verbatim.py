@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import yaml
 
-from lbgen.engines.api import Objection, refused
+from lbgen.engines.api import Engine, Objection, refused
 from lbgen.engines.document import Tagged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from lbgen.engines.api import Engine
     from lbgen.engines.document import Data
     from lbgen.plan.model import Plan
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from lbgen.diagnostics import Diagnostic, UsageError
-from lbgen.engines.api import NOT_YET, Level, engines
+from lbgen.diagnostics import Diagnostic, Span, UsageError
+from lbgen.engines.api import NOT_YET, Engine, Level, Verdict, engines
 from lbgen.engines.verbatim import unplaced
 from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from lbgen.diagnostics import Span
-    from lbgen.engines.api import Engine, Verdict
     from lbgen.plan.model import Plan
 
     _Asked = dict[tuple[Feature | None, str], Span]

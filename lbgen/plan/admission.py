@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from lbgen.plan.forwarding import is_trusted
-from lbgen.plan.model import Forward
+from lbgen.plan.model import Forward, Listener, Route
 from lbgen.spec.quantities import write_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.plan.model import Listener, Route
     from lbgen.plan.request import ParsedRequest, Request
 
 

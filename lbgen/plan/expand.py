@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -10,8 +11,6 @@ from lbgen.plan.model import HostPattern, L4Rule, Match, NamedMatch, PathKind, P
 from lbgen.plan.precedence import UnrankedL4Rule, UnrankedRule, rank_l4_rules, rank_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lbgen.spec.match import Match as WrittenMatch
     from lbgen.spec.match import PathMatch as WrittenPath
     from lbgen.spec.match import ValueMatch as WrittenValue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.plan.features import Feature
@@ -9,8 +10,6 @@ from lbgen.plan.listener import ClientTimeouts
 from lbgen.plan.resolve_policies import client_timeouts, guarantees
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from lbgen.plan.expand import ExpandedTopology
     from lbgen.spec.listener import Listener
     from lbgen.spec.match import Match, ValueMatch

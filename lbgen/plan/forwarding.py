@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from ipaddress import ip_address, ip_network
-from typing import TYPE_CHECKING
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 from lbgen.plan.matching import to_wire
-from lbgen.plan.model import PathKind
-from lbgen.plan.request import connection_options
-
-if TYPE_CHECKING:
-    from ipaddress import IPv4Address, IPv6Address
-
-    from lbgen.plan.model import (
-        Endpoint,
-        Forward,
-        HeaderEdits,
-        Listener,
-        PathMatch,
-        Plan,
-        Pool,
-        Redirect,
-        Rewrite,
-        Target,
-    )
-    from lbgen.plan.request import ParsedRequest
+from lbgen.plan.model import (
+    Endpoint,
+    Forward,
+    HeaderEdits,
+    Listener,
+    PathKind,
+    PathMatch,
+    Plan,
+    Pool,
+    Redirect,
+    Rewrite,
+    Target,
+)
+from lbgen.plan.request import ParsedRequest, connection_options
 
 Lines = list[tuple[str, str | None]]
 

@@ -7,10 +7,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from lbgen.plan.guarantees import Guarantees
-from lbgen.plan.policy import Limits, Paths
+from lbgen.plan.policy import Access, Limits, Paths
 
 if TYPE_CHECKING:
-    from lbgen.plan.policy import Access
     from lbgen.plan.rules import HostTable, L4Rule
     from lbgen.plan.tls import ListenerTls
 

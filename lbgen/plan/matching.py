@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from lbgen.plan.model import PathKind, ValueKind
+from lbgen.plan.model import HostPattern, PathKind, PathMatch, Rule, ValueKind, ValueMatch
 from lbgen.plan.regex import matches_whole
 
 if TYPE_CHECKING:
-    from lbgen.plan.model import HostPattern, PathMatch, Rule, ValueMatch
     from lbgen.plan.request import ParsedRequest
 
 

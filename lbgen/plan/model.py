@@ -7,10 +7,11 @@ Order carries meaning everywhere: lists are in the order in which an engine must
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import NOWHERE
+from lbgen.diagnostics import NOWHERE, Span
 from lbgen.plan.features import Feature
 from lbgen.plan.listener import ClientTimeouts, Listener, Mode, Protocol
 from lbgen.plan.pool import Balance, Endpoint, Pool, PoolProtocol
@@ -29,9 +30,6 @@ from lbgen.plan.rules import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.diagnostics import Span
     from lbgen.plan.tls import Certificate, File
 
 # Engines import the nouns of a plan from here.

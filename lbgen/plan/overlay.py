@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from lbgen.plan.model import EngineOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from lbgen.plan.model import Plan
+from lbgen.plan.model import EngineOptions, Plan
 
 
 def with_ports(plan: Plan, ports: Mapping[str, int]) -> Plan:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from ipaddress import ip_network
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from lbgen.plan.model import HostPattern, HostTable, L4Rule, PathKind, Rule
+from lbgen.plan.model import HostPattern, HostTable, L4Rule, Match, PathKind, Rule
 from lbgen.plan.regex import literal_start, matches_whole
 from lbgen.records import record
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from lbgen.plan.model import Match
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import Diagnostic, LbgenError, Severity, UsageError
+from lbgen.diagnostics import Diagnostic, LbgenError, Severity, Span, UsageError
 from lbgen.plan import resolve_policies
 from lbgen.plan.checks import find_problems
 from lbgen.plan.checks.files import named_files
-from lbgen.plan.expand import expand, path_prefix
+from lbgen.plan.expand import ExpandedTopology, expand, path_prefix
 from lbgen.plan.feature_uses import default_uses, explicit_uses, used_pools
 from lbgen.plan.files import Files
 from lbgen.plan.guarantees import Guarantees
@@ -38,10 +39,6 @@ from lbgen.plan.sticky import cookie_key, cookie_value
 from lbgen.plan.tier_links import with_replica_endpoints
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.diagnostics import Span
-    from lbgen.plan.expand import ExpandedTopology
     from lbgen.spec import pool as written_pool
     from lbgen.spec import route as written_route
     from lbgen.spec.load import Topology

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from lbgen.plan.cors import SAFE_METHODS
@@ -32,8 +33,6 @@ from lbgen.plan.policy import (
 from lbgen.plan.tls import INTERMEDIATE, ListenerTls, PoolTls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from lbgen.plan.files import Files
     from lbgen.spec import listener as written_listener
     from lbgen.spec import policy as written_policy

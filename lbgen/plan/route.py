@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from lbgen.plan.policy import Buffering
-
-if TYPE_CHECKING:
-    from lbgen.plan.policy import Access, Compression, Concurrency, Cors, Mirror, RateLimit, Retries
+from lbgen.plan.policy import Access, Buffering, Compression, Concurrency, Cors, Mirror, RateLimit, Retries
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,16 @@ from the ranks alone, not from the host tables or path groups that engines use, 
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
-from lbgen.plan.model import PathKind
+from lbgen.plan.model import L4Rule, Listener, PathKind, Rule
 from lbgen.plan.precedence import covering_prefixes, group
 from lbgen.plan.regex import literal_start
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
-
-    from lbgen.plan.model import L4Rule, Listener, Rule
     from lbgen.plan.request import ParsedRequest
 
 _INDEXES = 64  # listeners whose index is kept

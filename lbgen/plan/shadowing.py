@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
 
-from lbgen.plan.model import NamedMatch, PathKind, ValueKind, ValueMatch
+from lbgen.plan.model import HostPattern, Match, NamedMatch, PathKind, PathMatch, Rule, ValueKind, ValueMatch
 from lbgen.plan.precedence import covering_hosts, covering_prefixes
 from lbgen.plan.regex import literal_start, matches_whole
 from lbgen.records import record
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
-
-    from lbgen.plan.model import HostPattern, Match, PathMatch, Rule
 
 _Index = dict["HostPattern | None", dict["Hashable", dict["Hashable", "list[Rule]"]]]
 _PRESENT = ValueMatch(ValueKind.PRESENT)

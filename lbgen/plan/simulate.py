@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from ipaddress import ip_address, ip_network
@@ -18,17 +19,13 @@ from lbgen.plan.forwarding import (
     sticky_target,
 )
 from lbgen.plan.matching import covers_host, mismatch, to_wire
-from lbgen.plan.model import Forward, HeaderEdits, L4Rule, Mode, Redirect, Respond, Rule
+from lbgen.plan.model import Forward, HeaderEdits, L4Rule, Listener, Mode, Plan, Redirect, Respond, Route, Rule
 from lbgen.plan.reason_phrases import reason_phrase
-from lbgen.plan.request import Headers, RefusedError, Request, parse_request
+from lbgen.plan.request import Headers, ParsedRequest, RefusedError, Request, parse_request
 from lbgen.plan.rule_index import l4_index, rule_index
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from lbgen.plan.model import Listener, Plan, Route
     from lbgen.plan.policy import Compression
-    from lbgen.plan.request import ParsedRequest
 
 _R = TypeVar("_R", Rule, L4Rule)
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lbgen.spec.load import Topology
     from lbgen.spec.pool import Sticky
 

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, UsageError
 from lbgen.spec.network import Address
-from lbgen.spec.pool import Endpoint
+from lbgen.spec.pool import Endpoint, Pool
 from lbgen.spec.tier import MOST_REPLICAS
 
 if TYPE_CHECKING:
     from lbgen.plan.expand import ExpandedTopology
     from lbgen.spec.load import Topology
     from lbgen.spec.model import TopologyModel
-    from lbgen.spec.pool import Pool
 
 # By tier, for each replica: the IP address and port of each listener by name.
 ReplicaAddresses = Mapping[str, Sequence[Mapping[str, tuple[str, int]]]]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lbgen.plan.expand import ExpandedTopology
-from lbgen.plan.model import TierOf
+from lbgen.plan.model import Listener, Plan, TierOf
 from lbgen.plan.resolve import build_plan, expand_checked
 from lbgen.plan.tier_links import (
+    ReplicaAddresses,
     entry_listeners,
     front_to_back,
     tier_edges,
@@ -17,10 +19,6 @@ from lbgen.plan.tier_links import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from lbgen.plan.model import Listener, Plan
-    from lbgen.plan.tier_links import ReplicaAddresses
     from lbgen.spec.load import Topology
     from lbgen.spec.model import TopologyModel
 

@@ -3,19 +3,14 @@ holds a port."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, DifferenceError, EngineError, LbgenError, UsageError
-from lbgen.plan.model import Protocol
+from lbgen.plan.model import Plan, Protocol
 from lbgen.runtime import registry
 from lbgen.system_errors import to_diagnostic
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from lbgen.plan.model import Plan
 
 _KINDS = (EngineError, UsageError, DifferenceError, LbgenError)
 _TAKEN = "LB404"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from ipaddress import ip_address
@@ -13,8 +14,6 @@ from lbgen.runtime.tiers import group
 from lbgen.runtime.tiers.group import GroupState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lbgen.plan.model import Plan
     from lbgen.runtime.common.driver import Driver
     from lbgen.runtime.common.progress import Progress

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,8 +15,6 @@ from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.results import Stack, SwapResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from lbgen.plan.model import Plan
     from lbgen.runtime.common.state import EngineState, StackState
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, ValidationError
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
+from pydantic_core import PydanticCustomError as CustomError
 
 from lbgen.spec.value_errors import invalid
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pydantic import GetJsonSchemaHandler
-    from pydantic_core import CoreSchema
-    from pydantic_core import PydanticCustomError as CustomError
 
 Item = TypeVar("Item")
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from lbgen.spec.scalars import is_plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.spec.model import TopologyModel
 
 _BARE = re.compile(r"[A-Za-z0-9./_][A-Za-z0-9./_=+*-]*")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     ModelWrapValidatorHandler,
     SerializerFunctionWrapHandler,
     model_serializer,
@@ -18,9 +19,6 @@ from lbgen.spec.value_errors import invalid, shorten, wrong_type
 from lbgen.spec.values import ByteSize, Cidr, Count, Duration, FilePath, HostName, IpAddress, Name, Port
 
 if TYPE_CHECKING:
-    from typing import Self
-
-    from pydantic import GetJsonSchemaHandler
     from pydantic_core import CoreSchema
 
 PathsMode = Literal["strict", "normalize", "verbatim"]

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
-from lbgen.diagnostics import Diagnostic, LbgenError
+from lbgen.diagnostics import Diagnostic, LbgenError, Span
 from lbgen.spec.marks import Layers
 from lbgen.spec.model import TopologyModel
 from lbgen.spec.profile import with_profile
 from lbgen.spec.pydantic_errors import diagnose
 from lbgen.spec.source import Source, read_bytes, read_file, read_mapping, without_collector
 from lbgen.spec.value_errors import kind_of
-
-if TYPE_CHECKING:
-    from lbgen.diagnostics import Span
 
 __all__ = ["Topology", "load", "load_bytes", "load_topology"]
 

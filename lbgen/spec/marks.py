@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from lbgen.diagnostics import Span
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 Step = str | int
 _Keys = dict[str, tuple[Node, Node]]

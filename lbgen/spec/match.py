@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, ModelWrapValidatorHandler, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    Field,
+    GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from lbgen.spec.base import Strict, either_schema, exactly_one, needs_one_of, no_case_twins
 from lbgen.spec.value_errors import invalid, shorten, wrong_type
@@ -20,9 +27,6 @@ from lbgen.spec.values import (
 )
 
 if TYPE_CHECKING:
-    from typing import Self
-
-    from pydantic import GetJsonSchemaHandler
     from pydantic_core import CoreSchema
 
 

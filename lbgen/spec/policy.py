@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import Field, ModelWrapValidatorHandler, model_serializer, model_validator
+from pydantic import Field, GetJsonSchemaHandler, ModelWrapValidatorHandler, model_serializer, model_validator
 from pydantic import SerializerFunctionWrapHandler as WrapHandler
 
 from lbgen.spec.base import (
@@ -29,9 +29,6 @@ from lbgen.spec.values import (
 )
 
 if TYPE_CHECKING:
-    from typing import Self
-
-    from pydantic import GetJsonSchemaHandler
     from pydantic_core import CoreSchema
 
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-from pydantic import Field, ModelWrapValidatorHandler, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    Field,
+    GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from lbgen.spec.base import Strict, either_schema, exactly_one, needs_one_of
 from lbgen.spec.listener import Certificate
@@ -27,9 +34,6 @@ from lbgen.spec.values import (
 )
 
 if TYPE_CHECKING:
-    from typing import Self
-
-    from pydantic import GetJsonSchemaHandler
     from pydantic_core import CoreSchema
 
 BalanceMethod = Literal["round_robin", "least_connections", "random", "source_hash"]

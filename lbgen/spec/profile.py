@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from lbgen import resources
 from lbgen.diagnostics import Diagnostic, LbgenError
@@ -10,9 +11,6 @@ from lbgen.spec.marks import Layers
 from lbgen.spec.pydantic_errors import suggest
 from lbgen.spec.source import Source, read_file
 from lbgen.spec.value_errors import shorten
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DEFAULT = "production"
 

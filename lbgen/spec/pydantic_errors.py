@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from lbgen.diagnostics import Diagnostic
 from lbgen.spec import foreign_terms
 from lbgen.spec.dump import flow
-from lbgen.spec.marks import field_path
+from lbgen.spec.marks import Layers, Step, field_path
 from lbgen.spec.quantities import format_in_unit_of
 from lbgen.spec.source import MOST_FINDINGS
 from lbgen.spec.value_errors import kind_of, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from pydantic import ValidationError
     from pydantic_core import ErrorDetails
-
-    from lbgen.spec.marks import Layers, Step
 
 _WANTED = {
     "int_type": "a whole number",

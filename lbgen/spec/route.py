@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, model_validator
 
@@ -35,10 +35,6 @@ from lbgen.spec.values import (
     Status,
     UrlPath,
 )
-
-if TYPE_CHECKING:
-    from typing import Self
-
 
 EditedHeaders = Annotated[dict[EditableHeader, HeaderText], no_case_twins]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, TypeAdapter
@@ -10,8 +11,6 @@ from lbgen.spec.model import TopologyModel
 from lbgen.spec.profile import names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pydantic.fields import FieldInfo
 
 JsonSchema = dict[str, Any]

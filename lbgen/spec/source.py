@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
 from lbgen.spec.compose import COLLECTION, DEEPEST, PLAIN, TEXT, compose
-from lbgen.spec.marks import Marks, field_path
+from lbgen.spec.marks import Marks, Step, field_path
 from lbgen.spec.scalars import Ambiguous, read_scalar
 from lbgen.spec.value_errors import kind_of, shorten
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from lbgen.spec.marks import Step
 
 LARGEST_FILE = 16 << 20  # bytes
 MOST_FINDINGS = 200  # then the rest is not looked at

@@ -5,14 +5,13 @@ A case names one by `script: NAME`; every public function of a module in this fo
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from inspect import isfunction
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from lbgen.conformance.scripts.context import ScriptContext
 
 _TOPICS = [import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__) if found.name != "context"]

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
+from lbgen.conformance.http1_client import Answer, ClientConnection, fetch, serialize
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.scripts.context import wait_until
+from lbgen.conformance.scripts.context import ScriptContext, wait_until
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from lbgen.conformance.http1_client import Answer
-    from lbgen.conformance.scripts.context import ScriptContext
-
     Record = Mapping[str, object]
 
 KEYS = {

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from lbgen.conformance.scripts.context import (
+    ScriptContext,
     break_endpoint,
     count_answers,
     restore_endpoint,
     slow_start_shares,
     wait_until,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.conformance.scripts.context import ScriptContext
 
 
 def backup_serves_alone(ctx: ScriptContext) -> Iterator[str]:

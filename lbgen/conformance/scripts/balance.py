@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.http1_client import fetch
-from lbgen.conformance.scripts.context import account_field, break_endpoint, get, restore_endpoint, wait_until
+from lbgen.conformance.scripts.context import (
+    ScriptContext,
+    account_field,
+    break_endpoint,
+    get,
+    restore_endpoint,
+    wait_until,
+)
 from lbgen.runtime.standins.http1 import CONTROL, Behaviour
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.conformance.scripts.context import ScriptContext
     from lbgen.plan.request import Request
 
 

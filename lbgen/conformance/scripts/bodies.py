@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from lbgen.conformance.http1_client import ClientConnection, fetch, filler, serialize
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.scripts.context import account_field, get, wait_until
+from lbgen.conformance.scripts.context import ScriptContext, account_field, get, wait_until
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from lbgen.conformance.scripts.context import ScriptContext
     from lbgen.runtime.standins.server import ReceivedRequest
 
 _FRAMED = ("length", "chunks")

@@ -5,19 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from lbgen.conformance.http1_client import ClientConnection, serialize
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.scripts.context import account_field, get
+from lbgen.conformance.scripts.context import ScriptContext, account_field, get
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import CONTROL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.conformance.scripts.context import ScriptContext
 
 
 def pipelined_routes(ctx: ScriptContext) -> Iterator[str]:

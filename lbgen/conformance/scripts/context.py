@@ -5,21 +5,18 @@ from __future__ import annotations
 import socket
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lbgen.conformance.http1_client import fetch
+from lbgen.conformance.http1_client import Address, Answer, fetch
 from lbgen.conformance.judge import account_of
 from lbgen.conformance.transport import DEFAULT, Transport, TransportOptions, transport_for, without_verification
-from lbgen.plan.model import Mode
+from lbgen.plan.model import Mode, Plan
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import Behaviour
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from lbgen.conformance.http1_client import Address, Answer
-    from lbgen.plan.model import Plan
     from lbgen.runtime.standins.server import StandInServers
 
 

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from uuid import uuid4
 
-from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
+from lbgen.conformance.http1_client import Answer, ClientConnection, fetch, serialize
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.scripts.context import account_field, count_answers, get, wait_until
+from lbgen.conformance.scripts.context import ScriptContext, account_field, count_answers, get, wait_until
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import CONTROL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from concurrent.futures import Future
-
-    from lbgen.conformance.http1_client import Answer
-    from lbgen.conformance.scripts.context import ScriptContext
 
 
 def _hold(ctx: ScriptContext, pool: ThreadPoolExecutor, target: str, seconds: float) -> Future[Answer]:

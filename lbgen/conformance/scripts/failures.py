@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
-from lbgen.conformance.scripts.context import get
+from lbgen.conformance.scripts.context import ScriptContext, get
 from lbgen.runtime.standins.http1 import CONTROL, Behaviour
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.conformance.scripts.context import ScriptContext
 
 
 def one_attempt(ctx: ScriptContext) -> Iterator[str]:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from lbgen.conformance import http1_client
 from lbgen.conformance.http1_client import ClientConnection
 from lbgen.conformance.http2_client import Http2Client
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.scripts.context import account_field
+from lbgen.conformance.scripts.context import ScriptContext, account_field
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import CONTROL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.conformance.scripts.context import ScriptContext
 
 _GRPC = '{"mode": "stream", "headers": [["content-type", "application/grpc"]], "trailers": [["grpc-status", "0"]]}'
 

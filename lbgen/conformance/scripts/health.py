@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
 from lbgen.conformance.scripts.context import (
@@ -12,6 +12,7 @@ from lbgen.conformance.scripts.context import (
     HANDOVER,
     OK,
     TAKES_HOLD,
+    ScriptContext,
     break_endpoint,
     count_answers,
     get,
@@ -21,11 +22,6 @@ from lbgen.conformance.scripts.context import (
     wait_until,
 )
 from lbgen.runtime.standins.http1 import CONTROL, Behaviour
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.conformance.scripts.context import ScriptContext
 
 
 def checked_out_and_back(ctx: ScriptContext) -> Iterator[str]:

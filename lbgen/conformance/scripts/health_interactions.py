@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from lbgen.conformance.http1_client import fetch
 from lbgen.conformance.scripts.context import (
@@ -13,6 +13,7 @@ from lbgen.conformance.scripts.context import (
     HANDOVER,
     OK,
     TAKES_HOLD,
+    ScriptContext,
     break_endpoint,
     count_answers,
     get,
@@ -21,11 +22,6 @@ from lbgen.conformance.scripts.context import (
     wait_until,
 )
 from lbgen.runtime.standins.http1 import CONTROL, Behaviour
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.conformance.scripts.context import ScriptContext
 
 _FAILING = (CONTROL, '{"mode": "close"}')
 

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 from uuid import uuid4
 
 from lbgen.conformance.http1_client import ClientConnection
 from lbgen.conformance.http2_client import Http2Client, fetch, raw_frame
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.scripts.context import account_field, get
+from lbgen.conformance.scripts.context import ScriptContext, account_field, get
 from lbgen.plan.request import Request
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.conformance.scripts.context import ScriptContext
 
 _ANY2 = Request(version="2")
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 from uuid import uuid4
 
 from h2.errors import ErrorCodes
@@ -11,14 +11,9 @@ from h2.errors import ErrorCodes
 from lbgen.conformance.http1_client import ClientConnection, filler
 from lbgen.conformance.http2_client import Http2Client, Pairs, header_list, raw_frame
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.scripts.context import account_field, get
+from lbgen.conformance.scripts.context import ScriptContext, account_field, get
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import CONTROL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.conformance.scripts.context import ScriptContext
 
 _ANY2 = Request(version="2")
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ from lbgen.conformance.http1_client import ClientConnection
 from lbgen.conformance.transport import client_hello
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.conformance.scripts.context import ScriptContext
 
 

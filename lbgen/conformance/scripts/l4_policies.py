@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
-from lbgen.conformance.scripts.context import account_field, get, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.conformance.scripts.context import ScriptContext
+from lbgen.conformance.scripts.context import ScriptContext, account_field, get, wait_until
 
 
 def l4_asked(ctx: ScriptContext) -> Iterator[str]:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.scripts.context import account_field, get
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.conformance.scripts.context import ScriptContext
+from lbgen.conformance.scripts.context import ScriptContext, account_field, get
 
 _SECONDS = 7.0  # the listener's times for clients are 1.5 s; some engines add to them
 _TOGETHER = 6

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
-from lbgen.conformance.scripts.context import get, wait_until
+from lbgen.conformance.scripts.context import ScriptContext, get, wait_until
 from lbgen.runtime.standins.http1 import CONTROL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.conformance.scripts.context import ScriptContext
 
 Headers = tuple[tuple[str, str], ...]
 HOLD = 0.7  # seconds that a request is held under way

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ from lbgen.conformance.http2_client import Http2Client, header_list
 from lbgen.plan.request import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.conformance.scripts.context import ScriptContext
 
 

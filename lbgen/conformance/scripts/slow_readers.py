@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from lbgen.conformance.scripts.context import get
+from lbgen.conformance.scripts.context import ScriptContext, get
 from lbgen.conformance.scripts.topology_timeouts import deaf_client, slow_reader, stuck_upload
 from lbgen.runtime.standins.http1 import CONTROL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.conformance.scripts.context import ScriptContext
 
 _SIZE = 24 << 20  # bytes, more than the buffers of this host's kernel hold
 

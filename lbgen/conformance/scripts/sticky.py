@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from lbgen.conformance.http1_client import fetch
-from lbgen.conformance.scripts.context import account_field, break_endpoint, get, restore_endpoint, wait_until
+from lbgen.conformance.http1_client import Answer, fetch
+from lbgen.conformance.scripts.context import (
+    ScriptContext,
+    account_field,
+    break_endpoint,
+    get,
+    restore_endpoint,
+    wait_until,
+)
 from lbgen.runtime.standins.http1 import CONTROL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.conformance.http1_client import Answer
-    from lbgen.conformance.scripts.context import ScriptContext
 
 
 def _cookie(answer: Answer, name: str) -> str | None:

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import socket
 import ssl
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from lbgen.conformance.http1_client import ClientConnection, serialize
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.scripts.context import account_field, get
+from lbgen.conformance.scripts.context import ScriptContext, account_field, get
 from lbgen.runtime.common.certificates import temporary_certificates
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.conformance.scripts.context import ScriptContext
 
 
 def tls_keeps_connections(ctx: ScriptContext) -> Iterator[str]:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from lbgen.conformance.http1_client import ClientConnection
-from lbgen.conformance.scripts.context import exchange_datagram, wait_until
+from lbgen.conformance.scripts.context import ScriptContext, exchange_datagram, wait_until
 from lbgen.conformance.transport import HandshakeError, TransportOptions, client_hello, without_verification
 from lbgen.plan.request import Request
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.conformance.scripts.context import ScriptContext
 
 
 def bytes_reach(ctx: ScriptContext) -> Iterator[str]:

@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
+from lbgen.conformance.http1_client import Answer, ClientConnection, fetch, serialize
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.scripts.context import break_endpoint, restore_endpoint, wait_until
+from lbgen.conformance.scripts.context import ScriptContext, break_endpoint, restore_endpoint, wait_until
 from lbgen.runtime.standins.http1 import CONTROL, Behaviour
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.conformance.http1_client import Answer
-    from lbgen.conformance.scripts.context import ScriptContext
     from lbgen.plan.request import Request
 
 _QUIET = 0.2  # seconds in which a copy would have come

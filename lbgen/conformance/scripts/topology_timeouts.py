@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ from lbgen.conformance.http1_client import ClientConnection, fetch, serialize, w
 from lbgen.conformance.judge import account_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.conformance.scripts.context import ScriptContext
     from lbgen.plan.request import Request
 

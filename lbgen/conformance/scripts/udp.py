@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import socket
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from lbgen.conformance.scripts.context import exchange_datagram, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.conformance.scripts.context import ScriptContext
+from lbgen.conformance.scripts.context import ScriptContext, exchange_datagram, wait_until
 
 _WAIT = 1.0  # seconds for an answer
 

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from lbgen.conformance.case import HANDSHAKE
 from lbgen.conformance.http1_client import ClientConnection, serialize, websocket_echo
-from lbgen.conformance.scripts.context import get
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.conformance.scripts.context import ScriptContext
+from lbgen.conformance.scripts.context import ScriptContext, get
 
 
 def _tunnel(ctx: ScriptContext) -> ClientConnection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from ipaddress import ip_network
@@ -9,19 +10,14 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.case import Case, Expect
-from lbgen.conformance.corpus import drafts
+from lbgen.conformance.corpus import Draft, drafts
 from lbgen.conformance.transport import has_certificate_for, host_of
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Forward, PoolProtocol
-from lbgen.plan.policy import IDEMPOTENT, KeyKind, RetryCause
+from lbgen.plan.model import Forward, HostTable, Listener, Plan, PoolProtocol, Route, Rule
+from lbgen.plan.policy import IDEMPOTENT, Access, KeyKind, Retries, RetryCause
 from lbgen.plan.simulate import simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.conformance.corpus import Draft
-    from lbgen.plan.model import HostTable, Listener, Plan, Route, Rule
-    from lbgen.plan.policy import Access, Retries
     from lbgen.plan.request import Request
 
 

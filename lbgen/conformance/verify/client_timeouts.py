@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import NOWHERE
 from lbgen.conformance.transport import host_of
 from lbgen.conformance.verify.cases import ScheduledCase, route_requests, script_case, time_window
 from lbgen.conformance.verify.request_timeouts import half_body
-from lbgen.plan.model import Forward
+from lbgen.plan.model import Forward, Listener, Plan
 from lbgen.plan.request import Request
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.plan.model import Listener, Plan
 
 _HEAD, _BODY = "listener.timeouts.head", "listener.timeouts.body"
 

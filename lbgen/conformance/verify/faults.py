@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil, log
 from typing import TYPE_CHECKING
@@ -31,15 +32,12 @@ from lbgen.conformance.verify.cases import (
     with_headers,
 )
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Forward, Mode, PoolProtocol
+from lbgen.plan.model import Forward, Mode, Plan, PoolProtocol, Route, Timeouts
 from lbgen.plan.policy import REPLAYED_BODY, KeyKind, RetryCause
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.plan.model import Plan, Route, Timeouts
     from lbgen.plan.request import Request
 
 _NO_RETRY = f"{Feature.FAILURES}.kept_no_retry"  # an endpoint that closes where others are tried again

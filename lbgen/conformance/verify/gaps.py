@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from lbgen.conformance.verify.cases import distinct_client, has_health_checks, is_limited_by_client
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Forward, PoolProtocol
+from lbgen.plan.model import Forward, Plan, PoolProtocol
 from lbgen.plan.policy import KeyKind
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from lbgen.plan.model import Plan
 
 _FEATURES = (
     Feature.ENDPOINT_NAMES,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
@@ -10,14 +11,11 @@ from lbgen.conformance.corpus import NOWHERE
 from lbgen.conformance.transport import has_certificate_for
 from lbgen.conformance.verify.cases import Phase, ScheduledCase, script_case, time_window
 from lbgen.conformance.verify.handshakes import NO_NAME, names
-from lbgen.plan.model import Forward, Protocol
+from lbgen.plan.model import Forward, Listener, Plan, Protocol
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate_l4
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.plan.model import Listener, Plan
     from lbgen.plan.tls import ListenerTls
 
 _IDLE, _CONNECT = ("timeouts.idle.l4",), ("timeouts.connect.l4",)

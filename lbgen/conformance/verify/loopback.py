@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -10,14 +11,11 @@ from urllib.parse import urlsplit, urlunsplit
 from lbgen.conformance.free_ports import FreePorts
 from lbgen.conformance.verify.own_addresses import LOOPBACK
 from lbgen.plan.forwarding import DEFAULT_PORTS
-from lbgen.plan.model import Redirect
+from lbgen.plan.model import Listener, Plan, Pool, Redirect
 from lbgen.plan.overlay import with_endpoints, with_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from lbgen.conformance.verify.messages import Job
-    from lbgen.plan.model import Listener, Plan, Pool
 
 
 def move_to_loopback(jobs: list[Job]) -> list[Job]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lbgen.conformance.runner import Result
     from lbgen.conformance.verify.cases import ScheduledCase
     from lbgen.diagnostics import Diagnostic

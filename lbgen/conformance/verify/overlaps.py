@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Hashable, Iterator, Sequence
 from heapq import merge
-from typing import TYPE_CHECKING
 
 from lbgen.conformance.corpus import matching_draft
-from lbgen.plan.model import PathKind
+from lbgen.plan.model import PathKind, Rule
 from lbgen.plan.paths import path_to_match
 from lbgen.plan.policy import Paths
 from lbgen.plan.precedence import covering_hosts, covering_prefixes, group
 from lbgen.plan.regex import literal_start
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
-
-    from lbgen.plan.model import Rule
 
 _STRICT = Paths()
 

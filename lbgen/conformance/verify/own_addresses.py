@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 
-from lbgen.plan.model import Forward, Mode, Protocol
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Endpoint, Plan, Pool
+from lbgen.plan.model import Endpoint, Forward, Mode, Plan, Pool, Protocol
 
 LOOPBACK = "127.0.0.1"  # where everything is that cannot keep its address
 _OK = 200  # what stand-ins answer to checks

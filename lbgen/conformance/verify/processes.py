@@ -5,19 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
-from socket import socketpair
+from socket import socket, socketpair
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING
 
 from lbgen.conformance.verify.messages import Failed, Finished, Job, JobProgress
 from lbgen.diagnostics import Diagnostic
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from socket import socket
 
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "

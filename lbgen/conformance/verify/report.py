@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -10,8 +11,6 @@ from typing import TYPE_CHECKING
 from lbgen.conformance.runner import CaseState, Result
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lbgen.conformance.case import Case
     from lbgen.conformance.verify.edited_files import LineChange
     from lbgen.conformance.verify.messages import Finished

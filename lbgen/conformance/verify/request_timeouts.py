@@ -3,6 +3,7 @@ nothing was answered and by a cut afterwards. A client's silence is ended by `cl
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,6 @@ from lbgen.plan.features import Feature
 from lbgen.plan.policy import RetryCause
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.plan.model import Forward, Plan, Route
     from lbgen.plan.request import Request
 

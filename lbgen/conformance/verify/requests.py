@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import NOWHERE, Draft, labelled_drafts, matching_draft, overlapping_drafts
@@ -23,14 +23,9 @@ from lbgen.conformance.verify.overlaps import overlaps
 from lbgen.conformance.verify.route_policies import policy_requests
 from lbgen.plan.features import Feature
 from lbgen.plan.matching import mismatch
-from lbgen.plan.model import Forward, Listener, Mode
+from lbgen.plan.model import Forward, Listener, Mode, Plan, Route, Rule
 from lbgen.plan.request import RefusedError, Request, parse_request
 from lbgen.plan.simulate import simulate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.plan.model import Plan, Route, Rule
 
 # Targets that intermediaries read in two ways, and their plain neighbours.
 AMBIGUOUS_PATHS = (

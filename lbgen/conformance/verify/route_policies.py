@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.verify.cases import addresses, with_headers
-from lbgen.plan.model import Forward
+from lbgen.plan.model import Forward, Listener, Plan, Route
 from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.plan.model import Listener, Plan, Route
     from lbgen.plan.policy import Access, Compression, Cors, Origin
     from lbgen.plan.request import Request
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,14 +19,14 @@ from lbgen.conformance.verify.processes import run_all
 from lbgen.conformance.verify.report import Report, UnverifiedEngine, VerifiedEngine, compare_engines
 from lbgen.conformance.verify.requests import request_cases
 from lbgen.conformance.verify.same_shape import has_same_shape, render_for
-from lbgen.conformance.verify.substitute_certificates import certify
+from lbgen.conformance.verify.substitute_certificates import CertifiedPlan, certify
 from lbgen.conformance.verify.tiers import merge_reports, verify_through_front
 from lbgen.conformance.verify.time_scaling import choose_scale, scale_times
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
-from lbgen.engines.api import RenderedFile
+from lbgen.engines.api import Engine, RenderedFile
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.api import engines as installed
-from lbgen.engines.rendered import MANIFEST
+from lbgen.engines.rendered import MANIFEST, Rendered
 from lbgen.engines.tiers import engine_of
 from lbgen.plan.model import Plan
 from lbgen.plan.overlay import with_version
@@ -36,11 +37,7 @@ from lbgen.runtime.local.stack import choose
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Sequence
 
-    from lbgen.conformance.verify.substitute_certificates import CertifiedPlan
-    from lbgen.engines.api import Engine
-    from lbgen.engines.rendered import Rendered
     from lbgen.runtime.local.messages import EngineChoice
     from lbgen.spec.load import Topology
 

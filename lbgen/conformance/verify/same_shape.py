@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.verify.edited_files import line_changes
-from lbgen.engines.rendered import render_with
+from lbgen.engines.rendered import Rendered, render_with
 from lbgen.plan.overlay import with_version
 
 if TYPE_CHECKING:
-    from lbgen.engines.rendered import Rendered
     from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan
     from lbgen.runtime.local.messages import EngineChoice

@@ -4,6 +4,7 @@ of life only."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,15 +13,12 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.verify.own_addresses import LOOPBACK
-from lbgen.plan.tls import File
+from lbgen.plan.tls import Certificate, File
 from lbgen.runtime.common.certificates import CA, CLIENT_CA, FOREIGN_CA, Spec, make
 from lbgen.runtime.standins.accept import StandInTls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.plan.model import Listener, Plan, Pool
-    from lbgen.plan.tls import Certificate
 
 CLIENT, FOREIGN, WRONG = "client", "client-foreign", "wrong-name"
 

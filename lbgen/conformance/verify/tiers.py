@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.free_ports import FreePorts
 from lbgen.conformance.verify.cases import ScheduledCase
-from lbgen.conformance.verify.messages import Failed, Finished, FrontTier, Job
+from lbgen.conformance.verify.messages import Failed, Finished, FrontTier, Job, JobProgress
 from lbgen.conformance.verify.own_addresses import LOOPBACK
 from lbgen.conformance.verify.processes import run_all
 from lbgen.conformance.verify.report import Report, UnverifiedEngine
 from lbgen.conformance.verify.requests import request_cases
 from lbgen.conformance.verify.substitute_certificates import certify
 from lbgen.conformance.verify.time_scaling import Scale, choose_scale, scale_times
-from lbgen.engines.api import runs_in_kernel
+from lbgen.engines.api import Engine, runs_in_kernel
 from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.tier_links import placeholder_addresses
-from lbgen.plan.tier_simulation import l4_fronts
-from lbgen.plan.tiers import tiers
+from lbgen.plan.tier_simulation import Front, l4_fronts
+from lbgen.plan.tiers import Tier, tiers
 from lbgen.runtime.local.stack import choose
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from lbgen.conformance.verify.messages import JobProgress
-    from lbgen.engines.api import Engine
     from lbgen.plan.model import Plan
-    from lbgen.plan.tier_simulation import Front
-    from lbgen.plan.tiers import Tier
     from lbgen.runtime.local.messages import EngineChoice
     from lbgen.spec.load import Topology
 

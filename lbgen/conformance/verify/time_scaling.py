@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import ceil
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
-from lbgen.plan.model import Forward
+from lbgen.plan.model import Forward, Plan, Pool, Route
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from lbgen.plan.listener import ClientTimeouts
-    from lbgen.plan.model import Plan, Pool, Route
     from lbgen.plan.route import Timeouts
 
 LONGEST = 3_000  # milliseconds that a verification waits for one time

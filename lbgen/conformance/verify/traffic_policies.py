@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil, floor, sqrt
 from typing import TYPE_CHECKING, Any
@@ -15,14 +16,10 @@ from lbgen.conformance.verify.cases import (
     with_headers,
 )
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Balance, Forward, Mode
-from lbgen.plan.policy import KeyKind
+from lbgen.plan.model import Balance, Endpoint, Forward, Listener, Mode, Plan, Pool, Route
+from lbgen.plan.policy import Access, Key, KeyKind, RateLimit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.plan.model import Endpoint, Listener, Plan, Pool, Route
-    from lbgen.plan.policy import Access, Key, RateLimit
     from lbgen.plan.request import Request
 
 MOST = 300  # requests that one case may need

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from lbgen.conformance import judge
-from lbgen.conformance.case import CaseFile
+from lbgen.conformance.case import Case, CaseFile
 from lbgen.conformance.engine_under_test import EngineUnderTest
 from lbgen.conformance.http2_client import fetch
 from lbgen.conformance.prepare import Prepared, verdicts_on
@@ -31,7 +32,7 @@ from lbgen.conformance.verify.own_addresses import check_port, l4_pools
 from lbgen.conformance.verify.substitute_certificates import WRONG, stand_in_tls
 from lbgen.conformance.wait_ready import ServingEngine, wait_ready
 from lbgen.diagnostics import LbgenError
-from lbgen.plan.model import Protocol
+from lbgen.plan.model import Plan, Protocol
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.common import certificates
 from lbgen.runtime.local import isolated_network
@@ -40,10 +41,6 @@ from lbgen.runtime.standins.http1 import Behaviour
 from lbgen.runtime.standins.server import StandIn, StandInServers, stand_in_servers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from lbgen.conformance.case import Case
-    from lbgen.plan.model import Plan
     from lbgen.runtime.local.engine_process import EngineProcess
 
 # Cases at a time: answered at once, waiting for a time, with large bodies, tried again.

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import BinaryHint, CheckSpec, Images, Objection, ProcessSpec, RenderedFile, Verdict
+from lbgen.engines.api import Binary, BinaryHint, CheckSpec, Images, Objection, ProcessSpec, RenderedFile, Verdict
 from lbgen.engines.nftables import objections as plan_objections
 from lbgen.engines.nftables import run, support
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
     from jinja2 import Environment
 
-    from lbgen.engines.api import Binary
     from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 
 from lbgen.engines.nftables.names import family, table_name
 from lbgen.engines.nftables.upstreams import balance, forward_of, shares, spans
 from lbgen.engines.nftables.view import Element, Map, Port, Table, View
 from lbgen.engines.text import Atom
-from lbgen.plan.model import Balance
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Endpoint, Listener, Plan, Route
+from lbgen.plan.model import Balance, Endpoint, Listener, Plan, Route
 
 _WORD = r"[a-z0-9_][a-z0-9._-]*"
 _ADDRESS = r"[0-9a-f.:]+"

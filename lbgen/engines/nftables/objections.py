@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, refused
 from lbgen.engines.nftables.names import family
 from lbgen.engines.nftables.upstreams import MAX_SLOTS, balance, forward_of, shares
-from lbgen.plan.model import Mode, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.plan.model import Plan, Route
+from lbgen.plan.model import Mode, Plan, Protocol, Route
 
 
 def objections(plan: Plan) -> Iterator[Objection]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import CheckSpec, ProcessSpec
+from lbgen.engines.api import Binary, CheckSpec, ProcessSpec
 from lbgen.engines.nftables.names import family, table_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from lbgen.engines.api import Binary
     from lbgen.plan.model import Plan
 
 FILE = "lbgen.nft"

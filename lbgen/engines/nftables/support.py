@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from lbgen.engines.api import NATIVE, NOT_YET, UNPORTABLE, approximate, emulated, refused
+from lbgen.engines.api import NATIVE, NOT_YET, UNPORTABLE, Verdict, approximate, emulated, refused
 from lbgen.plan.features import Feature
-
-if TYPE_CHECKING:
-    from lbgen.engines.api import Verdict
 
 _HTTP = refused("it works at L4 and does not parse HTTP")
 _TLS = refused("it works at L4 and does not parse TLS")

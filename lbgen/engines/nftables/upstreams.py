@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from math import gcd, lcm
-from typing import TYPE_CHECKING
 
-from lbgen.plan.model import Balance, Forward
+from lbgen.plan.model import Balance, Endpoint, Forward, Plan, Route
 from lbgen.records import record
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Endpoint, Plan, Route
 
 MAX_SLOTS = 65_536  # such a map loads in about a second; larger weights are refused, never rounded
 

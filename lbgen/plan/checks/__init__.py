@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import Severity
+from lbgen.diagnostics import Diagnostic, Severity
 from lbgen.plan.checks import (
     advice,
     certificates,
@@ -25,11 +25,9 @@ from lbgen.plan.checks import (
 )
 from lbgen.plan.checks import files as file_checks
 from lbgen.plan.checks.context import Context
-from lbgen.plan.expand import expand
+from lbgen.plan.expand import ExpandedTopology, expand
 
 if TYPE_CHECKING:
-    from lbgen.diagnostics import Diagnostic
-    from lbgen.plan.expand import ExpandedTopology
     from lbgen.spec.load import Topology
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,6 @@ from lbgen.diagnostics import Diagnostic, Severity
 from lbgen.spec.pydantic_errors import suggest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from lbgen.plan.expand import ExpandedTopology
     from lbgen.spec.listener import Listener
     from lbgen.spec.load import Topology

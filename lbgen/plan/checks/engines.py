@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.installed import engine_names
@@ -9,8 +10,6 @@ from lbgen.plan.features import Feature
 from lbgen.spec.pydantic_errors import suggest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.plan.checks.context import Context
 
 

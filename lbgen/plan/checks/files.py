@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.plan.checks.context import Context
     from lbgen.spec.listener import Certificate
     from lbgen.spec.model import TopologyModel

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from lbgen.codes import CODES
 from lbgen.diagnostics import Diagnostic, Severity
-from lbgen.plan.checks.context import suggest_known
-
-if TYPE_CHECKING:
-    from lbgen.plan.checks.context import Context
+from lbgen.plan.checks.context import Context, suggest_known
 
 
 def drop_ignored(context: Context, codes: tuple[str, ...]) -> list[Diagnostic]:

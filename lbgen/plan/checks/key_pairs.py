@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cryptography import x509
 
     from lbgen.plan.checks.context import Context

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from lbgen.plan.checks.context import list_names
+from lbgen.plan.checks.context import Context, list_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pydantic import BaseModel
 
-    from lbgen.plan.checks.context import Context
     from lbgen.spec.route import Route
 
 _L7_ROUTE = (

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from lbgen.diagnostics import Severity
-from lbgen.plan.checks.context import suggest_known
+from lbgen.plan.checks.context import Context, suggest_known
 from lbgen.plan.feature_uses import default_uses, explicit_uses, used_pools
 from lbgen.plan.features import Feature
-
-if TYPE_CHECKING:
-    from lbgen.plan.checks.context import Context
 
 _ACCEPTED = ("all", *(feature.value for feature in Feature))
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.plan.expand import path_prefix
-from lbgen.plan.model import PathKind, PathMatch
+from lbgen.plan.model import PathKind, PathMatch, Rule
 from lbgen.plan.shadowing import covers_path
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
-    from lbgen.plan.model import Rule
     from lbgen.spec.listener import Listener
     from lbgen.spec.route import Redirect, Route
 

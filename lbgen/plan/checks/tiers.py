@@ -6,10 +6,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.plan import tier_links
-from lbgen.plan.checks.context import list_names, suggest_known
+from lbgen.plan.checks.context import Context, list_names, suggest_known
 
 if TYPE_CHECKING:
-    from lbgen.plan.checks.context import Context
     from lbgen.spec.listener import Listener
     from lbgen.spec.pool import Pool
 

@@ -11,10 +11,7 @@ import json
 import sys
 import time
 import urllib.request
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
 
 SETTLE = 0.2  # an engine that loads its files while it runs has done so when two answers in a row agree
 

@@ -7,18 +7,13 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.engines.api import Binary, target_version
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.engines.api import BinaryHint, Engine
+from lbgen.engines.api import Binary, BinaryHint, Engine, target_version
 
 _SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # often not on the PATH of a user who is not root
 _ASK_SECONDS = 10.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,6 @@ from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.health import Condition, State, Watched
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from lbgen.plan.model import Plan
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +13,6 @@ from lbgen.engines.api import engine_names
 from lbgen.runtime.common import state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
     from lbgen.runtime.common.state import EngineState, StackState
 
     Parser = Callable[[str], Mapping[str, object] | None]

@@ -6,20 +6,17 @@ import http.client
 import os
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lbgen.plan.model import Mode
+from lbgen.plan.model import Mode, Plan
 from lbgen.plan.request import Request
-from lbgen.runtime.common.route_probes import ask, make_probes, send, wrong_answer
+from lbgen.runtime.common.route_probes import Probe, ask, make_probes, send, wrong_answer
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterator
-
-    from lbgen.plan.model import Plan
-    from lbgen.runtime.common.route_probes import Probe
 
 _PAUSE = 0.01  # seconds between the requests of a client
 _TALK = 0.05  # the same of an open socket

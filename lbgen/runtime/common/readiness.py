@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from lbgen.runtime.common.connect import connect_options
 from lbgen.runtime.common.route_probes import UNKNOWN_HOST, Probe, ask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lbgen.plan.model import Plan
 
 SECONDS = 15.0

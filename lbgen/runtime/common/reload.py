@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 import traceback
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
 from lbgen.engines.agent_spec import FILE as ORDER
-from lbgen.engines.api import target_version
-from lbgen.engines.health import NO_ADDRESS
+from lbgen.engines.api import Engine, ProcessSpec, target_version
+from lbgen.engines.health import NO_ADDRESS, Condition
 from lbgen.runtime.common import readiness
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.route_probes import Probe, probes_of_change
@@ -21,10 +22,6 @@ from lbgen.runtime.common.signals import defer_signals
 from lbgen.system_errors import to_diagnostic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from lbgen.engines.api import Engine, ProcessSpec
-    from lbgen.engines.health import Condition
     from lbgen.engines.rendered import Rendered
     from lbgen.plan.model import Listener, Plan
 

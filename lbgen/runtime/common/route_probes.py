@@ -6,17 +6,13 @@ import http.client
 import json
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from lbgen.plan.model import Mode, PathKind, Protocol, ValueKind
+from lbgen.plan.model import Listener, Mode, PathKind, Plan, Protocol, Rule, ValueKind, ValueMatch
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate, simulate_l4
 from lbgen.runtime.common.connect import ConnectOptions, connect_options
 from lbgen.runtime.common.regex_example import regex_example
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Listener, Plan, Rule, ValueMatch
 
 UNKNOWN_HOST = "lbgen-probe.invalid"  # a host that no topology names
 _ANSWER_SECONDS = 5.0

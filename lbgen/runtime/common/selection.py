@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.runtime.common import ports
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
     from lbgen.engines.api import Engine
     from lbgen.plan.model import Listener, Plan
 

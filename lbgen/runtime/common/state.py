@@ -10,18 +10,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lbgen.agent import state_file as agent_state
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.plan.model import Mode
+from lbgen.plan.model import Listener, Mode
 from lbgen.runtime.common.admin_client import fetch_text
 from lbgen.runtime.common.health import EndpointHealth, Member, combine_health, status_engine
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.system_errors import remedy, to_diagnostic
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Listener
 
 _RECORD = "stack.json"
 _FORMAT = 1

@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 from array import array
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 NO_ROUTE = "-"  # requests that no route served: 404, 400, denied by the listener
 

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Collection
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lbgen.runtime.common.process_id import ProcessId
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 READY = "ready"
 _LISTEN = "0A"

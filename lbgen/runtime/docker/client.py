@@ -6,6 +6,7 @@ import http.client
 import os
 import socket
 import tarfile
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from errno import EMFILE, ENFILE, ENOMEM
 from pathlib import Path
@@ -17,8 +18,6 @@ from lbgen.runtime.common.signals import defer_signals
 from lbgen.system_errors import remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from docker import DockerClient
 
 OLDEST_API = (1, 41)  # Docker 20.10: what this is tested with

@@ -9,6 +9,7 @@ import secrets
 import shlex
 import tarfile
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from http import HTTPStatus
@@ -22,8 +23,6 @@ from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.image_archive import USER, WORK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from docker import DockerClient
     from docker.models.containers import Container
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -17,12 +18,10 @@ from lbgen.runtime.docker import container, hot_restart, oom
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.container import File, rendered_files
 from lbgen.runtime.docker.health import fetch_status
-from lbgen.runtime.docker.labels import RECORD_FILE
+from lbgen.runtime.docker.labels import RECORD_FILE, Record
 from lbgen.runtime.docker.worker_probe import WorkerProbe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from docker.models.containers import Container
 
     from lbgen.engines.api import ProcessSpec
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from lbgen.engines.rendered import Rendered
     from lbgen.plan.model import Plan
     from lbgen.runtime.docker.converge import StackContainer
-    from lbgen.runtime.docker.labels import Record
 
 _NEXT = ".next"  # staging folder for files that the engine watches
 _AGENT_SECONDS = 2

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import Binary
+from lbgen.engines.api import Binary, Engine, ProcessSpec
 from lbgen.engines.health import Watched
-from lbgen.engines.rendered import render_with
-from lbgen.plan.model import ContainerLimits
+from lbgen.engines.rendered import Rendered, render_with
+from lbgen.plan.model import ContainerLimits, Listener, Plan
 from lbgen.plan.overlay import with_admin, with_ports, with_version
 from lbgen.runtime.common.ports import client_address
 from lbgen.runtime.common.state import Address, scheme
@@ -24,9 +24,6 @@ from lbgen.runtime.standins.plan import StandInSet, plan_stand_ins
 if TYPE_CHECKING:
     from ipaddress import IPv4Network
 
-    from lbgen.engines.api import Engine, ProcessSpec
-    from lbgen.engines.rendered import Rendered
-    from lbgen.plan.model import Listener, Plan
     from lbgen.runtime.docker.images import Image
     from lbgen.runtime.docker.saved_plan import SavedPlan
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lbgen.agent import state_file
 from lbgen.diagnostics import EngineError
-from lbgen.runtime.common.health import combine_health, status_engine
+from lbgen.runtime.common.health import EndpointHealth, Member, combine_health, status_engine
 from lbgen.runtime.docker import container, desired, helper_image
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.labels import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from lbgen.runtime.common.health import EndpointHealth, Member
     from lbgen.runtime.docker.converge import StackContainer
 
 

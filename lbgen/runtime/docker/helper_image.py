@@ -9,15 +9,12 @@ import re
 import shutil
 import sys
 import sysconfig
+from collections.abc import Iterator
 from importlib import metadata
 from importlib.util import MAGIC_NUMBER, cache_from_source, source_hash
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lbgen.runtime.docker.image_archive import ImageArchive
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SITE = "/opt/lbgen"
 _PACKAGE = Path(__file__).parents[2]

@@ -6,12 +6,9 @@ import io
 import re
 import subprocess
 import tarfile
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 USER = 65534  # nobody
 WORK = "/etc/lbgen"  # where configs go

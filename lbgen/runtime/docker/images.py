@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.engines.api import Binary, Engine
 from lbgen.engines.api import engines as installed
 from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.common.progress import Progress, Step
@@ -20,11 +22,7 @@ from lbgen.runtime.docker.image_archive import ArchiveError, ImageArchive
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from docker import DockerClient
-
-    from lbgen.engines.api import Binary, Engine
 
 REPOSITORY = "lbgen"  # of images built here: lbgen/nginx:1.31.3
 LABEL = "io.lbgen.image"  # value: the version of lbgen that built it and the tools in it

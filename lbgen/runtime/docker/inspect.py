@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -17,8 +18,6 @@ from lbgen.runtime.docker.converge import StackContainer, list_containers
 from lbgen.runtime.docker.labels import STACK, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from lbgen.runtime.common.health import EndpointHealth
 
 _LOOK_SECONDS = 0.5

@@ -6,14 +6,11 @@ Labels never change; a container that was reloaded has a newer record in its fol
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from lbgen.runtime.common.state import Address
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 STACK = "io.lbgen.stack"
 RECORD_FILE = ".lbgen-record"

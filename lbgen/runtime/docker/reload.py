@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,15 +17,11 @@ from lbgen.runtime.docker.check import check
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.container_engine import ContainerEngine
 from lbgen.runtime.docker.converge import Converger, StackContainer, is_orphaned, worker_pool
-from lbgen.runtime.docker.desired import FOLDER, plan_inside
+from lbgen.runtime.docker.desired import FOLDER, DesiredStack, EngineUnit, plan_inside
 from lbgen.runtime.docker.labels import RECORD_FILE, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from docker import DockerClient
-
-    from lbgen.runtime.docker.desired import DesiredStack, EngineUnit
 
 _READY_SECONDS = 10.0
 _LOOK_SECONDS = 0.05

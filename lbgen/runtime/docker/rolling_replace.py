@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -15,8 +16,6 @@ from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.docker.traffic_switch import TrafficSwitch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from docker import DockerClient
 
     from lbgen.runtime.docker.desired import DesiredStack, EngineChoice, EngineUnit

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.runtime.common import certificates, saved
-from lbgen.runtime.common.health import members
+from lbgen.runtime.common.health import Member, members
 from lbgen.runtime.common.state import root
 from lbgen.runtime.standins import plan as standins
 from lbgen.runtime.standins import server
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lbgen.plan.model import Plan
-    from lbgen.runtime.common.health import Member
     from lbgen.runtime.standins.plan import StandInSet
 
 _FILE = "kept"

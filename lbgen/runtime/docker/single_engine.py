@@ -10,6 +10,7 @@ import ctypes
 import os
 import secrets
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,8 +29,6 @@ from lbgen.runtime.docker.converge import StackContainer, remove_leftovers
 from lbgen.runtime.docker.labels import Record, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from docker import DockerClient
     from docker.models.containers import Container
 

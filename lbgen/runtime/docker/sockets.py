@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from lbgen.diagnostics import Diagnostic, EngineError
@@ -12,8 +13,6 @@ from lbgen.runtime.docker import container, helper_image
 from lbgen.runtime.docker.client import docker_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-
     from lbgen.runtime.docker.converge import StackContainer
 
 _LISTEN, _OPEN = "0A", ("01", "08")  # 08 is CLOSE_WAIT

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import EngineError, LbgenError, Severity
+from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
+from lbgen.engines.api import Engine
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.verdicts import judge
-from lbgen.plan.model import Mode
+from lbgen.plan.model import Mode, Plan
 from lbgen.plan.overlay import with_version
 from lbgen.runtime.common import readiness, selection
 from lbgen.runtime.common.driver import DRAIN_SECONDS, RELOAD_SECONDS, START_SECONDS, Result
@@ -48,14 +51,8 @@ from lbgen.runtime.docker.tier_links import attach_networks, connections, listen
 from lbgen.runtime.standins.plan import StandInSet, describe_pools, stand_in_pools
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from docker import DockerClient
 
-    from lbgen.diagnostics import Diagnostic
-    from lbgen.engines.api import Engine
-    from lbgen.plan.model import Plan
     from lbgen.runtime.common.state import StackState
 
 __all__ = [

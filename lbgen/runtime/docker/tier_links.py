@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.inspect import ContainerState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from docker import DockerClient
     from docker.models.containers import Container
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,6 @@ from lbgen.runtime.docker.converge import StackContainer, is_orphaned
 from lbgen.runtime.docker.labels import RECORD_FILE, Record, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from docker import DockerClient
 
     from lbgen.runtime.docker.desired import EngineUnit

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.plan.model import Protocol
+from lbgen.plan.model import Plan, Protocol
 from lbgen.runtime.common import workers
 from lbgen.runtime.common.driver import START_SECONDS
 from lbgen.runtime.docker import container, helper_image
@@ -17,11 +18,8 @@ from lbgen.runtime.docker.container import ContainerSpec
 from lbgen.runtime.docker.labels import Record, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from docker.models.containers import Container
 
-    from lbgen.plan.model import Plan
     from lbgen.runtime.docker.converge import StackContainer
 
 _LOOK_SECONDS = 0.05

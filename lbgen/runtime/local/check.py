@@ -6,12 +6,14 @@ import os
 import shutil
 import subprocess
 import time
+from pathlib import Path
 from signal import SIGTERM
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.engines.api import Binary, CheckSpec, Engine
 from lbgen.engines.api import engine as engine_by_name
-from lbgen.engines.rendered import render_with
+from lbgen.engines.rendered import Rendered, render_with
 from lbgen.plan.overlay import with_addresses, with_admin, with_ports, with_version
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.admin_client import SETTLE, fetch_json
@@ -23,10 +25,6 @@ from lbgen.runtime.local.run_as import User, accessible_copy, chown_tree, engine
 from lbgen.runtime.local.spawn import KILLED, how_ended, spawn, stop
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lbgen.engines.api import Binary, CheckSpec, Engine
-    from lbgen.engines.rendered import Rendered
     from lbgen.plan.model import Plan
 
 _LOG = "checker.log"

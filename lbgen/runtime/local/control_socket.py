@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import select
 import socket
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from errno import EMFILE, ENFILE
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from pathlib import Path
 
 _NAME = "control"
 

@@ -8,19 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.plan.model import Protocol
+from lbgen.plan.model import Plan, Protocol
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.workers import wait_until_closed, workers
 from lbgen.runtime.local import agent
 from lbgen.runtime.local.run_as import engine_user
-from lbgen.runtime.local.spawn import KILLED, how_ended, spawn, stop
+from lbgen.runtime.local.spawn import KILLED, Process, how_ended, spawn, stop
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Binary, ProcessSpec
-    from lbgen.plan.model import Plan
     from lbgen.runtime.common.process_id import ProcessId
     from lbgen.runtime.local.network import Network
-    from lbgen.runtime.local.spawn import Process
 
 LOG = "engine.log"
 STOP_SECONDS = 5.0

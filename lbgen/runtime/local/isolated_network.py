@@ -5,19 +5,17 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.runtime.local.network import ip, network
+from lbgen.runtime.local.network import Network, ip, network
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.plan.model import Plan
-    from lbgen.runtime.local.network import Network
 
 _CLONE_NEWNET = 0x40000000
 _ANY = frozenset({"0.0.0.0", "::"})  # noqa: S104  # compared with, not bound

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.engines import api
-from lbgen.engines.api import engine_names
+from lbgen.engines.api import Binary, engine_names
 from lbgen.runtime.common import certificates, process_id, saved
 from lbgen.runtime.common.state import store
 from lbgen.runtime.local import messages
@@ -19,9 +20,6 @@ from lbgen.runtime.standins import plan as standins
 from lbgen.runtime.standins import server
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lbgen.engines.api import Binary
     from lbgen.runtime.common.process_id import ProcessId
     from lbgen.runtime.local.messages import StartRequest
     from lbgen.runtime.standins.plan import StandInSet

@@ -7,21 +7,17 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.local.run_as import User
-from lbgen.runtime.local.spawn import spawn, stop
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from lbgen.runtime.local.spawn import Process
+from lbgen.runtime.local.spawn import Process, spawn, stop
 
 _R = TypeVar("_R")
 ADDRESSES = IPv4Network("10.213.0.0/16")

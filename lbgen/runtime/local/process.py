@@ -7,16 +7,19 @@ import shutil
 import signal
 import time
 import urllib.request
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.agent_spec import FILE as ORDER
+from lbgen.engines.api import Binary, Engine
 from lbgen.engines.api import engine as engine_by_name
-from lbgen.engines.rendered import render_with
-from lbgen.plan.model import Protocol
+from lbgen.engines.rendered import Rendered, render_with
+from lbgen.plan.model import Listener, Plan, Protocol
 from lbgen.plan.overlay import with_admin, with_version
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.driver import START_SECONDS
@@ -26,12 +29,6 @@ from lbgen.runtime.local.run_as import accessible_copy, chown_tree, engine_user,
 from lbgen.runtime.local.spawn import how_ended
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from lbgen.engines.api import Binary, Engine
-    from lbgen.engines.rendered import Rendered
-    from lbgen.plan.model import Listener, Plan
     from lbgen.runtime.local.network import Network
 
 

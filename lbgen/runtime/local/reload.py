@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from lbgen.agent.run import steering_files
 from lbgen.diagnostics import EngineError
-from lbgen.engines.rendered import MANIFEST, render_with
-from lbgen.plan.model import Protocol
+from lbgen.engines.rendered import MANIFEST, Rendered, render_with
+from lbgen.plan.model import Plan, Protocol
 from lbgen.plan.overlay import with_admin, with_version
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.admin_client import fetch_text
@@ -22,12 +23,8 @@ from lbgen.runtime.local.process import wait_listening
 from lbgen.runtime.local.run_as import engine_user
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from lbgen.engines.api import Engine, ProcessSpec
     from lbgen.engines.health import Condition
-    from lbgen.engines.rendered import Rendered
-    from lbgen.plan.model import Plan
     from lbgen.runtime.local.engine_process import EngineProcess
 
 PREVIOUS = ".previous"  # the files before the last change, beside them

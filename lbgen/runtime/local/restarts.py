@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,6 @@ from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.local.spawn import how_ended
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.runtime.common.state import EngineState
     from lbgen.runtime.local.engine_process import EngineProcess
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
@@ -16,8 +17,6 @@ from typing import IO, TYPE_CHECKING, Protocol
 from lbgen.runtime.common.workers import group_members
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from lbgen.runtime.local.run_as import User
 
 _ASK_AGAIN_SECONDS = 0.5

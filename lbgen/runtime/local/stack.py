@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,8 +24,6 @@ from lbgen.runtime.local.tier_links import attach_networks, connections, listene
 from lbgen.runtime.standins.plan import describe_pools, stand_in_pools
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from lbgen.engines.api import Engine
     from lbgen.plan.model import Plan
     from lbgen.runtime.common.logs import Line

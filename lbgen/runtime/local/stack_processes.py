@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import EngineError, LbgenError, Severity
+from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
 from lbgen.engines.health import Watched
 from lbgen.plan.overlay import with_ports, with_real_endpoints, with_version
 from lbgen.runtime.common import readiness, state
@@ -21,8 +22,8 @@ from lbgen.runtime.common.resolvers import judge_with_resolvers
 from lbgen.runtime.common.route_probes import Probe, make_probes
 from lbgen.runtime.local import journal
 from lbgen.runtime.local.journal import SavedNetwork, SavedStack
-from lbgen.runtime.local.messages import digest
-from lbgen.runtime.local.network import network
+from lbgen.runtime.local.messages import EngineChoice, ReloadRequest, StartRequest, digest
+from lbgen.runtime.local.network import Network, network
 from lbgen.runtime.local.process import start, wait_listening, with_free_admin_port
 from lbgen.runtime.local.reload import PREVIOUS, LocalEngine, prepare_change, remove_previous
 from lbgen.runtime.local.run_as import engine_user, make_engine_directory
@@ -30,14 +31,8 @@ from lbgen.runtime.local.stand_ins import StandIns
 from lbgen.runtime.standins.plan import StandInSet, plan_stand_ins, stand_in_pools
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import ExitStack
-
-    from lbgen.diagnostics import Diagnostic
     from lbgen.plan.model import Plan
     from lbgen.runtime.local.engine_process import EngineProcess
-    from lbgen.runtime.local.messages import EngineChoice, ReloadRequest, StartRequest
-    from lbgen.runtime.local.network import Network
 
 
 @dataclass(slots=True)

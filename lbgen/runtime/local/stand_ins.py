@@ -9,19 +9,14 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.runtime.local.adopt import AdoptedProcess, session_leaders
 from lbgen.runtime.local.control_socket import ControlSocket, connect
 from lbgen.runtime.local.messages import Failure
-from lbgen.runtime.local.spawn import spawn_own, stop
-from lbgen.runtime.standins.server import stand_in_servers
+from lbgen.runtime.local.spawn import Process, spawn_own, stop
+from lbgen.runtime.standins.server import StandIn, stand_in_servers
 from lbgen.system_errors import set_supervisor, to_diagnostic
-
-if TYPE_CHECKING:
-    from lbgen.runtime.local.spawn import Process
-    from lbgen.runtime.standins.server import StandIn
 
 LOG = "stand-ins.log"
 _ENTRY = "lbgen.runtime.local.stand_ins:main"

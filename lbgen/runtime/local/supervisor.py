@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
@@ -22,19 +23,17 @@ from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.common.reload import REMEDY, internal_error, refusal
 from lbgen.runtime.local import journal
 from lbgen.runtime.local.control_socket import ControlSocket
-from lbgen.runtime.local.messages import CommitRequest, Failure, ReloadRequest, Success, TakeoverRequest
+from lbgen.runtime.local.messages import CommitRequest, Failure, ReloadRequest, StartRequest, Success, TakeoverRequest
 from lbgen.runtime.local.restarts import Backoff, EngineWatch
 from lbgen.runtime.local.stack_processes import StackProcesses
 from lbgen.runtime.local.takeover import take_over
 from lbgen.system_errors import set_supervisor, to_diagnostic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from types import FrameType
 
     from lbgen.runtime.common.progress import Progress
     from lbgen.runtime.local.journal import SavedStack
-    from lbgen.runtime.local.messages import StartRequest
 
 _LOOK_SECONDS = 0.5
 _CALLER_SECONDS = 5.0  # for a caller's request

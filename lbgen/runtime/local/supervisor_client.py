@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
@@ -27,8 +28,6 @@ from lbgen.runtime.local.messages import CommitRequest, Failure, ReloadRequest, 
 from lbgen.runtime.local.spawn import how_ended
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lbgen.runtime.common.process_id import ProcessId
     from lbgen.runtime.common.state import StackState
 

@@ -6,6 +6,8 @@ import os
 import re
 import shutil
 import signal
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,24 +16,19 @@ from lbgen.engines.agent_spec import FILE as ORDER
 from lbgen.plan.overlay import with_admin, with_version
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.local import agent
-from lbgen.runtime.local.adopt import AdoptedProcess, processes_in, session_leaders, session_of
+from lbgen.runtime.local.adopt import AdoptedProcess, SessionLeader, processes_in, session_leaders, session_of
 from lbgen.runtime.local.engine_process import EngineProcess
-from lbgen.runtime.local.messages import digest
+from lbgen.runtime.local.messages import EngineChoice, digest
 from lbgen.runtime.local.network import Network
 from lbgen.runtime.local.spawn import stop
 from lbgen.runtime.local.stack_processes import StackProcesses, endpoint_states
 from lbgen.runtime.local.stand_ins import StandIns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import ExitStack
-
     from lbgen.engines.api import Binary
     from lbgen.runtime.common import state
     from lbgen.runtime.common.progress import Progress
-    from lbgen.runtime.local.adopt import SessionLeader
     from lbgen.runtime.local.journal import SavedStack
-    from lbgen.runtime.local.messages import EngineChoice
 
 
 def take_over(

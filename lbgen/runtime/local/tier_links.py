@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,6 @@ from lbgen.plan.overlay import with_ports
 from lbgen.runtime.common import ports
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lbgen.plan.model import Plan
     from lbgen.runtime.common.state import StackState
 

@@ -8,14 +8,12 @@ import hashlib
 import json
 import socket
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from lbgen.runtime.standins.accept import ConnectionInfo
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _SILENT = ConnectionInfo()
 CONTROL = "x-stand-in"  # request header: a JSON object with fields of Behaviour

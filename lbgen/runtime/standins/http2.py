@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -14,6 +14,7 @@ from h2.errors import ErrorCodes
 from h2.events import (
     ConnectionTerminated,
     DataReceived,
+    Event,
     RequestReceived,
     StreamEnded,
     StreamReset,
@@ -23,11 +24,6 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 
 from lbgen.runtime.standins.http1 import CONTROL, NAME, SEEN, Arrival, Behaviour, body_of, reset
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from h2.events import Event
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\n"  # what `read_request` has taken; `SM` follows
 

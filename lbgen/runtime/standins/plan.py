@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from lbgen.plan.model import Forward
+from lbgen.plan.model import Forward, Plan, Pool
 from lbgen.plan.overlay import with_endpoints
 from lbgen.plan.tls import File
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.certificates import CA, Spec, make
 from lbgen.runtime.standins.accept import StandInTls
 from lbgen.runtime.standins.server import StandIn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from lbgen.plan.model import Plan, Pool
 
 _FROM = 26_000  # above the ports that several engines get, below the ephemeral ones
 _ANY_STATUS = ((200, 299),)

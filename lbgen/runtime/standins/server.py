@@ -12,19 +12,16 @@ import sys
 import threading
 import time
 from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.standins import http1
 from lbgen.runtime.standins.accept import ConnectionInfo, Server, StandInTls
 from lbgen.runtime.standins.http1 import Behaviour
 from lbgen.runtime.standins.udp import DatagramServer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 JSON = Behaviour()
 REMEMBERED = 20_000  # requests

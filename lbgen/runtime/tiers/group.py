@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import queue
 import threading
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
@@ -14,9 +16,6 @@ from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.state import StackState, root
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from lbgen.runtime.common.driver import Driver
     from lbgen.runtime.common.logs import Line
 

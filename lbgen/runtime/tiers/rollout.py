@@ -6,13 +6,14 @@ Replicas come before the tier in front learns of them, and go after it has forgo
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
+from lbgen.engines.api import Engine, runs_in_kernel, target_version
 from lbgen.engines.api import engines as installed
-from lbgen.engines.api import runs_in_kernel, target_version
 from lbgen.engines.tiers import engine_of
 from lbgen.engines.verdicts import judge
 from lbgen.plan import tiers as planned
@@ -20,7 +21,7 @@ from lbgen.plan.overlay import with_real_endpoints, with_version
 from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tier_simulation import l4_fronts
 from lbgen.runtime.common import readiness
-from lbgen.runtime.common.driver import DRAIN_SECONDS, RELOAD_SECONDS, Result
+from lbgen.runtime.common.driver import DRAIN_SECONDS, RELOAD_SECONDS, Driver, Result
 from lbgen.runtime.common.locking import lock
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.route_probes import make_probes
@@ -28,12 +29,8 @@ from lbgen.runtime.tiers import group
 from lbgen.runtime.tiers.group import Group, Member
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from lbgen.engines.api import Engine
     from lbgen.plan.model import Plan
     from lbgen.plan.tiers import Tier
-    from lbgen.runtime.common.driver import Driver
     from lbgen.runtime.common.state import StackState
     from lbgen.spec.load import Topology
 

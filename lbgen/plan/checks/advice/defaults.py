@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.plan.checks.datagrams import udp_routes
 from lbgen.plan.guarantees import Guarantee
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pydantic import BaseModel
 
     from lbgen.plan.checks.context import Context

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from lbgen.plan.checks.context import list_names
+from lbgen.plan.checks.context import Context, list_names
 from lbgen.plan.feature_uses import used_pools
-
-if TYPE_CHECKING:
-    from lbgen.plan.checks.context import Context
 
 
 def check(context: Context) -> None:
