@@ -1,4 +1,4 @@
-"""How the time of every command grows with the routes: `python tests/bench_growth.py [COUNT ...]`; a report, no test.
+"""How the time of every command grows with the routes: `python -m tests.bench.growth [COUNT ...]`; a report, no test.
 
 Each cell is one run of the command in a process of its own: seconds of the wall clock, or with --cpu those that the
 command's own processes computed (not what engines and the supervisor of a stack did). The last columns are the growth
@@ -22,8 +22,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import log2
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from lbgen.engines.api import engine_names
 from tests.support.growth import topology

@@ -1,0 +1,53 @@
+"""What each figure has to reach, by case and engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# CPU per request against the hand-tuned configuration with the same features.
+CPU = {
+    "minimal": {"nginx": 1.10, "haproxy": 1.15, "envoy": 1.08, "traefik": 1.30},
+    "production": {"nginx": 1.12, "haproxy": 1.15, "envoy": 1.10, "traefik": 1.35},
+    "native": {"nginx": 1.03, "haproxy": 1.03, "envoy": 1.03, "traefik": 1.08},
+    "tls": {"nginx": 1.10, "haproxy": 1.15, "envoy": 1.08, "traefik": 1.30},
+}
+LINES = {
+    "exact": {"nginx": 350, "haproxy": 230, "envoy": 700, "traefik": 330},
+    "native": {"nginx": 140, "haproxy": 110, "envoy": 300, "traefik": 110},
+}
+ROUTES = 1.10  # CPU with 1,000 routes over CPU with one
+IDLE_MEMORY = 1.10  # MiB under 10,000 idle connections over the hand-tuned one's
+SCALE_MIB, SCALE_LINES = 60, 20_000  # of nginx with 2,000 routes: its largest process, its configuration
+
+
+@dataclass(frozen=True)
+class Result:
+    """One figure held against its goal; `missing` says why there is none."""
+
+    case: str
+    subject: str
+    value: float | None
+    goal: float
+    unit: str = "x"
+    spread: tuple[float, float] | None = None
+    detail: str = ""
+    missing: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether there is a figure that reaches the goal, to the digits that the table shows."""
+        return self.value is not None and round(self.value, 2) <= self.goal
+
+    def as_dict(self) -> dict[str, object]:
+        """The JSON record."""
+        return {
+            "case": self.case,
+            "subject": self.subject,
+            "value": None if self.value is None else round(self.value, 3),
+            "goal": self.goal,
+            "unit": self.unit,
+            "spread": None if self.spread is None else [round(x, 3) for x in self.spread],
+            "detail": self.detail,
+            "missing": self.missing,
+            "passed": self.passed,
+        }

@@ -1,0 +1,67 @@
+"""The arithmetic of the benchmark."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bench.goals import Result
+from tests.bench.load import read_wrk
+from tests.bench.measure import Paired, Sample, measure_pair
+from tests.bench.proxies import BenchError, count_lines
+
+
+def test_micros_per_request() -> None:
+    assert Sample(requests=50_000, cpu=1.0).micros == pytest.approx(20.0)
+
+
+def test_ratio_of_medians_and_its_spread() -> None:
+    paired = Paired((10.0, 20.0, 10.0, 10.0, 10.0), (11.0, 22.0, 11.0, 99.0, 12.0))
+    assert paired.ratio == pytest.approx(1.2)
+    assert paired.spread == pytest.approx((1.1, 1.2))
+
+
+def test_one_round_has_no_spread() -> None:
+    assert Paired((10.0,), (12.0,)).spread == pytest.approx((1.2, 1.2))
+
+
+def test_both_sides_alternate() -> None:
+    order = []
+    figures = iter((1.0, 2.0, 3.0, 4.0))
+
+    def side(name: str):
+        return lambda: order.append(name) or next(figures)
+
+    paired = measure_pair(side("A"), side("B"), 2)
+    assert order == ["A", "B", "A", "B"]
+    assert paired == Paired((1.0, 3.0), (2.0, 4.0))
+
+
+GOOD = "  51200 requests in 1.00s, 260.00MB read\nRequests/sec:  51200.00\n"
+
+
+def test_requests_are_read_from_wrk() -> None:
+    assert read_wrk(GOOD, 0.5) == Sample(51_200, 0.5)
+
+
+@pytest.mark.parametrize("line", ["  Non-2xx or 3xx responses: 7", "  Socket errors: connect 0, read 3, write 0"])
+def test_failed_requests_give_no_figure(line: str) -> None:
+    with pytest.raises(BenchError, match="requests failed"):
+        read_wrk(f"{GOOD}{line}\n", 0.5)
+
+
+def test_no_answer_gives_no_figure() -> None:
+    with pytest.raises(BenchError, match="no answers"):
+        read_wrk("unable to connect\n", 0.0)
+
+
+def test_a_goal_is_judged_by_the_digits_shown() -> None:
+    assert Result("minimal", "nginx", 1.104, 1.10).passed
+    assert not Result("minimal", "nginx", 1.106, 1.10).passed
+    assert not Result("minimal", "nginx", None, 1.10, missing="it did not start").passed
+
+
+def test_code_is_counted_apart(tmp_path) -> None:
+    (tmp_path / "nginx.conf").write_text("a\nb\n", encoding="utf-8")
+    (tmp_path / "script.js").write_text("c\n", encoding="utf-8")
+    (tmp_path / ".lbgen-files").write_text("nginx.conf\n", encoding="utf-8")
+    assert count_lines(tmp_path) == (2, 1)
