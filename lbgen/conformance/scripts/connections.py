@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 from lbgen.conformance.http1_client import ClientConnection, serialize
 from lbgen.conformance.judge import account_of
-from lbgen.conformance.scripts.context import ScriptContext, account_field, get
+from lbgen.conformance.scripts.context import ScriptContext, account_field, get, wait_until
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import CONTROL
 
@@ -76,6 +76,32 @@ def few_idle_connections(ctx: ScriptContext) -> Iterator[str]:
         time.sleep(0.4)
     if (new := sum(ctx.endpoints.connections.values()) - before) < 6:
         yield f"idle connections: 12 requests at once after 12 others opened {new} new ones, expected 6 at least"
+
+
+def idle_connections_are_closed(ctx: ScriptContext) -> Iterator[str]:
+    """The proxy closes a connection to an endpoint that stays unused: at the latest after `keepalive_idle` and half as
+    much again, `seconds` here, for a busy machine. Soon after its request the next one uses it."""
+    name, limit = f"{ctx.params['pool']}-0", 1.5 * ctx.params["seconds"]
+    busy = json.dumps({"mode": "hang", "wait_ms": 300})
+    opened, ended = ctx.endpoints.connections, ctx.endpoints.ended
+    with ExitStack() as open_:
+        streams = [open_.enter_context(ClientConnection(ctx.at["web"])) for _ in range(8)]
+        for stream in streams:
+            stream.send(serialize(get(f"/{ctx.params['pool']}", (CONTROL, busy))))
+        if odd := {answer.status for answer in (stream.read_answer() for stream in streams)} - {200}:
+            yield f"statuses {odd}"
+            return
+        if ctx.params["seconds"] >= 4:
+            before = opened[name]
+            time.sleep(0.3)
+            streams[0].send(serialize(get(f"/{ctx.params['pool']}")))
+            if streams[0].read_answer().status != 200 or opened[name] > before:
+                yield f"a request 0.3 s after {before} others opened another connection, or was not answered"
+    begun = time.monotonic()
+    if not wait_until(lambda: ended[name] == opened[name], limit):
+        yield f"{opened[name] - ended[name]} of {opened[name]} idle connections are open after {limit:.1f} s"
+    elif (took := time.monotonic() - begun) < 0.1 * ctx.params["seconds"]:
+        yield f"the idle connections are closed after {took:.2f} s, expected {ctx.params['seconds']} s"
 
 
 def keepalive_over(ctx: ScriptContext) -> Iterator[str]:

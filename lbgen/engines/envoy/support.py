@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lbgen.engines.api import NATIVE, NOT_YET, UNPORTABLE, Verdict, approximate, emulated, refused
+from lbgen.engines.api import NATIVE, UNPORTABLE, Verdict, approximate, emulated, refused
 from lbgen.plan.features import Feature
 from lbgen.plan.guarantees import Guarantee
 
@@ -98,8 +98,8 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.DRAIN: emulated("the endpoint is marked as draining"),
     Feature.ENDPOINT_NAMES: NATIVE,
     Feature.ENDPOINT_IPV6: NATIVE,
-    Feature.KEEPALIVE: emulated("idle connections are kept for 60 s without a count; 0 closes each after its request"),
-    Feature.KEEPALIVE_IDLE: NOT_YET,
+    Feature.KEEPALIVE: emulated("idle connections are kept without a count; 0 closes each after its request"),
+    Feature.KEEPALIVE_IDLE: NATIVE,
     Feature.TLS_NO_SNI: NATIVE,
     Feature.TLS_TERMINATE: emulated("connections are matched by a regex for the server names of the certificates"),
     Feature.TLS_CLIENT_CERT: emulated("no session is resumed, so that every handshake shows the certificate"),

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _NO_LIMIT_CONNECT = 86_400_000  # ms; Envoy requires a limit, and the kernel gives up long before
 _NO_LIMIT = 1_000_000_000
-_KEPT_FOR = "60s"  # how long Envoy keeps an idle connection to an endpoint
 # Percent. By default Envoy shifts load to backups once fewer than 100/1.4 percent of the others are up.
 _BACKUP_LAST = 100_000_000
 _HTTP = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
@@ -185,7 +184,7 @@ def _protocol(pool: Pool) -> dict[str, Data]:
     kind = "http_protocol_options" if pool.protocol is PoolProtocol.HTTP1 else "http2_protocol_options"
     return {
         "common_http_protocol_options": {
-            "idle_timeout": _KEPT_FOR,
+            "idle_timeout": duration(pool.keepalive_idle),  # 0s = no limit
             **({} if pool.keepalive else {"max_requests_per_connection": 1}),
         },
         "explicit_http_config": {kind: {}},

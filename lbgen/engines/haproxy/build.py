@@ -17,13 +17,14 @@ from lbgen.engines.haproxy.quote import QUOTES
 from lbgen.engines.haproxy.run import CONFIG
 from lbgen.engines.haproxy.statements import statement
 from lbgen.engines.haproxy.tls import certificate_list
-from lbgen.engines.haproxy.upstream_servers import is_resolved
+from lbgen.engines.haproxy.upstream_servers import is_resolved, purge_delay
 from lbgen.engines.haproxy.upstreams import Backends
 from lbgen.engines.haproxy.view import View
 from lbgen.engines.text import Atom, Literal
 from lbgen.engines.verbatim import texts
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Mode, PoolProtocol
+from lbgen.plan.pool import KEEPALIVE_IDLE
 from lbgen.plan.request import AUTHORITY
 from lbgen.resources import folder
 
@@ -93,6 +94,7 @@ def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         has_grpc=any(pool.protocol is PoolProtocol.GRPC for pool in pools),
         has_times=any(each.has_times for each in frontends),
         has_mirrors=any(each.has_mirrors for each in frontends),
+        purge_delay=Atom(purge_delay(KEEPALIVE_IDLE)),
         logs=any(listener.access_log for listener in plan.listeners),
         queues=any(pool.max_per_endpoint for pool in pools),
         has_passing_check=backends.needs_passing_check(),

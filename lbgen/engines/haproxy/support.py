@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import NATIVE, NOT_YET, UNPORTABLE, Verdict, approximate, emulated, refused
+from lbgen.engines.api import NATIVE, UNPORTABLE, Verdict, approximate, emulated, refused
 from lbgen.plan.features import Feature
 from lbgen.plan.guarantees import Guarantee
 
@@ -116,6 +116,8 @@ _EMULATED = {
     Feature.SPLIT: "a map lookup of a random number; shares are exact to one in a million",
     Feature.REDIRECT: "a response whose Location is built from the request",
     Feature.REWRITE_PREFIX: "the path's segments behind the prefix are stored and appended to the new one",
+    Feature.KEEPALIVE_IDLE: "in steps of a tenth of that time HAProxy closes half of the connections that the load of "
+    "the last steps did not need; one alone goes in the third step",
     Feature.KEEPALIVE: "counted per endpoint over all threads; unset, HAProxy keeps as many as it used last",
 }
 
@@ -210,7 +212,7 @@ def support(version: str) -> Mapping[Feature, Verdict]:
         | {feature: emulated(how) for feature, how in _EMULATED.items()}
         | {feature: approximate(what, _DIFFERS.get(feature)) for feature, what in _APPROXIMATE.items()}
         | {feature: refused(why) for feature, why in _REFUSED.items()}
-        | {Feature.ESCAPE_HATCH: UNPORTABLE, Feature.KEEPALIVE_IDLE: NOT_YET}
+        | {Feature.ESCAPE_HATCH: UNPORTABLE}
     )
     if version == "2.6":
         stops = {"listener.timeouts.body": ("status 504", "time")}

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from lbgen.engines.haproxy.health_checks import check_options
 from lbgen.engines.haproxy.retries import listed_twice
 from lbgen.engines.haproxy.statements import Statement, statement
+from lbgen.engines.haproxy.timeouts import duration
 from lbgen.engines.text import Literal
 from lbgen.plan.model import Balance, PoolProtocol
+from lbgen.plan.pool import KEEPALIVE_IDLE
 from lbgen.records import record
 
 if TYPE_CHECKING:
@@ -59,6 +61,12 @@ class Role:
         return self.l7 and (self.retries is not None or pool.max_per_endpoint is not None)
 
 
+def purge_delay(keepalive_idle: int) -> str:
+    """The time of a step in which HAProxy closes idle connections: it needs three steps for one connection, eight for
+    64 and eleven for 500 until the last is closed."""
+    return duration(max(1, keepalive_idle // 10) if keepalive_idle else 0)
+
+
 def server_statements(pool: Pool, role: Role) -> list[Statement]:
     """One line per endpoint, two for one that has to be listed twice."""
     twice = listed_twice(role.retries, pool)
@@ -77,6 +85,8 @@ def server_statements(pool: Pool, role: Role) -> list[Statement]:
 def _options(pool: Pool, endpoint: Endpoint, role: Role, tracked: str) -> Iterator[str | Word]:
     if is_resolved(endpoint):
         yield "resolvers dns init-addr none"
+    if role.l7 and pool.keepalive_idle != KEEPALIVE_IDLE:  # which the defaults section has
+        yield f"pool-purge-delay {purge_delay(pool.keepalive_idle)}"
     if role.keepalive_limited:
         yield f"pool-max-conn {pool.keepalive}"
     if endpoint.backup:

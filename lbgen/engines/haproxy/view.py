@@ -120,7 +120,7 @@ class View:
     `limits_bodies`, `has_times`, `has_mirrors`: some route has these. `shares_state`: some Lua counts for all threads;
     `has_one_state`: all Lua has to run in that state then. `queues`: some endpoints have a limit, so requests may
     wait. `has_passing_check`: some check needs a frontend that accepts every connection. `denied`: the backend for
-    connections that an L4 route denies.
+    connections that an L4 route denies. `purge_delay`: a step in which idle connections to endpoints are closed.
     """
 
     name: Atom
@@ -140,6 +140,7 @@ class View:
     nameservers: tuple[Statement, ...]
     has_resolvers: bool
     has_grpc: bool
+    purge_delay: Atom
     logs: bool
     has_mirrors: bool
     has_times: bool

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lbgen.engines.api import NATIVE, NOT_YET, UNPORTABLE, Verdict, approximate, emulated, refused
+from lbgen.engines.api import NATIVE, UNPORTABLE, Verdict, approximate, emulated, refused
 from lbgen.plan.features import Feature
 from lbgen.plan.guarantees import Guarantee
 
@@ -183,7 +183,7 @@ _COMMON: dict[Feature, Verdict] = {
         },
     ),
     Feature.KEEPALIVE: NATIVE,
-    Feature.KEEPALIVE_IDLE: NOT_YET,
+    Feature.KEEPALIVE_IDLE: NATIVE,
     Feature.MAX_PER_ENDPOINT: NATIVE,
     Feature.QUEUE: emulated("a script (njs) in which a request waits for an endpoint"),
     Feature.SLOW_START: emulated("`lbgen agent` raises the weight of a restored endpoint in ten steps"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
+from lbgen.engines.nginx.timeouts import duration
 from lbgen.engines.nginx.view import Endpoint, Upstream
 from lbgen.engines.text import Atom
 from lbgen.plan.model import Balance
@@ -88,6 +89,7 @@ def _block(
         method=method,
         endpoints=tuple(servers),
         keepalive=0 if l4 else pool.keepalive,
+        keepalive_idle=duration(pool.keepalive_idle),
         include=Atom(f"upstreams/{'stream' if l4 else 'http'}/{name}.conf") if pool.active else None,
         slow_start=bool(pool.slow_start),
         sticky_route=sticky_route,

@@ -256,6 +256,7 @@ class Upstream:
     method: Atom | None
     endpoints: tuple[Endpoint, ...]
     keepalive: int
+    keepalive_idle: Atom
     include: Atom | None = None
     slow_start: bool = False
     sticky_route: Atom | None = None  # the variable with the `route` that a client's cookie names

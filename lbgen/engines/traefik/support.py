@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import NATIVE, NOT_YET, UNPORTABLE, approximate, emulated, refused
+from lbgen.engines.api import NATIVE, UNPORTABLE, approximate, emulated, refused
 from lbgen.plan.features import Feature
 from lbgen.plan.guarantees import Guarantee
 
@@ -154,7 +154,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     ),
     Feature.HEALTH_PASSIVE: emulated("the lbgen plugin counts the failures, in step with its retries"),
     Feature.KEEPALIVE: emulated("the lbgen plugin's transport keeps that many idle connections for each endpoint"),
-    Feature.KEEPALIVE_IDLE: NOT_YET,
+    Feature.KEEPALIVE_IDLE: emulated("a timeout of the lbgen plugin's transport"),
     Feature.MAX_PER_ENDPOINT: _BALANCE,
     Feature.QUEUE: _BALANCE,
     Feature.SLOW_START: _BALANCE,

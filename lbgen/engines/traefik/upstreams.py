@@ -20,6 +20,7 @@ def build_pool(plan: Plan, pool: Pool) -> Tagged:
         "name": pool.name,
         "balance": str(pool.balance),
         "keepalive": pool.keepalive,
+        "keepaliveIdle": pool.keepalive_idle,
         "protocol": str(pool.protocol),
         "endpoints": [_endpoint(endpoint) for endpoint in pool.endpoints],
     }

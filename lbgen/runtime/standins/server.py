@@ -77,12 +77,13 @@ class ReceivedRequest:
 
 @dataclass(slots=True)
 class StandInServers:
-    """Running stand-ins. By endpoint name: `connections`, `heads` (requests of which the head is there), `body_bytes`
-    (of HTTP/1.x, as they come), `requests` (whole ones), `answered` (the kernel has the whole answer). `seen` are the
-    latest requests in order. `behave` and `listen` change one while it runs."""
+    """Running stand-ins. By endpoint name: `connections`, those that `ended`, `heads` (requests whose head is there),
+    `body_bytes` (of HTTP/1.x, as they come), `requests` (whole ones), `answered` (the kernel has the whole answer).
+    `seen` are the latest requests in order. `behave` and `listen` change one while it runs."""
 
     stand_ins: tuple[StandIn, ...]
     connections: Counter[str] = field(default_factory=Counter)
+    ended: Counter[str] = field(default_factory=Counter)
     heads: Counter[str] = field(default_factory=Counter)
     body_bytes: Counter[str] = field(default_factory=Counter)
     requests: Counter[str] = field(default_factory=Counter)
@@ -193,6 +194,7 @@ class StandInServers:
                     http1.reset(writer)  # as a server does that dies
             finally:
                 del self._tasks[task]
+                self.ended[stand_in.name] += 1
                 writer.close()
 
         limit = http1.HEAD_LIMIT

@@ -233,21 +233,22 @@ type Mirror struct {
 
 // Pool is a set of endpoints that are the same service.
 type Pool struct {
-	Name      string
-	Balance   string
-	Endpoints []*Endpoint
-	Keepalive int
-	Resolvers []string
-	Hash      *Key
-	Active    *Active
-	Passive   *Passive
-	Max       int // requests at a time for each endpoint, 0 = no limit
-	Queue     *Queue
-	Sticky    *Sticky
-	Slow      int
-	TLS       *TLS
-	Protocol  string
-	Proxy     string // v1 or v2: a PROXY header begins every connection
+	Name          string
+	Balance       string
+	Endpoints     []*Endpoint
+	Keepalive     int
+	KeepaliveIdle int // milliseconds, 0 = no limit
+	Resolvers     []string
+	Hash          *Key
+	Active        *Active
+	Passive       *Passive
+	Max           int // requests at a time for each endpoint, 0 = no limit
+	Queue         *Queue
+	Sticky        *Sticky
+	Slow          int
+	TLS           *TLS
+	Protocol      string
+	Proxy         string // v1 or v2: a PROXY header begins every connection
 }
 
 // Endpoint is host and port; Lookup when the host is a name.

@@ -63,7 +63,7 @@ func (p *pool) transport(connect, response int, name string) (*http.Transport, e
 		TLSHandshakeTimeout:   time.Duration(connect) * time.Millisecond,
 		MaxIdleConnsPerHost:   p.conf.Keepalive,
 		DisableKeepAlives:     p.conf.Keepalive == 0 || p.conf.Proxy != "", // a PROXY header is about one client
-		IdleConnTimeout:       30 * time.Second,
+		IdleConnTimeout:       time.Duration(p.conf.KeepaliveIdle) * time.Millisecond,
 		DisableCompression:    true,
 		ReadBufferSize:        16 * 1024,
 		WriteBufferSize:       16 * 1024,
