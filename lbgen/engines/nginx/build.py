@@ -15,7 +15,7 @@ from lbgen.engines.nginx.limits import has_limits, real_ip_listeners
 from lbgen.engines.nginx.listeners import virtual_servers
 from lbgen.engines.nginx.matching import variable
 from lbgen.engines.nginx.names import Names, reference
-from lbgen.engines.nginx.paths import well_formed_request
+from lbgen.engines.nginx.paths import plain_request, well_formed_request
 from lbgen.engines.nginx.scripts import modules
 from lbgen.engines.nginx.server_blocks import ServerBlocks
 from lbgen.engines.nginx.strings import EMPTY, Texts
@@ -153,6 +153,7 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         client_times=shared_times,
         times=default_times,
         forwards=bool(pools),
+        plain_request=plain_request(http2=any(x.http2 for x in listeners)),
         well_formed_request=well_formed_request(http2=any(x.http2 for x in listeners)),
         never_nominated=Literal(_NEVER_NOMINATED, "regex"),
         nothing_nominated=Literal(rf"(?i)^[ \t,]*(?:(?:{harmless})(?:[ \t]*,[ \t,]*|[ \t]*$))*$", "regex"),

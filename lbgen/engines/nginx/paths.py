@@ -22,6 +22,7 @@ _SCRIPTED = "target_made_normal"
 _STRICT = Paths()
 _UNRESERVED = "2[DdEe]|3[0-9]|[46][1-9A-Fa-f]|5[0-9AaFf]|7[0-9AaEe]"
 _DOT = "(?:[.]|%2[Ee])"
+_PLAIN = r"[A-Za-z0-9._~:\[\]@!$&'()*+,;=-]"
 _URI = r"[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]"
 
 
@@ -45,8 +46,10 @@ class PathPolicies:
                 Entry(Literal(f"^[^?]*{pattern}", "regex"), Atom("400")) for pattern in _ambiguous(paths, old=self._old)
             )
             self.maps.append(Map(NONE, text(inline(PATH)), Atom(f"${unclear}"), Atom("0"), entries))
+            connect = (Entry(Literal("^[^ ]* CONNECT ", "regex"), Atom("405")),) if self._old else ()
             entries = (
-                Entry(Literal("^[^ ]* CONNECT ", "regex"), Atom("405")),
+                *connect,
+                Entry(plain_request(http2=self._http2), Atom("0")),
                 Entry(well_formed_request(http2=self._http2), text(inline(unclear))),
             )
             source = text(inline("http_host"), " ", inline("request"))
@@ -63,6 +66,16 @@ def well_formed_request(*, http2: bool) -> Literal:
     version = r"(?:1\.[01]|2\.0)" if http2 else r"1\.[01]"
     target = r"(?:(?i:https?://\1)(?=[/? ])|(?=/))"
     return Literal(rf"^((?:{AUTHORITY})?) [A-Z][A-Z_-]* {target}{_URI}* HTTP/{version}$", "regex")
+
+
+def plain_request(*, http2: bool) -> Literal:
+    """Regex over `Host request-line` that matches almost every request, and only what all policies accept: no escapes,
+    no empty or dot segments in the path."""
+    version = r"(?:1\.[01]|2\.0)" if http2 else r"1\.[01]"
+    path = rf"(?:/(?![./]){_PLAIN}*)+"
+    return Literal(
+        rf"^[A-Za-z0-9][A-Za-z0-9.-]*(?::[1-5]?[0-9]{{1,4}})? [A-Z]+ {path}(?:\?{_URI}*)? HTTP/{version}$", "regex"
+    )
 
 
 def target_variable(listener: Listener) -> str:

@@ -88,6 +88,9 @@ def tls_directives(tls: ListenerTls, certificate: Certificate | None) -> Iterato
         yield directive("ssl_verify_depth", "5")
         # nginx does not verify the client again when a session is resumed.
         yield directive("ssl_session_tickets", "off")
+    elif certificate is not None:
+        yield directive("ssl_session_cache", "shared:tls:10m")
+        yield directive("ssl_session_timeout", "1d")
 
 
 def unverified_variable(tls: ListenerTls) -> Atom | None:

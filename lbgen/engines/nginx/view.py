@@ -295,7 +295,8 @@ class Http:
     client_times: ClientTimes
     times: Times
     forwards: bool
-    well_formed_request: Literal  # regex over Host and the request line
+    plain_request: Literal  # regex over Host and the request line of ordinary requests
+    well_formed_request: Literal  # the same of all acceptable ones
     never_nominated: Literal  # regex of Connection values that name protected fields
     nothing_nominated: Literal  # regex of Connection values that name hop-by-hop fields only
     rewrites: bool

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from lbgen.engines.nginx.paths import _ambiguous, _normal
+from lbgen.engines.nginx.paths import _ambiguous, _normal, plain_request, well_formed_request
 from lbgen.plan.paths import PathError, accept_target
 from lbgen.plan.policy import Paths, PathsMode
 
@@ -79,3 +79,23 @@ def test_what_is_normalised_is_refused_or_in_that_form_or_made_so(old: bool):
             assert refused(paths, target, old=True) or "%" not in wanted.partition("?")[0], target
         else:
             assert not refused(paths, target), target
+
+
+@pytest.mark.parametrize("http2", [False, True])
+def test_the_short_test_passes_only_requests_that_every_policy_accepts(http2: bool) -> None:
+    plain = re.compile(plain_request(http2=http2).text)
+    exact = re.compile(well_formed_request(http2=http2).text)
+    chosen = random.Random(7)
+    hosts = ("shop.example", "h:80", "h:59999", "10.0.0.1:8080", "h:65536", "", "-h", ".h", "a_b", "h:", "[::1]:80")
+    passed = 0
+    for _ in range(20_000):
+        target = "/" + "".join(chosen.choices((*PIECES, '"', "\\", "b.c", "-", " "), k=chosen.randrange(5)))
+        host, method = chosen.choice(hosts), chosen.choice(("GET", "POST", "get", "G-T"))
+        line = f"{host} {method} {target} HTTP/{chosen.choice(('1.1', '1.0', '2.0', '0.9'))}"
+        if not plain.search(line):
+            continue
+        passed += 1
+        assert exact.search(line), line
+        for policy in (Paths(), *POLICIES, Paths(PathsMode.NORMALIZE), Paths(PathsMode.VERBATIM)):
+            assert accept_target(target, policy) == target, line
+    assert passed > 500
