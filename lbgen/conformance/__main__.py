@@ -15,6 +15,7 @@ from rich.console import Console
 from lbgen.conformance import report
 from lbgen.conformance.case import case_files
 from lbgen.conformance.engine_under_test import EngineUnderTest, engines_in_images, engines_on_host
+from lbgen.conformance.left_cases import leave_to_engine
 from lbgen.conformance.runner import CaseState, Result, run
 from lbgen.diagnostics import LbgenError
 from lbgen.runtime.docker.single_engine import share_netns
@@ -26,6 +27,12 @@ from lbgen.runtime.docker.single_engine import share_netns
     "--runtime", type=click.Choice(["local", "docker"]), default="local", help="Processes, or containers (root)."
 )
 @click.option("-k", "clause", default="", help="Only cases whose clause (or file) contains this.")
+@click.option(
+    "--guarantees",
+    type=click.Choice(["contract", "engine"]),
+    default="contract",
+    help="engine: every case with all four left to the engine; what asks for one of them is counted as `left`.",
+)
 @click.option("--by", type=click.Choice(["group", "clause"]), default="group", help="Rows of the matrix.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all results as JSON.")
 @click.option(
@@ -39,6 +46,7 @@ def main(
     engines: tuple[str, ...],
     runtime: str,
     clause: str,
+    guarantees: str,
     by: str,
     json_file: Path | None,
     folder: Path | None,
@@ -70,7 +78,7 @@ def main(
                     if runtime == "docker"
                     else engines_on_host(engines)
                 )
-                results = _run(over, clause, done)
+                results = _run(over, clause, done, left=guarantees == "engine")
     except LbgenError as error:
         click.echo(str(error), err=True)
         raise SystemExit(error.exit_code) from error
@@ -88,9 +96,9 @@ def main(
 
 
 def _run(
-    over: tuple[EngineUnderTest, ...], clause: str, done: Callable[[tuple[Result, ...]], None]
+    over: tuple[EngineUnderTest, ...], clause: str, done: Callable[[tuple[Result, ...]], None], *, left: bool
 ) -> tuple[Result, ...]:
-    files = case_files()
+    files = leave_to_engine(case_files()) if left else case_files()
     results = run(files, over, wanted=lambda case: clause in case.clause, done=done)
     if clause and not results:
         named = [file for file in files if clause in file.name]

@@ -19,9 +19,10 @@ _COLOURS = {
     CaseState.FAIL: "bold red",
     CaseState.APPROXIMATE: "yellow",
     CaseState.REFUSED: "blue",
+    CaseState.LEFT: "magenta",
     CaseState.SKIPPED: "dim",
 }
-_ORDER = (CaseState.FAIL, CaseState.SKIPPED, CaseState.APPROXIMATE, CaseState.REFUSED, CaseState.PASS)
+_ORDER = (CaseState.FAIL, CaseState.SKIPPED, CaseState.APPROXIMATE, CaseState.REFUSED, CaseState.LEFT, CaseState.PASS)
 
 
 def group(clause: str) -> str:

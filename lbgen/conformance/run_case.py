@@ -13,6 +13,7 @@ from uuid import uuid4
 from lbgen.conformance import judge
 from lbgen.conformance.http1_client import Address, Answer, ClientConnection, exchange_parts, websocket_exchange
 from lbgen.conformance.http2_client import fetch
+from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts import SCRIPTS
 from lbgen.plan.simulate import Outcome, simulate
 from lbgen.runtime.standins.http1 import CONTROL
@@ -94,7 +95,7 @@ def _once(case: Case, address: Address, ctx: ScriptContext) -> tuple[Answer, lis
 
 def _stuck(outcome: Outcome, answer: Answer, plan: Plan) -> Iterator[str]:
     """Differences between the endpoint that answered and the one that a sticky cookie names."""
-    account = judge.account_of(answer)
+    account = account_of(answer)
     for upstream in outcome.upstreams:
         if upstream.endpoint is not None and account is not None:
             authorities = [endpoint.authority for endpoint in plan.pool(upstream.pool).endpoints]
@@ -161,7 +162,7 @@ def _many(case: Case, address: Address, ctx: ScriptContext) -> Iterator[str]:
         if found:
             yield from (f"request {number + 1} of {case.times}: {one}" for one in found)
             return
-        account = judge.account_of(answer)
+        account = account_of(answer)
         if account is None:
             if case.expect.fault is not None:
                 continue

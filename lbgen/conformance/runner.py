@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.curl import curl
 from lbgen.conformance.expected_difference import MissingDifferenceError, explained_by
+from lbgen.conformance.left_cases import guarantee_of, is_loose_difference
 from lbgen.conformance.prepare import Prepared, own_headers, plan_of, prepare
 from lbgen.conformance.run_case import fill_placeholders, run_case
 from lbgen.conformance.scripts.context import ScriptContext
@@ -19,6 +20,7 @@ from lbgen.conformance.transport import transport_for
 from lbgen.conformance.wait_ready import ServingEngine, unusual_pools, wait_ready
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine, runs_in_kernel
+from lbgen.plan.guarantees import Guarantee
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.docker.single_engine import serve
 from lbgen.runtime.local.network import network
@@ -36,12 +38,14 @@ _SKIPS = frozenset({"LB402", "LB407"})
 
 class CaseState(StrEnum):
     """`approximate`: differs, and the engine's verdict says so. `refused`: the engine's verdict refuses what the case
-    needs. `skipped`: not run here, a gap and not a pass."""
+    needs. `left`: the topology leaves to the engine what the case asks for. `skipped`: not run here, a gap and not a
+    pass."""
 
     PASS = "pass"  # noqa: S105  # not a password
     FAIL = "fail"
     APPROXIMATE = "approximate"
     REFUSED = "refused"
+    LEFT = "left"
     SKIPPED = "skipped"
 
 
@@ -101,8 +105,11 @@ class EngineSession:
         needed = self._routes(case, listener)
         for name in needed & verdicts.routes.keys():
             return CaseState.REFUSED, verdicts.routes[name], ""
+        served_by = plan.listener(listener)
+        if (left := guarantee_of(case, plan, served_by)) is not None:
+            return CaseState.LEFT, f"{left} is left to the engine", ""
         address = self.address(listener)
-        again = curl(address, case.request, transport_for(plan.listener(listener), case.request, case.transport))
+        again = curl(address, case.request, transport_for(served_by, case.request, case.transport))
         if case.raw is not None or case.tcp is not None:
             again = f"{address[0]}:{address[1]} <- {(case.raw if case.tcp is None else case.tcp)!r}"
         elif case.script is not None:
@@ -122,6 +129,8 @@ class EngineSession:
         if near:
             state = CaseState.REFUSED if any(n.refused for n in near) else CaseState.APPROXIMATE
             return state, "; ".join([*(n.note for n in near), *found]), again
+        if case.script is not None and not served_by.guarantees.answers and all(map(is_loose_difference, found)):
+            return CaseState.LEFT, "; ".join([f"{Guarantee.ANSWERS} is left to the engine", *found]), again
         return CaseState.FAIL, "; ".join(found), again
 
     def _routes(self, case: Case, listener: str) -> set[str]:

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from lbgen.conformance import judge
 from lbgen.conformance.corpus import NOWHERE, corpus
 from lbgen.conformance.http2_client import fetch
+from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.transport import DEFAULT, TransportOptions, transport_for
 from lbgen.plan.model import Listener, Mode, Plan, Pool
 from lbgen.plan.request import Request
@@ -90,6 +90,7 @@ def _answers(
     transport = transport_for(listener, request, asked(listener))
     while time.monotonic() < deadline:
         answer = fetch(handle.address(request.listener), request, timeout=2, transport=transport)
-        if judge.account_of(answer) is not None or (outcome.status is not None and answer.status == outcome.status):
+        own = answer.status == outcome.status or outcome.left is not None
+        if account_of(answer) is not None or (outcome.status is not None and answer.status is not None and own):
             return
         time.sleep(0.1)

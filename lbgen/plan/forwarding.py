@@ -27,6 +27,8 @@ Lines = list[tuple[str, str | None]]
 _DROPPED = frozenset(
     {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "content-length"}
 )
+# What Connection may name without naming a header field of the client's own.
+HOP_BY_HOP = _DROPPED | {"close", "upgrade", "http2-settings"}
 _FORWARDED = ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port")
 _REQUEST_ID = "x-request-id"
 DEFAULT_PORTS = {"http": 80, "https": 443}

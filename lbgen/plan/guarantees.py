@@ -16,6 +16,11 @@ class Guarantee(StrEnum):
     CONNECTION_OPTIONS = "connection_options"  # fields that Connection names
     ANSWERS = "answers"  # status, body and headers of answers that the engine makes
 
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """The features whose verdicts rest on it alone: a listener that leaves it to the engine does not use them."""
+        return _FEATURES[self]
+
 
 MEANINGS = {
     Guarantee.PATHS: "request targets that could be read in two ways",
@@ -24,7 +29,6 @@ MEANINGS = {
     Guarantee.ANSWERS: "status, body and headers of answers that the engine makes by itself",
 }
 
-# The features whose verdicts rest on a guarantee alone: a listener that leaves it to the engine does not use them.
 _FEATURES = {
     Guarantee.PATHS: (Feature.PATHS_STRICT,),
     Guarantee.FRAMING: (Feature.FRAMING, Feature.MALFORMED),
@@ -50,7 +54,19 @@ class Guarantees:
     @property
     def unused_features(self) -> frozenset[Feature]:
         """Features that the listener does not use, because what they say is left to the engine."""
-        return frozenset(feature for each in self.left for feature in _FEATURES[each])
+        return frozenset(feature for each in self.left for feature in each.features)
+
+
+# With `answers` left to the engine these statuses stay: a field of the topology asks for each of them.
+ASKED_STATUSES = frozenset({403, 413, 414, 429, 431})
+
+
+def is_loose_status(status: int | None, contract: int) -> bool:
+    """Whether an answer of `status` will do where the contract says `contract` and `answers` is left to the engine: an
+    error of the same class, and the very status where a field asks for it."""
+    if status is None or contract in ASKED_STATUSES:
+        return status == contract
+    return status // 100 == contract // 100
 
 
 LEFT_TO_ENGINE = Guarantees(paths=False, framing=False, connection_options=False, answers=False)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
+from lbgen.plan.guarantees import Guarantee
 from lbgen.plan.paths import PathError, accept_target, path_to_match
 from lbgen.plan.policy import Paths
 
@@ -45,12 +46,14 @@ class Request:
 
 
 class RefusedError(Exception):
-    """The proxy answers with `status`; `reason` is a sentence."""
+    """The proxy answers with `status`; `reason` is a sentence. `guarantee`: what says so, and may be left to the
+    engine."""
 
-    def __init__(self, status: int, reason: str) -> None:
+    def __init__(self, status: int, reason: str, guarantee: Guarantee = Guarantee.FRAMING) -> None:
         super().__init__(reason)
         self.status = status
         self.reason = reason
+        self.guarantee = guarantee
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,7 @@ def parse_request(request: Request, paths: Paths = _STRICT) -> ParsedRequest:
     try:
         target = accept_target(_origin_form(request.target, authority), paths)
     except PathError as error:
-        raise RefusedError(400, str(error)) from None
+        raise RefusedError(400, str(error), Guarantee.PATHS) from None
     path, mark, query = target.partition("?")
     return ParsedRequest(
         request.method,
@@ -154,7 +157,7 @@ def _check_head(request: Request, headers: tuple[tuple[str, str], ...]) -> None:
         if name == "connection" and (
             odd := [n for n in connection_options([value]) if n in _NEVER_NOMINATED or n[0] == ":"]
         ):
-            raise RefusedError(400, f"Connection names {odd[0]}")
+            raise RefusedError(400, f"Connection names {odd[0]}", Guarantee.CONNECTION_OPTIONS)
     lengths = {value for name, value in headers if name == "content-length"}
     codings = [value.lower() for name, value in headers if name == "transfer-encoding"]
     if len(lengths) > 1 or not all(re.fullmatch("[0-9]+", length) for length in lengths):
@@ -181,7 +184,7 @@ def _origin_form(target: str, authority: str | None) -> str:
         return target
     absolute = _ABSOLUTE.fullmatch(target)
     if absolute is None:
-        raise RefusedError(400, "the target is neither origin-form nor absolute-form")
+        raise RefusedError(400, "the target is neither origin-form nor absolute-form", Guarantee.PATHS)
     if authority is None or absolute[1].lower() != authority.lower():
         raise RefusedError(400, "the target's host is not the Host line's")
     return absolute[2] if absolute[2].startswith("/") else "/" + absolute[2]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, assert_never
 from lbgen.plan.admission import Refusal, listener_refusal, route_refusals, shared_limit_statuses, target_refusal
 from lbgen.plan.cors import CORS_HEADERS, is_preflight, preflight_headers, response_edits, vary_header
 from lbgen.plan.forwarding import (
+    HOP_BY_HOP,
     apply_edits,
     forwarded_headers,
     redirect_location,
@@ -18,10 +19,11 @@ from lbgen.plan.forwarding import (
     sticky_cookies,
     sticky_target,
 )
+from lbgen.plan.guarantees import Guarantee
 from lbgen.plan.matching import covers_host, mismatch, to_wire
 from lbgen.plan.model import Forward, HeaderEdits, L4Rule, Listener, Mode, Plan, Redirect, Respond, Route, Rule
 from lbgen.plan.reason_phrases import reason_phrase
-from lbgen.plan.request import Headers, ParsedRequest, RefusedError, Request, parse_request
+from lbgen.plan.request import Headers, ParsedRequest, RefusedError, Request, connection_options, parse_request
 from lbgen.plan.rule_index import l4_index, rule_index
 
 if TYPE_CHECKING:
@@ -98,6 +100,9 @@ class Outcome:
     compression: Compression | None = None
     others: tuple[int, ...] = ()
     free: tuple[str, ...] = ()
+    made: bool = False  # an answer of the engine's own that no field of a route describes
+    left: Guarantee | None = None  # what leaves the request or its answer to the engine
+    loose: bool = False  # `answers` is left to the engine: of a made answer only the class counts
     contest: Contest[Rule] | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -127,13 +132,28 @@ class L4Outcome:
 def simulate(plan: Plan, request: Request) -> Outcome:
     """What `plan` does with `request`: route, rule, status or what reaches the endpoint, what the client sees.
 
-    Raises KeyError when `request.listener` names no L7 listener.
+    What a listener leaves to the engine has the contract's outcome all the same; `left` and `loose` say that it is not
+    promised. Raises KeyError when `request.listener` names no L7 listener.
     """
     listener = _listener(plan, request.listener)
+    outcome = _simulate(plan, listener, request)
+    behind = (outcome.left, _nominating(request), Guarantee.ANSWERS if outcome.made else None)
+    left = next((each for each in behind if each in listener.guarantees.left), None)
+    return replace(outcome, left=left, loose=not listener.guarantees.answers)
+
+
+def _nominating(request: Request) -> Guarantee | None:
+    """CONNECTION_OPTIONS for a request whose Connection names header fields of its own."""
+    lines = [value for name, value in request.headers if name.lower() == "connection"]
+    return Guarantee.CONNECTION_OPTIONS if connection_options(lines) - HOP_BY_HOP else None
+
+
+def _simulate(plan: Plan, listener: Listener, request: Request) -> Outcome:
+    """The contract's outcome; `left` is the guarantee behind a refusal."""
     try:
         parsed = parse_request(request, listener.paths)
     except RefusedError as refused:
-        outcome = _made(refused.status, refused.reason, request.method)
+        outcome = replace(_made(refused.status, refused.reason, request.method), left=refused.guarantee)
         over = target_refusal(listener, request)
         return outcome if over is None else replace(outcome, others=over.statuses)
     refusal = listener_refusal(listener, request, parsed)
@@ -223,7 +243,7 @@ def _listener(plan: Plan, name: str) -> Listener:
 def _made(status: int, reason: str, method: str) -> Outcome:
     """A response of the proxy itself."""
     body = "" if method == "HEAD" else f"{reason_phrase(status)}\n"
-    return Outcome(None, None, status, reason, body, headers=(("content-type", "text/plain"),))
+    return Outcome(None, None, status, reason, body, headers=(("content-type", "text/plain"),), made=True)
 
 
 def _refused(refusals: list[Refusal], method: str) -> Outcome:

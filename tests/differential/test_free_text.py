@@ -19,7 +19,7 @@ from lbgen.conformance.case import CaseFile
 from lbgen.conformance.corpus import encoded, raw
 from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.conformance.http1_client import Answer, fetch
-from lbgen.conformance.judge import account_of
+from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.prepare import Prepared, prepare
 from lbgen.conformance.wait_ready import wait_ready
 from lbgen.engines.api import Level, engine

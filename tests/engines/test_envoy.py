@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lbgen.conformance.http1_client import Answer, fetch
-from lbgen.conformance.judge import account_of
+from lbgen.conformance.own_answers import account_of
 from lbgen.diagnostics import EngineError
 from lbgen.engines.envoy import ENGINE
 from lbgen.plan.model import HeaderEdits, Plan, Respond, Route, Timeouts

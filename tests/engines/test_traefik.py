@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lbgen.conformance.http1_client import fetch
-from lbgen.conformance.judge import account_of
+from lbgen.conformance.own_answers import account_of
 from lbgen.engines.traefik import ENGINE, Traefik
 from lbgen.plan.model import Balance, ClientTimeouts, Forward, Match, PathKind, PathMatch, Plan, Pool, Respond, Timeouts
 from lbgen.plan.request import Request

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from lbgen.conformance.http1_client import ClientConnection, fetch, filler, serialize
-from lbgen.conformance.judge import account_of
+from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import ScriptContext, account_field, get, wait_until
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import CONTROL

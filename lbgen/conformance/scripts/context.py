@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.http1_client import Address, Answer, fetch
-from lbgen.conformance.judge import account_of
+from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.transport import DEFAULT, Transport, TransportOptions, transport_for, without_verification
 from lbgen.plan.model import Mode, Plan
 from lbgen.plan.request import Request

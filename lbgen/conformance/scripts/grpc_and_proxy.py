@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from lbgen.conformance import http1_client
 from lbgen.conformance.http1_client import ClientConnection
 from lbgen.conformance.http2_client import Http2Client
-from lbgen.conformance.judge import account_of
+from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import ScriptContext, account_field
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import CONTROL

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from lbgen.conformance.http1_client import ClientConnection
 from lbgen.conformance.http2_client import Http2Client, fetch, raw_frame
-from lbgen.conformance.judge import account_of
+from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import ScriptContext, account_field, get
 from lbgen.plan.request import Request
 

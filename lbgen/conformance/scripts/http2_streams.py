@@ -10,7 +10,7 @@ from h2.errors import ErrorCodes
 
 from lbgen.conformance.http1_client import ClientConnection, filler
 from lbgen.conformance.http2_client import Http2Client, Pairs, header_list, raw_frame
-from lbgen.conformance.judge import account_of
+from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import ScriptContext, account_field, get
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import CONTROL

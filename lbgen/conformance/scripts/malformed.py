@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
-from lbgen.conformance.judge import account_of
+from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import ScriptContext, account_field, get
 
 _SECONDS = 7.0  # the listener's times for clients are 1.5 s; some engines add to them

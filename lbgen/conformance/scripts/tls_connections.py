@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Iterator
 
 from lbgen.conformance.http1_client import ClientConnection, serialize
-from lbgen.conformance.judge import account_of
+from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import ScriptContext, account_field, get
 from lbgen.runtime.common.certificates import temporary_certificates
 

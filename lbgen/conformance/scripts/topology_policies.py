@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.http1_client import Answer, ClientConnection, fetch, serialize
-from lbgen.conformance.judge import account_of
+from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import ScriptContext, break_endpoint, restore_endpoint, wait_until
 from lbgen.runtime.standins.http1 import CONTROL, Behaviour
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.case import HANDSHAKE
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize, websocket_echo
-from lbgen.conformance.judge import account_of
+from lbgen.conformance.own_answers import account_of
 
 if TYPE_CHECKING:
     from lbgen.conformance.scripts.context import ScriptContext

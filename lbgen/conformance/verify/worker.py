@@ -15,10 +15,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from lbgen.conformance import judge
 from lbgen.conformance.case import Case, CaseFile
 from lbgen.conformance.engine_under_test import EngineUnderTest
 from lbgen.conformance.http2_client import fetch
+from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.prepare import Prepared, verdicts_on
 from lbgen.conformance.runner import CaseState, EngineSession, Result
 from lbgen.conformance.scripts import SCRIPTS
@@ -245,7 +245,7 @@ class _Run:
                 answer = fetch(self.session.address(listener.name), case.request, transport=transport)
                 if answer.status != _WAITED:
                     break
-            account = judge.account_of(answer)
+            account = account_of(answer)
             split = len(simulate(plan, case.request).upstreams) > 1
             pool = "" if account is None or split else str(account["pool"])
             location = restore_port(answer.header("location") or "", self.job.own_ports)

@@ -11,7 +11,8 @@ from lbgen.conformance import judge
 from lbgen.conformance.case import Case, Expect, case_files
 from lbgen.conformance.curl import curl
 from lbgen.conformance.http1_client import Answer, MalformedAnswerError, exchange, parse_head, serialize
-from lbgen.conformance.judge import check_refused, differences
+from lbgen.conformance.judge import differences
+from lbgen.conformance.own_answers import check_dropped, check_refused
 from lbgen.conformance.prepare import DeclaredDifference, own_headers, plan_of
 from lbgen.conformance.prepare import verdicts_on as near_of
 from lbgen.plan.model import HeaderEdits
@@ -168,7 +169,7 @@ def test_a_sticky_cookie_is_compared_by_its_parts(lines, problems) -> None:
 def test_a_slow_client_gets_408_or_is_cut_off(answer, problems) -> None:
     file = next(f for f in case_files() if f.name == "6-client-times")
     case = next(c for c in file.cases if c.id == "6.client-header.silent")
-    assert len(list(judge.check_dropped(case, answer))) == problems
+    assert len(list(check_dropped(case, answer))) == problems
 
 
 def test_headers_of_the_engines_own_are_those_of_its_verdict() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from lbgen.conformance.http1_client import ClientConnection
 from lbgen.conformance.http2_client import Http2Client, fetch
-from lbgen.conformance.judge import account_of
+from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.transport import ClientTls, Transport, TransportOptions, transport_for
 from lbgen.plan.request import Request
 from lbgen.plan.resolve import plan as resolve
