@@ -111,14 +111,14 @@ func (s *served) take(e *edge) {
 	s.server.ReadHeaderTimeout = time.Duration(e.conf.HeadTime) * time.Millisecond
 	s.server.DisableGeneralOptionsHandler = true
 	s.server.ConnState = nil
-	s.server.ConnContext = s.context
-	if e.conf.HeadTime > 0 {
-		s.server.ConnContext = func(ctx context.Context, connection net.Conn) context.Context {
-			if s.context != nil {
-				ctx = s.context(ctx, connection)
-			}
-			return withHeadTime(ctx, connection, s.server.ReadHeaderTimeout)
+	s.server.ConnContext = func(ctx context.Context, connection net.Conn) context.Context {
+		if s.context != nil {
+			ctx = s.context(ctx, connection)
 		}
+		if e.conf.HeadTime > 0 {
+			ctx = withHeadTime(ctx, connection, s.server.ReadHeaderTimeout)
+		}
+		return context.WithValue(ctx, connKey, &conn{})
 	}
 	if e.counted != nil {
 		counted := e.counted
@@ -126,7 +126,7 @@ func (s *served) take(e *edge) {
 	}
 	s.server.Handler = s.own
 	if !e.conf.Through {
-		s.server.Handler = http.HandlerFunc(e.serveDirect)
+		s.server.Handler = e.handler
 	}
 	if leaving {
 		s.closing()

@@ -22,6 +22,7 @@ func newEdge(ctx context.Context, conf *Config) (http.Handler, error) {
 		return nil, err
 	}
 	e.paths = newPaths(conf)
+	e.scheme, e.port = []string{conf.Scheme}, []string{conf.Port}
 	e.counted = useConnections(conf)
 	times := map[string]*Route{}
 	for _, route := range conf.Routes {
@@ -70,8 +71,13 @@ func newEdge(ctx context.Context, conf *Config) (http.Handler, error) {
 			e.exact[each.Host] = one
 		}
 	}
-	e.scheme, e.port = []string{conf.Scheme}, []string{conf.Port}
+	for _, route := range conf.Routes {
+		if route.isPlain() {
+			route.plain = e.forwarder(route, e.serveDirect)
+		}
+	}
 	e.careful = len(e.trusted) > 0 || e.gate != nil || conf.Headers > 0
+	e.handler = e.newHandler()
 	e.named = len(e.exact)+len(e.wild) > 0
 	e.enter(ctx)
 	return e, nil

@@ -99,12 +99,13 @@ type Route struct {
 	Compression *Compression
 	Retries     *Retries
 	Mirrors     []*Mirror
-	times       string // which transport keeps the times
-	guarded     bool   // something is asked before the action
-	sticky      bool   // a pool of it has a sticky cookie
-	chosen      bool   // there is more than one way to choose the target
-	changed     bool   // it or a target changes requests
-	answered    bool   // it changes endpoints' answers
+	plain       http.HandlerFunc // the short way, nil for none
+	times       string           // which transport keeps the times
+	guarded     bool             // something is asked before the action
+	sticky      bool             // a pool of it has a sticky cookie
+	chosen      bool             // there is more than one way to choose the target
+	changed     bool             // it or a target changes requests
+	answered    bool             // it changes endpoints' answers
 }
 
 // Target is a pool and its share.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/http"
 	"net/netip"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +27,7 @@ type edge struct {
 	paths   *paths
 	log     *log
 	counted *connections
+	handler http.HandlerFunc // of the server
 	shares  sync.Mutex
 	credit  map[*Target]int
 }
@@ -37,7 +39,46 @@ func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveDirect is called by Go's server.
+// plainTarget is a target that every policy lets through as it is: no query, no escape, no empty or dot segment.
+var plainTarget = regexp.MustCompile(`^(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?$`)
+
+// newHandler is what Go's server calls. What is plain about a request is found here, the rest elsewhere.
+func (e *edge) newHandler() http.HandlerFunc {
+	strict := e.conf.Proxied || e.careful || e.conf.Target > 0
+	underscores := e.conf.Underscores
+	return func(w http.ResponseWriter, r *http.Request) {
+		c, known := r.Context().Value(connKey).(*conn)
+		if strict || !known || r.ProtoMajor != 1 || r.ProtoMinor != 1 || r.TransferEncoding != nil || !usual[r.Method] ||
+			r.Header["Connection"] != nil || r.Header["Pragma"] != nil || !plainTarget.MatchString(r.RequestURI) {
+			e.serveDirect(w, r)
+			return
+		}
+		if c.host != r.Host || c.buffer == nil {
+			if !authority.MatchString(r.Host) {
+				e.serveDirect(w, r)
+				return
+			}
+			c.host = r.Host
+			c.find(w)
+		}
+		head := c.buffer[:*c.end]
+		lines := bytes.Count(head, lineEnd)
+		// Each field has one line, besides the first line, Host and the last, empty one: none is folded.
+		if lines != len(r.Header)+3 || lines != bytes.Count(head, lineFeed) || !underscores && bytes.IndexByte(head, '_') >= 0 {
+			e.serveDirect(w, r)
+			return
+		}
+		q := &request{method: r.Method, path: r.RequestURI, matched: r.RequestURI, header: r.Header, host: r.Host}
+		found := e.tableOf(r.Host).find(q)
+		if found == nil || found.route.plain == nil {
+			e.serveDirect(w, r)
+			return
+		}
+		found.route.plain(w, r)
+	}
+}
+
+// serveDirect serves any request.
 func (e *edge) serveDirect(w http.ResponseWriter, r *http.Request) {
 	if e.log == nil {
 		e.serve(w, r, nil)

@@ -3,6 +3,7 @@ package lbgen
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"strings"
@@ -117,13 +118,56 @@ func (l *log) write(e *edge, w http.ResponseWriter, r *http.Request, known *entr
 	l.lock.Lock()
 	_, _ = l.to.Write(append(text, '\n'))
 	if !l.waiting {
-		l.waiting = true
-		time.AfterFunc(flushEvery, func() {
-			l.lock.Lock()
-			l.waiting = false
-			_ = l.to.Flush()
-			l.lock.Unlock()
-		})
+		l.flushSoon()
+	}
+	l.lock.Unlock()
+}
+
+// flushSoon is called with the lock.
+func (l *log) flushSoon() {
+	l.waiting = true
+	time.AfterFunc(flushEvery, func() {
+		l.lock.Lock()
+		l.waiting = false
+		_ = l.to.Flush()
+		l.lock.Unlock()
+	})
+}
+
+// plainLine is the line of a plain request; nothing in its texts has to be escaped.
+const plainLine = `{"time":"%s",%s,"method":"%s","host":"%s","path":"%s","status":%d,"duration_ms":%.3f,"upstream_ms":%.3f,"tries":1,"bytes":%d,"request_id":"%s"}` + "\n"
+
+// logTexts are the parts of a line that are the same for all requests to an endpoint of a route.
+func (e *edge) logTexts(route *Route, p *pool) []string {
+	found := []string{}
+	for _, each := range p.endpoints {
+		known := map[string]string{"listener": e.conf.Listener, "route": route.Name, "pool": p.conf.Name, "endpoint": each.address}
+		text, _ := json.Marshal(known)
+		found = append(found, string(text[1:len(text)-1]))
+	}
+	return found
+}
+
+// plain adds the line of a plain request.
+func (l *log) plain(w http.ResponseWriter, r *http.Request, began time.Time, noted *trip, text, id string) {
+	now := time.Now()
+	status, size := sent(w)
+	if noted.left {
+		status, size = 0, 0
+	}
+	if r.Method == "HEAD" {
+		size = 0
+	}
+	if noted.answered.IsZero() {
+		noted.answered = now
+	}
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	at := began.UTC().Format("2006-01-02T15:04:05.000Z")
+	whole, answer := milliseconds(now.Sub(began)), milliseconds(noted.answered.Sub(began))
+	l.lock.Lock()
+	_, _ = fmt.Fprintf(l.to, plainLine, at, text, r.Method, r.Host, path, status, whole, answer, size, id)
+	if !l.waiting {
+		l.flushSoon()
 	}
 	l.lock.Unlock()
 }

@@ -50,6 +50,7 @@ type pool struct {
 	endpoints []*endpoint
 	lock      *sync.Mutex
 	turn      int
+	order     []int // of endpoints for plain requests
 	waiting   []chan bool
 	retrying  int  // requests that are tried again
 	plain     bool // no endpoint can be out, full or a backup
@@ -125,6 +126,7 @@ func newPool(conf *Pool, text string) (*pool, error) {
 	for _, each := range p.endpoints {
 		p.simple = p.simple && each.names == nil
 	}
+	p.order = p.cycle()
 	scheme := "http"
 	if conf.TLS != nil {
 		scheme = "https"

@@ -400,7 +400,10 @@ func (s *state) finish(w http.ResponseWriter, r *http.Request, status int, body 
 
 // failed answers when no endpoint did.
 func failed(w http.ResponseWriter, r *http.Request, err error) {
-	s := r.Context().Value(stateKey).(*state)
+	r.Context().Value(stateKey).(*state).fail(w, r, err)
+}
+
+func (s *state) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if s.slow != nil && s.slow.expired() || s.watch != nil && s.watch.expired() { // the client stopped within its body
 		if r.ProtoMajor == 2 {
 			s.answer(w, r, http.StatusRequestTimeout)

@@ -76,6 +76,23 @@ func rawHead(w http.ResponseWriter, r *http.Request) []byte {
 	return head[start:]
 }
 
+// connKey is where the context of a connection holds its conn.
+const connKey = "lbgen.conn"
+
+// conn is what is known of a client's connection.
+type conn struct {
+	host   string // the last one that is a Host
+	buffer []byte // net/http's, of which heads are read
+	end    *int   // how much of it was
+}
+
+// find looks for the buffer once for all requests of an HTTP/1 connection.
+func (c *conn) find(w http.ResponseWriter) {
+	reader := reflect.ValueOf(w).Elem().Field(atConn).Elem().Field(atReader).Elem()
+	c.end = reflect.NewAt(reflect.TypeOf(0), reader.Field(atEnd).Addr().UnsafePointer()).Interface().(*int)
+	c.buffer = reader.Field(atBuffer).Bytes()
+}
+
 // folded is whether a head has bare line feeds or folded lines.
 func folded(head []byte) bool {
 	return bytes.Count(head, lineFeed) != bytes.Count(head, lineEnd) || bytes.Contains(head, foldBlank) ||
