@@ -50,14 +50,16 @@ def command(
         found = list(unreadable.diagnostics)
     else:
         found = list(findings(loaded, files=True, ignore=ignore))
-        if not no_engines and not any(d.severity == "error" for d in found):
-            for tier in parts(loaded):
-                try:
-                    names = engines_of(tier, chosen)
-                except lbgen.LbgenError as unknown:
-                    found += unknown.diagnostics
-                    continue
-                found += _engines(tier.plan, names, accept, notes, quiet=as_json)
+        for tier in () if any(d.severity == "error" for d in found) else parts(loaded):
+            notes += _left_to_engine(tier.plan)
+            if no_engines:
+                continue
+            try:
+                names = engines_of(tier, chosen)
+            except lbgen.LbgenError as unknown:
+                found += unknown.diagnostics
+                continue
+            found += _engines(tier.plan, names, accept, notes, quiet=as_json)
     if as_json:
         print_json([d.as_dict() for d in found])
     else:
@@ -67,6 +69,18 @@ def command(
         click.echo(f"{topology}: {_summary(found)}", err=any(d.severity == "error" for d in found))
     if any(d.severity == "error" for d in found):
         raise click.exceptions.Exit(exit_codes.FINDINGS)
+
+
+def _left_to_engine(plan: Plan) -> list[tuple[str, str]]:
+    """One note for each listener that leaves something to its engine."""
+    return [
+        (
+            f"listener {each.name}",
+            f"{', '.join(each.guarantees.left)} left to the engine; lbgen explain says what it does",
+        )
+        for each in plan.listeners
+        if each.guarantees.left
+    ]
 
 
 def _summary(found: list[Diagnostic]) -> str:

@@ -11,8 +11,10 @@ from lbgen.cli import exit_codes, options
 from lbgen.cli.output import console, print_json
 
 if TYPE_CHECKING:
+    from lbgen.engines.left_to_engine import LeftToEngine
     from lbgen.engines.rendered import Rendered
     from lbgen.engines.verdicts import Answer
+    from lbgen.plan.guarantees import Guarantee
     from lbgen.plan.model import Plan
 
     Parts = Sequence[tuple[Plan, tuple[str, ...]]]
@@ -51,11 +53,12 @@ def command(topology: str, chosen: tuple[str, ...], line: str | None, field: str
     elif field:
         _lines(found, field, as_json)
     elif as_json:
-        records = {_tier(plan): _verdicts(plan, names, quiet=True) for plan, names in found}
+        records = {_tier(plan): _verdicts(plan, names, quiet=True) | _left_record(plan, names) for plan, names in found}
         print_json(records.get("", records))
     else:
         for plan, names in found:
             _verdicts(plan, names)
+            _print_left(plan, names)
 
 
 def _tier(plan: Plan) -> str:
@@ -77,6 +80,42 @@ def _verdicts(plan: Plan, names: tuple[str, ...], *, quiet: bool = False) -> dic
     if not quiet:
         _table(columns, titles, f"verdicts for tier {_tier(plan)}" if plan.tier is not None else "verdicts")
     return {name: [a.as_dict() for a in found] for name, found in columns.items()}
+
+
+def _left_to_engine(plan: Plan, names: tuple[str, ...]) -> dict[str, tuple[LeftToEngine, ...]]:
+    """What the plan leaves to each engine; empty when nothing is left."""
+    from lbgen.engines.api import engine, target_version
+    from lbgen.engines.left_to_engine import left_to_engine
+
+    targets = [engine(name) for name in names]
+    found = {x.name: left_to_engine(plan, x, target_version(x, plan.options(x.name).version)) for x in targets}
+    return {name: left for name, left in found.items() if left}
+
+
+def _left_record(plan: Plan, names: tuple[str, ...]) -> dict[str, object]:
+    left = _left_to_engine(plan, names)
+    records = {name: [each.as_dict() for each in found] for name, found in left.items()}
+    return {"left_to_engine": records} if left else {}
+
+
+def _print_left(plan: Plan, names: tuple[str, ...]) -> None:
+    """Print the section "left to the engine": each guarantee, its listeners and the habit of each engine."""
+    from lbgen.engines.api import engine
+    from lbgen.plan.guarantees import MEANINGS
+
+    left = _left_to_engine(plan, names)
+    habits: dict[tuple[Guarantee, tuple[str, ...]], list[str]] = {}
+    for name, found in left.items():
+        for each in found:
+            habits.setdefault((each.guarantee, each.listeners), []).append(f"{engine(name).title}: {each.habit}")
+    out = console()
+    if habits:
+        out.print("\n[bold]left to the engine[/] (no verdict, stops nothing, not asked by lbgen verify)")
+    for (guarantee, listeners), sentences in habits.items():
+        where = f"listener{'s' if len(listeners) > 1 else ''} {', '.join(listeners)}"
+        out.print(f"{guarantee} ({where}): {MEANINGS[guarantee]}", markup=False, highlight=False)
+        for sentence in sentences:
+            out.print(f"  {sentence}", markup=False, highlight=False)
 
 
 def _table(columns: dict[str, tuple[Answer, ...]], titles: dict[str, str], title: str) -> None:

@@ -30,11 +30,12 @@ def leave_to_engine(files: Sequence[CaseFile]) -> tuple[CaseFile, ...]:
     )
 
 
-def guarantee_of(case: Case, plan: Plan, listener: Listener) -> Guarantee | None:
+def guarantee_of(case: Case, plan: Plan, listener: Listener, *, about: bool = True) -> Guarantee | None:
     """The guarantee that a case asks for and the listener leaves to the engine; None when it asks for none.
 
-    A request says so by itself, by the oracle; bytes and scripts by the features that the case is about. Of the
-    feature `framing` only refusals are meant: what has to pass has to pass all the same.
+    A request says so by itself, by the oracle. With `about` the features of a case are what it is about, not only what
+    excuses it; of `framing` only refusals are meant: what has to pass has to pass all the same. How an engine's own
+    answer looks is asked by scripts alone: of a request's answer the judge asks the class.
     """
     if not listener.guarantees.left:
         return None
@@ -42,7 +43,9 @@ def guarantee_of(case: Case, plan: Plan, listener: Listener) -> Guarantee | None
         left = simulate(plan, case.request).left
         if left is not None and left is not Guarantee.ANSWERS:
             return left
-    features = {feature_of(aspect) for aspect in case.features}
+    features = {feature_of(aspect) for aspect in case.features if about}
+    if case.oracle:
+        features -= set(Guarantee.ANSWERS.features)
     expect = case.expect
     refused = expect.refused or any(is_loose_status(status, 400) for status in expect.statuses)
     if not refused:

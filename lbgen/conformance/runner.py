@@ -106,7 +106,7 @@ class EngineSession:
         for name in needed & verdicts.routes.keys():
             return CaseState.REFUSED, verdicts.routes[name], ""
         served_by = plan.listener(listener)
-        if (left := guarantee_of(case, plan, served_by)) is not None:
+        if (left := guarantee_of(case, plan, served_by, about=self.strict)) is not None:
             return CaseState.LEFT, f"{left} is left to the engine", ""
         address = self.address(listener)
         again = curl(address, case.request, transport_for(served_by, case.request, case.transport))
