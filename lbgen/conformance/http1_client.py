@@ -60,7 +60,7 @@ class Answer:
 
 
 class ClientConnection:
-    """A TCP connection with one deadline over everything; a ctx manager. `end` says how the peer ended it.
+    """A TCP connection with one deadline over everything, a context manager. `end` says how the peer ended it.
 
     `transport` is what comes before HTTP; HandshakeError when the server refuses the handshake.
     """
@@ -102,6 +102,11 @@ class ClientConnection:
             self.sock.sendall(data)
         except (BrokenPipeError, ConnectionResetError, ssl.SSLError):
             self.end = "reset"
+
+    def ask(self, request: Request) -> Answer:
+        """Send `request` and read its answer."""
+        self.send(serialize(request))
+        return self.read_answer(request.method)
 
     def shutdown_write(self) -> None:
         """Shut down the sending side; a closed connection is ignored."""
@@ -327,8 +332,7 @@ def websocket_exchange(
     """Send `request`, a WebSocket handshake, then each message; the answer to the handshake and the echoes."""
     try:
         with ClientConnection(address, client=request.client, transport=transport) as stream:
-            stream.send(serialize(request))
-            answer = stream.read_answer()
+            answer = stream.ask(request)
             return answer, tuple(
                 websocket_echo(stream, message) for message in messages
             ) if answer.status == 101 else ()

@@ -132,8 +132,7 @@ def log_of_many(ctx: ScriptContext) -> Iterator[str]:
     path = f"/ok/{uuid4().hex}"
     with ClientConnection(ctx.at["web"]) as stream:
         for _ in range(40):
-            stream.send(serialize(Request("GET", path, (("Host", "h"),))))
-            stream.read_answer()
+            stream.ask(Request("GET", path, (("Host", "h"),)))
     wait_until(lambda: len(_records(ctx, path)) >= 40, PATIENCE)
     found = _records(ctx, path)
     ids = {record.get("request_id") for record in found}

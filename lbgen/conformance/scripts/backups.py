@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from lbgen.conformance.scripts.context import (
     ScriptContext,
     break_endpoint,
+    broken_endpoint,
     count_answers,
     restore_endpoint,
     slow_start_shares,
@@ -55,12 +56,9 @@ def drained_serves_nobody_new(ctx: ScriptContext) -> Iterator[str]:
     target = f"/{pool}"
     if not wait_until(lambda: count_answers(ctx, target, 10) == {f"{pool}-1": 10}):
         yield f"weight 0 beside weight 1: {dict(count_answers(ctx, target, 10))}"
-    break_endpoint(ctx, f"{pool}-1", "check 500")
-    try:
+    with broken_endpoint(ctx, f"{pool}-1", "check 500"):
         if not wait_until(lambda: count_answers(ctx, target, 4) == {"503": 4}):
             yield f"the only endpoint with a weight is out: {dict(count_answers(ctx, target, 6))}, expected 503"
-    finally:
-        restore_endpoint(ctx, f"{pool}-1")
     wait_until(lambda: count_answers(ctx, target, 2)["503"] == 0)
 
 
@@ -71,13 +69,10 @@ def slow_start(ctx: ScriptContext) -> Iterator[str]:
     # One that was found well after the other is eased in too, and its new weight may be known only once it is asked.
     if not wait_until(lambda: 14 <= count_answers(ctx, target, 40)[back] <= 26):
         yield f"before it was ill {back} did not get half of the requests"
-    break_endpoint(ctx, back, "check 500")
-    try:
+    with broken_endpoint(ctx, back, "check 500"):
         if not wait_until(lambda: not count_answers(ctx, target, 6)[back]):
             yield "failed checks did not take the endpoint out"
             return
-    finally:
-        restore_endpoint(ctx, back)
     if not wait_until(lambda: count_answers(ctx, target, 4)[back] > 0, 8):
         yield "it does not come back"
         return
@@ -96,12 +91,9 @@ def backup_after_ejection(ctx: ScriptContext) -> Iterator[str]:
     found = count_answers(ctx, target, 4)
     if found != {sick: 4}:
         yield f"all are well: {dict(found)}, expected only {sick}"
-    break_endpoint(ctx, sick, "close")
-    try:
+    with broken_endpoint(ctx, sick, "close"):
         found = count_answers(ctx, target, 6)
         if found != {"502": 3, backup: 3}:
             yield f"{sick} fails: {dict(found)}, expected 3 times 502, then 3 answers of {backup}"
-    finally:
-        restore_endpoint(ctx, sick)
     if not wait_until(lambda: count_answers(ctx, target, 2) == {sick: 2}):
         yield f"{sick} is back: {dict(count_answers(ctx, target, 4))}"

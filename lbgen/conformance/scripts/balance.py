@@ -11,14 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.http1_client import fetch
-from lbgen.conformance.scripts.context import (
-    ScriptContext,
-    account_field,
-    break_endpoint,
-    get,
-    restore_endpoint,
-    wait_until,
-)
+from lbgen.conformance.scripts.context import ScriptContext, account_field, behaving, broken_endpoint, get, wait_until
 from lbgen.runtime.standins.http1 import CONTROL, Behaviour
 
 if TYPE_CHECKING:
@@ -27,12 +20,8 @@ if TYPE_CHECKING:
 
 def least_connections(ctx: ScriptContext) -> Iterator[str]:
     """A slow endpoint gets fewer requests than a fast one; evenly busy ones share evenly."""
-    ctx.endpoints.behave("least-0", Behaviour("hang", wait_ms=400))
-    try:
-        with ThreadPoolExecutor(6) as pool:
-            counts = Counter(pool.map(lambda _: account_field(fetch(ctx.at["web"], get("/least")), "name"), range(60)))
-    finally:
-        ctx.endpoints.behave("least-0", Behaviour())
+    with behaving(ctx, "least-0", Behaviour("hang", wait_ms=400)), ThreadPoolExecutor(6) as pool:
+        counts = Counter(pool.map(lambda _: account_field(fetch(ctx.at["web"], get("/least")), "name"), range(60)))
     if sum(counts.values()) != counts["least-0"] + counts["least-1"] or not counts["least-0"] < 24:
         yield f"of 60 requests, 6 at a time, with one slow endpoint: {dict(counts)}"
     slow = get("/least", (CONTROL, '{"mode": "hang", "wait_ms": 700}'))
@@ -101,14 +90,11 @@ def hash_moves_little(ctx: ScriptContext) -> Iterator[str]:
         yield f"at the start: {Counter(_homes(ctx, 40).values())}"
         return
     homes = _homes(ctx, 150)
-    break_endpoint(ctx, sick, "check 500")
-    try:
+    with broken_endpoint(ctx, sick, "check 500"):
         if not wait_until(lambda: sick not in _homes(ctx, 40).values()):
             yield f"{sick} is not taken out"
             return
         now = _homes(ctx, 150)
-    finally:
-        restore_endpoint(ctx, sick)
     moved = sum(now[k] != home for k, home in homes.items() if home != sick)
     others = sum(home != sick for home in homes.values())
     if sick in now.values() or moved > others / 10:

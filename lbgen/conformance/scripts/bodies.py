@@ -152,8 +152,7 @@ def mirror_keeps_connection(ctx: ScriptContext) -> Iterator[str]:
     with ClientConnection(ctx.at["web"], timeout=12) as stream:
         for number in range(3):
             begun = time.monotonic()
-            stream.send(serialize(get(f"/slow/{number}")))
-            answer = stream.read_answer()
+            answer = stream.ask(get(f"/slow/{number}"))
             took = time.monotonic() - begun
             if account_field(answer, "target") != f"/slow/{number}" or took > 2.0:
                 yield f"request {number} on one connection: {account_field(answer, 'target')} after {took:.1f} s"

@@ -33,8 +33,7 @@ def keepalive_routes(ctx: ScriptContext) -> Iterator[str]:
     """On a kept connection each request is routed and edited by itself."""
     with ClientConnection(ctx.at["web"]) as stream:
         for number in range(5):
-            stream.send(serialize(get(f"/{number}", ("X-N", str(number)))))
-            answer = stream.read_answer()
+            answer = stream.ask(get(f"/{number}", ("X-N", str(number))))
             account = account_of(answer)
             if account is None or account["target"] != f"/{number}":
                 yield f"request {number} on one connection: {account_field(answer, 'target')}"
@@ -49,8 +48,7 @@ def request_ids_are_unique(ctx: ScriptContext) -> Iterator[str]:
     seen: Counter[str] = Counter()
     with ClientConnection(ctx.at["web"]) as stream:
         for _ in range(10):
-            stream.send(serialize(get("/", ("X-Request-Id", "spoofed"))))
-            account = account_of(stream.read_answer())
+            account = account_of(stream.ask(get("/", ("X-Request-Id", "spoofed"))))
             if account is None:
                 yield "no answer of an endpoint"
                 return
@@ -107,8 +105,7 @@ def idle_connections_are_closed(ctx: ScriptContext) -> Iterator[str]:
 def keepalive_over(ctx: ScriptContext) -> Iterator[str]:
     """A kept connection on which nothing comes is closed after the keepalive time (700 ms), without an answer."""
     with ClientConnection(ctx.at["keep"]) as stream:
-        stream.send(serialize(get("/")))
-        if stream.read_answer().status != 200:
+        if stream.ask(get("/")).status != 200:
             yield "no answer to the first request"
             return
         begun = time.monotonic()
@@ -124,8 +121,7 @@ def keepalive_within(ctx: ScriptContext) -> Iterator[str]:
     """Requests that come within the keepalive time find the connection open, however long it lives."""
     with ClientConnection(ctx.at["keep"]) as stream:
         for number in range(5):
-            stream.send(serialize(get("/")))
-            if (status := stream.read_answer().status) != 200:
+            if (status := stream.ask(get("/")).status) != 200:
                 yield f"request {number + 1}, 300 ms after the one before: {status} ({stream.end})"
                 return
             time.sleep(0.3)
@@ -135,8 +131,7 @@ def keepalive_longer_than_the_body(ctx: ScriptContext) -> Iterator[str]:
     """A kept connection is idle by its own time (5 s), not by that of a body that stops (600 ms)."""
     with ClientConnection(ctx.at["body"]) as stream:
         for number in range(2):
-            stream.send(serialize(get("/")))
-            if (status := stream.read_answer().status) != 200:
+            if (status := stream.ask(get("/")).status) != 200:
                 yield f"request {number + 1}, 1.5 s after the one before: {status} ({stream.end})"
                 return
             time.sleep(1.5)
@@ -145,8 +140,7 @@ def keepalive_longer_than_the_body(ctx: ScriptContext) -> Iterator[str]:
 def half_a_line_on_a_kept_connection(ctx: ScriptContext) -> Iterator[str]:
     """A later request that stops within its first line: 408 or closed, in its own time (800 ms)."""
     with ClientConnection(ctx.at["head"]) as stream:
-        stream.send(serialize(get("/")))
-        if stream.read_answer().status != 200:
+        if stream.ask(get("/")).status != 200:
             yield "no answer to the first request"
             return
         time.sleep(1.0)

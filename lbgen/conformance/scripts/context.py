@@ -6,6 +6,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +117,26 @@ def restore_endpoint(ctx: ScriptContext, name: str) -> None:
         ctx.endpoints.listen(name, "yes")
     ctx.endpoints.behave(name, OK)
     ctx.endpoints.behave(name, OK, path=CHECK)
+
+
+@contextmanager
+def broken_endpoint(ctx: ScriptContext, name: str, how: str) -> Iterator[None]:
+    """Break endpoint `name` as `break_endpoint`, and restore it when the block ends."""
+    break_endpoint(ctx, name, how)
+    try:
+        yield
+    finally:
+        restore_endpoint(ctx, name)
+
+
+@contextmanager
+def behaving(ctx: ScriptContext, name: str, behaviour: Behaviour) -> Iterator[None]:
+    """Have endpoint `name` answer as `behaviour` says until the block ends."""
+    ctx.endpoints.behave(name, behaviour)
+    try:
+        yield
+    finally:
+        ctx.endpoints.behave(name, OK)
 
 
 def exchange_datagram(address: Address, data: bytes, client: str = "127.0.0.1") -> bytes | None:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
-from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
-from lbgen.conformance.scripts.context import ScriptContext, get
+from lbgen.conformance.http1_client import ClientConnection, fetch
+from lbgen.conformance.scripts.context import ScriptContext, behaving, get
 from lbgen.runtime.standins.http1 import CONTROL, Behaviour
 
 
@@ -27,11 +27,8 @@ def one_attempt(ctx: ScriptContext) -> Iterator[str]:
 
 def nothing_ejected(ctx: ScriptContext) -> Iterator[str]:
     """Without passive health an endpoint that keeps failing keeps getting its share."""
-    ctx.endpoints.behave("two-0", Behaviour("close"))
-    try:
+    with behaving(ctx, "two-0", Behaviour("close")):
         answers = Counter(fetch(ctx.at["web"], get("/two")).status for _ in range(20))
-    finally:
-        ctx.endpoints.behave("two-0", Behaviour())
     if not (6 <= answers[502] <= 14 and answers[200] == 20 - answers[502]):
         yield f"one of two endpoints fails: answers {dict(answers)}, expected 10 times 502 and 10 times 200"
 
@@ -56,13 +53,11 @@ def _kept(ctx: ScriptContext, faults: tuple[tuple[str, str, int], ...], method: 
         control = ((CONTROL, f'{{"mode": "{mode}"}}'),) if mode else ()
         with ClientConnection(ctx.at["web"]) as stream:
             for _ in range(ctx.params.get("before", 1)):
-                stream.send(serialize(get(ctx.params.get("first", "/p"))))
-                first = stream.read_answer().status
+                first = stream.ask(get(ctx.params.get("first", "/p"))).status
             if first != 200:
                 yield f"first request: {first}"
                 continue
-            stream.send(serialize(get(target, *control, method=method)))
-            answer = stream.read_answer()
+            answer = stream.ask(get(target, *control, method=method))
         if answer.status != status:
             yield f"second request, {target} {mode}: {answer.status} {answer.problem}, expected {status}"
 

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
+from lbgen.conformance.http1_client import ClientConnection, fetch
 from lbgen.conformance.scripts.context import (
     CHECK,
     HANDOVER,
@@ -14,6 +14,7 @@ from lbgen.conformance.scripts.context import (
     TAKES_HOLD,
     ScriptContext,
     break_endpoint,
+    broken_endpoint,
     count_answers,
     get,
     listener_of,
@@ -31,8 +32,7 @@ def checked_out_and_back(ctx: ScriptContext) -> Iterator[str]:
     if not wait_until(lambda: count_answers(ctx, target, 6)[sick] > 0):
         yield f"{sick} gets no request at the start: {dict(count_answers(ctx, target, 6))}"
         return
-    break_endpoint(ctx, sick, how)
-    try:
+    with broken_endpoint(ctx, sick, how):
         if not wait_until(lambda: count_answers(ctx, target, 6)[sound] == 6):
             yield f"{how}: {sick} is not taken out: {dict(count_answers(ctx, target, 10))}"
             return
@@ -40,8 +40,6 @@ def checked_out_and_back(ctx: ScriptContext) -> Iterator[str]:
         found = count_answers(ctx, target, 20)
         if found[sound] != 20:
             yield f"{how}: out, but requests went to {dict(found)}, expected all to {sound}"
-    finally:
-        restore_endpoint(ctx, sick)
     if not wait_until(lambda: count_answers(ctx, target, 6)[sick] > 0):
         yield f"{how}: {sick} is well again and gets no request: {dict(count_answers(ctx, target, 10))}"
 
@@ -59,8 +57,7 @@ def kept_connections_survive(ctx: ScriptContext) -> Iterator[str]:
             while time.monotonic() < end:
                 for number, open_one in enumerate(kept):
                     stream = open_one or ClientConnection(ctx.at["web"], timeout=30)
-                    stream.send(serialize(get(target)))
-                    answer = stream.read_answer()
+                    answer = stream.ask(get(target))
                     found[str(answer.status or "no answer")] += 1
                     ends = answer.status is None or (answer.header("connection") or "").lower() == "close"
                     if ends:
@@ -81,9 +78,7 @@ def all_checked_out(ctx: ScriptContext) -> Iterator[str]:
     pool = ctx.params["pool"]
     names, target = (f"{pool}-0", f"{pool}-1"), f"/{pool}"
     none_left = unavailable_answer(ctx)
-    for name in names:
-        break_endpoint(ctx, name, "check 500")
-    try:
+    with broken_endpoint(ctx, names[0], "check 500"), broken_endpoint(ctx, names[1], "check 500"):
         if not wait_until(lambda: count_answers(ctx, target, 3) == {none_left: 3}):
             yield f"all checks fail: {dict(count_answers(ctx, target, 6))}, expected {none_left}"
             return
@@ -96,9 +91,6 @@ def all_checked_out(ctx: ScriptContext) -> Iterator[str]:
             yield f"body {answer.body!r}"
         if any(seen.target == target and seen.at >= begun for seen in tuple(ctx.endpoints.seen)):
             yield "an endpoint that is out was asked"
-    finally:
-        for name in names:
-            restore_endpoint(ctx, name)
     if not wait_until(lambda: set(count_answers(ctx, target, 6)) == set(names)):
         yield f"all are well again: {dict(count_answers(ctx, target, 6))}"
 
@@ -160,12 +152,9 @@ def check_port(ctx: ScriptContext) -> Iterator[str]:
     checker, target = ctx.params["checker"], f"/{pool}"
     if not wait_until(lambda: count_answers(ctx, target, 4)["503"] == 0):
         yield f"the check port is well: {dict(count_answers(ctx, target, 4))}"
-    break_endpoint(ctx, checker, "check 500")
-    try:
+    with broken_endpoint(ctx, checker, "check 500"):
         if not wait_until(lambda: count_answers(ctx, target, 3) == {"503": 3}):
             yield f"the check port says 500, answers {dict(count_answers(ctx, target, 6))}, expected 503"
-    finally:
-        restore_endpoint(ctx, checker)
     if not wait_until(lambda: count_answers(ctx, target, 4)["503"] == 0):
         yield f"the check port is well again: {dict(count_answers(ctx, target, 4))}"
 
@@ -280,13 +269,10 @@ def tries_count(ctx: ScriptContext) -> Iterator[str]:
     """A try that a retry makes good counts as a failure of its endpoint all the same (`failures: 1`)."""
     pool = ctx.params["pool"]
     sick, target = f"{pool}-0", f"/{pool}"
-    break_endpoint(ctx, sick, "reset")
-    try:
+    with broken_endpoint(ctx, sick, "reset"):
         found = count_answers(ctx, target, 10)
         asked = ctx.endpoints.requests[sick]
         if found != {f"{pool}-1": 10}:
             yield f"one of two fails, with a retry: {dict(found)}, expected 10 answers of {pool}-1"
         if asked != 1:
             yield f"the failing endpoint was asked {asked} times in a row, expected once"
-    finally:
-        restore_endpoint(ctx, sick)

@@ -14,7 +14,7 @@ from lbgen.conformance.scripts.context import (
     OK,
     TAKES_HOLD,
     ScriptContext,
-    break_endpoint,
+    broken_endpoint,
     count_answers,
     get,
     restore_endpoint,
@@ -30,11 +30,8 @@ _FAILING = (CONTROL, '{"mode": "close"}')
 def _checked_out(ctx: ScriptContext) -> Iterator[bool]:
     """While an endpoint of another pool is taken out by its checks; whether that came about."""
     other = ctx.params["checked"]
-    break_endpoint(ctx, f"{other}-0", "check 500")
-    try:
+    with broken_endpoint(ctx, f"{other}-0", "check 500"):
         yield wait_until(lambda: count_answers(ctx, f"/{other}", 6)[f"{other}-1"] == 6)
-    finally:
-        restore_endpoint(ctx, f"{other}-0")
 
 
 def _ejected(ctx: ScriptContext, sick: str, target: str) -> bool:

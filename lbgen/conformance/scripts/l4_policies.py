@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
+from lbgen.conformance.http1_client import ClientConnection, fetch
 from lbgen.conformance.scripts.context import ScriptContext, account_field, get, wait_until
 
 
@@ -44,8 +44,7 @@ def connections_are_limited(ctx: ScriptContext) -> Iterator[str]:
     held = [ClientConnection(address) for _ in range(most)]
     try:
         for number, stream in enumerate(held):
-            stream.send(serialize(get(path)))
-            if (status := stream.read_answer().status) != 200:
+            if (status := stream.ask(get(path)).status) != 200:
                 yield f"connection {number + 1} of {most}: {status}"
         answer = fetch(address, get(path), timeout=0.6)
         if answer.status == 200:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
-from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
+from lbgen.conformance.http1_client import ClientConnection, fetch
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import ScriptContext, account_field, get
 
@@ -129,8 +129,7 @@ def hostile_goes_on(ctx: ScriptContext) -> Iterator[str]:
                 yield f"beside 50 bad connections: {account_field(answer, 'target')}"
         with ClientConnection(ctx.at["web"]) as stream:
             for number in range(3):
-                stream.send(serialize(get(f"/kept/{number}")))
-                if account_field(answer := stream.read_answer(), "target") != f"/kept/{number}":
+                if account_field(answer := stream.ask(get(f"/kept/{number}")), "target") != f"/kept/{number}":
                     yield f"on a kept connection: {account_field(answer, 'target')}"
     finally:
         for stream in silent:

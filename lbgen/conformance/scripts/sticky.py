@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lbgen.conformance.http1_client import Answer, fetch
-from lbgen.conformance.scripts.context import (
-    ScriptContext,
-    account_field,
-    break_endpoint,
-    get,
-    restore_endpoint,
-    wait_until,
-)
+from lbgen.conformance.scripts.context import ScriptContext, account_field, broken_endpoint, get, wait_until
 from lbgen.runtime.standins.http1 import CONTROL
 
 
@@ -63,14 +56,11 @@ def sticky_endpoint_down(ctx: ScriptContext) -> Iterator[str]:
     if not wait_until(lambda: account_field(_asked(ctx, home), "name") == sick):
         yield f"the cookie of {sick} leads to {account_field(_asked(ctx, home), 'name')}"
         return
-    break_endpoint(ctx, sick, "check 500")
-    try:
+    with broken_endpoint(ctx, sick, "check 500"):
         if not wait_until(lambda: account_field(_asked(ctx, home), "name") == sound):
             yield f"{sick} is down, and its cookie leads to {account_field(_asked(ctx, home), 'name')}"
             return
         yield from _moved(ctx, sick, sound, "down")
-    finally:
-        restore_endpoint(ctx, sick)
     if not wait_until(lambda: account_field(_asked(ctx, home), "name") == sick):
         yield f"{sick} is back, and its cookie leads to {account_field(_asked(ctx, home), 'name')}"
 

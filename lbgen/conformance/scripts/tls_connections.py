@@ -6,7 +6,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 
-from lbgen.conformance.http1_client import ClientConnection, serialize
+from lbgen.conformance.http1_client import ClientConnection
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import ScriptContext, account_field, get
 from lbgen.runtime.common.certificates import temporary_certificates
@@ -16,8 +16,7 @@ def tls_keeps_connections(ctx: ScriptContext) -> Iterator[str]:
     """Requests on one TLS connection are routed and edited each by itself."""
     with ClientConnection(ctx.at["secure"], transport=ctx.transport("secure")) as stream:
         for number in range(5):
-            stream.send(serialize(get(f"/{number}")))
-            answer = stream.read_answer()
+            answer = stream.ask(get(f"/{number}"))
             account = account_of(answer)
             if account is None or account["target"] != f"/{number}":
                 yield f"request {number} on one connection: {account_field(answer, 'target')}"

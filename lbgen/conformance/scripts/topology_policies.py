@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.http1_client import Answer, ClientConnection, fetch, serialize
 from lbgen.conformance.own_answers import account_of
-from lbgen.conformance.scripts.context import ScriptContext, break_endpoint, restore_endpoint, wait_until
+from lbgen.conformance.scripts.context import ScriptContext, behaving, broken_endpoint, wait_until
 from lbgen.runtime.standins.http1 import CONTROL, Behaviour
 
 if TYPE_CHECKING:
@@ -104,12 +104,9 @@ def failed_checks_take_out(ctx: ScriptContext) -> Iterator[str]:
     if not wait_until(lambda: name in _names(ctx, 12), 3):
         yield f"{name} serves nothing although it is well"
         return
-    break_endpoint(ctx, checked, "refuse")
-    try:
+    with broken_endpoint(ctx, checked, "refuse"):
         if not wait_until(lambda: _names(ctx, 8) <= want, seconds):
             yield f"{seconds:.1f} s after {name} failed: {sorted(_names(ctx, 12))}, expected only {sorted(want)}"
-    finally:
-        restore_endpoint(ctx, checked)
     seconds = ctx.params["back_ms"] / 1000
     if not wait_until(lambda: name in _names(ctx, 12), seconds):
         yield f"{name} is back for {seconds:.1f} s and serves nothing"
@@ -119,8 +116,7 @@ def failures_eject(ctx: ScriptContext) -> Iterator[str]:
     """`failures` failures in a row take an endpoint out for `eject_ms`, then it serves again."""
     name, others, failures = ctx.params["name"], ctx.params["others"], ctx.params["failures"]
     want = set(others) or {"503"}
-    ctx.endpoints.behave(name, Behaviour("close"))
-    try:
+    with behaving(ctx, name, Behaviour("close")):
         before = ctx.endpoints.requests[name]
         for _ in range((failures + 2) * (len(others) + 1) * 4):
             _ask(ctx, ctx.params["request"])
@@ -129,8 +125,6 @@ def failures_eject(ctx: ScriptContext) -> Iterator[str]:
         found = _names(ctx, 4 * (len(others) + 1))
         if not found <= want:
             yield f"{name} failed {failures} times in a row: {sorted(found)}, expected only {sorted(want)}"
-    finally:
-        ctx.endpoints.behave(name, Behaviour())
     time.sleep(ctx.params["eject_ms"] / 1000)
     if not wait_until(lambda: name in _names(ctx, 12), 2):
         yield f"{name} serves nothing after {ctx.params['eject_ms']} ms"

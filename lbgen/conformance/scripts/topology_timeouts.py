@@ -26,8 +26,7 @@ def tunnel_idle(ctx: ScriptContext) -> Iterator[str]:
     request: Request = ctx.params["request"]
     asked = replace(request, headers=(*request.headers, *HANDSHAKE))
     with _stream(ctx, request) as stream:
-        stream.send(serialize(asked))
-        if (status := stream.read_answer().status) != 101:
+        if (status := stream.ask(asked).status) != 101:
             yield f"status {status}, expected 101"
             return
         if websocket_echo(stream, b"hello") != b"hello":
@@ -40,8 +39,7 @@ def idle_connection_ends(ctx: ScriptContext) -> Iterator[str]:
     """A kept client connection without requests is closed in time, and not before."""
     request: Request = ctx.params["request"]
     with _stream(ctx, request) as stream:
-        stream.send(serialize(request))
-        answer = stream.read_answer()
+        answer = stream.ask(request)
         if answer.status is None or answer.after != "open":
             yield f"no kept connection: {answer.problem or answer.after}"
             return

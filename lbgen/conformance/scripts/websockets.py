@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from lbgen.conformance.case import HANDSHAKE
-from lbgen.conformance.http1_client import ClientConnection, serialize, websocket_echo
+from lbgen.conformance.http1_client import ClientConnection, websocket_echo
 from lbgen.conformance.scripts.context import ScriptContext, get
 
 
@@ -20,8 +20,7 @@ def websocket_outlives_response_time(ctx: ScriptContext) -> Iterator[str]:
     silence)."""
     pause = ctx.params.get("pause", 1.2)
     with _tunnel(ctx) as stream:
-        stream.send(serialize(get("/long", *HANDSHAKE)))
-        if (status := stream.read_answer().status) != 101:
+        if (status := stream.ask(get("/long", *HANDSHAKE)).status) != 101:
             yield f"status {status}, expected 101"
             return
         for number in range(2):
@@ -34,8 +33,7 @@ def websocket_outlives_response_time(ctx: ScriptContext) -> Iterator[str]:
 def websocket_idle(ctx: ScriptContext) -> Iterator[str]:
     """A tunnel without traffic for the idle time (700 ms) is closed; traffic keeps it open."""
     with _tunnel(ctx) as stream:
-        stream.send(serialize(get("/short", *HANDSHAKE)))
-        if (status := stream.read_answer().status) != 101:
+        if (status := stream.ask(get("/short", *HANDSHAKE)).status) != 101:
             yield f"status {status}, expected 101"
             return
         for _ in range(4):
