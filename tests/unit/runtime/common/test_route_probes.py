@@ -28,7 +28,7 @@ EXAMPLES = examples()
         "a.*b",
         "^/anchored$",
         r"[^a0]",
-        r"/\S+/\D",
+        "/[^ ]+/[^0-9]",
         "",
     ],
 )
