@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import Diagnostic, DifferenceError, EngineError, Severity, UsageError
+from lbgen.diagnostics import Diagnostic, DifferenceError, EngineError, UsageError, without_errors
 from lbgen.engines.api import Engine
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.api import engines as installed
@@ -14,7 +14,7 @@ from lbgen.plan.model import Plan
 from lbgen.runtime import registry
 from lbgen.runtime import swap as exchange
 from lbgen.runtime.common import logs as log_files
-from lbgen.runtime.common.driver import DRAIN_SECONDS, RELOAD_SECONDS, START_SECONDS
+from lbgen.runtime.common.driver import DRAIN_SECONDS, RELOAD_SECONDS, START_SECONDS, UpOptions
 from lbgen.runtime.common.progress import REPORTED_AT_START, Progress, Step
 from lbgen.runtime.common.time_limits import for_routes
 from lbgen.runtime.error_locations import add_locations
@@ -128,16 +128,14 @@ def up(
         hint = f"one of: {', '.join(registry.RUNTIMES)}"
         raise UsageError(Diagnostic("LB409", f"unknown runtime {runtime!r}", hint=hint))
     asked = [engine] if engine is not None else engines
+    options = UpOptions(backends, accept, progress, seconds, drain, insist=asked is not None)
     if not isinstance(topology, Plan):
         if topology.model.tiers is not None or replicas:
             if swap is not None:
                 message = "a stack of tiers has an engine for each replica"
                 raise UsageError(Diagnostic("LB415", message, hint="change `tiers:`"))
-            targets = [_engine(each) for each in dict.fromkeys(asked or ())]
-            wanted = TiersRequest(
-                with_name(topology, name), replicas or {}, tuple(targets), backends, accept, seconds, drain
-            )
-            return _tiers_up(wanted, runtime, progress)
+            targets = tuple(_engine(each) for each in dict.fromkeys(asked or ()))
+            return _tiers_up(TiersRequest(with_name(topology, name), replicas or {}, targets, options), runtime)
         from lbgen.plan.resolve import plan
 
         warnings = _usable_files(topology)
@@ -146,23 +144,14 @@ def up(
         topology = replace(topology, name=name)
     if swap is not None:
         names = [each if isinstance(each, str) else each.name for each in asked or ()]
-        how = exchange.SwapOptions(backends, accept, progress, seconds, drain)
-        return exchange.verify_and_swap(topology, names, engine_by_name(swap).name, runtime, how, proof)
+        return exchange.verify_and_swap(topology, names, engine_by_name(swap).name, runtime, options, proof)
     runtime, fallen_back = _runtime(
         topology.name, runtime, lambda: registry.default_runtime(topology, backends=backends)
     )
-    targets = list(installed().values()) if asked is None else [_engine(each) for each in dict.fromkeys(asked)]
+    chosen = list(installed().values()) if asked is None else [_engine(each) for each in dict.fromkeys(asked)]
     with add_locations((topology,)):
-        result = registry.driver(runtime).up(
-            topology,
-            targets,
-            insist=asked is not None,
-            backends=backends,
-            accept=accept,
-            progress=progress,
-            seconds=for_routes(topology, seconds),
-            drain=drain,
-        )
+        options = replace(options, seconds=for_routes(topology, seconds))
+        result = registry.driver(runtime).up(topology, chosen, options)
     return Stack.of(result, *warnings, *fallen_back)
 
 
@@ -170,10 +159,7 @@ def _usable_files(topology: Topology) -> tuple[Diagnostic, ...]:
     """Warnings about the files that `topology` names. EngineError LB211, LB427 for those that no engine could use."""
     from lbgen.plan.checks import find_file_problems
 
-    found = find_file_problems(topology)
-    if any(each.severity is Severity.ERROR for each in found):
-        raise EngineError(found)
-    return found
+    return without_errors(find_file_problems(topology))
 
 
 def _runtime(
@@ -199,7 +185,7 @@ def _runtime(
     return runtime, warnings
 
 
-def _tiers_up(wanted: TiersRequest, runtime: str | None, progress: Callable[[Progress], None]) -> Stack:
+def _tiers_up(wanted: TiersRequest, runtime: str | None) -> Stack:
     from lbgen.plan.tiers import tiers
 
     name = wanted.topology.name
@@ -210,12 +196,12 @@ def _tiers_up(wanted: TiersRequest, runtime: str | None, progress: Callable[[Pro
         raise UsageError(Diagnostic("LB305", message, hint="leave the engines out, or drop engine: from a tier"))
 
     def default() -> tuple[str, tuple[Diagnostic, ...]]:
-        best = [registry.default_runtime(tier.plan, backends=wanted.backends) for tier in found]
+        best = [registry.default_runtime(tier.plan, backends=wanted.options.backends) for tier in found]
         return next((each for each in best if each[0] == "local"), best[0])
 
     runtime, fallen_back = _runtime(name, runtime, default, tiers=True)
     with add_locations([tier.plan for tier in found]):
-        result = tiers_up(wanted, registry.driver(runtime), runtime, progress)
+        result = tiers_up(wanted, registry.driver(runtime), runtime)
     return Stack.of(result, *of_files, *fallen_back)
 
 
@@ -242,7 +228,8 @@ def reload(
             topology = with_name(topology, name)
             here = registry.find_stack(topology.name)
             backends = isinstance(here, GroupState) and here.group is not None and here.group.backends
-            return _tiers_up(TiersRequest(topology, {}, (), backends, accept, seconds), here.runtime, progress)
+            options = UpOptions(backends, accept, progress, seconds)
+            return _tiers_up(TiersRequest(topology, {}, (), options), here.runtime)
         from lbgen.plan.resolve import plan
 
         warnings = _usable_files(topology)

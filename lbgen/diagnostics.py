@@ -15,6 +15,7 @@ __all__ = [
     "Severity",
     "Span",
     "UsageError",
+    "without_errors",
 ]
 
 
@@ -75,6 +76,14 @@ class Diagnostic:
             "message": self.message,
             "hint": self.hint,
         }
+
+
+def without_errors(found: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """`found`, or EngineError with all of it when one is an error."""
+    findings = tuple(found)
+    if any(each.severity is Severity.ERROR for each in findings):
+        raise EngineError(findings)
+    return findings
 
 
 class LbgenError(Exception):

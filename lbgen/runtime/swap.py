@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
@@ -16,18 +16,8 @@ from lbgen.runtime.results import Stack, SwapResult
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
+    from lbgen.runtime.common.driver import UpOptions
     from lbgen.runtime.common.state import EngineState, StackState
-
-
-@dataclass(frozen=True, slots=True)
-class SwapOptions:
-    """As the arguments of `lbgen.api.up`."""
-
-    backends: bool
-    accept: tuple[str, ...]
-    progress: Callable[[Progress], None]
-    seconds: float
-    drain: float
 
 
 class Proof(Protocol):
@@ -41,7 +31,7 @@ class Proof(Protocol):
 
 
 def verify_and_swap(
-    plan: Plan, asked: Sequence[str], new: str, runtime: str | None, how: SwapOptions, proof: Proof | None
+    plan: Plan, asked: Sequence[str], new: str, runtime: str | None, how: UpOptions, proof: Proof | None
 ) -> Stack:
     """Let `new` take the place of the engine that was asked for, or of the only one, once `proof` found no difference.
 
@@ -79,7 +69,7 @@ def engine_to_replace(plan: Plan, new: str, old: str | None, runtime: str | None
     return stack, next(each for each in stack.engines if old in (None, each.name))
 
 
-def swap(plan: Plan, stack: StackState, old: EngineState, new: str, how: SwapOptions) -> Stack:
+def swap(plan: Plan, stack: StackState, old: EngineState, new: str, how: UpOptions) -> Stack:
     """Let `new` serve `plan` at the ports of `old`. EngineError LB413 when it does not, and `old` serves on."""
     from lbgen.runtime.docker import stack as containers
 
@@ -87,23 +77,14 @@ def swap(plan: Plan, stack: StackState, old: EngineState, new: str, how: SwapOpt
     where = {each.listener: (each.host, each.port) for each in old.addresses}
     with count_losses(plan if how.backends else with_real_endpoints(plan), where.__getitem__) as seen:
 
-        def told(step: Progress) -> None:
+        def report(step: Progress) -> None:
             if step.step is Step.DRAINING:
                 seen.close_sockets_soon()
             how.progress(step)
 
         try:
-            result = containers.up(
-                plan,
-                [engine_by_name(name) for name in names],
-                insist=True,
-                backends=how.backends,
-                accept=how.accept,
-                progress=told,
-                seconds=how.seconds,
-                drain=how.drain,
-                instead={new: old.name},
-            )
+            engines = [engine_by_name(name) for name in names]
+            result = containers.up(plan, engines, replace(how, progress=report, insist=True), {new: old.name})
         except EngineError as error:
             first = Diagnostic(
                 "LB413", f"{new} does not serve in place of {old.name}, which serves on; {describe_losses(seen)}"

@@ -13,6 +13,7 @@ from lbgen import api
 from lbgen.diagnostics import DifferenceError, EngineError, UsageError
 from lbgen.plan.resolve import plan as resolve
 from lbgen.runtime import swap as exchange
+from lbgen.runtime.common.driver import UpOptions
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import sockets, traffic_switch
 from lbgen.runtime.docker.converge import list_containers
@@ -47,7 +48,7 @@ def swap(made: lbgen.Topology, new: str) -> api.SwapResult:
     """Without the verification before it."""
     plan = resolve(made)
     stack, old = exchange.engine_to_replace(plan, new, None, None)
-    how = exchange.SwapOptions(backends=True, accept=("all",), progress=lambda step: None, seconds=20, drain=DRAIN)
+    how = UpOptions(backends=True, accept=("all",), progress=lambda step: None, drain=DRAIN)
     result = exchange.swap(plan, stack, old, new, how)
     assert result.swapped is not None
     print(result.swapped)  # noqa: T201

@@ -21,6 +21,22 @@ DRAIN_SECONDS = 10.0  # how long open connections of an engine that was replaced
 
 
 @dataclass(frozen=True, slots=True)
+class UpOptions:
+    """How a driver starts a stack, as the arguments of `lbgen.api.up`.
+
+    `backends`: stand-ins replace the pools' endpoints. `insist`: the engines were named, so one that cannot serve is an
+    error; else it is skipped.
+    """
+
+    backends: bool
+    accept: tuple[str, ...]
+    progress: Callable[[Progress], None]
+    seconds: float = START_SECONDS
+    drain: float = DRAIN_SECONDS
+    insist: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """What a driver did.
 
@@ -42,23 +58,8 @@ class Result:
 class Driver(Protocol):
     """One runtime, a module."""
 
-    def up(
-        self,
-        plan: Plan,
-        engines: Sequence[Engine],
-        *,
-        insist: bool,
-        backends: bool,
-        accept: tuple[str, ...],
-        progress: Callable[[Progress], None],
-        seconds: float,
-        drain: float,
-    ) -> Result:
-        """Bring `plan` up on `engines`. `insist`: they were named, so one that cannot is an error; else it is skipped.
-        Connections of an engine that is replaced without a gap live on for `drain` seconds at most.
-
-        Raises LbgenError (verdicts), EngineError.
-        """
+    def up(self, plan: Plan, engines: Sequence[Engine], options: UpOptions) -> Result:
+        """Bring `plan` up on `engines`. Raises LbgenError (verdicts), EngineError."""
         ...
 
     def reload(

@@ -6,10 +6,17 @@ import errno
 import os
 import socket
 import struct
+from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.plan.overlay import with_ports
+
+if TYPE_CHECKING:
+    from lbgen.plan.model import Plan
+    from lbgen.runtime.common.state import StackState
 
 _ESTABLISHED = "01"
 _LISTEN = "0A"
@@ -169,7 +176,22 @@ def _number(path: Path, default: int) -> int:
         return default
 
 
-def open_connections(pid: int, wanted: set[int]) -> int:
+def connections(state: StackState) -> int:
+    """Count the open connections to the listeners of a stack; 0 where they cannot be seen."""
+    wanted = {each.port for engine in state.engines for each in engine.addresses}
+    return sum(_open_connections(engine.pid, wanted) for engine in state.engines)
+
+
+def on_ports(plan: Plan, had: Mapping[str, int]) -> Plan:
+    """`plan` with each listener on the port it `had`, by name, else on a free one. Raises EngineError LB404."""
+    found: dict[str, int] = {}
+    for listener in plan.listeners:
+        taken = frozenset((*found.values(), *had.values()))
+        found[listener.name] = had[listener.name] if listener.name in had else free_port(taken=taken)
+    return with_ports(plan, found)
+
+
+def _open_connections(pid: int, wanted: set[int]) -> int:
     """Established TCP connections to those ports in the network of a process; none where it cannot be seen."""
     count = 0
     for table in ("tcp", "tcp6"):

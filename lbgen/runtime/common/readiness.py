@@ -11,7 +11,8 @@ from lbgen.diagnostics import NOWHERE, Diagnostic, Severity
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.common.connect import connect_options
-from lbgen.runtime.common.route_probes import UNKNOWN_HOST, Probe, ask
+from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.route_probes import UNKNOWN_HOST, Probe, ask, make_probes
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
@@ -72,6 +73,32 @@ def wait(
             return tuple(left.values())
         time.sleep(pause)
         pause = min(pause * 1.5, 0.25)
+
+
+def check_routes(
+    plan: Plan,
+    engine: tuple[str, str],
+    address: Callable[[str], tuple[str, int]],
+    *,
+    seconds: float,
+    progress: Callable[[Progress], None],
+    ensure_ready: Callable[[], None] = lambda: None,
+    resource_hint: Callable[[], str] = str,
+) -> tuple[Diagnostic, ...]:
+    """Wait as `wait` for all routes of `engine` (name, title); returns LB405 for those that answer wrongly or cannot be
+    asked. `ensure_ready` is called after that, and raises when the engine has ended."""
+    probes = make_probes(plan)
+    name, title = engine
+
+    def answered(probe: Probe, left: int) -> None:
+        progress(Progress(Step.ANSWERED, name, probe.route, len(probes) - left, len(probes)))
+
+    late = wait(plan, probes, address, seconds=seconds, answered=answered)
+    ensure_ready()
+    found = diagnostics(late, title, plan, seconds=seconds, resource_hint=resource_hint)
+    if not late:
+        progress(Progress(Step.READY, name))
+    return (*unreachable_routes(plan, probes, title), *found)
 
 
 def unreachable_routes(plan: Plan, wanted: tuple[Probe, ...], title: str) -> tuple[Diagnostic, ...]:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
+from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, without_errors
 from lbgen.engines.agent_spec import FILE as ORDER
 from lbgen.engines.api import Engine, ProcessSpec, target_version
 from lbgen.engines.health import NO_ADDRESS, Condition
@@ -237,13 +237,8 @@ def _confirmed(
     _wait_followed(live, before, seconds)
     time.sleep(live.spec.overlap_seconds)
     live.ensure_alive()
-    found = (
-        *readiness.unreachable_routes(plan, wanted, live.title),
-        *readiness.diagnostics(late, live.title, plan, seconds=seconds, resource_hint=live.resource_hint),
-    )
-    if any(each.severity is Severity.ERROR for each in found):
-        raise EngineError(found)
-    return found
+    found = readiness.diagnostics(late, live.title, plan, seconds=seconds, resource_hint=live.resource_hint)
+    return without_errors((*readiness.unreachable_routes(plan, wanted, live.title), *found))
 
 
 def _wait_followed(live: RunningEngine, before: Plan, seconds: float) -> None:

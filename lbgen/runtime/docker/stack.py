@@ -11,18 +11,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
+from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, without_errors
 from lbgen.engines.api import Engine
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.verdicts import judge
 from lbgen.plan.model import Mode, Plan
 from lbgen.plan.overlay import with_version
 from lbgen.runtime.common import readiness, selection
-from lbgen.runtime.common.driver import DRAIN_SECONDS, RELOAD_SECONDS, START_SECONDS, Result
+from lbgen.runtime.common.driver import RELOAD_SECONDS, Result, UpOptions
 from lbgen.runtime.common.locking import lock
+from lbgen.runtime.common.ports import connections
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.reload import other_version, refusal
-from lbgen.runtime.common.route_probes import Probe, make_probes
 from lbgen.runtime.common.signals import defer_signals
 from lbgen.runtime.common.time_limits import for_routes
 from lbgen.runtime.docker import external_networks, images, network, oom, saved_plan, traffic_switch
@@ -47,11 +47,12 @@ from lbgen.runtime.docker.reload import add_stand_ins, after_commit, check_repla
 from lbgen.runtime.docker.rolling_replace import Replacement, prepare_replacement, recover
 from lbgen.runtime.docker.saved_plan import SavedPlan
 from lbgen.runtime.docker.sockets import wait_listening
-from lbgen.runtime.docker.tier_links import attach_networks, connections, listener_addresses, plan_behind_front
+from lbgen.runtime.docker.tier_links import attach_networks, listener_addresses, plan_behind_front
 from lbgen.runtime.standins.plan import StandInSet, describe_pools, stand_in_pools
 
 if TYPE_CHECKING:
     from docker import DockerClient
+    from docker.models.containers import Container
 
     from lbgen.runtime.common.state import StackState
 
@@ -68,31 +69,21 @@ __all__ = [
 ]
 
 
-def up(
-    plan: Plan,
-    engines: Sequence[Engine],
-    *,
-    insist: bool,
-    backends: bool,
-    accept: tuple[str, ...],
-    progress: Callable[[Progress], None],
-    seconds: float = START_SECONDS,
-    drain: float = DRAIN_SECONDS,
-    instead: Mapping[str, str] | None = None,
-) -> Result:
+def up(plan: Plan, engines: Sequence[Engine], options: UpOptions, instead: Mapping[str, str] | None = None) -> Result:
     """Bring `plan` up on `engines` in containers. An engine that runs is reloaded where possible; else its container is
     replaced, without a gap unless its published ports change, and open connections have `drain` seconds to end.
     `instead`: new engine -> the engine whose ports it gets. A failure leaves everything as it was.
 
     Raises LbgenError (verdicts), EngineError LB403 to LB405, LB413, LB420 to LB423.
     """
+    backends, accept, progress = options.backends, options.accept, options.progress
     client = connect(here=True)
     with lock(f"docker-{plan.name}"), _cleanup_on_error(client, plan.name):
         plan = external_networks.resolve_endpoints(client, plan, backends=backends)
         helper = partial(_helper, client, progress)
         before = recover(client, plan.name, list_containers(client, plan.name), helper)
         chosen, skipped = selection.choose(
-            engines, lambda target: _choose_image(client, plan, target, accept, progress), insist=insist
+            engines, lambda target: _choose_image(client, plan, target, accept, progress), insist=options.insist
         )
         chosen = _assign_offsets(plan, chosen, before, instead or {})
 
@@ -124,7 +115,7 @@ def up(
                 if work.changed and plan.networks:
                     traffic_switch.route_joined_networks(client, plan.name, list_containers(client, plan.name), helper)
                 warnings = (
-                    *_wait_for_routes(client, replacement, progress, seconds),
+                    *_wait_for_routes(client, replacement, options),
                     *(external_networks.missed_containers(client, plan) if backends else ()),
                 )
                 for each in replacement.switches.values():
@@ -136,7 +127,7 @@ def up(
                     work.rollback()
                 raise
             try:
-                cut = replacement.drain(drain, progress)
+                cut = replacement.drain(options.drain, progress)
             finally:
                 with defer_signals(), after_commit():
                     work.commit()
@@ -272,16 +263,15 @@ def _assign_offsets(
     return tuple(replace(each, side=sides.get(each.offset, 0)) for each in placed)
 
 
-def _wait_for_routes(
-    client: DockerClient, replacement: Replacement, progress: Callable[[Progress], None], seconds: float
-) -> tuple[Diagnostic, ...]:
+def _wait_for_routes(client: DockerClient, replacement: Replacement, options: UpOptions) -> tuple[Diagnostic, ...]:
     """Wait for every route of every engine; one behind a traffic switch is asked where no client reaches it yet.
     EngineError LB403 when its container ends, LB405 when a route fails."""
-    complaints: list[Diagnostic] = []
+    seconds = options.seconds
+    found: list[Diagnostic] = []
     desired = replacement.stack
     there = {x.name: x for x in list_containers(client, desired.kept.plan.name)}
     for unit in desired.units:
-        each, plan, name = there[unit.container_spec.name], unit.plan, unit.record.engine
+        each, plan = there[unit.container_spec.name], unit.plan
         where = {address.listener: (address.host, address.port) for address in unit.record.addresses}
         title, before = unit.record.title, restart_count(each)
         turned = replacement.switches.get(unit.container_spec.name)
@@ -297,25 +287,24 @@ def _wait_for_routes(
             wait_listening(
                 holder, address, asked, title=title, seconds=seconds, ensure_alive=starts, resource_hint=lack
             )
-        probes = make_probes(plan)
+        agent = None if unit.agent is None else there[unit.agent[0].name].handle
 
-        def answered(probe: Probe, left: int, name: str = name, total: int = len(probes)) -> None:
-            progress(Progress(Step.ANSWERED, name, probe.route, total - left, total))
+        def ensure_ready(starts: Callable[[], None] = starts, agent: Container | None = agent) -> None:
+            starts()
+            if agent is not None:
+                wait_for_agent(agent, seconds)
 
-        ensure_alive(each, before, "while starting")
-        late = readiness.wait(plan, probes, where.__getitem__, seconds=seconds, answered=answered)
-        ensure_alive(each, before, "while starting")
-        if unit.agent is not None:
-            wait_for_agent(there[unit.agent[0].name].handle, seconds)
-        complaints += readiness.unreachable_routes(plan, probes, title)
-        complaints += readiness.diagnostics(
-            late, title, plan, seconds=seconds, resource_hint=partial(oom.memory_hint, each.handle)
+        starts()
+        found += readiness.check_routes(
+            plan,
+            (unit.record.engine, title),
+            where.__getitem__,
+            seconds=seconds,
+            progress=options.progress,
+            ensure_ready=ensure_ready,
+            resource_hint=lack,
         )
-        if not late:
-            progress(Progress(Step.READY, name))
-    if any(each.severity is Severity.ERROR for each in complaints):
-        raise EngineError(complaints)
-    return tuple(complaints)
+    return without_errors(found)
 
 
 def end(stack: StackState, progress: Callable[[Progress], None]) -> None:

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lbgen.plan.overlay import with_ports
 from lbgen.runtime.common import ports
-from lbgen.runtime.common.ports import open_connections
 from lbgen.runtime.docker import images, network, traffic_switch
 from lbgen.runtime.docker.client import connect, docker_errors
 from lbgen.runtime.docker.converge import list_containers
@@ -27,11 +25,7 @@ _SHARED = "container:"
 def plan_behind_front(plan: Plan, before: StackState | None) -> Plan:
     """`plan` on the ports it had in `before`, else on free ones: they are published on this host's loopback too."""
     had = {} if before is None else {a.listener: a.port for x in before.engines for a in x.addresses}
-    found: dict[str, int] = {}
-    for listener in plan.listeners:
-        taken = frozenset((*found.values(), *had.values()))
-        found[listener.name] = had[listener.name] if listener.name in had else ports.free_port(taken=taken)
-    moved = with_ports(plan, found)
+    moved = ports.on_ports(plan, had)
     return replace(moved, listeners=tuple(replace(x, address_written=False) for x in moved.listeners))
 
 
@@ -68,12 +62,6 @@ def attach_networks(front: StackState, behind: Sequence[StackState]) -> None:
             list_containers(client, front.name),
             lambda: images.ensure_helper(client, lambda text: None),
         )
-
-
-def connections(state: StackState) -> int:
-    """The number of open connections to its listeners."""
-    wanted = {each.port for engine in state.engines for each in engine.addresses}
-    return sum(open_connections(engine.pid, wanted) for engine in state.engines)
 
 
 def _networked(client: DockerClient, name: str) -> Container:

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.plan.overlay import with_real_endpoints, with_version
 from lbgen.runtime.common import logs, selection, state
-from lbgen.runtime.common.driver import DRAIN_SECONDS, RELOAD_SECONDS, START_SECONDS, Result
+from lbgen.runtime.common.driver import RELOAD_SECONDS, Result, UpOptions
 from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.locking import lock
+from lbgen.runtime.common.ports import connections
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.resolvers import judge_with_resolvers
 from lbgen.runtime.common.signals import defer_signals
 from lbgen.runtime.common.time_limits import for_routes
 from lbgen.runtime.local import journal, messages, supervisor_client
 from lbgen.runtime.local.messages import EngineChoice, ReloadRequest, StartRequest, Success
-from lbgen.runtime.local.tier_links import attach_networks, connections, listener_addresses, plan_behind_front
+from lbgen.runtime.local.tier_links import attach_networks, listener_addresses, plan_behind_front
 from lbgen.runtime.standins.plan import describe_pools, stand_in_pools
 
 if TYPE_CHECKING:
@@ -44,25 +45,15 @@ __all__ = [
 ]
 
 
-def up(
-    plan: Plan,
-    engines: Sequence[Engine],
-    *,
-    insist: bool,
-    backends: bool,
-    accept: tuple[str, ...],
-    progress: Callable[[Progress], None],
-    seconds: float = START_SECONDS,
-    drain: float = DRAIN_SECONDS,
-) -> Result:
-    """Bring `plan` up on `engines`. `insist`: the user named them, so that a refusal or a missing executable is an
-    error; else such engines are skipped. An engine that needs root is skipped in any case while another one can run.
+def up(plan: Plan, engines: Sequence[Engine], options: UpOptions) -> Result:
+    """Bring `plan` up on `engines`. An engine that needs root is skipped in any case while another one can run. Nothing
+    drains: processes of one host cannot listen beside each other.
 
     Raises LbgenError (verdicts), EngineError LB402 to LB405, LB407, LB408.
     """
-    del drain  # processes of one host cannot listen beside each other
+    backends, accept, progress = options.backends, options.accept, options.progress
     plan = plan if backends else with_real_endpoints(plan)
-    chosen, skipped = choose(plan, engines, insist=insist, accept=accept)
+    chosen, skipped = choose(plan, engines, insist=options.insist, accept=accept)
     if plan.pools:
         progress(Progress(Step.POOLS, detail=describe_pools(plan)))
     digest = messages.digest(plan, chosen, accept, backends=backends)
@@ -81,10 +72,11 @@ def up(
                 progress(Progress(Step.REPLACING, detail=f"{plan.name} has changed; stopping what runs first"))
                 kept = journal.read(state.folder(plan.name))
             supervisor_client.stop(before)
-        wanted = StartRequest(plan.name, digest, str(state.folder(plan.name)), plan, chosen, accept, backends, seconds)
         try:
             with lock("ports"):
-                wanted = replace(wanted, engines=_assign_offsets(plan, chosen))
+                chosen = _assign_offsets(plan, chosen)
+            folder = str(state.folder(plan.name))
+            wanted = StartRequest(plan.name, digest, folder, plan, chosen, accept, backends, options.seconds)
             done = supervisor_client.start(wanted, progress)
         except (LbgenError, KeyboardInterrupt) as error:
             if kept is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
+from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, without_errors
 from lbgen.engines.health import Watched
 from lbgen.plan.overlay import with_ports, with_real_endpoints, with_version
 from lbgen.runtime.common import readiness, state
@@ -19,7 +19,6 @@ from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.reload import Change, ReloadOutcome, other_version, refusal, reload_all
 from lbgen.runtime.common.resolvers import judge_with_resolvers
-from lbgen.runtime.common.route_probes import Probe, make_probes
 from lbgen.runtime.local import journal
 from lbgen.runtime.local.journal import SavedNetwork, SavedStack
 from lbgen.runtime.local.messages import EngineChoice, ReloadRequest, StartRequest, digest
@@ -172,23 +171,12 @@ class StackProcesses:
 
     def _wait_for_routes(self) -> tuple[Diagnostic, ...]:
         """Wait for every route of every engine; returns warnings. EngineError LB405 for routes that fail."""
-        seconds = self.request.seconds
+        seconds, progress = self.request.seconds, self.progress
         found: list[Diagnostic] = []
-        for handle in self.handles.values():
-            wanted = make_probes(handle.plan)
-            total, name = len(wanted), handle.engine
-
-            def answered(probe: Probe, left: int, name: str = name, total: int = total) -> None:
-                self.progress(Progress(Step.ANSWERED, name, probe.route, total - left, total))
-
-            late = readiness.wait(handle.plan, wanted, handle.address, seconds=seconds, answered=answered)
-            found += readiness.unreachable_routes(handle.plan, wanted, handle.title)
-            found += readiness.diagnostics(late, handle.title, handle.plan, seconds=seconds)
-            if not late:
-                self.progress(Progress(Step.READY, name))
-        if any(each.severity is Severity.ERROR for each in found):
-            raise EngineError(found)
-        return tuple(found)
+        for each in self.handles.values():
+            named = (each.engine, each.title)
+            found += readiness.check_routes(each.plan, named, each.address, seconds=seconds, progress=progress)
+        return without_errors(found)
 
     def reload(self, asked: ReloadRequest) -> tuple[Diagnostic, ...]:
         """Reload all engines, or none; returns warnings. Raises LbgenError."""

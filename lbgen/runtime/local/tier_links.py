@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lbgen.plan.overlay import with_ports
 from lbgen.runtime.common import ports
 
 if TYPE_CHECKING:
@@ -18,12 +17,8 @@ _LOOPBACK = "127.0.0.1"
 
 def plan_behind_front(plan: Plan, before: StackState | None) -> Plan:
     """`plan` on loopback, on the ports it had in `before`, else on free ones."""
-    had = {} if before is None else listener_addresses(before)
-    found: dict[str, int] = {}
-    for listener in plan.listeners:
-        taken = frozenset((*found.values(), *(port for _, port in had.values())))
-        found[listener.name] = had[listener.name][1] if listener.name in had else ports.free_port(taken=taken)
-    moved = with_ports(plan, found)
+    had = {} if before is None else {name: port for name, (_, port) in listener_addresses(before).items()}
+    moved = ports.on_ports(plan, had)
     return replace(moved, listeners=tuple(replace(x, address=_LOOPBACK) for x in moved.listeners))
 
 
@@ -34,9 +29,3 @@ def listener_addresses(state: StackState) -> dict[str, tuple[str, int]]:
 
 def attach_networks(front: StackState, behind: Sequence[StackState]) -> None:
     """Nothing to do: all of them share this host's loopback."""
-
-
-def connections(state: StackState) -> int:
-    """The number of open connections to its listeners."""
-    wanted = {port for _, port in listener_addresses(state).values()}
-    return sum(ports.open_connections(engine.pid, wanted) for engine in state.engines)

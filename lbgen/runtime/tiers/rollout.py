@@ -6,12 +6,12 @@ Replicas come before the tier in front learns of them, and go after it has forgo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
+from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, without_errors
 from lbgen.engines.api import Engine, runs_in_kernel, target_version
 from lbgen.engines.api import engines as installed
 from lbgen.engines.tiers import engine_of
@@ -21,7 +21,7 @@ from lbgen.plan.overlay import with_real_endpoints, with_version
 from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tier_simulation import l4_fronts
 from lbgen.runtime.common import readiness
-from lbgen.runtime.common.driver import DRAIN_SECONDS, RELOAD_SECONDS, Driver, Result
+from lbgen.runtime.common.driver import RELOAD_SECONDS, Driver, Result, UpOptions
 from lbgen.runtime.common.locking import lock
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.route_probes import make_probes
@@ -41,15 +41,13 @@ _PORT_TRIES = 3  # another process may take a free port before the replica liste
 
 @dataclass(frozen=True, slots=True)
 class TiersRequest:
-    """The options of `up`. A tier that names no engine gets the first of `engines` that can serve it."""
+    """What `up` is asked for. A tier that names no engine gets the first of `engines` that can serve it; a replica that
+    retires has `options.drain` seconds for its open connections."""
 
     topology: Topology
     replicas: Mapping[str, int]
     engines: tuple[Engine, ...]
-    backends: bool
-    accept: tuple[str, ...]
-    seconds: float
-    drain: float = DRAIN_SECONDS  # what a replica that goes has for the connections it still has
+    options: UpOptions
 
 
 def with_name(topology: Topology, name: str | None) -> Topology:
@@ -57,7 +55,7 @@ def with_name(topology: Topology, name: str | None) -> Topology:
     return topology if name is None else replace(topology, model=topology.model.model_copy(update={"name": name}))
 
 
-def up(wanted: TiersRequest, driver: Driver, runtime: str, progress: Callable[[Progress], None]) -> Result:
+def up(wanted: TiersRequest, driver: Driver, runtime: str) -> Result:
     """Start all tiers, or change them to the desired state. Raises as the drivers do; new stacks are then removed."""
     name = wanted.topology.name
     with lock(f"tiers-{name}"):
@@ -68,7 +66,7 @@ def up(wanted: TiersRequest, driver: Driver, runtime: str, progress: Callable[[P
         now = Group(
             name,
             runtime,
-            wanted.backends,
+            wanted.options.backends,
             tuple(
                 Member(tier.name, n + 1, name, engines[tier.name].name) for tier in tiers for n in range(tier.replicas)
             ),
@@ -76,7 +74,7 @@ def up(wanted: TiersRequest, driver: Driver, runtime: str, progress: Callable[[P
         group.write(
             now if before is None else replace(now, members=tuple(dict.fromkeys((*before.members, *now.members))))
         )
-        work = _Work(wanted, driver, engines, there, progress)
+        work = _Work(wanted, driver, engines, there)
         try:
             work.bring_up(tiers)
         except BaseException:
@@ -107,7 +105,7 @@ def _engine(tier: Tier, wanted: TiersRequest, runtime: str) -> Engine:
     targets = (named,) if named is not None else wanted.engines
     for target in targets or tuple(installed().values()):
         version = target_version(target, tier.plan.options(target.name).version)
-        _, problems = judge(with_version(tier.plan, target.name, version), target, version, wanted.accept)
+        _, problems = judge(with_version(tier.plan, target.name, version), target, version, wanted.options.accept)
         if not problems and runtime == "local" and runs_in_kernel(target, tier.plan):
             message = f"{target.title} runs in a network namespace, from which no local tier can be reached"
             hint = "take containers (--runtime docker), or another engine"
@@ -122,18 +120,13 @@ class _Work:
     """One change of a group; `there` is what ran before, by name."""
 
     def __init__(
-        self,
-        wanted: TiersRequest,
-        driver: Driver,
-        engines: Mapping[str, Engine],
-        there: Mapping[str, StackState],
-        progress: Callable[[Progress], None],
+        self, wanted: TiersRequest, driver: Driver, engines: Mapping[str, Engine], there: Mapping[str, StackState]
     ) -> None:
         self.wanted = wanted
         self.driver = driver
         self.engines = engines
         self.there = there
-        self.progress = progress
+        self.progress = wanted.options.progress
         self.warnings: list[Diagnostic] = []
         self.changed = False
         self.announced = False  # a tier in front has the new replicas, which therefore stay, whatever comes
@@ -168,16 +161,9 @@ class _Work:
             self.driver.attach_networks(before, behind)
         for remaining in reversed(range(_PORT_TRIES)):
             try:
-                result = self.driver.up(
-                    plan if tier.entry else self.driver.plan_behind_front(plan, before),
-                    [self.engines[tier.name]],
-                    insist=True,
-                    backends=self.wanted.backends,
-                    accept=self.wanted.accept,
-                    progress=report,
-                    seconds=self.wanted.seconds,
-                    drain=self.wanted.drain,
-                )
+                shifted = plan if tier.entry else self.driver.plan_behind_front(plan, before)
+                options = replace(self.wanted.options, progress=report, insist=True)
+                result = self.driver.up(shifted, [self.engines[tier.name]], options)
                 break
             except EngineError as error:
                 moves = not tier.entry and before is None and all(x.code == "LB404" for x in error.diagnostics)
@@ -203,12 +189,9 @@ class _Work:
                 plan,
                 probes,
                 lambda _, at=front.entry.name: entered[at],  # type: ignore[misc]  # bound early
-                seconds=self.wanted.seconds,
+                seconds=self.wanted.options.seconds,
             )
-            title = f"through {front.tier}"
-            found = readiness.diagnostics(late, title, plan)
-            if any(each.severity is Severity.ERROR for each in found):
-                raise EngineError(found)
+            found = without_errors(readiness.diagnostics(late, f"through {front.tier}", plan))
             self.warnings += [x for x in found if x not in self.warnings]
 
     def retire(self, gone: Sequence[StackState], tiers: Mapping[str, Tier], before: Group | None) -> None:
@@ -225,7 +208,7 @@ class _Work:
             ]
             for each in leaving:
                 each.result()
-        limit = time.monotonic() + self.wanted.drain
+        limit = time.monotonic() + self.wanted.options.drain
         left = list(gone)
         while left and time.monotonic() < limit:
             time.sleep(_LOOK_SECONDS)
