@@ -2,6 +2,7 @@
 
     topology = lbgen.load("shop.yaml")
     plan = lbgen.plan(topology)
+    lbgen.config(topology)  # as YAML, each value with its origin
     lbgen.check(topology), lbgen.explain(plan, "nginx"), lbgen.diff(topology, lbgen.load("changed.yaml"))
     lbgen.render(topology, engine="nginx").write("out")
     lbgen.simulate(plan, lbgen.Request(target="/api", headers=(("Host", "shop.example"),)))
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from lbgen.plan.resolve import check, plan
     from lbgen.plan.simulate import Outcome, simulate
     from lbgen.plan.tiers import Tier, tiers
+    from lbgen.spec.effective import config
     from lbgen.spec.load import Topology
     from lbgen.spec.load import load_topology as load
 
@@ -53,6 +55,7 @@ _HOMES = {
     "Topology": "lbgen.spec.load",
     "UsageError": "lbgen.diagnostics",
     "check": "lbgen.plan.resolve",
+    "config": "lbgen.spec.effective",
     "diff": "lbgen.conformance.topology_diff",
     "explain": "lbgen.engines.rendered",
     "load": "lbgen.spec.load:load_topology",
@@ -80,6 +83,7 @@ __all__ = [
     "Topology",
     "UsageError",
     "check",
+    "config",
     "diff",
     "explain",
     "load",

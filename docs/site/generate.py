@@ -65,6 +65,7 @@ def current(path: Path) -> str:
 
 def _run_again(fence: re.Match[str], folder: Path) -> str:
     if fence["title"]:
+        (folder / fence["title"]).parent.mkdir(exist_ok=True)
         (folder / fence["title"]).write_text(fence["text"], encoding="utf-8")
     if fence["kind"] != "console":
         return fence[0]

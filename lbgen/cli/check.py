@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 )
 @options.json_flag
 def command(
-    topology: str,
+    topology: options.TopologyFiles,
     chosen: tuple[str, ...],
     no_engines: bool,
     accept: tuple[str, ...],
@@ -45,7 +45,7 @@ def command(
 
     notes: list[tuple[str, str]] = []
     try:
-        loaded = lbgen.load(topology)
+        loaded = topology.load()
     except lbgen.LbgenError as unreadable:
         found = list(unreadable.diagnostics)
     else:

@@ -38,16 +38,17 @@ _MARKS = {
     "--field", metavar="FIELD", help="Show the rendered lines that a field produces, such as routes[2].rewrite."
 )
 @options.json_flag
-def command(topology: str, chosen: tuple[str, ...], line: str | None, field: str | None, as_json: bool) -> None:
+def command(
+    topology: options.TopologyFiles, chosen: tuple[str, ...], line: str | None, field: str | None, as_json: bool
+) -> None:
     """Show features x engines with verdicts, the field behind a rendered line, or the lines that a field produces."""
-    import lbgen
     from lbgen.engines.api import engine_names
     from lbgen.engines.tiers import engines_of
     from lbgen.plan.tiers import parts
 
     if line and field:
         raise click.UsageError("use either --line or --field")
-    found = [(tier.plan, engines_of(tier, chosen or engine_names())) for tier in parts(lbgen.load(topology))]
+    found = [(tier.plan, engines_of(tier, chosen or engine_names())) for tier in parts(topology.load())]
     if line:
         _origin(found, line, as_json)
     elif field:

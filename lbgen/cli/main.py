@@ -24,6 +24,7 @@ VERBS = {
     "check": "Report findings; run the engines' own checkers where installed.",
     "render": "Write native configurations.",
     "explain": "Show features x engines with verdicts, or the topology behind a line.",
+    "config": "Print the topology with profile, defaults and variables written out.",
     "route": "Say which rule serves a request, and why the others do not.",
     "diff": "Show the requests whose answer changes between two topologies.",
     "verify": "Compare engines with the oracle and each other, including faults and times.",

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -11,6 +15,8 @@ from lbgen.engines.api import engine_names
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+    from lbgen.spec.load import Topology
 
 F = TypeVar("F", bound="Callable[..., object]")
 
@@ -107,9 +113,124 @@ class PartName(EngineName):
         return value
 
 
+@dataclass(frozen=True, slots=True)
+class TopologyFiles:
+    """The topology that a command line names; as text, its first file."""
+
+    paths: tuple[str, ...]
+    profile: str | None = None
+    settings: tuple[tuple[str, str], ...] = ()
+    env_file: str | None = None
+
+    def __str__(self) -> str:
+        return "<stdin>" if self.paths[0] == "-" else self.paths[0]
+
+    def load(self) -> Topology:
+        """Load it; `-` is standard input. Raises LbgenError with the findings."""
+        from lbgen.spec.layering import Document
+        from lbgen.spec.load import load_documents
+        from lbgen.spec.source import parse, read_nodes, without_collector
+        from lbgen.spec.variables import environment
+
+        variables = environment(Path(self.env_file) if self.env_file is not None else None)
+        documents = []
+        with without_collector():
+            for path in self.paths:
+                if path == "-":
+                    root = parse(sys.stdin.buffer.read(), "<stdin>")
+                    documents.append(Document("<stdin>", Path(), root))
+                else:
+                    documents.append(Document(path, Path(path).parent, read_nodes(Path(path))))
+        profile = (("profile", self.profile),) if self.profile is not None else ()
+        return load_documents(documents, (*self.settings, *profile), variables=variables)
+
+
+class Setting(click.ParamType[tuple[str, str]]):
+    """`FIELD=VALUE`; the value is YAML."""
+
+    name = "setting"
+
+    def convert(
+        self, value: str | tuple[str, str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """Return field and value, or fail with a usage error."""
+        if isinstance(value, tuple):
+            return value
+        field, equals, text = value.partition("=")
+        if not equals or not field:
+            self.fail(f"{value!r} is not FIELD=VALUE, such as listeners.web.port=8081", param, ctx)
+        return field, text
+
+
+class ProfileName(OneOf):
+    """A built-in profile, or a file."""
+
+    name = "profile"
+    hint = "`lbgen schema` lists what a profile may set; a file is written ./file.yaml"
+
+    def words(self) -> tuple[str, ...]:
+        """Every built-in profile."""
+        from lbgen.spec.profile import names
+
+        return names()
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return `value`; a file's path is checked when the topology is loaded."""
+        return value if "/" in value or value.endswith((".yaml", ".yml")) else super().convert(value, param, ctx)
+
+
+_LAYERS: tuple[Callable[[Any], Any], ...] = (
+    click.argument("topology", required=False, type=click.Path(dir_okay=False, allow_dash=True), metavar="TOPOLOGY"),
+    click.option(
+        "-f",
+        "--file",
+        "over",
+        type=click.Path(dir_okay=False, allow_dash=True),
+        multiple=True,
+        metavar="FILE",
+        help="Lay this file over the ones before it: mappings merge, routes merge by name, other lists replace "
+        "(repeatable).",
+    ),
+    click.option("--profile", type=ProfileName(), help="Use this profile instead of the topology's."),
+    click.option(
+        "--set",
+        "settings",
+        type=Setting(),
+        multiple=True,
+        metavar="FIELD=VALUE",
+        help="Set a field, such as listeners.web.port=8081 or routes[api].forward=blue (repeatable).",
+    ),
+    click.option(
+        "--env-file",
+        type=click.Path(dir_okay=False),
+        metavar="FILE",
+        help="Read variables for ${NAME} from lines NAME=VALUE; the environment's own win.",
+    ),
+)
+
+
 def topology(command: F) -> F:
-    """Add the argument TOPOLOGY, a file."""
-    return click.argument("topology", type=click.Path(dir_okay=False), metavar="TOPOLOGY")(command)
+    """Add the argument TOPOLOGY, a file or `-`, and the options that are laid over it, as one TopologyFiles."""
+
+    @wraps(command)
+    def with_files(
+        *,
+        topology: str | None,
+        over: tuple[str, ...],
+        profile: str | None,
+        settings: tuple[tuple[str, str], ...],
+        env_file: str | None,
+        **rest: object,
+    ) -> object:
+        paths = (*((topology,) if topology is not None else ()), *over)
+        if not paths:
+            raise click.UsageError("Missing argument 'TOPOLOGY'.", click.get_current_context())
+        return command(topology=TopologyFiles(paths, profile, settings, env_file), **rest)
+
+    added: Any = with_files
+    for add in reversed(_LAYERS):
+        added = add(added)
+    return cast("F", added)
 
 
 def engines(command: F) -> F:

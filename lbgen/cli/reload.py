@@ -17,7 +17,7 @@ from lbgen.cli.stacks import stacks_table
 @click.option("--name", help="The stack's name (default: the topology's).")
 @options.accept
 @options.json_flag
-def command(topology: str, name: str | None, accept: tuple[str, ...], as_json: bool) -> None:
+def command(topology: options.TopologyFiles, name: str | None, accept: tuple[str, ...], as_json: bool) -> None:
     """Apply a changed topology to a running stack without losing a request.
 
     The engines' own checkers validate the new files first. The files are then replaced, each engine reloads in its own
@@ -26,7 +26,7 @@ def command(topology: str, name: str | None, accept: tuple[str, ...], as_json: b
     """
     import lbgen
 
-    loaded = lbgen.load(topology)
+    loaded = topology.load()
     out = console(stderr=True)
     out.quiet = as_json
     with steps(out, "reading the topology") as progress:

@@ -33,18 +33,19 @@ if TYPE_CHECKING:
 )
 @options.accept
 @options.json_flag
-def command(topology: str, chosen: tuple[str, ...], output: str, accept: tuple[str, ...], as_json: bool) -> None:
+def command(
+    topology: options.TopologyFiles, chosen: tuple[str, ...], output: str, accept: tuple[str, ...], as_json: bool
+) -> None:
     """Write native configurations for every engine that can serve the topology; list the others with the reason.
 
     With tiers each tier has a folder, shared by its replicas; -e applies to tiers that name no engine. Exit 0 if at
     least one engine rendered and none given by -e refused.
     """
-    import lbgen
     from lbgen.plan.tiers import parts
 
     records: dict[str, object] = {}
     failed = False
-    for tier in parts(lbgen.load(topology)):
+    for tier in parts(topology.load()):
         done, refused = _render(tier, chosen, accept)
         folder = Path(output) / tier.name if output != "-" else None
         if folder is not None:

@@ -41,7 +41,13 @@ class IpAddress(click.ParamType[str]):
 @click.option("--listener", default="", metavar="NAME", help="The listener, instead of the one on the URL's port.")
 @options.json_flag
 def command(
-    topology: str, method: str, url: str, headers: tuple[str, ...], client: str, listener: str, as_json: bool
+    topology: options.TopologyFiles,
+    method: str,
+    url: str,
+    headers: tuple[str, ...],
+    client: str,
+    listener: str,
+    as_json: bool,
 ) -> None:
     """Say which rule serves METHOD URL, what reaches the endpoint, and why the other rules do not serve it.
 
@@ -53,7 +59,7 @@ def command(
     from lbgen.plan.model import Protocol
     from lbgen.plan.tier_simulation import follow_tiers
 
-    loaded = lbgen.load(topology)
+    loaded = topology.load()
     scheme, authority, _ = parse_url(url)
     if loaded.model.tiers is None:
         plan = lbgen.plan(loaded)

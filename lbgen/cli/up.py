@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 @options.accept
 @options.json_flag
 def command(
-    topology: str,
+    topology: options.TopologyFiles,
     chosen: tuple[str, ...],
     runtime: str | None,
     real_endpoints: bool,
@@ -75,7 +75,7 @@ def command(
     """
     import lbgen
 
-    loaded = lbgen.load(topology)
+    loaded = topology.load()
     out = console(stderr=True)
     out.quiet = as_json
     with steps(out, "reading the topology") as progress:
@@ -93,7 +93,7 @@ def command(
     if as_json:
         print_json(stack.as_dict())
         return
-    _report(stack, topology)
+    _report(stack)
 
 
 def parse_replicas(topology: Topology, written: tuple[str, ...]) -> dict[str, int]:
@@ -115,7 +115,7 @@ def parse_replicas(topology: Topology, written: tuple[str, ...]) -> dict[str, in
     return found
 
 
-def _report(stack: Stack, topology: str) -> None:
+def _report(stack: Stack) -> None:
     for name, reasons in stack.skipped:
         rest = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
         click.echo(f"skipped {name}: {reasons[0].message}{rest}", err=True)

@@ -50,7 +50,7 @@ SHOWN = 5  # differences printed, the first ones
 @options.accept
 @options.json_flag
 def command(
-    topology: str,
+    topology: options.TopologyFiles,
     chosen: tuple[str, ...],
     rendered: str | None,
     requests: int,
@@ -67,7 +67,7 @@ def command(
 
     import lbgen
 
-    loaded = lbgen.load(topology)
+    loaded = topology.load()
     out = console(stderr=True)
     columns = (
         SpinnerColumn(),

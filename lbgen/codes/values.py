@@ -121,7 +121,24 @@ LB130 unknown profile
   example: profile: prodution
   remedy: Write one of the profiles that the finding names, or the path of a file.
 LB131 a profile that cannot be used
-  cause: The file that `profile` names has a `profile` key itself.
+  cause: The file that `profile` names has a `profile` or an `include` key itself.
   example: profile: ./profiles/nested.yaml
   remedy: Copy what the other profile sets into this one.
+LB132 a variable is not set
+  cause: A value refers to `${NAME}`, and neither the environment nor the file of `--env-file` has that variable.
+  example: listeners: { web: { port: "${NO_SUCH_VARIABLE}" } }
+  remedy: Set the variable, or write a default, such as `${PORT:-8080}`; `$${` is the text `${`.
+LB133 a malformed reference to a variable
+  cause: A value holds `${` without a name and a closing brace.
+  example: routes: [{ name: app, respond: { status: 200, body: "${}" } }]
+  remedy: Write `${NAME}` or `${NAME:-default}`; for the text `${` write `$${`.
+LB134 files that cannot be included
+  cause: A file that `include` names holds something else than `pools` and `routes`; or a Python mapping, which has no
+    folder that files could be in, has `include`.
+  example: $ lbgen check shop.yaml    # include: [team.yaml], and team.yaml has listeners
+  remedy: Move the key into the topology, or give the file with `-f`, which merges every key.
+LB135 a setting that cannot be used
+  cause: The path of `--set` names no field, or a line of the file of `--env-file` is not `NAME=VALUE`.
+  example: $ lbgen check shop.yaml --set routes[9].forward=app
+  remedy: Write the path as findings do, such as `listeners.web.port=8081` or `routes[api].forward=app`.
 """

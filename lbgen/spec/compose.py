@@ -100,6 +100,8 @@ def _unreadable(error: yaml.MarkedYAMLError, text: str, file: str) -> Diagnostic
     lines = text.splitlines()
     line = lines[span.line - 1] if 0 < span.line <= len(lines) else ""
     hint = "indent with spaces, not tabs" if "\t" in line[: len(line) - len(line.lstrip())] else ""
+    if not hint and "${" in line:
+        hint = 'inside { } and [ ] a variable needs quotes: "${NAME}"'
     if not hint and error.context and error.context_mark is not None:
         hint = f"{error.context} that begins in line {error.context_mark.line + 1}"
     if not hint and line[span.column - 1 : span.column] in ("@", "`", "%", "*", "&"):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
+from lbgen.spec.dump import flow
+from lbgen.spec.layering import INCLUDE, Document, Layering
 from lbgen.spec.marks import Layers
 from lbgen.spec.model import TopologyModel
 from lbgen.spec.profile import with_profile
-from lbgen.spec.pydantic_errors import diagnose
-from lbgen.spec.source import Source, read_bytes, read_file, read_mapping, without_collector
+from lbgen.spec.pydantic_errors import diagnose, read_variables
+from lbgen.spec.source import Source, parse, read_mapping, read_nodes, without_collector
 from lbgen.spec.value_errors import kind_of
 
 __all__ = ["Topology", "load", "load_bytes", "load_topology"]
@@ -48,18 +51,41 @@ class Topology:
         return self.marks.wrote(path)
 
 
-def load(source: str | Path | Mapping[Any, Any], *, base: str | Path | None = None) -> Topology:
-    """The topology in a YAML file or in a mapping, laid over its profile.
+def load(
+    source: str | Path | Sequence[str | Path] | Mapping[Any, Any],
+    *,
+    base: str | Path | None = None,
+    profile: str | None = None,
+    settings: Mapping[str, object] | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Topology:
+    """The topology in a YAML file, in several that are laid over each other, or in a mapping; over its profile.
 
-    `base` is the folder that relative files begin at; default: the file's, for a mapping the working directory.
-    A key `True` of a mapping is `on`, as YAML 1.1 reads that word. Raises LbgenError with all findings (LB1xx) of the
-    stage that found any: text, then profile, then values.
+    Of several files the later one wins: mappings merge, `routes` merge by name, other lists replace. `base` is the
+    folder that relative files begin at; default: that of the first file, for a mapping the working directory.
+    `profile` replaces the one that the topology names. `settings` are fields and their values, such as
+    `{"listeners.web.port": 8081, "routes[api].forward": "blue"}`. `variables` replace `${NAME}` in files (default: the
+    environment); a mapping is taken as it stands, and its key `True` is `on`, as YAML 1.1 reads that word.
+    Raises LbgenError with all findings (LB1xx) of the stage that found any: text, then profile, then values; TypeError
+    for settings of a mapping.
     """
     with without_collector():
         if isinstance(source, Mapping):
-            return _loaded(read_mapping(source), Path.cwd() if base is None else Path(base))
-        path = Path(source)
-        return _loaded(read_file(path), path.parent if base is None else Path(base))
+            if settings:
+                raise TypeError("settings are laid over files; change the mapping itself")
+            over = {} if profile is None else {"profile": profile}
+            read = read_mapping({**source, **over})
+            if INCLUDE in read.data:
+                hint = "load the files, or write their routes and pools into the mapping"
+                raise LbgenError(Diagnostic("LB134", "a mapping includes no files", Span("<dict>"), INCLUDE, hint))
+            return _loaded(read, Path.cwd() if base is None else Path(base), os.environ)
+        paths = [Path(source)] if isinstance(source, str | Path) else [Path(each) for each in source]
+        if not paths:
+            raise ValueError("load needs a file")
+        written = {} if profile is None else {"profile": profile}
+        pairs = [(field, flow(value)) for field, value in {**(settings or {}), **written}.items()]
+        documents = [Document(str(path), path.parent, read_nodes(path)) for path in paths]
+        return load_documents(documents, pairs, base=base, variables=variables)
 
 
 load_topology = load
@@ -68,23 +94,46 @@ load_topology = load
 def load_bytes(raw: bytes, file: str, base: Path) -> Topology:
     """Like `load`, of text that is at hand; `file` is its name in messages."""
     with without_collector():
-        return _loaded(read_bytes(raw, file), base)
+        return load_documents([Document(file, base, parse(raw, file))])
 
 
-def _loaded(source: Source, base: Path) -> Topology:
+def load_documents(
+    documents: Sequence[Document],
+    settings: Sequence[tuple[str, str]] = (),
+    *,
+    base: str | Path | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Topology:
+    """Like `load`, of at least one file that is read already. `settings` are pairs of a field and YAML text."""
+    with without_collector():
+        known = os.environ if variables is None else variables
+        merged = Layering(known).merge(documents, settings)
+        return _loaded(merged, documents[0].base if base is None else Path(base), known)
+
+
+def _loaded(source: Source, base: Path, variables: Mapping[str, str]) -> Topology:
     if not isinstance(source.data, dict):
         message = f"{kind_of(source.data)} where a topology is expected"
         raise LbgenError(Diagnostic("LB105", message, source.marks.span(""), hint="lbgen init writes one"))
     unusable: LbgenError | None = None
     try:
-        data, marks = with_profile(source, base)
+        data, marks = with_profile(source, base, variables)
     except LbgenError as error:  # report the topology's own findings too
         unusable, data, marks = error, source.data, Layers(source.marks)
     try:
-        model = TopologyModel.model_validate(data)
+        model = _validated(data, marks)
     except ValidationError as error:
         found = diagnose(error, TopologyModel, data, marks)
         raise LbgenError([*(unusable.diagnostics if unusable else ()), *found]) from None
     if unusable:
         raise unusable
     return Topology(model, marks, base.absolute(), source.marks.file)
+
+
+def _validated(data: dict[str, Any], marks: Layers) -> TopologyModel:
+    try:
+        return TopologyModel.model_validate(data)
+    except ValidationError as error:
+        if not read_variables(error, data, marks):
+            raise
+    return TopologyModel.model_validate(data)

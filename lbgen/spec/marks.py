@@ -25,12 +25,47 @@ def field_path(steps: Iterable[Step]) -> str:
 
 
 @dataclass(slots=True)
+class Places:
+    """What nodes do not say themselves: the file of those that are not from the first one, and replaced values."""
+
+    files: dict[int, str] = field(default_factory=dict)
+    values: dict[int, str] = field(default_factory=dict)  # of the scalars that refer to variables
+    _without_lines: set[str] = field(default_factory=set)
+    _nodes: list[Node] = field(default_factory=list)  # keeps them, as their ids stand for them
+
+    def add(self, root: Node, file: str, *, lines: bool = True) -> None:
+        """Every node under `root` is from `file`; `lines` False: a place there has no line."""
+        self._nodes.append(root)
+        if not lines:
+            self._without_lines.add(file)
+        waiting = [root]
+        while waiting:
+            node = waiting.pop()
+            if id(node) in self.files:
+                continue
+            self.files[id(node)] = file
+            if isinstance(node, SequenceNode):
+                waiting.extend(node.value)
+            elif isinstance(node, MappingNode):
+                waiting.extend(each for entry in node.value for each in entry)
+
+    def span(self, node: Node, first: str) -> Span:
+        """Where `node` begins; `first` is the file of the nodes that were not added."""
+        file = self.files.get(id(node), first)
+        if file in self._without_lines:
+            return Span(file)
+        return Span(file, node.start_mark.line + 1, node.start_mark.column + 1)
+
+
+@dataclass(slots=True)
 class Marks:
-    """The places of every key and value of one file; `root` None: there are none, only Python `data`."""
+    """The places of every key and value; `file` is the only or the first one. `root` None: there are no places, only
+    Python `data`."""
 
     file: str
     root: Node | None = None
     data: object = None
+    places: Places = field(default_factory=Places, repr=False)
     _keys: dict[int, tuple[_Keys, bool]] = field(default_factory=dict, repr=False)
     _elements: dict[str, _Found] = field(default_factory=dict, repr=False)
 
@@ -46,9 +81,16 @@ class Marks:
         shown = key_node if key and key_node is not None and not rest else node
         return self.span_of(shown), not rest
 
+    def find_value(self, path: str) -> tuple[Span, bool]:
+        """Like `find`; a value that is written short, such as `forward: app`, is also each value that it stands for."""
+        if self.root is None:
+            return self.find(path)
+        node, _, rest = self._look(self.root, path)
+        return self.span_of(node), not rest or isinstance(node, ScalarNode)
+
     def span_of(self, node: Node) -> Span:
         """The place where `node` begins."""
-        return Span(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
+        return self.places.span(node, self.file)
 
     def written(self, path: str) -> str | None:
         """The scalar at `path` as it is written, without quotes; None when there is none."""
@@ -56,6 +98,43 @@ class Marks:
             return None
         node, _, rest = self._look(self.root, path)
         return str(node.value) if isinstance(node, ScalarNode) and not rest else None
+
+    def replaced(self, path: str) -> tuple[str, str] | None:
+        """The value and the text of the scalar at `path` where it refers to variables."""
+        if self.root is None:
+            return None
+        node, _, rest = self._look(self.root, path)
+        return (self.places.values[id(node)], str(node.value)) if not rest and id(node) in self.places.values else None
+
+    def steps(self, path: str) -> tuple[Step, ...] | None:
+        """The steps of a path that a user wrote; the last ones need not be there. `routes[api]` is the route of that
+        name. None when it is no path."""
+        node: Node | None = self.root
+        steps: list[Step] = []
+        while path:
+            path = path.removeprefix(".") if steps else path
+            if path.startswith("["):
+                inside, bracket, path = path[1:].partition("]")
+                if not bracket or not inside or not steps:
+                    return None
+                steps.append(int(inside) if inside.isdecimal() else _index_of(node, inside))
+                held = node.value if isinstance(node, SequenceNode) else []
+                node = held[steps[-1]] if steps[-1] < len(held) else None  # type: ignore[operator,index]  # a number
+                continue
+            best = self._step(node, path) if isinstance(node, MappingNode) else None
+            if best is not None:
+                key, node, rest = best
+                steps.append(str(key.value))
+                path = rest
+                continue
+            name = re.split(r"[.\[]", path, maxsplit=1)[0]
+            if not name:
+                return None
+            steps.append(name)
+            node, path = None, path[len(name) :]
+            if path == ".":
+                return None
+        return tuple(steps)
 
     def _look(self, root: Node, path: str) -> _Found:
         """As `_descend` from the top; elements of its lists, such as `routes[2]`, are looked for once."""
@@ -106,6 +185,19 @@ class Marks:
         return self._keys[id(node)]
 
 
+def _index_of(node: Node | None, name: str) -> int:
+    """The index of the element with that name; one past the end when there is none."""
+    items = node.value if isinstance(node, SequenceNode) else []
+    for index, item in enumerate(items):
+        if isinstance(item, MappingNode) and any(
+            isinstance(value, ScalarNode) and value.value == name
+            for key, value in item.value
+            if isinstance(key, ScalarNode) and key.value == "name"
+        ):
+            return index
+    return len(items)
+
+
 def _holds(data: object, path: str) -> bool:
     """Whether plain data has a value at `path`."""
     if not path:
@@ -142,6 +234,11 @@ class Layers:
 
     def written(self, path: str) -> str | None:
         """The scalar at `path` as it is written, without quotes; None when there is none."""
-        if self.under is None or self.wrote(path):
-            return self.top.written(path)
-        return self.under.written(path)
+        return self._of(path).written(path)
+
+    def replaced(self, path: str) -> tuple[str, str] | None:
+        """The value and the text of the scalar at `path` where it refers to variables."""
+        return self._of(path).replaced(path)
+
+    def _of(self, path: str) -> Marks:
+        return self.top if self.under is None or self.wrote(path) else self.under

@@ -89,6 +89,11 @@ class TopologyModel(Strict):
     profile: str | None = Field(
         default=None, description="a built-in profile or ./file.yaml; production when left out", examples=["edge"]
     )
+    include: list[str] = Field(
+        default_factory=list,
+        description="files with more pools and routes, `*` for any name; relative to the file that says so",
+        examples=[["teams/*.yaml"]],
+    )
     tiers: dict[Name, Tier] | None = Field(
         default=None,
         min_length=1,

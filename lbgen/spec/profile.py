@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in resources.folder("profiles").glob("*.yaml")))
 
 
-def with_profile(user: Source, base: Path) -> tuple[dict[str, Any], Layers]:
+def with_profile(user: Source, base: Path, variables: Mapping[str, str]) -> tuple[dict[str, Any], Layers]:
     """The user's data over that of the profile it names, and the marks of both.
 
     A profile is a built-in name or a file (`./file.yaml`, relative to `base`). Maps merge, lists replace, the user's
@@ -29,14 +30,15 @@ def with_profile(user: Source, base: Path) -> tuple[dict[str, Any], Layers]:
     asked = user.data.get("profile", DEFAULT)
     if not isinstance(asked, str):  # the model reports it
         return user.data, Layers(user.marks)
-    under = read_file(_find(asked, user, base))
+    under = read_file(_find(asked, user, base), variables)
     if not isinstance(under.data, dict):
         span = under.marks.span("")
         raise LbgenError(Diagnostic("LB105", "not a mapping where a profile is expected", span))
-    if "profile" in under.data:
-        span = under.marks.span("profile", key=True)
-        message = "a profile names another profile"
-        raise LbgenError(Diagnostic("LB131", message, span, "profile", "copy what you need of it into this one"))
+    for key, does in (("profile", "names another profile"), ("include", "includes other files")):
+        if key in under.data:
+            span = under.marks.span(key, key=True)
+            hint = "copy what you need of them into this one"
+            raise LbgenError(Diagnostic("LB131", f"a profile {does}", span, key, hint))
     return _merged(under.data, user.data), Layers(user.marks, under.marks)
 
 

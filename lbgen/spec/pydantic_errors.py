@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from difflib import get_close_matches
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
@@ -15,6 +16,7 @@ from lbgen.spec import foreign_terms
 from lbgen.spec.dump import flow
 from lbgen.spec.marks import Layers, Step, field_path
 from lbgen.spec.quantities import format_in_unit_of
+from lbgen.spec.scalars import Ambiguous, read_scalar
 from lbgen.spec.source import MOST_FINDINGS
 from lbgen.spec.value_errors import kind_of, shorten
 
@@ -72,9 +74,30 @@ def _finding(line: ErrorDetails, model: type[BaseModel], data: object, marks: La
         code, message, hint = _explained(line, marks.written(at))
         if not hint and message.endswith("where a mapping is expected"):
             hint = _example_at(model, loc)
-    if not at_key and isinstance(line["input"], str) and "${" in line["input"]:
-        hint = "lbgen does not replace variables yet: write the value"
+    if not at_key and (replaced := marks.replaced(at)) is not None:  # a variable may hold a secret
+        value, written = replaced
+        message, hint = message.replace(value or "\0", written), "" if value and value in hint else hint
     return Diagnostic(code, message, marks.span(at, key=at_key), shorten(field_path(shown), 200), hint)
+
+
+def read_variables(error: ValidationError, data: Any, marks: Layers) -> bool:  # noqa: ANN401  # plain data
+    """Read the values with variables that `error` refuses as YAML reads them without quotes, in place; says whether any
+    changed."""
+    changed = False
+    for line in error.errors(include_url=False):
+        steps = _resolved(data, line["loc"])
+        replaced = marks.replaced(field_path(steps)) if steps else None
+        holder = data
+        for step in steps[:-1]:
+            holder = holder[step]
+        if replaced is None or holder[steps[-1]] != replaced[0]:
+            continue
+        with suppress(Ambiguous):
+            value = read_scalar(replaced[0])
+            if value is not None and not isinstance(value, str):
+                holder[steps[-1]] = value
+                changed = True
+    return changed
 
 
 def _resolved(data: Any, loc: tuple[Step, ...]) -> tuple[Step, ...]:  # noqa: ANN401  # plain data

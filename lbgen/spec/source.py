@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -17,12 +18,14 @@ from lbgen.spec.compose import COLLECTION, DEEPEST, PLAIN, TEXT, compose
 from lbgen.spec.marks import Marks, Step, field_path
 from lbgen.spec.scalars import Ambiguous, read_scalar
 from lbgen.spec.value_errors import kind_of, shorten
+from lbgen.spec.variables import Unusable, replace_references
 
 LARGEST_FILE = 16 << 20  # bytes
 MOST_FINDINGS = 200  # then the rest is not looked at
 MOST_ALIASED = 100_000  # values reached through aliases
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
-_NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +48,8 @@ def without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def read_file(path: Path) -> Source:
-    """The data of a YAML file. Raises LbgenError with every finding: LB100, LB102, LB104 to LB110."""
+def read_nodes(path: Path) -> Node:
+    """The root node of a YAML file. Raises LbgenError: LB100, LB107 to LB110."""
     file = str(path)
     try:
         with path.open("rb") as stream:
@@ -56,29 +59,48 @@ def read_file(path: Path) -> Source:
         raise LbgenError(Diagnostic("LB110", reason[:1].lower() + reason[1:], Span(file))) from None
     except ValueError:  # a NUL in the path
         raise LbgenError(Diagnostic("LB110", "not the path of a file", Span(file))) from None
-    return read_bytes(raw, file)
+    return parse(raw, file)
 
 
-def read_bytes(raw: bytes, file: str) -> Source:
-    """The data of YAML text in UTF-8, with or without BOM; see `read_file`."""
+def parse(raw: bytes, file: str) -> Node:
+    """The root node of YAML text in UTF-8, with or without BOM; see `read_nodes`."""
     if len(raw) > LARGEST_FILE:
         raise LbgenError(Diagnostic("LB108", f"larger than {LARGEST_FILE >> 20} MiB", Span(file)))
-    return read_text(_decoded(raw, file), file)
+    return _parse_text(_decoded(raw, file), file)
 
 
-def read_text(text: str, file: str) -> Source:
-    """The data of YAML text; see `read_file`."""
-    if found := _NOT_TEXT.search(text):
+def _parse_text(text: str, file: str) -> Node:
+    if found := NOT_TEXT.search(text):
         span = _span_at(text, found.start(), file)
         message = f"holds the control character U+{ord(found[0]):04X}, so it is not text"
         raise LbgenError(Diagnostic("LB109", message, span))
-    with without_collector():
-        root = compose(text, file)
-        marks = Marks(file, root)
-        builder = _Builder(marks)
-        data = builder.build(root, 0)
-        if builder.findings:
-            raise LbgenError(builder.placed(root))
+    return compose(text, file)
+
+
+def read_bytes(raw: bytes, file: str, variables: Mapping[str, str] = NO_VARIABLES) -> Source:
+    """The data of YAML text in UTF-8; see `read_file`."""
+    root = parse(raw, file)
+    return build(root, Marks(file, root), variables)
+
+
+def read_text(text: str, file: str, variables: Mapping[str, str] = NO_VARIABLES) -> Source:
+    """The data of YAML text; see `read_file`."""
+    root = _parse_text(text, file)
+    return build(root, Marks(file, root), variables)
+
+
+def read_file(path: Path, variables: Mapping[str, str] = NO_VARIABLES) -> Source:
+    """The data of a YAML file. Raises LbgenError with every finding: LB100, LB102, LB104 to LB110, LB132, LB133."""
+    root = read_nodes(path)
+    return build(root, Marks(str(path), root), variables)
+
+
+def build(root: Node, marks: Marks, variables: Mapping[str, str]) -> Source:
+    """The data of nodes, with references to variables replaced; see `read_file`."""
+    builder = _Builder(marks, variables)
+    data = builder.build(root, 0)
+    if builder.findings:
+        raise LbgenError(builder.placed(root))
     return Source(data, marks)
 
 
@@ -112,8 +134,9 @@ def _span_at(text: str, offset: int, file: str) -> Span:
 class _Builder:
     """Builds data from nodes; continues after a finding, so that all are reported at once."""
 
-    def __init__(self, marks: Marks) -> None:
+    def __init__(self, marks: Marks, variables: Mapping[str, str]) -> None:
         self.marks = marks
+        self.variables = variables
         self.findings: list[tuple[Diagnostic, Node]] = []
         self._seen: set[int] = set()
         self._aliased = 0
@@ -141,7 +164,7 @@ class _Builder:
 
     def _mapping(self, node: MappingNode, depth: int) -> dict[str, Any]:
         data: dict[str, Any] = {}
-        first: dict[str, int] = {}
+        first: dict[str, Node] = {}
         for key_node, value_node in node.value:
             key = self._key(key_node)
             if self._stopped:
@@ -149,8 +172,11 @@ class _Builder:
             if key is None:
                 continue
             if key in data:
-                first = first or _lines(node)
-                hint = f"the first is in line {first[key] + 1}"
+                first = first or _first_keys(node)
+                before, here = self.marks.span_of(first[key]), self.marks.span_of(key_node)
+                hint = (
+                    f"the first is in line {before.line}" if before.file == here.file else f"the first is at {before}"
+                )
                 self._find("LB102", f'the key "{shorten(key)}" is written twice', key_node, hint)
                 continue
             data[key] = self.build(value_node, depth + 1)
@@ -184,6 +210,8 @@ class _Builder:
         return None
 
     def _scalar(self, node: ScalarNode) -> Any:  # noqa: ANN401  # plain data
+        if "${" in node.value or "$$" in node.value:
+            return self._replaced(node)
         if node.tag is TEXT:
             return node.value
         if node.tag is not PLAIN:
@@ -198,6 +226,21 @@ class _Builder:
             self._find("LB105", "there is no value", node, "write one, or remove the key")
             return ""
         return value
+
+    def _replaced(self, node: ScalarNode) -> str:
+        """The text with its variables, quoted or not; the field decides later whether it is a number."""
+        if node.tag not in (PLAIN, TEXT):
+            self._tag(node)
+        try:
+            text = replace_references(node.value, self.variables)
+        except Unusable as unusable:
+            self._find(unusable.code, unusable.message, node, unusable.hint)
+            return ""
+        if "${" in node.value:
+            self.marks.places.values[id(node)] = text
+        if found := NOT_TEXT.search(text):
+            self._find("LB109", f"a variable holds the control character U+{ord(found[0]):04X}", node)
+        return text
 
     def _tag(self, node: Node) -> None:
         shown = node.tag.replace("tag:yaml.org,2002:", "!!")
@@ -238,8 +281,8 @@ def _fields(root: Node, wanted: set[int]) -> dict[int, str]:
     return found
 
 
-def _lines(node: MappingNode) -> dict[str, int]:
-    return {k.value: k.start_mark.line for k, _ in reversed(node.value) if isinstance(k, ScalarNode)}
+def _first_keys(node: MappingNode) -> dict[str, Node]:
+    return {k.value: k for k, _ in reversed(node.value) if isinstance(k, ScalarNode)}
 
 
 def _plain(value: object, steps: tuple[Step, ...], findings: list[Diagnostic], span: Span) -> Any:  # noqa: ANN401

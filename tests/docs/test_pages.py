@@ -15,6 +15,7 @@ import yaml
 import lbgen
 from lbgen.cli.main import VERBS, group
 from lbgen.plan.features import Feature
+from lbgen.spec.load import load_bytes
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -103,7 +104,8 @@ def test_yaml_blocks_load(page):
     for block in blocks(page, "yaml"):
         data = yaml.safe_load(block["text"])
         if isinstance(data, dict) and "version" in data and block["title"] != "wrong.yaml":
-            errors = [d for d in lbgen.check(lbgen.load(data)) if d.severity == "error"]
+            topology = load_bytes(block["text"].encode(), str(page), Path())
+            errors = [d for d in lbgen.check(topology) if d.severity == "error"]
             assert errors == []
 
 

@@ -171,7 +171,7 @@ def test_no_field_is_left_untried() -> None:
     text = EVERYTHING + TIERED
     for model in models(TopologyModel):
         for field in model.model_fields:
-            assert f"{field}:" in text or field in {"method", "by"}, f"{model.__name__}.{field}"
+            assert f"{field}:" in text or field in {"method", "by", "include"}, f"{model.__name__}.{field}"
 
 
 def models(annotation: Any) -> set[type[BaseModel]]:
@@ -278,13 +278,6 @@ def test_lists_of_the_user_replace_those_of_the_profile(tmp_path: Path) -> None:
     model = load(data).model
     assert model.accept == ["c"]
     assert model.resolvers == ["10.0.0.1"]
-
-
-def test_a_variable_gets_a_hint_where_it_is_no_value() -> None:
-    text = EVERYTHING.replace("port: 8080", 'port: "${PORT}"', 1)
-    with pytest.raises(LbgenError) as stop:
-        loaded(text)
-    assert "lbgen does not replace variables yet" in stop.value.diagnostics[0].hint
 
 
 def test_true_is_a_truth_value_in_every_case_of_the_core_schema() -> None:

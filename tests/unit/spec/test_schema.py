@@ -30,6 +30,9 @@ CHECK = Draft202012Validator(SCHEMA)
 INEXPRESSIBLE = {
     "LB102-header-in-two-cases": "a schema compares keys with patterns, not with each other",
     "LB110-profile-file": "whether a file exists",
+    "LB132-not-set": "whether a variable is set",
+    "LB133-no-name": "a text with ${ is a text",
+    "LB134-listeners-of-a-team": "what another file holds",
     "LB118-look-ahead": "the grammar of regular expressions is not a regular one",
     "LB118-vertical-space": "the grammar of regular expressions is not a regular one",
     "LB122-host-bits": "bits of an address are arithmetic",

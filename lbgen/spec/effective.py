@@ -1,0 +1,124 @@
+"""The effective topology: profile, defaults and variables written out, each value with its origin."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lbgen import resources
+from lbgen.spec.dump import Reference, lines
+from lbgen.spec.variables import names_in
+
+if TYPE_CHECKING:
+    from lbgen.diagnostics import Span
+    from lbgen.spec.load import Topology
+
+# A variable with one of these words in its name is taken for a secret, whose value is not printed.
+_SECRET = re.compile("SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|PRIVATE|(?:^|_)KEY", re.IGNORECASE)
+
+_NOTHING = object()
+
+
+class Source(StrEnum):
+    """The kind of place that a value comes from."""
+
+    FILE = "file"  # the topology, an overlay, an included file, or a setting
+    PROFILE = "profile"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value. `span` is None for a default; `variables` are those that the value refers to."""
+
+    field: str
+    value: object
+    source: Source
+    span: Span | None
+    variables: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, object]:
+        """The JSON record: field, value, source, file, line, column, variables."""
+        place = (
+            {} if self.span is None else {"file": self.span.file, "line": self.span.line, "column": self.span.column}
+        )
+        return {"field": self.field, "value": self.value, "source": self.source.value, **place} | (
+            {"variables": list(self.variables)} if self.variables else {}
+        )
+
+    @property
+    def origin(self) -> str:
+        """The origin in words, such as `shop.yaml:3` or `default`."""
+        if self.span is None:
+            return "default"
+        file = self.span.file
+        if self.source is Source.PROFILE:
+            own = resources.folder("profiles")
+            file = f"profile {Path(file).stem if Path(file).parent == own else file}"
+        names = "".join(f", ${{{name}}}" for name in self.variables)
+        return f"{file}:{self.span.line}{names}" if self.span.line else f"{file}{names}"
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """The effective topology; as text, YAML with the origin of each value in a comment."""
+
+    data: dict[str, Any]
+    values: tuple[Value, ...]
+
+    def __str__(self) -> str:
+        origins = {each.field: each.origin for each in self.values}
+        written = [(line, origins.get(field, "")) for line, field in lines(self.data)]
+        width = min(max((len(line) for line, origin in written if origin), default=0), 60)
+        return "".join(f"{line:{width}}  # {origin}\n" if origin else f"{line}\n" for line, origin in written)
+
+
+def config(topology: Topology) -> Effective:
+    """The effective topology. A value of a variable whose name says that it is secret stays a reference to it.
+
+    Fields that are not written and have no value of their own, such as a route's times, which are the topology's, are
+    left out; `lbgen explain` and the plan have what holds in the end.
+    """
+    values: list[Value] = []
+    data = _walk(topology.model.model_dump(mode="json", exclude_none=True, exclude={"include"}), "", topology, values)
+    return Effective(data, tuple(values))
+
+
+def _walk(data: Any, path: str, topology: Topology, values: list[Value]) -> Any:  # noqa: ANN401  # plain data
+    """The data as it is written in YAML; defaults that are empty are left out."""
+    if isinstance(data, dict) and data:
+        inner = {k: _walk(v, f"{path}.{k}" if path else k, topology, values) for k, v in data.items()}
+        return {key: value for key, value in inner.items() if value is not _NOTHING}
+    if isinstance(data, list) and data:
+        return [_walk(item, f"{path}[{i}]", topology, values) for i, item in enumerate(data)]
+    value = _value(topology, path, data)
+    if value.source is Source.DEFAULT and data in ({}, []):
+        return _NOTHING
+    values.append(value)
+    return value.value
+
+
+def _value(topology: Topology, path: str, value: object) -> Value:
+    for marks, source in ((topology.marks.top, Source.FILE), (topology.marks.under, Source.PROFILE)):
+        if marks is None:
+            continue
+        for written in _ways(path):
+            span, there = marks.find_value(written)
+            if there:
+                replaced = marks.replaced(written)
+                names = names_in(replaced[1]) if replaced is not None else ()
+                hidden = replaced is not None and any(_SECRET.search(name) for name in names)
+                return Value(path, Reference(replaced[1]) if replaced and hidden else value, source, span, names)
+    return Value(path, value, Source.DEFAULT, None)
+
+
+def _ways(path: str) -> Iterator[str]:
+    """How a field may be written: as it is, or without the index where one item stands for a list."""
+    yield path
+    if "[0]" in path[path.find("]") :]:
+        head, bracket, rest = path.partition("]")
+        yield head + bracket + rest.replace("[0]", "")

@@ -1,0 +1,212 @@
+"""Puts several files and settings together into one topology, before any value is read."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from lbgen.diagnostics import Diagnostic, LbgenError, Span
+from lbgen.spec.compose import COLLECTION, TEXT, compose
+from lbgen.spec.marks import Marks, Places
+from lbgen.spec.source import build, read_nodes
+from lbgen.spec.value_errors import shorten
+
+if TYPE_CHECKING:
+    from lbgen.spec.source import Source
+
+INCLUDE = "include"
+INCLUDED_KEYS = ("pools", "routes")
+MOST_FILES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One YAML file: its name in messages, the folder that its includes begin at, and its nodes."""
+
+    file: str
+    base: Path
+    root: Node
+
+
+@dataclass(slots=True)
+class Layering:
+    """Merges documents, lowest first. Mappings merge, `routes` merge by name, other lists replace."""
+
+    variables: Mapping[str, str]
+    places: Places = field(default_factory=Places)
+
+    def merge(self, documents: Sequence[Document], settings: Sequence[tuple[str, str]] = ()) -> Source:
+        """The data of the documents with their includes, then of settings, pairs of field and YAML text.
+        Raises LbgenError with the findings of the text."""
+        first = documents[0]
+        merged = self._expand(first)
+        for each in documents[1:]:
+            self.places.add(each.root, each.file)
+            merged = _merge(merged, self._expand(each))
+        for path, text in settings:
+            merged = self._set(merged, path, text, first.file)
+        return build(merged, Marks(first.file, merged, places=self.places), self.variables)
+
+    def _expand(self, document: Document) -> Node:
+        """The document's nodes with the routes and pools of the files that it includes."""
+        root = document.root
+        entry = _entry(root, INCLUDE)
+        if entry is None or not isinstance(root, MappingNode):
+            return root
+        patterns = self._patterns(entry[1], document)
+        if patterns is None:
+            return root
+        kept = [(key, value) for key, value in root.value if key is not entry[0]]
+        merged: Node = _mapping_like(root, kept)
+        for path in self._files(patterns, document):
+            included = Document(str(path), path.parent, read_nodes(path))
+            self.places.add(included.root, included.file)
+            merged = self._include(merged, included)
+        return merged
+
+    def _patterns(self, node: Node, document: Document) -> list[tuple[str, Span]] | None:
+        """The patterns of files with their places; None where `include` is no list of texts: the model reports that."""
+        marks = Marks(document.file, node, places=self.places)
+        patterns = build(node, marks, self.variables).data
+        if not isinstance(node, SequenceNode) or not all(isinstance(each, str) for each in patterns):
+            return None
+        return [(text, marks.span_of(item)) for text, item in zip(patterns, node.value, strict=True)]
+
+    def _files(self, patterns: Iterable[tuple[str, Span]], document: Document) -> list[Path]:
+        """The files that the patterns name, in the order of patterns and then of names, each once."""
+        found: dict[Path, None] = {}
+        for pattern, span in patterns:
+            # Path.glob does not take absolute patterns.
+            names = sorted(glob.glob(pattern, root_dir=document.base, recursive=True))  # noqa: PTH207
+            if not names:
+                message = f'no file matches "{shorten(pattern)}"'
+                hint = "relative paths start at the folder of the file that includes"
+                raise LbgenError(Diagnostic("LB110", message, span, INCLUDE, hint))
+            found |= dict.fromkeys(document.base / name for name in names)
+            if len(found) > MOST_FILES:
+                raise LbgenError(Diagnostic("LB108", f"more than {MOST_FILES} files are included", span, INCLUDE))
+        return list(found)
+
+    def _include(self, root: Node, included: Document) -> Node:
+        """`root` with the routes and pools of `included` after its own."""
+        if not isinstance(included.root, MappingNode):
+            span = self._span(included, included.root)
+            raise LbgenError(Diagnostic("LB134", "not a mapping where routes and pools are expected", span))
+        for key, value in included.root.value:
+            if not isinstance(key, ScalarNode) or key.value not in INCLUDED_KEYS:
+                message = "an included file holds routes and pools only"
+                hint = "move the key into the topology, or give the file with -f"
+                raise LbgenError(Diagnostic("LB134", message, self._span(included, key), str(key.value), hint))
+            root = _append(root, key, value)
+        return root
+
+    def _span(self, document: Document, node: Node) -> Span:
+        return Marks(document.file, document.root, places=self.places).span_of(node)
+
+    def _set(self, root: Node, path: str, text: str, file: str) -> Node:
+        """`root` with the value of one field replaced. Raises LbgenError LB135 when there is no such place."""
+        name = f"--set {path}"
+        try:
+            value = compose(text, name)
+        except LbgenError as error:
+            unplaced = [replace(each, span=Span(name)) for each in error.diagnostics]
+            raise LbgenError(unplaced) from None
+        self.places.add(value, name, lines=False)
+        marks = Marks(file, root, places=self.places)
+        steps = marks.steps(path)
+        if not steps:
+            hint = "write the field as findings do, such as listeners.web.port=8081 or routes[api].forward=app"
+            raise LbgenError(Diagnostic("LB135", "not the path of a field", Span(name), hint=hint))
+        return self._put(root, steps, value, name)
+
+    def _put(self, node: Node, steps: Sequence[str | int], value: Node, name: str) -> Node:
+        """A copy of `node` with `value` at `steps`; missing mappings are made. Aliases of `node` stay as they are."""
+        if not steps:
+            return value
+        step, rest = steps[0], steps[1:]
+        if isinstance(step, int):
+            if not isinstance(node, SequenceNode) or step >= len(node.value):
+                raise LbgenError(Diagnostic("LB135", f"the list has no element {step}", Span(name)))
+            items = [self._put(item, rest, value, name) if i == step else item for i, item in enumerate(node.value)]
+            return SequenceNode(COLLECTION, items, node.start_mark, node.end_mark)
+        if not isinstance(node, MappingNode):
+            message = f'"{shorten(step)}" is no field of a {"list" if isinstance(node, SequenceNode) else "value"}'
+            raise LbgenError(Diagnostic("LB135", message, Span(name), hint="name an element, such as routes[0]"))
+        entry = _entry(node, step)
+        if entry is not None:
+            inner = self._put(entry[1], rest, value, name)
+            return _mapping_like(node, [(k, inner if k is entry[0] else v) for k, v in node.value])
+        key = ScalarNode(TEXT, step, value.start_mark, value.end_mark)
+        empty = MappingNode(COLLECTION, [], value.start_mark, value.end_mark)
+        self.places.add(key, name, lines=False)
+        self.places.add(empty, name, lines=False)
+        return _mapping_like(node, [*node.value, (key, self._put(empty, rest, value, name) if rest else value)])
+
+
+def _entry(node: Node, name: str) -> tuple[Node, Node] | None:
+    if not isinstance(node, MappingNode):
+        return None
+    return next(((k, v) for k, v in node.value if isinstance(k, ScalarNode) and k.value == name), None)
+
+
+def _mapping_like(node: Node, entries: list[tuple[Node, Node]]) -> MappingNode:
+    return MappingNode(COLLECTION, entries, node.start_mark, node.end_mark)
+
+
+def _merge(lower: Node, upper: Node, *, top: bool = True) -> Node:
+    """Mappings merge; of the top level's `routes` those of one name merge; all else of `upper` replaces."""
+    if not isinstance(lower, MappingNode) or not isinstance(upper, MappingNode):
+        return upper
+    entries = list(lower.value)
+    index = {key.value: i for i, (key, _) in enumerate(entries) if isinstance(key, ScalarNode)}
+    taken: set[str] = set()
+    for key, value in upper.value:
+        name = str(key.value) if isinstance(key, ScalarNode) else ""
+        if name in index and name not in taken:
+            below = entries[index[name]][1]
+            if top and name == "routes" and isinstance(below, SequenceNode) and isinstance(value, SequenceNode):
+                entries[index[name]] = (key, _merge_named(below, value))
+            else:
+                entries[index[name]] = (key, _merge(below, value, top=False))
+            taken.add(name)
+        else:  # a key that is written twice stays so, and is a finding
+            entries.append((key, value))
+    return _mapping_like(upper, entries)
+
+
+def _merge_named(lower: SequenceNode, upper: SequenceNode) -> Node:
+    """The elements of both; those of `upper` that have the name of one of `lower` are merged into it."""
+    items = list(lower.value)
+    index = {name: i for i, item in enumerate(items) if (name := _name(item)) is not None}
+    taken: set[str] = set()
+    for item in upper.value:
+        name = _name(item)
+        if name is not None and name in index and name not in taken:
+            items[index[name]] = _merge(items[index[name]], item, top=False)
+            taken.add(name)
+        else:
+            items.append(item)
+    return SequenceNode(COLLECTION, items, upper.start_mark, upper.end_mark)
+
+
+def _name(node: Node) -> str | None:
+    entry = _entry(node, "name")
+    return str(entry[1].value) if entry is not None and isinstance(entry[1], ScalarNode) else None
+
+
+def _append(root: Node, key: Node, value: Node) -> Node:
+    """`root` with the entries of one key of an included file after its own. A pool of a name that is taken stays there
+    twice, and is a finding; so is a value of another kind."""
+    own = _entry(root, key.value)
+    if own is None:
+        return _mapping_like(root, [*root.value, (key, value)])
+    same = type(own[1]) is type(value) and not isinstance(value, ScalarNode)
+    if not same:
+        return _mapping_like(root, [*root.value, (key, value)])
+    joined = type(value)(COLLECTION, [*own[1].value, *value.value], own[1].start_mark, own[1].end_mark)
+    return _mapping_like(root, [(k, joined if k is own[0] else v) for k, v in root.value])
