@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from lbgen.cli import exit_codes, options
+from lbgen.cli.finding_formats import FORMATS, github, sarif
 from lbgen.cli.output import console, pluralize, print_findings, print_json
 
 if TYPE_CHECKING:
@@ -16,59 +18,99 @@ if TYPE_CHECKING:
 
 @click.command(
     epilog="\b\nExamples:\n  lbgen check shop.yaml\n  lbgen check shop.yaml -e nginx -e haproxy\n"
-    "  lbgen check shop.yaml --no-engines --json\n  lbgen check shop.yaml --ignore LB266"
+    "  lbgen check shop.yaml --no-engines --json\n  lbgen check shop.yaml --ignore LB266\n"
+    "  lbgen check topologies/*.yaml --format github"
 )
 @options.topology
+@click.argument("more", nargs=-1, type=click.Path(dir_okay=False), metavar="[TOPOLOGY]...")
 @options.engines
 @click.option("--no-engines", is_flag=True, help="Do not run the engines' own checkers.")
 @options.accept
 @click.option(
     "--ignore", multiple=True, type=options.FindingCode(), help="Hide warnings and advice of this code (repeatable)."
 )
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="text",
+    help="text (the default), json, sarif (SARIF 2.1.0), or github (annotations of a workflow).",
+)
 @options.json_flag
 def command(
     topology: options.TopologyFiles,
+    more: tuple[str, ...],
     chosen: tuple[str, ...],
     no_engines: bool,
     accept: tuple[str, ...],
     ignore: tuple[str, ...],
+    form: str,
     as_json: bool,
 ) -> None:
     """Report findings; then render for each engine and run its own checker on the result, where it is installed.
 
-    Without -e an engine that refuses the topology or is not installed is listed, but is not a finding.
+    Several topologies are checked one after the other. Without -e an engine that refuses the topology or is not
+    installed is listed, but is not a finding.
     """
+    if more and len(topology.paths) > 1:
+        raise click.UsageError("-f lays files over one topology; check the others by themselves")
+    form = "json" if as_json else form
+    every: list[Diagnostic] = []
+    for files in (topology, *(replace(topology, paths=(path,)) for path in more)):
+        notes: list[tuple[str, str]] = []
+        found = _check(files, chosen, accept, ignore, notes, no_engines=no_engines, quiet=form != "text")
+        if form == "text":
+            print_findings(found)
+            for name, note in notes:
+                click.echo(f"{name}: {note}")
+            click.echo(f"{files}: {_summary(found)}", err=_has_errors(found))
+        every += found
+    if form == "text" and more:
+        click.echo(f"{pluralize(len(more) + 1, 'topology', 'topologies')}: {_summary(every)}", err=_has_errors(every))
+    elif form == "github":
+        click.echo(github(every), nl=False)
+    elif form != "text":
+        print_json(sarif(every) if form == "sarif" else [d.as_dict() for d in every])
+    if _has_errors(every):
+        raise click.exceptions.Exit(exit_codes.FINDINGS)
+
+
+def _has_errors(found: list[Diagnostic]) -> bool:
+    return any(d.severity == "error" for d in found)
+
+
+def _check(
+    topology: options.TopologyFiles,
+    chosen: tuple[str, ...],
+    accept: tuple[str, ...],
+    ignore: tuple[str, ...],
+    notes: list[tuple[str, str]],
+    *,
+    no_engines: bool,
+    quiet: bool,
+) -> list[Diagnostic]:
+    """Return the findings of one topology; what is no finding goes to `notes`."""
     import lbgen
     from lbgen.engines.tiers import engines_of
     from lbgen.plan.resolve import findings
     from lbgen.plan.tiers import parts
 
-    notes: list[tuple[str, str]] = []
     try:
         loaded = topology.load()
     except lbgen.LbgenError as unreadable:
-        found = list(unreadable.diagnostics)
-    else:
-        found = list(findings(loaded, files=True, ignore=ignore))
-        for tier in () if any(d.severity == "error" for d in found) else parts(loaded):
-            notes += _left_to_engine(tier.plan)
-            if no_engines:
-                continue
-            try:
-                names = engines_of(tier, chosen)
-            except lbgen.LbgenError as unknown:
-                found += unknown.diagnostics
-                continue
-            found += _engines(tier.plan, names, accept, notes, quiet=as_json)
-    if as_json:
-        print_json([d.as_dict() for d in found])
-    else:
-        print_findings(found)
-        for name, note in notes:
-            click.echo(f"{name}: {note}")
-        click.echo(f"{topology}: {_summary(found)}", err=any(d.severity == "error" for d in found))
-    if any(d.severity == "error" for d in found):
-        raise click.exceptions.Exit(exit_codes.FINDINGS)
+        return list(unreadable.diagnostics)
+    found = list(findings(loaded, files=True, ignore=ignore))
+    for tier in () if _has_errors(found) else parts(loaded):
+        notes += _left_to_engine(tier.plan)
+        if no_engines:
+            continue
+        try:
+            names = engines_of(tier, chosen)
+        except lbgen.LbgenError as unknown:
+            found += unknown.diagnostics
+            continue
+        found += _engines(tier.plan, names, accept, notes, quiet=quiet)
+    return found
 
 
 def _left_to_engine(plan: Plan) -> list[tuple[str, str]]:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from lbgen.cli.encoding import holds_unicode
+from lbgen.cli.finding_formats import excerpt
 from lbgen.diagnostics import Diagnostic, Severity
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.ADVICE: "cyan"}
+EXCERPTS = 10  # findings whose source line is shown
 SCREEN = 40  # findings shown before the rest is counted
 
 
@@ -37,10 +39,13 @@ def format_finding(finding: Diagnostic) -> str:
 
 
 def print_findings(findings: Iterable[Diagnostic]) -> None:
-    """Print findings on standard error: at most a screen of them, then the number of the others."""
+    """Print findings on standard error: at most a screen of them, then the number of the others. The first ones have
+    their source line."""
     every = list(findings)
-    for finding in every[:SCREEN]:
+    for number, finding in enumerate(every[:SCREEN]):
         click.echo(format_finding(finding), err=True)
+        for line in excerpt(finding.span) if number < EXCERPTS else ():
+            click.echo(click.style(line, dim=True), err=True)
     if len(every) > SCREEN:
         click.echo(f"... and {len(every) - SCREEN} more (see them with `lbgen check --json`)", err=True)
 
