@@ -1,19 +1,30 @@
-"""Every case file on every engine of this host; fails with the difference and how to send the request again."""
+"""Every case file on every engine of this host; fails with the difference and how to send the request again.
+
+Once by the contract, and on the newest version of each engine once with the guarantees left to the engine.
+"""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lbgen.conformance.case import case_files
 from lbgen.conformance.engine_under_test import engines_on_host
+from lbgen.conformance.left_cases import leave_to_engine
 from lbgen.conformance.report import as_json
 from lbgen.conformance.runner import CaseState, run_file
+from lbgen.engines.api import engines
+from lbgen.engines.left_to_engine import Habitual
 
+L7 = [name for name, engine in engines().items() if isinstance(engine, Habitual)]
 pytestmark = pytest.mark.engines
+# What L4 listeners serve alone is the same either way.
+LEFT = [file for file in leave_to_engine(case_files()) if "guarantees" in file.topology]
+NEWEST = [subject for name in L7 for subject in engines_on_host([name])[:1]]
 COUNTS: Counter[tuple[str, CaseState]] = Counter()
 
 
@@ -34,6 +45,17 @@ def test_cases(file, subject) -> None:
     if folder := os.environ.get("LBGEN_RESULTS"):  # python -m lbgen.conformance --from FOLDER makes the matrix of it
         Path(folder).mkdir(parents=True, exist_ok=True)
         (Path(folder) / f"{subject.label} {file.name}.json").write_text(as_json(results), encoding="utf-8")
+    _judged(results)
+
+
+@pytest.mark.parametrize("subject", NEWEST, ids=lambda s: s.label.replace(" ", "-"))
+@pytest.mark.parametrize("file", LEFT, ids=lambda f: f.name)
+def test_cases_with_guarantees_left_to_the_engine(file, subject) -> None:
+    results = run_file(file, subject)
+    _judged([replace(r, subject=f"{r.subject}, guarantees: engine") for r in results])
+
+
+def _judged(results) -> None:
     COUNTS.update((r.subject, r.state) for r in results)
     failed = [f"{r.case}: {r.detail}\n    {r.again}" for r in results if r.state is CaseState.FAIL]
     assert not failed, f"{len(failed)} of {len(results)} cases\n" + "\n".join(failed)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 import lbgen
 from lbgen import resources
@@ -23,6 +24,10 @@ HERE = Path(__file__).parent
 STATIC = {p.read_text(encoding="utf-8") for p in resources.folder("templates").rglob("*") if p.is_file()}
 CASES = examples()
 CASES |= {path.stem: lbgen.plan(lbgen.load(path)) for path in sorted((HERE / "topologies").glob("*.yaml"))}
+SHOP = HERE.parents[1] / "examples/shop/topology.yaml"
+CASES["shop-native"] = lbgen.plan(
+    lbgen.load({**yaml.safe_load(SHOP.read_text(encoding="utf-8")), "profile": "native"}, base=SHOP.parent)
+)
 # Old targets are pinned on one case, the rest on the newest version.
 TARGETS = [(case, name, None) for case in CASES for name in engine_names()]
 TARGETS += [("shop", name, version) for name in engine_names() for version in engine(name).versions[1:]]

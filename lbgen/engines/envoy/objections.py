@@ -206,7 +206,7 @@ def _udp_objections(plan: Plan, listener: Listener) -> Iterator[Objection]:
 
 def _pool_objections(pool: Pool, l4: frozenset[str], counted: set[str]) -> Iterator[Objection]:
     if pool.keepalive and f"{pool.field}.connections.keepalive" in counted:
-        note = "Envoy keeps every idle connection for 60 s, however many there are"
+        note = "Envoy keeps every idle connection for `keepalive_idle`, however many there are"
         shows = {"pool.connections.keepalive.count": "text: idle connections"}
         yield Objection(approximate(note, shows), f"{pool.field}.connections.keepalive", Feature.KEEPALIVE)
     if pool.sticky is not None and not all(endpoint.is_ip for endpoint in pool.endpoints):

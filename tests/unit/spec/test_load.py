@@ -246,14 +246,14 @@ def test_a_fault_is_told_once() -> None:
     assert codes({**head, "paths": 5}) == ["LB105"]
 
 
-@pytest.mark.parametrize("name", ["minimal", "production", "edge", "low-latency", "internal-l4"])
+@pytest.mark.parametrize("name", ["minimal", "production", "edge", "low-latency", "internal-l4", "native"])
 def test_built_in_profiles(name: str) -> None:
     assert name in names()
     model = load({"version": 1, "name": "x", "profile": name}).model
     assert model.timeouts is not None
     assert None not in (model.timeouts.connect, model.timeouts.response, model.timeouts.idle)
-    assert model.forwarded_headers is (name in {"production", "edge", "low-latency"})
-    assert model.access_log == ("json" if name in {"production", "edge"} else "none")
+    assert model.forwarded_headers is (name in {"production", "native", "edge", "low-latency"})
+    assert model.access_log == ("json" if name in {"production", "native", "edge"} else "none")
     assert (resources.folder("profiles") / f"{name}.yaml").read_text().startswith(f"# {name}: ")
 
 
