@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lbgen.cli import exit_codes, options
+from lbgen.cli.explain_cost import explain_costs
 from lbgen.cli.output import console, print_json
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _MARKS = {
 
 @click.command(
     epilog="\b\nExamples:\n  lbgen explain shop.yaml\n  lbgen explain shop.yaml --line nginx.conf:42\n"
-    "  lbgen explain shop.yaml --field 'routes[2].rewrite' -e haproxy"
+    "  lbgen explain shop.yaml --field 'routes[2].rewrite' -e haproxy\n  lbgen explain shop.yaml --cost"
 )
 @options.topology
 @options.engines
@@ -37,22 +38,35 @@ _MARKS = {
 @click.option(
     "--field", metavar="FIELD", help="Show the rendered lines that a field produces, such as routes[2].rewrite."
 )
+@click.option("--cost", is_flag=True, help="Show what features cost per request on each engine, and what is cheaper.")
 @options.json_flag
 def command(
-    topology: options.TopologyFiles, chosen: tuple[str, ...], line: str | None, field: str | None, as_json: bool
+    topology: options.TopologyFiles,
+    chosen: tuple[str, ...],
+    line: str | None,
+    field: str | None,
+    cost: bool,
+    as_json: bool,
 ) -> None:
-    """Show features x engines with verdicts, the field behind a rendered line, or the lines that a field produces."""
+    """Show features x engines with verdicts, the field behind a rendered line, or the lines that a field produces.
+
+    With --cost show measured CPU microseconds per request instead of verdicts.
+    """
     from lbgen.engines.api import engine_names
     from lbgen.engines.tiers import engines_of
     from lbgen.plan.tiers import parts
 
-    if line and field:
-        raise click.UsageError("use either --line or --field")
+    if sum(map(bool, (line, field, cost))) > 1:
+        raise click.UsageError("use one of --line, --field and --cost")
     found = [(tier.plan, engines_of(tier, chosen or engine_names())) for tier in parts(topology.load())]
     if line:
         _origin(found, line, as_json)
     elif field:
         _lines(found, field, as_json)
+    elif cost:
+        costs = {_tier(plan): explain_costs(plan, names, quiet=as_json) for plan, names in found}
+        if as_json:
+            print_json(costs.get("", costs))
     elif as_json:
         records = {_tier(plan): _verdicts(plan, names, quiet=True) | _left_record(plan, names) for plan, names in found}
         print_json(records.get("", records))

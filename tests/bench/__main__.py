@@ -48,7 +48,10 @@ def main() -> int:
             for build in builds:
                 for case in asked.cases:
                     progress.update(bar, description=f"{case}, {build.label}")
-                    results += run(case, build, bench)
+                    found = run(case, build, bench)
+                    for each in found:
+                        progress.console.print(_line(each), markup=False, highlight=False, soft_wrap=True)
+                    results += found
                     progress.advance(bar)
     _print(results)
     if asked.json:
@@ -70,7 +73,12 @@ def _print(results: list[Result]) -> None:
     console.print(table)
     for each in results:
         if each.missing:
-            console.print(f"{each.case}, {each.subject}: {each.missing}", markup=False, highlight=False)
+            console.print(_line(each), markup=False, highlight=False)
+
+
+def _line(result: Result) -> str:
+    figure = result.missing or f"{_number(result.value or 0, result.unit)} {result.detail}".rstrip()
+    return f"{result.case}, {result.subject}: {figure}"
 
 
 def _number(value: float, unit: str) -> str:
@@ -102,4 +110,7 @@ def _arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -204,13 +204,9 @@ def idle_memory(build: Build, bench: Bench) -> list[Result]:
     # HAProxy takes two descriptors for a connection.
     count = min(IDLE_CONNECTIONS, int(resource.getrlimit(resource.RLIMIT_NOFILE)[1] * 0.48))
     rounds = min(bench.rounds, _MEMORY_ROUNDS)
-    with bench.turn():
-        paired = measure_pair(
-            lambda: measure(base),
-            lambda: measure(ours),
-            rounds,
-            lambda: bench.report(f"idle-memory, {build.label}"),
-        )
+    paired = measure_pair(
+        lambda: measure(base), lambda: measure(ours), rounds, lambda: bench.report(f"idle-memory, {build.label}")
+    )
     detail = f"{_median(paired.base):.0f} -> {_median(paired.ours):.0f} MiB, {count:,} connections"
     return [Result("idle-memory", build.label, paired.ratio, goals.IDLE_MEMORY, spread=paired.spread, detail=detail)]
 

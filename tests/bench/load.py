@@ -43,7 +43,7 @@ http {
     keepalive_requests 100000000;
     keepalive_timeout 1h;
     server {
-        listen 127.0.0.1:%d backlog=4096;
+        listen %d backlog=4096;
         set $half '%s';
         return 200 '{"items":["$half$half"]}';
     }
@@ -111,13 +111,17 @@ def _trusting() -> ssl.SSLContext:
     return context
 
 
-def ask(proxy: Running, seconds: int, host: str = "localhost", path: str = "/data.json") -> Sample:
-    """One round of wrk with 50 keep-alive connections; BenchError when an answer was no 2xx or 3xx, or none came."""
+def ask(
+    proxy: Running, seconds: int, host: str = "localhost", path: str = "/data.json", headers: tuple[str, ...] = ()
+) -> Sample:
+    """One round of wrk with 50 keep-alive connections. BenchError when an answer was no 2xx or 3xx, or none came."""
     wrk = shutil.which("wrk")
     if wrk is None:
         raise BenchError("no executable of wrk was found: install it (apt-get install wrk)")
     argv = ["taskset", "-c", str(LOAD_CORE), wrk, "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s"]
-    argv += ["-H", f"Host: {host}", proxy.proxy.url(path)]
+    for header in (f"Host: {host}", *headers):
+        argv += ["-H", header]
+    argv.append(proxy.proxy.url(path))
     before = proxy.cpu()
     done = subprocess.run(argv, capture_output=True, text=True, timeout=seconds + _GRACE_SECONDS, check=False)
     return read_wrk(done.stdout, proxy.cpu() - before)

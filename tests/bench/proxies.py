@@ -192,11 +192,11 @@ class Running:
 
     def memory(self) -> float:
         """MiB of all its processes; what they share counts once (PSS)."""
-        return sum(_pss(pid) for pid in self.pids())
+        return sum(_memory(pid, "Pss") for pid in self.pids())
 
     def largest_process(self) -> float:
-        """MiB (PSS) of its largest process."""
-        return max(_pss(pid) for pid in self.pids())
+        """MiB of its largest process, with what it shares with others (RSS)."""
+        return max(_memory(pid, "Rss") for pid in self.pids())
 
     def log(self) -> str:
         """The last lines of its output."""
@@ -212,12 +212,13 @@ def _cpu_seconds(pid: int) -> float:
         return 0.0
 
 
-def _pss(pid: int) -> float:
+def _memory(pid: int, kind: str) -> float:
+    """MiB of a process: Rss, or Pss."""
     try:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
     except OSError:
         return 0.0
-    found = re.search(r"^Pss:\s+(\d+) kB", text, re.MULTILINE)
+    found = re.search(rf"^{kind}:\s+(\d+) kB", text, re.MULTILINE)
     return int(found.group(1)) / 1024 if found else 0.0
 
 

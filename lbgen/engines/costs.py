@@ -1,0 +1,159 @@
+"""What the features of a plan cost on an engine: CPU per request as measured, and what would be cheaper.
+
+An engine's figures are in `costs.json` beside its module, made by `python -m tests.bench.costs`: for each feature the
+CPU microseconds that one request takes more with it than without it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from lbgen.engines.verdicts import answers
+from lbgen.plan.features import Feature
+from lbgen.plan.guarantees import Guarantee
+from lbgen.plan.model import Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.engines.api import Engine
+    from lbgen.plan.model import Plan
+
+FILE = "costs.json"
+_GUARANTEES = "guarantees."
+
+# What is measured, and what to write instead; a test holds the measuring script to these names.
+CHEAPER = {
+    f"{_GUARANTEES}{Guarantee.PATHS}": "guarantees: { paths: engine } leaves odd targets to the engine",
+    f"{_GUARANTEES}{Guarantee.FRAMING}": "guarantees: { framing: engine } leaves malformed requests to the engine",
+    f"{_GUARANTEES}{Guarantee.CONNECTION_OPTIONS}": "guarantees: { connection_options: engine }, where no client names "
+    "fields in Connection",
+    f"{_GUARANTEES}{Guarantee.ANSWERS}": "guarantees: { answers: engine } leaves error pages to the engine",
+    Feature.ACCESS_LOG: "access_log: none, on listeners whose endpoints log by themselves",
+    Feature.FORWARDED_HEADERS: "forwarded_headers: false, where no endpoint reads X-Forwarded-*",
+    Feature.REQUEST_ID: "request_id: false, where nothing joins logs by X-Request-Id",
+    Feature.TLS_TERMINATE: "nothing that is as safe; keep clients' connections open (client_timeouts: { keepalive })",
+    Feature.LISTENER_ACCESS: "access rules of the network, before the proxy",
+    Feature.LISTENER_LIMITS: "the defaults",
+    Feature.PATH_EXACT: "a prefix that many routes share",
+    Feature.PATH_REGEX: "path: { prefix } or { exact }; a regex runs for each request that reaches its rule",
+    Feature.METHOD: "leaving methods to the endpoint",
+    Feature.HEADER: "a host or a path for each variant",
+    Feature.HEADER_REGEX: "an exact value, or a host or a path for each variant",
+    Feature.QUERY: "a path for each variant",
+    Feature.COOKIE: "a header, which needs no search in the Cookie line, or a host",
+    Feature.REQUEST_HEADERS_SET: "fewer edits",
+    Feature.RESPONSE_HEADERS_SET: "having the endpoint set them",
+    Feature.SPLIT: "weights of the endpoints of one pool",
+    Feature.REWRITE_PREFIX: "serving the path as it comes",
+    Feature.MIRROR: "a lower percent: each copy is a request of its own",
+    Feature.CORS: "having the endpoint answer",
+    Feature.COMPRESSION: "having the endpoint compress, or fewer types",
+    Feature.BUFFERING: "the engine's own way: leave buffering out",
+    Feature.RATE_LIMIT: "a limit on the routes that need one",
+    Feature.CONCURRENCY: "connections: { max_per_endpoint }",
+    Feature.MAX_BODY: "a limit on the routes that take bodies",
+    Feature.ROUTE_ACCESS: "access of the whole listener",
+    Feature.TIMEOUT_REQUEST: "timeouts: { response }, where a stalled body may take longer",
+    Feature.RETRIES: "on: [connect_failure] alone",
+    Feature.LEAST_CONNECTIONS: "balance: round_robin",
+    Feature.RANDOM: "balance: round_robin",
+    Feature.SOURCE_HASH: "balance: round_robin, where clients need no fixed endpoint",
+    Feature.HASH: "balance: round_robin, where keys need no fixed endpoint",
+    Feature.STICKY: "balance: source_hash, or sessions that all endpoints share",
+    Feature.HEALTH_PASSIVE: "active checks, which cost nothing per request",
+    Feature.MAX_PER_ENDPOINT: "a limit at the endpoint",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """CPU microseconds that a request takes more for one feature: the median and the middle half of the rounds.
+
+    `fields` ask for the feature; only requests of their routes, pools and listeners take it.
+    """
+
+    name: str
+    fields: tuple[str, ...]
+    micros: float
+    low: float
+    high: float
+    cheaper: str
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether it cannot be told from nothing."""
+        return self.low <= 0
+
+    def as_dict(self) -> dict[str, object]:
+        """The JSON record: feature, us, low, high, noise, fields, cheaper."""
+        return {
+            "feature": self.name,
+            "us": self.micros,
+            "low": self.low,
+            "high": self.high,
+            "noise": self.is_noise,
+            "fields": list(self.fields),
+            "cheaper": self.cheaper,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """The figures of an engine for one plan, dearest first. `base` is what forwarding takes without any feature;
+    `version` is the engine's that was measured, which may be another than the plan's."""
+
+    version: str
+    date: str
+    method: str
+    base: float
+    features: tuple[Cost, ...]
+
+    def as_dict(self) -> dict[str, object]:
+        """The JSON record: measured (version, date, method), forward_us, features."""
+        return {
+            "measured": {"version": self.version, "date": self.date, "method": self.method},
+            "forward_us": self.base,
+            "features": [each.as_dict() for each in self.features],
+        }
+
+
+def costs(plan: Plan, engine: Engine, version: str) -> Costs | None:
+    """What the features of `plan` cost on that version of the engine; None where nothing was measured."""
+    data = _measured(engine, version)
+    if data is None:
+        return None
+    figures = data["features"]
+    found = [_cost(name, fields, figures[name]) for name, fields in _used(plan, engine, version) if name in figures]
+    found.sort(key=lambda each: (each.is_noise, -each.micros))
+    return Costs(data["version"], data["date"], data["method"], float(data["forward_us"]), tuple(found))
+
+
+def _cost(name: str, fields: tuple[str, ...], figure: dict[str, float]) -> Cost:
+    return Cost(name, fields, figure["us"], figure["low"], figure["high"], CHEAPER.get(name, ""))
+
+
+def _used(plan: Plan, engine: Engine, version: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Names of what the plan uses, with the fields that ask for it."""
+    for guarantee in Guarantee:
+        l7 = [each for each in plan.listeners if each.mode is Mode.L7]
+        kept = [each.field for each in l7 if guarantee not in each.guarantees.left]
+        if kept:
+            yield f"{_GUARANTEES}{guarantee}", tuple(kept)
+    for answer in answers(plan, engine, version):
+        if answer.feature is not None and not answer.place:
+            yield answer.feature.value, answer.fields
+
+
+def _measured(engine: Engine, version: str) -> dict[str, Any] | None:
+    """The record of the engine's version, else that of its newest measured one."""
+    package = type(engine).__module__
+    try:
+        records = json.loads(files(package).joinpath(FILE).read_text(encoding="utf-8"))["builds"]
+    except (OSError, TypeError, ModuleNotFoundError):
+        return None
+    of_version = [each for each in records if each["version"].startswith(f"{version}.")]
+    return (of_version or records)[0] if records else None
