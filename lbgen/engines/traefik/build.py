@@ -5,24 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import RenderedFile
-from lbgen.engines.document import Tagged, dump
+from lbgen.engines.document import dump
 from lbgen.engines.traefik import health_status, names, readiness, tcp_weights
 from lbgen.engines.traefik.l4 import build_tcp, build_udp
+from lbgen.engines.traefik.listeners import build_listener
 from lbgen.engines.traefik.plugin import load_sources
-from lbgen.engines.traefik.plugin_config import build_plugin_config
 from lbgen.engines.traefik.quote import quote_data
 from lbgen.engines.traefik.static import build_static
-from lbgen.engines.traefik.tls import build_closed_service, build_closing_routers, build_tls
+from lbgen.engines.traefik.tls import build_tls
 from lbgen.engines.verbatim import keys
 from lbgen.plan.model import Mode
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Listener, Plan
+    from lbgen.plan.model import Plan
 
 _STATIC = "Traefik's static configuration, written by lbgen. Run in this folder: traefik --configFile=traefik.yaml"
 _DYNAMIC = "Traefik's dynamic configuration, written by lbgen; Traefik reads it again when it changes."
-_ANY = "Host(`*`)"  # it also applies TLS options to every server name, and to none, and accepts an empty path
 
 
 def render(plan: Plan) -> tuple[RenderedFile, ...]:
@@ -30,7 +29,7 @@ def render(plan: Plan) -> tuple[RenderedFile, ...]:
     files = [_file("traefik.yaml", build_static(plan) | read_static_keys(plan), _STATIC)]
     level7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
     for listener in level7:
-        files.append(_file(f"dynamic/{names.edge(listener)}.yaml", _listener(plan, listener)))
+        files.append(_file(f"dynamic/{names.edge(listener)}.yaml", build_listener(plan, listener)))
     if level7:
         files.extend(load_sources())
     level4 = build_tcp(plan, [listener for listener in plan.listeners if listener.mode is Mode.L4])
@@ -66,27 +65,3 @@ def read_dynamic_keys(plan: Plan) -> dict[str, Data]:
 def _file(name: str, data: Data, header: str = _DYNAMIC) -> RenderedFile:
     text, origins = dump(quote_data(data) if name.startswith("dynamic/") else data, header)
     return RenderedFile(name, text, origins)
-
-
-def _listener(plan: Plan, listener: Listener) -> dict[str, Data]:
-    """The router of an entry point with the plugin on it, which answers all HTTP requests, with or without TLS as
-    configured."""
-    name = names.edge(listener)
-    router: dict[str, Data] = {
-        "entryPoints": [names.entry_point(listener)],
-        "rule": _ANY,
-        "priority": 1,
-        "middlewares": [name],
-        "service": "noop@internal",
-    }
-    if listener.tls is not None:
-        router["tls"] = {"options": name}
-    return {
-        "http": {
-            "routers": {name: Tagged(listener.field, router)},
-            "middlewares": {
-                name: Tagged(listener.field, {"plugin": {names.PLUGIN: build_plugin_config(plan, listener)}})
-            },
-        },
-        "tcp": {"routers": build_closing_routers(listener), "services": build_closed_service(name)},
-    }

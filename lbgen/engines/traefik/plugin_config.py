@@ -1,33 +1,25 @@
-"""The plugin's configuration for an L7 listener: routes, rules and per-host tables, which refer to each other by
-index."""
+"""The plugin's configuration on the router of an entry point: what is checked, and the pools."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged
+from lbgen.engines.traefik.conditions import find_asked
 from lbgen.engines.traefik.names import ACCESS_LOG
-from lbgen.engines.traefik.routes import build_access, build_route, find_used_pools
+from lbgen.engines.traefik.routes import build_access, find_used_pools
 from lbgen.engines.traefik.upstreams import build_pool
-from lbgen.plan.model import PathKind
-from lbgen.plan.precedence import path_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Sequence
 
     from lbgen.engines.document import Data
-    from lbgen.plan.model import HostTable, Listener, NamedMatch, Plan, Rule
-    from lbgen.plan.precedence import Candidate
+    from lbgen.plan.model import Listener, Plan, Rule
 
 
-def build_plugin_config(plan: Plan, listener: Listener) -> Tagged:
-    """The configuration. Rules are in order of rank; each route and pool appears once."""
-    routes = {route.name: route for route in plan.routes}
-    rules = sorted({rule.rank: rule for table in listener.hosts for rule in table.rules}.values(), key=lambda r: r.rank)
-    used = {name: index for index, name in enumerate(dict.fromkeys(rule.route for rule in rules))}
-    place = {rule.rank: index for index, rule in enumerate(rules)}
-    used_pools = find_used_pools(routes[name] for name in used)
-    pools = {pool.name: index for index, pool in enumerate(p for p in plan.pools if p.name in used_pools)}
+def build_plugin_config(plan: Plan, listener: Listener, rules: Sequence[Rule]) -> Tagged:
+    """The configuration; `rules` are those of the listener."""
+    used_pools = find_used_pools(plan.route(rule.route) for rule in rules)
     data: dict[str, Data] = {
         "listener": listener.name,
         "address": f"[{listener.address}]" if ":" in listener.address else listener.address,
@@ -42,11 +34,12 @@ def build_plugin_config(plan: Plan, listener: Listener) -> Tagged:
     }
     if plan.options("traefik").verbatim:
         data["through"] = True
-    if pools:
-        data["pools"] = [build_pool(plan, plan.pool(name)) for name in pools]
-    data["routes"] = [build_route(routes[name], pools) for name in used]
-    data["rules"] = [_rule(rule, used[rule.route]) for rule in rules]
-    data["tables"] = [_table(table, place) for table in listener.hosts]
+    if any(rule.host is not None for rule in rules):
+        data["named"] = True
+    if asked := find_asked(rules):
+        data["asks"] = asked
+    if used_pools:
+        data["pools"] = [build_pool(plan, pool) for pool in plan.pools if pool.name in used_pools]
     return Tagged(listener.field, data)
 
 
@@ -69,45 +62,3 @@ def _optional_settings(listener: Listener) -> dict[str, Data]:
         "log": ACCESS_LOG if listener.access_log else None,
     }
     return {key: value for key, value in asked.items() if value}
-
-
-def _rule(rule: Rule, route: int) -> Tagged:
-    match = rule.match
-    data: dict[str, Data] = {"path": match.path.value, "route": route}
-    match match.path.kind:
-        case PathKind.EXACT:
-            pass
-        case PathKind.REGEX:
-            data["regex"] = True
-        case PathKind.PREFIX:
-            data["prefix"] = True
-        case _:
-            assert_never(match.path.kind)
-    if match.methods:
-        data["methods"] = list(match.methods)
-    for key, wanted in (("headers", match.headers), ("query", match.query), ("cookies", match.cookies)):
-        if wanted:
-            data[key] = [_condition(each) for each in wanted]
-    return Tagged(rule.field, data)
-
-
-def _condition(wanted: NamedMatch) -> dict[str, Data]:
-    return {"name": wanted.name, "kind": str(wanted.value.kind), "value": wanted.value.value}
-
-
-def _table(table: HostTable, place: Mapping[int, int]) -> dict[str, Data]:
-    data: dict[str, Data] = {"host": "" if table.host is None else str(table.host)}
-    groups = path_groups(table.rules)
-    for key, kind in (("exact", PathKind.EXACT), ("prefix", PathKind.PREFIX)):
-        found = [
-            {"path": group.path, "rules": _candidates(group.candidates, place)}
-            for group in groups
-            if group.kind is kind
-        ]
-        if found:
-            data[key] = found
-    return data
-
-
-def _candidates(candidates: Iterable[Candidate], place: Mapping[int, int]) -> str:
-    return " ".join(f"{place[each.rule.rank]}{'~' if each.test_path else ''}" for each in candidates)

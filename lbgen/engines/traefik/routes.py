@@ -9,7 +9,7 @@ from lbgen.plan.model import Forward, Redirect, Respond
 from lbgen.plan.policy import RetryCause
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from lbgen.engines.document import Data
     from lbgen.plan.model import HeaderEdits, Rewrite, Route, Target
@@ -26,12 +26,12 @@ def find_used_pools(routes: Iterable[Route]) -> set[str]:
     return found
 
 
-def build_route(route: Route, pools: Mapping[str, int]) -> Tagged:
-    """The route; `pools` are the indexes of pools in the plugin's list."""
+def build_route(route: Route) -> Tagged:
+    """The route."""
     data: dict[str, Data] = {"name": route.name}
     match route.action:
         case Forward() as forward:
-            data.update(_forward(forward, pools))
+            data.update(_forward(forward))
         case Redirect() as redirect:
             data["redirect"] = _redirect(redirect)
         case Respond() as respond:
@@ -52,10 +52,10 @@ def build_route(route: Route, pools: Mapping[str, int]) -> Tagged:
     return Tagged(route.field, data)
 
 
-def _forward(forward: Forward, pools: Mapping[str, int]) -> dict[str, Data]:
+def _forward(forward: Forward) -> dict[str, Data]:
     times = forward.timeouts
     data: dict[str, Data] = {
-        "targets": [_target(target, pools) for target in forward.targets],
+        "targets": [_target(target) for target in forward.targets],
         "connect": times.connect,
         "response": times.response,
         "idle": times.idle,
@@ -68,14 +68,14 @@ def _forward(forward: Forward, pools: Mapping[str, int]) -> dict[str, Data]:
         data["retries"] = _retries(forward.retries)
     if forward.mirrors:
         data["mirrors"] = [
-            Tagged(mirror.field, {"pool": pools[mirror.pool], "percent": round(mirror.percent * 100)})
+            Tagged(mirror.field, {"pool": mirror.pool, "percent": round(mirror.percent * 100)})
             for mirror in forward.mirrors
         ]
     return data
 
 
-def _target(target: Target, pools: Mapping[str, int]) -> Tagged:
-    data: dict[str, Data] = {"pool": pools[target.pool], "weight": target.weight}
+def _target(target: Target) -> Tagged:
+    data: dict[str, Data] = {"pool": target.pool, "weight": target.weight}
     if target.request_headers:
         data["request"] = _edits(target.request_headers)
     return Tagged(target.field, data)

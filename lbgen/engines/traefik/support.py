@@ -11,7 +11,7 @@ from lbgen.plan.guarantees import Guarantee
 if TYPE_CHECKING:
     from lbgen.engines.api import Verdict
 
-_RULES = emulated("the lbgen plugin finds the rule in tables")
+_RULES = emulated("a router of Traefik; the lbgen plugin makes the request that its matchers read")
 _LAST_HOP = emulated("the lbgen plugin forwards the request, because Traefik's proxy would change it")
 _ANSWER = emulated("the lbgen plugin answers")
 _TARGET = emulated("the lbgen plugin checks the target as the client sent it; Traefik would decode it")

@@ -41,8 +41,8 @@ func finish(w http.ResponseWriter, r *http.Request, status int, body string, edi
 }
 
 // location is the absolute URL of a redirect.
-func (e *edge) location(r *http.Request, q *request, found *rule) string {
-	to := found.route.Redirect
+func (e *edge) location(r *http.Request, s *state) string {
+	to, q := s.route.Redirect, s.q
 	scheme, port := e.conf.Scheme, e.conf.Port
 	if to.Scheme != "" {
 		scheme, port = to.Scheme, ""
@@ -66,28 +66,28 @@ func (e *edge) location(r *http.Request, q *request, found *rule) string {
 	if to.Path != "" {
 		path = to.Path
 	} else if to.Prefix != "" {
-		path = withPrefix(q, found, to.Prefix)
+		path = withPrefix(s, to.Prefix)
 	}
 	return scheme + "://" + host + path + q.query
 }
 
 // rewritten is the target that the endpoint sees.
-func rewritten(q *request, found *rule) string {
-	to := found.route.Rewrite
+func rewritten(s *state) string {
+	to, q := s.route.Rewrite, s.q
 	if to != nil && to.Path != "" {
 		return to.Path + q.query
 	}
 	if to != nil && to.Prefix != "" {
-		return withPrefix(q, found, to.Prefix) + q.query
+		return withPrefix(s, to.Prefix) + q.query
 	}
 	return q.path + q.query
 }
 
 // withPrefix replaces the matched prefix (or exact path); the result is never empty and never starts with two slashes.
-func withPrefix(q *request, found *rule, prefix string) string {
+func withPrefix(s *state, prefix string) string {
 	tail := ""
-	if found.conf.Prefix {
-		tail = q.path[len(strings.TrimRight(found.conf.Path, "/")):]
+	if s.route.prefix {
+		tail = s.q.path[len(strings.TrimRight(s.route.matched, "/")):]
 	}
 	if path := strings.TrimRight(prefix, "/") + tail; path != "" {
 		return path

@@ -11,9 +11,15 @@ import (
 	"net/http"
 )
 
-// Config is one listener. Rules, routes and pools are named by their index. Times are milliseconds, 0 = no limit.
+// Config is one listener, or with Route the route of a router below it. Times are milliseconds, 0 = no limit.
 type Config struct {
 	Listener  string
+	Route     *Route // no edge: what happens to requests of one router
+	Matched   string // the prefix or path of that router, for rewriting
+	Prefix    bool   // it is a prefix
+	Lost      bool   // no edge: what happens to requests that no rule takes
+	Asks      *Asked // what rules look at
+	Named     bool   // some ask for hosts
 	Address   string
 	Port      string // that clients know
 	Bound     string // where it listens, empty = there
@@ -36,46 +42,11 @@ type Config struct {
 	Access    *Access
 	Log       string // file, empty = none
 	Pools     []*Pool
-	Routes    []*Route
-	Rules     []*Rule
-	Tables    []*Table
 	Tells     bool     // no edge: it tells how the endpoints of all edges are
 	Leaves    bool     // no edge: from now on all edges close connections after their next answer
 	Taken     []string // no edge: it tells whether edges serve these listeners
 
 	Underscores bool // request fields with one in their names are let in
-}
-
-// Table is one host: a name, *.name, or empty for any host.
-type Table struct {
-	Host   string
-	Exact  []*Group
-	Prefix []*Group
-}
-
-// Group is a path and its candidates in order of trial: rule indexes, those marked ~ still have to test their regex.
-type Group struct {
-	Path  string
-	Rules string
-}
-
-// Rule is what a request must have besides its host. Path is the matched prefix or exact path, or a regex.
-type Rule struct {
-	Path    string
-	Regex   bool
-	Prefix  bool
-	Route   int
-	Methods []string
-	Headers []*Value
-	Query   []*Value
-	Cookies []*Value
-}
-
-// Value is a name and the test of its value: kind is exact, regex or present.
-type Value struct {
-	Name  string
-	Kind  string
-	Value string
 }
 
 // Route is what happens: Targets, Redirect or Respond, and what is asked before.
@@ -99,18 +70,20 @@ type Route struct {
 	Compression *Compression
 	Retries     *Retries
 	Mirrors     []*Mirror
-	plain       http.HandlerFunc // the short way, nil for none
-	times       string           // which transport keeps the times
-	guarded     bool             // something is asked before the action
-	sticky      bool             // a pool of it has a sticky cookie
-	chosen      bool             // there is more than one way to choose the target
-	changed     bool             // it or a target changes requests
-	answered    bool             // it changes endpoints' answers
+	matched     string // what its router matches
+	prefix      bool   // which is a prefix
+	guard       *guard
+	times       string // which transport keeps the times
+	guarded     bool   // something is asked before the action
+	sticky      bool   // a pool of it has a sticky cookie
+	chosen      bool   // there is more than one way to choose the target
+	changed     bool   // it or a target changes requests
+	answered    bool   // it changes endpoints' answers
 }
 
 // Target is a pool and its share.
 type Target struct {
-	Pool    int
+	Pool    string
 	Weight  int
 	Request *Edits
 	pool    *pool
@@ -227,7 +200,7 @@ type Retries struct {
 
 // Mirror is a pool that gets copies, Percent in hundredths.
 type Mirror struct {
-	Pool    int
+	Pool    string
 	Percent int
 	pool    *pool
 }
@@ -312,7 +285,7 @@ func CreateConfig() *Config {
 }
 
 // New is called by Traefik for each use of the middleware; the context ends when another configuration comes.
-func New(ctx context.Context, _ http.Handler, config *Config, _ string) (http.Handler, error) {
+func New(ctx context.Context, next http.Handler, config *Config, _ string) (http.Handler, error) {
 	if config.Tells {
 		return http.HandlerFunc(tell), nil
 	}
@@ -323,5 +296,11 @@ func New(ctx context.Context, _ http.Handler, config *Config, _ string) (http.Ha
 	if len(config.Taken) > 0 {
 		return taken(config.Taken), nil
 	}
-	return newEdge(ctx, config)
+	if config.Route != nil {
+		return newRoute(config), nil
+	}
+	if config.Lost {
+		return newLost(config), nil
+	}
+	return newEdge(ctx, next, config)
 }

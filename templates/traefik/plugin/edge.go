@@ -2,8 +2,10 @@ package lbgen
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"regexp"
 	"strings"
 	"sync"
@@ -15,15 +17,12 @@ var usual = map[string]bool{"GET": true, "HEAD": true, "POST": true, "PUT": true
 type edge struct {
 	conf    *Config
 	trusted []netip.Prefix
-	exact   map[string]*table
-	wild    map[string]*table
-	any     *table
+	next    http.Handler // Traefik's routers of the listener's rules
+	asks    *Asked
 	gate    *gate
 	careful bool // the listener asks something of clients
-	named   bool // it has tables of hosts
 	scheme  []string
 	port    []string
-	guards  map[*Route]*guard
 	paths   *paths
 	log     *log
 	counted *connections
@@ -32,20 +31,23 @@ type edge struct {
 	credit  map[*Target]int
 }
 
-// ServeHTTP is called by Traefik, but once a server is adopted no longer.
-func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// serveBelow is called by Traefik below its own handlers; once a server is taken over no longer, unless they are wanted.
+func (e *edge) serveBelow(w http.ResponseWriter, r *http.Request) {
 	if e.adopt(w, r) {
 		e.serveDirect(restore(w, r), r)
 	}
 }
 
-// plainTarget is a target that every policy lets through as it is: no query, no escape, no empty or dot segment.
-var plainTarget = regexp.MustCompile(`^(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?$`)
+// plainTarget is a target that every policy lets through as it is, and Traefik's matchers read alike: no escape, no
+// empty or dot segment.
+var plainTarget = regexp.MustCompile(`^(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?(?:\?[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*)?$`)
 
 // newHandler is what Go's server calls. What is plain about a request is found here, the rest elsewhere.
 func (e *edge) newHandler() http.HandlerFunc {
 	strict := e.conf.Proxied || e.careful || e.conf.Target > 0
 	underscores := e.conf.Underscores
+	asks, named := e.asks != nil, e.conf.Named
+	next := e.next
 	return func(w http.ResponseWriter, r *http.Request) {
 		c, known := r.Context().Value(connKey).(*conn)
 		if strict || !known || r.ProtoMajor != 1 || r.ProtoMinor != 1 || r.TransferEncoding != nil || !usual[r.Method] ||
@@ -68,13 +70,16 @@ func (e *edge) newHandler() http.HandlerFunc {
 			e.serveDirect(w, r)
 			return
 		}
-		q := &request{method: r.Method, path: r.RequestURI, matched: r.RequestURI, header: r.Header, host: r.Host}
-		found := e.tableOf(r.Host).find(q)
-		if found == nil || found.route.plain == nil {
-			e.serveDirect(w, r)
+		if asks {
+			s := e.stateOf(r)
+			s.plain = true
+			next.ServeHTTP(w, s.routed(r))
 			return
 		}
-		found.route.plain(w, r)
+		if named {
+			r = r.WithContext(context.WithValue(r.Context(), hostKey, hostOf(r.Host)))
+		}
+		next.ServeHTTP(w, r)
 	}
 }
 
@@ -127,21 +132,42 @@ func (e *edge) serve(w http.ResponseWriter, r *http.Request, noted *entry) {
 	if !e.conf.Underscores && (head == nil || bytes.IndexByte(head, '_') >= 0) {
 		dropUnderscores(r.Header)
 	}
-	q := &request{method: r.Method, path: path, matched: matched, query: query, header: r.Header, host: r.Host}
-	found := e.tableOf(r.Host).find(q)
-	if found == nil {
-		plain(w, r, http.StatusNotFound, nil)
-		return
-	}
-	s := &state{edge: e, route: found.route, q: q, peer: from.peer, from: r.RemoteAddr, host: r.Host}
+	q := &request{path: path, matched: matched, query: query, header: r.Header, host: r.Host}
+	s := &state{edge: e, request: r, q: q, peer: from.peer, arrival: from, from: r.RemoteAddr, host: r.Host}
 	if noted != nil {
 		noted.state = s
 	}
-	if found.route.guarded {
-		e.guarded(w, r, s, found, from)
-		return
+	e.next.ServeHTTP(w, s.routed(r))
+}
+
+// stateOf is the state of a plain request.
+func (e *edge) stateOf(r *http.Request) *state {
+	path, query := r.RequestURI, ""
+	if at := strings.IndexByte(path, '?'); at >= 0 {
+		path, query = path[:at], path[at:]
 	}
-	e.act(w, r, s, found, from)
+	q := &request{path: path, matched: path, query: query, header: r.Header, host: r.Host}
+	peer := peerOf(r.RemoteAddr)
+	return &state{edge: e, request: r, q: q, peer: peer, arrival: &arrival{peer: peer}, from: r.RemoteAddr, host: r.Host}
+}
+
+// passed is the scheme of a URL that is for Traefik's matchers only: the context has the state of its request.
+const passed = "lbgen"
+
+// routed is a request for Traefik's matchers.
+func (s *state) routed(r *http.Request) *http.Request {
+	ctx := context.WithValue(r.Context(), stateKey, s)
+	if hostKey != nil {
+		ctx = context.WithValue(ctx, hostKey, hostOf(r.Host))
+	}
+	made := r.WithContext(ctx)
+	path := s.q.matched
+	made.URL = &url.URL{Scheme: passed, Path: path, RawPath: strings.ReplaceAll(path, "%", "%25")}
+	made.Header = http.Header{}
+	if s.edge.asks != nil {
+		s.edge.asks.fill(made, s.q)
+	}
+	return made
 }
 
 // simple is whether every policy lets a target through as it is: no query, no escape, no empty or dot segment.
@@ -203,16 +229,18 @@ func (e *edge) admits(w http.ResponseWriter, r *http.Request, from *arrival) boo
 	return true
 }
 
-// guarded acts on a request once what its route asks before lets it pass.
-func (e *edge) guarded(w http.ResponseWriter, r *http.Request, s *state, found *rule, from *arrival) {
-	asked := e.guards[found.route]
-	if !asked.passes(w, r, s, from) {
-		return
+// serve does what the route asks for with a request that it got.
+func (r *Route) serve(w http.ResponseWriter, s *state) {
+	s.route = r
+	if r.guarded {
+		if !r.guard.passes(w, s.request, s, s.arrival) {
+			return
+		}
+		if s.counted {
+			defer r.guard.counts.leave(s.countKey)
+		}
 	}
-	if s.counted {
-		defer asked.counts.leave(s.countKey)
-	}
-	e.act(w, r, s, found, from)
+	s.edge.act(w, s.request, s)
 }
 
 // headerBytes is the size of a request's header as lines.
@@ -289,55 +317,29 @@ func (e *edge) trusts(peer string) bool {
 	return err == nil && covers(e.trusted, address.Unmap())
 }
 
-// tableOf is the table of a Host line.
-func (e *edge) tableOf(authority string) *table {
-	if found := e.exact[authority]; found != nil {
-		return found
-	}
-	if !e.named || authority == "" {
-		return e.any
-	}
-	return e.tableFor(hostOf(authority))
-}
-
-func (e *edge) tableFor(host string) *table {
-	if found, ok := e.exact[host]; ok {
-		return found
-	}
-	if len(e.wild) > 0 {
-		for at := strings.IndexByte(host, '.'); at >= 0; at = strings.IndexByte(host, '.') {
-			host = host[at+1:]
-			if found, ok := e.wild[host]; ok {
-				return found
-			}
-		}
-	}
-	return e.any
-}
-
-func (e *edge) act(w http.ResponseWriter, r *http.Request, s *state, found *rule, from *arrival) {
-	route := found.route
+func (e *edge) act(w http.ResponseWriter, r *http.Request, s *state) {
+	route := s.route
 	if len(route.Targets) == 0 {
-		e.own(w, r, s, found)
+		e.own(w, r, s)
 		return
 	}
 	target := route.Targets[0]
 	if route.chosen {
 		target = e.choice(s)
 	}
-	e.forwarded(r, from)
+	e.forwarded(r, s.arrival)
 	s.target = s.q.path + s.q.query
 	if route.changed {
-		change(r, s, found, target)
+		change(r, s, target)
 	}
 	target.pool.serve(w, r, s)
 }
 
 // own answers what no endpoint is asked.
-func (e *edge) own(w http.ResponseWriter, r *http.Request, s *state, found *rule) {
-	route := found.route
+func (e *edge) own(w http.ResponseWriter, r *http.Request, s *state) {
+	route := s.route
 	if route.Redirect != nil {
-		w.Header().Set("Location", e.location(r, s.q, found))
+		w.Header().Set("Location", e.location(r, s))
 		s.finish(w, r, route.Redirect.Status, "")
 		return
 	}
@@ -362,10 +364,10 @@ func (e *edge) choice(s *state) *Target {
 }
 
 // change is what the route and the target ask of the request.
-func change(r *http.Request, s *state, found *rule, target *Target) {
-	route := found.route
+func change(r *http.Request, s *state, target *Target) {
+	route := s.route
 	if route.Rewrite != nil {
-		s.target = rewritten(s.q, found)
+		s.target = rewritten(s)
 		if route.Rewrite.Host != "" {
 			r.Host = route.Rewrite.Host
 		}

@@ -100,22 +100,47 @@ func noteAnswer(reply *http.Response) error {
 	return nil
 }
 
-// forwarder serves a route's plain requests; others it passes on.
-func (e *edge) forwarder(route *Route, other http.HandlerFunc) http.HandlerFunc {
-	p := route.Targets[0].pool
-	proxies := e.proxies(route)
-	turns := p.order
-	turn := uint32(0)
-	tells, names := e.conf.Forwarded, e.conf.RequestID
-	scheme, port := e.scheme, e.port
-	step := time.Duration(route.Idle) * time.Millisecond / 4
-	logged := e.log != nil
-	texts := e.logTexts(route, p)
-	return func(w http.ResponseWriter, r *http.Request) {
+// newRoute serves the requests of a router.
+func newRoute(conf *Config) http.Handler {
+	route := conf.Route
+	route.matched, route.prefix = conf.Matched, conf.Prefix
+	var e *edge
+	var proxies []*httputil.ReverseProxy
+	var turns []int
+	var texts, scheme, port []string
+	tells, names, logged, short := false, false, false, false
+	turn := new(uint32)
+	step := time.Duration(0)
+	addUnlinked(conf.Listener, func(above *edge, used map[string]*pool) error {
+		if err := route.prepare(used); err != nil {
+			return err
+		}
+		e = above
+		tells = above.conf.Forwarded // one by one: the interpreter confuses assignments to several of these variables
+		names = above.conf.RequestID
+		logged = above.log != nil
+		scheme = above.scheme
+		port = above.port
+		if route.isPlain() {
+			p := route.Targets[0].pool
+			proxies = e.proxies(route)
+			turns = p.order
+			texts = e.logTexts(route, p)
+			step = time.Duration(route.Idle) * time.Millisecond / 4
+			short = true
+		}
+		return nil
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Scheme != "" || !short {
+			if r = route.remaining(e, w, r, short); r == nil {
+				return
+			}
+		}
 		h := r.Header
 		if r.ContentLength != 0 || r.ProtoMajor != 1 || h["Upgrade"] != nil || h["Connection"] != nil || h["Pragma"] != nil ||
 			h["Proxy-Authorization"] != nil || h["Proxy-Authenticate"] != nil {
-			other(w, r)
+			route.serveFrom(e, w, r)
 			return
 		}
 		began := time.Time{}
@@ -141,15 +166,10 @@ func (e *edge) forwarder(route *Route, other http.HandlerFunc) http.HandlerFunc 
 			delete(h, "X-Forwarded-Port")
 			delete(h, "X-Forwarded-Host")
 		}
-		if r.URL.Path != r.RequestURI {
-			r.URL.Opaque = r.RequestURI
-			r.URL.RawQuery = ""
-			r.URL.ForceQuery = false
-		}
 		w.Header()["Content-Type"] = nil // an answer without one stays so
 		to := 0
 		if len(turns) > 1 {
-			to = turns[int(atomic.AddUint32(&turn, 1))%len(turns)]
+			to = turns[int(atomic.AddUint32(turn, 1))%len(turns)]
 		}
 		var silence *time.Timer
 		if step > 0 {
@@ -173,7 +193,55 @@ func (e *edge) forwarder(route *Route, other http.HandlerFunc) http.HandlerFunc 
 			}
 		}()
 		proxies[to].ServeHTTP(w, r)
+	})
+}
+
+// remaining serves a request that is not plain, and gives one that is after all as it was.
+func (r *Route) remaining(e *edge, w http.ResponseWriter, passed *http.Request, short bool) *http.Request {
+	s, known := passed.Context().Value(stateKey).(*state)
+	if !known {
+		r.serveFrom(e, w, passed)
+		return nil
 	}
+	if short && s.plain {
+		return s.request
+	}
+	if s.plain {
+		r.serveFrom(e, w, s.request)
+		return nil
+	}
+	r.serve(w, s)
+	return nil
+}
+
+// serveFrom serves a request that is plain to its edge, but not to the route.
+func (r *Route) serveFrom(e *edge, w http.ResponseWriter, from *http.Request) {
+	s := e.stateOf(from)
+	if e.log != nil {
+		defer e.log.write(e, w, from, &entry{began: time.Now(), target: from.RequestURI, state: s})
+	}
+	r.serve(w, s)
+}
+
+// newLost answers requests that no rule takes.
+func newLost(conf *Config) http.Handler {
+	var e *edge
+	addUnlinked(conf.Listener, func(above *edge, _ map[string]*pool) error {
+		e = above
+		return nil
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s, known := r.Context().Value(stateKey).(*state)
+		if known && !s.plain { // its edge writes the log
+			plain(w, s.request, http.StatusNotFound, nil)
+			return
+		}
+		noted := &entry{began: time.Now(), target: r.RequestURI}
+		plain(w, r, http.StatusNotFound, nil)
+		if e.log != nil {
+			e.log.write(e, w, r, noted)
+		}
+	})
 }
 
 // mostTurns is how long the cycle of a pool may be.

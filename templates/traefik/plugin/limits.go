@@ -134,7 +134,10 @@ func (s *state) keyOf(key *Key) (string, bool) {
 		return s.address, true
 	}
 	if key.Kind == "header" {
-		lines := s.q.lines(key.Name)
+		lines := s.q.header[key.Name]
+		if key.Name == "Host" {
+			lines = []string{s.q.host}
+		}
 		if len(lines) == 0 || lines[0] == "" {
 			return "", false
 		}

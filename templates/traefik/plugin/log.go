@@ -97,7 +97,9 @@ func (l *log) write(e *edge, w http.ResponseWriter, r *http.Request, known *entr
 			found.Bytes = 0
 		}
 		found.Host = s.host
-		found.Route = s.route.Name
+		if s.route != nil {
+			found.Route = s.route.Name
+		}
 		found.Tries = s.tries
 		found.Endpoint = s.place
 		if s.pool != nil {

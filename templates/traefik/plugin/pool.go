@@ -58,7 +58,7 @@ type pool struct {
 }
 
 // usePool is the pool of that configuration for as long as the context lasts.
-func usePool(ctx context.Context, conf *Pool, times map[string]*Route) (*pool, error) {
+func usePool(ctx context.Context, conf *Pool) (*pool, error) {
 	told, err := json.Marshal(conf)
 	if err != nil {
 		return nil, err
@@ -79,9 +79,6 @@ func usePool(ctx context.Context, conf *Pool, times map[string]*Route) (*pool, e
 		found = made
 		pools[conf.Name] = found
 		found.watch()
-	}
-	if err = found.prepare(times); err != nil {
-		return nil, err
 	}
 	found.users++
 	go found.release(ctx)

@@ -19,28 +19,30 @@ func timesKey(connect, response int) string {
 	return strconv.Itoa(connect) + "/" + strconv.Itoa(response)
 }
 
-// prepare makes the transports for routes with these times that are not there yet.
-func (p *pool) prepare(times map[string]*Route) error {
+// prepare makes the transports for a route's times that are not there yet.
+func (p *pool) prepare(route *Route) error {
+	key := timesKey(route.Connect, route.Response)
+	route.times = key
+	poolsLock.Lock()
+	defer poolsLock.Unlock()
 	shared := map[string]*http.Transport{}
-	for key, route := range times {
-		for _, each := range p.endpoints {
-			if each.transports[key] != nil {
-				continue
-			}
-			name := ""
-			if p.conf.TLS != nil && p.conf.TLS.Name == "" && each.conf.Lookup {
-				name = each.conf.Host // its address is dialled
-			}
-			made := shared[key+" "+name]
-			if made == nil {
-				var err error
-				if made, err = p.transport(route.Connect, route.Response, name); err != nil {
-					return err
-				}
-				shared[key+" "+name] = made
-			}
-			each.transports[key] = made
+	for _, each := range p.endpoints {
+		if each.transports[key] != nil {
+			continue
 		}
+		name := ""
+		if p.conf.TLS != nil && p.conf.TLS.Name == "" && each.conf.Lookup {
+			name = each.conf.Host // its address is dialled
+		}
+		made := shared[name]
+		if made == nil {
+			var err error
+			if made, err = p.transport(route.Connect, route.Response, name); err != nil {
+				return err
+			}
+			shared[name] = made
+		}
+		each.transports[key] = made
 	}
 	return nil
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from lbgen.engines.document import Tagged
 from lbgen.engines.traefik import ENGINE, names
 from lbgen.engines.traefik.plugin_config import build_plugin_config
 from lbgen.engines.traefik.quote import quote_data, quote_text
+from lbgen.engines.traefik.routes import build_route
 from lbgen.engines.traefik.run import judge
 from lbgen.plan.model import Balance, Forward, HeaderEdits, HostPattern, Plan, Pool, Respond, Target, Timeouts
 from lbgen.plan.policy import (
@@ -45,6 +47,11 @@ def plan(actions: dict[str, Forward | Respond], pools: tuple[Pool, ...], host: H
 
 def forward(*targets: tuple[str, int], edits: HeaderEdits = NO) -> Forward:
     return Forward(tuple(Target(p, w, edits, "t") for p, w in targets), Timeouts(1000, 2000, 3000))
+
+
+def edge_config(made: Plan) -> dict[str, Any]:
+    rules = [rule for table in made.listeners[0].hosts for rule in table.rules]
+    return build_plugin_config(made, made.listeners[0], rules)
 
 
 def rendered(made: Plan) -> dict[str, str]:
@@ -90,13 +97,13 @@ def test_names_stay_apart_without_dots():
     assert "." not in names.escape("a.b")
 
 
-def test_targets_name_their_pool_by_index_and_keep_their_own_headers():
-    marked = forward(("q", 3), ("p", 1), edits=HeaderEdits(set=(("x-v", "2"),)))
-    made = plan({"s": marked}, (pool("p"), pool("q")))
-    conf = build_plugin_config(made, made.listeners[0])
-    assert [p["name"] for p in conf["pools"]] == ["p", "q"]
-    assert [(t["pool"], t["weight"]) for t in conf["routes"][0]["targets"]] == [(1, 3), (0, 1)]
-    assert conf["routes"][0]["targets"][0]["request"] == {"set": [{"name": "x-v", "value": "2"}]}
+def test_targets_name_their_pool_and_keep_their_own_headers():
+    edits = HeaderEdits(set=(("x-a", "1"),))
+    made = plan({"s": forward(("q", 1), ("p", 3), edits=edits)}, (pool("p"), pool("q"), pool("unused")))
+    assert [each["name"] for each in edge_config(made)["pools"]] == ["p", "q"]
+    targets = build_route(made.routes[0])["targets"]
+    assert [(each["pool"], each["weight"]) for each in targets] == [("q", 1), ("p", 3)]
+    assert targets[0]["request"] == {"set": [{"name": "x-a", "value": "1"}]}
 
 
 def test_policies_reach_the_plugin_in_its_words():
@@ -115,11 +122,11 @@ def test_policies_reach_the_plugin_in_its_words():
         access=Access(allow=(), deny=("10.0.0.0/8",)),
         cors=Cors((Origin("https", "a.test", 8443, wildcard=True),), ("GET",), (), (), credentials=False, max_age=None),
     )
-    conf = build_plugin_config(replace(made, routes=(route,)), made.listeners[0])["routes"][0]
+    conf = build_route(route)
     assert conf["retries"] == {
         "max": 2, "connect": False, "reset": True, "timeout": False, "statuses": [503], "all": False, "budget": 1250,
     }  # fmt: skip
-    assert conf["mirrors"] == [{"pool": 1, "percent": 3333}]
+    assert conf["mirrors"] == [{"pool": "q", "percent": 3333}]
     assert conf["body"] == {"limited": True, "max": 0, "request": True}
     assert conf["rate"]["key"] == {"kind": "header", "name": "x-user"}
     assert conf["access"] == {"closed": True, "deny": ["10.0.0.0/8"]}
@@ -131,7 +138,7 @@ def test_a_sticky_cookie_is_the_contracts():
     named = tuple(replace(endpoint, cookie_value="feed") for endpoint in pool("p").endpoints)
     stuck = replace(pool("p"), sticky=Sticky("LB", 3600, secure=True), endpoints=named)
     made = plan({"s": forward(("p", 1))}, (stuck,))
-    (conf,) = build_plugin_config(made, made.listeners[0])["pools"]
+    (conf,) = edge_config(made)["pools"]
     assert conf["sticky"] == {"cookie": "LB", "line": "; Path=/; Max-Age=3600; HttpOnly; SameSite=Lax; Secure"}
     assert conf["endpoints"][0]["id"] == "feed"
 
@@ -142,13 +149,6 @@ def test_names_are_looked_up_and_dns_servers_get_their_port():
     assert "lookup: true" in text
     assert '"10.0.0.1:53"' in text
     assert '"[::1]:53"' in text
-
-
-def test_rules_are_written_once_and_tables_name_them_by_index():
-    made = plan({"a": forward(("p", 1)), "b": forward(("p", 1))}, (pool("p"),), HostPattern("x.test", wildcard=True))
-    conf = build_plugin_config(made, made.listeners[0])
-    assert [rule["path"] for rule in conf["rules"]] == ["/a", "/b"]
-    assert [table["host"] for table in conf["tables"]] == ["*.x.test", ""]
 
 
 def test_lines_know_the_field_they_came_from():

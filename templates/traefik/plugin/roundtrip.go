@@ -18,6 +18,9 @@ type state struct {
 	edge      *edge
 	route     *Route
 	pool      *pool
+	request   *http.Request
+	arrival   *arrival
+	plain     bool // it is as plain as one without a state
 	q         *request
 	peer      string // address of the connection's other end
 	from      string // the same with its port

@@ -87,6 +87,9 @@ func (e *edge) adopt(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	serversLock.Lock()
+	if hostKey == nil {
+		hostKey = findHostKey(r.Context())
+	}
 	known := servers[e.conf.Listener]
 	if known == nil {
 		known = &served{server: server, own: server.Handler, context: server.ConnContext}
@@ -125,7 +128,7 @@ func (s *served) take(e *edge) {
 		s.server.ConnState = func(connection net.Conn, now http.ConnState) { counted.told(connection, now) }
 	}
 	s.server.Handler = s.own
-	if !e.conf.Through {
+	if !e.conf.Through && (!e.conf.Named || hostKey != nil) {
 		s.server.Handler = e.handler
 	}
 	if leaving {

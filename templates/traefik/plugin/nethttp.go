@@ -76,6 +76,31 @@ func rawHead(w http.ResponseWriter, r *http.Request) []byte {
 	return head[start:]
 }
 
+// hostKey is where Traefik's matchers look for a request's host, nil until a request came through its handlers.
+var hostKey any
+
+// findHostKey is the key of the host in a context that Traefik made, or nil.
+func findHostKey(ctx any) any {
+	found := reflect.ValueOf(ctx)
+	for depth := 0; depth < 64; depth++ {
+		for found.Kind() == reflect.Interface || found.Kind() == reflect.Ptr {
+			found = found.Elem()
+		}
+		if found.Kind() != reflect.Struct {
+			return nil
+		}
+		if key := found.FieldByName("key"); key.IsValid() && key.Kind() == reflect.Interface && key.Elem().Kind() == reflect.String && key.Elem().String() == "canonical" {
+			made := reflect.New(key.Elem().Type()).Elem()
+			made.SetString("canonical")
+			return made.Interface()
+		}
+		if found = found.FieldByName("Context"); !found.IsValid() {
+			return nil
+		}
+	}
+	return nil
+}
+
 // connKey is where the context of a connection holds its conn.
 const connKey = "lbgen.conn"
 

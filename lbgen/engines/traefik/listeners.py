@@ -1,0 +1,102 @@
+"""The routers of an L7 listener: one for the entry point, on which the plugin checks requests, and below it one for
+each rule, on which the plugin does what the route asks for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from lbgen.engines.document import Tagged
+from lbgen.engines.traefik import names
+from lbgen.engines.traefik.conditions import ANY, build_rule
+from lbgen.engines.traefik.matching import count_rules, find_priority
+from lbgen.engines.traefik.plugin_config import build_plugin_config
+from lbgen.engines.traefik.prefix_trees import Tree
+from lbgen.engines.traefik.routes import build_route
+from lbgen.engines.traefik.tls import build_closed_service, build_closing_routers
+from lbgen.plan.model import Forward, Mode, PathKind, Redirect
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import Listener, Plan, Route, Rule
+
+
+def build_listener(plan: Plan, listener: Listener) -> dict[str, Data]:
+    """The dynamic configuration of a listener."""
+    edge = names.edge(listener)
+    rules = sorted({rule.rank: rule for table in listener.hosts for rule in table.rules}.values(), key=lambda r: r.rank)
+    tree = Tree(edge, listener.hosts)
+    total = count_rules(rules) + 1  # the last priority is that of the answer to requests that no rule takes
+    routers: dict[str, Data] = {edge: _entry_router(listener)}
+    middlewares: dict[str, Data] = {
+        edge: Tagged(listener.field, {"plugin": {names.PLUGIN: build_plugin_config(plan, listener, rules)}})
+    }
+    for group in tree.groups:
+        routers[group.name] = Tagged(
+            listener.field, {"parentRefs": [group.parent], "rule": group.rule, "priority": group.priority}
+        )
+    counts = Counter(rule.route for rule in rules)
+    for rule in rules:
+        name = _name(plan, listener, rule, counts[rule.route])
+        route = plan.route(rule.route)
+        matched = _matched(route, rule)
+        action = name if matched else _name(plan, listener, rule, 1)
+        routers[name] = Tagged(
+            rule.field, _child(tree.parents[rule.rank], build_rule(rule), find_priority(rule, total), action)
+        )
+        if action not in middlewares:
+            config: dict[str, Data] = {"listener": listener.name, **matched, "route": build_route(route)}
+            middlewares[action] = Tagged(route.field, {"plugin": {names.PLUGIN: config}})
+    if not any(rule.match.covers_all for table in listener.hosts[-1:] for rule in table.rules):
+        lost = f"{edge}.lost"
+        routers[lost] = Tagged(listener.field, _child(tree.leaves, ANY, 1, lost))
+        middlewares[lost] = {"plugin": {names.PLUGIN: {"listener": listener.name, "lost": True}}}
+    return {
+        "http": {"routers": routers, "middlewares": middlewares},
+        "tcp": {"routers": build_closing_routers(listener), "services": build_closed_service(edge)},
+    }
+
+
+def _entry_router(listener: Listener) -> Tagged:
+    """The router that gets every request of an entry point."""
+    edge = names.edge(listener)
+    router: dict[str, Data] = {
+        "entryPoints": [names.entry_point(listener)],
+        "rule": ANY,
+        "priority": 1,
+        "middlewares": [edge],
+    }
+    if listener.tls is not None:
+        router["tls"] = {"options": edge}
+    return Tagged(listener.field, router)
+
+
+def _child(parents: list[str], rule: str, priority: int, middleware: str) -> dict[str, Data]:
+    return {
+        "parentRefs": [*parents],
+        "rule": rule,
+        "priority": priority,
+        "middlewares": [middleware],
+        "service": "noop@internal",
+    }
+
+
+def _name(plan: Plan, listener: Listener, rule: Rule, count: int) -> str:
+    """The name of the router of one of `count` rules of a route; dots separate parts, names have none."""
+    parts = [names.escape(rule.route)]
+    if count > 1:
+        parts.append(rule.id.rpartition(".")[2])
+    # Only there are names of other listeners, or of the topology's own routers.
+    if sum(each.mode is Mode.L7 for each in plan.listeners) > 1 or plan.options("traefik").verbatim:
+        parts.insert(0, names.escape(listener.name))
+    return ".".join(parts)
+
+
+def _matched(route: Route, rule: Rule) -> dict[str, Data]:
+    """What the rule matches, where the route replaces that."""
+    action = route.action
+    to = action.rewrite if isinstance(action, Forward) else action if isinstance(action, Redirect) else None
+    if to is None or not to.prefix:
+        return {}
+    prefix = rule.match.path.kind is PathKind.PREFIX
+    return {"matched": rule.match.path.value, **({"prefix": True} if prefix else {})}

@@ -1,0 +1,120 @@
+"""A tree of routers above many rules: Traefik tries the routers of one parent one after the other.
+
+A group is a router without rules of its own. Groups below one parent part its requests by host or by the first segment
+of the path that differs, and each has every rule that one of its requests can meet, so that priorities still decide.
+"""
+
+from __future__ import annotations
+
+from math import isqrt
+from typing import TYPE_CHECKING, TypeVar
+
+from lbgen.engines.traefik.conditions import ANY, escape_path
+from lbgen.engines.traefik.matching import build_host, call, quote_regex
+from lbgen.plan.model import PathKind
+from lbgen.plan.precedence import group
+from lbgen.records import record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from lbgen.plan.model import HostTable, Rule
+
+_T = TypeVar("_T")
+
+MOST = 50  # rules below one router
+
+
+@record
+class Group:
+    """A router above rules or other groups; `parent` is the name of the one above it."""
+
+    name: str
+    parent: str
+    rule: str
+    priority: int
+
+
+class Tree:
+    """The groups of a listener, and the parents of each rule by rank. `leaves` are the parents of rules."""
+
+    def __init__(self, root: str, tables: Sequence[HostTable]) -> None:
+        self.groups: list[Group] = []
+        self.parents: dict[int, list[str]] = {}
+        self.leaves: list[str] = []
+        self._root = root
+        rules = _union(tables)
+        if len(rules) <= MOST or len(tables) == 1:
+            self._by_path(root, rules, 1)
+            return
+        for rule, held in _host_groups(tables):
+            self._by_path(self._add(root, rule), _union(held), 1)
+
+    def _add(self, parent: str, rule: str) -> str:
+        name = f"{self._root}.{len(self.groups) + 1}"
+        self.groups.append(Group(name, parent, rule, 1_000_000 - len(self.groups)))
+        return name
+
+    def _leaf(self, parent: str, rules: Iterable[Rule]) -> None:
+        self.leaves.append(parent)
+        for rule in rules:
+            self.parents.setdefault(rule.rank, []).append(parent)
+
+    def _by_path(self, parent: str, rules: Sequence[Rule], depth: int) -> None:
+        """Part requests by the segment of the path at `depth`, where 1 is the first."""
+        named = group((segments[depth], rule) for rule in rules if len(segments := _segments(rule)) > depth)
+        if len(rules) <= MOST or not named:
+            self._leaf(parent, rules)
+            return
+        shared = [rule for rule in rules if len(_segments(rule)) <= depth]
+        above = r"/[^/]*" * (depth - 1)
+        big = [segment for segment, held in named.items() if len(held) > MOST]
+        small = sorted(segment for segment in named if segment not in big)
+        for segment in big:
+            name = self._add(parent, _path_rule(above, [segment]))
+            self._by_path(name, _ranked([*named[segment], *shared]), depth + 1)
+        for chunk in _chunks(small, isqrt(max(len(small) - 1, 1)) + 1):
+            name = self._add(parent, _path_rule(above, chunk))
+            self._leaf(name, _ranked([*(rule for segment in chunk for rule in named[segment]), *shared]))
+        self._leaf(self._add(parent, ANY), shared)
+
+
+def _path_rule(above: str, segments: Iterable[str]) -> str:
+    texts = "|".join(quote_regex(escape_path(segment)) for segment in segments)
+    return call("PathRegexp", f"^{above}/(?:{texts})(?:/|$)")
+
+
+def _segments(rule: Rule) -> list[str]:
+    """The literal segments of a path after an empty first one: none when it may be any."""
+    path = rule.match.path
+    if path.kind is PathKind.REGEX or path.covers_all:
+        return [""]
+    return path.value.split("/")
+
+
+def _host_groups(tables: Sequence[HostTable]) -> Iterator[tuple[str, Sequence[HostTable]]]:
+    """The rules and tables of groups by host, narrow to wide."""
+    exact = [table for table in tables if table.host is not None and not table.host.wildcard]
+    wild = [table for table in tables if table.host is not None and table.host.wildcard]
+    for found, start in ((exact, "^"), (wild, r"^.+\.")):
+        size = 1 if len(found) <= MOST else isqrt(len(found) - 1) + 1
+        for chunk in _chunks(found, size):
+            if len(chunk) == 1:
+                yield build_host(chunk[0].host)[0], chunk
+            else:
+                texts = "|".join(quote_regex(table.host.name) for table in chunk if table.host is not None)
+                yield call("HostRegexp", rf"{start}(?:{texts})\.?$"), chunk
+    yield ANY, [table for table in tables if table.host is None]
+
+
+def _union(tables: Iterable[HostTable]) -> list[Rule]:
+    return _ranked([rule for table in tables for rule in table.rules])
+
+
+def _ranked(rules: Iterable[Rule]) -> list[Rule]:
+    return sorted({rule.rank: rule for rule in rules}.values(), key=lambda rule: rule.rank)
+
+
+def _chunks(found: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
+    for start in range(0, len(found), size):
+        yield found[start : start + size]
