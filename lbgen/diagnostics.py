@@ -52,6 +52,7 @@ class Diagnostic:
     field: str = ""
     hint: str = ""
     severity: Severity = Severity.ERROR
+    accept: str = ""  # the word by which --accept, or `accept` in the topology, lets it pass
 
     def __post_init__(self) -> None:
         if self.code not in CODES:
@@ -65,8 +66,8 @@ class Diagnostic:
         return f"{place}{self.severity} {self.code}{field}: {self.message}{hint}"
 
     def as_dict(self) -> dict[str, object]:
-        """The JSON record: code, severity, file, line, column, field, message, hint."""
-        return {
+        """The JSON record: code, severity, file, line, column, field, message, hint; accept where there is one."""
+        record: dict[str, object] = {
             "code": self.code,
             "severity": str(self.severity),
             "file": self.span.file,
@@ -76,6 +77,7 @@ class Diagnostic:
             "message": self.message,
             "hint": self.hint,
         }
+        return record | ({"accept": self.accept} if self.accept else {})
 
 
 def without_errors(found: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:

@@ -9,6 +9,7 @@ import click
 
 from lbgen.cli import exit_codes, options
 from lbgen.cli.finding_formats import FORMATS, github, sarif
+from lbgen.cli.left_out import way_back
 from lbgen.cli.output import console, pluralize, print_findings, print_json
 
 if TYPE_CHECKING:
@@ -158,8 +159,7 @@ def _engines(
             if chosen:
                 found += stop.diagnostics
             else:
-                more = f" (and {len(stop.diagnostics) - 1} more)" if len(stop.diagnostics) > 1 else ""
-                notes.append((title, f"skipped: {stop.diagnostics[0].message}{more}"))
+                notes.append((title, f"left out: {way_back(stop.diagnostics)}"))
         else:
             found += problems
             notes.append(

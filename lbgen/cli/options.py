@@ -92,6 +92,15 @@ class FeatureName(OneOf):
         return ("all", *(feature.value for feature in Feature))
 
 
+class FeatureNames(FeatureName):
+    """Features, separated by commas."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
+        """Return them as a tuple, or fail with a usage error."""
+        words = value if isinstance(value, tuple) else value.split(",")
+        return tuple(super(FeatureNames, self).convert(word, param, ctx) for word in words)
+
+
 class FindingCode(OneOf):
     """The code of a finding."""
 
@@ -245,8 +254,10 @@ def accept(command: F) -> F:
     return click.option(
         "--accept",
         multiple=True,
-        type=FeatureName(),
-        help="Accept this feature where an engine only approximates it; `all` accepts every one (repeatable).",
+        type=FeatureNames(),
+        callback=lambda context, parameter, lists: tuple(word for words in lists for word in words),
+        help="Accept these features, separated by commas, where an engine only approximates them; `all` accepts every "
+        "one (repeatable).",
     )(command)
 
 

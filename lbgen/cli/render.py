@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from lbgen.cli import exit_codes, options
-from lbgen.cli.output import format_finding, print_findings, print_json
+from lbgen.cli.left_out import summary
+from lbgen.cli.output import print_findings, print_json
 
 if TYPE_CHECKING:
     from lbgen.diagnostics import LbgenError
     from lbgen.engines.rendered import Rendered
     from lbgen.plan.tiers import Tier
+
+
+_FEW = 3  # files of a folder that are named one by one
 
 
 @click.command(
@@ -62,7 +67,7 @@ def command(
             _notes(done, folder)
         named = bool(chosen) or tier.engine is not None
         if not as_json:
-            _reasons(refused, all_of_them=named or not done)
+            _reasons(refused, done, all_of_them=named or not done)
         failed = failed or not done or (named and bool(refused))
     if as_json:
         print_json(records)
@@ -106,10 +111,21 @@ def _summary(done: dict[str, Rendered], output: Path, tier: Tier) -> None:
     if tier.name:
         click.echo(f"tier {tier.name}, for {', '.join(tier.names)}:")
     for name, rendered in done.items():
-        click.echo(f"{output / name}/  {name} {rendered.version}: {', '.join(rendered)}")
+        click.echo(f"{output / name}/  {name} {rendered.version}: {', '.join(name_files(rendered))}")
         differs = dict.fromkeys(str(a.feature) for a in rendered.verdicts if a.verdict.level == "approximate")
         if differs:
             click.echo(f"  approximate on {name}: {', '.join(differs)} (lbgen explain says how)", err=True)
+
+
+def name_files(files: Iterable[str]) -> list[str]:
+    """The names of files; a folder of many is named once, with their number."""
+    by_folder: dict[str, list[str]] = {}
+    for file in files:
+        by_folder.setdefault(file.partition("/")[0] if "/" in file else "", []).append(file)
+    named: list[str] = []
+    for folder, inside in by_folder.items():
+        named += [f"{folder}/ ({len(inside)} files)"] if folder and len(inside) > _FEW else inside
+    return named
 
 
 def _notes(done: dict[str, Rendered], folder: Path | None) -> None:
@@ -137,10 +153,8 @@ def _texts(done: dict[str, Rendered], tier: str) -> None:
             click.echo(text, nl=not text.endswith("\n"))
 
 
-def _reasons(refused: dict[str, LbgenError], *, all_of_them: bool) -> None:
-    for name, stop in refused.items():
-        if all_of_them:
-            print_findings(stop.diagnostics)
-        else:
-            rest = f" (and {len(stop.diagnostics) - 1} more)" if len(stop.diagnostics) > 1 else ""
-            click.echo(f"skipped {name}: {format_finding(stop.diagnostics[0])}{rest}", err=True)
+def _reasons(refused: dict[str, LbgenError], done: Iterable[str], *, all_of_them: bool) -> None:
+    for stop in refused.values() if all_of_them else ():
+        print_findings(stop.diagnostics)
+    for line in summary(done, ((name, stop.diagnostics) for name, stop in refused.items())):
+        click.echo(line, err=True)

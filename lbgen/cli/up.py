@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lbgen.cli import options
+from lbgen.cli.left_out import summary
 from lbgen.cli.output import console, print_findings, print_json
 from lbgen.cli.progress import steps
 from lbgen.cli.stacks import stacks_table
@@ -116,9 +117,8 @@ def parse_replicas(topology: Topology, written: tuple[str, ...]) -> dict[str, in
 
 
 def _report(stack: Stack) -> None:
-    for name, reasons in stack.skipped:
-        rest = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
-        click.echo(f"skipped {name}: {reasons[0].message}{rest}", err=True)
+    for line in summary((each.name for each in stack.engines), stack.skipped):
+        click.echo(line, err=True)
     print_findings(stack.warnings)
     if stack.unchanged:
         click.echo(f"{stack.name} is up to date; nothing was changed", err=True)

@@ -118,7 +118,8 @@ def _finding(answer: Answer, engine: Engine, version: str, span: Span) -> Diagno
         if answer.feature
         else "accept it with --accept all, or change the value"
     )
-    return Diagnostic("LB302", f"{name} is approximate on {by}", span, field, how)
+    word = answer.feature.value if answer.feature else ACCEPT_ALL
+    return Diagnostic("LB302", f"{name} is approximate on {by}", span, field, how, accept=word)
 
 
 def _place(answer: Answer, asked: _Asked, plan: Plan) -> Span:

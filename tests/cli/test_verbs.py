@@ -111,8 +111,7 @@ def test_render_writes_what_can_and_names_the_rest(tmp_path):
     done = lbgen("render", SHOP, "-o", str(tmp_path / "out"))
     assert done.returncode == 0, done.stderr
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["envoy", "haproxy", "nginx", "traefik"]
-    assert "skipped nftables" in done.stderr
-    assert "refused" in done.stderr
+    assert re.search(r"left out .*\n(  .*\n)*  nftables  it refuses ", done.stderr)
 
 
 def test_render_of_a_named_engine_that_refuses_fails(tmp_path):
@@ -282,7 +281,7 @@ def test_check_ends_with_the_number_of_findings(tmp_path):
         "version: 1\nname: x\nlisteners: { web: { prot: 80 } }\nroutes: [{ name: a }]\n", encoding="utf-8"
     )
     done = lbgen("check", "t.yaml", cwd=tmp_path)
-    assert done.stderr.splitlines()[-1] == f"t.yaml: {len(done.stderr.splitlines()) - 1} errors"
+    assert done.stderr.splitlines()[-1] == f"t.yaml: {len(re.findall('^t.yaml:[0-9]', done.stderr, re.M))} errors"
     assert lbgen("check", SHOP, "--no-engines").stdout == f"{SHOP}: no errors, 2 advice\n"
 
 

@@ -1,0 +1,38 @@
+"""The engines that a command left out, each with the way back to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lbgen.diagnostics import Diagnostic
+
+_FIELDS = 3  # that are named before the rest is counted
+_VERDICTS = {"LB301", "LB302", "LB304"}
+
+
+def way_back(reasons: Sequence[Diagnostic]) -> str:
+    """What to do so that the engine is not left out: the option to copy, and the fields to change."""
+    others = [each for each in reasons if each.code not in _VERDICTS]
+    if others:
+        return others[0].message
+    ways = []
+    fields = list(dict.fromkeys(each.field for each in reasons if not each.accept))
+    if fields:
+        more = f" and {len(fields) - _FIELDS} more" if len(fields) > _FIELDS else ""
+        ways.append(f"it refuses {', '.join(fields[:_FIELDS])}{more}")
+    accepts = dict.fromkeys(each.accept for each in reasons if each.accept)
+    if accepts:
+        ways.append(f"--accept {'all' if 'all' in accepts else ','.join(accepts)}")
+    return "; ".join(ways)
+
+
+def summary(runs: Iterable[str], left_out: Iterable[tuple[str, Sequence[Diagnostic]]]) -> list[str]:
+    """`runs on ...` and a line for each engine that is left out; nothing where none is."""
+    ways = [(name, way_back(reasons)) for name, reasons in left_out]
+    if not ways:
+        return []
+    width = max(len(name) for name, _ in ways)
+    head = f"runs on {', '.join(runs) or 'no engine'}; left out (lbgen explain says why):"
+    return [head, *(f"  {name:{width}}  {way}" for name, way in ways)]
