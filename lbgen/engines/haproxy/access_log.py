@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # Keys and values of the log-format in templates/haproxy/haproxy.cfg.j2, which passes values of requests through `json`.
-_MARK = "lbgen_begun"
+_MARK = "lbgen"
 _NO_SERVER = "<NOSRV>"
+_UNREAD = "<BADREQ>"
 # HAProxy counts a response as it stores it: a start line (structure, version, status), the end of the head, and for
-# each header its name and value. `heads` is the head as text, with four more bytes per header and two at the end.
+# each header its name and value. `head` is the length of the head as text, with four more bytes for each of `headers`
+# and two at the end.
 _START_LINE = 20 + len("HTTP/1.1") + 3
 
 
@@ -30,28 +32,39 @@ def record(line: str) -> Mapping[str, object] | None:
         return None
     entry = {name: "" if value == "-" else value for name, value in entry.items()}  # a variable that was never set
     has_server = entry["server"] != _NO_SERVER
-    start = int(entry[_MARK]) if entry[_MARK].isdigit() else int(entry["accepted"] + entry["ms"].zfill(3))
     status = max(int(entry["status"]), 0)
     if entry["end"].startswith("CH"):  # the client left before a response
         status = 0
     total = int(entry["took"])
+    start = int(entry[_MARK]) - total  # the line is written at the end
     waited = sum(max(int(entry[wait]), 0) for wait in ("read", "waited"))
     return {
         "time": datetime.fromtimestamp(start / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "listener": entry["listener"],
         "route": entry["route"].partition("/")[0],
-        "pool": entry["pool"],
+        "pool": _pool(entry, status),
         "endpoint": entry["endpoint"] if has_server else "",
-        "method": entry["method"],
+        "method": "" if entry["method"] == _UNREAD else entry["method"],
         "host": entry["host"],
-        "path": entry["path"],
+        "path": entry["odd_path"] or ("" if entry["path"] == _UNREAD else entry["path"]),
         "status": status,
         "duration_ms": total,
         "upstream_ms": max(total - waited, 0) if has_server else None,
         "tries": int(entry["retries"].lstrip("+")) + 1 if has_server else 0,
         "bytes": _body(entry, status),
-        "request_id": entry["id"],
+        "request_id": entry["id"] or entry.get("own_id", ""),
     }
+
+
+def _pool(entry: dict[str, Any], status: int) -> str:
+    """The pool of a backend, which is named like it, with a number where there are several. HAProxy names the frontend
+    where a request did not get to a backend; only backends answer 503."""
+    name = entry["pool"]
+    if name.startswith("route:") and name.count(":") > 1:
+        return ""
+    if name == entry["listener"] and entry["server"] == _NO_SERVER and status != HTTPStatus.SERVICE_UNAVAILABLE:
+        return ""
+    return str(name).partition(":")[0]
 
 
 def _body(entry: dict[str, Any], status: int) -> int:
@@ -62,8 +75,8 @@ def _body(entry: dict[str, Any], status: int) -> int:
     if whole and entry["length"].isdigit():
         return int(entry["length"])
     phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
-    lines = int(entry["lines"] or 0)  # HAProxy's own responses have a length, so they return above
-    head = _START_LINE + len(phrase) + int(entry["heads"] or 0) - 4 * lines - 2 + 1
+    headers = int(entry["headers"] or 0)  # HAProxy's own responses have a length, so they return above
+    head = _START_LINE + len(phrase) + int(entry["head"] or 0) - 4 * headers - 2 + 1
     end_of_chunks = 0 if entry["length"].isdigit() else 1
     counted = max(int(entry["sent"]) - head - end_of_chunks, 0)
     return min(counted, int(entry["length"])) if entry["length"].isdigit() else counted

@@ -1,16 +1,24 @@
-"""The size of HAProxy's buffers, which have to hold a request head and what routes buffer of bodies."""
+"""The size of HAProxy's buffers, which have to hold a request head, what is added to it, and what routes buffer.
+
+By default that is HAProxy's own size: 15 KiB of head and 1 KiB of additions in 16 KiB.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.plan.model import Forward
+from lbgen.plan.model import Forward, Respond
+from lbgen.plan.policy import REPLAYED_BODY
 
 if TYPE_CHECKING:
-    from lbgen.plan.model import Listener, Plan
+    from collections.abc import Iterable
 
-_HEAD = 24  # KiB of a request head, unless a listener's limits are higher
-_ADDED = 8  # KiB of headers that may be added to it
+    from lbgen.plan.model import HeaderEdits, Listener, Plan, Route
+
+_KIB = 1024
+_HEAD = 15  # KiB of a request head, unless a listener's limits are higher
+_ADDED = 1  # KiB of what every request may get: forwarded headers, an id
+DEFAULT = (_HEAD + _ADDED) * _KIB
 WHOLE_BODY = 1024 * 1024  # bytes of a buffered request
 _WHOLE_RESPONSE = 256 * 1024  # bytes of a response that an endpoint can send at once to a slow client
 
@@ -20,9 +28,17 @@ def head_kib(plan: Plan) -> int:
     return max([_HEAD, *map(_listener_head, plan.listeners)])
 
 
+def added_kib(plan: Plan) -> int:
+    """KiB that may be added to a head."""
+    edits = max(map(_edited_bytes, plan.routes), default=0)
+    return _ADDED + (0 if edits <= _KIB // 2 else -(-edits // _KIB))
+
+
 def buffer_bytes(plan: Plan) -> int:
     """Bytes of one buffer."""
-    return (head_kib(plan) + _ADDED) * 1024 + _buffered_bytes(plan)
+    bodies = (len(route.action.body.encode()) for route in plan.routes if isinstance(route.action, Respond))
+    fixed = max(bodies, default=0)
+    return (head_kib(plan) + added_kib(plan) + -(-max(fixed - DEFAULT // 2, 0) // _KIB)) * _KIB + _buffered_bytes(plan)
 
 
 def _listener_head(listener: Listener) -> int:
@@ -30,12 +46,26 @@ def _listener_head(listener: Listener) -> int:
     limits = listener.limits
     if limits.headers is None and limits.target is None:
         return 0
-    return ((limits.headers or _HEAD * 1024) + (limits.target or 0)) // 1024 + 4
+    return ((limits.headers or _HEAD * _KIB) + (limits.target or 0)) // _KIB + 4
+
+
+def _edited_bytes(route: Route) -> int:
+    """Bytes of the headers that the edits of a route add at most to a request or a response."""
+    requests = _size([route.request_headers])
+    if isinstance(route.action, Forward):
+        requests += max(_size([target.request_headers]) for target in route.action.targets)
+    return max(requests, _size([route.response_headers]))
+
+
+def _size(edits: Iterable[HeaderEdits]) -> int:
+    return sum(len(f"{name}: {value}".encode()) for edit in edits for name, value in (*edit.set, *edit.add))
 
 
 def _buffered_bytes(plan: Plan) -> int:
     """Bytes beside the head."""
-    buffering = [route.action.buffering for route in plan.routes if isinstance(route.action, Forward)]
-    if any(each.request for each in buffering):
+    forwards = [route.action for route in plan.routes if isinstance(route.action, Forward)]
+    if any(each.buffering.request for each in forwards):
         return WHOLE_BODY
-    return _WHOLE_RESPONSE if any(each.response for each in buffering) else 0
+    if any(each.buffering.response for each in forwards):
+        return _WHOLE_RESPONSE
+    return REPLAYED_BODY if any(each.retries for each in forwards) else 0

@@ -9,10 +9,12 @@ from jinja2 import FileSystemLoader
 
 from lbgen.engines import text
 from lbgen.engines.api import RenderedFile
-from lbgen.engines.haproxy.buffers import buffer_bytes, head_kib
+from lbgen.engines.haproxy import lua
+from lbgen.engines.haproxy.buffers import DEFAULT, added_kib, buffer_bytes, head_kib
 from lbgen.engines.haproxy.l4 import DENIED, l4_frontend
 from lbgen.engines.haproxy.listeners import frontend
 from lbgen.engines.haproxy.maps import Maps
+from lbgen.engines.haproxy.matching import ROUTE, ROUTING
 from lbgen.engines.haproxy.quote import QUOTES
 from lbgen.engines.haproxy.run import CONFIG
 from lbgen.engines.haproxy.statements import statement
@@ -27,6 +29,7 @@ from lbgen.plan.model import Mode, PoolProtocol
 from lbgen.plan.pool import KEEPALIVE_IDLE
 from lbgen.plan.request import AUTHORITY
 from lbgen.resources import folder
+from lbgen.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,23 +39,38 @@ if TYPE_CHECKING:
     from lbgen.engines.haproxy.view import ActionBackend, Frontend
     from lbgen.plan.model import Plan
 
-_LUA = "lbgen.lua"
-_SHARED = "shared.lua"
-
 
 def render(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
     """All files of `plan`, names relative to the engine's folder."""
     view, files = build_view(plan, version)
     config = RenderedFile(CONFIG, *text.render(_templates(), "haproxy.cfg.j2", view, texts(plan, "haproxy")))
-    lua = [_lua(_LUA)] if view.frontends else []
-    lua += [_lua(_SHARED)] if view.shares_state else []
-    return (config, *lua, *files)
+    functions = lua.own_functions(config.text)
+    own = [lua.own_file(functions)] if functions else []
+    shared = [lua.shared_file()] if view.shares_state else []
+    unused = [] if functions else [f" {lua.OWN}"]
+    if config.text.count(ROUTE) == 1 and "cors" not in functions:
+        unused.append(f"set-var({ROUTE}) ")
+    return (_tidied(config, unused), *own, *shared, *files)
+
+
+def _tidied(config: RenderedFile, unused: list[str]) -> RenderedFile:
+    """The configuration without the lines that hold any of `unused`, without a section that becomes empty by that, and
+    without repeated empty lines."""
+    lines: list[tuple[str, str]] = []
+    for line, origin in zip(config.text.splitlines(), config.origins, strict=True):
+        if any(part in line for part in unused):
+            continue
+        if not line and lines and lines[-1][0] == f"    # {ROUTING}":
+            lines.pop()
+        if line or origin or (lines and lines[-1][0]):  # empty lines of a user stay
+            lines.append((line, origin))
+    return RenderedFile(config.name, "".join(f"{line}\n" for line, _ in lines), tuple(origin for _, origin in lines))
 
 
 def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
     """What the template prints, and the files beside haproxy.cfg: Lua files with rules, maps, lists of certificates."""
     backends = Backends(frozenset(_keepalive_limited(plan)))
-    lua: list[RenderedFile] = []
+    lua_files: list[RenderedFile] = []
     maps_files: list[RenderedFile] = []
     frontends: list[Frontend] = []
     l4_frontends = []
@@ -67,22 +85,28 @@ def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
             one, actions, rules = frontend(listener, plan, backends, maps)
             frontends.append(one)
             action_backends += actions
-            lua += rules
+            lua_files += rules
         maps_files += maps.rendered()
     pools = backends.pools()
+    l7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
     shares_state = any(route.rate_limit for route in plan.routes) or any(pool.passive for pool in pools)
     has_denied = any(plan.route(rule.route).access for listener in plan.listeners for rule in listener.l4_rules)
     return View(
         name=Atom(plan.name),
-        authority=Literal(f"^(?:{AUTHORITY})$"),
+        version=Atom(VERSION),
+        authority=Literal(f"^(?!{AUTHORITY}$)"),
         head_kib=head_kib(plan),
-        buffer=buffer_bytes(plan),
-        answers_closed=version != "2.6",
+        buffer=0 if (size := buffer_bytes(plan)) == DEFAULT else size,
+        added=added_kib(plan) * 1024,
+        answers=any(listener.guarantees.answers for listener in l7),
+        times=backends.usual_times(l7=True),
+        l4_times=backends.usual_times(l7=False),
+        keeps_ids=any(listener.trusted_proxies for listener in l7),
         limits_concurrency=any(route.concurrency for route in plan.routes),
         limits_bodies=any(route.max_body is not None for route in plan.routes),
         shares_state=shares_state,
         has_one_state=shares_state and version == "2.6",
-        lua_files=tuple(Atom(file.name) for file in lua),
+        lua_files=tuple(Atom(file.name) for file in lua_files),
         frontends=tuple(frontends),
         l4_frontends=tuple(l4_frontends),
         backends=backends.views(),
@@ -100,7 +124,7 @@ def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         has_passing_check=backends.needs_passing_check(),
         denied=Atom(DENIED) if has_denied else None,
         admin_port=plan.admin_port,
-    ), [*lua, *maps_files]
+    ), [*lua_files, *maps_files]
 
 
 def _keepalive_limited(plan: Plan) -> Iterator[str]:
@@ -119,9 +143,3 @@ def _with_port(server: str) -> str:
 @cache
 def _templates() -> Environment:
     return text.environment(FileSystemLoader(folder("templates") / "haproxy"), QUOTES)
-
-
-@cache
-def _lua(name: str) -> RenderedFile:
-    lua = (folder("templates") / "haproxy" / name).read_text(encoding="utf-8")
-    return RenderedFile(name, lua, ("",) * lua.count("\n"))

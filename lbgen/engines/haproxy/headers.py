@@ -1,4 +1,4 @@
-"""Header edits of routes and targets."""
+"""Header edits of routes and targets, and the heads that need no rule but those."""
 
 from __future__ import annotations
 
@@ -11,7 +11,38 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.engines.haproxy.per_route import PerRoute
-    from lbgen.plan.model import HeaderEdits
+    from lbgen.plan.model import HeaderEdits, Listener
+
+_HOP_BY_HOP = ("connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade")
+_CLIENT = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto")
+
+
+def plain_head(listener: Listener) -> str:
+    """A regex of all header lines of a request that no rule on framing or on hop-by-hop headers changes or refuses: one
+    Host without oddities, a length that is a number, no control character, and no header that a rule removes.
+
+    Possessive, as HAProxy may have a regex library without a compiler; where the match gives up, the rules are tried.
+    """
+    removed = ("host", *_HOP_BY_HOP, *_claims(listener))
+    underscore = "_" if listener.underscores else ""
+    line = (
+        rf"(?:(?!(?:{'|'.join(removed)}):)(?!content-length: (?![0-9]{{1,18}}\r))"
+        rf"[a-z0-9!#$%&\x27*+.^`|~{underscore}-]++: [^\x00-\x08\x0a-\x1f\x7f]*+\r\n)*+"
+    )
+    return rf"^{line}host: [A-Za-z0-9_-]++(?:\.[A-Za-z0-9_-]++)*+(?::[1-5]?[0-9]{{1,4}})?+\r\n{line}\r\n$"
+
+
+def dropped_names(listener: Listener) -> str:
+    """A regex of the names that a request loses whoever sent it; lua.drop_nominated and a rule see to the others."""
+    names = [name for name in _HOP_BY_HOP if name not in ("connection", "upgrade")]
+    if not listener.trusted_proxies:
+        names += _claims(listener)
+    return f"^(?:{'|'.join(names)})$"
+
+
+def _claims(listener: Listener) -> tuple[str, ...]:
+    """What a client may say about itself, where the listener does not replace it."""
+    return (*(() if listener.forwarded_headers else _CLIENT), *(() if listener.request_id else ("x-request-id",)))
 
 
 def header_statements(

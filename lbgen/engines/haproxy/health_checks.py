@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.statements import Statement, acl, statement
-from lbgen.engines.haproxy.timeouts import LONGEST
+from lbgen.engines.haproxy.timeouts import LONGEST, duration
 from lbgen.engines.text import Literal
 from lbgen.plan.model import PoolProtocol
 
@@ -21,7 +21,7 @@ def check_options(pool: Pool, l7: bool) -> Iterator[str]:
     """Options of each `server` that has its own checks."""
     active, passive = pool.active, pool.passive
     if active is not None:
-        yield f"check inter {active.interval}ms fall {active.fall} rise {active.rise}"
+        yield f"check inter {duration(active.interval)} fall {active.fall} rise {active.rise}"
         if active.port is not None:
             yield f"port {active.port}"
         if pool.tls is not None:
@@ -35,7 +35,7 @@ def check_options(pool: Pool, l7: bool) -> Iterator[str]:
             yield "check-alpn h2" if pool.tls is not None else "check-proto h2"
     elif passive is not None and not l7:
         # A check that always passes is the timer that brings an ejected endpoint back.
-        time = f"{passive.eject_for}ms"
+        time = duration(passive.eject_for)
         yield f"check addr {_ALWAYS_UP} inter {LONGEST} fastinter {time} downinter {time} fall 1 rise 1"
     elif pool.slow_start:
         yield f"check addr {_ALWAYS_UP} inter {LONGEST}"
@@ -54,7 +54,7 @@ def active_statements(pool: Pool) -> Iterator[Statement]:
     if active is None:
         return
     field = f"{pool.field}.health.active"
-    yield statement(f"timeout check {active.timeout}ms", origin=field)
+    yield statement(f"timeout check {duration(active.timeout)}", origin=field)
     if active.path is None:
         return
     statuses = ",".join(str(a) if a == b else f"{a}-{b}" for a, b in active.statuses)

@@ -15,16 +15,16 @@ from lbgen.engines.haproxy.backend_selection import (
     use_backend_statements,
 )
 from lbgen.engines.haproxy.bodies import may_expire_while_waiting, wait_statements
-from lbgen.engines.haproxy.headers import header_statements
+from lbgen.engines.haproxy.headers import dropped_names, header_statements, plain_head
 from lbgen.engines.haproxy.limits import Limits
-from lbgen.engines.haproxy.matching import ROUTE, route_requests
+from lbgen.engines.haproxy.matching import ROUTE, ROUTING, route_requests
 from lbgen.engines.haproxy.mirrors import mirror_statements
 from lbgen.engines.haproxy.per_route import PerRoute
 from lbgen.engines.haproxy.rewrites import rewrite_statements, tail_statements
 from lbgen.engines.haproxy.statements import Section, Statement, batches, found, statement, words
 from lbgen.engines.haproxy.timeouts import duration, filter_times, late_statements
 from lbgen.engines.haproxy.tls import tls_options
-from lbgen.engines.haproxy.view import Bind, Forwarded, Frontend, Paths
+from lbgen.engines.haproxy.view import Bind, Forwarded, Frontend, Paths, Plain
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Mode, Redirect
 from lbgen.plan.policy import PathsMode
@@ -114,6 +114,9 @@ def frontend(
             bind=bind(listener),
             http2=listener.http2,
             logs=listener.access_log,
+            guarantees=listener.guarantees,
+            plain=_plain(listener),
+            dropped=Atom(dropped_names(listener)),
             header_timeout=Atom(duration(listener.timeouts.header)),
             body_timeout=Atom(duration(listener.timeouts.body)),
             keepalive_timeout=Atom(duration(listener.timeouts.keepalive)),
@@ -121,7 +124,7 @@ def frontend(
             paths=_paths(listener),
             drops_underscores=not listener.underscores,
             guards=_section("Limits of the request head, and the access list of the listener", limits.before_routing()),
-            routing=_section("Routing", routing.statements),
+            routing=_section(ROUTING, routing.statements),
             admission=_section(
                 "Limits and policies of routes",
                 [*limits.after_routing(), *time_statements, *mirrors, *wait_statements(routes, per_route)],
@@ -159,6 +162,13 @@ def _forwarded(listener: Listener) -> Forwarded:
         scheme=Atom(listener.scheme),
         port=listener.client_port,
     )
+
+
+def _plain(listener: Listener) -> Plain | None:
+    kept = listener.guarantees
+    if not (kept.paths or kept.framing or kept.connection_options):
+        return None
+    return Plain(target=Literal(paths.PLAIN), head=Literal(plain_head(listener)))
 
 
 def _paths(listener: Listener) -> Paths:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lbgen.plan.precedence import PathGroup
 
 ROUTE = "txn.route"
+ROUTING = "Routing"  # the title of the section
 MAX_RULE_STATEMENTS = 24  # rules with conditions; where there are more, Lua tries them
 _ANY_HOST = "*"
 
@@ -110,7 +111,8 @@ def route_requests(listener: Listener, plan: Plan, maps: Maps, needs_host: bool)
             *tried,
             set_var(ROUTE, "var(txn.way),field(-1,:)", [~named("routed"), ~acl("var(txn.way) -m end :")]),
         ]
-    statements.append(statement("http-request deny deny_status 404", when=[~found(ROUTE)]))
+    if sets.names or not _takes_every_path(groups, has_hosts):
+        statements.append(statement("http-request deny deny_status 404", when=[~found(ROUTE)]))
     return Routing(keys.by_name, statements, lua)
 
 
@@ -172,6 +174,11 @@ def _host_statements(listener: Listener, names: dict[HostPattern | None, str], m
     return [*statements, set_var("txn.table", f"str({names[None]})", no_table)]
 
 
+def _takes_every_path(groups: list[tuple[str, PathGroup]], has_hosts: bool) -> bool:
+    """Whether there is one path for all hosts, and all other paths are below it."""
+    return not has_hosts and len(groups) == 1 and groups[0][1].kind is PathKind.PREFIX and groups[0][1].path == "/"
+
+
 def _value(group: PathGroup, keys: _RouteKeys, sets: _RuleSets) -> str:
     """`route`, `set:route` or `set:`: the rules to try first, and the route when none of them matches."""
     last = group.candidates[-1]
@@ -186,7 +193,7 @@ def _path_statements(
     """Look the path up; `values` are (table, path, value for `variable`)."""
     if not values:
         return []
-    if not has_hosts and len(values) == 1 and values[0][1].kind is PathKind.PREFIX and values[0][1].path == "/":
+    if _takes_every_path([(table, group) for table, group, _ in values], has_hosts):
         return [set_var(variable, f"str({values[0][2]})", origin=values[0][1].candidates[0].rule.field)]
     for table, group, value in values:
         table_key = f"{table}|" if has_hosts else ""

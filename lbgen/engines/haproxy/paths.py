@@ -13,6 +13,11 @@ STRICT = (
     r"//|/\.\.?(?:/|$)|%(?:(?![0-9A-Fa-f]{2})|"
     r"(?i:[01][0-9A-F]|2[DEF]|3[0-9]|4[1-9A-F]|5[0-9ACF]|6[1-9A-F]|7[0-9AEF]))"
 )
+# A target that every mode accepts as it is: no segment is empty or begins with a dot, and the path has no escape but
+# those of a blank and of bytes beyond ASCII. Possessive, as HAProxy may have a regex library without a compiler.
+_CHARS = r"A-Za-z0-9_~!$&()*+,;=:@\x27"
+_ESCAPE = "%(?:20|[89A-Fa-f][0-9A-Fa-f])"
+PLAIN = rf"^(?=/)(?:/(?:[{_CHARS}-]|{_ESCAPE})(?:[{_CHARS}.-]++|{_ESCAPE})*+)*+/?+(?:\?[][{_CHARS}./?%-]*+)?+$"
 _UNRESERVED = "2[DE]|3[0-9]|4[1-9A-F]|5[0-9AF]|6[1-9A-F]|7[0-9AE]"
 
 

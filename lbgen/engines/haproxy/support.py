@@ -132,7 +132,7 @@ _APPROXIMATE = {
     Feature.MALFORMED: "some malformed requests are not refused but forwarded in one unambiguous form: "
     "Content-Length beside Transfer-Encoding is dropped, equal lengths or Host lines become one, bare LF, folded "
     "lines and extra blanks or tabs in the request line are normalized; an unknown coding before chunked is "
-    "answered 422, and what HAProxy's parser refuses, a head above 24 KiB included, gets its built-in 400 page; "
+    "answered 422, and what HAProxy's parser refuses, a head above 15 KiB included, gets its built-in 400 page; "
     "over HTTP/2 a Host beside :authority is ignored, GET * is GET /, and the scheme's own port behind a host is "
     "dropped before the rest is validated; a PROXY header whose numbers are too large, or whose address is too "
     "short, is accepted",
@@ -191,18 +191,6 @@ HABITS = {
 _NEW_PARSER = ("framing.malformed.host_characters", "framing.malformed.host_comma", "framing.malformed.h2_asterisk")
 _SHORT_BODY = "; over HTTP/2 a body that is shorter than its length reaches the endpoint before HAProxy detects it"
 
-# HAProxy 2.6 cannot answer in these cases.
-_CLOSED = (
-    "when the connect time expires, or the endpoint closes without a response, for a later request of a kept client "
-    "connection, HAProxy closes that connection (HTTP/2: resets the stream) instead of answering 504 or 502"
-)
-_CLOSED_WHERE = (
-    "statuses.failures.kept_connect",
-    "statuses.failures.kept_close",
-    "statuses.failures.kept_no_retry",
-    "statuses.failures.h2_close",
-)
-
 
 @cache
 def support(version: str) -> Mapping[Feature, Verdict]:
@@ -217,7 +205,6 @@ def support(version: str) -> Mapping[Feature, Verdict]:
     if version == "2.6":
         stops = {"listener.timeouts.body": ("status 504", "time")}
         known[Feature.CLIENT_TIMEOUTS] = approximate("a body that stops ends with the response time", stops)
-        known[Feature.FAILURES] = approximate(_CLOSED, dict.fromkeys(_CLOSED_WHERE, "closed"))
         framing = {part: shown for part, shown in _DIFFERS[Feature.MALFORMED].items() if part not in _NEW_PARSER}
         framing["framing.malformed.h2_frames"] = ("text: a length that", "text: two hosts", "text: 2 of these requests")
         known[Feature.MALFORMED] = approximate(_APPROXIMATE[Feature.MALFORMED] + _SHORT_BODY, framing)

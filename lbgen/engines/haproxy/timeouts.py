@@ -21,7 +21,9 @@ LONGEST = "24d"  # HAProxy's longest time
 
 def duration(milliseconds: int) -> str:
     """A time as HAProxy writes it; 0 = no limit."""
-    return f"{milliseconds}ms" if milliseconds else LONGEST
+    if not milliseconds:
+        return LONGEST
+    return f"{milliseconds}ms" if milliseconds % 1000 else f"{milliseconds // 1000}s"
 
 
 def retries_after_sending(retries: Retries | None) -> bool:

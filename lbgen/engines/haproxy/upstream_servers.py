@@ -77,7 +77,7 @@ def server_statements(pool: Pool, role: Role) -> list[Statement]:
     for name, tracked, endpoint, weight in named:
         is_localhost = not endpoint.is_ip and not is_resolved(endpoint)  # HAProxy would ask a DNS server for it
         address = f"127.0.0.1:{endpoint.port}" if is_localhost else endpoint.authority
-        options = [f"weight {weight}", *_options(pool, endpoint, role, tracked)]
+        options = [*([] if weight == 1 else [f"weight {weight}"]), *_options(pool, endpoint, role, tracked)]
         statements.append(statement(f"server {name}", address, *options, origin=endpoint.field))
     return statements
 
@@ -101,7 +101,7 @@ def _options(pool: Pool, endpoint: Endpoint, role: Role, tracked: str) -> Iterat
     checks = list(check_options(pool, role.l7))
     yield from [f"track {tracked}"] if checks and tracked else checks
     if pool.slow_start:
-        yield f"slowstart {pool.slow_start}ms"
+        yield f"slowstart {duration(pool.slow_start)}"
 
 
 def _transport_options(pool: Pool, endpoint: Endpoint, role: Role) -> Iterator[str | Word]:

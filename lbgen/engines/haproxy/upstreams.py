@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
 
@@ -9,16 +10,23 @@ from lbgen.engines.haproxy import compression
 from lbgen.engines.haproxy.health_checks import active_statements, needs_passing_check, passive_statements
 from lbgen.engines.haproxy.quote import argument, lua_argument
 from lbgen.engines.haproxy.retries import retry_statements
-from lbgen.engines.haproxy.statements import Statement, acl, is_true, return_text, statement
-from lbgen.engines.haproxy.timeouts import backend_statements, connect_time, duration, is_filtered, server_timeout
+from lbgen.engines.haproxy.statements import Statement, acl, is_true, return_text, set_var, statement
+from lbgen.engines.haproxy.timeouts import (
+    backend_statements,
+    connect_time,
+    duration,
+    is_filtered,
+    retries_after_sending,
+    server_timeout,
+)
 from lbgen.engines.haproxy.upstream_servers import Role, is_resolved, server_statements
-from lbgen.engines.haproxy.view import Backend
+from lbgen.engines.haproxy.view import Backend, Times
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Balance, Forward, PoolProtocol
 from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from lbgen.engines.haproxy.backend_selection import Choice
     from lbgen.engines.haproxy.statements import Word
@@ -26,6 +34,7 @@ if TYPE_CHECKING:
     from lbgen.plan.policy import Retries
 
 _LONG = 10**15  # microseconds
+_Timers = tuple[int, int, int]
 
 
 @dataclass(slots=True)
@@ -42,6 +51,11 @@ class _Draft:
     held: list[str] = field(default_factory=list)
     streams: bool = False
     compresses: bool = False
+
+    def timers(self) -> _Timers:
+        """Milliseconds of HAProxy's timers for a connection, a response and silence."""
+        times = self.times
+        return connect_time(times), server_timeout(times, self.retries) if self.l7 else times.idle, times.idle
 
 
 @dataclass(slots=True)
@@ -100,31 +114,47 @@ class Backends:
         """Whether some servers are checked against the frontend that accepts every connection."""
         return any(map(needs_passing_check, self.pools()))
 
+    def usual_times(self, l7: bool) -> Times:
+        """The times of most L7 or L4 backends, which their section `defaults` has."""
+        return _times(self._usual(l7))
+
+    def _usual(self, l7: bool) -> _Timers:
+        counted = Counter(draft.timers() for draft in self._drafts.values() if draft.l7 is l7)
+        return max(counted, key=counted.__getitem__, default=(0, 0, 0))
+
     def views(self) -> tuple[Backend, ...]:
         """Every backend that a route uses."""
-        return tuple(self._view(draft) for draft in self._drafts.values())
+        usual = {l7: self._usual(l7) for l7 in (True, False)}
+        return tuple(self._view(draft, usual) for draft in self._drafts.values())
 
-    def _view(self, draft: _Draft) -> Backend:
-        pool, times, l7 = draft.pool, draft.times, draft.l7
+    def _view(self, draft: _Draft, usual: Mapping[bool, _Timers]) -> Backend:
+        pool, l7, timers = draft.pool, draft.l7, draft.timers()
         first = self._names[pool.name][0]
         tracked = first if first != draft.name else ""
         role = Role(draft.name, l7, pool.name in self.keepalive_limited, tracked, draft.retries)
         return Backend(
             name=Atom(draft.name),
-            pool=Atom(pool.name),
             origin=Atom(pool.field),
             l7=l7,
             balance=_balance(pool),
             is_hashed=pool.balance in (Balance.SOURCE_HASH, Balance.HASH),
-            connect=Atom(duration(connect_time(times))),
-            response=Atom(duration(server_timeout(times, draft.retries) if l7 else times.idle)),
-            idle=Atom(duration(times.idle)),
-            # Statements and timers read clocks that differ by some milliseconds, hence 95 %.
-            late=connect_time(times) * 950 or _LONG,
+            times=_times(timers) if timers != usual[l7] else None,
             may_be_empty=l7 and bool(pool.active or pool.passive or any(map(is_resolved, pool.endpoints))),
+            answers_closed=l7 and not retries_after_sending(draft.retries),
             statements=tuple(_statements(draft, tracked)),
             servers=tuple(server_statements(pool, role)),
         )
+
+
+def _times(timers: _Timers) -> Times:
+    connect, response, idle = timers
+    return Times(
+        connect=Atom(duration(connect)),
+        response=Atom(duration(response)),
+        idle=Atom(duration(idle)),
+        # Statements and timers read clocks that differ by some milliseconds, hence 95 %.
+        late=connect * 950 or _LONG,
+    )
 
 
 def has_state(pool: Pool) -> bool:
@@ -141,7 +171,7 @@ def _statements(draft: _Draft, tracked: str) -> Iterator[Statement]:
         yield from active_statements(pool)
     if draft.l7 and (waited := max(times.response, times.idle)) and is_filtered(times, retries):
         # The filter does not watch WebSocket handshakes.
-        set_timeout = f"http-request set-timeout server {waited}ms"
+        set_timeout = f"http-request set-timeout server {duration(waited)}"
         yield statement(set_timeout, when=[is_true("txn.websocket")], origin=pool.field)
     if draft.compresses:
         yield from compression.response_statements(pool.field)
@@ -175,6 +205,7 @@ def _queue_statements(pool: Pool, l7: bool) -> Iterator[Statement]:
     """Without a queue a request waits for HAProxy's shortest time."""
     origin = f"{pool.field}.connections"
     if l7:  # the try to connect sets it again, after the wait
+        yield set_var("txn.queued", "date(0,us)", origin=origin)
         yield statement("http-request unset-var(txn.sent)", origin=origin)
     yield statement(f"timeout queue {'1ms' if pool.queue is None else duration(pool.queue.timeout)}", origin=origin)
     if l7 and pool.queue is not None:
@@ -185,7 +216,7 @@ def _queue_statements(pool: Pool, l7: bool) -> Iterator[Statement]:
 def _balance(pool: Pool) -> tuple[Word, ...]:
     match pool.balance:
         case Balance.ROUND_ROBIN:
-            return (Atom("roundrobin"),)
+            return ()  # HAProxy's own
         case Balance.LEAST_CONNECTIONS:
             return (Atom("leastconn"),)
         case Balance.SOURCE_HASH:

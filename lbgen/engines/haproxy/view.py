@@ -9,6 +9,7 @@ from lbgen.records import record
 if TYPE_CHECKING:
     from lbgen.engines.haproxy.statements import Section, Statement, Word
     from lbgen.engines.text import Atom, Literal
+    from lbgen.plan.guarantees import Guarantees
 
 
 @record
@@ -46,14 +47,26 @@ class Paths:
 
 
 @record
+class Plain:
+    """Regexes of a target and of all header lines together that need none of the rules for other requests."""
+
+    target: Literal
+    head: Literal
+
+
+@record
 class Frontend:
-    """An L7 listener. `measures_bodies`: a filter counts bodies of unknown length; `may_expire`: the time of a request
-    can end while its body is waited for; `has_times`, `has_mirrors`, `compresses`: some route needs that filter;
-    `forwards`: some route has a pool."""
+    """An L7 listener. `plain` is None where its guarantees leave no rule to spare a request; `dropped` is the regex of
+    the headers that no request keeps. `measures_bodies`: a filter counts bodies of unknown length; `may_expire`: the
+    time of a request can end while its body is waited for; `has_times`, `has_mirrors`, `compresses`: some route needs
+    that filter; `forwards`: some route has a pool."""
 
     bind: Bind
     http2: bool
     logs: bool
+    guarantees: Guarantees
+    plain: Plain | None
+    dropped: Atom
     header_timeout: Atom
     body_timeout: Atom
     keepalive_timeout: Atom
@@ -83,21 +96,29 @@ class L4Frontend:
 
 
 @record
-class Backend:
-    """A pool's endpoints with one set of times. `late` is the time in microseconds from which a failed connection
-    attempt counts as timed out; `may_be_empty`: at times no server is up."""
+class Times:
+    """Times of backends. `late` is the time in microseconds from which a failed connection attempt counts as timed
+    out."""
 
-    name: Atom
-    pool: Atom
-    origin: Atom
-    l7: bool
-    balance: tuple[Word, ...]
-    is_hashed: bool
     connect: Atom
     response: Atom
     idle: Atom
     late: int
+
+
+@record
+class Backend:
+    """A pool's endpoints with one set of times (None: those of the section `defaults`). `may_be_empty`: at times no
+    server is up; `answers_closed`: Lua answers where an endpoint closes without a response."""
+
+    name: Atom
+    origin: Atom
+    l7: bool
+    balance: tuple[Word, ...]
+    is_hashed: bool
+    times: Times | None
     may_be_empty: bool
+    answers_closed: bool
     statements: tuple[Statement, ...]
     servers: tuple[Statement, ...]
 
@@ -113,21 +134,27 @@ class ActionBackend:
 
 @record
 class View:
-    """All of haproxy.cfg. `authority` is the regex of a Host header, `head_kib` the room for a request head in KiB,
-    `buffer` in bytes.
+    """All of haproxy.cfg. `authority` is the regex of what is no Host header, `head_kib` the room for a request head in
+    KiB, `buffer` in bytes (0 = HAProxy's own size), of which `added` bytes are for additions to a head.
 
-    `answers_closed`: this version can answer 502 where others only close the connection. `limits_concurrency`,
+    `answers`: some listener keeps the contract's answers. `times` are those of most L7 backends, `l4_times` of L4
+    backends. `keeps_ids`: some listener trusts proxies that set request ids. `limits_concurrency`,
     `limits_bodies`, `has_times`, `has_mirrors`: some route has these. `shares_state`: some Lua counts for all threads;
     `has_one_state`: all Lua has to run in that state then. `queues`: some endpoints have a limit, so requests may
     wait. `has_passing_check`: some check needs a frontend that accepts every connection. `denied`: the backend for
     connections that an L4 route denies. `purge_delay`: a step in which idle connections to endpoints are closed.
     """
 
+    version: Atom
     name: Atom
     authority: Literal
     head_kib: int
     buffer: int
-    answers_closed: bool
+    added: int
+    answers: bool
+    times: Times
+    l4_times: Times
+    keeps_ids: bool
     limits_concurrency: bool
     limits_bodies: bool
     shares_state: bool

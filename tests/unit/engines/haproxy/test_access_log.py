@@ -7,9 +7,7 @@ import json
 from lbgen.engines.haproxy import ENGINE
 
 LINE = {
-    "lbgen_begun": "1790000000123",
-    "accepted": "1789999999",
-    "ms": "7",
+    "lbgen": "1790000000148",
     "listener": "web",
     "route": "api/2",
     "pool": "p",
@@ -18,6 +16,7 @@ LINE = {
     "method": "GET",
     "host": "Shop.example:8080",
     "path": "/api/x",
+    "odd_path": "-",
     "status": "200",
     "end": "--",
     "took": "25",
@@ -26,8 +25,8 @@ LINE = {
     "retries": "+1",
     "sent": "58",
     "length": "5",
-    "heads": "29",
-    "lines": "2",
+    "head": "29",
+    "headers": "2",
     "id": "abc",
 }
 
@@ -55,24 +54,54 @@ def test_a_forwarded_request() -> None:
     }
 
 
+NO_ENDPOINT = {"server": "<NOSRV>", "endpoint": "-:-", "retries": "0", "read": "0", "waited": "-1"}
+
+
 def test_an_answer_of_its_own() -> None:
-    found = record(server="<NOSRV>", endpoint="-:-", pool="-", retries="0", read="0", waited="-1")
+    found = record(**NO_ENDPOINT, pool="route:web:api:2")
     assert found is not None
     assert (found["endpoint"], found["pool"], found["tries"], found["upstream_ms"]) == ("", "", 0, None)
 
 
+def test_the_pool_is_that_of_the_backend() -> None:
+    pools = [
+        ({"pool": "p:2"}, "p"),
+        ({"pool": "route:2"}, "route"),
+        ({"pool": "web"}, "web"),
+        ({"pool": "web", **NO_ENDPOINT}, ""),  # the frontend itself answered
+        ({"pool": "web", **NO_ENDPOINT, "status": "503"}, "web"),
+    ]
+    for changes, pool in pools:
+        found = record(**changes)
+        assert found is not None
+        assert found["pool"] == pool, changes
+
+
+def test_a_path_that_the_log_would_change_is_logged_apart() -> None:
+    found = record(path="/a#22", odd_path='/a"')
+    assert found is not None
+    assert found["path"] == '/a"'
+
+
+def test_an_id_is_that_of_the_trusted_proxy_or_its_own() -> None:
+    kept, own = record(id="theirs", own_id="ours"), record(id="-", own_id="ours")
+    assert kept is not None
+    assert own is not None
+    assert (kept["request_id"], own["request_id"]) == ("theirs", "ours")
+
+
 def test_a_body_without_a_length_is_worked_out() -> None:
-    found = record(length="-", sent="73", heads="38")
+    found = record(length="-", sent="73", head="38")
     assert found is not None
     assert found["bytes"] == 10
 
 
 def test_a_head_that_could_not_be_read() -> None:
-    found = record(lbgen_begun="-", method="-", host="-", path="-", status="400", route="-", id="-")
+    found = record(method="<BADREQ>", host="-", path="<BADREQ>", status="400", route="-", id="-")
     assert found is not None
-    assert (found["time"], found["method"], found["route"]) == ("2026-09-21T14:13:19.007Z", "", "")
+    assert (found["time"], found["method"], found["route"]) == ("2026-09-21T14:13:20.123Z", "", "")
 
 
 def test_other_lines_are_none() -> None:
     assert ENGINE.access_record("[NOTICE] (1) : New worker forked") is None
-    assert ENGINE.access_record('{"lbgen_begun": broken') is None
+    assert ENGINE.access_record('{"lbgen": broken') is None

@@ -51,6 +51,12 @@ def test_one_route_needs_no_map():
     assert "default_backend p\n" in rendered["haproxy.cfg"]
 
 
+def test_only_a_route_for_every_path_leaves_no_request_without_one():
+    lacks_route = "deny deny_status 404"
+    assert lacks_route not in files(plan((route("all", forward("p")), None, prefix("/"))))["haproxy.cfg"]
+    assert lacks_route in files(plan((route("api", forward("p")), None, prefix("/api"))))["haproxy.cfg"]
+
+
 def test_every_line_has_a_place_and_the_same_plan_the_same_bytes():
     made = plan(
         (route("api", forward("p"), 0, request_headers=HeaderEdits(set=(("x-a", "b"),))), None, prefix("/api")),
@@ -63,7 +69,7 @@ def test_every_line_has_a_place_and_the_same_plan_the_same_bytes():
     config = first[0]
     places = dict(zip(config.text.splitlines(), config.origins, strict=True))
     assert places["    http-request set-header x-a b if { var(txn.route) -m str api }"] == "routes[0]"
-    assert places["    server s1 10.0.0.1:8000 weight 1"].startswith("pools.")
+    assert places["    server s1 10.0.0.1:8000"].startswith("pools.")
     assert places["frontend web from http"] == "listeners.web"
 
 

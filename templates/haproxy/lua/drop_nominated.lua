@@ -1,0 +1,37 @@
+-- Removes the headers that a Connection header names (RFC 9110 7.6.1), and Connection itself, apart from a WebSocket
+-- upgrade.
+local not_nominated = { host = true, ["content-length"] = true, ["transfer-encoding"] = true }
+
+core.register_action("drop_nominated", { "http-req" }, function(txn)
+  local headers = txn.http:req_get_headers()
+  local lines, upgrade = headers["connection"], headers["upgrade"]
+  local offers = upgrade and #upgrade == 0 and upgrade[0]:lower() == "websocket" and txn.f:method() == "GET"
+  local websocket = false
+  for i = 0, lines and #lines or -1 do
+    for token in lines[i]:gmatch("[^,%s]+") do
+      local name = token:lower()
+      if offers and name == "upgrade" then
+        websocket = true
+      elseif not not_nominated[name] then
+        txn.http:req_del_header(name)
+      end
+    end
+  end
+  txn.http:req_del_header("connection")
+  if websocket then
+    txn:set_var("txn.websocket", true)
+    txn.http:req_set_header("connection", "Upgrade")
+  end
+end)
+
+-- The same for a response.
+core.register_action("drop_nominated_response", { "http-res" }, function(txn)
+  local lines = txn.http:res_get_headers()["connection"]
+  for i = 0, lines and #lines or -1 do
+    for token in lines[i]:gmatch("[^,%s]+") do
+      local name = token:lower()
+      if not not_nominated[name] then txn.http:res_del_header(name) end
+    end
+  end
+  txn.http:res_del_header("connection")
+end)

@@ -1,0 +1,93 @@
+-- What statements of haproxy.cfg cannot express.
+
+local function lines_of(txn, name)
+  local lines = txn.http:req_get_headers()[name]
+  local found = {}
+  if lines ~= nil then
+    for i = 0, #lines do found[#found + 1] = lines[i] end
+  end
+  return found
+end
+
+-- The value of the first cookie of that name, quotes dropped; nil when there is none.
+local function cookie(lines, name)
+  for _, line in ipairs(lines) do
+    for pair in line:gmatch("[^;]+") do
+      local found, value = pair:match("^[ \t]*([^=]*)=(.-)[ \t]*$")
+      if found == name then return value:match('^"(.*)"$') or value end
+    end
+  end
+  return nil
+end
+
+local function decoded(text)
+  return (text:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
+end
+
+-- The decoded value of the first parameter of that name; nil when there is none.
+local function parameter(query, name)
+  for pair in query:gmatch("[^&]+") do
+    local found, value = pair:match("^([^=]*)=?(.*)$")
+    if found == name then return decoded(value) end
+  end
+  return nil
+end
+
+-- The reason phrase for a request that HAProxy itself answers 400 after it has chosen an endpoint.
+core.register_fetches("bad_body", function(txn)
+  if txn:get_var("txn.too_large") then return "Content Too Large" end
+  if txn:get_var("txn.over") then return "Gateway Timeout" end
+  if txn.req:may_recv() then return "Bad Request" end
+  txn:set_var("txn.stopped", true) -- the client's time expired
+  return "Request Timeout"
+end)
+
+-- Stores "=" and a cookie's value in a variable.
+core.register_action("cookie", { "http-req" }, function(txn, name, variable)
+  local value = cookie(lines_of(txn, "cookie"), name)
+  if value ~= nil then txn:set_var(variable, "=" .. value) end
+end, 2)
+
+-- Removes the headers that a Connection header names (RFC 9110 7.6.1).
+local not_nominated = { host = true, connection = true, ["content-length"] = true, ["transfer-encoding"] = true }
+
+core.register_action("drop_nominated", { "http-req" }, function(txn)
+  local lines = txn.http:req_get_headers()["connection"]
+  local websocket = txn:get_var("txn.websocket")
+  for i = 0, lines and #lines or -1 do
+    for token in lines[i]:gmatch("[^,%s]+") do
+      local name = token:lower()
+      if not not_nominated[name] and not (websocket and name == "upgrade") then txn.http:req_del_header(name) end
+    end
+  end
+end)
+
+-- The same for a response, and Connection itself: HAProxy forwards these headers to the client.
+core.register_action("drop_nominated_response", { "http-res" }, function(txn)
+  local lines = txn.http:res_get_headers()["connection"]
+  for i = 0, lines and #lines or -1 do
+    for token in lines[i]:gmatch("[^,%s]+") do
+      local name = token:lower()
+      if not not_nominated[name] then txn.http:res_del_header(name) end
+    end
+  end
+  txn.http:res_del_header("connection")
+end)
+
+-- Answers 502 where an endpoint closes without a response: HAProxy would close a kept client connection. Where its time
+-- is over instead, HAProxy answers 504.
+core.register_action("no_response", { "tcp-res" }, function(txn)
+  local since = txn:get_var("txn.sent") or txn:get_var("txn.queued")
+  if since == nil or txn.f:date(0, "us") - since >= txn.f:cur_server_timeout() * 950 then return end
+  local reply = txn:reply()
+  reply:set_status(502, "Bad Gateway")
+  reply:add_header("content-type", "text/plain")
+  reply:set_body("Bad Gateway\n")
+  txn:done(reply)
+end)
+
+-- "=" and a parameter's value, "" when there is none.
+core.register_converters("query_value", function(query, name)
+  local value = parameter(query, decoded(name))
+  return value == nil and "" or "=" .. value
+end)

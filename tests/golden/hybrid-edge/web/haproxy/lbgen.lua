@@ -1,0 +1,74 @@
+-- What statements of haproxy.cfg cannot express.
+
+-- The reason phrase for a request that HAProxy itself answers 400 after it has chosen an endpoint.
+core.register_fetches("bad_body", function(txn)
+  if txn:get_var("txn.too_large") then return "Content Too Large" end
+  if txn:get_var("txn.over") then return "Gateway Timeout" end
+  if txn.req:may_recv() then return "Bad Request" end
+  txn:set_var("txn.stopped", true) -- the client's time expired
+  return "Request Timeout"
+end)
+
+-- Removes the headers that a Connection header names (RFC 9110 7.6.1).
+local not_nominated = { host = true, connection = true, ["content-length"] = true, ["transfer-encoding"] = true }
+
+core.register_action("drop_nominated", { "http-req" }, function(txn)
+  local lines = txn.http:req_get_headers()["connection"]
+  local websocket = txn:get_var("txn.websocket")
+  for i = 0, lines and #lines or -1 do
+    for token in lines[i]:gmatch("[^,%s]+") do
+      local name = token:lower()
+      if not not_nominated[name] and not (websocket and name == "upgrade") then txn.http:req_del_header(name) end
+    end
+  end
+end)
+
+-- The same for a response, and Connection itself: HAProxy forwards these headers to the client.
+core.register_action("drop_nominated_response", { "http-res" }, function(txn)
+  local lines = txn.http:res_get_headers()["connection"]
+  for i = 0, lines and #lines or -1 do
+    for token in lines[i]:gmatch("[^,%s]+") do
+      local name = token:lower()
+      if not not_nominated[name] then txn.http:res_del_header(name) end
+    end
+  end
+  txn.http:res_del_header("connection")
+end)
+
+-- Counts the bytes of a body without Content-Length, and ends the request above the route's limit.
+local Measured = { id = "body size", flags = filter.FLT_CFG_FL_HTX }
+Measured.__index = Measured
+
+function Measured:new()
+  return setmetatable({ seen = 0 }, Measured)
+end
+
+function Measured:http_headers(txn, message)
+  if message:is_resp() then return end
+  self.most = txn:get_var("txn.max_body")
+  if self.most and txn.http:req_get_headers()["content-length"] == nil then
+    filter.register_data_filter(self, message.channel)
+  end
+end
+
+function Measured:http_payload(txn, message)
+  self.seen = self.seen + #(message:body() or "") -- nil where there is none: a GET
+  if self.seen > self.most then
+    txn:set_var("txn.too_large", true)
+    error("body over max_body") -- HAProxy offers no other way to end a message here; its 400 becomes 413
+  end
+end
+
+core.register_filter("measured", Measured, function(made, args) return made end)
+
+-- Answers 502 where an endpoint closes without a response: HAProxy would close a kept client connection. Where its time
+-- is over instead, HAProxy answers 504.
+core.register_action("no_response", { "tcp-res" }, function(txn)
+  local since = txn:get_var("txn.sent") or txn:get_var("txn.queued")
+  if since == nil or txn.f:date(0, "us") - since >= txn.f:cur_server_timeout() * 950 then return end
+  local reply = txn:reply()
+  reply:set_status(502, "Bad Gateway")
+  reply:add_header("content-type", "text/plain")
+  reply:set_body("Bad Gateway\n")
+  txn:done(reply)
+end)
