@@ -36,7 +36,9 @@ def record(line: str) -> Mapping[str, object] | None:
     if entry["end"].startswith("CH"):  # the client left before a response
         status = 0
     total = int(entry["took"])
-    start = int(entry[_MARK]) - total  # the line is written at the end
+    # HAProxy counts a connection, or the next request on it, as accepted once the previous request is over.
+    seconds, _, milliseconds = entry[_MARK].partition(".")
+    start = int(seconds + milliseconds.zfill(3)) + sum(max(int(entry[time]), 0) for time in ("shake", "idle"))
     waited = sum(max(int(entry[wait]), 0) for wait in ("read", "waited"))
     return {
         "time": datetime.fromtimestamp(start / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),

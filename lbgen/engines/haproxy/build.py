@@ -120,6 +120,7 @@ def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         has_mirrors=any(each.has_mirrors for each in frontends),
         purge_delay=Atom(purge_delay(KEEPALIVE_IDLE)),
         logs=any(listener.access_log for listener in plan.listeners),
+        judges=any(pool.passive for pool in pools),
         queues=any(pool.max_per_endpoint for pool in pools),
         has_passing_check=backends.needs_passing_check(),
         denied=Atom(DENIED) if has_denied else None,

@@ -40,6 +40,11 @@ def serving_endpoints(pool: Pool) -> list[Endpoint]:
     return [endpoint for endpoint in pool.endpoints if endpoint.weight and not endpoint.backup]
 
 
+def keeps_requests(retries: Retries | None) -> bool:
+    """Whether HAProxy keeps each request, to send it again after it was sent."""
+    return retries is not None and bool(retries.statuses or set(retries.causes) - {RetryCause.CONNECT_FAILURE})
+
+
 def retry_statements(retries: Retries, pool: Pool, held: list[str], *, streams: bool) -> list[Statement]:
     """Each try goes to another endpoint. A connect failure is retried for any method and body, as nothing was sent.
 

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, assert_never
 from lbgen.engines.haproxy import compression
 from lbgen.engines.haproxy.health_checks import active_statements, needs_passing_check, passive_statements
 from lbgen.engines.haproxy.quote import argument, lua_argument
-from lbgen.engines.haproxy.retries import retry_statements
+from lbgen.engines.haproxy.retries import keeps_requests, retry_statements
 from lbgen.engines.haproxy.statements import Statement, acl, is_true, return_text, set_var, statement
 from lbgen.engines.haproxy.timeouts import (
     backend_statements,
     connect_time,
     duration,
     is_filtered,
-    retries_after_sending,
     server_timeout,
 )
 from lbgen.engines.haproxy.upstream_servers import Role, is_resolved, server_statements
@@ -140,7 +139,7 @@ class Backends:
             is_hashed=pool.balance in (Balance.SOURCE_HASH, Balance.HASH),
             times=_times(timers) if timers != usual[l7] else None,
             may_be_empty=l7 and bool(pool.active or pool.passive or any(map(is_resolved, pool.endpoints))),
-            answers_closed=l7 and not retries_after_sending(draft.retries),
+            answers_closed=l7 and not keeps_requests(draft.retries),
             statements=tuple(_statements(draft, tracked)),
             servers=tuple(server_statements(pool, role)),
         )

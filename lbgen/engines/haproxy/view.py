@@ -141,8 +141,9 @@ class View:
     backends. `keeps_ids`: some listener trusts proxies that set request ids. `limits_concurrency`,
     `limits_bodies`, `has_times`, `has_mirrors`: some route has these. `shares_state`: some Lua counts for all threads;
     `has_one_state`: all Lua has to run in that state then. `queues`: some endpoints have a limit, so requests may
-    wait. `has_passing_check`: some check needs a frontend that accepts every connection. `denied`: the backend for
-    connections that an L4 route denies. `purge_delay`: a step in which idle connections to endpoints are closed.
+    wait. `judges`: statements of some backend look at every response. `has_passing_check`: some check needs a frontend
+    that accepts every connection. `denied`: the backend for connections that an L4 route denies. `purge_delay`: a step
+    in which idle connections to endpoints are closed.
     """
 
     version: Atom
@@ -172,6 +173,7 @@ class View:
     has_mirrors: bool
     has_times: bool
     queues: bool
+    judges: bool
     has_passing_check: bool
     denied: Atom | None
     admin_port: int | None

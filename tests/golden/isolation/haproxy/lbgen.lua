@@ -9,21 +9,33 @@ core.register_fetches("bad_body", function(txn)
   return "Request Timeout"
 end)
 
--- Removes the headers that a Connection header names (RFC 9110 7.6.1).
-local not_nominated = { host = true, connection = true, ["content-length"] = true, ["transfer-encoding"] = true }
+-- Removes the headers that a Connection header names (RFC 9110 7.6.1), and Connection itself, apart from a WebSocket
+-- upgrade.
+local not_nominated = { host = true, ["content-length"] = true, ["transfer-encoding"] = true }
 
 core.register_action("drop_nominated", { "http-req" }, function(txn)
-  local lines = txn.http:req_get_headers()["connection"]
-  local websocket = txn:get_var("txn.websocket")
+  local headers = txn.http:req_get_headers()
+  local lines, upgrade = headers["connection"], headers["upgrade"]
+  local offers = upgrade and #upgrade == 0 and upgrade[0]:lower() == "websocket" and txn.f:method() == "GET"
+  local websocket = false
   for i = 0, lines and #lines or -1 do
     for token in lines[i]:gmatch("[^,%s]+") do
       local name = token:lower()
-      if not not_nominated[name] and not (websocket and name == "upgrade") then txn.http:req_del_header(name) end
+      if offers and name == "upgrade" then
+        websocket = true
+      elseif not not_nominated[name] then
+        txn.http:req_del_header(name)
+      end
     end
+  end
+  txn.http:req_del_header("connection")
+  if websocket then
+    txn:set_var("txn.websocket", true)
+    txn.http:req_set_header("connection", "Upgrade")
   end
 end)
 
--- The same for a response, and Connection itself: HAProxy forwards these headers to the client.
+-- The same for a response.
 core.register_action("drop_nominated_response", { "http-res" }, function(txn)
   local lines = txn.http:res_get_headers()["connection"]
   for i = 0, lines and #lines or -1 do
@@ -45,4 +57,15 @@ core.register_action("no_response", { "tcp-res" }, function(txn)
   reply:add_header("content-type", "text/plain")
   reply:set_body("Bad Gateway\n")
   txn:done(reply)
+end)
+
+-- Turns the absolute form of a target into the origin form. txn.other_host: it names another host than Host does.
+core.register_action("origin_form", { "http-req" }, function(txn)
+  local authority = txn.f:url():match("^[^/]*//([^/?]*)")
+  if authority == nil or authority:lower() ~= (txn.f:req_fhdr("host") or ""):lower() then
+    txn:set_var("txn.other_host", true)
+    return
+  end
+  local target = txn.f:pathq()
+  txn.http:req_set_uri((target == nil or target == "") and "/" or target)
 end)

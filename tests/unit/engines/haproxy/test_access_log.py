@@ -7,7 +7,9 @@ import json
 from lbgen.engines.haproxy import ENGINE
 
 LINE = {
-    "lbgen": "1790000000148",
+    "lbgen": "1789999999.7",
+    "idle": "1114",
+    "shake": "2",
     "listener": "web",
     "route": "api/2",
     "pool": "p",
