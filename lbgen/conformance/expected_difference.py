@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from lbgen.engines.api import EVERYWHERE, ROUTES
 from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def feature_of(aspect: str) -> str:
 
 def is_known(word: str) -> bool:
     """Whether `word` is allowed in `Verdict.differs`."""
-    return word in _WORDS or re.fullmatch(r"status \d{3}|header [a-z0-9-]+(: .+)?|text: .+", word) is not None
+    free = r"status \d{3}|header [a-z0-9-]+(: .+)?|text: .*"
+    return word in (*_WORDS, "spelling") or re.fullmatch(free, word) is not None
 
 
 def matches(word: str, found: str) -> bool:
@@ -45,9 +47,21 @@ def matches(word: str, found: str) -> bool:
         name, told, value = word[7:].partition(": ")
         what = re.escape(f": {value!r}") if told else "( is missing|: )"
         return re.match(rf"(answer|to the endpoint): {re.escape(name)}{what}", found) is not None
+    if word == "spelling":
+        return _differ_in_spelling(found)
     if word.startswith("text: "):
         return word[6:] in found
     return re.match(_WORDS[word], found) is not None
+
+
+def _differ_in_spelling(found: str) -> bool:
+    """Whether two targets are the same but for the case of escapes, and `&` for `;` in the query."""
+    targets = re.match(r"to the endpoint: target '(.*)', expected '(.*)'$", found)
+    if targets is None:
+        return False
+    one, other = (re.sub("%[0-9A-Fa-f]{2}", lambda escape: escape[0].upper(), text) for text in targets.groups())
+    path, mark, query = other.partition("?")
+    return one in (other, f"{path}{mark}{query.replace(';', '&')}")
 
 
 def explained_by(
@@ -67,6 +81,20 @@ def explained_by(
     if stating:
         return tuple(stating) if all(any(matches(word, one) for word in words) for one in found) else ()
     return tuple(n for n in near if n.feature in wanted and not n.differs) if found else ()
+
+
+def besides_everywhere(near: Iterable[DeclaredDifference], found: Iterable[str]) -> list[str]:
+    """What was found but for differences that a verdict declares for every request (the part `FEATURE.everywhere`)."""
+    everywhere = [word for n in near for part, given in n.differs if part == n.feature + EVERYWHERE for word in given]
+    return [one for one in found if not any(matches(word, one) for word in everywhere)]
+
+
+def explained_by_use(near: Iterable[DeclaredDifference], found: list[str]) -> tuple[DeclaredDifference, ...]:
+    """The verdicts on what a route uses (the part `FEATURE.routes`) that declare all of what was found together."""
+    words = [(n, word) for n in near for part, given in n.differs if part == n.feature + ROUTES for word in given]
+    if not found or not all(any(matches(word, one) for _, word in words) for one in found):
+        return ()
+    return tuple({n.note: n for n, word in words if any(matches(word, one) for one in found)}.values())
 
 
 class MissingDifferenceError(Exception):

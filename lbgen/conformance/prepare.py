@@ -10,7 +10,8 @@ from typing import Any
 
 from lbgen.conformance.case import CaseFile, StandInSpec
 from lbgen.conformance.free_ports import FreePorts
-from lbgen.engines.api import Level, engine
+from lbgen.engines.api import ROUTES, Level, Verdict, engine
+from lbgen.engines.verdicts import verdict_on
 from lbgen.plan import features
 from lbgen.plan.model import Forward, Plan, Pool, Protocol, Route
 from lbgen.plan.overlay import with_endpoints, with_ports
@@ -79,9 +80,9 @@ def verdicts_on(plan: Plan, engine_name: str, version: str) -> Verdicts:
     routes: dict[str, str] = {}
     listeners: dict[str, str] = {}
     near = [
-        DeclaredDifference(str(f), v.note, refused=v.level is Level.REFUSED, differs=v.differs)
+        DeclaredDifference(str(f), v.note, refused=v.level is Level.REFUSED, differs=_besides_routes(v))
         for f in features.Feature
-        if (v := target.verdict(f, version)).level in (Level.APPROXIMATE, Level.REFUSED)
+        if (v := verdict_on(plan, target, f, version)).level in (Level.APPROXIMATE, Level.REFUSED)
     ]
 
     def refuse(field: str, reason: str) -> None:
@@ -94,10 +95,13 @@ def verdicts_on(plan: Plan, engine_name: str, version: str) -> Verdicts:
                 listeners.setdefault(listener.name, reason)
 
     for feature, uses in plan.uses_by_feature().items():
-        verdict = target.verdict(feature, version)
+        verdict = verdict_on(plan, target, feature, version)
         if verdict.level is Level.REFUSED:
             for use in uses:
                 refuse(use.field, f"{feature}: {verdict.note}")
+        elif by_route := tuple(each for each in verdict.differs if each not in _besides_routes(verdict)):
+            for name in dict.fromkeys(name for use in uses for name in _routes_of(plan, use.field) or [""]):
+                near.append(DeclaredDifference(str(feature), verdict.note, name, differs=by_route))
     for objection in target.objections(plan, version):
         if objection.verdict.level is Level.APPROXIMATE:
             verdict, feature_name = objection.verdict, str(objection.feature or "")
@@ -106,6 +110,11 @@ def verdicts_on(plan: Plan, engine_name: str, version: str) -> Verdicts:
         elif objection.verdict.level is Level.REFUSED:
             refuse(objection.field, f"{objection.field}: {objection.verdict.note}")
     return Verdicts(routes, listeners, tuple(near))
+
+
+def _besides_routes(verdict: Verdict) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """What a verdict declares, but for what shows on the routes that use the feature."""
+    return tuple(each for each in verdict.differs if not each[0].endswith(ROUTES))
 
 
 def own_headers(near: Iterable[DeclaredDifference]) -> frozenset[tuple[str, str]]:

@@ -11,7 +11,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.curl import curl
-from lbgen.conformance.expected_difference import MissingDifferenceError, explained_by
+from lbgen.conformance.expected_difference import (
+    MissingDifferenceError,
+    besides_everywhere,
+    explained_by,
+    explained_by_use,
+)
 from lbgen.conformance.left_cases import guarantee_of, is_loose_difference
 from lbgen.conformance.prepare import Prepared, own_headers, plan_of, prepare
 from lbgen.conformance.run_case import fill_placeholders, run_case
@@ -115,13 +120,15 @@ class EngineSession:
         elif case.script is not None:
             again = f"script {case.script}"
         try:
-            found = list(run_case(case, address, self._stage(case)))
+            found = besides_everywhere(verdicts.near, run_case(case, address, self._stage(case)))
         except KeyError as missing:  # a script that needs a listener which this engine refuses
             if case.script is None or missing.args[0] not in verdicts.listeners:
                 raise
             return CaseState.REFUSED, verdicts.listeners[missing.args[0]], again
+        declared = [n for n in verdicts.near if n.route in needed | {""}]
         try:
-            near = explained_by(case.features, [n for n in verdicts.near if n.route in needed | {""}], found)
+            near = explained_by(case.features, declared, found)
+            near = near or explained_by_use(declared if needed else verdicts.near, found)
         except MissingDifferenceError as error:
             return (CaseState.FAIL, str(error), again) if self.strict else (CaseState.PASS, "", again)
         if not found:

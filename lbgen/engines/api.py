@@ -33,9 +33,11 @@ class Verdict:
     """`note`: how it is emulated, what differs, or why it is refused, in a user's words; native needs none.
 
     `differs` is the same for the conformance suite: parts of the clause (`pool.backup.by_retry`) and what each shows
-    instead. A case about such a part must show just that. The words are: `accepted` (an endpoint gets it), `closed`
+    instead. A case about such a part must show just that; what `FEATURE.everywhere` names may show in any case,
+    `FEATURE.routes` in any of a route that uses the feature. The words are: `accepted` (an endpoint gets it), `closed`
     (the connection ends without an answer), `open` (nothing happens), `cut` (the body ends early), `no http`, `text`
-    (body and media type are the engine's own), `time`, `status N`, `header NAME`, `header NAME: VALUE`,
+    (body and media type are the engine's own), `time`, `spelling` (of a
+    target: escapes in upper case, `&` for `;`), `status N`, `header NAME`, `header NAME: VALUE`,
     `text: WORDS` (of a script).
     """
 
@@ -47,6 +49,10 @@ class Verdict:
         if self.level is not Level.NATIVE and not self.note:
             raise ValueError(f"a verdict of {self.level} needs a note")
 
+
+# What a part of `Verdict.differs` ends with that is about more than one clause; see there.
+EVERYWHERE = ".everywhere"
+ROUTES = ".routes"
 
 NATIVE = Verdict(Level.NATIVE)
 UNPORTABLE = Verdict(Level.NATIVE, "text for this engine alone, as it stands: not portable, and proven by nothing")

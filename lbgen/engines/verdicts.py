@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Protocol, assert_never, runtime_checkable
 
 from lbgen.diagnostics import Diagnostic, Span, UsageError
 from lbgen.engines.api import NOT_YET, Engine, Level, Verdict, engines
@@ -17,6 +17,22 @@ if TYPE_CHECKING:
     _Asked = dict[tuple[Feature | None, str], Span]
 
 ACCEPT_ALL = "all"
+
+
+@runtime_checkable
+class PlanJudge(Protocol):
+    """An engine that serves some plans in another way, with other verdicts; beside `lbgen.engines.api.Engine`."""
+
+    def verdict_on(self, plan: Plan, feature: Feature, version: str) -> Verdict:
+        """How `version` honours the feature in this plan."""
+        ...
+
+
+def verdict_on(plan: Plan, engine: Engine, feature: Feature, version: str) -> Verdict:
+    """The verdict of an engine on a feature of a plan."""
+    if isinstance(engine, PlanJudge):
+        return engine.verdict_on(plan, feature, version)
+    return engine.verdict(feature, version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +70,7 @@ def answers(plan: Plan, engine: Engine, version: str, accept: Iterable[str] = ()
         uses = [use for use in every if _concerns(use.field, engine)]
         if not uses:
             continue
-        verdict = engine.verdict(feature, version)
+        verdict = verdict_on(plan, engine, feature, version)
         fields = tuple(dict.fromkeys(use.field for use in uses))
         ok = bool(accepted & {feature.value, ACCEPT_ALL})
         found.append(Answer(feature, verdict, fields, ok, default=all(use.default for use in uses)))

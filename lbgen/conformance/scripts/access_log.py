@@ -116,7 +116,7 @@ def _of_endpoint(ctx: ScriptContext, answer: Answer, known: str | None) -> dict[
     pool, _, number = name.rpartition("-")
     found: dict[str, object] = {"endpoint": ctx.plan.pool(pool).endpoints[int(number)].authority}
     if account is not None:
-        found["request_id"] = next(v for n, v in account["headers"] if n.lower() == "x-request-id")
+        found["request_id"] = next((v for n, v in account["headers"] if n.lower() == "x-request-id"), "")
     return found
 
 

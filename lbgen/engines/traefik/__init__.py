@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.api import BinaryHint, Images
 from lbgen.engines.traefik import health_status, objections, run, support
+from lbgen.engines.traefik.native import is_native
+from lbgen.engines.traefik.native import objections as native_objections
+from lbgen.engines.traefik.native import support as native_support
+from lbgen.engines.traefik.native.health_status import STATUS_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +34,7 @@ class Traefik:
     )
     images = Images({"3.7": "traefik:v3.7.15"}, "/usr/local/bin/traefik", ("/bin/mv",))
 
-    status_paths: tuple[str, ...] = (health_status.STATUS_PATH,)
+    status_paths: tuple[str, ...] = (STATUS_PATH,)
     insertion_points: tuple[tuple[str, str], ...] = (
         ("static", "top level of traefik.yaml, a YAML mapping"),
         ("dynamic", "file of its own beside the dynamic ones, a YAML mapping"),
@@ -39,11 +43,18 @@ class Traefik:
     def verdict(self, feature: Feature, version: str) -> Verdict:
         return support.SUPPORT[version][feature]
 
+    def verdict_on(self, plan: Plan, feature: Feature, version: str) -> Verdict:
+        """The verdict without the plugin where the plan needs none; see `lbgen.engines.verdicts.PlanJudge`."""
+        if is_native(plan):
+            return native_support.verdict(plan, feature, version)
+        return self.verdict(feature, version)
+
     def habits(self, version: str) -> Mapping[Guarantee, str]:
         return support.HABITS
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
-        return (*objections.find_objections(plan), *self._unreadable(plan))
+        native = native_objections.find_objections(plan) if is_native(plan) else ()
+        return (*objections.find_objections(plan), *native, *self._unreadable(plan))
 
     def _unreadable(self, plan: Plan) -> Iterable[Objection]:
         """Verbatim texts of the topology that are not valid at their insertion points."""
@@ -80,7 +91,7 @@ class Traefik:
         self, pools: Mapping[str, Sequence[str]], answers: Mapping[str, str]
     ) -> Mapping[tuple[str, int], Condition]:
         """The health of endpoints by the plugin's report; see `lbgen.engines.health.Watched`."""
-        return health_status.read_health(pools, answers[health_status.STATUS_PATH])
+        return health_status.read_health(pools, answers[STATUS_PATH])
 
 
 ENGINE: Engine = Traefik()

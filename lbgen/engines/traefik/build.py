@@ -9,6 +9,8 @@ from lbgen.engines.document import dump
 from lbgen.engines.traefik import health_status, names, readiness, tcp_weights
 from lbgen.engines.traefik.l4 import build_tcp, build_udp
 from lbgen.engines.traefik.listeners import build_listener
+from lbgen.engines.traefik.native import build as native
+from lbgen.engines.traefik.native import is_native
 from lbgen.engines.traefik.plugin import load_sources
 from lbgen.engines.traefik.quote import quote_data
 from lbgen.engines.traefik.static import build_static
@@ -26,6 +28,8 @@ _DYNAMIC = "Traefik's dynamic configuration, written by lbgen; Traefik reads it 
 
 def render(plan: Plan) -> tuple[RenderedFile, ...]:
     """All files of `plan`, names relative to the engine's folder."""
+    if is_native(plan):
+        return native.render(plan)
     files = [_file("traefik.yaml", build_static(plan) | read_static_keys(plan), _STATIC)]
     level7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
     for listener in level7:
@@ -54,6 +58,8 @@ def render(plan: Plan) -> tuple[RenderedFile, ...]:
 
 def read_static_keys(plan: Plan) -> dict[str, Data]:
     """The keys that the topology adds to traefik.yaml. Raises NotDataError."""
+    if is_native(plan):
+        return native.read_static_keys(plan)
     return keys(plan, "traefik", "static", ("api", "experimental", *build_static(plan)))
 
 

@@ -48,6 +48,8 @@ def build_host(host: HostPattern | None) -> list[str]:
         return []
     if host.wildcard:
         return [call("HostRegexp", rf"^.+\.{escape_regex(host.name)}\.?$")]
+    if ":" in host.name:  # Traefik keeps the brackets of an address without a port
+        return [call("HostRegexp", rf"^\[?{quote_regex(host.name.strip('[]'))}\]?$")]
     return [call("Host", host.name)]
 
 

@@ -11,11 +11,17 @@ PLUGIN = "lbgen"
 MODULE = "lbgen.local/lbgen"
 ADMIN = "lbgen-admin"
 ACCESS_LOG = "access.log"
+MARK = "~"  # between a name of the topology, which has none, and what tells its copies apart
 
 
 def entry_point(listener: Listener) -> str:
     """The entry point of a listener, without dots, which Traefik reads as nesting."""
     return f"listener-{escape(listener.name)}"
+
+
+def listener_name(entry_point: str) -> str:
+    """The listener of an entry point."""
+    return entry_point.removeprefix("listener-").replace("D", ".")
 
 
 def edge(listener: Listener) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lbgen.engines.document import Tagged
+from lbgen.engines.document import Commented, Tagged
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -45,6 +45,8 @@ def quote_data(data: Data) -> Data:
     """`data` with every text in it quoted; topology fields are kept."""
     if isinstance(data, str):
         return quote_text(data)
+    if isinstance(data, Commented):
+        return Commented(data.comment, quote_data(data.value), data.apart)
     if isinstance(data, Tagged):
         return Tagged(data.field, {quote_text(key): quote_data(value) for key, value in data.items()})
     if isinstance(data, dict):

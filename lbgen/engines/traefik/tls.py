@@ -45,7 +45,7 @@ def build_tls(listeners: Iterable[Listener]) -> dict[str, Data]:
     if not found:
         return {}
     first = found[0][1].certificates[0]
-    options: dict[str, Data] = {names.edge(listener): _options(listener, tls) for listener, tls in found}
+    options: dict[str, Data] = {names.edge(listener): build_options(listener, tls) for listener, tls in found}
     return {
         "certificates": [Tagged(certificate.field, _pair(certificate)) for certificate in list_certificates(listeners)],
         "stores": {"default": {"defaultCertificate": Tagged(first.field, _pair(first))}},
@@ -62,7 +62,7 @@ def _pair(certificate: Certificate) -> dict[str, Data]:
     return {"certFile": certificate.cert.path, "keyFile": certificate.key.path}
 
 
-def _options(listener: Listener, tls: ListenerTls) -> Tagged:
+def build_options(listener: Listener, tls: ListenerTls) -> Tagged:
     data: dict[str, Data] = {
         "minVersion": _VERSIONS[tls.min_version],
         "curvePreferences": [_CURVES[curve] for curve in tls.curves],

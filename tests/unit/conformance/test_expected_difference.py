@@ -3,7 +3,15 @@
 import pytest
 
 from lbgen.conformance.case import CASES, case_files
-from lbgen.conformance.expected_difference import MissingDifferenceError, explained_by, feature_of, is_known, matches
+from lbgen.conformance.expected_difference import (
+    MissingDifferenceError,
+    besides_everywhere,
+    explained_by,
+    explained_by_use,
+    feature_of,
+    is_known,
+    matches,
+)
 from lbgen.conformance.prepare import DeclaredDifference
 from lbgen.engines.api import Level, engines
 from lbgen.plan.features import Feature
@@ -81,3 +89,35 @@ def test_every_stated_part_is_tested_and_said_in_known_words() -> None:
                         f"{engine.name} {version} {feature}: no case is about {part}"
                     )
                     assert all(is_known(word) for word in words), words
+
+
+def test_what_shows_in_every_request_is_not_counted() -> None:
+    near = DeclaredDifference(
+        "request_id",
+        "no id",
+        differs=(("request_id.everywhere", ("header x-request-id",)), ("request_id.a", ("time",))),
+    )
+    found = ["to the endpoint: x-request-id is missing", "took 2 ms, expected 0 to 1"]
+    assert besides_everywhere([near], found) == found[1:]
+
+
+def test_what_a_route_uses_explains_its_cases_if_nothing_else_differs() -> None:
+    cors = DeclaredDifference("route.cors", "a", "r", differs=(("route.cors.routes", ("status 200",)),))
+    respond = DeclaredDifference("route.respond", "b", "r", differs=(("route.respond.routes", ("text",)),))
+    both = ["status 200, expected 204", "body b'OK', expected b''"]
+    assert explained_by_use([cors, respond], both) == (cors, respond)
+    assert explained_by_use([cors], both) == ()
+    assert explained_by_use([cors], []) == ()
+
+
+@pytest.mark.parametrize(
+    ("target", "expected", "same"),
+    [
+        ("/caf%C3%A9", "/caf%c3%a9", True),
+        ("/a?b&c", "/a?b;c", True),
+        ("/a&b", "/a;b", False),
+        ("/a", "/b", False),
+    ],
+)
+def test_spelling(target: str, expected: str, same: bool) -> None:
+    assert matches("spelling", f"to the endpoint: target {target!r}, expected {expected!r}") is same

@@ -1,0 +1,86 @@
+"""Traefik's own access log: the fields that are kept, and a line of it as a record in lbgen's schema."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from lbgen.engines.document import Commented
+from lbgen.engines.traefik import names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import Plan
+
+_KEPT = (
+    "StartUTC",
+    "entryPointName",
+    "RouterName",
+    "ServiceName",
+    "ServiceAddr",
+    "RequestMethod",
+    "RequestHost",
+    "RequestPath",
+    "DownstreamStatus",
+    "Duration",
+    "OriginDuration",
+    "RetryAttempts",
+    "DownstreamContentSize",
+)
+_REQUEST_ID = "request_X-Request-Id"
+_PROVIDER = "@file"
+_MILLISECOND = 1_000_000  # Traefik's times are nanoseconds
+_LONGER = re.compile(r"(\.\d{3})\d*Z$")
+
+
+def build_access_log(plan: Plan) -> Commented | None:
+    """The `accessLog` section; None when no listener has a log."""
+    if not any(listener.access_log for listener in plan.listeners):
+        return None
+    data: dict[str, Data] = {
+        "filePath": names.ACCESS_LOG,
+        "format": "json",
+        "bufferingSize": 1000,
+        "fields": {
+            "defaultMode": "drop",
+            "names": dict.fromkeys(_KEPT, "keep"),
+            "headers": {"defaultMode": "drop", "names": {"X-Request-Id": "keep"}},
+        },
+    }
+    comment = "Lines wait in a queue of 1000, so that no request waits for the disk. `lbgen logs` reads these fields."
+    return Commented(comment, data, apart=True)
+
+
+def read_line(line: Mapping[str, Any]) -> dict[str, object] | None:
+    """The record; None for a line that is no request on a listener."""
+    if "RouterName" not in line and "DownstreamStatus" not in line:
+        return None
+    tried = "ServiceAddr" in line
+    path, _, _ = str(line.get("RequestPath", "")).partition("?")
+    return {
+        "time": _LONGER.sub(r"\1Z", str(line.get("StartUTC", ""))),
+        "listener": names.listener_name(str(line.get("entryPointName", ""))),
+        "route": _last(line.get("RouterName", "")),
+        "pool": _last(line.get("ServiceName", "")) if tried else "",
+        "endpoint": line.get("ServiceAddr", ""),
+        "method": line.get("RequestMethod", ""),
+        "host": line.get("RequestHost", ""),
+        "path": path,
+        "status": line.get("DownstreamStatus", 0),
+        "duration_ms": _milliseconds(line.get("Duration", 0)),
+        "upstream_ms": _milliseconds(line.get("OriginDuration", 0)) if tried else None,
+        "tries": line.get("RetryAttempts", 0) + 1 if tried else 0,
+        "bytes": line.get("DownstreamContentSize", 0),
+        "request_id": line.get(_REQUEST_ID, ""),
+    }
+
+
+def _last(name: object) -> str:
+    """The topology's name of the last of routers that are chained, without what lbgen and the provider add."""
+    return str(name).rpartition("> ")[2].removesuffix(_PROVIDER).partition(names.MARK)[0]
+
+
+def _milliseconds(nanoseconds: int) -> float:
+    return round(nanoseconds / _MILLISECOND, 3)

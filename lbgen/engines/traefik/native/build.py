@@ -1,0 +1,106 @@
+"""A plan as the files of a Traefik without the plugin: traefik.yaml, dynamic/http.yaml, and those of L4 and TLS."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.api import RenderedFile
+from lbgen.engines.document import Commented, write
+from lbgen.engines.traefik import names, tcp_weights
+from lbgen.engines.traefik.l4 import build_tcp, build_udp
+from lbgen.engines.traefik.native.access_log import build_access_log
+from lbgen.engines.traefik.native.health_status import build_status_route
+from lbgen.engines.traefik.native.l4 import drop_needless_routers
+from lbgen.engines.traefik.native.listeners import build_entry_points, have_same_routers
+from lbgen.engines.traefik.native.routers import build_routers
+from lbgen.engines.traefik.native.routes import Routes
+from lbgen.engines.traefik.native.tls import build_tls, build_unknown_names
+from lbgen.engines.traefik.quote import quote_data
+from lbgen.engines.verbatim import keys
+from lbgen.plan.model import Mode
+from lbgen.version import VERSION
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import Plan
+
+
+_WIDTH = 150  # columns, so that most routers are one line
+_PRIVATE: dict[str, Data] = {"checkNewVersion": False, "sendAnonymousUsage": False}
+
+
+def render(plan: Plan) -> tuple[RenderedFile, ...]:
+    """All files of `plan` but the topology's own, names relative to the engine's folder."""
+    static = f"{_origin(plan)}: Traefik's static configuration. Run in this folder: traefik --configFile=traefik.yaml"
+    files = [RenderedFile("traefik.yaml", *write(build_static(plan) | read_static_keys(plan), static, _WIDTH))]
+    files.append(_dynamic(plan, "http", "routers, middlewares and services", {"http": _http(plan)}))
+    level4 = build_tcp(plan, [listener for listener in plan.listeners if listener.mode is Mode.L4])
+    if level4:
+        drop_needless_routers(plan, level4)
+        shown = {key: value for key, value in level4.items() if value}
+        files.append(_dynamic(plan, "tcp", "connections that are forwarded as they are", {"tcp": shown}))
+        files.extend(tcp_weights.build_files(plan))
+    if datagrams := build_udp(plan, plan.listeners):
+        files.append(_dynamic(plan, "udp", "datagrams", {"udp": datagrams}))
+    if encrypted := build_tls(plan):
+        data: Data = {"tls": encrypted, "tcp": build_unknown_names(plan)}
+        files.append(_dynamic(plan, "tls", "certificates, options, connections for unknown names", data))
+    if plan.admin_port is not None:
+        api: Data = {"entryPoints": [names.ADMIN], "rule": "PathPrefix(`/api`)", "service": "api@internal"}
+        http = build_status_route()
+        http["routers"] = {names.ADMIN: api, **http["routers"]}
+        files.append(_dynamic(plan, "admin", "the status API", {"http": http}))
+    if own := keys(plan, "traefik", "dynamic"):
+        header = f"{_origin(plan)}: the topology's own text."
+        files.append(RenderedFile("dynamic/verbatim.yaml", *write(own, header, _WIDTH)))
+    return tuple(files)
+
+
+def read_static_keys(plan: Plan) -> dict[str, Data]:
+    """The keys that the topology adds to traefik.yaml. Raises NotDataError."""
+    return keys(plan, "traefik", "static", ("api", *build_static(plan)))
+
+
+def build_static(plan: Plan) -> dict[str, Data]:
+    """The static configuration as data."""
+    data: dict[str, Data] = {
+        "global": _PRIVATE,
+        "log": {"level": "ERROR"},
+    }
+    if plan.admin_port is not None:
+        data["api"] = {"dashboard": False}
+    points = build_entry_points(plan)
+    if plan.admin_port is not None:
+        points[names.ADMIN] = {"address": f"127.0.0.1:{plan.admin_port}"}
+    comment = "The listeners. Routers that name none belong to those with asDefault."
+    data["entryPoints"] = Commented(comment if have_same_routers(plan) else "The listeners.", points, apart=True)
+    providers: Data = {"providersThrottleDuration": "0s", "file": {"directory": "dynamic", "watch": True}}
+    data["providers"] = Commented(
+        "Changed files take effect at once; by default Traefik waits two seconds for more.", providers, apart=True
+    )
+    if log := build_access_log(plan):
+        data["accessLog"] = log
+    return data
+
+
+def _http(plan: Plan) -> dict[str, Data]:
+    routes = Routes(plan)
+    routers = build_routers(plan, routes)
+    sections: dict[str, Data] = {"routers": routers}
+    if middlewares := routes.middlewares():
+        sections["middlewares"] = Commented("What happens to a request on its way to a service.", middlewares, True)
+    if services := routes.services.build():
+        sections["services"] = Commented("Pools of endpoints, and what combines them.", services, apart=True)
+    if transports := routes.services.build_transports():
+        comment = "How endpoints are connected to. A transport without maxIdleConnsPerHost would keep two connections."
+        sections["serversTransports"] = Commented(comment, transports, apart=True)
+    return sections
+
+
+def _origin(plan: Plan) -> str:
+    return f"lbgen {VERSION}, topology {plan.name}"
+
+
+def _dynamic(plan: Plan, name: str, what: str, data: Data) -> RenderedFile:
+    header = f"{_origin(plan)}: {what}. Traefik reads this file again when it changes."
+    return RenderedFile(f"dynamic/{name}.yaml", *write(quote_data(data), header, _WIDTH))

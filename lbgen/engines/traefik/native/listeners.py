@@ -1,0 +1,72 @@
+"""L7 and L4 listeners as Traefik's entry points."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.document import Commented, Tagged
+from lbgen.engines.traefik import names
+from lbgen.engines.traefik.l4 import FOREVER
+from lbgen.engines.traefik.native.timeouts import duration
+from lbgen.plan.model import Forward, Mode, Protocol
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import Listener, Plan
+
+_DEFAULTS = {"readTimeout": "60s", "idleTimeout": "180s"}  # Traefik's own
+
+
+def build_entry_points(plan: Plan) -> dict[str, Data]:
+    """The entry points by name."""
+    default = have_same_routers(plan)
+    return {names.entry_point(each): _entry_point(plan, each, default=default) for each in plan.listeners}
+
+
+def have_same_routers(plan: Plan) -> bool:
+    """Whether every router is for all L7 listeners, which need not be named in it then."""
+    level7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
+    return len({(each.hosts, each.access, each.tls) for each in level7}) == 1
+
+
+def _entry_point(plan: Plan, listener: Listener, *, default: bool) -> Tagged:
+    address = f"[{listener.address}]" if ":" in listener.address else listener.address
+    data: dict[str, Data] = {"address": f"{address}:{listener.port}"}
+    if listener.protocol is Protocol.UDP:
+        data["address"] = f"{address}:{listener.port}/udp"
+        data["udp"] = {"timeout": _idle_timeout(plan, listener)}
+        return Tagged(listener.field, data)
+    if listener.proxy_protocol:
+        comment = "From every peer; connections without the header are served too."
+        data["proxyProtocol"] = Commented(comment, {"insecure": True})
+    if listener.mode is Mode.L7:
+        if default:
+            data["asDefault"] = True
+        if listener.trusted_proxies:
+            data["forwardedHeaders"] = {"trustedIPs": list(listener.trusted_proxies)}
+        if http := _http(listener):
+            data["http"] = http
+        times = listener.timeouts
+        # The head and the body of a request together.
+        read = max(times.header, times.body) if times.header and times.body else 0
+        data["transport"] = {
+            "respondingTimeouts": {"readTimeout": duration(read), "idleTimeout": duration(times.keepalive)}
+        }
+    return Tagged(listener.field, data)
+
+
+def _http(listener: Listener) -> dict[str, Data]:
+    data: dict[str, Data] = {}
+    if not listener.underscores:
+        # Fields that an endpoint could take for another, such as X_Real_IP or X.Real.IP, are dropped.
+        data["aliasHeadersStrategy"] = "delete"
+    if listener.limits.headers is not None:
+        data["maxHeaderBytes"] = listener.limits.headers
+    return data
+
+
+def _idle_timeout(plan: Plan, listener: Listener) -> str:
+    """The idle timeout of a client of a UDP listener."""
+    actions = [plan.route(rule.route).action for rule in listener.l4_rules]
+    times = [action.timeouts.idle for action in actions if isinstance(action, Forward)]
+    return duration(times[0]) if times and times[0] else FOREVER
