@@ -14,7 +14,7 @@ from lbgen.plan.model import Plan
 from lbgen.runtime import registry
 from lbgen.runtime import swap as exchange
 from lbgen.runtime.common import logs as log_files
-from lbgen.runtime.common.driver import DRAIN_SECONDS, RELOAD_SECONDS, START_SECONDS, UpOptions
+from lbgen.runtime.common.driver import DRAIN_SECONDS, RELOAD_SECONDS, START_SECONDS, ReloadOptions, UpOptions
 from lbgen.runtime.common.progress import REPORTED_AT_START, Progress, Step
 from lbgen.runtime.common.time_limits import for_routes
 from lbgen.runtime.error_locations import add_locations
@@ -239,8 +239,7 @@ def reload(
     found = registry.find_stack(topology.name)
     with add_locations((topology,)):
         driver = registry.driver(found.runtime)
-        limit = for_routes(topology, seconds)
-        result = driver.reload(found, topology, accept=accept, progress=progress, seconds=limit)
+        result = driver.reload(found, topology, ReloadOptions(accept, progress, for_routes(topology, seconds)))
     return replace(Stack.of(result, *warnings), reloaded=True)
 
 

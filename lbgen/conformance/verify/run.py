@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,17 @@ def _ignore(progress: JobProgress) -> None:
     """Nobody watches."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """As the arguments of `verify`."""
+
+    accept: tuple[str, ...]
+    requests: int
+    most_faults: int | None
+    seed: int
+    progress: Callable[[JobProgress], None]
+
+
 def verify(
     topology: Topology | Plan,
     engines: Sequence[str | Engine] | None = None,
@@ -72,25 +83,20 @@ def verify(
 
     Raises LbgenError (findings, verdicts), UsageError LB305 and LB411 (no such folder), EngineError LB402 and LB407.
     """
+    options = _Options(accept, requests, most_faults, seed, progress)
+    folder = None if rendered is None else Path(rendered)
     if not isinstance(topology, Plan):
         if topology.model.tiers is not None:
-            drawn = (requests, most_faults, seed)
-            return _tiers(topology, engines, accept, drawn, None if rendered is None else Path(rendered), progress)
+            return _tiers(topology, engines, folder, options)
         from lbgen.plan.resolve import plan as resolve
 
         topology = resolve(topology)
     with certify(topology) as given:
-        folder = None if rendered is None else Path(rendered)
-        return _verified(given, engines, accept, (requests, most_faults, seed), folder, progress)
+        return _verified(given, engines, folder, options)
 
 
 def _tiers(
-    topology: Topology,
-    engines: Sequence[str | Engine] | None,
-    accept: tuple[str, ...],
-    drawn: tuple[int, int | None, int],
-    folder: Path | None,
-    progress: Callable[[JobProgress], None],
+    topology: Topology, engines: Sequence[str | Engine] | None, folder: Path | None, options: _Options
 ) -> Report:
     """Each tier by itself, and what is behind through what is in front. `engines` are for tiers that name none."""
     reports = []
@@ -100,21 +106,18 @@ def _tiers(
         asked_for = [named] if named is not None else engines
         place = None if folder is None else folder / tier.name
         with certify(tier.plan) as given:
-            reports.append((tier.name, _verified(given, asked_for, accept, drawn, place, progress)))
+            reports.append((tier.name, _verified(given, asked_for, place, options)))
         names = installed() if asked_for is None else [x if isinstance(x, str) else x.name for x in asked_for]
         targets[tier.name] = [engine_by_name(name) for name in names]
     if folder is None:
-        reports += verify_through_front(topology, targets, (drawn[0], drawn[2]), accept, progress)
+        reports += verify_through_front(
+            topology, targets, (options.requests, options.seed), options.accept, options.progress
+        )
     return merge_reports(topology.name, reports)
 
 
 def _verified(
-    given: CertifiedPlan,
-    engines: Sequence[str | Engine] | None,
-    accept: tuple[str, ...],
-    drawn: tuple[int, int | None, int],
-    folder: Path | None,
-    progress: Callable[[JobProgress], None],
+    given: CertifiedPlan, engines: Sequence[str | Engine] | None, folder: Path | None, options: _Options
 ) -> Report:
     begun = time.monotonic()
     real = given.plan
@@ -123,16 +126,16 @@ def _verified(
     if folder is not None and obstacle:
         message = f"files as they stand need a network that has the topology's own addresses: {obstacle}"
         raise EngineError(Diagnostic("LB407", message, hint="run as root" if lacking else ""))
-    chosen, skipped = _chosen(real, engines, accept, folder)
+    chosen, skipped = _chosen(real, engines, options.accept, folder)
     scale = choose_scale(real, lambda shorter: all(has_same_shape(each, real, shorter) for each in chosen))
     plan = scale_times(real, scale)
     client = LOOPBACK if obstacle else CLIENT
-    requests, most_faults, seed = drawn
-    wanted = request_cases(plan, client, most=requests, seed=seed)
-    cases = (*(ScheduledCase(case) for case in wanted), *_some(faults.fault_cases(plan, client), most_faults, seed))
+    wanted = request_cases(plan, client, most=options.requests, seed=options.seed)
+    faulty = _some(faults.fault_cases(plan, client), options.most_faults, options.seed)
+    cases = (*(ScheduledCase(case) for case in wanted), *faulty)
     prepared = [_prepared(given, plan, each, cases, folder, isolated=not obstacle) for each in chosen]
     jobs = [job for job, _ in prepared]
-    ended = run_all(jobs if not obstacle else move_to_loopback(jobs), progress)
+    ended = run_all(jobs if not obstacle else move_to_loopback(jobs), options.progress)
     done = [each for each in ended if isinstance(each, Finished)]
     broken = [
         UnverifiedEngine(each.engine, each.diagnostics, broken=True) for each in ended if isinstance(each, Failed)

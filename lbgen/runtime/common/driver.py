@@ -21,6 +21,15 @@ DRAIN_SECONDS = 10.0  # how long open connections of an engine that was replaced
 
 
 @dataclass(frozen=True, slots=True)
+class ReloadOptions:
+    """How a driver changes a stack, as the arguments of `lbgen.api.reload`."""
+
+    accept: tuple[str, ...]
+    progress: Callable[[Progress], None]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class UpOptions:
     """How a driver starts a stack, as the arguments of `lbgen.api.up`.
 
@@ -62,15 +71,7 @@ class Driver(Protocol):
         """Bring `plan` up on `engines`. Raises LbgenError (verdicts), EngineError."""
         ...
 
-    def reload(
-        self,
-        stack: StackState,
-        plan: Plan,
-        *,
-        accept: tuple[str, ...],
-        progress: Callable[[Progress], None],
-        seconds: float,
-    ) -> Result:
+    def reload(self, stack: StackState, plan: Plan, options: ReloadOptions) -> Result:
         """Make a running stack serve `plan` without losing a request, or leave it as it was.
 
         Raises LbgenError (verdicts), EngineError LB401, LB404, LB412, LB413.

@@ -11,9 +11,13 @@ from collections.abc import Iterator
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.api import Binary, BinaryHint, Engine, target_version
+
+if TYPE_CHECKING:
+    from lbgen.plan.model import Plan
 
 _SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # often not on the PATH of a user who is not root
 _ASK_SECONDS = 10.0
@@ -73,7 +77,14 @@ def find(engine: Engine, version: str | None = None) -> tuple[Binary, str]:
     raise _missing(engine, found, engine.title)
 
 
-def supported_version(engine: Engine, binary: Binary) -> str:
+def find_for(plan: Plan, engine: Engine, binary: Binary | None, version: str | None) -> tuple[Binary, str]:
+    """`binary` with the version to render for, or as `find` for `version` or that of `engines.<engine>.version`."""
+    if binary is not None:
+        return binary, _supported_version(engine, binary)
+    return find(engine, version or plan.options(engine.name).version)
+
+
+def _supported_version(engine: Engine, binary: Binary) -> str:
     """The supported version whose files `binary` understands: its own, else the newest older one; EngineError LB402."""
     target = _target(engine, binary.version)
     if target is None:

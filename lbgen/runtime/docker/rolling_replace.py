@@ -112,28 +112,18 @@ def _tool(
 ) -> StackContainer:
     """A container that has proven able to set nft rules, until `stack` closes. An error of docker's is retried once,
     since connections are cut without rules. EngineError LB403, LB421."""
-    try:
-        return _tool_that_works(client, stack, entrypoint, unit, desired)
-    except EngineError as error:
-        if any(each.code != "LB421" for each in error.diagnostics):
-            raise
-        return _tool_that_works(client, stack, entrypoint, unit, desired)
-
-
-def _tool_that_works(
-    client: DockerClient,
-    stack: ExitStack,
-    entrypoint: traffic_switch.Entrypoint,
-    unit: EngineUnit,
-    desired: DesiredStack,
-) -> StackContainer:
-    with ExitStack() as tried:
-        rules = tried.enter_context(
-            traffic_switch.rules_container(client, desired.kept.plan.name, entrypoint.holder, desired.helper)
-        )
-        TrafficSwitch(entrypoint, unit, unit.holder[0].address, rules).prepare()
-        stack.push(tried.pop_all())
-        return rules
+    opened = (client, desired.kept.plan.name, entrypoint.holder, desired.helper)
+    for last in (False, True):
+        try:
+            with ExitStack() as tried:
+                rules = tried.enter_context(traffic_switch.rules_container(*opened))
+                TrafficSwitch(entrypoint, unit, unit.holder[0].address, rules).prepare()
+                stack.push(tried.pop_all())
+                return rules
+        except EngineError as error:
+            if last or any(each.code != "LB421" for each in error.diagnostics):
+                raise
+    raise AssertionError("the last try returns or raises")
 
 
 def recover(

@@ -18,9 +18,9 @@ from lbgen.engines.verdicts import judge
 from lbgen.plan.model import Mode, Plan
 from lbgen.plan.overlay import with_version
 from lbgen.runtime.common import readiness, selection
-from lbgen.runtime.common.driver import RELOAD_SECONDS, Result, UpOptions
+from lbgen.runtime.common.driver import RELOAD_SECONDS, ReloadOptions, Result, UpOptions
 from lbgen.runtime.common.locking import lock
-from lbgen.runtime.common.ports import connections
+from lbgen.runtime.common.ports import connections as connections
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.reload import other_version, refusal
 from lbgen.runtime.common.signals import defer_signals
@@ -41,13 +41,17 @@ from lbgen.runtime.docker.desired import (
     published_address,
     stand_in_container,
 )
-from lbgen.runtime.docker.inspect import lines, running, stack_state
+from lbgen.runtime.docker.inspect import lines as lines
+from lbgen.runtime.docker.inspect import running as running
+from lbgen.runtime.docker.inspect import stack_state
 from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.docker.reload import add_stand_ins, after_commit, check_replacements, needs_reload, reload_containers
 from lbgen.runtime.docker.rolling_replace import Replacement, prepare_replacement, recover
 from lbgen.runtime.docker.saved_plan import SavedPlan
 from lbgen.runtime.docker.sockets import wait_listening
-from lbgen.runtime.docker.tier_links import attach_networks, listener_addresses, plan_behind_front
+from lbgen.runtime.docker.tier_links import attach_networks as attach_networks
+from lbgen.runtime.docker.tier_links import listener_addresses as listener_addresses
+from lbgen.runtime.docker.tier_links import plan_behind_front as plan_behind_front
 from lbgen.runtime.standins.plan import StandInSet, describe_pools, stand_in_pools
 
 if TYPE_CHECKING:
@@ -55,18 +59,6 @@ if TYPE_CHECKING:
     from docker.models.containers import Container
 
     from lbgen.runtime.common.state import StackState
-
-__all__ = [
-    "attach_networks",
-    "connections",
-    "end",
-    "lines",
-    "listener_addresses",
-    "plan_behind_front",
-    "reload",
-    "running",
-    "up",
-]
 
 
 def up(plan: Plan, engines: Sequence[Engine], options: UpOptions, instead: Mapping[str, str] | None = None) -> Result:
@@ -157,14 +149,7 @@ def _cleanup_on_error(client: DockerClient, name: str) -> Iterator[None]:
         raise
 
 
-def reload(
-    stack: StackState,
-    plan: Plan,
-    *,
-    accept: tuple[str, ...],
-    progress: Callable[[Progress], None],
-    seconds: float,
-) -> Result:
+def reload(stack: StackState, plan: Plan, options: ReloadOptions) -> Result:
     """Have the stack's containers serve `plan` instead. See `lbgen.api.reload`."""
     client = connect(here=True)
     with lock(f"docker-{stack.name}"):
@@ -173,14 +158,14 @@ def reload(
         if last is None:
             raise EngineError(refusal(f"another user, or another lbgen, made the containers of {stack.name}"))
         plan = external_networks.resolve_endpoints(client, plan, backends=last.backends)
-        accept = tuple(dict.fromkeys((*last.accept, *accept)))
+        accept, progress = tuple(dict.fromkeys((*last.accept, *options.accept))), options.progress
         chosen = tuple(
             _same_choice(client, each, last.plan, plan, accept, progress)
             for each in there
             if each.record.role is Role.ENGINE
         )
         desired = _desired_stack(client, plan, chosen, accept, last.backends, progress)
-        warnings = reload_containers(client, desired, there, progress, seconds)
+        warnings = reload_containers(client, desired, there, progress, options.seconds)
         return Result(stack_state(stack.name, list_containers(client, stack.name)), (), warnings)
 
 

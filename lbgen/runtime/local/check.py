@@ -18,7 +18,7 @@ from lbgen.plan.overlay import with_addresses, with_admin, with_ports, with_vers
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.admin_client import SETTLE, fetch_json
 from lbgen.runtime.common.checker import CHECK_SECONDS, refused_files
-from lbgen.runtime.common.executables import find, supported_version
+from lbgen.runtime.common.executables import find_for
 from lbgen.runtime.common.resolvers import judge_with_resolvers
 from lbgen.runtime.common.time_limits import for_routes
 from lbgen.runtime.local.run_as import User, accessible_copy, chown_tree, engine_user, make_engine_directory
@@ -50,10 +50,7 @@ def check(
     """
     if isinstance(target, str):
         target = engine_by_name(target)
-    if binary is None:
-        binary, version = find(target, version or plan.options(target.name).version)
-    else:
-        version = supported_version(target, binary)
+    binary, version = find_for(plan, target, binary, version)
     user = engine_user()
     place = directory or make_engine_directory(f"lbgen-check-{target.name}-", user)
     try:

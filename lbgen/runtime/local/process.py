@@ -23,7 +23,7 @@ from lbgen.plan.model import Listener, Plan, Protocol
 from lbgen.plan.overlay import with_admin, with_version
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.driver import START_SECONDS
-from lbgen.runtime.common.executables import find, supported_version
+from lbgen.runtime.common.executables import find_for
 from lbgen.runtime.local.engine_process import LOG, EngineProcess, failure, spawn_engine
 from lbgen.runtime.local.run_as import accessible_copy, chown_tree, engine_user, is_reachable, make_engine_directory
 from lbgen.runtime.local.spawn import how_ended
@@ -168,10 +168,7 @@ def run_engine(
     """
     if isinstance(target, str):
         target = engine_by_name(target)
-    if binary is None:
-        binary, found = find(target, version or plan.options(target.name).version)
-    else:
-        found = supported_version(target, binary)
+    binary, found = find_for(plan, target, binary, version)
     made = None if directory is not None else make_engine_directory(f"lbgen-{target.name}-", engine_user())
     place = directory or made
     assert place is not None  # noqa: S101 - one of the two

@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.plan.overlay import with_real_endpoints, with_version
 from lbgen.runtime.common import logs, selection, state
-from lbgen.runtime.common.driver import RELOAD_SECONDS, Result, UpOptions
+from lbgen.runtime.common.driver import RELOAD_SECONDS, ReloadOptions, Result, UpOptions
 from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.locking import lock
-from lbgen.runtime.common.ports import connections
+from lbgen.runtime.common.ports import connections as connections
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.resolvers import judge_with_resolvers
 from lbgen.runtime.common.signals import defer_signals
 from lbgen.runtime.common.time_limits import for_routes
 from lbgen.runtime.local import journal, messages, supervisor_client
 from lbgen.runtime.local.messages import EngineChoice, ReloadRequest, StartRequest, Success
-from lbgen.runtime.local.tier_links import attach_networks, listener_addresses, plan_behind_front
+from lbgen.runtime.local.tier_links import attach_networks as attach_networks
+from lbgen.runtime.local.tier_links import listener_addresses as listener_addresses
+from lbgen.runtime.local.tier_links import plan_behind_front as plan_behind_front
 from lbgen.runtime.standins.plan import describe_pools, stand_in_pools
 
 if TYPE_CHECKING:
@@ -30,19 +32,6 @@ if TYPE_CHECKING:
     from lbgen.runtime.common.logs import Line
     from lbgen.runtime.common.selection import Skipped
     from lbgen.runtime.common.state import StackState
-
-__all__ = [
-    "attach_networks",
-    "choose",
-    "connections",
-    "end",
-    "lines",
-    "listener_addresses",
-    "plan_behind_front",
-    "reload",
-    "running",
-    "up",
-]
 
 
 def up(plan: Plan, engines: Sequence[Engine], options: UpOptions) -> Result:
@@ -95,20 +84,14 @@ def _restart_previous(before: StartRequest, error: BaseException) -> None:
             raise EngineError((*first, *second.diagnostics)) from None
 
 
-def reload(
-    stack: StackState,
-    plan: Plan,
-    *,
-    accept: tuple[str, ...],
-    progress: Callable[[Progress], None],
-    seconds: float,
-) -> Result:
+def reload(stack: StackState, plan: Plan, options: ReloadOptions) -> Result:
     """Have the stack's engines serve `plan` instead. See `lbgen.api.reload`."""
     with lock(f"stack-{stack.name}"):
         before = state.read(stack.name)
         if before is not None:
-            _ensure_supervisor(before, progress, strict=True)
-        done = supervisor_client.request_reload(stack.name, ReloadRequest(plan, accept, seconds), progress)
+            _ensure_supervisor(before, options.progress, strict=True)
+        request = ReloadRequest(plan, options.accept, options.seconds)
+        done = supervisor_client.request_reload(stack.name, request, options.progress)
     return Result(done.state, (), done.warnings)
 
 

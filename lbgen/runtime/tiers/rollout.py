@@ -21,7 +21,7 @@ from lbgen.plan.overlay import with_real_endpoints, with_version
 from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tier_simulation import l4_fronts
 from lbgen.runtime.common import readiness
-from lbgen.runtime.common.driver import RELOAD_SECONDS, Driver, Result, UpOptions
+from lbgen.runtime.common.driver import RELOAD_SECONDS, Driver, ReloadOptions, Result, UpOptions
 from lbgen.runtime.common.locking import lock
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.route_probes import make_probes
@@ -223,7 +223,7 @@ class _Work:
         if state.alive:
             plan = self.driver.plan_behind_front(plan, state)
             try:
-                self.driver.reload(state, plan, accept=("all",), progress=lambda step: None, seconds=RELOAD_SECONDS)
+                self.driver.reload(state, plan, ReloadOptions(("all",), lambda step: None, RELOAD_SECONDS))
             except LbgenError as error:
                 self.warnings += [replace(each, severity=Severity.WARNING) for each in error.diagnostics]
 

@@ -14,6 +14,7 @@ import lbgen
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import Binary
 from lbgen.runtime.common import saved
+from lbgen.runtime.common.driver import ReloadOptions
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.common.state import StackState
 from lbgen.runtime.docker import saved_plan, stack
@@ -75,7 +76,7 @@ def test_a_plan_in_the_pickle_of_an_older_lbgen_is_refused_with_the_reason(monke
     monkeypatch.setattr(stack, "connect", lambda **_: client)
     state = StackState(name, "", 0, 0)
     with pytest.raises(EngineError, match=r"LB412: another user, or another lbgen, made the containers of shop"):
-        stack.reload(state, wanted.plan, accept=(), progress=print, seconds=1)
+        stack.reload(state, wanted.plan, ReloadOptions((), print, 1))
 
 
 def test_another_lbgens_or_a_strangers_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
