@@ -11,24 +11,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from lbgen.plan.model import (
-    Forward,
-    HeaderEdits,
-    HostPattern,
-    Match,
-    NamedMatch,
-    PathKind,
-    PathMatch,
-    Plan,
-    Redirect,
-    Respond,
-    Rewrite,
-    Route,
-    Target,
-    Timeouts,
-    ValueKind,
-    ValueMatch,
-)
+from lbgen.plan import model as m
 from lbgen.plan.precedence import UnrankedRule
 from lbgen.plan.regex import matches_whole
 from lbgen.plan.request import Request
@@ -37,18 +20,17 @@ from tests.support.plans import endpoint, forward, on_web, pool, route
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lbgen.plan.model import Rule
 
 HOSTS = (
-    *(None, None, None, HostPattern("a.test"), HostPattern("a.test", wildcard=True)),  # often, so that rules meet
-    HostPattern("a.test"),
-    HostPattern("b.a.test"),
-    HostPattern("c.b.a.test"),
-    HostPattern("xa.test"),
-    HostPattern("test"),
-    HostPattern("test", wildcard=True),
-    HostPattern("a.test", wildcard=True),
-    HostPattern("b.a.test", wildcard=True),
+    *(None, None, None, m.HostPattern("a.test"), m.HostPattern("a.test", wildcard=True)),  # often, so that rules meet
+    m.HostPattern("a.test"),
+    m.HostPattern("b.a.test"),
+    m.HostPattern("c.b.a.test"),
+    m.HostPattern("xa.test"),
+    m.HostPattern("test"),
+    m.HostPattern("test", wildcard=True),
+    m.HostPattern("a.test", wildcard=True),
+    m.HostPattern("b.a.test", wildcard=True),
 )
 SEGMENTS = ("a", "b", "ab", "a.b", "A", "a-b", "%C3%A9", "a%20b", "1", "a;v=1")
 REGEXES = (
@@ -87,32 +69,34 @@ def paths(draw: st.DrawFn, most: int = 3) -> str:
 
 
 @st.composite
-def path_matches(draw: st.DrawFn) -> PathMatch:
-    match draw(st.sampled_from((PathKind.PREFIX, PathKind.PREFIX, PathKind.PREFIX, PathKind.EXACT, PathKind.REGEX))):
-        case PathKind.REGEX:
-            return PathMatch(PathKind.REGEX, draw(st.sampled_from(REGEXES)))
-        case PathKind.EXACT:
+def path_matches(draw: st.DrawFn) -> m.PathMatch:
+    match draw(
+        st.sampled_from((m.PathKind.PREFIX, m.PathKind.PREFIX, m.PathKind.PREFIX, m.PathKind.EXACT, m.PathKind.REGEX))
+    ):
+        case m.PathKind.REGEX:
+            return m.PathMatch(m.PathKind.REGEX, draw(st.sampled_from(REGEXES)))
+        case m.PathKind.EXACT:
             path = draw(paths())
-            return PathMatch(PathKind.EXACT, path + "/" if path != "/" and draw(st.integers(0, 4)) == 0 else path)
+            return m.PathMatch(m.PathKind.EXACT, path + "/" if path != "/" and draw(st.integers(0, 4)) == 0 else path)
         case _:
-            return PathMatch(PathKind.PREFIX, draw(paths()))
+            return m.PathMatch(m.PathKind.PREFIX, draw(paths()))
 
 
 VALUE_MATCHES = st.one_of(
-    st.sampled_from(VALUES).map(lambda text: ValueMatch(ValueKind.EXACT, text)),
-    st.sampled_from(VALUE_REGEXES).map(lambda text: ValueMatch(ValueKind.REGEX, text)),
-    st.just(ValueMatch(ValueKind.PRESENT)),
+    st.sampled_from(VALUES).map(lambda text: m.ValueMatch(m.ValueKind.EXACT, text)),
+    st.sampled_from(VALUE_REGEXES).map(lambda text: m.ValueMatch(m.ValueKind.REGEX, text)),
+    st.just(m.ValueMatch(m.ValueKind.PRESENT)),
 )
 
 
-def named_matches(names: tuple[str, ...]) -> st.SearchStrategy[tuple[NamedMatch, ...]]:
+def named_matches(names: tuple[str, ...]) -> st.SearchStrategy[tuple[m.NamedMatch, ...]]:
     """None most of the time, else up to two, sorted by name."""
     some = st.dictionaries(st.sampled_from(names), VALUE_MATCHES, min_size=1, max_size=2)
-    return st.one_of(*(st.just(()),) * 5, some.map(lambda d: tuple(NamedMatch(name, d[name]) for name in sorted(d))))
+    return st.one_of(*(st.just(()),) * 5, some.map(lambda d: tuple(m.NamedMatch(name, d[name]) for name in sorted(d))))
 
 
 MATCHES = st.builds(
-    Match,
+    m.Match,
     path_matches(),
     st.one_of(*(st.just(()),) * 4, st.lists(st.sampled_from(METHODS), min_size=1, max_size=3, unique=True).map(tuple)),
     named_matches(HEADERS),
@@ -122,14 +106,14 @@ MATCHES = st.builds(
 
 EDITS = st.sampled_from(
     (
-        HeaderEdits(),
-        HeaderEdits(set=(("x-env", "prod"),)),
-        HeaderEdits(add=(("x-tag", "t"),), remove=("x-b",)),
-        HeaderEdits(set=(("x-a", "new"),), add=(("x-a", "more"),)),
+        m.HeaderEdits(),
+        m.HeaderEdits(set=(("x-env", "prod"),)),
+        m.HeaderEdits(add=(("x-tag", "t"),), remove=("x-b",)),
+        m.HeaderEdits(set=(("x-a", "new"),), add=(("x-a", "more"),)),
     )
 )
 REDIRECTS = st.builds(
-    Redirect,
+    m.Redirect,
     status=st.sampled_from((301, 302, 303, 307, 308)),
     scheme=st.sampled_from((None, None, "http", "https")),
     host=st.sampled_from((None, None, "other.test")),
@@ -137,24 +121,24 @@ REDIRECTS = st.builds(
     path=st.sampled_from((None, None, "/new", "/")),
 )
 RESPONDS = st.builds(
-    Respond,
+    m.Respond,
     status=st.sampled_from((200, 201, 404, 418, 503)),
     body=st.sampled_from(("", "ok\n", "$host % {{ env }} \"quoted\" 'it' \\ #\n")),
     headers=st.just((("content-type", "text/plain"),)),
 )
-_TIMES = Timeouts(1_000, 10_000, 60_000)
+_TIMES = m.Timeouts(1_000, 10_000, 60_000)
 _TARGETS = (
     forward("p0").targets,
     forward("p1").targets,
-    (Target("p0", 3, HeaderEdits(), ""), Target("p1", 1, HeaderEdits(set=(("x-version", "2"),)), "")),
+    (m.Target("p0", 3, m.HeaderEdits(), ""), m.Target("p1", 1, m.HeaderEdits(set=(("x-version", "2"),)), "")),
 )
 
 
 @st.composite
-def actions(draw: st.DrawFn, path: PathMatch) -> Forward | Redirect | Respond:
+def actions(draw: st.DrawFn, path: m.PathMatch) -> m.Forward | m.Redirect | m.Respond:
     """Mostly a forward. A prefix rewrite or redirect only where the match is no regex."""
     kind = draw(st.sampled_from(("forward", "forward", "forward", "rewrite", "redirect", "respond")))
-    with_prefix = path.kind is not PathKind.REGEX and draw(st.booleans())
+    with_prefix = path.kind is not m.PathKind.REGEX and draw(st.booleans())
     prefix = draw(st.sampled_from(("/", "/v1", "/v1/x"))) if with_prefix else None
     if kind == "respond":
         return draw(RESPONDS)
@@ -164,8 +148,8 @@ def actions(draw: st.DrawFn, path: PathMatch) -> Forward | Redirect | Respond:
     rewrite = None
     if kind == "rewrite":
         host = draw(st.sampled_from((None, "internal.test")))
-        rewrite = Rewrite(prefix, None if with_prefix else draw(st.sampled_from(("/w", "/w/x", None))), host)
-    return Forward(draw(st.sampled_from(_TARGETS)), _TIMES, None if rewrite == Rewrite() else rewrite)
+        rewrite = m.Rewrite(prefix, None if with_prefix else draw(st.sampled_from(("/w", "/w/x", None))), host)
+    return m.Forward(draw(st.sampled_from(_TARGETS)), _TIMES, None if rewrite == m.Rewrite() else rewrite)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,11 +162,11 @@ class PlanShape:
 
 
 @st.composite
-def plans(draw: st.DrawFn, shape: PlanShape = PlanShape()) -> Plan:
+def plans(draw: st.DrawFn, shape: PlanShape = PlanShape()) -> m.Plan:
     """One L7 listener `web` and pools p0, p1 (ports 9000, 9001). Routes have up to three rules, no two are twins,
     some may be unreachable. Every route's answer names it: a forward sets x-route, others carry it as a header."""
     entries: list[UnrankedRule] = []
-    routes: list[Route] = []
+    routes: list[m.Route] = []
     twins = set()
     while len(entries) < shape.rules and (not routes or draw(st.integers(0, shape.rules)) > 0):
         index = len(routes)
@@ -192,15 +176,15 @@ def plans(draw: st.DrawFn, shape: PlanShape = PlanShape()) -> Plan:
         ways = [w for w in draw(st.lists(pairs, min_size=1, max_size=3, unique=True)) if (*w, priority) not in twins]
         if not ways:
             break
-        kinds = [m.path for _, m in ways]
-        strictest = next((p for p in kinds if p.kind is PathKind.REGEX), kinds[0])
+        kinds = [match.path for _, match in ways]
+        strictest = next((p for p in kinds if p.kind is m.PathKind.REGEX), kinds[0])
         twins.update((*w, priority) for w in ways)
         for at, (host, match) in enumerate(ways[: shape.rules - len(entries)]):
             entries.append(UnrankedRule(f"{name}.{at}", name, priority, host, match, f"routes[{index}]"))
-        action = Forward(_TARGETS[0], _TIMES) if shape.plain else draw(actions(strictest))
-        edits = HeaderEdits() if shape.plain else draw(EDITS)
+        action = m.Forward(_TARGETS[0], _TIMES) if shape.plain else draw(actions(strictest))
+        edits = m.HeaderEdits() if shape.plain else draw(EDITS)
         asked = replace(edits, set=(*edits.set, ("x-route", name)))
-        shown = HeaderEdits(set=(("x-route", name),))
+        shown = m.HeaderEdits(set=(("x-route", name),))
         routes.append(route(name, action, index, request_headers=asked, response_headers=shown))
     return on_web(
         entries,
@@ -214,18 +198,18 @@ def plans(draw: st.DrawFn, shape: PlanShape = PlanShape()) -> Plan:
     )
 
 
-def rules_of(plan: Plan) -> list[Rule]:
+def rules_of(plan: m.Plan) -> list[m.Rule]:
     """Every reachable rule of the plan's L7 listeners, in order of rank."""
     found = {rule.rank: rule for x in plan.listeners for table in x.hosts for rule in table.rules}
     return [found[rank] for rank in sorted(found)]
 
 
-def _value(draw: st.DrawFn, wanted: ValueMatch) -> str:
-    if wanted.kind is ValueKind.EXACT:
+def _value(draw: st.DrawFn, wanted: m.ValueMatch) -> str:
+    if wanted.kind is m.ValueKind.EXACT:
         return wanted.value
     values = ("1", "a", "ab", "x", "xz", "22")
     return draw(
-        st.sampled_from([v for v in values if wanted.kind is ValueKind.PRESENT or matches_whole(wanted.value, v)])
+        st.sampled_from([v for v in values if wanted.kind is m.ValueKind.PRESENT or matches_whole(wanted.value, v)])
     )
 
 
@@ -247,10 +231,10 @@ _REGEX_PATHS = (
 )
 
 
-def _path(draw: st.DrawFn, wanted: PathMatch) -> str:
-    if wanted.kind is PathKind.REGEX:
+def _path(draw: st.DrawFn, wanted: m.PathMatch) -> str:
+    if wanted.kind is m.PathKind.REGEX:
         return draw(st.sampled_from([path for path in _REGEX_PATHS if matches_whole(wanted.value, path)]))
-    if wanted.kind is PathKind.PREFIX and draw(st.booleans()):
+    if wanted.kind is m.PathKind.PREFIX and draw(st.booleans()):
         return (wanted.value + draw(paths(2))).replace("//", "/")
     return wanted.value
 
@@ -302,7 +286,7 @@ ENDED = (
 
 
 @st.composite
-def requests(draw: st.DrawFn, plan: Plan, odd: bool = True) -> Request:
+def requests(draw: st.DrawFn, plan: m.Plan, odd: bool = True) -> Request:
     """A request that one rule of `plan` takes or nearly takes; with `odd`, now and then one that is refused."""
     rules = rules_of(plan)
     host, path, method = "a.test", "/a", "GET"
@@ -320,10 +304,12 @@ def requests(draw: st.DrawFn, plan: Plan, odd: bool = True) -> Request:
         method = draw(st.sampled_from(match.methods)) if match.methods else "GET"
         # The conditions of a second rule as well, so that several rules hold and their order decides.
         both = (match, draw(st.sampled_from(rules)).match) if draw(st.booleans()) else (match,)
-        headers = [(h.name, _value(draw, h.value)) for m in both for h in m.headers]
-        query = [f"{q.name}={_value(draw, q.value).replace(' ', '%20')}" for m in both for q in m.query]
+        headers = [(h.name, _value(draw, h.value)) for match in both for h in match.headers]
+        query = [f"{q.name}={_value(draw, q.value).replace(' ', '%20')}" for match in both for q in match.query]
         cookies = [
-            f"{c.name}={_value(draw, c.value).replace(' ', '').replace(',', '')}" for m in both for c in m.cookies
+            f"{c.name}={_value(draw, c.value).replace(' ', '').replace(',', '')}"
+            for match in both
+            for c in match.cookies
         ]
     if draw(st.sampled_from((False, False, True))):
         path = _bend_path(draw, path)

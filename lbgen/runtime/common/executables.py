@@ -80,11 +80,11 @@ def find(engine: Engine, version: str | None = None) -> tuple[Binary, str]:
 def find_for(plan: Plan, engine: Engine, binary: Binary | None, version: str | None) -> tuple[Binary, str]:
     """`binary` with the version to render for, or as `find` for `version` or that of `engines.<engine>.version`."""
     if binary is not None:
-        return binary, _supported_version(engine, binary)
+        return binary, supported_version(engine, binary)
     return find(engine, version or plan.options(engine.name).version)
 
 
-def _supported_version(engine: Engine, binary: Binary) -> str:
+def supported_version(engine: Engine, binary: Binary) -> str:
     """The supported version whose files `binary` understands: its own, else the newest older one; EngineError LB402."""
     target = _target(engine, binary.version)
     if target is None:

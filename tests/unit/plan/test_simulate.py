@@ -5,49 +5,29 @@ from functools import partial
 
 import pytest
 
-from lbgen.plan.model import (
-    Forward,
-    HeaderEdits,
-    HostPattern,
-    L4Rule,
-    Listener,
-    Match,
-    Mode,
-    NamedMatch,
-    PathKind,
-    PathMatch,
-    Plan,
-    Protocol,
-    Redirect,
-    Respond,
-    Rewrite,
-    Route,
-    Target,
-    ValueKind,
-    ValueMatch,
-)
+from lbgen.plan import model as m
 from lbgen.plan.policy import Access
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import Outcome, Upstream, simulate, simulate_l4
 from tests.support.plans import TIMES, by_match, equals, exact, forward, like, pool, prefix, present
 
-ROOT = PathMatch(PathKind.PREFIX, "/")
+ROOT = m.PathMatch(m.PathKind.PREFIX, "/")
 TO_POOL = forward("p")
-PRESENT = ValueMatch(ValueKind.PRESENT)
-text, regex = (partial(ValueMatch, kind) for kind in (ValueKind.EXACT, ValueKind.REGEX))
+PRESENT = m.ValueMatch(m.ValueKind.PRESENT)
+text, regex = (partial(m.ValueMatch, kind) for kind in (m.ValueKind.EXACT, m.ValueKind.REGEX))
 
 
 def plan_of(
-    *rules: tuple[str, HostPattern | None, Match | PathMatch],
-    action: Forward | Redirect | Respond = TO_POOL,
-    route: Route | None = None,
+    *rules: tuple[str, m.HostPattern | None, m.Match | m.PathMatch],
+    action: m.Forward | m.Redirect | m.Respond = TO_POOL,
+    route: m.Route | None = None,
     **listener: object,
-) -> Plan:
+) -> m.Plan:
     """A plan with a route per (name, host, match), all with the same action."""
-    common = route or Route("", 0, action, "")
+    common = route or m.Route("", 0, action, "")
     ways = [
-        (m if isinstance(m, Match) else Match(m), replace(common, name=n, index=i), h)
-        for i, (n, h, m) in enumerate(rules)
+        (match if isinstance(match, m.Match) else m.Match(match), replace(common, name=name, index=i), host)
+        for i, (name, host, match) in enumerate(rules)
     ]
     return by_match(ways, [pool(each.pool) for each in getattr(common.action, "targets", ())], **listener)
 
@@ -55,7 +35,7 @@ def plan_of(
 CATCH_ALL = plan_of(("all", None, ROOT))
 
 
-def ask(plan: Plan, target: str = "/", *headers: tuple[str, str], **more: object) -> Outcome:
+def ask(plan: m.Plan, target: str = "/", *headers: tuple[str, str], **more: object) -> Outcome:
     given = headers if any(n.lower() == "host" for n, _ in headers) else (("Host", "a.test"), *headers)
     return simulate(plan, Request(target=target, headers=given, **more))  # type: ignore[arg-type]
 
@@ -194,10 +174,10 @@ def test_the_method_is_judged_before_the_path_and_the_path_before_the_route() ->
 
 HOSTED = plan_of(
     ("any", None, ROOT),
-    ("exact", HostPattern("a.test"), ROOT),
-    ("wild", HostPattern("a.test", wildcard=True), ROOT),
-    ("deep", HostPattern("b.a.test", wildcard=True), ROOT),
-    ("six", HostPattern("[::1]"), ROOT),
+    ("exact", m.HostPattern("a.test"), ROOT),
+    ("wild", m.HostPattern("a.test", wildcard=True), ROOT),
+    ("deep", m.HostPattern("b.a.test", wildcard=True), ROOT),
+    ("six", m.HostPattern("[::1]"), ROOT),
 )
 
 
@@ -214,7 +194,7 @@ def test_hosts(host: str, route: str) -> None:
 
 def test_no_host_meets_hostless_rules_only() -> None:
     assert simulate(HOSTED, Request(version="1.0")).route == "any"
-    own = plan_of(("exact", HostPattern("a.test"), ROOT))
+    own = plan_of(("exact", m.HostPattern("a.test"), ROOT))
     assert simulate(own, Request(version="1.0")).status == 404
 
 
@@ -228,26 +208,26 @@ def test_no_rule_is_404() -> None:
 @pytest.mark.parametrize(
     ("kind", "value", "path", "holds"),
     [
-        (PathKind.PREFIX, "/api", "/api", True),
-        (PathKind.PREFIX, "/api", "/api/", True),
-        (PathKind.PREFIX, "/api", "/api/x?y", True),
-        (PathKind.PREFIX, "/api", "/apix", False),
-        (PathKind.PREFIX, "/api", "/API", False),
-        (PathKind.PREFIX, "/caf%C3%A9", "/caf%c3%A9/x", True),
-        (PathKind.EXACT, "/a/", "/a", False),
-        (PathKind.EXACT, "/a", "/a/", False),
-        (PathKind.EXACT, "/a", "/a?b", True),
-        (PathKind.EXACT, "/caf%C3%A9", "/caf%C3%a9", True),
-        (PathKind.EXACT, "/a:b", "/a%3Ab", False),
-        (PathKind.REGEX, "/a.c", "/abc", True),
-        (PathKind.REGEX, "/a", "/ab", False),
-        (PathKind.REGEX, "/a|/b", "/bc", False),
-        (PathKind.REGEX, "/caf%C3%A9", "/caf%c3%a9", False),
-        (PathKind.REGEX, "/a", "/a?b", True),
+        (m.PathKind.PREFIX, "/api", "/api", True),
+        (m.PathKind.PREFIX, "/api", "/api/", True),
+        (m.PathKind.PREFIX, "/api", "/api/x?y", True),
+        (m.PathKind.PREFIX, "/api", "/apix", False),
+        (m.PathKind.PREFIX, "/api", "/API", False),
+        (m.PathKind.PREFIX, "/caf%C3%A9", "/caf%c3%A9/x", True),
+        (m.PathKind.EXACT, "/a/", "/a", False),
+        (m.PathKind.EXACT, "/a", "/a/", False),
+        (m.PathKind.EXACT, "/a", "/a?b", True),
+        (m.PathKind.EXACT, "/caf%C3%A9", "/caf%C3%a9", True),
+        (m.PathKind.EXACT, "/a:b", "/a%3Ab", False),
+        (m.PathKind.REGEX, "/a.c", "/abc", True),
+        (m.PathKind.REGEX, "/a", "/ab", False),
+        (m.PathKind.REGEX, "/a|/b", "/bc", False),
+        (m.PathKind.REGEX, "/caf%C3%A9", "/caf%c3%a9", False),
+        (m.PathKind.REGEX, "/a", "/a?b", True),
     ],
 )
-def test_paths(kind: PathKind, value: str, path: str, holds: bool) -> None:
-    assert (ask(plan_of(("x", None, PathMatch(kind, value))), path).status is None) is holds
+def test_paths(kind: m.PathKind, value: str, path: str, holds: bool) -> None:
+    assert (ask(plan_of(("x", None, m.PathMatch(kind, value))), path).status is None) is holds
 
 
 @pytest.mark.parametrize(
@@ -272,8 +252,8 @@ def test_paths(kind: PathKind, value: str, path: str, holds: bool) -> None:
         (PRESENT, ["", ""], False),
     ],
 )
-def test_headers(wanted: ValueMatch, lines: list[str], holds: bool) -> None:
-    plan = plan_of(("x", None, Match(ROOT, headers=(NamedMatch("x-a", wanted),))))
+def test_headers(wanted: m.ValueMatch, lines: list[str], holds: bool) -> None:
+    plan = plan_of(("x", None, m.Match(ROOT, headers=(m.NamedMatch("x-a", wanted),))))
     assert (ask(plan, "/", *(("X-A", v) for v in lines)).status is None) is holds
 
 
@@ -300,8 +280,8 @@ def test_headers(wanted: ValueMatch, lines: list[str], holds: bool) -> None:
         (regex("a|b"), "q=%62", True),
     ],
 )
-def test_query(wanted: ValueMatch, query: str, holds: bool) -> None:
-    plan = plan_of(("x", None, Match(ROOT, query=(NamedMatch("q", wanted),))))
+def test_query(wanted: m.ValueMatch, query: str, holds: bool) -> None:
+    plan = plan_of(("x", None, m.Match(ROOT, query=(m.NamedMatch("q", wanted),))))
     assert (ask(plan, f"/?{query}").status is None) is holds
 
 
@@ -322,8 +302,8 @@ def test_query(wanted: ValueMatch, query: str, holds: bool) -> None:
         (PRESENT, ["c=x"], True),
     ],
 )
-def test_cookies(wanted: ValueMatch, lines: list[str], holds: bool) -> None:
-    plan = plan_of(("x", None, Match(ROOT, cookies=(NamedMatch("c", wanted),))))
+def test_cookies(wanted: m.ValueMatch, lines: list[str], holds: bool) -> None:
+    plan = plan_of(("x", None, m.Match(ROOT, cookies=(m.NamedMatch("c", wanted),))))
     assert (ask(plan, "/", *(("Cookie", v) for v in lines)).status is None) is holds
 
 
@@ -350,7 +330,7 @@ def test_hop_by_hop_headers_end_here() -> None:
 
 
 def test_fields_with_an_underscore_reach_neither_rules_nor_endpoints_unless_let_in() -> None:
-    plan = plan_of(("asked", None, Match(ROOT, headers=(present("x-a"),))), ("all", None, ROOT))
+    plan = plan_of(("asked", None, m.Match(ROOT, headers=(present("x-a"),))), ("all", None, ROOT))
     outcome = ask(plan, "/", ("X_A", "1"))
     assert outcome.route == "all"
     assert sent(outcome, "x_a") is None
@@ -407,12 +387,12 @@ def test_connection_cannot_drop_what_the_proxy_sets() -> None:
 
 
 def test_edits_come_after_the_forwarded_headers_and_the_target_after_the_route() -> None:
-    target = Target("p", 9, HeaderEdits(set=(("x-a", "target"),)), "")
-    idle = Target("q", 0, HeaderEdits(), "")
-    edits = HeaderEdits(
+    target = m.Target("p", 9, m.HeaderEdits(set=(("x-a", "target"),)), "")
+    idle = m.Target("q", 0, m.HeaderEdits(), "")
+    edits = m.HeaderEdits(
         set=(("x-a", "route"), ("x-forwarded-proto", "$é")), add=(("x-b", "more"),), remove=("x-c", "x-request-id")
     )
-    route = Route("r", 0, Forward((target, idle), TIMES), "", edits, HeaderEdits(remove=("server",)))
+    route = m.Route("r", 0, m.Forward((target, idle), TIMES), "", edits, m.HeaderEdits(remove=("server",)))
     plan = plan_of(("r", None, ROOT), route=route)
     outcome = ask(plan, "/", ("X-A", "1"), ("x-a", "2"), ("X-B", "first"), ("X-C", "gone"))
     assert sent(outcome, "x-a") == "target"
@@ -427,20 +407,20 @@ def test_edits_come_after_the_forwarded_headers_and_the_target_after_the_route()
 @pytest.mark.parametrize(
     ("match", "rewrite", "target", "arrives"),
     [
-        (prefix("/api"), Rewrite(prefix="/v1"), "/api", "/v1"),
-        (prefix("/api"), Rewrite(prefix="/v1"), "/api/", "/v1/"),
-        (prefix("/api"), Rewrite(prefix="/v1"), "/api/x?y=/api", "/v1/x?y=/api"),
-        (prefix("/api"), Rewrite(prefix="/"), "/api/x", "/x"),
-        (prefix("/api"), Rewrite(prefix="/"), "/api", "/"),
-        (prefix("/api"), Rewrite(prefix="/"), "/api?q", "/?q"),
-        (prefix("/"), Rewrite(prefix="/v1"), "/x", "/v1/x"),
-        (prefix("/caf%C3%A9"), Rewrite(prefix="/c"), "/caf%c3%a9/%c3", "/c/%c3"),
-        (exact("/a/b"), Rewrite(prefix="/v1"), "/a/b?c", "/v1?c"),
-        (PathMatch(PathKind.REGEX, "/.*"), Rewrite(path="/all"), "/a/b?c", "/all?c"),
-        (prefix("/"), Rewrite(host="in.test"), "/a?", "/a?"),
+        (prefix("/api"), m.Rewrite(prefix="/v1"), "/api", "/v1"),
+        (prefix("/api"), m.Rewrite(prefix="/v1"), "/api/", "/v1/"),
+        (prefix("/api"), m.Rewrite(prefix="/v1"), "/api/x?y=/api", "/v1/x?y=/api"),
+        (prefix("/api"), m.Rewrite(prefix="/"), "/api/x", "/x"),
+        (prefix("/api"), m.Rewrite(prefix="/"), "/api", "/"),
+        (prefix("/api"), m.Rewrite(prefix="/"), "/api?q", "/?q"),
+        (prefix("/"), m.Rewrite(prefix="/v1"), "/x", "/v1/x"),
+        (prefix("/caf%C3%A9"), m.Rewrite(prefix="/c"), "/caf%c3%a9/%c3", "/c/%c3"),
+        (exact("/a/b"), m.Rewrite(prefix="/v1"), "/a/b?c", "/v1?c"),
+        (m.PathMatch(m.PathKind.REGEX, "/.*"), m.Rewrite(path="/all"), "/a/b?c", "/all?c"),
+        (prefix("/"), m.Rewrite(host="in.test"), "/a?", "/a?"),
     ],
 )
-def test_rewrites(match: PathMatch, rewrite: Rewrite, target: str, arrives: str) -> None:
+def test_rewrites(match: m.PathMatch, rewrite: m.Rewrite, target: str, arrives: str) -> None:
     plan = plan_of(("r", None, match), action=replace(TO_POOL, rewrite=rewrite))
     outcome = ask(plan, target)
     assert only(outcome).target == arrives
@@ -451,46 +431,46 @@ def test_rewrites(match: PathMatch, rewrite: Rewrite, target: str, arrives: str)
 @pytest.mark.parametrize(
     ("redirect", "location"),
     [
-        (Redirect(302), "http://a.test:8080/a/b?c=1"),
-        (Redirect(302, scheme="https"), "https://a.test/a/b?c=1"),
-        (Redirect(302, scheme="http"), "http://a.test/a/b?c=1"),
-        (Redirect(302, scheme="https", port=8443), "https://a.test:8443/a/b?c=1"),
-        (Redirect(302, port=80), "http://a.test/a/b?c=1"),
-        (Redirect(302, host="b.test"), "http://b.test:8080/a/b?c=1"),
-        (Redirect(302, path="/new"), "http://a.test:8080/new?c=1"),
-        (Redirect(302, prefix="/x"), "http://a.test:8080/x/b?c=1"),
-        (Redirect(302, prefix="/"), "http://a.test:8080/b?c=1"),
+        (m.Redirect(302), "http://a.test:8080/a/b?c=1"),
+        (m.Redirect(302, scheme="https"), "https://a.test/a/b?c=1"),
+        (m.Redirect(302, scheme="http"), "http://a.test/a/b?c=1"),
+        (m.Redirect(302, scheme="https", port=8443), "https://a.test:8443/a/b?c=1"),
+        (m.Redirect(302, port=80), "http://a.test/a/b?c=1"),
+        (m.Redirect(302, host="b.test"), "http://b.test:8080/a/b?c=1"),
+        (m.Redirect(302, path="/new"), "http://a.test:8080/new?c=1"),
+        (m.Redirect(302, prefix="/x"), "http://a.test:8080/x/b?c=1"),
+        (m.Redirect(302, prefix="/"), "http://a.test:8080/b?c=1"),
     ],
 )
-def test_redirects(redirect: Redirect, location: str) -> None:
+def test_redirects(redirect: m.Redirect, location: str) -> None:
     plan = plan_of(("r", None, prefix("/a")), action=redirect)
     outcome = ask(plan, "/a/b?c=1", ("Host", "A.Test.:99"))
     assert (outcome.status, outcome.location, outcome.body) == (302, location, None)
 
 
 def test_a_redirect_without_host_names_the_listener() -> None:
-    outcome = simulate(plan_of(("r", None, ROOT), action=Redirect(301)), Request(version="1.0"))
+    outcome = simulate(plan_of(("r", None, ROOT), action=m.Redirect(301)), Request(version="1.0"))
     assert outcome.location == "http://127.0.0.1:8080/"
 
 
 def test_respond() -> None:
     text = "é $x % {{ y }}"
-    plan = plan_of(("r", None, ROOT), action=Respond(200, text, (("content-type", "text/x"), ("x-a", "é"))))
+    plan = plan_of(("r", None, ROOT), action=m.Respond(200, text, (("content-type", "text/x"), ("x-a", "é"))))
     outcome = ask(plan)
     assert (outcome.status, outcome.body) == (200, text.encode().decode("latin-1"))
     assert outcome.headers == (("content-type", "text/x"), ("x-a", "Ã©"))
     assert ask(plan, method="HEAD").body == ""
-    assert ask(plan_of(("r", None, ROOT), action=Respond(204, "", ()))).body == ""
+    assert ask(plan_of(("r", None, ROOT), action=m.Respond(204, "", ()))).body == ""
 
 
 def test_losers_say_why() -> None:
     plan = plan_of(
-        ("method", None, Match(ROOT, methods=("POST", "PUT"))),
-        ("header", None, Match(ROOT, headers=(equals("x-a", "1"),))),
-        ("query", None, Match(ROOT, query=(like("q", "a"),))),
-        ("cookie", None, Match(ROOT, cookies=(present("c"),))),
-        ("host", HostPattern("b.test"), ROOT),
-        ("path", None, PathMatch(PathKind.REGEX, "/b")),
+        ("method", None, m.Match(ROOT, methods=("POST", "PUT"))),
+        ("header", None, m.Match(ROOT, headers=(equals("x-a", "1"),))),
+        ("query", None, m.Match(ROOT, query=(like("q", "a"),))),
+        ("cookie", None, m.Match(ROOT, cookies=(present("c"),))),
+        ("host", m.HostPattern("b.test"), ROOT),
+        ("path", None, m.PathMatch(m.PathKind.REGEX, "/b")),
         ("all", None, ROOT),
     )
     outcome = ask(plan, "/a?q=b", ("Cookie", "c="))
@@ -509,7 +489,7 @@ def test_losers_say_why() -> None:
 
 def test_listeners_are_named_or_the_first_l7_one() -> None:
     web = CATCH_ALL.listeners[0]
-    plan = replace(CATCH_ALL, listeners=(replace(web, name="db", mode=Mode.L4), web))
+    plan = replace(CATCH_ALL, listeners=(replace(web, name="db", mode=m.Mode.L4), web))
     assert simulate(plan, Request(headers=(("Host", "a"),))).route == "all"
     with pytest.raises(KeyError):
         simulate(plan, Request(listener="db"))
@@ -519,12 +499,12 @@ def test_listeners_are_named_or_the_first_l7_one() -> None:
 
 def test_l4() -> None:
     rules = (
-        L4Rule("a", 0, "a", HostPattern("a.test"), (), ""),
-        L4Rule("w", 1, "w", HostPattern("a.test", wildcard=True), (), ""),
-        L4Rule("s", 2, "s", None, ("10.0.0.0/8",), ""),
+        m.L4Rule("a", 0, "a", m.HostPattern("a.test"), (), ""),
+        m.L4Rule("w", 1, "w", m.HostPattern("a.test", wildcard=True), (), ""),
+        m.L4Rule("s", 2, "s", None, ("10.0.0.0/8",), ""),
     )
-    listener = Listener("db", "127.0.0.1", 5432, Mode.L4, Protocol.TCP, "", l4_rules=rules)
-    plan = Plan("t", (listener,), (), tuple(Route(n, 0, TO_POOL, "") for n in "aws"))
+    listener = m.Listener("db", "127.0.0.1", 5432, m.Mode.L4, m.Protocol.TCP, "", l4_rules=rules)
+    plan = m.Plan("t", (listener,), (), tuple(m.Route(n, 0, TO_POOL, "") for n in "aws"))
     assert simulate_l4(plan, "db", "A.test.").route == "a"
     assert simulate_l4(plan, "db", "x.a.test").route == "w"
     assert simulate_l4(plan, "db", source="10.1.2.3").pools == (("p", 1),)
@@ -538,10 +518,10 @@ def test_l4() -> None:
 
 
 def test_an_access_list_of_an_l4_route_closes_the_connection() -> None:
-    rules = (L4Rule("s", 0, "s", None, ("10.0.0.0/8",), ""), L4Rule("r", 1, "r", None, (), ""))
+    rules = (m.L4Rule("s", 0, "s", None, ("10.0.0.0/8",), ""), m.L4Rule("r", 1, "r", None, (), ""))
     denied = Access(deny=("10.9.0.0/16",))
-    listener = Listener("db", "127.0.0.1", 5432, Mode.L4, Protocol.TCP, "", l4_rules=rules)
-    plan = Plan("t", (listener,), (), (Route("s", 0, TO_POOL, "", access=denied), Route("r", 1, TO_POOL, "")))
+    listener = m.Listener("db", "127.0.0.1", 5432, m.Mode.L4, m.Protocol.TCP, "", l4_rules=rules)
+    plan = m.Plan("t", (listener,), (), (m.Route("s", 0, TO_POOL, "", access=denied), m.Route("r", 1, TO_POOL, "")))
     assert simulate_l4(plan, "db", source="10.1.2.3").pools == (("p", 1),)
     kept_out = simulate_l4(plan, "db", source="10.9.2.3")
     assert (kept_out.route, kept_out.pools) == ("s", ())  # no later rule takes it
