@@ -10,6 +10,7 @@ import click
 from lbgen.cli import exit_codes, options
 from lbgen.cli.explain_cost import explain_costs
 from lbgen.cli.output import console, print_json
+from lbgen.cli.verdict_table import print_verdicts
 
 if TYPE_CHECKING:
     from lbgen.engines.left_to_engine import LeftToEngine
@@ -19,13 +20,6 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan
 
     Parts = Sequence[tuple[Plan, tuple[str, ...]]]
-
-_MARKS = {
-    "native": "[green]native[/]",
-    "emulated": "[green]emulated[/]",
-    "approximate": "[yellow]approximate[/]",
-    "refused": "[red]refused[/]",
-}
 
 
 @click.command(
@@ -93,7 +87,7 @@ def _verdicts(plan: Plan, names: tuple[str, ...], *, quiet: bool = False) -> dic
         columns[name] = answers(plan, target, version)
         titles[name] = f"{target.title} {version}"
     if not quiet:
-        _table(columns, titles, f"verdicts for tier {_tier(plan)}" if plan.tier is not None else "verdicts")
+        print_verdicts(columns, titles, f"verdicts for tier {_tier(plan)}" if plan.tier is not None else "verdicts")
     return {name: [a.as_dict() for a in found] for name, found in columns.items()}
 
 
@@ -131,45 +125,6 @@ def _print_left(plan: Plan, names: tuple[str, ...]) -> None:
         out.print(f"{guarantee} ({where}): {MEANINGS[guarantee]}", markup=False, highlight=False)
         for sentence in sentences:
             out.print(f"  {sentence}", markup=False, highlight=False)
-
-
-def _table(columns: dict[str, tuple[Answer, ...]], titles: dict[str, str], title: str) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=title, title_justify="left")
-    table.add_column("feature")
-    for name in columns:
-        table.add_column(titles[name])
-    notes: dict[str, int] = {}
-    rows: dict[tuple[str, str], dict[str, Answer]] = {}
-    for name, found in columns.items():
-        for answer in found:
-            place = answer.fields[0] if answer.place else ""
-            rows.setdefault((str(answer.feature or "a value"), place), {})[name] = answer
-    for (label, place), cells in rows.items():
-        texts = [_cell(cells[name], titles[name], notes) if name in cells else "" for name in columns]
-        table.add_row(Text(f"{label} {place}".strip()), *texts)
-    out = console()
-    out.print(table)
-    for note, number in notes.items():
-        out.print(f"[dim]{number:>3}[/]  ", end="")
-        out.print(note, markup=False)
-    if any(answer.default and answer.verdict.level == "approximate" for found in columns.values() for answer in found):
-        out.print(
-            "[dim](default)[/] no field asks for it and no client can bypass a rule with it: it does not stop a render"
-        )
-
-
-def _cell(answer: Answer, title: str, notes: dict[str, int]) -> str:
-    """Return the verdict and the number of its note; a new note is added to `notes`."""
-    mark = _MARKS[str(answer.verdict.level)]
-    if answer.verdict.note:
-        number = notes.setdefault(f"{title}: {answer.verdict.note}", len(notes) + 1)
-        mark += f" [dim]{number}[/]"
-    if answer.verdict.level == "approximate":
-        mark += " (accepted)" if answer.accepted else " (default)" if answer.default else ""
-    return mark
 
 
 def _render_all(found: Parts) -> Iterator[tuple[str, Plan, Rendered]]:

@@ -1,0 +1,74 @@
+"""The table of verdicts at 80, 120 and 200 columns and in a pipe."""
+
+from __future__ import annotations
+
+import io
+from itertools import pairwise
+
+import pytest
+from rich.console import Console
+
+import lbgen
+from lbgen.cli import verdict_table
+from lbgen.engines.api import engine, engine_names
+from lbgen.engines.verdicts import Answer, answers
+
+TITLES = {name: f"{engine(name).title} {engine(name).versions[0]}" for name in engine_names()}
+
+
+def columns() -> dict[str, tuple[Answer, ...]]:
+    endpoints = [{"address": "10.0.0.1:80", "weight": 2}, {"address": "10.0.0.2:80"}]
+    checks = {"passive": {"failures": 5, "eject_for": "10s"}}
+    pool = {"endpoints": endpoints, "health": checks, "balance": "least_connections"}
+    route = {"name": "app", "forward": "app", "timeouts": {"idle": "1h"}, "retries": {"max": 2, "on": [502]}}
+    data = {"version": 1, "name": "x", "listeners": {"web": {"port": 8080}}, "pools": {"app": pool}, "routes": [route]}
+    plan = lbgen.plan(lbgen.load(data))
+    return {name: answers(plan, engine(name), engine(name).versions[0]) for name in engine_names()}
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, width: int, *, pipe: bool = False) -> list[str]:
+    out = Console(
+        file=io.StringIO(), width=width, soft_wrap=pipe, highlight=False, force_terminal=not pipe, color_system=None
+    )
+    monkeypatch.setattr(verdict_table, "console", lambda: out)
+    verdict_table.print_verdicts(columns(), TITLES, "verdicts")
+    assert isinstance(out.file, io.StringIO)
+    return out.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_it_fits_a_terminal_and_cuts_nothing(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    lines = shown(monkeypatch, width)
+    assert max(map(len, lines)) <= width
+    assert "…" not in "".join(lines)
+    features = {str(answer.feature) for found in columns().values() for answer in found}
+    words = {"native", "emulated", "approx.", "approx.*", "approx.+", "refused"}
+    for name in features:
+        whole = [line.removeprefix(name) for line in lines if line.startswith(f"{name} ")]
+        broken = [
+            line.partition(". ")[2]
+            for line, below in pairwise(lines)
+            if below.startswith("  ") and name == line.partition(" ")[0] + below.strip()
+        ]
+        (cells,) = whole or broken
+        assert set(cells.split()) <= words
+        assert len(cells.split()) == len(TITLES)
+
+
+def test_notes_stand_on_one_line_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = shown(monkeypatch, 80, pipe=True)
+    notes = {answer.verdict.note for found in columns().values() for answer in found if answer.verdict.note}
+    assert all(any(line.endswith(note) for line in lines) for note in notes)
+
+
+def test_a_wrapped_note_breaks_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = " ".join(line.strip() for line in shown(monkeypatch, 80))
+    notes = {answer.verdict.note for found in columns().values() for answer in found if answer.verdict.note}
+    assert all(note in text for note in notes)
+
+
+def test_a_feature_shows_the_worst_of_its_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = shown(monkeypatch, 120)
+    row = next(line.split() for line in lines if line.startswith("timeouts.idle "))
+    assert row[1 + list(TITLES).index("envoy")] == "approx."
+    assert any("timeouts.idle at routes[0].timeouts.idle" in line for line in lines)
