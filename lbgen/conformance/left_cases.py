@@ -33,12 +33,14 @@ def leave_to_engine(files: Sequence[CaseFile]) -> tuple[CaseFile, ...]:
 def guarantee_of(case: Case, plan: Plan, listener: Listener, *, about: bool = True) -> Guarantee | None:
     """The guarantee that a case asks for and the listener leaves to the engine; None when it asks for none.
 
-    A request says so by itself, by the oracle. With `about` the features of a case are what it is about, not only what
-    excuses it; of `framing` only refusals are meant: what has to pass has to pass all the same. How an engine's own
-    answer looks is asked by scripts alone: of a request's answer the judge asks the class.
+    A case may name it; a request says so by itself, by the oracle. With `about` the features of a case are what it is
+    about, not only what excuses it; of `framing` only refusals are meant: what has to pass has to pass all the same.
+    How an engine's own answer looks is asked by scripts alone: of a request's answer the judge asks the class.
     """
     if not listener.guarantees.left:
         return None
+    if case.guarantee in listener.guarantees.left:
+        return case.guarantee
     if case.oracle:
         left = simulate(plan, case.request).left
         if left is not None and left is not Guarantee.ANSWERS:

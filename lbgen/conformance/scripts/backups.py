@@ -10,6 +10,7 @@ from lbgen.conformance.scripts.context import (
     break_endpoint,
     broken_endpoint,
     count_answers,
+    failed_answer,
     restore_endpoint,
     slow_start_shares,
     wait_until,
@@ -93,7 +94,7 @@ def backup_after_ejection(ctx: ScriptContext) -> Iterator[str]:
         yield f"all are well: {dict(found)}, expected only {sick}"
     with broken_endpoint(ctx, sick, "close"):
         found = count_answers(ctx, target, 6)
-        if found != {"502": 3, backup: 3}:
+        if found != {failed_answer(ctx): 3, backup: 3}:
             yield f"{sick} fails: {dict(found)}, expected 3 times 502, then 3 answers of {backup}"
     if not wait_until(lambda: count_answers(ctx, target, 2) == {sick: 2}):
         yield f"{sick} is back: {dict(count_answers(ctx, target, 4))}"

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.http1_client import Address, Answer, fetch
-from lbgen.conformance.own_answers import account_of
+from lbgen.conformance.own_answers import account_of, reason_body
 from lbgen.conformance.transport import DEFAULT, Transport, TransportOptions, transport_for, without_verification
+from lbgen.plan.guarantees import is_loose_status
 from lbgen.plan.model import Mode, Plan
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import Behaviour
@@ -59,6 +60,30 @@ def get(target: str, *headers: tuple[str, str], method: str = "GET") -> Request:
     return Request(method, target, (("Host", "h"), *headers))
 
 
+def leaves_answers(ctx: ScriptContext) -> bool:
+    """Whether the listener that is asked leaves the engine's own answers to the engine."""
+    request = ctx.params.get("request")
+    name = listener_of(ctx) if request is None else request.listener
+    asked = [each for each in ctx.plan.listeners if each.name == name] or ctx.plan.listeners
+    return not all(each.guarantees.answers for each in asked)
+
+
+def own_status(ctx: ScriptContext, answer: Answer, contract: int) -> int | None:
+    """The answer's status; `contract` for one of the engine's own that will do for it, where answers are left to it."""
+    loose = leaves_answers(ctx) and account_of(answer) is None and is_loose_status(answer.status, contract)
+    return contract if loose else answer.status
+
+
+def has_phrase(ctx: ScriptContext, answer: Answer) -> bool:
+    """Whether the body is that of the contract, or left to the engine."""
+    return leaves_answers(ctx) or answer.body == reason_body(answer.status or 0).encode()
+
+
+def failed_answer(ctx: ScriptContext) -> str:
+    """What `count_answers` counts where an endpoint fails: 502, or 503 for any 5xx where answers are left."""
+    return "503" if leaves_answers(ctx) else "502"
+
+
 def unavailable_answer(ctx: ScriptContext) -> str:
     """What `answers` counts where no endpoint is left: 503, or at L4 a connection closed without an answer."""
     return "None" if ctx.plan.listener(listener_of(ctx)).mode is Mode.L4 else "503"
@@ -82,7 +107,7 @@ def count_answers(ctx: ScriptContext, target: str, count: int, *headers: tuple[s
     for _ in range(count):
         answer = fetch(ctx.at[listener_of(ctx)], request)
         account = account_of(answer)
-        found[str(account["name"]) if account is not None else str(answer.status)] += 1
+        found[str(account["name"]) if account is not None else str(own_status(ctx, answer, 503))] += 1
     return found
 
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 from lbgen.conformance.http1_client import ClientConnection, fetch
-from lbgen.conformance.scripts.context import ScriptContext, behaving, get
+from lbgen.conformance.scripts.context import ScriptContext, behaving, get, own_status
 from lbgen.runtime.standins.http1 import CONTROL, Behaviour
 
 
@@ -58,7 +58,7 @@ def _kept(ctx: ScriptContext, faults: tuple[tuple[str, str, int], ...], method: 
                 yield f"first request: {first}"
                 continue
             answer = stream.ask(get(target, *control, method=method))
-        if answer.status != status:
+        if own_status(ctx, answer, status) != status:
             yield f"second request, {target} {mode}: {answer.status} {answer.problem}, expected {status}"
 
 
@@ -83,7 +83,7 @@ def retry_budget(ctx: ScriptContext) -> Iterator[str]:
     tag, count = uuid4().hex, 16
     request = get("/budget", (CONTROL, f'{{"mode": "hang", "tag": "{tag}"}}'))
     with ThreadPoolExecutor(count) as pool:
-        statuses = list(pool.map(lambda _: fetch(ctx.at["web"], request).status, range(count)))
+        statuses = list(pool.map(lambda _: own_status(ctx, fetch(ctx.at["web"], request), 504), range(count)))
     tries = len(ctx.endpoints.tagged(tag))
     if statuses != [504] * count:
         yield f"answers {statuses}, expected 504"

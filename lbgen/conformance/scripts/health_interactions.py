@@ -17,6 +17,7 @@ from lbgen.conformance.scripts.context import (
     broken_endpoint,
     count_answers,
     get,
+    own_status,
     restore_endpoint,
     slow_start_shares,
     wait_until,
@@ -68,7 +69,7 @@ def places_beside_checks(ctx: ScriptContext) -> Iterator[str]:
             time.sleep(HANDOVER)
             found = fetch(ctx.at["web"], get(target))
             busy = held.done()
-        if (not out or found.status != 503) and not busy:
+        if (not out or own_status(ctx, found, 503) != 503) and not busy:
             yield f"the only place is taken, then a check took out another pool's endpoint ({out}): {found.status}"
         if held.result().status != 200:
             yield f"the request under way: {held.result().status}"
@@ -109,7 +110,7 @@ def ejection_begins_anew(ctx: ScriptContext) -> Iterator[str]:
     """An endpoint that came back fails three times again before it is out again."""
     target = f"/{ctx.params['pool']}"
     _out(ctx, target)
-    if not wait_until(lambda: fetch(ctx.at["web"], get(target, _FAILING)).status == 502):
+    if not wait_until(lambda: own_status(ctx, fetch(ctx.at["web"], get(target, _FAILING)), 502) == 502):
         yield "it does not come back"
         return
     time.sleep(TAKES_HOLD)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from lbgen.conformance.case import HANDSHAKE
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize, websocket_echo
 from lbgen.conformance.own_answers import account_of
+from lbgen.conformance.scripts.context import own_status
 
 if TYPE_CHECKING:
     from lbgen.conformance.scripts.context import ScriptContext
@@ -154,7 +155,7 @@ def split_fails(ctx: ScriptContext) -> Iterator[str]:
         answer = fetch(ctx.at[request.listener], request, transport=transport, timeout=high / 1000 + 2)
         if account_of(answer) is not None:
             continue
-        if answer.status != 504:
+        if own_status(ctx, answer, 504) != 504:
             yield f"status {answer.status} {answer.problem} when {pool} fails, expected 504"
             return
         found.append(answer.elapsed * 1000)

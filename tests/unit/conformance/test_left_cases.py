@@ -13,9 +13,12 @@ from lbgen.conformance.http1_client import Answer
 from lbgen.conformance.left_cases import guarantee_of, is_loose_difference, leave_to_engine
 from lbgen.conformance.own_answers import loose_differences
 from lbgen.conformance.prepare import plan_of
+from lbgen.conformance.scripts.context import ScriptContext, has_phrase, own_status
 from lbgen.plan.guarantees import Guarantee
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate
+from lbgen.runtime.standins.http1 import NAME
+from lbgen.runtime.standins.server import StandInServers
 
 DATA: dict[str, Any] = {
     "version": 1,
@@ -51,6 +54,7 @@ def asks(one: Case) -> Guarantee | None:
         (case(script="x", features=("framing.malformed.bare_lf",)), Guarantee.FRAMING),
         (case(script="x", features=("statuses.failures.server",)), Guarantee.ANSWERS),
         (case(script="x", features=("pool.backup",)), None),
+        (case(script="x", guarantee=Guarantee.FRAMING), Guarantee.FRAMING),
         (case("/nowhere"), None),
         (case("/a"), None),
     ],
@@ -93,6 +97,21 @@ def test_what_a_field_asks_for_keeps_its_status() -> None:
     outcome = simulate(plan_of(data), case().request)
     for status, fine in ((403, True), (404, False)):
         assert (loose_differences(Expect(), outcome, Answer(status)) == []) is fine
+
+
+def test_scripts_take_another_error_of_the_class_for_that_of_the_contract() -> None:
+    left, kept = (
+        ScriptContext({}, StandInServers(()), plan_of({**DATA, "guarantees": each}), list)
+        for each in ("engine", "contract")
+    )
+    own = Answer(502, body=b"<html>")
+    assert (own_status(left, own, 503), own_status(kept, own, 503)) == (503, 502)
+    assert own_status(left, Answer(404), 503) == 404
+    assert own_status(left, Answer(503), 429) == 503
+    assert own_status(left, Answer(502, headers=((NAME.lower(), "p-0"),), body=b"{}"), 503) == 502, "an endpoint's own"
+    assert has_phrase(left, own)
+    assert not has_phrase(kept, own)
+    assert has_phrase(kept, Answer(502, body=b"Bad Gateway\n"))
 
 
 def test_outcomes_of_the_contract_stay_what_they_are() -> None:
