@@ -15,8 +15,8 @@ _MARK = "lbgen"
 _NO_SERVER = "<NOSRV>"
 _UNREAD = "<BADREQ>"
 # HAProxy counts a response as it stores it: a start line (structure, version, status), the end of the head, and for
-# each header its name and value. `head` is the length of the head as text, with four more bytes for each of `headers`
-# and two at the end.
+# each header its name and value. `head` is the length of the head as text, with four more bytes per header and two at
+# the end, and the number of headers; it is logged where the length of the body is not known.
 _START_LINE = 20 + len("HTTP/1.1") + 3
 
 
@@ -77,8 +77,8 @@ def _body(entry: dict[str, Any], status: int) -> int:
     if whole and entry["length"].isdigit():
         return int(entry["length"])
     phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
-    headers = int(entry["headers"] or 0)  # HAProxy's own responses have a length, so they return above
-    head = _START_LINE + len(phrase) + int(entry["head"] or 0) - 4 * headers - 2 + 1
+    text, headers = map(int, entry["head"].split() or (0, 0))
+    head = _START_LINE + len(phrase) + max(text - 4 * headers - 2, 0) + 1
     end_of_chunks = 0 if entry["length"].isdigit() else 1
     counted = max(int(entry["sent"]) - head - end_of_chunks, 0)
     return min(counted, int(entry["length"])) if entry["length"].isdigit() else counted

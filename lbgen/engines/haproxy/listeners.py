@@ -89,25 +89,17 @@ def frontend(
     requests = [(key.name, plan.route(key.route).request_headers) for key in forwarding]
     responses = [(name, route.response_headers) for name, route in routes if route.response_headers]
     with_cors = [name for name, route in routes if route.cors]
-    edits = {
-        "Header edits of routes": [
-            *header_statements("http-request", requests, per_route, "request"),
-            *header_statements("http-request", target_edits(chosen, drawn=False), per_route, "target"),
-        ],
-        "The target of a split": [*draw_statements(drawn, per_route, maps), *sticky_statements(drawn, plan, maps)]
-        if drawn
-        else [],
-        "Header edits of the targets of a split": header_statements(
-            "http-request", target_edits(chosen, drawn=True), per_target, "share"
-        ),
-        "The path behind the matched prefix": tail_statements(keys.values(), per_route),
-        "Rewrites": rewrite_statements(forwarding, plan, per_route),
-        "Responses of routes": [
-            *late_statements(routes, per_response),
-            *cors.response_statements(with_cors, per_response),
-            *header_statements("http-after-response", responses, per_response, "response"),
-        ],
-    }
+    edits = [
+        *header_statements("http-request", requests, per_route, "request"),
+        *header_statements("http-request", target_edits(chosen, drawn=False), per_route, "target"),
+        *([*draw_statements(drawn, per_route, maps), *sticky_statements(drawn, plan, maps)] if drawn else []),
+        *header_statements("http-request", target_edits(chosen, drawn=True), per_target, "share"),
+        *tail_statements(keys.values(), per_route),
+        *rewrite_statements(forwarding, plan, per_route),
+        *late_statements(routes, per_response),
+        *cors.response_statements(with_cors, per_response),
+        *header_statements("http-after-response", responses, per_response, "response"),
+    ]
     policies = cors.policies_file(listener.name, routes)
     return (
         Frontend(
@@ -135,7 +127,7 @@ def frontend(
             may_expire=may_expire_while_waiting(routes),
             compresses=any(route.compression for _, route in routes),
             forwards=bool(forwards),
-            edits=tuple(_section(title, statements) for title, statements in edits.items()),
+            edits=_section("What routes change, and the target that is drawn for a split", edits),
             use_backend=_section("The backend", use_backend_statements(names, chosen, origins, maps) if keys else []),
         ),
         list(actions.values()),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lbgen.engines.haproxy.conditions import Conditions
 from lbgen.engines.haproxy.lua_rules import rules_file
 from lbgen.engines.haproxy.statements import Statement, acl, found, named, set_var, statement
+from lbgen.engines.text import Literal
 from lbgen.plan.model import Forward, HostPattern, PathKind, Redirect, Rule
 from lbgen.plan.precedence import covering_hosts, path_groups
 from lbgen.records import record
@@ -145,11 +146,9 @@ def _distinct_tables(listener: Listener) -> tuple[list[tuple[str, HostTable]], d
 
 
 def _host_statements(listener: Listener, names: dict[HostPattern | None, str], maps: Maps) -> list[Statement]:
-    header = "req.fhdr(host),lower"
+    # A text, so that it is set, and empty, without a Host header.
     statements = [
-        set_var("txn.host", f"{header},field(1,:)"),
-        set_var("txn.host", "var(txn.host),regsub('[.]$',)", [acl("var(txn.host) -m end .")]),
-        set_var("txn.host", f"{header},regsub('].*',])", [acl("req.fhdr(host) -m beg [")]),
+        statement("http-request set-var-fmt(txn.host)", Literal("%[req.fhdr(host),host_only,lower,rtrim(.)]"))
     ]
     if len(names) == 1:
         return statements
@@ -166,12 +165,14 @@ def _host_statements(listener: Listener, names: dict[HostPattern | None, str], m
         if HostPattern(host.name) not in names:  # *.x does not cover x
             next_wider = next(each for each in covering_hosts(HostPattern(host.name)) if each in names)
             exact.add(host.name, names[next_wider], origins[next_wider])
-    no_table = [~found("txn.table")]
-    statements.append(set_var("txn.table", f"var(txn.host),map_str({exact.name})"))
-    for labels in sorted({host.name.count(".") + 1 for host in wildcards}, reverse=True):
-        domain = f"var(txn.host),field(-1,.,{labels}),map_str(maps/{maps.listener}.wildcards.map)"
-        statements.append(set_var("txn.table", domain, no_table))
-    return [*statements, set_var("txn.table", f"str({names[None]})", no_table)]
+    # Host first, then its last labels, most of them first; the last lookup falls back to the table for any host.
+    depths = sorted({host.name.count(".") + 1 for host in wildcards}, reverse=True)
+    lookups = [f"var(txn.host),map_str({exact.name}"]
+    lookups += (f"var(txn.host),field(-1,.,{n}),map_str(maps/{maps.listener}.wildcards.map" for n in depths)
+    ends = [")"] * len(depths) + [f",{names[None]})"]
+    for number, (lookup, end) in enumerate(zip(lookups, ends, strict=True)):
+        statements.append(set_var("txn.table", lookup + end, [~found("txn.table")] if number else ()))
+    return statements
 
 
 def _takes_every_path(groups: list[tuple[str, PathGroup]], has_hosts: bool) -> bool:
@@ -206,14 +207,14 @@ def _path_statements(
     statements = []
     key = "path"
     has_escapes = any("%" in group.path for _, group, _ in values)
-    if has_escapes or has_hosts:
+    if has_escapes:
         statements.append(set_var("txn.path", "path"))
         key = "var(txn.path)"
-    if has_escapes:
         is_lower = [acl("path -m reg '%[0-9A-F]?[a-f]'")]
         statements.append(set_var("txn.path", "path,lua.upper_escapes", is_lower))
     if has_hosts:
-        statements.append(set_var("txn.key", "var(txn.table),concat(|,txn.path)"))
+        of_table = Literal(f"%[var(txn.table)]|%[{key}]")
+        statements.append(statement("http-request set-var-fmt(txn.key)", of_table))
         key = "var(txn.key)"
     kinds = {group.kind for _, group, _ in values}
     if PathKind.EXACT in kinds:

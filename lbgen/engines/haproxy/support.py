@@ -125,7 +125,7 @@ _APPROXIMATE = {
     Feature.TLS_NO_SNI: "a client without a server name is refused in the handshake: HAProxy can refuse those only "
     "together with names that no certificate has",
     Feature.ACCESS_LOG: "a client that leaves before a short response is logged as answered; for a compressed response "
-    "the bytes before compression are logged",
+    "the bytes before compression are logged; for one of known length that was cut its head is among the bytes",
     Feature.FAILURES: "when the connect time expires for a later request of a kept client connection, or its endpoint "
     "closes and a route with retries does not try again, HAProxy closes that connection (HTTP/2: resets the stream) "
     "instead of answering 504 or 502",

@@ -82,7 +82,7 @@ class Frontend:
     may_expire: bool
     compresses: bool
     forwards: bool
-    edits: tuple[Section, ...]
+    edits: Section
     use_backend: Section
 
 

@@ -27,8 +27,7 @@ LINE = {
     "retries": "+1",
     "sent": "58",
     "length": "5",
-    "head": "29",
-    "headers": "2",
+    "head": "29 2",
     "id": "abc",
 }
 
@@ -93,7 +92,7 @@ def test_an_id_is_that_of_the_trusted_proxy_or_its_own() -> None:
 
 
 def test_a_body_without_a_length_is_worked_out() -> None:
-    found = record(length="-", sent="73", head="38")
+    found = record(length="-", sent="73", head="38 2")
     assert found is not None
     assert found["bytes"] == 10
 
