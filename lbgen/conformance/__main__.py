@@ -59,12 +59,12 @@ def main(
         if results:
             _, text = report.cell(results)
             console.print(f"{results[0].subject:18} {results[0].file:20} {text}", highlight=False)
-        told = ""
+        shown = ""
         for result in results:
             if result.state is CaseState.FAIL and (
-                result.again or result.detail != told
+                result.again or result.detail != shown
             ):  # one start that failed: once
-                told = result.detail
+                shown = result.detail
                 console.print(f"  FAIL {result.case}: {result.detail}", style="red", highlight=False, markup=False)
                 console.print(f"       {result.again}", style="dim", highlight=False, markup=False)
 

@@ -86,8 +86,8 @@ class Expect:
     closed connection, and nothing reaches an endpoint. `dropped`: 408 or a closed connection, and no endpoint answers.
     `cut`: the body may not end properly. `share` bounds how many of `times` answers come from an endpoint or pool (by
     name). `tries`: how often the request reached endpoints, `visits`: how many different ones.
-    `unanswered`: the connection is closed without any answer, `unshaken`: before the end of
-    the TLS handshake. `saw`: parts of the endpoint's account by dotted path.
+    `unanswered`: the connection is closed without any answer, `no_handshake`: before the end of the TLS handshake.
+    `saw`: parts of the endpoint's account by dotted path.
     `tls`: parts of `Handshake`; `trailers`: those of the answer.
     """
 
@@ -112,7 +112,7 @@ class Expect:
     tries: int | None = None
     visits: int | None = None
     unanswered: bool = False
-    unshaken: bool = False
+    no_handshake: bool = False
     saw: dict[str, Any] = field(default_factory=dict)
     tls: dict[str, Any] = field(default_factory=dict)
     trailers: dict[str, str | bool | None] = field(default_factory=dict)

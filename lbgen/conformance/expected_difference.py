@@ -44,8 +44,8 @@ def matches(word: str, found: str) -> bool:
     if word.startswith("status "):
         return re.match(rf"({word}\b|a .*: {word[7:]}\b)", found) is not None
     if word.startswith("header "):
-        name, told, value = word[7:].partition(": ")
-        what = re.escape(f": {value!r}") if told else "( is missing|: )"
+        name, colon, value = word[7:].partition(": ")
+        what = re.escape(f": {value!r}") if colon else "( is missing|: )"
         return re.match(rf"(answer|to the endpoint): {re.escape(name)}{what}", found) is not None
     if word == "spelling":
         return _differ_in_spelling(found)

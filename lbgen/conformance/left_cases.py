@@ -59,8 +59,8 @@ def guarantee_of(case: Case, plan: Plan, listener: Listener, *, about: bool = Tr
 
 def is_loose_difference(found: str) -> bool:
     """Whether a script found nothing but another error of the same class: `502 b'...', expected 503`."""
-    seen, told, contract = found.partition("expected ")
+    seen, mark, contract = found.partition("expected ")
     statuses, wanted = _OWN_STATUS.findall(seen), _OWN_STATUS.findall(contract)
-    return bool(told and statuses and wanted) and all(
+    return bool(mark and statuses and wanted) and all(
         is_loose_status(int(status), int(wanted[0])) for status in statuses
     )

@@ -49,7 +49,7 @@ def check_refused(answer: Answer) -> Iterator[str]:
 
 def check_unanswered(answer: Answer, expect: Expect) -> Iterator[str]:
     """A connection that gets nothing: it is closed, in the handshake or after it."""
-    if expect.unshaken and answer.handshake is not None:
+    if expect.no_handshake and answer.handshake is not None:
         yield f"TLS: the handshake ended well, with a certificate of {', '.join(answer.handshake.names) or 'some name'}"
     if answer.status is not None:
         yield f"status {answer.status}, expected a closed connection and no answer"

@@ -26,8 +26,8 @@ def client_pauses(ctx: ScriptContext) -> Iterator[str]:
 
 def endpoint_stops_reading(ctx: ScriptContext) -> Iterator[str]:
     """An upload that its endpoint reads nothing of is given up after the idle time and that of clients (700 ms)."""
-    told = (CONTROL, json.dumps({"mode": "deaf"}))
-    request = replace(get(ctx.params["target"], told), listener=ctx.params["listener"])
+    control = (CONTROL, json.dumps({"mode": "deaf"}))
+    request = replace(get(ctx.params["target"], control), listener=ctx.params["listener"])
     params = {"request": request, "size": _SIZE, "within_ms": (300, 2000), "patience": 8}
     yield from stuck_upload(replace(ctx, params=params))
 

@@ -196,8 +196,8 @@ def reload_all(
             raise EngineError(reasons) from error
         title = loaded[-1].live.title
         hint = "the other findings say why; once that is mended, the same command works"
-        told = Diagnostic("LB413", f"{title} does not serve the change; {outcome}", hint=hint)
-        raise EngineError((told, *reasons)) from None
+        first = Diagnostic("LB413", f"{title} does not serve the change; {outcome}", hint=hint)
+        raise EngineError((first, *reasons)) from None
     return tuple(warnings)
 
 

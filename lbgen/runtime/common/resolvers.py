@@ -28,9 +28,9 @@ def judge_with_resolvers(
     _, problems = judge(plan, target, version, accept)
     if not problems or plan.resolvers:
         return plan, problems
-    told = replace(plan, resolvers=host_resolvers())
-    _, others = judge(told, target, version, accept)
-    return (told, others) if len(others) < len(problems) else (plan, problems)
+    resolved = replace(plan, resolvers=host_resolvers())
+    _, others = judge(resolved, target, version, accept)
+    return (resolved, others) if len(others) < len(problems) else (plan, problems)
 
 
 def host_resolvers(path: Path = _RESOLV_CONF) -> tuple[str, ...]:

@@ -101,11 +101,13 @@ def assign_stand_ins(plan: Plan, subnet: IPv4Network, folder: Path, before: Stan
     return replace(assigned, stand_ins=(*there, *(each for each in assigned.stand_ins if each not in there)))
 
 
-def stand_in_container(plan: Plan, cast: StandInSet, helper: str, subnet: IPv4Network) -> tuple[ContainerSpec, Record]:
+def stand_in_container(
+    plan: Plan, stand_in_set: StandInSet, helper: str, subnet: IPv4Network
+) -> tuple[ContainerSpec, Record]:
     """The container of all stand-ins, each on a port of its own."""
     files: dict[str, File] = {}
-    played = []
-    for each in cast.stand_ins:
+    inside_specs = []
+    for each in stand_in_set.stand_ins:
         if each.tls is not None:
             pair = (Path(each.tls.certificate), Path(each.tls.key))
             certificate, key = (f"{path.parent.name}/{path.name}" for path in pair)
@@ -113,8 +115,8 @@ def stand_in_container(plan: Plan, cast: StandInSet, helper: str, subnet: IPv4Ne
             files[inside.certificate] = File(Path(each.tls.certificate).read_bytes())
             files[inside.key] = File(Path(each.tls.key).read_bytes(), secret=True)
             each = replace(each, tls=inside)
-        played.append(each)
-    files[ENDPOINTS_FILE] = File(json.dumps([each.as_dict() for each in played], indent=1).encode())
+        inside_specs.append(each)
+    files[ENDPOINTS_FILE] = File(json.dumps([each.as_dict() for each in inside_specs], indent=1).encode())
     spec = ContainerSpec(
         name=container_name(plan.name, Role.ENDPOINTS),
         image=helper,
@@ -125,15 +127,15 @@ def stand_in_container(plan: Plan, cast: StandInSet, helper: str, subnet: IPv4Ne
         aliases=("endpoints",),
         stop="SIGINT",
     )
-    listed = [{"name": x.name, "pool": x.pool, "host": x.host, "port": x.port} for x in played]
+    listed = [{"name": x.name, "pool": x.pool, "host": x.host, "port": x.port} for x in inside_specs]
     return spec, Record(plan.name, Role.ENDPOINTS, spec.digest(), spec.shape(), detail=json.dumps(listed))
 
 
-def plan_inside(plan: Plan, chosen: EngineChoice, cast: StandInSet, subnet: IPv4Network) -> Plan:
+def plan_inside(plan: Plan, chosen: EngineChoice, stand_in_set: StandInSet, subnet: IPv4Network) -> Plan:
     """The plan that the engine serves inside its container: offset ports, its own address, stand-ins as endpoints."""
     plan = replace(plan, resolvers=plan.resolvers or (RESOLVER,))
     plan = with_ports(plan, {x.name: x.port + chosen.offset for x in plan.listeners})
-    plan = cast.apply_to(plan, network.stand_in_address(subnet))
+    plan = stand_in_set.apply_to(plan, network.stand_in_address(subnet))
     plan = with_version(plan, chosen.engine.name, chosen.version)
     binary = Binary(Path(chosen.image.program), chosen.image.version or chosen.version)
     spec = chosen.engine.process(plan, binary, FOLDER)

@@ -43,7 +43,7 @@ def missed_containers(client: DockerClient, plan: Plan) -> tuple[Diagnostic, ...
         networks = sorted(set(each.attrs["NetworkSettings"]["Networks"]) - _NAMELESS)
         if each.name in hosts and networks and STACK not in each.labels:
             pool, endpoint = hosts[each.name]
-            message = f"pool {pool.name} is played by stand-ins; the container {each.name} is on {', '.join(networks)}"
+            message = f"pool {pool.name} is served by stand-ins; the container {each.name} is on {', '.join(networks)}"
             hint = f"containers: {{ networks: [{networks[0]}] }} joins it"
             span = dict(plan.spans).get(f"{endpoint.field}.address", NOWHERE)
             found.append(Diagnostic("LB423", message, span, f"{endpoint.field}.address", hint, Severity.ADVICE))

@@ -75,8 +75,8 @@ def after_commit() -> Iterator[None]:
         yield
     except EngineError as error:
         message = "the change serves, but what goes with it is not done"
-        told = Diagnostic("LB429", message, hint="`lbgen up` does the rest, and loses no request")
-        raise EngineError((told, *error.diagnostics)) from error
+        first = Diagnostic("LB429", message, hint="`lbgen up` does the rest, and loses no request")
+        raise EngineError((first, *error.diagnostics)) from error
 
 
 def _converge_agents(client: DockerClient, desired: DesiredStack, progress: Callable[[Progress], None]) -> None:
@@ -142,7 +142,7 @@ def _plan_change(
     title = unit.record.title
     if each is None or not each.running or desired.last is None:
         raise EngineError(refusal(f"{title} does not run, or another lbgen started it"))
-    before = plan_inside(desired.last.plan, unit.choice, desired.last.cast, desired.subnet)
+    before = plan_inside(desired.last.plan, unit.choice, desired.last.stand_in_set, desired.subnet)
     spec = unit.choice.engine.process(before, unit.binary, FOLDER)
     where = {x.listener: (x.host, x.port) for x in (*each.record.addresses, *unit.record.addresses)}
     live = ContainerEngine(
@@ -181,7 +181,9 @@ def add_stand_ins(desired: DesiredStack, every: Sequence[StackContainer]) -> Non
     if there is None or there.record.shape != record.shape or there.record.hash == record.hash:
         return
     # Written first, so that no later command assigns one of these ports.
-    replace(desired.last, cast=replace(desired.last.cast, stand_ins=desired.kept.cast.stand_ins)).write()
+    replace(
+        desired.last, stand_in_set=replace(desired.last.stand_in_set, stand_ins=desired.kept.stand_in_set.stand_ins)
+    ).write()
     begun = int(time.time()) - 1
     before = _count_ready(there, begun)
     container.put(there.handle, {**spec.files, RECORD_FILE: container.File(record.text())}, root=False)

@@ -22,18 +22,18 @@ _TYPES = (certificates, server, standins)
 
 @dataclass(frozen=True, slots=True)
 class SavedPlan:
-    """`plan`: what the stack serves; `cast`: the stand-ins that were ever started; `accept`: the accepted verdicts;
-    `backends`: whether stand-ins play endpoints."""
+    """`plan`: what the stack serves; `stand_in_set`: the stand-ins that were ever started; `accept`: the accepted
+    verdicts; `backends`: whether stand-ins serve as endpoints."""
 
     plan: Plan
-    cast: StandInSet
+    stand_in_set: StandInSet
     accept: tuple[str, ...]
     backends: bool
 
     def members(self) -> tuple[Member, ...]:
         """The endpoints under their names, at the addresses that the engines have."""
-        host = self.cast.stand_ins[0].host if self.cast.stand_ins else ""
-        return members(self.plan, self.cast.apply_to(self.plan, host))
+        host = self.stand_in_set.stand_ins[0].host if self.stand_in_set.stand_ins else ""
+        return members(self.plan, self.stand_in_set.apply_to(self.plan, host))
 
     def write(self) -> None:
         """Save it atomically. Raises EngineError LB408."""

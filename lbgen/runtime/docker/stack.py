@@ -200,14 +200,16 @@ def _desired_stack(
     helper = _helper(client, progress)
     subnet = network.ensure(client, plan.name)
     last = saved_plan.read(plan.name)
-    before = last.cast if last is not None and last.cast.stand_ins else None
-    cast = assign_stand_ins(plan, subnet, _certificate_folder(plan), before) if stand_in_pools(plan) else StandInSet()
+    before = last.stand_in_set if last is not None and last.stand_in_set.stand_ins else None
+    stand_in_set = (
+        assign_stand_ins(plan, subnet, _certificate_folder(plan), before) if stand_in_pools(plan) else StandInSet()
+    )
     units = []
     for each in chosen:
-        inside = plan_inside(plan, each, cast, subnet)
+        inside = plan_inside(plan, each, stand_in_set, subnet)
         units.append(engine_unit(plan, each, inside, helper, accept, ports_container(plan, each, helper, subnet)))
-    endpoints = stand_in_container(plan, cast, helper, subnet) if cast.stand_ins else None
-    return DesiredStack(SavedPlan(plan, cast, accept, backends), tuple(units), endpoints, helper, subnet, last)
+    endpoints = stand_in_container(plan, stand_in_set, helper, subnet) if stand_in_set.stand_ins else None
+    return DesiredStack(SavedPlan(plan, stand_in_set, accept, backends), tuple(units), endpoints, helper, subnet, last)
 
 
 def _helper(client: DockerClient, progress: Callable[[Progress], None]) -> str:

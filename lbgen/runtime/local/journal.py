@@ -40,12 +40,12 @@ class SavedNetwork:
 
 @dataclass(frozen=True, slots=True)
 class SavedStack:
-    """What a stack serves: `cast` plays the plan of `request`, `binaries` are the executables as they run (copies where
-    their user cannot reach the original). `generation` counts the changes since its start."""
+    """What a stack serves: `stand_in_set` are the endpoints of the plan of `request`, `binaries` are the executables as
+    they run (copies where their user cannot reach the original). `generation` counts the changes since its start."""
 
     generation: int
     request: StartRequest
-    cast: StandInSet
+    stand_in_set: StandInSet
     networks: tuple[tuple[str, SavedNetwork], ...]
     binaries: tuple[tuple[str, Binary], ...]
 

@@ -44,8 +44,8 @@ class StackProcesses:
     cleanup: ExitStack
     handles: dict[str, EngineProcess] = field(default_factory=dict)
     networks: dict[str, Network] = field(default_factory=dict)
-    cast: StandInSet = field(default_factory=StandInSet)  # every stand-in that was ever started, as they stay
-    active_cast: StandInSet = field(default_factory=StandInSet)  # those of the plan that is served
+    stand_in_set: StandInSet = field(default_factory=StandInSet)  # every stand-in that was ever started, as they stay
+    active_set: StandInSet = field(default_factory=StandInSet)  # those of the plan that is served
     generation: int = 0  # counts the changes
     stand_ins: StandIns = field(init=False)
 
@@ -68,7 +68,7 @@ class StackProcesses:
         value = SavedStack(
             self.generation,
             self.request,
-            replace(self.active_cast, stand_ins=self.cast.stand_ins),
+            replace(self.active_set, stand_ins=self.stand_in_set.stand_ins),
             tuple(
                 (name, SavedNetwork(net.host, net.inside, net.device, holder))
                 for name, (net, holder) in networks.items()
@@ -81,7 +81,7 @@ class StackProcesses:
     def start(self) -> tuple[Diagnostic, ...]:
         """Start everything and wait until every route answers; returns warnings. Raises LbgenError, OSError."""
         with lock("ports"):
-            addresses = self.active_cast = self._stand_ins(self.request.plan)
+            addresses = self.active_set = self._stand_ins(self.request.plan)
             for chosen in self.request.engines:
                 self._start(chosen, addresses, self.networks.get(chosen.name))
             for handle in self.handles.values():
@@ -100,13 +100,13 @@ class StackProcesses:
             return StandInSet()
         taken = frozenset(x.port + engine.offset for x in plan.listeners for engine in self.request.engines)
         hosts = ("127.0.0.1", *(net.host for net in self.networks.values()))
-        there = self.cast.stand_ins
-        made = plan_stand_ins(plan, hosts, taken, self.folder / f"stand-ins-{len(there)}", before=self.cast)
+        there = self.stand_in_set.stand_ins
+        made = plan_stand_ins(plan, hosts, taken, self.folder / f"stand-ins-{len(there)}", before=self.stand_in_set)
         every = (*there, *(each for each in made.stand_ins if each not in there))
         if self.stand_ins.process is None:
             self.cleanup.callback(self.stand_ins.stop)
         self.stand_ins.serve(every)
-        self.cast = replace(made, stand_ins=every)
+        self.stand_in_set = replace(made, stand_ins=every)
         listed = endpoint_states(plan, made)
         self.record = replace(self.record, endpoints=listed)
         self.progress(Progress(Step.BACKENDS, total=len(listed), done=len(listed)))
@@ -222,12 +222,12 @@ class StackProcesses:
 
     def _commit(self, order: StartRequest, stand_ins: StandInSet) -> None:
         """`order` is what the stack serves from now on. Raises EngineError LB408, and then it is not."""
-        before = self.request, self.active_cast, self.generation
-        self.request, self.active_cast, self.generation = order, stand_ins, self.generation + 1
+        before = self.request, self.active_set, self.generation
+        self.request, self.active_set, self.generation = order, stand_ins, self.generation + 1
         try:
             self.save()
         except BaseException:
-            self.request, self.active_cast, self.generation = before
+            self.request, self.active_set, self.generation = before
             raise
         what = digest(order.plan, order.engines, order.accept, backends=order.backends)
         self.record = replace(self.record, digest=what, changes=self.generation)

@@ -130,7 +130,7 @@ class Supervisor:
                 if not self.processes.stand_ins.is_alive() and stand_ins.due is None:
                     _log(f"the stand-ins ended; they start again in {stand_ins.schedule(time.monotonic()):g} s")
                 elif stand_ins.take_due(time.monotonic()):
-                    self.processes.stand_ins.serve(self.processes.cast.stand_ins)
+                    self.processes.stand_ins.serve(self.processes.stand_in_set.stand_ins)
                     _log("the stand-ins started again")
                 caller = control.wait(_LOOK_SECONDS)
                 if caller is not None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def take_over(
     saved: SavedStack, record: state.StackState, tell: Callable[[Progress], None], ends: ExitStack
 ) -> StackProcesses:
-    """The company of what serves; an engine or agent that has died is started again. Raises OSError, LbgenError.
+    """The processes of what serves; an engine or agent that has died is started again. Raises OSError, LbgenError.
 
     Nothing ends with `ends` before this returns.
     """
@@ -42,17 +42,19 @@ def take_over(
     me = ProcessId.of(os.getpid())
     assert me is not None  # noqa: S101 - we live
     what = digest(order.plan, order.engines, order.accept, backends=order.backends)
-    listed = endpoint_states(order.plan, saved.cast)
+    listed = endpoint_states(order.plan, saved.stand_in_set)
     record = replace(record, pid=me.pid, started=me.started, digest=what, endpoints=listed, changes=saved.generation)
     networks = {
         name: Network(each.host, each.inside, AdoptedProcess.of(each.holder), each.device)
         for name, each in saved.networks
     }
-    made = StackProcesses(order, record, tell, ends, networks=networks, cast=saved.cast, generation=saved.generation)
-    made.active_cast = saved.cast
+    made = StackProcesses(
+        order, record, tell, ends, networks=networks, stand_in_set=saved.stand_in_set, generation=saved.generation
+    )
+    made.active_set = saved.stand_in_set
     made.stand_ins = StandIns.adopt(Path(order.folder))
-    if saved.cast.stand_ins:
-        made.stand_ins.serve(saved.cast.stand_ins)
+    if saved.stand_in_set.stand_ins:
+        made.stand_ins.serve(saved.stand_in_set.stand_ins)
     binaries = dict(saved.binaries)
     for chosen in order.engines:
         entry = next(each for each in record.engines if each.name == chosen.name)
@@ -66,9 +68,9 @@ def take_over(
     return made
 
 
-def _handle(company: StackProcesses, chosen: EngineChoice, entry: state.EngineState, binary: Binary) -> EngineProcess:
-    net = company.networks.get(chosen.name)
-    plan = company.plan_for(company.request.plan, chosen, company.active_cast, net)
+def _handle(processes: StackProcesses, chosen: EngineChoice, entry: state.EngineState, binary: Binary) -> EngineProcess:
+    net = processes.networks.get(chosen.name)
+    plan = processes.plan_for(processes.request.plan, chosen, processes.active_set, net)
     plan = with_version(plan, chosen.name, chosen.version)
     if entry.admin:
         plan = with_admin(plan, entry.admin, shared=True)

@@ -157,7 +157,7 @@ class _Work:
             self.progress(replace(step, engine=part if step.engine else "", detail=detail))
 
         behind = [x for tier in {pool.leads_to[0] for pool in plan.pools if pool.leads_to} for x in self._now[tier]]
-        if before is not None:  # before it is told of them
+        if before is not None:  # before its configuration names them
             self.driver.attach_networks(before, behind)
         for remaining in reversed(range(_PORT_TRIES)):
             try:
@@ -181,8 +181,8 @@ class _Work:
     def _through(self, tiers: Sequence[Tier], entered: Mapping[str, tuple[str, int]]) -> None:
         """Check that every route behind answers through the tier in front. Raises EngineError LB405."""
         for front in l4_fronts(tiers):
-            played = {x.pool for state in self._now[front.behind] for x in state.endpoints}
-            own = {pool.name for pool in front.plan.pools} - played
+            with_stand_ins = {x.pool for state in self._now[front.behind] for x in state.endpoints}
+            own = {pool.name for pool in front.plan.pools} - with_stand_ins
             plan = with_real_endpoints(front.plan, own)
             probes = make_probes(plan)
             late = readiness.wait(

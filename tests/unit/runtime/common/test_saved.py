@@ -36,8 +36,10 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(example: str = "shop") -> SavedPlan:
-    cast = StandInSet((StandIn("pools.a.endpoints[0]", "a", "10.0.0.1", 80),), {"pools.a.endpoints[0]": 80}, Path("/x"))
-    return SavedPlan(PLANS[example], cast, ("all",), backends=True)
+    stand_in_set = StandInSet(
+        (StandIn("pools.a.endpoints[0]", "a", "10.0.0.1", 80),), {"pools.a.endpoints[0]": 80}, Path("/x")
+    )
+    return SavedPlan(PLANS[example], stand_in_set, ("all",), backends=True)
 
 
 @pytest.mark.parametrize("example", PLANS)
@@ -50,13 +52,13 @@ def test_it_comes_back(example: str) -> None:
 
 @pytest.mark.parametrize("example", PLANS)
 def test_what_a_supervisor_saved_comes_back(example: str, tmp_path: Path) -> None:
-    plan, cast = PLANS[example], made(example).cast
+    plan, stand_in_set = PLANS[example], made(example).stand_in_set
     engine = EngineChoice(
         "nginx", "nginx", "1.22", Binary(Path("/n"), "1.22.1", (Path("/m.so"),)), False, ("::1",), 1000
     )
     order = StartRequest(plan.name, "digest", "/stack", plan, (engine,), ("all",), True, 20.0)
     network = SavedNetwork("10.0.0.1", "10.0.0.2", "lb0", ProcessId(7, 9))
-    value = journal.SavedStack(3, order, cast, (("nginx", network),), (("nginx", engine.binary),))
+    value = journal.SavedStack(3, order, stand_in_set, (("nginx", network),), (("nginx", engine.binary),))
     journal.write(tmp_path, value)
     assert journal.read(tmp_path) == value
     unknown = replace(value, request=replace(order, engines=(replace(engine, name="fake"),)))

@@ -35,7 +35,7 @@ def plan(tmp_path):
     shown = {"cert": "client.crt", "key": "client.key"}
     topology = {
         "version": 1,
-        "name": "cast",
+        "name": "stand_in_set",
         "listeners": {
             "web": {"port": 8080, "proxy_protocol": "accept"},
             "secure": {"port": 8443, "tls": TLS},
