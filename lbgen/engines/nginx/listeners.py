@@ -51,6 +51,9 @@ def server_directives(
         yield directive("http2", "on")
     if listener.tls is not None:
         yield from tls.tls_directives(listener.tls, server.certificate)
+        if server.certificate is not None:
+            # With the default of 16k musl's allocator gives memory back to the kernel with each answer.
+            yield directive("ssl_buffer_size", "8k")
     yield from access_log.server_directives(listener)
     if listener.underscores:  # this admits other characters as well, such as dots
         yield directive("underscores_in_headers", "on")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
+from lbgen.engines.nginx.listeners import server_directives
 from lbgen.engines.nginx.tls import VirtualServer, virtual_servers
 from lbgen.plan.model import HostPattern, HostTable, Listener, Mode, Protocol
 from lbgen.plan.tls import Certificate, File, ListenerTls
@@ -71,3 +73,13 @@ def test_names_lead_to_certificates_and_rules(name, number):
 def test_one_block_is_the_default():
     _, every = made()
     assert [face.default for face in every].count(True) == 1
+
+
+def test_records_are_small_enough_for_musl_to_keep_their_memory() -> None:
+    """At nginx's default of 16k an answer of 5 KB takes 1.5 times the CPU in a build with musl."""
+    listener, servers = made()
+    listener = replace(listener, tls=ListenerTls(certificates=CERTIFICATES))
+    for server in servers:
+        found = {line.name.text: line.args for line in server_directives(listener, server, frozenset(), old=False)}
+        sizes = [word.text for word in found.get("ssl_buffer_size", ())]
+        assert sizes == ([] if server.certificate is None else ["8k"])
