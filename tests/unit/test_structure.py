@@ -56,7 +56,17 @@ PARTS = {
     | {"tcp_weights", "transport_sockets", "upstream_protocols", "upstream_servers"},
     "routes": {"routes", "actions", "per_route", "conditional_filters", "filter_chains", "local_replies"}
     | {"server_blocks", "shared_counters"},
-    "text of the engine": {"buffers", "lua", "lua_rules", "names", "plugin", "plugin_config", "protobuf", "readiness"}
+    "text of the engine": {
+        "buffers",
+        "comments",
+        "lua",
+        "lua_rules",
+        "names",
+        "plugin",
+        "plugin_config",
+        "protobuf",
+        "readiness",
+    }
     | {"scripts", "statements", "static", "strings"},
 }
 

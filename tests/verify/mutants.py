@@ -42,11 +42,9 @@ def times(plan: Plan, engine: str) -> Iterator[Mutant]:
     real, other = files_of(plan, engine), files_of(scale_times(plan, other_times(plan)), engine)
     for change in line_changes(real, other):
         lines = real[change.file].splitlines()
-        if _left_out(lines, change.line - 1):
-            continue
         line, against = lines[change.line - 1], other[change.file].splitlines()[change.line - 1]
         for ours, theirs in zip(NUMBER.finditer(line), NUMBER.finditer(against), strict=True):
-            if ours[0] == theirs[0]:
+            if ours[0] == theirs[0] or _left_out(lines, change.line - 1, ours.start()):
                 continue
             value = float(ours[1]) * FACTOR
             text = f"{value:.3f}s" if "." in ours[1] else f"{round(value)}{ours[2] or ''}"
@@ -66,15 +64,16 @@ _LEFT_OUT = {
 }
 
 
-def _left_out(lines: list[str], at: int) -> bool:
+def _left_out(lines: list[str], at: int, column: int) -> bool:
     """What is named in `_LEFT_OUT`. And HAProxy's `timeout client` and `timeout server` of TCP sections: `timeout
     tunnel` counts instead as soon as both sides are connected (its manual, "timeout tunnel")."""
     line = lines[at].strip()
-    if line.startswith("idle_timeout:"):
-        policy = list(itertools.takewhile(lambda before: "route:" not in before, reversed(lines[:at])))
-        return any('retry_on: "connect-failure"' in before for before in policy)
-    if line.startswith("per_try_idle_timeout:"):
-        return any('exact: "websocket"' in before for before in lines[max(0, at - 28) : at])
+    key = lines[at][:column].rstrip().split(" ")[-1]
+    if key == "idle_timeout:":
+        policy = list(itertools.takewhile(lambda before: "route:" not in before, reversed(lines[: at + 1])))
+        return any("retry_on: connect-failure" in before for before in policy)
+    if key == "per_try_idle_timeout:":
+        return any("exact: websocket" in before for before in lines[max(0, at - 28) : at])
     if line.startswith(tuple(_LEFT_OUT)):
         return True
     section = next((line for line in reversed(lines[:at]) if line.startswith(("frontend ", "backend "))), "")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 FILE = "access.log"
 _SNAPSHOT = "lbgen.asked"  # filter state: the request's host and path before a route rewrites them
+_AS_THEY_ARE = ("%REQ(:AUTHORITY)%", "%PATH(NQ:PATH)%")
+_SAVED = (f"%FILTER_STATE({_SNAPSHOT}.host:PLAIN)%", f"%FILTER_STATE({_SNAPSHOT}.path:PLAIN)%")
 
 
 def build_snapshot_filter() -> dict[str, Data]:
@@ -29,7 +31,7 @@ def build_snapshot_filter() -> dict[str, Data]:
     return extension(
         "asked",
         "filters.http.set_filter_state.v3.Config",
-        {"on_request_headers": [_snapshot("host", "%REQ(:AUTHORITY)%"), _snapshot("path", "%PATH(NQ:PATH)%")]},
+        {"on_request_headers": [_snapshot("host", _AS_THEY_ARE[0]), _snapshot("path", _AS_THEY_ARE[1])]},
     )
 
 
@@ -41,8 +43,10 @@ def _snapshot(what: str, text: str) -> dict[str, Data]:
     }
 
 
-def build_access_log(listener: Listener) -> list[dict[str, Data]]:
-    """Writes one JSON line per request; `parse_record` converts what Envoy names differently."""
+def build_access_log(listener: Listener, *, snapshot: bool) -> list[dict[str, Data]]:
+    """Writes one JSON line per request; `parse_record` converts what Envoy names differently. With `snapshot`, host and
+    path are those that the filter saved."""
+    host, path = _SAVED if snapshot else _AS_THEY_ARE
     return [
         extension(
             "file",
@@ -51,14 +55,14 @@ def build_access_log(listener: Listener) -> list[dict[str, Data]]:
                 "path": FILE,
                 "log_format": {
                     "json_format": {
-                        "time": "%START_TIME(%Y-%m-%dT%H:%M:%S.%3fZ)%",
+                        "time": "%START_TIME%",
                         "listener": listener.name,
                         "route": "%ROUTE_NAME%",
                         "pool": "%UPSTREAM_CLUSTER_RAW%",
                         "endpoint": "%UPSTREAM_HOST%",
                         "method": "%REQ(:METHOD)%",
-                        "host": f"%FILTER_STATE({_SNAPSHOT}.host:PLAIN)%",
-                        "path": f"%FILTER_STATE({_SNAPSHOT}.path:PLAIN)%",
+                        "host": host,
+                        "path": path,
                         "status": "%RESPONSE_CODE%",
                         "duration_ms": "%COMMON_DURATION(DS_RX_BEG:DS_TX_END:us)%",
                         "upstream_ms": "%COMMON_DURATION(US_TX_BEG:US_RX_END:us)%",

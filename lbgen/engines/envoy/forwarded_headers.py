@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.balancing import PEER_STATE
-from lbgen.engines.envoy.conditional_filters import skip_where
+from lbgen.engines.envoy.conditional_filters import run_first
 from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_option
 from lbgen.engines.envoy.lua import build_lua_filter, load_lua
 from lbgen.engines.envoy.predicates import NETWORK_INPUTS, address_in, any_of, header_equals, header_matches, not_
@@ -38,50 +38,87 @@ _HOP = ("te", "trailer")  # hop-by-hop headers that Envoy forwards
 _ODD_LIST = r"|[^,]*,(?:[^ ]\C*)?|\C*,[^ ]\C*|\C*,[ ]*"
 
 
-def build_early_mutations(listener: Listener) -> list[dict[str, Data]]:
-    """Header mutations before Envoy itself reads a request head.
+def build_early_mutations(listener: Listener, *, coding: bool) -> list[dict[str, Data]]:
+    """Header mutations before Envoy itself reads a request head; they cost less than a filter.
 
-    Envoy matches no route for a request with an empty X-Forwarded-Proto and invents a value where there is none, so the
-    value that rules match, and that of a trusted peer, is saved under another name. Envoy removes Transfer-Encoding;
-    its presence is saved, because it is malformed in HTTP/1.0.
+    Envoy matches no route for a request with an empty X-Forwarded-Proto, and sets the scheme of the connection where
+    there is none, which is the contract's value. So that of the client is removed; the value that rules match, and that
+    of a trusted peer, is saved under another name. With `coding` the presence of Transfer-Encoding, which Envoy
+    removes, is saved: it is malformed in HTTP/1.0.
     """
     coded: list[Data] = [
         {"remove": TRANSFER_CODING},
         {"append": header_option(TRANSFER_CODING, "%REQ(TRANSFER-ENCODING)%", SET)},  # no effect without a value
         {"append": header_option(TRANSFER_CODING, "%PROTOCOL%", "OVERWRITE_IF_EXISTS")},
     ]
-    mutations: list[Data] = [*coded, {"remove": PROTO}]
+    mutations: list[Data] = [*(coded if coding else ()), {"remove": PROTO}]
     if _saves_proto(listener):
         kept: Data = {"append": header_option(SAVED_PROTO, "%REQ(X-FORWARDED-PROTO)%", SET)}
         mutations = [{"remove": SAVED_PROTO}, kept, *mutations]
+    if _is_early(listener):
+        ours = {name: value for name, value in _own_headers(listener).items() if name != PROTO}
+        mutations += _mutations(
+            [*_HOP, *(name for name in _NAMES if name not in ours and name != PROTO)],
+            [header_option(name, value, SET) for name, value in ours.items()],
+        )
     return [extension("kept", "http.early_header_mutation.header_mutation.v3.HeaderMutation", {"mutations": mutations})]
+
+
+def list_late_removals(listener: Listener) -> list[str]:
+    """Headers that routing needs and endpoints must not see, where no filter removes them."""
+    if not _is_early(listener):
+        return []
+    removed = [] if PROTO in _own_headers(listener) else [PROTO]
+    return [*removed, SAVED_PROTO] if _saves_proto(listener) else removed
+
+
+def _is_early(listener: Listener) -> bool:
+    """Whether the headers can be written before routing: no peer is trusted, and no rule matches them as they came."""
+    matched = {header.name for table in listener.hosts for rule in table.rules for header in rule.match.headers}
+    return not listener.trusted_proxies and not matched & {_FOR, _HOST, _PORT, _ID, *_HOP}
 
 
 def build_forwarded_filters(listener: Listener) -> list[dict[str, Data]]:
     """The filters that remove hop-by-hop headers and write X-Forwarded-* and X-Request-Id, in order."""
+    if _is_early(listener):
+        return []
     ours = _own_headers(listener)
-    unmade = [name for name in _NAMES if name not in ours]
-    untrusted = _header_mutation(
-        "untrusted-peer",
-        [*_HOP, *unmade, *([SAVED_PROTO] if _saves_proto(listener) else [])],
-        [header_option(name, value, SET) for name, value in ours.items()],
-    )
+    clients = [name for name in _NAMES if name != PROTO]
+    if _saves_proto(listener):
+        clients.append(SAVED_PROTO)
     if not listener.trusted_proxies:
-        filters = [untrusted]
-    else:
-        peer = address_in(listener.trusted_proxies, _peer_input(listener), "trusted")
-        odd = [
-            header_matches(_FOR, _ODD_LIST),
-            *(header_equals(name, "") for name in ours if name not in (_FOR, PROTO)),
-        ]
-        filters = [
-            skip_where(not_(any_of(*odd)), build_lua_filter("odd-values", load_lua("forwarded_values"))),
-            skip_where(not_(peer), _trusted_mutation(ours, peer_address(listener))),
-            skip_where(peer, untrusted),
-        ]
-    if _HOST in ours:
-        filters.append(skip_where(not_(header_equals(_HOST, NO_HOST)), _header_mutation("no-host", [_HOST], [])))
-    return filters
+        return [_write_headers(ours, [*clients, *_HOP]), *_no_host(ours)]
+    peer = address_in(listener.trusted_proxies, _peer_input(listener), "trusted")
+    untrusted = run_first("untrusted-peer", (not_(peer), _header_mutation("untrusted-peer", clients, [])))
+    if not listener.guarantees.framing:
+        return [untrusted, _write_headers(ours, _HOP)]
+    odd = [header_matches(_FOR, _ODD_LIST), *(header_equals(name, "") for name in ours if name not in (_FOR, PROTO))]
+    rewrite = build_lua_filter("odd-values", load_lua("forwarded_values"))
+    return [untrusted, run_first("odd-values", (any_of(*odd), rewrite)), _write_headers(ours, _HOP), *_no_host(ours)]
+
+
+def _write_headers(ours: dict[str, str], removed: Iterable[str]) -> dict[str, Data]:
+    """The filter that adds to what a trusted peer sent, or writes what is absent."""
+    added = (
+        [header_option(_FOR, f"%REQ(X-FORWARDED-FOR)%, {ours[_FOR]}", "OVERWRITE_IF_EXISTS")] if _FOR in ours else []
+    )
+    added += [header_option(name, value, "ADD_IF_ABSENT") for name, value in ours.items() if name != PROTO]
+    added.append(header_option(PROTO, f"%REQ({SAVED_PROTO.upper()})%", SET))  # no effect without a value
+    unmade = () if PROTO in ours else (PROTO,)
+    return _header_mutation("forwarded-headers", [*removed, *unmade], added, after=(SAVED_PROTO,))
+
+
+def _no_host(ours: dict[str, str]) -> list[dict[str, Data]]:
+    """The filter for HTTP/1.0 requests without a host, whose X-Forwarded-Host would be Envoy's name for them."""
+    if _HOST not in ours:
+        return []
+    return [run_first("no-host", (header_equals(_HOST, NO_HOST), _header_mutation("no-host", [_HOST], [])))]
+
+
+def build_no_host_edits(listener: Listener) -> dict[str, Data]:
+    """The fields of a virtual host for HTTP/1.0 requests without a host, whose X-Forwarded-Host would be Envoy's name
+    for them; empty where there is none."""
+    return {"request_headers_to_remove": [_HOST]} if listener.forwarded_headers and _is_early(listener) else {}
 
 
 def _peer_input(listener: Listener) -> dict[str, Data]:
@@ -93,16 +130,6 @@ def _peer_input(listener: Listener) -> dict[str, Data]:
 def _saves_proto(listener: Listener) -> bool:
     matched = (header.name for table in listener.hosts for rule in table.rules for header in rule.match.headers)
     return bool(listener.trusted_proxies) or PROTO in matched
-
-
-def _trusted_mutation(ours: dict[str, str], peer: str) -> dict[str, Data]:
-    added = [header_option(_FOR, f"%REQ(X-FORWARDED-FOR)%, {peer}", "OVERWRITE_IF_EXISTS")] if _FOR in ours else []
-    added += [header_option(name, value, "ADD_IF_ABSENT") for name, value in ours.items() if name != PROTO]
-    if PROTO in ours:
-        added.append(header_option(PROTO, ours[PROTO], SET))
-    added.append(header_option(PROTO, f"%REQ({SAVED_PROTO.upper()})%", SET))  # no effect without a value
-    removed = [*_HOP, *(() if PROTO in ours else (PROTO,))]
-    return _header_mutation("trusted-peer", removed, added, after=(SAVED_PROTO,))
 
 
 def peer_address(listener: Listener) -> str:
@@ -129,6 +156,8 @@ def _header_mutation(
     name: str, removed: Iterable[str], appended: Iterable[dict[str, Data]], after: Iterable[str] = ()
 ) -> dict[str, Data]:
     """A filter that removes headers, adds headers, then removes those of `after`."""
-    removals: list[Data] = [{"remove": header} for header in removed]
-    additions: list[Data] = [{"append": each} for each in appended]
-    return build_mutation_filter(name, [*removals, *additions, *({"remove": header} for header in after)])
+    return build_mutation_filter(name, [*_mutations(removed, appended), *({"remove": header} for header in after)])
+
+
+def _mutations(removed: Iterable[str], appended: Iterable[dict[str, Data]]) -> list[Data]:
+    return [*({"remove": header} for header in removed), *({"append": each} for each in appended)]

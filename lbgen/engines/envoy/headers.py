@@ -68,6 +68,13 @@ def build_response_edits(*edits: HeaderEdits) -> dict[str, Data]:
     found = _fields("response", *edits)
     if CONTENT_TYPE in {name for each in edits for name in (*each.remove, *(n for n, _ in (*each.set, *each.add)))}:
         removed, added = merge_edits(*edits)
+        for key, kept in (
+            ("response_headers_to_remove", [name for name in removed if name != CONTENT_TYPE]),
+            ("response_headers_to_add", [each for each in added if _name(each) != CONTENT_TYPE]),
+        ):
+            found.pop(key, None)
+            if kept:
+                found[key] = kept
         mutations: list[Data] = [{"remove": name} for name in removed if name == CONTENT_TYPE]
         mutations += [{"append": each} for each in added if _name(each) == CONTENT_TYPE]
         found |= build_late_edits(mutations)

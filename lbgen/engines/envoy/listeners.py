@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, assert_never
 from lbgen.engines.document import Tagged
 from lbgen.engines.envoy.access_log import build_access_log, build_snapshot_filter
 from lbgen.engines.envoy.balancing import PEER_STATE
+from lbgen.engines.envoy.comments import NOTES, ROUTE_NOTES, explain_filter
+from lbgen.engines.envoy.conditional_filters import run_first
 from lbgen.engines.envoy.connection_options import build_handshake_filter, build_upstream_filters
 from lbgen.engines.envoy.endpoint_slots import SLOT_KEYS
 from lbgen.engines.envoy.filter_chains import build_chain_matcher, server_name_predicate
@@ -15,10 +17,11 @@ from lbgen.engines.envoy.forwarded_headers import (
     TRANSFER_CODING,
     build_early_mutations,
     build_forwarded_filters,
+    list_late_removals,
 )
 from lbgen.engines.envoy.headers import build_content_type_filter, header_option
 from lbgen.engines.envoy.l4 import build_l4_chains
-from lbgen.engines.envoy.limits import build_access_filter, needs_client_address, saves_peer
+from lbgen.engines.envoy.limits import RATE, build_access_filter, needs_client_address, saves_peer
 from lbgen.engines.envoy.local_replies import ReplyCauses, build_local_replies
 from lbgen.engines.envoy.lua import build_lua_filter, load_lua
 from lbgen.engines.envoy.matching import regex
@@ -26,7 +29,8 @@ from lbgen.engines.envoy.paths import (
     build_above_root_filter,
     build_non_normal_route,
     build_normalize_filter,
-    build_request_line_filter,
+    build_refusal,
+    build_target_limit_filter,
 )
 from lbgen.engines.envoy.per_route import build_policy_filters
 from lbgen.engines.envoy.predicates import cidr
@@ -34,11 +38,12 @@ from lbgen.engines.envoy.protobuf import duration, extension
 from lbgen.engines.envoy.rewrites import has_request_host_redirect
 from lbgen.engines.envoy.routes import REDIRECT_HOST, has_late_edits
 from lbgen.engines.envoy.shared_counters import REQUEST_SLOT, build_release_log
-from lbgen.engines.envoy.timeouts import build_head_only_filter, needs_head_only_filter
+from lbgen.engines.envoy.timeouts import build_head_only_filter, needs_head_only_filter, stream_idle_timeout
 from lbgen.engines.envoy.tls import build_listener_socket, build_tls_inspector
 from lbgen.engines.envoy.udp import build_udp_proxy
 from lbgen.engines.envoy.virtual_hosts import build_virtual_hosts
 from lbgen.engines.verbatim import entries
+from lbgen.engines.yaml_writer import Noted
 from lbgen.plan.model import Forward, Mode, Protocol, Respond
 from lbgen.plan.policy import PathsMode
 
@@ -47,7 +52,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.document import Data
     from lbgen.engines.envoy.upstreams import Clusters
-    from lbgen.plan.model import ClientTimeouts, Listener, Plan, Route
+    from lbgen.plan.model import Listener, Plan, Route, Rule
     from lbgen.plan.policy import Limits
 
 _DRAIN = 100  # ms in which an idle connection drains before Envoy closes it
@@ -131,18 +136,22 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
     used = [route for _, route in rules]
     client = needs_client_address(plan, listener)
     normal = listener.paths.mode is PathsMode.NORMALIZE
-    filters = [
-        *([build_snapshot_filter()] if listener.access_log else ()),
-        *([build_normalize_filter()] if normal else ()),
-    ]
+    kept = listener.guarantees
+    forwards = any(isinstance(route.action, Forward) for route in used)
+    rewritten = normal or any(_rewrites(rule, route) for rule, route in rules)
+    snapshot = listener.access_log and rewritten
+    head_only = needs_head_only_filter(used, listener.timeouts.body, clusters)
+    coding = head_only or kept.framing
+    filters = [*([build_snapshot_filter()] if snapshot else ()), *([build_normalize_filter()] if normal else ())]
     filters += build_forwarded_filters(listener)  # first, so that the log has the X-Request-Id of refused requests
-    filters.append(build_request_line_filter(listener.paths, listener.limits))
+    if (refusal := build_refusal(listener.paths, kept)) is not None:
+        filters.append(run_first("malformed", refusal))
+    if listener.limits.target is not None:
+        filters.append(build_target_limit_filter(listener.limits.target))
     if listener.paths.mode is PathsMode.VERBATIM:
         filters.append(build_above_root_filter())
-    forwards = any(isinstance(route.action, Forward) for route in used)
-    if forwards:
-        filters.append(build_handshake_filter())
-    if needs_head_only_filter(used, listener.timeouts.body, clusters):
+    before_handshake = len(filters)
+    if head_only:
         filters.append(build_head_only_filter())
     if listener.access is not None:
         filters.append(build_access_filter("listener-access", listener.access))
@@ -155,26 +164,37 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
     if any(has_late_edits(route) for _, route in rules):
         filters.append(build_content_type_filter())
     filters += entries(plan, "envoy", "http_filters")
+    upstream = build_upstream_filters(options=kept.connection_options) if forwards else []
     filters.append(
         extension(
             "router",
             "filters.http.router.v3.Router",
             {
                 "suppress_envoy_headers": True,
-                **({"upstream_http_filters": build_upstream_filters()} if forwards else {}),
+                **({"upstream_http_filters": upstream} if upstream else {}),
                 "dynamic_stats": False,
             },
         )
     )
-    logs = build_access_log(listener) if listener.access_log else []
+    filters = [explain_filter(each) for each in filters]
+    handshakes: dict[str, Data] = {"upgrade_type": "websocket"}
+    if forwards and kept.connection_options:
+        whole = [*filters[:before_handshake], explain_filter(build_handshake_filter()), *filters[before_handshake:]]
+        if any(each["name"] == RATE for each in filters):
+            filters = whole  # a second chain would have buckets of its own
+        else:
+            handshakes["filters"] = whole
+    logs = build_access_log(listener, snapshot=snapshot) if listener.access_log else []
     logs += [build_release_log(plan, held) for held in _slot_keys(used, clusters)]
     first = [build_non_normal_route(filters)] if normal else []
+    removed: list[Data] = [*([TRANSFER_CODING] if coding else ()), *list_late_removals(listener)]
     route_config: dict[str, Data] = {
         "name": listener.name,
         "ignore_port_in_host_matching": True,
+        "most_specific_header_mutations_wins": True,  # what follows comes before the edits of routes
         # Envoy drops the body of a 200 that declines exactly `websocket`. With the trailing space Envoy does not
         # recognise the word; endpoints do not see the space.
-        "request_headers_to_remove": [TRANSFER_CODING],
+        **({"request_headers_to_remove": removed} if removed else {}),
         **({"response_headers_to_remove": ["te"]} if forwards else {}),
         "request_headers_to_add": [header_option("upgrade", f"{_WORD} ", "OVERWRITE_IF_EXISTS")],
         "virtual_hosts": build_virtual_hosts(plan, listener, clusters, first),
@@ -184,38 +204,46 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
     return extension(
         "http",
         "filters.network.http_connection_manager.v3.HttpConnectionManager",
-        {
-            "stat_prefix": listener.name,
-            "codec_type": "AUTO" if listener.http2 else "HTTP1",
-            **_limits(listener.limits),
-            "http_protocol_options": {
-                "accept_http_10": True,
-                "default_host_for_http_10": NO_HOST,
-                "allow_custom_methods": True,
-                "ignore_http_11_upgrade": [regex(_NOT_WEBSOCKET)],
+        Noted(
+            "",
+            {
+                "stat_prefix": listener.name,
+                "codec_type": "AUTO" if listener.http2 else "HTTP1",
+                **_limits(listener.limits),
+                "http_protocol_options": {
+                    "accept_http_10": True,
+                    "default_host_for_http_10": NO_HOST,
+                    "allow_custom_methods": True,
+                    "ignore_http_11_upgrade": [regex(_NOT_WEBSOCKET)],
+                },
+                "common_http_protocol_options": {
+                    "idle_timeout": duration(_idle_timeout(listener.timeouts.keepalive)),
+                    **({} if listener.underscores else {"headers_with_underscores_action": "DROP_HEADER"}),
+                },
+                "request_headers_timeout": duration(listener.timeouts.header),
+                "stream_idle_timeout": duration(stream_idle_timeout(listener.timeouts)),
+                "drain_timeout": duration(_DRAIN),
+                "delayed_close_timeout": duration(_CLOSE),
+                # The remote address is the TCP peer, whatever X-Forwarded-For says: no client can send a header of this
+                # name.
+                "use_remote_address": False,
+                "original_ip_detection_extensions": [_client(listener) if client else _peer()],
+                "early_header_mutation_extensions": build_early_mutations(listener, coding=coding),
+                "forward_client_cert_details": "ALWAYS_FORWARD_ONLY",
+                "generate_request_id": False,
+                "server_header_transformation": "PASS_THROUGH",
+                **(
+                    {"local_reply_config": replies}
+                    if (replies := build_local_replies(_reasons(listener, used)))
+                    else {}
+                ),
+                **({"access_log": logs} if logs else {}),
+                "http_filters": filters,
+                "upgrade_configs": [handshakes],
+                "route_config": Noted("", route_config, ROUTE_NOTES),
             },
-            "common_http_protocol_options": {
-                "idle_timeout": duration(_idle_timeout(listener.timeouts.keepalive)),
-                **({} if listener.underscores else {"headers_with_underscores_action": "DROP_HEADER"}),
-            },
-            "request_headers_timeout": duration(listener.timeouts.header),
-            "stream_idle_timeout": duration(_stream_idle_timeout(listener.timeouts)),
-            "drain_timeout": duration(_DRAIN),
-            "delayed_close_timeout": duration(_CLOSE),
-            "upgrade_configs": [{"upgrade_type": "websocket"}],
-            # The remote address is the TCP peer, whatever X-Forwarded-For says: no client can send a header of this
-            # name.
-            "use_remote_address": False,
-            "original_ip_detection_extensions": [_client(listener) if client else _peer()],
-            "early_header_mutation_extensions": build_early_mutations(listener),
-            "forward_client_cert_details": "ALWAYS_FORWARD_ONLY",
-            "generate_request_id": False,
-            "server_header_transformation": "PASS_THROUGH",
-            "local_reply_config": build_local_replies(_reasons(listener, used)),
-            **({"access_log": logs} if logs else {}),
-            "http_filters": filters,
-            "route_config": route_config,
-        },
+            NOTES,
+        ),
     )
 
 
@@ -229,11 +257,6 @@ def _slot_keys(routes: Iterable[Route], clusters: Clusters) -> list[str]:
 def _idle_timeout(keepalive: int) -> int:
     """The time after which Envoy begins to close an idle connection."""
     return max(keepalive - _DRAIN - _CLOSE, keepalive // 2)
-
-
-def _stream_idle_timeout(times: ClientTimeouts) -> int:
-    """Envoy's clock starts at the first byte of a request head; a route that forwards has its own timeout."""
-    return 0 if 0 in (times.header, times.body) else max(times.header, times.body)
 
 
 def _limits(limits: Limits) -> dict[str, Data]:
@@ -264,4 +287,13 @@ def _reasons(listener: Listener, routes: list[Route]) -> ReplyCauses:
     guarded = listener.access is not None or any(route.access is not None for route in routes)
     timed = any(isinstance(route.action, Forward) and route.action.timeouts.request for route in routes)
     refusals = (*((403,) if guarded else ()), *((429,) if limited else ()))
-    return ReplyCauses(listener.limits.target is not None, bool(timed), refusals)
+    kept = listener.guarantees
+    return ReplyCauses(
+        kept.answers, kept.framing or kept.paths, listener.limits.target is not None, bool(timed), refusals
+    )
+
+
+def _rewrites(rule: Rule, route: Route) -> bool:
+    """Whether host or path of the rule's requests change before they are logged."""
+    rewritten = isinstance(route.action, Forward) and route.action.rewrite is not None
+    return rewritten or has_request_host_redirect(rule, route)

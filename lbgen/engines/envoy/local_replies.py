@@ -17,9 +17,12 @@ _DETAILS = "response.code_details"
 
 @record
 class ReplyCauses:
-    """Optional causes of local replies on a listener: a limit of the target, a request timeout, and the statuses of its
-    refusals."""
+    """What is mapped: all of Envoy's own replies (`answers`), and those to requests that lbgen's filters refuse
+    (`malformed`, `target`). Of the former, optional ones: a request timeout, and the statuses of policies that refuse.
+    """
 
+    answers: bool = True
+    malformed: bool = True
     target: bool = False
     request_time: bool = False
     refusals: tuple[int, ...] = ()
@@ -28,38 +31,43 @@ class ReplyCauses:
 def build_local_replies(reasons: ReplyCauses) -> dict[str, Data]:
     """`local_reply_config`: the first mapper that matches a response made by Envoy applies. An endpoint's response
     matches none."""
-    limits = [_mapper(_expression(f'{_DETAILS}.contains("[{TOO_LONG}]")'), 414)] if reasons.target else []
-    times = [_mapper(_expression(f'{_DETAILS} == "max_duration_timeout"'), 504)] if reasons.request_time else []
-    refusals = [_mapper(_status(code), code) for code in reasons.refusals]
-    return {
-        "mappers": [
-            *limits,
-            *times,
-            # Redirects and fixed responses of routes keep their status and body.
-            _mapper(_expression(f'{_DETAILS} == "direct_response"'), None),
-            _mapper(_expression(f'{_DETAILS}.contains("[{NOT_SERVED}]")'), 405),
-            _mapper(
-                _expression(f'{_DETAILS}.contains("[{MALFORMED}]") || {_DETAILS} == "absolute_path_rejected"'), 400
-            ),
-            # The codec rejects a target that is no authority before the filter sees the method.
-            _mapper(_expression('request.method == "CONNECT"'), 405),
-            _mapper(_expression(f'{_DETAILS}.contains("connection_timeout")'), 504),
-            # UF: connect failed; UC: closed by the endpoint; UR: reset by the endpoint; UPE: not HTTP.
-            _mapper(_flags("UF", "UC", "UR", "UPE"), 502),
-            _mapper(_flags("UT"), 504),
-            _mapper(_flags("UH", "UO", "NC"), 503),
-            _mapper(_flags("NR"), 404),
-            _mapper(_status(501), 400),  # an unknown transfer coding
-            *(_mapper(_status(code), code) for code in (400, 408, 413, 431, 504)),
-            *refusals,
-        ]
-    }
+    mappers = [_mapper(_expression(f'{_DETAILS}.contains("[{TOO_LONG}]")'), 414)] if reasons.target else []
+    if reasons.malformed:
+        # The codec itself rejects a target in absolute form, or of CONNECT, before a filter sees the request.
+        served = f'{_DETAILS}.contains("[{NOT_SERVED}]") || request.method == "CONNECT"'
+        formed = f'{_DETAILS}.contains("[{MALFORMED}]") || {_DETAILS} == "absolute_path_rejected"'
+        mappers += [_mapper(_expression(served), 405), _mapper(_expression(formed), 400)]
+    if reasons.answers:
+        mappers += _map_own_answers(reasons)
+    return {"mappers": mappers} if mappers else {}
+
+
+def _map_own_answers(reasons: ReplyCauses) -> list[dict[str, Data]]:
+    times = f'{_DETAILS} == "max_duration_timeout" || ' if reasons.request_time else ""
+    return [
+        # Redirects and fixed responses of routes keep their status and body.
+        _mapper(_expression(f'{_DETAILS} == "direct_response"'), None),
+        _mapper(_expression(f'{times}{_DETAILS}.contains("connection_timeout")'), 504),
+        # UF: connect failed; UC: closed by the endpoint; UR: reset by the endpoint; UPE: not HTTP.
+        _mapper(_flags("UF", "UC", "UR", "UPE"), 502),
+        _mapper(_status(501), 400),  # an unknown transfer coding
+        *(_body(code) for code in (400, 404, 408, 413, 431, 503, 504, *reasons.refusals)),
+    ]
 
 
 def _mapper(where: dict[str, Data], status: int | None) -> dict[str, Data]:
     if status is None:
         return {"filter": where}
-    return {"filter": where, "status_code": status, "body": {"inline_string": reason_phrase(status) + "\n"}}
+    return {"filter": where, "status_code": status, "body": _text(status)}
+
+
+def _body(status: int) -> dict[str, Data]:
+    """A mapper that sets the body alone."""
+    return {"filter": _status(status), "body": _text(status)}
+
+
+def _text(status: int) -> dict[str, Data]:
+    return {"inline_string": reason_phrase(status) + "\n"}
 
 
 def _expression(expression: str) -> dict[str, Data]:
@@ -75,4 +83,4 @@ def _flags(*flags: str) -> dict[str, Data]:
 
 
 def _status(code: int) -> dict[str, Data]:
-    return {"status_code_filter": {"comparison": {"op": "EQ", "value": {"default_value": code, "runtime_key": "none"}}}}
+    return {"status_code_filter": {"comparison": {"value": {"default_value": code, "runtime_key": "none"}}}}

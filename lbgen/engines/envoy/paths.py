@@ -1,4 +1,4 @@
-"""Path validation and normalisation: an RBAC filter that refuses malformed request lines, and Lua filters.
+"""Path validation and normalisation: tests of the request line, filters that refuse what fails them, and Lua filters.
 
 `paths: normalize` adds a first route that matches every target not in normal form. On it a Lua filter rewrites the
 target and looks up the route again. Envoy takes the list of filters from the first route, so that one enables all
@@ -15,7 +15,7 @@ from lbgen.engines.envoy.conditional_filters import ENABLED, skip_where
 from lbgen.engines.envoy.forwarded_headers import TRANSFER_CODING
 from lbgen.engines.envoy.lua import build_lua_filter, load_lua
 from lbgen.engines.envoy.matching import regex
-from lbgen.engines.envoy.predicates import header_matches, not_
+from lbgen.engines.envoy.predicates import any_of, header_equals, header_matches, not_
 from lbgen.engines.envoy.protobuf import extension
 from lbgen.plan.policy import Paths, PathsMode
 from lbgen.plan.request import AUTHORITY
@@ -24,15 +24,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.engines.document import Data
-    from lbgen.plan.policy import Limits
+    from lbgen.engines.envoy.predicates import Predicate
+    from lbgen.plan.guarantees import Guarantees
 
 # RBAC writes the name of the policy that refused into the response code details, which local_replies.py maps to 405,
 # 400 and 414. Envoy tries policies in the order of their names.
 NOT_SERVED = "a-method-not-served"
 MALFORMED = "b-malformed"
-TOO_LONG = "c-too-long"
+TOO_LONG = "too-long"
 
-METHOD = "[A-Z][A-Z_-]*"
+ODD_METHOD = r"TRACE|CONNECT||[^A-Z]\C*|\C*[^A-Z_-]\C*"  # all but [A-Z][A-Z_-]*, without those two
 _PLAIN = r"[A-Za-z0-9_~:\[\]@!$&'()*+,;=-]"
 # Escapes of `/`, `\`, control and unreserved characters are refused.
 _ESCAPE = "2[0-9A-Ca-c]|3[A-Fa-f]|40|5[BDEbde]|60|7[B-Db-d]|[89A-Fa-f][0-9A-Fa-f]"
@@ -67,21 +68,34 @@ def build_target_pattern(paths: Paths) -> str:
 TARGET = build_target_pattern(Paths())
 
 
-def build_request_line_filter(paths: Paths, limits: Limits) -> dict[str, Data]:
-    """The filter that answers 403, which local_replies.py maps to 400, 405 or 414."""
-    policies: dict[str, Data] = {
-        NOT_SERVED: _policy(_header(":method", "TRACE|CONNECT")),
-        MALFORMED: _policy(
-            {"not_rule": _header(":method", METHOD)},
-            {"not_rule": _header(":authority", AUTHORITY)},
-            {"not_rule": _header(":path", build_target_pattern(paths))},
-            _header("connection", _NEVER_NOMINATED),
-            _header(TRANSFER_CODING, "HTTP/1[.]0"),
-        ),
-    }
-    if limits.target is not None:
-        policies[TOO_LONG] = {**_policy({"any": True}), "condition": _longer(limits.target)}
-    return extension("strict", "filters.http.rbac.v3.RBAC", {"rules": {"action": "DENY", "policies": policies}})
+def build_refusal(paths: Paths, guarantees: Guarantees) -> tuple[Predicate, dict[str, Data]] | None:
+    """The test that malformed requests fail, and the filter that answers those with 403, which local_replies.py maps to
+    400 or 405; None where nothing is tested."""
+    odd: list[Predicate] = []
+    policies: dict[str, Data] = {MALFORMED: _policy({"any": True})}
+    if guarantees.framing:
+        policies = {NOT_SERVED: _policy(_header(":method", "TRACE|CONNECT")), **policies}
+        odd = [
+            header_matches(":method", ODD_METHOD),
+            not_(header_matches(":authority", AUTHORITY)),
+            header_matches("connection", _NEVER_NOMINATED),
+            header_equals(TRANSFER_CODING, "HTTP/1.0"),
+        ]
+    if guarantees.paths:
+        odd.append(not_(header_matches(":path", build_target_pattern(paths))))
+    if not odd:
+        return None
+    return any_of(*odd), extension("malformed", "filters.http.rbac.v3.RBAC", _deny(policies))
+
+
+def build_target_limit_filter(limit: int) -> dict[str, Data]:
+    """The filter that answers a longer target with 403, which local_replies.py maps to 414."""
+    policy = {**_policy({"any": True}), "condition": _longer(limit)}
+    return extension(TOO_LONG, "filters.http.rbac.v3.RBAC", _deny({TOO_LONG: policy}))
+
+
+def _deny(policies: dict[str, Data]) -> dict[str, Data]:
+    return {"rules": {"action": "DENY", "policies": policies}}
 
 
 def _longer(limit: int) -> dict[str, Data]:

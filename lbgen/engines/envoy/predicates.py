@@ -19,7 +19,8 @@ NETWORK_INPUTS = "matching.common_inputs.network.v3"
 
 def not_(predicate: Predicate) -> Predicate:
     """Holds where `predicate` does not."""
-    return {"not_matcher": predicate}
+    inner = predicate.get("not_matcher")
+    return inner if isinstance(inner, dict) else {"not_matcher": predicate}
 
 
 def any_of(*predicates: Predicate) -> Predicate:

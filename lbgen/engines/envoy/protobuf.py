@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.yaml_writer import Noted
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -18,7 +20,8 @@ def duration(milliseconds: int) -> str:
 
 def typed(kind: str, fields: Mapping[str, Data] | None = None) -> dict[str, Data]:
     """A message of the protobuf type `kind`, such as `envoy.extensions.filters.http.rbac.v3.RBAC`."""
-    return {"@type": f"type.googleapis.com/{kind}", **(fields or {})}
+    found: dict[str, Data] = {"@type": f"type.googleapis.com/{kind}", **(fields or {})}
+    return Noted(fields.field, found, fields.notes) if isinstance(fields, Noted) else found
 
 
 def extension(

@@ -25,7 +25,13 @@ from lbgen.engines.envoy.protobuf import duration
 from lbgen.engines.envoy.retries import LONG_BODY, build_resend_limit, group_retries
 from lbgen.engines.envoy.rewrites import build_redirect, build_rewrite, has_request_host_redirect
 from lbgen.engines.envoy.sticky import REMOVED_HEADERS, match_owners
-from lbgen.engines.envoy.timeouts import HEAD_ONLY, HEAD_ONLY_ENABLED, IS_HEAD_ONLY, compute_idle_timeouts
+from lbgen.engines.envoy.timeouts import (
+    HEAD_ONLY,
+    HEAD_ONLY_ENABLED,
+    IS_HEAD_ONLY,
+    compute_idle_timeouts,
+    stream_idle_timeout,
+)
 from lbgen.engines.envoy.upstreams import ClusterOptions, cluster_name, cluster_options
 from lbgen.plan.model import Forward, HeaderEdits, Redirect, Respond
 
@@ -126,8 +132,19 @@ def _forwards(
                 alone = {**action, **clocks.policy, "idle_timeout": duration(clocks.head_only)}
                 yield _Condition([*headers, IS_HEAD_ONLY], cookies), {"route": alone, **edits, **bound}
                 edits = _add_filter_configs(edits, {HEAD_ONLY: HEAD_ONLY_ENABLED})
-            whole = {**action, **clocks.policy, "idle_timeout": duration(clocks.others)}
+            # A request that gets another route keeps the timeout of the first, unless the second has its own.
+            idle = (
+                _idle_timeout(clocks.others, listener)
+                if clocks.is_single
+                else {"idle_timeout": duration(clocks.others)}
+            )
+            whole = {**action, **clocks.policy, **idle}
             yield _Condition(headers, cookies), {"route": whole, **edits, **bound}
+
+
+def _idle_timeout(idle: int, listener: Listener) -> dict[str, Data]:
+    """The field of a route action, where the listener's timeout is another."""
+    return {} if idle == stream_idle_timeout(listener.timeouts) else {"idle_timeout": duration(idle)}
 
 
 def _endpoint_response_edits(route: Route, cors: list[dict[str, Data]]) -> dict[str, Data]:
@@ -151,7 +168,7 @@ def _own_response_edits(route: Route, cors: list[dict[str, Data]]) -> dict[str, 
         # Envoy would add its own Location.
         status = route.action.status
         removed = ("location",) if status == HTTPStatus.CREATED or 300 <= status < 400 else ()
-        own = HeaderEdits(set=route.action.headers, remove=removed)
+        own = HeaderEdits(set=_own_headers(route.action), remove=removed)
     if not is_guarded(route):
         found = build_response_edits(own, route.response_headers)
         if cors:
@@ -162,6 +179,11 @@ def _own_response_edits(route: Route, cors: list[dict[str, Data]]) -> dict[str, 
     late = [*read_late_edits(found), *({"remove": name} for name in removed_names)]
     late += [{"append": each} for each in (*cors, *added)]
     return {**found, **build_late_edits(late)} if late else found
+
+
+def _own_headers(action: Respond) -> tuple[tuple[str, str], ...]:
+    """The headers of a fixed response that Envoy does not set by itself."""
+    return tuple(each for each in action.headers if not (action.body and each == (CONTENT_TYPE, "text/plain")))
 
 
 def is_guarded(route: Route) -> bool:
@@ -261,6 +283,6 @@ def has_late_edits(route: Route) -> bool:
     """Whether the route needs the filter for late edits: for Content-Type, or for refusals."""
     if is_guarded(route) and (route.cors is not None or not isinstance(route.action, Forward)):
         return True
-    own = route.action.headers if isinstance(route.action, Respond) else ()
+    own = _own_headers(route.action) if isinstance(route.action, Respond) else ()
     edits = route.response_headers
     return CONTENT_TYPE in {*edits.remove, *(name for name, _ in (*own, *edits.set, *edits.add))}

@@ -34,7 +34,7 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.COOKIE_REGEX: NATIVE,
     Feature.COOKIE_PRESENT: NATIVE,
     Feature.PRIORITY: _SORTED,
-    Feature.PATHS_STRICT: emulated("an RBAC filter with one regex for the target"),
+    Feature.PATHS_STRICT: emulated("an RBAC filter, skipped for a target that matches one regex"),
     Feature.FRAMING: emulated("an RBAC filter beside Envoy's own parser"),
     Feature.MALFORMED: approximate(
         "ambiguous lengths and codings are refused, but bare LF, folded headers, HTTP/0.9, odd versions and further "
@@ -67,8 +67,8 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.CONNECTION_NOMINATED: NATIVE,
     Feature.UNDERSCORES_DROP: NATIVE,
     Feature.UNDERSCORES_PASS: NATIVE,
-    Feature.FORWARDED_HEADERS: emulated("a header mutation filter"),
-    Feature.REQUEST_ID: emulated("a header mutation filter"),
+    Feature.FORWARDED_HEADERS: emulated("header mutations before routing, or filters where a peer is trusted"),
+    Feature.REQUEST_ID: emulated("a header mutation before routing, or a filter where a peer is trusted"),
     Feature.REQUEST_HEADERS_SET: _EDITS,
     Feature.REQUEST_HEADERS_ADD: _EDITS,
     Feature.REQUEST_HEADERS_REMOVE: _EDITS,
@@ -155,7 +155,8 @@ HABITS = {
     "broken escapes included; a raw byte outside US-ASCII and a fragment get 400",
     Guarantee.FRAMING: "ambiguous lengths and codings get 400; bare LF, folded fields, HTTP/0.9 and extra blanks in "
     "the request line are read leniently and passed on in clean form, as is a bare CR in a field; of two Host lines or "
-    "a target in absolute form one host counts; TRACE passes, CONNECT gets 404",
+    "a target in absolute form one host counts; TRACE passes, CONNECT gets 404; empty X-Forwarded values and list "
+    "elements of trusted proxies pass as they are, and HTTP/1.0 without a host may show no-host.invalid",
     Guarantee.CONNECTION_OPTIONS: "fields that a request's Connection names are dropped, and more than ten of them get "
     "400; those that a response's Connection names reach the client",
     Guarantee.ANSWERS: "short texts such as `no healthy upstream`, and none with 404; 503 where a connection fails, an "

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.document import Data
     from lbgen.engines.envoy.upstreams import Clusters
-    from lbgen.plan.model import Listener, Plan, Pool, Route
+    from lbgen.plan.model import ClientTimeouts, Listener, Plan, Pool, Route
 
 HEAD_ONLY = "head-only"
 """The name of the filter that marks requests without a body."""
@@ -50,9 +50,16 @@ def compute_idle_timeouts(forward: Forward, pools: list[Pool], body: int, *, eve
     watched = has_idle_before_response(forward) and (not body or idle < body)
     policy, longest = build_retry_policy(forward, pools, everything=everything, watched=watched)
     watched = watched or not idle  # the try has its own clock, or none is needed
-    if watched and (not body or 0 < longest <= body):
-        return IdleTimeouts(policy, body, body)
-    return IdleTimeouts(policy, longest, body)
+    head_only = body if watched and (not body or 0 < longest <= body) else longest
+    plain = forward.retries is None and not any(pool.passive or pool.queue for pool in pools)
+    if plain and all(0 < each <= forward.timeouts.response for each in (idle, head_only, body)):
+        policy = {}  # the idle timeout ends the wait for a head no later, and a timer less runs
+    return IdleTimeouts(policy, head_only, body)
+
+
+def stream_idle_timeout(times: ClientTimeouts) -> int:
+    """The idle timeout of requests whose route has none of its own; its clock starts at the first byte of a head."""
+    return 0 if 0 in (times.header, times.body) else max(times.header, times.body)
 
 
 def list_idle_timeouts(plan: Plan, route: Route, listeners: Iterable[Listener]) -> list[IdleTimeouts]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.envoy.balancing import build_balancing
+from lbgen.engines.envoy.comments import CLUSTER_NOTES
 from lbgen.engines.envoy.connection_options import build_upstream_filters
 from lbgen.engines.envoy.health_checks import build_check_address, build_health_checks
 from lbgen.engines.envoy.limits import saves_peer
@@ -15,11 +16,12 @@ from lbgen.engines.envoy.run import ENDPOINTS
 from lbgen.engines.envoy.shared_counters import find_counted_routes, find_shared_rates
 from lbgen.engines.envoy.sticky import build_answered_filter
 from lbgen.engines.envoy.transport_sockets import build_endpoint_metadata, build_pool_socket, has_socket_per_endpoint
+from lbgen.engines.yaml_writer import Noted
 from lbgen.plan.model import Forward, Mode, PoolProtocol
 from lbgen.records import record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from lbgen.engines.document import Data
     from lbgen.plan.model import Endpoint, Plan, Pool, Route
@@ -46,13 +48,16 @@ class ClusterOptions(NamedTuple):
 
 @record
 class Clusters:
-    """`options`: those of each pool, by connect timeout. `l4`: pools of L4 routes. `saves_peer`: some listeners save
-    the peer in a filter state. `shared_rate_routes`, `counted_routes`: names, see `shared_counters`."""
+    """`options`: those of each pool, by connect timeout. `l4`, `l7`: pools of L4 and of L7 routes. `saves_peer`: some
+    listeners save the peer in a filter state. `connection_options`: some drop the headers that Connection names.
+    `shared_rate_routes`, `counted_routes`: names, see `shared_counters`."""
 
     pools: dict[str, Pool]
     options: dict[str, tuple[ClusterOptions, ...]]
     l4: frozenset[str]
+    l7: frozenset[str]
     saves_peer: bool
+    connection_options: bool
     shared_rate_routes: frozenset[str]
     counted_routes: frozenset[str]
 
@@ -71,15 +76,29 @@ def plan_clusters(plan: Plan) -> Clusters:
                 found[target.pool].add(cluster_options(route.action))
             for mirror in route.action.mirrors:
                 found[mirror.pool].add(ClusterOptions(route.action.timeouts.connect, mirrored=True))
-    rules = (rule for listener in plan.listeners if listener.mode is Mode.L4 for rule in listener.l4_rules)
-    actions = (plan.route(rule.route).action for rule in rules)
-    l4 = {target.pool for action in actions if isinstance(action, Forward) for target in action.targets}
+    streams = {rule.route for each in plan.listeners if each.mode is Mode.L4 for rule in each.l4_rules}
+    l4, l7 = (
+        _used_pools(route for route in plan.routes if (route.name in streams) is below) for below in (True, False)
+    )
     rates = frozenset(route.name for route in find_shared_rates(plan))
     kept = any(saves_peer(plan, listener) for listener in plan.listeners)
     ordered = {name: tuple(sorted(options, key=_sort_key)) for name, options in found.items()}
     return Clusters(
-        {pool.name: pool for pool in plan.pools}, ordered, frozenset(l4), kept, rates, find_counted_routes(plan)
+        {pool.name: pool for pool in plan.pools},
+        ordered,
+        l4,
+        l7,
+        kept,
+        any(listener.guarantees.connection_options for listener in plan.listeners if listener.mode is Mode.L7),
+        rates,
+        find_counted_routes(plan),
     )
+
+
+def _used_pools(routes: Iterable[Route]) -> frozenset[str]:
+    actions = [route.action for route in routes if isinstance(route.action, Forward)]
+    targets = {target.pool for action in actions for target in action.targets}
+    return frozenset(targets | {mirror.pool for action in actions for mirror in action.mirrors})
 
 
 def _sort_key(options: ClusterOptions) -> tuple[int, float, bool]:
@@ -103,10 +122,10 @@ def pool_name(cluster: str) -> str:
 
 def build_clusters(plan: Plan, clusters: Clusters) -> list[Tagged]:
     """All clusters, in the order of the pools; an unused pool has none."""
+    found = [(pool, options) for pool in plan.pools for options in clusters.options[pool.name]]
     return [
-        Tagged(pool.field, _cluster(pool, options, clusters, plan.resolvers))
-        for pool in plan.pools
-        for options in clusters.options[pool.name]
+        Noted(pool.field, _cluster(pool, options, clusters, plan.resolvers), {} if at else CLUSTER_NOTES)
+        for at, (pool, options) in enumerate(found)
     ]
 
 
@@ -144,7 +163,10 @@ def _eds(pool: Pool) -> dict[str, Data]:
 def _cluster(pool: Pool, options: ClusterOptions, clusters: Clusters, resolvers: tuple[str, ...]) -> dict[str, Data]:
     name = cluster_name(pool.name, options, clusters)
     named = any(not endpoint.is_ip for endpoint in pool.endpoints)
-    lb_config: dict[str, Data] = {"healthy_panic_threshold": {"value": 0}}
+    lb_config: dict[str, Data] = {}
+    if pool.active is not None or pool.passive is not None or any(not endpoint.weight for endpoint in pool.endpoints):
+        # By default Envoy uses endpoints that are down once half of them are.
+        lb_config["healthy_panic_threshold"] = {"value": 0}
     if pool.active is not None or pool.passive is not None:
         # By default Envoy delays updates of endpoints by up to a second.
         lb_config["update_merge_window"] = "0s"
@@ -156,12 +178,16 @@ def _cluster(pool: Pool, options: ClusterOptions, clusters: Clusters, resolvers:
         **(_dns(resolvers) if named else _eds(pool) if _has_endpoint_file(pool) else {"type": "STATIC"}),
         "connect_timeout": duration(options.connect or _NO_LIMIT_CONNECT),
         **build_balancing(pool, l4=pool.name in clusters.l4, saves_peer=clusters.saves_peer),
-        "common_lb_config": lb_config,
+        **({"common_lb_config": lb_config} if lb_config else {}),
         # By default Envoy answers 503 above 1024 connections or requests.
         "circuit_breakers": {"thresholds": [_thresholds(options)]},
         **build_health_checks(pool),
         **build_pool_socket(pool),
-        "typed_extension_protocol_options": {_HTTP: _http_options(pool, options)},
+        **(
+            {"typed_extension_protocol_options": {_HTTP: _http_options(pool, options, clusters)}}
+            if pool.name in clusters.l7
+            else {}
+        ),
     }
     if not _has_endpoint_file(pool):
         found["load_assignment"] = {"cluster_name": name, **_assignment(pool)}
@@ -191,17 +217,17 @@ def _protocol(pool: Pool) -> dict[str, Data]:
     }
 
 
-def _http_options(pool: Pool, options: ClusterOptions) -> dict[str, Data]:
-    own = {**_protocol(pool), **_upstream_filters(pool, options)}
+def _http_options(pool: Pool, options: ClusterOptions, clusters: Clusters) -> dict[str, Data]:
+    own = {**_protocol(pool), **_upstream_filters(pool, options, clusters)}
     return typed("envoy.extensions.upstreams.http.v3.HttpProtocolOptions", own)
 
 
-def _upstream_filters(pool: Pool, options: ClusterOptions) -> dict[str, Data]:
+def _upstream_filters(pool: Pool, options: ClusterOptions, clusters: Clusters) -> dict[str, Data]:
     found = [
         *(build_mirror_filters() if options.mirrored else ()),
         *([build_answered_filter()] if pool.sticky is not None else ()),
     ]
-    return {"http_filters": build_upstream_filters(*found)} if found else {}
+    return {"http_filters": build_upstream_filters(*found, options=clusters.connection_options)} if found else {}
 
 
 def _assignment(pool: Pool) -> dict[str, Data]:
@@ -262,8 +288,8 @@ def _resolver(text: str) -> dict[str, Data]:
 def _endpoint(endpoint: Endpoint, pool: Pool) -> dict[str, Data]:
     address: dict[str, Data] = {"address": {"socket_address": {"address": endpoint.host, "port_value": endpoint.port}}}
     found: dict[str, Data] = {"endpoint": {**address, **build_check_address(endpoint, pool)}}
-    if endpoint.weight:
+    if endpoint.weight > 1:
         found["load_balancing_weight"] = endpoint.weight
-    else:
+    elif not endpoint.weight:
         found["health_status"] = "DRAINING"  # Envoy does not accept a weight of 0
     return found

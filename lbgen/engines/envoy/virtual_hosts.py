@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.envoy.forwarded_headers import NO_HOST, build_no_host_edits
 from lbgen.engines.envoy.prefix_trees import build_prefix_tree
 from lbgen.engines.envoy.protobuf import typed
 from lbgen.engines.envoy.routes import build_routes
@@ -28,6 +29,8 @@ def build_virtual_hosts(
     found = [_virtual_host(table, listener, routes, clusters, first) for table in listener.hosts if table.rules]
     if first and not any(host["domains"] == ["*"] for host in found):
         found.append({"name": "any", "domains": ["*"], "routes": list(first)})
+    if (edits := build_no_host_edits(listener)) and found and found[-1]["domains"] == ["*"]:
+        found.append({**found[-1], "name": "no-host", "domains": [NO_HOST], **edits})
     return found
 
 

@@ -27,6 +27,8 @@ from lbgen.plan.model import (
     Target,
     Timeouts,
 )
+from lbgen.plan.resolve import plan
+from lbgen.spec.load import load
 from tests.support.plans import by_match, endpoint, equals, like, on_tcp, pool, prefix, route
 
 TIMES = Timeouts(1_000, 5_000, 60_000)
@@ -68,8 +70,9 @@ def test_lines_know_the_field_they_came_from() -> None:
     lines = file.text.splitlines()
     assert len(lines) == len(file.origins)
     origins = {line.strip(): origin for line, origin in zip(lines, file.origins, strict=True)}
-    assert origins['path_separated_prefix: "/r0"'] == "routes[0].match[0]"
-    assert origins['address: "10.0.0.1"'] == "pools.p.endpoints[0]"
+    assert origins["- match: { path_separated_prefix: /r0 }"] == "routes[0].match[0]"
+    endpoint = "- { endpoint: { address: { socket_address: { address: 10.0.0.1, port_value: 80 } } } }"
+    assert origins[endpoint] == "pools.p.endpoints[0]"
 
 
 def test_rendering_is_repeatable() -> None:
@@ -159,8 +162,9 @@ def test_l4_splits_by_weight() -> None:
 
 
 def test_trust_is_asked_only_where_somebody_is_trusted() -> None:
-    names = [f["name"] for f in http(plan_of(forward()))["http_filters"]]
-    assert names == ["untrusted-peer", "no-host", "strict", "handshake", "router"]
+    found = http(plan_of(forward()))
+    assert [f["name"] for f in found["http_filters"]] == ["malformed", "router"]
+    assert [f["name"] for f in found["upgrade_configs"][0]["filters"]] == ["malformed", "handshake", "router"]
 
 
 def test_admin_is_on_loopback_and_only_when_asked() -> None:
@@ -185,3 +189,66 @@ def test_durations(ms: int, text: str) -> None:
 def test_the_checker_is_silent_when_envoy_is_content() -> None:
     assert judge(0, "configuration 'envoy.yaml' OK", {}) == ()
     assert judge(1, "[2026-01-01][1][critical][main] [x.cc:1] no such field\n", {}) == ("[x.cc:1] no such field",)
+
+
+def of_text(topology: str) -> dict[str, Any]:
+    (file,) = ENGINE.render(plan(load(yaml.safe_load(topology))), "1.40")
+    found: dict[str, Any] = yaml.safe_load(file.text)
+    return found
+
+
+SMALL = """
+version: 1
+name: t
+listeners: { web: { port: 8080 EXTRA } }
+pools: { p: { endpoints: [{ address: "10.0.0.1:80" }] } }
+routes: [{ name: r, forward: p }]
+"""
+
+
+def manager(extra: str = "", more: str = "") -> dict[str, Any]:
+    config = of_text(SMALL.replace("EXTRA", extra) + more)
+    found: dict[str, Any] = config["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]
+    return found["typed_config"]
+
+
+def test_what_trusted_peers_send_is_read_by_filters_of_their_own() -> None:
+    names = [f["name"] for f in manager(", trusted_proxies: [10.0.0.0/8]")["http_filters"]]
+    assert names == ["untrusted-peer", "odd-values", "forwarded-headers", "no-host", "malformed", "router"]
+
+
+def test_a_request_without_a_host_has_a_host_table_of_its_own_instead_of_a_filter() -> None:
+    hosts = manager()["route_config"]["virtual_hosts"]
+    assert hosts[-1]["domains"] == ["no-host.invalid"]
+    assert hosts[-1]["request_headers_to_remove"] == ["x-forwarded-host"]
+    assert hosts[-1]["routes"] == hosts[-2]["routes"]
+
+
+def test_host_and_path_are_saved_for_the_log_only_where_a_route_rewrites_them() -> None:
+    assert [f["name"] for f in manager()["http_filters"]] == ["malformed", "router"]
+    rewritten = of_text(SMALL.replace("EXTRA", "").replace("forward: p", "forward: p, rewrite: { prefix: /x }"))
+    listener = rewritten["static_resources"]["listeners"][0]
+    assert listener["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"][0]["name"] == "asked"
+
+
+def test_a_rule_matches_forwarded_headers_as_they_came() -> None:
+    match = "match: [{ headers: { x-forwarded-for: a } }]"
+    found = of_text(SMALL.replace("EXTRA", "").replace("forward: p", f"forward: p, {match}"))
+    listener = found["static_resources"]["listeners"][0]
+    filters = listener["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"]
+    assert [f["name"] for f in filters] == ["forwarded-headers", "no-host", "malformed", "router"]
+
+
+def test_what_is_left_to_envoy_has_no_filter_and_no_lua() -> None:
+    found = manager(more="guarantees: engine\n")
+    assert [f["name"] for f in found["http_filters"]] == ["router"]
+    assert "local_reply_config" not in found
+    assert found["upgrade_configs"] == [{"upgrade_type": "websocket"}]
+    assert "lua" not in str(found)
+
+
+def test_a_rate_limit_has_one_set_of_buckets() -> None:
+    limited = SMALL.replace("EXTRA", "").replace("forward: p", "forward: p, rate_limit: { rate: 5/s, key: client_ip }")
+    found = of_text(limited)["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
+    assert found["upgrade_configs"] == [{"upgrade_type": "websocket"}]
+    assert "handshake" in [f["name"] for f in found["http_filters"]]

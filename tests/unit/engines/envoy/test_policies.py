@@ -101,7 +101,8 @@ def test_silence_of_the_client_outlasts_all_tries_but_not_a_tunnel() -> None:
     assert tunnel["route"]["idle_timeout"] == "5s"
     assert head_only["match"]["headers"][-1]["name"] == "x-lbgen-coded"
     assert head_only["route"]["idle_timeout"] == "18.500s"  # (1 + 2) * (1 + 5) s and some slack
-    assert other["route"]["idle_timeout"] == long["route"]["idle_timeout"] == "10s"  # the client's own, below
+    assert other["route"]["idle_timeout"] == "10s"  # the client's own, below
+    assert "idle_timeout" not in long["route"]  # that of the listener is the same
     policy = other["route"]["retry_policy"]
     # Once the time of a try is over, Envoy forgets its silence.
     assert policy["per_try_idle_timeout"] == "5s"
@@ -153,7 +154,7 @@ def test_a_sticky_cookie_holds_an_id_and_goes_to_the_endpoint() -> None:
     plan = plan_of(pool={"sticky": {"cookie": "LB", "ttl": "1h", "secure": True}})
     one = plan.pool("p").endpoints[0]
     code = text_of(plan)
-    assert f'[\\"{one.cookie_value}\\"]' in code
+    assert f'["{one.cookie_value}"]' in code
     assert "; Path=/; HttpOnly; SameSite=Lax; Max-Age=3600; Secure" in code
     assert routes(plan)[0]["request_headers_to_remove"] == ["x-lbgen-endpoint"]
 

@@ -79,5 +79,5 @@ def test_a_tree_is_rendered_with_the_types_of_envoy() -> None:
     pools = {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}}
     data = {"version": 1, "name": "t", "listeners": {"web": {"port": 8080}}, "pools": pools, "routes": routes}
     (file,) = ENGINE.render(plan(load(data)), "1.40")
-    assert '"@type": "type.googleapis.com/envoy.config.route.v3.RouteList"' in file.text
-    assert '"@type": "type.googleapis.com/envoy.type.matcher.v3.HttpRequestHeaderMatchInput"' in file.text
+    assert '"@type": type.googleapis.com/envoy.config.route.v3.RouteList' in file.text
+    assert '"@type": type.googleapis.com/envoy.type.matcher.v3.HttpRequestHeaderMatchInput' in file.text

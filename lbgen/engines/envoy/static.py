@@ -1,0 +1,76 @@
+"""The part of envoy.yaml that no listener, route or pool decides: the node, runtime keys and the admin interface."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.envoy.protobuf import extension
+from lbgen.engines.envoy.run import STATUS_PATH
+from lbgen.engines.yaml_writer import noted
+from lbgen.plan.model import Mode
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import Plan
+
+KEYS = ("admin", "node", "header_prefix", "layered_runtime", "overload_manager")
+_FEATURE = "envoy.reloadable_features."
+_PAUSE = f"{_FEATURE}http_pause_generic_upgrade_request_body"
+_MOST = 1_000_000_000
+NOTES = {
+    "header_prefix": "Envoy obeys request headers with its prefix, by default x-envoy-; those of clients have another.",
+    "overload_manager": "No limit for all listeners together; without one Envoy warns at each start.",
+}
+
+
+def build_static(plan: Plan) -> dict[str, Data]:
+    """These keys of the bootstrap."""
+    return {
+        **_build_admin(plan),
+        "node": {"id": "lbgen", "cluster": "lbgen"},
+        "header_prefix": "x-lbgen",
+        "layered_runtime": {"layers": _build_layers(plan)},
+        "overload_manager": {"resource_monitors": [_build_connection_monitor()]},
+    }
+
+
+def _build_admin(plan: Plan) -> dict[str, Data]:
+    if plan.admin_port is None:
+        return {}
+    address: Data = {"socket_address": {"address": "127.0.0.1", "port_value": plan.admin_port}}
+    # If others can reach the port, it answers nothing that changes or stops Envoy.
+    return {"admin": {"address": address, **({"allow_paths": [{"exact": STATUS_PATH}]} if plan.admin_shared else {})}}
+
+
+def _build_layers(plan: Plan) -> list[Data]:
+    """Runtime keys; those that limit the connections of listeners are a layer of their own."""
+    l7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
+    found: dict[str, Data] = {f"{_FEATURE}strict_chunk_parsing": True} if l7 else {}
+    if any(listener.guarantees.framing for listener in l7):
+        found[_PAUSE] = True
+    found |= {
+        f"{_FEATURE}match_headers_individually": False,
+        f"{_FEATURE}re2_use_latin1_mode": False,
+        "re2.max_program_size.error_level": 1_000_000,
+        "re2.max_program_size.warn_level": 1_000_000,
+    }
+    notes = {
+        f"{_FEATURE}strict_chunk_parsing": "A chunk must have the length that it declares.",
+        _PAUSE: "Bytes that follow a handshake wait for its response.",
+        f"{_FEATURE}match_headers_individually": "Several lines of a header are matched as one list.",
+        f"{_FEATURE}re2_use_latin1_mode": "Patterns match characters, not bytes.",
+        "re2.max_program_size.error_level": "The default of 100 is for untrusted patterns; that of targets needs 300.",
+    }
+    layers: list[Data] = [{"name": "static", "static_layer": noted(found, **notes)}]
+    limits: dict[str, Data] = {
+        f"envoy.resource_limits.listener.{listener.name}.connection_limit": listener.max_connections
+        for listener in plan.listeners
+        if listener.max_connections is not None
+    }
+    return [*layers, {"name": "listeners", "static_layer": limits}] if limits else layers
+
+
+def _build_connection_monitor() -> dict[str, Data]:
+    limit: dict[str, Data] = {"max_active_downstream_connections": _MOST}
+    monitor = "resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig"
+    return extension("envoy.resource_monitors.global_downstream_max_connections", monitor, limit)

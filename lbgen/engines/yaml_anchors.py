@@ -1,0 +1,82 @@
+"""Collections that a YAML document holds more than once, and names for their anchors."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_TIME = re.compile(r'"?[0-9.]+(?:ms|[smh])"?')
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+def measure(scalar: str) -> int:
+    """How many characters count: as many for each time, so that plans whose times alone differ have the same lines."""
+    return 8 if _TIME.fullmatch(scalar) else len(scalar)
+
+
+def find_repeats(data: object, worth: int) -> Mapping[int, str]:
+    """Anchor names of the collections of more than `worth` characters that are written more than once, by identity:
+    equal ones have the same name."""
+    repeats = _Repeats(worth)
+    repeats.number(data)
+    repeats.count(data, "")
+    return {identity: repeats.names[number] for identity, number in repeats.numbers.items() if number in repeats.names}
+
+
+class _Repeats:
+    """`numbers`: the same for equal collections, by identity. `names`: of those that repeat, by number."""
+
+    def __init__(self, worth: int) -> None:
+        self.numbers: dict[int, int] = {}
+        self.names: dict[int, str] = {}
+        self._worth = worth
+        self._equal: dict[object, int] = {}
+        self._sizes: list[int] = []
+        self._seen: set[int] = set()
+        self._taken: set[str] = set()
+
+    def number(self, data: object) -> tuple[object, int]:
+        """A key that equal data share, and how many characters they have, about."""
+        if isinstance(data, dict):
+            parts = [(key, self.number(value)) for key, value in data.items()]
+            key: object = (getattr(data, "field", ""), *((name, part) for name, (part, _) in parts))
+            size = sum(len(name) + each for name, (_, each) in parts)
+        elif isinstance(data, list | tuple):
+            items = [self.number(value) for value in data]
+            key = tuple(part for part, _ in items)
+            size = sum(each for _, each in items)
+        else:
+            return (type(data), data), measure(str(data))
+        number = self._equal.setdefault((isinstance(data, dict), key), len(self._equal))
+        if number == len(self._sizes):
+            self._sizes.append(size)
+        self.numbers[id(data)] = number
+        return number, size
+
+    def count(self, data: object, name: str) -> None:
+        """Names what is written again; what is in it is not."""
+        if not isinstance(data, dict | list | tuple):
+            return
+        number = self.numbers[id(data)]
+        own = data.get("name") if isinstance(data, dict) else None
+        name = own if isinstance(own, str) else name
+        if self._sizes[number] > self._worth:
+            if number in self._seen:
+                if number not in self.names:
+                    self.names[number] = self._unused(
+                        _UNSAFE.sub("-", name.rpartition(".v3.")[2]).strip("-") or "shared"
+                    )
+                return
+            self._seen.add(number)
+        for key, value in data.items() if isinstance(data, dict) else ((name, each) for each in data):
+            self.count(value, key)
+
+    def _unused(self, name: str) -> str:
+        found, n = name, 2
+        while found in self._taken:
+            found, n = f"{name}-{n}", n + 1
+        self._taken.add(found)
+        return found

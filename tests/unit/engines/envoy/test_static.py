@@ -1,0 +1,38 @@
+"""The part of envoy.yaml that is the same for every route."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lbgen.engines.envoy.comments import explain_filter
+from lbgen.engines.envoy.static import KEYS, NOTES, build_static
+from lbgen.plan.resolve import plan
+from lbgen.spec.load import load
+
+SMALL: dict[str, Any] = {
+    "version": 1,
+    "name": "t",
+    "listeners": {"web": {"port": 8080}},
+    "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}},
+    "routes": [{"name": "r", "forward": "p"}],
+}
+
+
+@pytest.mark.parametrize(("guarantees", "strict"), [({}, True), ({"guarantees": {"framing": "engine"}}, False)])
+def test_only_the_bytes_after_a_handshake_are_left_to_envoy(guarantees: dict[str, Any], strict: bool) -> None:
+    layers: Any = build_static(plan(load({**SMALL, **guarantees})))["layered_runtime"]
+    flags = layers["layers"][0]["static_layer"]
+    assert flags["envoy.reloadable_features.strict_chunk_parsing"] is True
+    assert ("envoy.reloadable_features.http_pause_generic_upgrade_request_body" in flags) is strict
+
+
+def test_notes_and_reserved_keys_name_what_is_written() -> None:
+    found = build_static(plan(load(SMALL)))
+    assert NOTES.keys() <= found.keys() <= set(KEYS)
+
+
+def test_a_filter_keeps_its_data_below_a_comment() -> None:
+    assert explain_filter({"name": "malformed", "x": 1}) == {"name": "malformed", "x": 1}
+    assert explain_filter({"name": "other"}) == {"name": "other"}
