@@ -27,6 +27,7 @@ golden: $(VENV)/.test
 
 matrix: $(VENV)/.test
 	$(BIN)/python -m lbgen.conformance --markdown docs/conformance.md
+	$(BIN)/python -m lbgen.conformance --guarantees engine --markdown docs/conformance.md
 	$(BIN)/python docs/site/generate.py
 
 docs: $(VENV)/.docs

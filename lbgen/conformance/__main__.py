@@ -58,6 +58,7 @@ def main(
     def done(results: tuple[Result, ...]) -> None:
         if results:
             _, text = report.cell(results)
+            text += f", {left} left" if (left := sum(r.state is CaseState.LEFT for r in results)) else ""
             console.print(f"{results[0].subject:18} {results[0].file:20} {text}", highlight=False)
         shown = ""
         for result in results:
@@ -86,7 +87,7 @@ def main(
     if json_file is not None:
         json_file.write_text(report.as_json(results), encoding="utf-8")
     if markdown_file is not None:
-        report.insert(markdown_file, report.markdown(results))
+        report.insert(markdown_file, report.markdown(results), "native" if guarantees == "engine" else "conformance")
     if not results:
         click.echo(f"no case was run: no clause or file contains {clause!r}" if clause else "no case was run", err=True)
         raise SystemExit(2)

@@ -4,7 +4,7 @@ import json
 
 from rich.console import Console
 
-from lbgen.conformance.report import BEGIN, END, as_json, cell, insert, markdown, matrix, table
+from lbgen.conformance.report import as_json, cell, insert, left_counts, markdown, matrix, table, totals
 from lbgen.conformance.runner import CaseState, Result
 
 RESULTS = [
@@ -28,6 +28,23 @@ def test_a_skip_is_no_pass() -> None:
     assert cell([RESULTS[0], RESULTS[5]]) == (CaseState.SKIPPED, "1/2 (1 skipped)")
 
 
+def test_what_is_left_to_the_engine_has_a_column_of_its_own() -> None:
+    left = [
+        Result("nginx 1", "a", f"3.x.z/{n}", "3.x.z", CaseState.LEFT, "paths is left to the engine") for n in (2, 3)
+    ]
+    assert cell([RESULTS[0], *left]) == (CaseState.PASS, "1/1")
+    assert cell(left) == (CaseState.LEFT, "left")
+    results = [*RESULTS, *left]
+    assert left_counts(results) == {"3.x": 2, "all": 2}
+    assert left_counts(RESULTS) == {}
+    assert totals(results) == totals(RESULTS)
+    text = markdown(results)
+    assert "| clause | nginx 1 | envoy 2 | left to the engine |" in text
+    assert "| [3.x](contract.md#3x) | approximate | skipped | 2 |" in text
+    assert "| **all** | 1/3 (1 fail, 1 approximate) | 0/3 (1 skipped, 2 refused) | 2 |" in text
+    Console(quiet=True).print(table(results))
+
+
 def test_matrix_and_markdown() -> None:
     rows = dict(matrix(RESULTS))
     assert rows["2.x"] == [(CaseState.FAIL, "1/2 (1 fail)"), (CaseState.REFUSED, "refused")]
@@ -46,8 +63,9 @@ def test_json() -> None:
 
 def test_insert_keeps_what_is_around(tmp_path) -> None:
     path = tmp_path / "README.md"
-    path.write_text(f"a\n{BEGIN}\nold\n{END}\nb\n")
+    begin, end = "<!-- conformance:begin -->", "<!-- conformance:end -->"
+    path.write_text(f"a\n{begin}\nold\n{end}\nb\n")
     insert(path, "new\n")
-    assert path.read_text() == f"a\n{BEGIN}\nnew\n{END}\nb\n"
+    assert path.read_text() == f"a\n{begin}\nnew\n{end}\nb\n"
     insert(tmp_path / "x.md", "new\n")
     assert (tmp_path / "x.md").read_text() == "new\n"
