@@ -11,7 +11,7 @@ from lbgen.plan.features import Feature
 class Guarantee(StrEnum):
     """The names of the field `guarantees`; each is also a field of `Guarantees`."""
 
-    PATHS = "paths"  # request targets that could be read in two ways
+    PATHS = "paths"  # request targets that could be read in two ways, those in absolute form among them
     FRAMING = "framing"  # malformed requests, and TRACE and CONNECT
     CONNECTION_OPTIONS = "connection_options"  # fields that Connection names
     ANSWERS = "answers"  # status, body and headers of answers that the engine makes
@@ -23,7 +23,7 @@ class Guarantee(StrEnum):
 
 
 MEANINGS = {
-    Guarantee.PATHS: "request targets that could be read in two ways",
+    Guarantee.PATHS: "request targets that could be read in two ways, and those in absolute form",
     Guarantee.FRAMING: "malformed requests, and the methods TRACE and CONNECT",
     Guarantee.CONNECTION_OPTIONS: "header fields that Connection names",
     Guarantee.ANSWERS: "status, body and headers of answers that the engine makes by itself",

@@ -139,7 +139,8 @@ def simulate(plan: Plan, request: Request) -> Outcome:
     outcome = _simulate(plan, listener, request)
     if outcome.left is None and not listener.guarantees.left:
         return outcome
-    behind = (outcome.left, _nominating(request), Guarantee.ANSWERS if outcome.made else None)
+    absolute = None if request.target.startswith("/") else Guarantee.PATHS
+    behind = (outcome.left, absolute, _nominating(request), Guarantee.ANSWERS if outcome.made else None)
     left = next((each for each in behind if each in listener.guarantees.left), None)
     return replace(outcome, left=left, loose=not listener.guarantees.answers)
 

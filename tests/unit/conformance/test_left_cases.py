@@ -45,6 +45,7 @@ def asks(one: Case) -> Guarantee | None:
     ("one", "guarantee"),
     [
         (case("/a//b"), Guarantee.PATHS),
+        (case("http://h/a"), Guarantee.PATHS),
         (case("/a", ("Connection", "x-b"), ("X-B", "1")), Guarantee.CONNECTION_OPTIONS),
         (case("/a", ("Connection", "host")), Guarantee.CONNECTION_OPTIONS),
         (case("/a", ("Connection", "close, Keep-Alive")), None),
