@@ -9,6 +9,7 @@ from lbgen.engines.traefik.conditions import find_asked
 from lbgen.engines.traefik.names import ACCESS_LOG
 from lbgen.engines.traefik.routes import build_access, find_used_pools
 from lbgen.engines.traefik.upstreams import build_pool
+from lbgen.plan.model import Forward
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,11 +37,20 @@ def build_plugin_config(plan: Plan, listener: Listener, rules: Sequence[Rule]) -
         data["through"] = True
     if any(rule.host is not None for rule in rules):
         data["named"] = True
+    if idle := _find_common_idle(plan, rules):
+        data["idle"] = idle
     if asked := find_asked(rules):
         data["asks"] = asked
     if used_pools:
         data["pools"] = [build_pool(plan, pool) for pool in plan.pools if pool.name in used_pools]
     return Tagged(listener.field, data)
+
+
+def _find_common_idle(plan: Plan, rules: Sequence[Rule]) -> int:
+    """The idle time of all routes, 0 when they differ: one watch over all connections is cheaper than one a request."""
+    actions = [plan.route(rule.route).action for rule in rules]
+    times = {action.timeouts.idle for action in actions if isinstance(action, Forward)}
+    return times.pop() if len(times) == 1 else 0
 
 
 def _optional_settings(listener: Listener) -> dict[str, Data]:

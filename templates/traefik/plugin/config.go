@@ -20,6 +20,8 @@ type Config struct {
 	Lost      bool   // no edge: what happens to requests that no rule takes
 	Asks      *Asked // what rules look at
 	Named     bool   // some ask for hosts
+	Idle      int    // the idle time of all routes, 0 = they differ
+	Logged    bool   // of a route: the listener has a log
 	Address   string
 	Port      string // that clients know
 	Bound     string // where it listens, empty = there

@@ -21,6 +21,12 @@ type edge struct {
 	asks    *Asked
 	gate    *gate
 	careful bool // the listener asks something of clients
+	strict  bool // no request is plain
+	serial  int  // of this configuration
+
+	step     time.Duration // of the watch over answers, 0 = each route has its own
+	silences *silences
+
 	scheme  []string
 	port    []string
 	paths   *paths
@@ -42,45 +48,64 @@ func (e *edge) serveBelow(w http.ResponseWriter, r *http.Request) {
 // empty or dot segment.
 var plainTarget = regexp.MustCompile(`^(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?(?:\?[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*)?$`)
 
-// newHandler is what Go's server calls. What is plain about a request is found here, the rest elsewhere.
+// newHandler is what Go's server calls. It lets plain requests through; the others have functions of their own.
 func (e *edge) newHandler() http.HandlerFunc {
-	strict := e.conf.Proxied || e.careful || e.conf.Target > 0
 	underscores := e.conf.Underscores
-	asks, named := e.asks != nil, e.conf.Named
-	next := e.next
+	serial := e.serial
+	next := e.passing()
+	isPlain := plainTarget.MatchString // the interpreter looks a method up each time
 	return func(w http.ResponseWriter, r *http.Request) {
-		c, known := r.Context().Value(connKey).(*conn)
-		if strict || !known || r.ProtoMajor != 1 || r.ProtoMinor != 1 || r.TransferEncoding != nil || !usual[r.Method] ||
-			r.Header["Connection"] != nil || r.Header["Pragma"] != nil || !plainTarget.MatchString(r.RequestURI) {
-			e.serveDirect(w, r)
+		h := r.Header
+		c, _ := r.Context().Value(connKey).(*conn)
+		if c == nil || c.by != serial || c.host != r.Host || r.Proto != "HTTP/1.1" || h["Connection"] != nil || h["Pragma"] != nil || h["Te"] != nil ||
+			h["Proxy-Authorization"] != nil || h["Proxy-Authenticate"] != nil || r.TransferEncoding != nil ||
+			!usual[r.Method] || !isPlain(r.RequestURI) {
+			e.serveOdd(w, r, c)
 			return
-		}
-		if c.host != r.Host || c.buffer == nil {
-			if !authority.MatchString(r.Host) {
-				e.serveDirect(w, r)
-				return
-			}
-			c.host = r.Host
-			c.find(w)
 		}
 		head := c.buffer[:*c.end]
 		lines := bytes.Count(head, lineEnd)
 		// Each field has one line, besides the first line, Host and the last, empty one: none is folded.
-		if lines != len(r.Header)+3 || lines != bytes.Count(head, lineFeed) || !underscores && bytes.IndexByte(head, '_') >= 0 {
+		if lines != len(h)+3 || lines != bytes.Count(head, lineFeed) || !underscores && bytes.IndexByte(head, '_') >= 0 {
 			e.serveDirect(w, r)
 			return
 		}
-		if asks {
+		c.writer = w
+		next.ServeHTTP(w, r)
+		c.writer = nil
+	}
+}
+
+// serveOdd serves a request that is not plain, or the first with its Host on a connection.
+func (e *edge) serveOdd(w http.ResponseWriter, r *http.Request, c *conn) {
+	if c != nil && (c.host != r.Host || c.by != e.serial) && r.ProtoMajor == 1 && !e.strict && authority.MatchString(r.Host) {
+		c.find(w)
+		c.host = r.Host
+		c.by = e.serial
+		if e.silences != nil {
+			e.silences.add(c)
+		}
+		e.handler(w, r)
+		return
+	}
+	e.serveDirect(w, r)
+}
+
+// passing is what gets plain requests: Traefik's routers, if nothing has to be filled in for them.
+func (e *edge) passing() http.Handler {
+	if e.asks != nil {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			s := e.stateOf(r)
 			s.plain = true
-			next.ServeHTTP(w, s.routed(r))
-			return
-		}
-		if named {
-			r = r.WithContext(context.WithValue(r.Context(), hostKey, hostOf(r.Host)))
-		}
-		next.ServeHTTP(w, r)
+			e.next.ServeHTTP(w, s.routed(r))
+		})
 	}
+	if e.conf.Named {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			e.next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), hostKey, hostOf(r.Host))))
+		})
+	}
+	return e.next
 }
 
 // serveDirect serves any request.

@@ -24,7 +24,9 @@ var (
 // trip is what the proxy of a plain request notes for the access log.
 type trip struct {
 	answered time.Time
-	left     bool // the client went before there was an answer
+	status   int
+	left     bool        // the client went before there was an answer
+	silence  *time.Timer // of the watch over the answer, nil for none
 }
 
 // tripKey is where a request's context holds it.
@@ -62,7 +64,6 @@ func (e *edge) proxies(route *Route) []*httputil.ReverseProxy {
 		s := &state{edge: e, route: route}
 		s.fail(w, r, err)
 		if noted, logged := r.Context().Value(tripKey).(*trip); logged {
-			noted.answered = time.Now()
 			noted.left = s.left
 		}
 	}
@@ -96,19 +97,22 @@ func director(scheme, address string) func(*http.Request) {
 }
 
 func noteAnswer(reply *http.Response) error {
-	reply.Request.Context().Value(tripKey).(*trip).answered = time.Now()
+	noted := reply.Request.Context().Value(tripKey).(*trip)
+	noted.answered = time.Now()
+	noted.status = reply.StatusCode
 	return nil
 }
 
-// newRoute serves the requests of a router.
+// newRoute serves the requests of a router. Routes with a log have a function of their own, for what a function could do
+// costs time even if it does not.
 func newRoute(conf *Config) http.Handler {
 	route := conf.Route
 	route.matched, route.prefix = conf.Matched, conf.Prefix
 	var e *edge
 	var proxies []*httputil.ReverseProxy
 	var turns []int
-	var texts, scheme, port []string
-	tells, names, logged, short := false, false, false, false
+	var texts, scheme, port, dropped []string
+	tells, names, short := false, false, false
 	turn := new(uint32)
 	step := time.Duration(0)
 	addUnlinked(conf.Listener, func(above *edge, used map[string]*pool) error {
@@ -118,82 +122,113 @@ func newRoute(conf *Config) http.Handler {
 		e = above
 		tells = above.conf.Forwarded // one by one: the interpreter confuses assignments to several of these variables
 		names = above.conf.RequestID
-		logged = above.log != nil
 		scheme = above.scheme
 		port = above.port
+		dropped = above.dropped()
+		if above.step == 0 {
+			step = time.Duration(route.Idle) * time.Millisecond / steps
+		}
 		if route.isPlain() {
-			p := route.Targets[0].pool
-			proxies = e.proxies(route)
-			turns = p.order
-			texts = e.logTexts(route, p)
-			step = time.Duration(route.Idle) * time.Millisecond / 4
+			proxies = above.proxies(route)
+			turns = route.Targets[0].pool.order
+			texts = above.logTexts(route, route.Targets[0].pool)
 			short = true
 		}
 		return nil
 	})
+	if conf.Logged {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !short || r.URL.Scheme != "" || r.ContentLength != 0 {
+				if r = route.remaining(e, w, r, short); r == nil {
+					return
+				}
+			}
+			began := time.Now()
+			h := r.Header
+			h["Connection"] = dropped // Go's proxy drops what it names
+			id := ""
+			if names {
+				id = newID()
+				h["X-Request-Id"] = []string{id}
+			}
+			if tells { // X-Forwarded-For too: Go's proxy writes that
+				h["X-Forwarded-Proto"] = scheme
+				h["X-Forwarded-Port"] = port
+				h["X-Forwarded-Host"] = []string{r.Host}
+			} else {
+				h["X-Forwarded-For"] = nil
+			}
+			w.Header()["Content-Type"] = nil // an answer without one stays so
+			to := 0
+			if len(turns) > 1 {
+				to = turns[int(atomic.AddUint32(turn, 1))%len(turns)]
+			}
+			noted := &trip{}
+			if step > 0 {
+				noted.silence = watchAnswer(w, step)
+			}
+			defer func() {
+				failure := recover()
+				e.log.plain(w, r, began, noted, texts[to], id)
+				if failure != nil {
+					e.broken(w, failure)
+				}
+			}()
+			proxies[to].ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), tripKey, noted)))
+		})
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Scheme != "" || !short {
+		if !short || r.URL.Scheme != "" || r.ContentLength != 0 {
 			if r = route.remaining(e, w, r, short); r == nil {
 				return
 			}
 		}
 		h := r.Header
-		if r.ContentLength != 0 || r.ProtoMajor != 1 || h["Upgrade"] != nil || h["Connection"] != nil || h["Pragma"] != nil ||
-			h["Proxy-Authorization"] != nil || h["Proxy-Authenticate"] != nil {
-			route.serveFrom(e, w, r)
-			return
-		}
-		began := time.Time{}
-		if logged {
-			began = time.Now()
-		}
-		delete(h, "Te") // of which Go's proxy would leave something
-		id := ""
+		h["Connection"] = dropped
 		if names {
-			id = newID()
-			h["X-Request-Id"] = []string{id}
-		} else {
-			delete(h, "X-Request-Id")
+			h["X-Request-Id"] = []string{newID()}
 		}
 		if tells {
-			delete(h, "X-Forwarded-For") // Go's proxy writes it
 			h["X-Forwarded-Proto"] = scheme
 			h["X-Forwarded-Port"] = port
 			h["X-Forwarded-Host"] = []string{r.Host}
 		} else {
-			h["X-Forwarded-For"] = nil // Go's proxy writes none
-			delete(h, "X-Forwarded-Proto")
-			delete(h, "X-Forwarded-Port")
-			delete(h, "X-Forwarded-Host")
+			h["X-Forwarded-For"] = nil
 		}
-		w.Header()["Content-Type"] = nil // an answer without one stays so
+		w.Header()["Content-Type"] = nil
 		to := 0
 		if len(turns) > 1 {
 			to = turns[int(atomic.AddUint32(turn, 1))%len(turns)]
 		}
-		var silence *time.Timer
 		if step > 0 {
-			silence = watchAnswer(w, step)
-		}
-		var noted *trip
-		if logged {
-			noted = &trip{}
-			r = r.WithContext(context.WithValue(r.Context(), tripKey, noted))
+			defer watchAnswer(w, step).Stop()
 		}
 		defer func() {
-			failure := recover()
-			if silence != nil {
-				silence.Stop()
-			}
-			if logged {
-				e.log.plain(w, r, began, noted, texts[to], id)
-			}
-			if failure != nil && (failure != http.ErrAbortHandler || !e.cut(w)) {
-				panic(failure)
+			if failure := recover(); failure != nil {
+				e.broken(w, failure)
 			}
 		}()
 		proxies[to].ServeHTTP(w, r)
 	})
+}
+
+// dropped names what clients may not say, and the edge does not say itself.
+func (e *edge) dropped() []string {
+	names := "X-Forwarded-Proto, X-Forwarded-Host, X-Forwarded-Port"
+	if e.conf.Forwarded {
+		names = "X-Forwarded-For" // Go's proxy writes it anew
+	}
+	if !e.conf.RequestID {
+		names += ", X-Request-Id"
+	}
+	return []string{names}
+}
+
+// broken ends the connection of an answer that broke off; else it panics again.
+func (e *edge) broken(w http.ResponseWriter, failure any) {
+	if failure != http.ErrAbortHandler || !e.cut(w) {
+		panic(failure)
+	}
 }
 
 // remaining serves a request that is not plain, and gives one that is after all as it was.
@@ -203,7 +238,7 @@ func (r *Route) remaining(e *edge, w http.ResponseWriter, passed *http.Request, 
 		r.serveFrom(e, w, passed)
 		return nil
 	}
-	if short && s.plain {
+	if short && s.plain && s.request.ContentLength == 0 {
 		return s.request
 	}
 	if s.plain {
@@ -272,18 +307,16 @@ func (p *pool) cycle() []int {
 	return found
 }
 
-// watchAnswer ends the client's connection when for four steps nothing of an answer that began has come through.
+// watchAnswer ends the client's connection when for so many steps nothing of an answer that began has come through.
 func watchAnswer(w http.ResponseWriter, step time.Duration) *time.Timer {
 	var timer *time.Timer
-	steps, before := 0, int64(0)
+	still, before := 0, int64(0)
 	timer = time.AfterFunc(step, func() {
 		status, size := sent(w)
 		if status == 0 || size != before {
-			steps, before = 0, size
-		} else if steps++; steps >= 4 {
-			silent := http.NewResponseController(w)
-			_ = silent.SetReadDeadline(time.Now()) // ends the request's context
-			_ = silent.SetWriteDeadline(time.Now())
+			still, before = 0, size
+		} else if still++; still >= steps {
+			endSilence(w)
 			return
 		}
 		timer.Reset(step)

@@ -1,8 +1,11 @@
 package lbgen
 
 import (
+	"context"
 	"io"
 	"net"
+	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -37,6 +40,81 @@ func (w *watch) stop() {
 }
 
 func (w *watch) expired() bool { return atomic.LoadInt32(&w.over) == 1 }
+
+// steps is how often a silence is looked for within an idle time.
+const steps = 4
+
+// silences looks for silent answers to the plain requests of a listener. A connection is known from its first request
+// on, and a request costs no more than a note in its conn.
+type silences struct {
+	by    int // the serial number of its edge
+	lock  sync.Mutex
+	known map[*conn]*silence
+}
+
+type silence struct {
+	writer http.ResponseWriter
+	size   int64
+	steps  int // without a byte
+}
+
+func watchSilences(ctx context.Context, by int, step time.Duration) *silences {
+	s := &silences{by: by, known: map[*conn]*silence{}}
+	go func() {
+		ticker := time.NewTicker(step)
+		defer ticker.Stop()
+		for ctx.Err() == nil || len(s.known) > 0 {
+			<-ticker.C
+			s.look()
+		}
+	}()
+	return s
+}
+
+func (s *silences) add(c *conn) {
+	s.lock.Lock()
+	if _, known := s.known[c]; !known {
+		s.known[c] = &silence{}
+	}
+	s.lock.Unlock()
+}
+
+func (s *silences) look() {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	for c, each := range s.known {
+		if c.by != s.by || c.state.Uint()&0xff >= uint64(http.StateHijacked) {
+			delete(s.known, c)
+		} else {
+			each.look(c.writer)
+		}
+	}
+}
+
+func (s *silence) look(w http.ResponseWriter) {
+	if w == nil {
+		s.writer = nil
+		return
+	}
+	status, size := sent(w)
+	if w != s.writer || size != s.size || status == 0 {
+		s.writer = w
+		s.size = size
+		s.steps = 0
+		return
+	}
+	s.steps++
+	if s.steps >= steps {
+		endSilence(w)
+	}
+}
+
+// endSilence ends a request, and writing to a client that does not read.
+func endSilence(w http.ResponseWriter) {
+	silent := http.NewResponseController(w)
+	_ = silent.SetReadDeadline(time.Now()) // ends the request's context
+	_ = silent.SetWriteDeadline(time.Now())
+}
 
 // watchedBody is a body whose silences are watched.
 type watchedBody struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"time"
 )
 
 // linker makes a route serve below an edge.
@@ -11,6 +12,7 @@ type linker func(*edge, map[string]*pool) error
 
 // unlinked are the routes of a listener's routers: Traefik makes these before the edge above them.
 var (
+	serials      int // of edges
 	unlinkedLock sync.Mutex
 	unlinked     = map[string][]linker{}
 )
@@ -31,6 +33,8 @@ func takeUnlinked(listener string) []linker {
 
 func newEdge(ctx context.Context, next http.Handler, conf *Config) (http.Handler, error) {
 	e := &edge{conf: conf, next: next, asks: conf.Asks, credit: map[*Target]int{}}
+	serials++
+	e.serial = serials
 	routes := takeUnlinked(conf.Listener)
 	if err := proven(); err != nil {
 		return nil, err
@@ -65,11 +69,16 @@ func newEdge(ctx context.Context, next http.Handler, conf *Config) (http.Handler
 		}
 		used[each.Name] = one
 	}
+	if conf.Idle > 0 {
+		e.step = time.Duration(conf.Idle) * time.Millisecond / steps
+		e.silences = watchSilences(ctx, e.serial, e.step)
+	}
 	for _, link := range routes {
 		if err := link(e, used); err != nil {
 			return nil, err
 		}
 	}
+	e.strict = conf.Proxied || e.careful || conf.Target > 0
 	e.handler = e.newHandler()
 	e.enter(ctx)
 	return http.HandlerFunc(e.serveBelow), nil

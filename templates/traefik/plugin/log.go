@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -153,21 +154,23 @@ func (e *edge) logTexts(route *Route, p *pool) []string {
 // plain adds the line of a plain request.
 func (l *log) plain(w http.ResponseWriter, r *http.Request, began time.Time, noted *trip, text, id string) {
 	now := time.Now()
-	status, size := sent(w)
-	if noted.left {
-		status, size = 0, 0
+	if noted.silence != nil {
+		noted.silence.Stop()
 	}
+	size := reflect.ValueOf(w).Elem().Field(atWritten).Int()
 	if r.Method == "HEAD" {
 		size = 0
 	}
-	if noted.answered.IsZero() {
+	if noted.status == 0 { // no endpoint answered
 		noted.answered = now
+		if !noted.left {
+			noted.status, _ = sent(w)
+		}
 	}
-	path, _, _ := strings.Cut(r.RequestURI, "?")
 	at := began.UTC().Format("2006-01-02T15:04:05.000Z")
-	whole, answer := milliseconds(now.Sub(began)), milliseconds(noted.answered.Sub(began))
+	whole, answer := float64(now.Sub(began))/1e6, float64(noted.answered.Sub(began))/1e6
 	l.lock.Lock()
-	_, _ = fmt.Fprintf(l.to, plainLine, at, text, r.Method, r.Host, path, status, whole, answer, size, id)
+	_, _ = fmt.Fprintf(l.to, plainLine, at, text, r.Method, r.Host, r.URL.Path, noted.status, whole, answer, size, id)
 	if !l.waiting {
 		l.flushSoon()
 	}

@@ -59,7 +59,7 @@ func rawTarget(w http.ResponseWriter) string {
 }
 
 // Where fields are: prove finds them.
-var atConn, atReader, atBuffer, atEnd int
+var atConn, atReader, atBuffer, atEnd, atWritten int
 
 // rawHead is the head of an HTTP/1 request as it came, nil when it was larger than net/http's read buffer (4 KiB).
 func rawHead(w http.ResponseWriter, r *http.Request) []byte {
@@ -106,9 +106,12 @@ const connKey = "lbgen.conn"
 
 // conn is what is known of a client's connection.
 type conn struct {
-	host   string // the last one that is a Host
-	buffer []byte // net/http's, of which heads are read
-	end    *int   // how much of it was
+	writer http.ResponseWriter // of the plain request under way, nil for none
+	by     int                 // the serial number of the edge that knows it
+	state  reflect.Value       // net/http's
+	host   string              // the last one that is a Host
+	buffer []byte              // net/http's, of which heads are read
+	end    *int                // how much of it was
 }
 
 // find looks for the buffer once for all requests of an HTTP/1 connection.
@@ -116,6 +119,7 @@ func (c *conn) find(w http.ResponseWriter) {
 	reader := reflect.ValueOf(w).Elem().Field(atConn).Elem().Field(atReader).Elem()
 	c.end = reflect.NewAt(reflect.TypeOf(0), reader.Field(atEnd).Addr().UnsafePointer()).Interface().(*int)
 	c.buffer = reader.Field(atBuffer).Bytes()
+	c.state = reflect.ValueOf(w).Elem().Field(atConn).Elem().FieldByName("curState").FieldByName("v")
 }
 
 // folded is whether a head has bare line feeds or folded lines.

@@ -38,15 +38,17 @@ func prove() error {
 	connection := known.Type.Key().Elem()
 	known, _ = connection.FieldByName("curReq") // an atomic.Pointer to a response; its first field names that
 	response := known.Type.Field(0).Type.Elem().Elem()
+	written, counts := response.FieldByName("written")
+	atWritten = written.Index[0]
 	reader, ok := connection.FieldByName("bufr")
 	atReader = reader.Index[0]
-	conn, has := response.FieldByName("conn")
-	atConn = conn.Index[0]
+	held, has := response.FieldByName("conn")
+	atConn = held.Index[0]
 	buffer, holds := reader.Type.Elem().FieldByName("buf")
 	atBuffer = buffer.Index[0]
 	end, ends := reader.Type.Elem().FieldByName("r")
 	atEnd = end.Index[0]
-	if !ok || !has || !holds || !ends {
+	if !ok || !has || !counts || !holds || !ends {
 		return errors.New("lbgen: a field of net/http is missing")
 	}
 	if madeCaching = caching("Pragma: no-cache"); madeCaching == caching("Cache-Control: no-cache") || madeCaching == 0 {
@@ -57,7 +59,10 @@ func prove() error {
 	found := make(chan error, 1)
 	server := &http.Server{}
 	go serveOnce(server, here, found, func(w http.ResponseWriter, r *http.Request) bool {
-		return string(rawHead(w, r)) == asked && rawTarget(w) == "/proof"
+		c := &conn{}
+		c.find(w)
+		known := string(c.buffer[:*c.end]) == asked && c.state.Uint()&0xff == uint64(http.StateActive)
+		return known && string(rawHead(w, r)) == asked && rawTarget(w) == "/proof"
 	})
 	_, _ = io.WriteString(there, asked)
 	_, _ = io.Copy(io.Discard, there)
