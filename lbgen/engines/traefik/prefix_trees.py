@@ -6,7 +6,7 @@ of the path that differs, and each has every rule that one of its requests can m
 
 from __future__ import annotations
 
-from math import isqrt
+from math import ceil
 from typing import TYPE_CHECKING, TypeVar
 
 from lbgen.engines.traefik.conditions import ANY, escape_path
@@ -16,13 +16,14 @@ from lbgen.plan.precedence import group
 from lbgen.records import record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lbgen.plan.model import HostTable, Rule
 
 _T = TypeVar("_T")
 
-MOST = 50  # rules below one router
+MOST = 50  # rules below one router before there are groups
+_FEW = 12  # groups, or parts of a group, below one router
 
 
 @record
@@ -47,8 +48,11 @@ class Tree:
         if len(rules) <= MOST or len(tables) == 1:
             self._by_path(root, rules, 1)
             return
-        for rule, held in _host_groups(tables):
-            self._by_path(self._add(root, rule), _union(held), 1)
+        exact = [table for table in tables if table.host is not None and not table.host.wildcard]
+        wild = [table for table in tables if table.host is not None and table.host.wildcard]
+        self._by_host(root, exact, "^")
+        self._by_host(root, wild, r"^.+\.")
+        self._by_path(self._add(root, ANY), _union(table for table in tables if table.host is None), 1)
 
     def _add(self, parent: str, rule: str) -> str:
         name = f"{self._root}.{len(self.groups) + 1}"
@@ -59,6 +63,28 @@ class Tree:
         self.leaves.append(parent)
         for rule in rules:
             self.parents.setdefault(rule.rank, []).append(parent)
+
+    def _by_host(self, parent: str, tables: Sequence[HostTable], start: str) -> None:
+        """Part requests by host, narrow to wide."""
+        for chunk in _chunks(tables):
+            if len(chunk) == 1:
+                self._by_path(self._add(parent, build_host(chunk[0].host)[0]), chunk[0].rules, 1)
+                continue
+            hosts = "|".join(quote_regex(table.host.name) for table in chunk if table.host is not None)
+            name = self._add(parent, call("HostRegexp", rf"{start}(?:{hosts})\.?$"))
+            if len(rules := _union(chunk)) <= MOST:
+                self._leaf(name, rules)
+            else:
+                self._by_host(name, chunk, start)
+
+    def _by_segment(self, parent: str, above: str, segments: Sequence[str], held: Mapping[str, list[Rule]]) -> None:
+        """Part requests by one segment of the path, all of them below `parent`."""
+        for chunk in _chunks(segments):
+            name = self._add(parent, _path_rule(above, chunk))
+            if len(chunk) <= _FEW:
+                self._leaf(name, _ranked(rule for segment in chunk for rule in held[segment]))
+            else:
+                self._by_segment(name, above, chunk, held)
 
     def _by_path(self, parent: str, rules: Sequence[Rule], depth: int) -> None:
         """Part requests by the segment of the path at `depth`, where 1 is the first."""
@@ -73,9 +99,7 @@ class Tree:
         for segment in big:
             name = self._add(parent, _path_rule(above, [segment]))
             self._by_path(name, _ranked([*named[segment], *shared]), depth + 1)
-        for chunk in _chunks(small, isqrt(max(len(small) - 1, 1)) + 1):
-            name = self._add(parent, _path_rule(above, chunk))
-            self._leaf(name, _ranked([*(rule for segment in chunk for rule in named[segment]), *shared]))
+        self._by_segment(parent, above, small, {segment: [*named[segment], *shared] for segment in small})
         self._leaf(self._add(parent, ANY), shared)
 
 
@@ -92,21 +116,6 @@ def _segments(rule: Rule) -> list[str]:
     return path.value.split("/")
 
 
-def _host_groups(tables: Sequence[HostTable]) -> Iterator[tuple[str, Sequence[HostTable]]]:
-    """The rules and tables of groups by host, narrow to wide."""
-    exact = [table for table in tables if table.host is not None and not table.host.wildcard]
-    wild = [table for table in tables if table.host is not None and table.host.wildcard]
-    for found, start in ((exact, "^"), (wild, r"^.+\.")):
-        size = 1 if len(found) <= MOST else isqrt(len(found) - 1) + 1
-        for chunk in _chunks(found, size):
-            if len(chunk) == 1:
-                yield build_host(chunk[0].host)[0], chunk
-            else:
-                texts = "|".join(quote_regex(table.host.name) for table in chunk if table.host is not None)
-                yield call("HostRegexp", rf"{start}(?:{texts})\.?$"), chunk
-    yield ANY, [table for table in tables if table.host is None]
-
-
 def _union(tables: Iterable[HostTable]) -> list[Rule]:
     return _ranked([rule for table in tables for rule in table.rules])
 
@@ -115,6 +124,8 @@ def _ranked(rules: Iterable[Rule]) -> list[Rule]:
     return sorted({rule.rank: rule for rule in rules}.values(), key=lambda rule: rule.rank)
 
 
-def _chunks(found: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
+def _chunks(found: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    """At most `_FEW` parts of about the same size."""
+    size = max(1, ceil(len(found) / _FEW))
     for start in range(0, len(found), size):
         yield found[start : start + size]

@@ -143,6 +143,21 @@ def test_a_sticky_cookie_is_the_contracts():
     assert conf["endpoints"][0]["id"] == "feed"
 
 
+def test_one_idle_time_of_all_routes_is_watched_by_the_listener():
+    slow = replace(forward(("p", 1)), timeouts=Timeouts(1000, 2000, 9000))
+    alike = plan({"a": forward(("p", 1)), "b": forward(("p", 1))}, (pool("p"),))
+    apart = plan({"a": forward(("p", 1)), "b": slow}, (pool("p"),))
+    assert edge_config(alike)["idle"] == 3000
+    assert "idle" not in edge_config(apart)
+
+
+def test_routes_of_a_listener_with_a_log_are_told_so():
+    made = plan({"a": forward(("p", 1))}, (pool("p"),))
+    listener = replace(made.listeners[0], access_log=True)
+    assert "logged: true" in rendered(replace(made, listeners=(listener,)))["dynamic/edge-web.yaml"]
+    assert "logged" not in rendered(made)["dynamic/edge-web.yaml"]
+
+
 def test_names_are_looked_up_and_dns_servers_get_their_port():
     made = replace(plan({"s": forward(("p", 1))}, (pool("p", host="web.test"),)), resolvers=("10.0.0.1", "::1"))
     text = rendered(made)["dynamic/edge-web.yaml"]
