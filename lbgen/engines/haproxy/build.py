@@ -88,8 +88,11 @@ def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
             lua_files += rules
         maps_files += maps.rendered()
     pools = backends.pools()
+    judges = any(pool.passive for pool in pools)
+    limits_bodies = any(route.max_body is not None for route in plan.routes)
     l7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
     shares_state = any(route.rate_limit for route in plan.routes) or any(pool.passive for pool in pools)
+    answers = any(listener.guarantees.answers for listener in l7)
     has_denied = any(plan.route(rule.route).access for listener in plan.listeners for rule in listener.l4_rules)
     return View(
         name=Atom(plan.name),
@@ -98,12 +101,13 @@ def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         head_kib=head_kib(plan),
         buffer=0 if (size := buffer_bytes(plan)) == DEFAULT else size,
         added=added_kib(plan) * 1024,
-        answers=any(listener.guarantees.answers for listener in l7),
+        answers=answers,
+        statuses=answers or judges or limits_bodies or any(each.has_times for each in frontends),
         times=backends.usual_times(l7=True),
         l4_times=backends.usual_times(l7=False),
         keeps_ids=any(listener.trusted_proxies for listener in l7),
         limits_concurrency=any(route.concurrency for route in plan.routes),
-        limits_bodies=any(route.max_body is not None for route in plan.routes),
+        limits_bodies=limits_bodies,
         shares_state=shares_state,
         has_one_state=shares_state and version == "2.6",
         lua_files=tuple(Atom(file.name) for file in lua_files),
@@ -120,7 +124,7 @@ def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         has_mirrors=any(each.has_mirrors for each in frontends),
         purge_delay=Atom(purge_delay(KEEPALIVE_IDLE)),
         logs=any(listener.access_log for listener in plan.listeners),
-        judges=any(pool.passive for pool in pools),
+        judges=judges,
         queues=any(pool.max_per_endpoint for pool in pools),
         has_passing_check=backends.needs_passing_check(),
         denied=Atom(DENIED) if has_denied else None,

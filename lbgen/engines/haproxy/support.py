@@ -178,9 +178,9 @@ _REFUSED = {
 HABITS = {
     Guarantee.PATHS: "rules see the path as it came and it is forwarded so, dot segments, empty segments and escapes "
     "included; a raw byte outside US-ASCII and a fragment get 400",
-    Guarantee.FRAMING: "Content-Length beside Transfer-Encoding is dropped, equal lengths or Host lines become one, "
-    "bare LF, folded lines and extra blanks in the request line are normalized, a missing Host passes; differing "
-    "lengths and what else its parser refuses get 400; TRACE and CONNECT pass",
+    Guarantee.FRAMING: "Content-Length beside Transfer-Encoding is dropped, one of 2^64 counts as 0, equal lengths or "
+    "Host lines become one, bare LF, folded lines and extra blanks in the request line are normalized, a missing Host "
+    "passes; differing lengths and what else its parser refuses get 400; TRACE and CONNECT pass",
     Guarantee.CONNECTION_OPTIONS: "fields that Connection names pass, in requests and in responses",
     Guarantee.ANSWERS: "HAProxy's built-in HTML pages; 503 where a connection fails or no endpoint is up, 502 where an "
     "endpoint's answer is broken or missing, 504 where a response is late, 400 for a large head; a failure on a kept "

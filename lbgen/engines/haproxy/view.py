@@ -137,8 +137,9 @@ class View:
     """All of haproxy.cfg. `authority` is the regex of what is no Host header, `head_kib` the room for a request head in
     KiB, `buffer` in bytes (0 = HAProxy's own size), of which `added` bytes are for additions to a head.
 
-    `answers`: some listener keeps the contract's answers. `times` are those of most L7 backends, `l4_times` of L4
-    backends. `keeps_ids`: some listener trusts proxies that set request ids. `limits_concurrency`,
+    `answers`: some listener keeps the contract's answers; `statuses`: so it does, or other fields rest on the statuses
+    of HAProxy's own answers. `times` are those of most L7 backends, `l4_times` of L4 backends. `keeps_ids`: some
+    listener trusts proxies that set request ids. `limits_concurrency`,
     `limits_bodies`, `has_times`, `has_mirrors`: some route has these. `shares_state`: some Lua counts for all threads;
     `has_one_state`: all Lua has to run in that state then. `queues`: some endpoints have a limit, so requests may
     wait. `judges`: statements of some backend look at every response. `has_passing_check`: some check needs a frontend
@@ -153,6 +154,7 @@ class View:
     buffer: int
     added: int
     answers: bool
+    statuses: bool
     times: Times
     l4_times: Times
     keeps_ids: bool

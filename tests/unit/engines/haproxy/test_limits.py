@@ -64,3 +64,25 @@ def test_version_2_6_has_one_lua_state_when_threads_share_counts() -> None:
 def test_the_buffer_holds_what_limits_let_in() -> None:
     assert "tune.bufsize" not in files()["haproxy.cfg"]  # HAProxy's own: 16 KiB
     assert "tune.bufsize 72704" in files(listener={"limits": {"headers": "64KiB", "target": "2KiB"}})["haproxy.cfg"]
+
+
+NATIVE = {"guarantees": "engine"}
+
+
+def test_what_is_left_to_haproxy_takes_no_lua_and_no_rule() -> None:
+    native = files(listener=NATIVE)
+    assert "lbgen.lua" not in native
+    for word in ("lua", "plain", "malformed", "http-error", "set-status", "deny_status 400"):
+        assert word not in native["haproxy.cfg"], word
+
+
+def test_fields_that_rest_on_statuses_keep_them() -> None:
+    native = files(listener=NATIVE, max_body="1KiB")
+    assert "set-status 413" in native["haproxy.cfg"]
+    assert "http-error status 404" not in native["haproxy.cfg"]
+
+
+def test_a_normal_paths_field_of_the_user_holds() -> None:
+    kept = files(listener={**NATIVE, "paths": "normalize"})["haproxy.cfg"]
+    assert "lua.normal_path" in kept
+    assert "deny_status 405" not in kept
