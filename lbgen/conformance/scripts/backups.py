@@ -31,11 +31,11 @@ def backup_serves_alone(ctx: ScriptContext) -> Iterator[str]:
         return found
 
     if not wait_until(lambda: set(shared(4)) <= set(others)):
-        yield f"all are well: {shared(12)}, expected nothing from {backup}"
+        yield f"all are healthy: {shared(12)}, expected nothing from {backup}"
         return
     found = shared(20)
     if set(found) != set(others):
-        yield f"all are well: {found}, expected {others}"
+        yield f"all are healthy: {found}, expected {others}"
     try:
         for name in others[:-1]:
             break_endpoint(ctx, name, ctx.params["how"])
@@ -48,7 +48,7 @@ def backup_serves_alone(ctx: ScriptContext) -> Iterator[str]:
         for name in others:
             restore_endpoint(ctx, name)
     if not wait_until(lambda: set(shared(8)) == set(others)):
-        yield f"all are well again: {shared(12)}, expected {others}"
+        yield f"all are healthy again: {shared(12)}, expected {others}"
 
 
 def drained_serves_nobody_new(ctx: ScriptContext) -> Iterator[str]:
@@ -69,7 +69,7 @@ def slow_start(ctx: ScriptContext) -> Iterator[str]:
     back, target = f"{pool}-0", f"/{pool}"
     # One that was found well after the other is eased in too, and its new weight may be known only once it is asked.
     if not wait_until(lambda: 14 <= count_answers(ctx, target, 40)[back] <= 26):
-        yield f"before it was ill {back} did not get half of the requests"
+        yield f"before it failed {back} did not get half of the requests"
     with broken_endpoint(ctx, back, "check 500"):
         if not wait_until(lambda: not count_answers(ctx, target, 6)[back]):
             yield "failed checks did not take the endpoint out"
@@ -88,13 +88,13 @@ def slow_start(ctx: ScriptContext) -> Iterator[str]:
 def backup_after_ejection(ctx: ScriptContext) -> Iterator[str]:
     """A backup serves while every other endpoint is ejected."""
     pool = ctx.params["pool"]
-    sick, backup, target = f"{pool}-0", f"{pool}-1", f"/{pool}"
+    broken, backup, target = f"{pool}-0", f"{pool}-1", f"/{pool}"
     found = count_answers(ctx, target, 4)
-    if found != {sick: 4}:
-        yield f"all are well: {dict(found)}, expected only {sick}"
-    with broken_endpoint(ctx, sick, "close"):
+    if found != {broken: 4}:
+        yield f"all are healthy: {dict(found)}, expected only {broken}"
+    with broken_endpoint(ctx, broken, "close"):
         found = count_answers(ctx, target, 6)
         if found != {failed_answer(ctx): 3, backup: 3}:
-            yield f"{sick} fails: {dict(found)}, expected 3 times 502, then 3 answers of {backup}"
-    if not wait_until(lambda: count_answers(ctx, target, 2) == {sick: 2}):
-        yield f"{sick} is back: {dict(count_answers(ctx, target, 4))}"
+            yield f"{broken} fails: {dict(found)}, expected 3 times 502, then 3 answers of {backup}"
+    if not wait_until(lambda: count_answers(ctx, target, 2) == {broken: 2}):
+        yield f"{broken} is back: {dict(count_answers(ctx, target, 4))}"

@@ -84,26 +84,26 @@ def hash_spreads_and_stays(ctx: ScriptContext) -> Iterator[str]:
 def hash_moves_little(ctx: ScriptContext) -> Iterator[str]:
     """When an endpoint goes down (nearly) only its own keys move, and they come home with it."""
     pool = ctx.params["pool"]
-    sick = f"{pool}-1"
+    broken = f"{pool}-1"
     names = {f"{pool}-{n}" for n in range(len(ctx.plan.pool(pool).endpoints))}
     if not wait_until(lambda: set(_homes(ctx, 40).values()) == names):
         yield f"at the start: {Counter(_homes(ctx, 40).values())}"
         return
     homes = _homes(ctx, 150)
-    with broken_endpoint(ctx, sick, "check 500"):
-        if not wait_until(lambda: sick not in _homes(ctx, 40).values()):
-            yield f"{sick} is not taken out"
+    with broken_endpoint(ctx, broken, "check 500"):
+        if not wait_until(lambda: broken not in _homes(ctx, 40).values()):
+            yield f"{broken} is not taken out"
             return
         now = _homes(ctx, 150)
-    moved = sum(now[k] != home for k, home in homes.items() if home != sick)
-    others = sum(home != sick for home in homes.values())
-    if sick in now.values() or moved > others / 10:
-        yield f"{sick} went down, and {moved} of {others} keys of other endpoints moved"
-    taken = Counter(now[k] for k, home in homes.items() if home == sick)
+    moved = sum(now[k] != home for k, home in homes.items() if home != broken)
+    others = sum(home != broken for home in homes.values())
+    if broken in now.values() or moved > others / 10:
+        yield f"{broken} went down, and {moved} of {others} keys of other endpoints moved"
+    taken = Counter(now[k] for k, home in homes.items() if home == broken)
     if len(taken) < 2:
-        yield f"all keys of {sick} moved to one endpoint: {dict(taken)}"
+        yield f"all keys of {broken} moved to one endpoint: {dict(taken)}"
     if not wait_until(lambda: _strayed(ctx, homes) <= 8):
-        yield f"{sick} is well again, and {_strayed(ctx, homes)} of 150 keys are not where they were"
+        yield f"{broken} is healthy again, and {_strayed(ctx, homes)} of 150 keys are not where they were"
 
 
 def _strayed(ctx: ScriptContext, homes: dict[str, str]) -> int:

@@ -30,31 +30,31 @@ from lbgen.runtime.standins.http1 import CONTROL, Behaviour
 def checked_out_and_back(ctx: ScriptContext) -> Iterator[str]:
     """An endpoint (one of two) that fails its checks gets no request; once it passes them again it does."""
     pool, how = ctx.params["pool"], ctx.params["how"]
-    sick, sound, target = f"{pool}-0", f"{pool}-1", f"/{pool}"
-    if not wait_until(lambda: count_answers(ctx, target, 6)[sick] > 0):
-        yield f"{sick} gets no request at the start: {dict(count_answers(ctx, target, 6))}"
+    broken, healthy, target = f"{pool}-0", f"{pool}-1", f"/{pool}"
+    if not wait_until(lambda: count_answers(ctx, target, 6)[broken] > 0):
+        yield f"{broken} gets no request at the start: {dict(count_answers(ctx, target, 6))}"
         return
-    with broken_endpoint(ctx, sick, how):
-        if not wait_until(lambda: count_answers(ctx, target, 6)[sound] == 6):
-            yield f"{how}: {sick} is not taken out: {dict(count_answers(ctx, target, 10))}"
+    with broken_endpoint(ctx, broken, how):
+        if not wait_until(lambda: count_answers(ctx, target, 6)[healthy] == 6):
+            yield f"{how}: {broken} is not taken out: {dict(count_answers(ctx, target, 10))}"
             return
         time.sleep(HANDOVER)
         found = count_answers(ctx, target, 20)
-        if found[sound] != 20:
-            yield f"{how}: out, but requests went to {dict(found)}, expected all to {sound}"
-    if not wait_until(lambda: count_answers(ctx, target, 6)[sick] > 0):
-        yield f"{how}: {sick} is well again and gets no request: {dict(count_answers(ctx, target, 10))}"
+        if found[healthy] != 20:
+            yield f"{how}: out, but requests went to {dict(found)}, expected all to {healthy}"
+    if not wait_until(lambda: count_answers(ctx, target, 6)[broken] > 0):
+        yield f"{how}: {broken} is healthy again and gets no request: {dict(count_answers(ctx, target, 10))}"
 
 
 def kept_connections_survive(ctx: ScriptContext) -> Iterator[str]:
     """While checks take an endpoint out and bring it back, every request on busy kept connections is answered."""
     pool = ctx.params["pool"]
-    sick, target = f"{pool}-0", f"/{pool}"
+    broken, target = f"{pool}-0", f"/{pool}"
     found: Counter[str] = Counter()
     kept: list[ClientConnection | None] = [None] * 8
     try:
         for status in (500, 200) * 3:
-            ctx.endpoints.behave(sick, Behaviour("fixed", status=status), path=CHECK)
+            ctx.endpoints.behave(broken, Behaviour("fixed", status=status), path=CHECK)
             end = time.monotonic() + 1.2
             while time.monotonic() < end:
                 for number, open_one in enumerate(kept):
@@ -70,7 +70,7 @@ def kept_connections_survive(ctx: ScriptContext) -> Iterator[str]:
         for left in kept:
             if left is not None:
                 left.sock.close()
-        restore_endpoint(ctx, sick)
+        restore_endpoint(ctx, broken)
     if found.keys() != {"200"}:
         yield f"answers on kept connections: {dict(found)}, expected 200 alone"
 
@@ -94,7 +94,7 @@ def all_checked_out(ctx: ScriptContext) -> Iterator[str]:
         if any(seen.target == target and seen.at >= begun for seen in tuple(ctx.endpoints.seen)):
             yield "an endpoint that is out was asked"
     if not wait_until(lambda: set(count_answers(ctx, target, 6)) == set(names)):
-        yield f"all are well again: {dict(count_answers(ctx, target, 6))}"
+        yield f"all are healthy again: {dict(count_answers(ctx, target, 6))}"
 
 
 def check_is_as_asked(ctx: ScriptContext) -> Iterator[str]:
@@ -115,10 +115,10 @@ def check_is_as_asked(ctx: ScriptContext) -> Iterator[str]:
 def fall_and_rise(ctx: ScriptContext) -> Iterator[str]:
     """Fewer failed checks than `fall` (3) take nothing out, fewer good ones than `rise` (3) bring nothing back."""
     pool = ctx.params["pool"]
-    sick, target = f"{pool}-0", f"/{pool}"
+    broken, target = f"{pool}-0", f"/{pool}"
 
     def checks() -> int:
-        return sum(s.name == sick and s.target == CHECK for s in tuple(ctx.endpoints.seen))
+        return sum(s.name == broken and s.target == CHECK for s in tuple(ctx.endpoints.seen))
 
     def some_checks(count: int) -> None:
         until = checks() + count
@@ -126,25 +126,25 @@ def fall_and_rise(ctx: ScriptContext) -> Iterator[str]:
 
     try:
         some_checks(3)
-        break_endpoint(ctx, sick, "check 500")
+        break_endpoint(ctx, broken, "check 500")
         some_checks(1)
-        ctx.endpoints.behave(sick, OK, path=CHECK)
+        ctx.endpoints.behave(broken, OK, path=CHECK)
         some_checks(2)
-        if not count_answers(ctx, target, 8)[sick]:
+        if not count_answers(ctx, target, 8)[broken]:
             yield "one or two failed checks took the endpoint out, fall is 3"
-        break_endpoint(ctx, sick, "check 500")
-        if not wait_until(lambda: not count_answers(ctx, target, 6)[sick]):
+        break_endpoint(ctx, broken, "check 500")
+        if not wait_until(lambda: not count_answers(ctx, target, 6)[broken]):
             yield "failed checks did not take the endpoint out"
             return
-        ctx.endpoints.behave(sick, OK, path=CHECK)
+        ctx.endpoints.behave(broken, OK, path=CHECK)
         some_checks(1)
-        ctx.endpoints.behave(sick, Behaviour("fixed", status=500), path=CHECK)  # at once
+        ctx.endpoints.behave(broken, Behaviour("fixed", status=500), path=CHECK)  # at once
         some_checks(2)
-        if count_answers(ctx, target, 8)[sick]:
+        if count_answers(ctx, target, 8)[broken]:
             yield "one or two good checks brought the endpoint back, rise is 3"
     finally:
-        restore_endpoint(ctx, sick)
-    if not wait_until(lambda: count_answers(ctx, target, 6)[sick] > 0):
+        restore_endpoint(ctx, broken)
+    if not wait_until(lambda: count_answers(ctx, target, 6)[broken] > 0):
         yield "good checks did not bring the endpoint back"
 
 
@@ -153,49 +153,49 @@ def check_port(ctx: ScriptContext) -> Iterator[str]:
     pool = ctx.params["pool"]
     checker, target = ctx.params["checker"], f"/{pool}"
     if not wait_until(lambda: count_answers(ctx, target, 4)["503"] == 0):
-        yield f"the check port is well: {dict(count_answers(ctx, target, 4))}"
+        yield f"the check port is healthy: {dict(count_answers(ctx, target, 4))}"
     with broken_endpoint(ctx, checker, "check 500"):
         if not wait_until(lambda: count_answers(ctx, target, 3) == {"503": 3}):
             yield f"the check port says 500, answers {dict(count_answers(ctx, target, 6))}, expected 503"
     if not wait_until(lambda: count_answers(ctx, target, 4)["503"] == 0):
-        yield f"the check port is well again: {dict(count_answers(ctx, target, 4))}"
+        yield f"the check port is healthy again: {dict(count_answers(ctx, target, 4))}"
 
 
 def first_check_decides(ctx: ScriptContext) -> Iterator[str]:
-    """An endpoint that was never well is out after one check (`fall` is 20, a second apart)."""
+    """An endpoint that was never healthy is out after one check (`fall` is 20, a second apart)."""
     target = f"/{ctx.params['pool']}"
     if not wait_until(lambda: count_answers(ctx, target, 1)["503"] == 1):
-        yield f"an endpoint that was never well: {dict(count_answers(ctx, target, 4))}, expected 503"
+        yield f"an endpoint that was never healthy: {dict(count_answers(ctx, target, 4))}, expected 503"
 
 
 def ejected_and_back(ctx: ScriptContext) -> Iterator[str]:
     """So many failures in a row (3 unless told) eject an endpoint for `eject_for` (1500 ms), then it serves again."""
     pool, how, most = ctx.params["pool"], ctx.params["how"], ctx.params.get("failures", 3)
-    sick, sound, target = f"{pool}-0", f"{pool}-1", f"/{pool}"
-    if not wait_until(lambda: count_answers(ctx, target, 4)[sick] > 0):
-        yield f"{sick} gets no request at the start"
+    broken, healthy, target = f"{pool}-0", f"{pool}-1", f"/{pool}"
+    if not wait_until(lambda: count_answers(ctx, target, 4)[broken] > 0):
+        yield f"{broken} gets no request at the start"
         return
     if how.isdigit():
-        ctx.endpoints.behave(sick, Behaviour("fixed", status=int(how), body="own\n"))
+        ctx.endpoints.behave(broken, Behaviour("fixed", status=int(how), body="own\n"))
     else:
-        break_endpoint(ctx, sick, how)
+        break_endpoint(ctx, broken, how)
     failed = 0
     try:
         for _ in range(20):
-            failed += not count_answers(ctx, target, 1)[sound]
+            failed += not count_answers(ctx, target, 1)[healthy]
             if failed == most:
                 break
         begun = time.monotonic()
         time.sleep(TAKES_HOLD)
         found = count_answers(ctx, target, 12)
-        if time.monotonic() - begun < 1.2 and found[sound] != 12:
-            yield f"{how}: after {failed} failures answers were {dict(found)}, expected all from {sound}"
+        if time.monotonic() - begun < 1.2 and found[healthy] != 12:
+            yield f"{how}: after {failed} failures answers were {dict(found)}, expected all from {healthy}"
     finally:
-        restore_endpoint(ctx, sick)
-    if not wait_until(lambda: count_answers(ctx, target, 4)[sick] > 0):
-        yield f"{how}: {sick} is well and its time is over, and it gets no request"
+        restore_endpoint(ctx, broken)
+    if not wait_until(lambda: count_answers(ctx, target, 4)[broken] > 0):
+        yield f"{how}: {broken} is healthy and its time is over, and it gets no request"
     elif time.monotonic() - begun < 1.1:
-        yield f"{how}: {sick} came back after {time.monotonic() - begun:.1f} s, expected 1.5 s"
+        yield f"{how}: {broken} came back after {time.monotonic() - begun:.1f} s, expected 1.5 s"
 
 
 def success_resets(ctx: ScriptContext) -> Iterator[str]:
@@ -270,10 +270,10 @@ def expected_statuses(ctx: ScriptContext) -> Iterator[str]:
 def tries_count(ctx: ScriptContext) -> Iterator[str]:
     """A try that a retry makes good counts as a failure of its endpoint all the same (`failures: 1`)."""
     pool = ctx.params["pool"]
-    sick, target = f"{pool}-0", f"/{pool}"
-    with broken_endpoint(ctx, sick, "reset"):
+    broken, target = f"{pool}-0", f"/{pool}"
+    with broken_endpoint(ctx, broken, "reset"):
         found = count_answers(ctx, target, 10)
-        asked = ctx.endpoints.requests[sick]
+        asked = ctx.endpoints.requests[broken]
         if found != {f"{pool}-1": 10}:
             yield f"one of two fails, with a retry: {dict(found)}, expected 10 answers of {pool}-1"
         if asked != 1:

@@ -35,27 +35,27 @@ def _checked_out(ctx: ScriptContext) -> Iterator[bool]:
         yield wait_until(lambda: count_answers(ctx, f"/{other}", 6)[f"{other}-1"] == 6)
 
 
-def _ejected(ctx: ScriptContext, sick: str, target: str) -> bool:
-    """Have real traffic fail, checks alone not, until that one of two endpoints is out, and make it well again."""
+def _ejected(ctx: ScriptContext, broken: str, target: str) -> bool:
+    """Have real traffic fail, checks alone not, until that one of two endpoints is out, and make it healthy again."""
     time.sleep(HANDOVER)
-    ctx.endpoints.behave(sick, Behaviour("close"))
-    ctx.endpoints.behave(sick, OK, path=CHECK)
+    ctx.endpoints.behave(broken, Behaviour("close"))
+    ctx.endpoints.behave(broken, OK, path=CHECK)
     try:
-        return wait_until(lambda: count_answers(ctx, target, 6)[f"{sick[:-1]}1"] == 6)
+        return wait_until(lambda: count_answers(ctx, target, 6)[f"{broken[:-1]}1"] == 6)
     finally:
-        restore_endpoint(ctx, sick)
+        restore_endpoint(ctx, broken)
 
 
 def ejected_beside_checks(ctx: ScriptContext) -> Iterator[str]:
     """An ejected endpoint stays out (for 20 s) while checks take out one of another pool."""
-    sick, target = f"{ctx.params['pool']}-0", f"/{ctx.params['pool']}"
-    if not _ejected(ctx, sick, target):
-        yield f"{sick} fails and is not ejected"
+    broken, target = f"{ctx.params['pool']}-0", f"/{ctx.params['pool']}"
+    if not _ejected(ctx, broken, target):
+        yield f"{broken} fails and is not ejected"
         return
     with _checked_out(ctx) as out:
         time.sleep(HANDOVER)
         found = count_answers(ctx, target, 10)
-        if not out or found[sick]:
+        if not out or found[broken]:
             yield f"ejected, then a check took out another pool's endpoint ({out}): {dict(found)}"
 
 

@@ -35,45 +35,45 @@ def sticky_session(ctx: ScriptContext) -> Iterator[str]:
             yield f"the cookie of {home} leads to {found}"
 
 
-def _moved(ctx: ScriptContext, sick: str, sound: str, why: str) -> Iterator[str]:
+def _moved(ctx: ScriptContext, broken: str, healthy: str, why: str) -> Iterator[str]:
     """A cookie of the endpoint that is out: the other one answers and sets its own."""
     name = ctx.params["cookie"]
     ids = [endpoint.cookie_value for endpoint in ctx.plan.pool(ctx.params["pool"]).endpoints]
     answer = _asked(ctx, ids[0])
-    if (account_field(answer, "name"), _cookie(answer, name)) != (sound, ids[1]):
-        yield f"{sick} is {why}: {account_field(answer, 'name')}, cookie {_cookie(answer, name)}, expected {ids[1]}"
+    if (account_field(answer, "name"), _cookie(answer, name)) != (healthy, ids[1]):
+        yield f"{broken} is {why}: {account_field(answer, 'name')}, cookie {_cookie(answer, name)}, expected {ids[1]}"
     stays = _asked(ctx, ids[1])
-    if account_field(stays, "name") != sound or _cookie(stays, name) is not None:
+    if account_field(stays, "name") != healthy or _cookie(stays, name) is not None:
         found = f"{account_field(stays, 'name')}, {_cookie(stays, name)}"
-        yield f"the cookie of {sound} is kept while {sick} is {why}: {found}"
+        yield f"the cookie of {healthy} is kept while {broken} is {why}: {found}"
 
 
 def sticky_endpoint_down(ctx: ScriptContext) -> Iterator[str]:
     """A client of an endpoint that is down gets another one and its cookie; later its old cookie is good again."""
     pool = ctx.params["pool"]
-    sick, sound = f"{pool}-0", f"{pool}-1"
+    broken, healthy = f"{pool}-0", f"{pool}-1"
     home = ctx.plan.pool(pool).endpoints[0].cookie_value
-    if not wait_until(lambda: account_field(_asked(ctx, home), "name") == sick):
-        yield f"the cookie of {sick} leads to {account_field(_asked(ctx, home), 'name')}"
+    if not wait_until(lambda: account_field(_asked(ctx, home), "name") == broken):
+        yield f"the cookie of {broken} leads to {account_field(_asked(ctx, home), 'name')}"
         return
-    with broken_endpoint(ctx, sick, "check 500"):
-        if not wait_until(lambda: account_field(_asked(ctx, home), "name") == sound):
-            yield f"{sick} is down, and its cookie leads to {account_field(_asked(ctx, home), 'name')}"
+    with broken_endpoint(ctx, broken, "check 500"):
+        if not wait_until(lambda: account_field(_asked(ctx, home), "name") == healthy):
+            yield f"{broken} is down, and its cookie leads to {account_field(_asked(ctx, home), 'name')}"
             return
-        yield from _moved(ctx, sick, sound, "down")
-    if not wait_until(lambda: account_field(_asked(ctx, home), "name") == sick):
-        yield f"{sick} is back, and its cookie leads to {account_field(_asked(ctx, home), 'name')}"
+        yield from _moved(ctx, broken, healthy, "down")
+    if not wait_until(lambda: account_field(_asked(ctx, home), "name") == broken):
+        yield f"{broken} is back, and its cookie leads to {account_field(_asked(ctx, home), 'name')}"
 
 
 def sticky_endpoint_ejected(ctx: ScriptContext) -> Iterator[str]:
     """The same for an endpoint that failed in traffic (two failures in a row, for 1500 ms)."""
     pool = ctx.params["pool"]
-    sick, sound = f"{pool}-0", f"{pool}-1"
+    broken, healthy = f"{pool}-0", f"{pool}-1"
     home = ctx.plan.pool(pool).endpoints[0].cookie_value
     failing = (CONTROL, '{"mode": "close"}')
     found = [_asked(ctx, home, failing).status for _ in range(2)]
     if found != [502, 502]:
-        yield f"a cookie of {sick}, which fails: {found}, expected 502 twice"
-    yield from _moved(ctx, sick, sound, "ejected")
-    if not wait_until(lambda: account_field(_asked(ctx, home), "name") == sick):
-        yield f"{sick} is back, and its cookie leads to {account_field(_asked(ctx, home), 'name')}"
+        yield f"a cookie of {broken}, which fails: {found}, expected 502 twice"
+    yield from _moved(ctx, broken, healthy, "ejected")
+    if not wait_until(lambda: account_field(_asked(ctx, home), "name") == broken):
+        yield f"{broken} is back, and its cookie leads to {account_field(_asked(ctx, home), 'name')}"

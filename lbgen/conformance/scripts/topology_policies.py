@@ -102,7 +102,7 @@ def failed_checks_take_out(ctx: ScriptContext) -> Iterator[str]:
     seconds = ctx.params["out_ms"] / 1000
     want = set(others) or {"503"}
     if not wait_until(lambda: name in _names(ctx, 12), 3):
-        yield f"{name} serves nothing although it is well"
+        yield f"{name} serves nothing although it is healthy"
         return
     with broken_endpoint(ctx, checked, "refuse"):
         if not wait_until(lambda: _names(ctx, 8) <= want, seconds):
