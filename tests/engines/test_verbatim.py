@@ -104,9 +104,7 @@ def test_what_they_say_happens(name: str) -> None:
 
 def test_a_router_of_ones_own_stands_beside_traefiks() -> None:
     port = free_port("127.0.0.1", 10_980)
-    router = (
-        "own: { entryPoints: [listener-web], rule: 'Header(`x-own`, `1`)', service: noop@internal, middlewares: [own] }"
-    )
+    router = "own: { entryPoints: [web], rule: 'Header(`x-own`, `1`)', service: noop@internal, middlewares: [own] }"
     dynamic = SHOWN["traefik"]["dynamic"].replace("http: {", f"http: {{ routers: {{ {router} }},", 1)
     with lbgen.up(topology({"traefik": {"dynamic": dynamic}}, port), engine="traefik", runtime="local") as stack:
         for _ in range(2):

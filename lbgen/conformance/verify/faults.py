@@ -40,6 +40,7 @@ from lbgen.runtime.standins.http1 import CONTROL
 if TYPE_CHECKING:
     from lbgen.plan.request import Request
 
+_ONE_ATTEMPT = f"{Feature.FORWARD}.one_attempt"
 _NO_RETRY = f"{Feature.FAILURES}.kept_no_retry"  # an endpoint that closes where others are tried again
 _OWN = 500  # a status that nobody retries unless asked
 _NEVER = 1e-7  # chance that so many requests do not meet a share
@@ -176,7 +177,7 @@ def _failing(route: Route, action: Forward, asked: Request) -> Iterator[Schedule
     for mode in ("close", "reset"):
         one = fault_case(clause.format(mode), asked, route, {"mode": mode}, fault=502, tries=count)
         if retries is not None and count == 1:
-            one = replace(one, case=replace(one.case, features=(*one.case.features, _NO_RETRY)))
+            one = replace(one, case=replace(one.case, features=(*one.case.features, _NO_RETRY, _ONE_ATTEMPT)))
         yield one
     if count > 1:
         yield fault_case("6.retries.recovers", asked, route, {"mode": "close"}, {"mode": "json"}, status=200, tries=2)

@@ -16,12 +16,12 @@ MARK = "~"  # between a name of the topology, which has none, and what tells its
 
 def entry_point(listener: Listener) -> str:
     """The entry point of a listener, without dots, which Traefik reads as nesting."""
-    return f"listener-{escape(listener.name)}"
+    return escape(listener.name)
 
 
 def listener_name(entry_point: str) -> str:
     """The listener of an entry point."""
-    return entry_point.removeprefix("listener-").replace("D", ".")
+    return entry_point.replace("D", ".")
 
 
 def edge(listener: Listener) -> str:

@@ -8,6 +8,7 @@ from lbgen.engines.api import RenderedFile
 from lbgen.engines.document import Commented, write
 from lbgen.engines.traefik import names, tcp_weights
 from lbgen.engines.traefik.l4 import build_tcp, build_udp
+from lbgen.engines.traefik.names import MARK
 from lbgen.engines.traefik.native.access_log import build_access_log
 from lbgen.engines.traefik.native.health_status import build_status_route
 from lbgen.engines.traefik.native.l4 import drop_needless_routers
@@ -37,6 +38,9 @@ def render(plan: Plan) -> tuple[RenderedFile, ...]:
     level4 = build_tcp(plan, [listener for listener in plan.listeners if listener.mode is Mode.L4])
     if level4:
         drop_needless_routers(plan, level4)
+        if transports := level4.get("serversTransports"):
+            comment = "After a half-close the other direction goes on; by default it would be cut after 100ms."
+            level4["serversTransports"] = Commented(comment, transports)
         shown = {key: value for key, value in level4.items() if value}
         files.append(_dynamic(plan, "tcp", "connections that are forwarded as they are", {"tcp": shown}))
         files.extend(tcp_weights.build_files(plan))
@@ -86,9 +90,14 @@ def build_static(plan: Plan) -> dict[str, Data]:
 def _http(plan: Plan) -> dict[str, Data]:
     routes = Routes(plan)
     routers = build_routers(plan, routes)
-    sections: dict[str, Data] = {"routers": routers}
+    comment = "One for each rule, the highest priority first."
+    if any(MARK in name for name in routers):
+        comment += f" NAME{MARK}2 is a further rule of the route NAME."
+    if any(isinstance(data, dict) and "parentRefs" in data for data in routers.values()):
+        comment += "\nThose without a service choose among the routers below them, so that few are tried for a request."
+    sections: dict[str, Data] = {"routers": Commented(comment, routers)}
     if middlewares := routes.middlewares():
-        sections["middlewares"] = Commented("What happens to a request on its way to a service.", middlewares, True)
+        sections["middlewares"] = Commented(routes.explain_middlewares(), middlewares, apart=True)
     if services := routes.services.build():
         sections["services"] = Commented("Pools of endpoints, and what combines them.", services, apart=True)
     if transports := routes.services.build_transports():

@@ -36,20 +36,26 @@ class Middlewares:
             users.append(route)
         return (key,)
 
-    def edits(self, route: str, request: HeaderEdits | None, response: HeaderEdits | None = None) -> tuple[str, ...]:
+    def edits(
+        self, route: str, request: HeaderEdits | None, response: HeaderEdits | None = None, kind: str = "headers"
+    ) -> tuple[str, ...]:
         """The middleware of these edits of headers."""
         data: dict[str, Data] = {}
         if request:
             data["customRequestHeaders"] = build_edits(request)
         if response:
             data["customResponseHeaders"] = build_edits(response)
-        return self.use(route, "headers", {"headers": data} if data else {})
+        return self.use(route, kind, {"headers": data} if data else {})
 
     def names(self, keys: Iterable[str]) -> list[Data]:
         """The names of a chain; nothing new may be used afterwards."""
         if not self._names:
             self._choose_names()
         return [self._names[key] for key in keys]
+
+    def has(self, part: str) -> bool:
+        """Whether a middleware has this setting."""
+        return any(f'"{part}"' in key for key in self._routes)
 
     def build(self) -> dict[str, Data]:
         """The `middlewares` section."""

@@ -63,7 +63,17 @@ class Routes:
         return self._router(self._denied[name], _NO_SERVICE)
 
     def middlewares(self) -> dict[str, Data]:
+        """The `middlewares` section."""
         return self._middlewares.build()
+
+    def explain_middlewares(self) -> str:
+        """The comment of that section: what its tricks are for."""
+        lines = ["What happens to a request on its way to a service."]
+        if self._middlewares.has("rejectStatusCode"):
+            lines.append("Traefik answers by itself through an access list that admits nobody.")
+        if self._middlewares.has("X-Replaced-Path"):
+            lines.append("A rewrite tells endpoints the path that it replaced, unless X-Replaced-Path is removed.")
+        return "\n".join(lines)
 
     def _router(self, chain: tuple[str, ...], service: str) -> dict[str, Data]:
         data: dict[str, Data] = {"middlewares": self._middlewares.names(chain)} if chain else {}

@@ -151,7 +151,8 @@ _SUPPORT: dict[Feature, Verdict] = {
                 "header x-real-ip",
                 "spelling",
             ),
-            "route.forward.routes": ("text: 2 tries", "closed"),
+            "route.forward.one_attempt": "text: 2 tries",
+            "route.forward.cut": "closed",
         },
     ),
     Feature.REDIRECT: approximate(
@@ -189,8 +190,16 @@ _SUPPORT: dict[Feature, Verdict] = {
         {"route.rate_limit.routes": ("text: of a 429 that nobody asked for", "text: expected 429, text/plain")},
     ),
     Feature.TIMEOUT_IDLE: approximate(
-        "Traefik has no idle time: a silent body or tunnel stays open",
-        {"timeouts.idle.routes": ("time", "open", "text: is still open", "text: the client took")},
+        "Traefik has no idle time: a silent body or tunnel stays open, and counts for least_connections",
+        {
+            "timeouts.idle.routes": (
+                "time",
+                "open",
+                "text: is still open",
+                "text: the client took",
+                "text: of 240, expected",
+            )
+        },
     ),
     Feature.TIMEOUT_REQUEST: refused("Traefik has no time for a whole request" + _WITH_PLUGIN),
     Feature.RETRIES: approximate(

@@ -67,7 +67,7 @@ class Services:
         return service
 
     def _target(self, route: Route, target: Target, forward: Forward) -> str:
-        own = self._middlewares.edits(route.name, target.request_headers)
+        own = self._middlewares.edits(route.name, target.request_headers, kind=f"{target.pool}-headers")
         return self._balancer(route, target.pool, forward.timeouts, own)
 
     def _balancer(self, route: Route, name: str, times: Timeouts, middlewares: tuple[str, ...]) -> str:

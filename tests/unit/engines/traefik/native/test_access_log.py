@@ -19,7 +19,7 @@ LINE = {
     "ServiceAddr": "10.0.0.1:80",
     "ServiceName": "app~api@file",
     "StartUTC": "2026-11-22T20:16:21.530123456Z",
-    "entryPointName": "listener-web",
+    "entryPointName": "web",
     "request_X-Request-Id": "7",
 }
 

@@ -145,9 +145,9 @@ def test_listeners_with_the_same_rules_share_routers():
     ]
     routers = routers_of(plan_of(apart, **two))
     assert {name: data["entryPoints"] for name, data in routers.items()} == {
-        "all": ["listener-web"],
-        "x~second": ["listener-second"],
-        "all~second": ["listener-second"],
+        "all": ["web"],
+        "x~second": ["second"],
+        "all~second": ["second"],
     }
 
 
