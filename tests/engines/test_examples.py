@@ -59,7 +59,9 @@ def expected(finding: dict[str, str]) -> bool:
     if finding["plugin"] == "http_splitting":
         if finding["config"].startswith("add_header X-Connection-Options $response_options always;"):
             return True  # always empty: a script that has the effect, and no text
-        return reason.count('variable "') == 1 and 'variable "$fields_left"' in reason
+        return reason.count('variable "') == 1 and 'variable "$filtered_fields"' in reason
+    if finding["plugin"] == "ssrf":  # each value of the map starts with the name of an upstream
+        return reason.count('variable "') == 1 and 'variable "$filtered_to"' in reason
     if finding["plugin"] == "if_is_evil":
         return 'Directive "set"' in reason and "if ($nominates)" in finding["config"]
     return finding["plugin"] in EXPECTED

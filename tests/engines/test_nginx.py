@@ -59,6 +59,7 @@ def pool(host: str = "127.0.0.1") -> Pool:
 @contextmanager
 def running(made: Plan, binary: Binary, directory: Path) -> Iterator[subprocess.Popen[bytes]]:
     for file in ENGINE.render(made, version_of(binary)):
+        (directory / file.name).parent.mkdir(parents=True, exist_ok=True)
         (directory / file.name).write_text(file.text, encoding="utf-8")
     spec = ENGINE.process(made, binary, directory)
     with (directory / "log").open("wb") as log:
@@ -180,6 +181,7 @@ def test_checker_accepts_and_refuses(binary, tmp_path):
     spec = ENGINE.check(made, binary, tmp_path)
 
     def problems(text: str) -> tuple[str, ...]:
+        (tmp_path / file.name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file.name).write_text(text)
         done = subprocess.run(spec.argv, cwd=tmp_path, capture_output=True, text=True, check=False)
         return spec.judge(done.returncode, done.stdout + done.stderr, {})

@@ -55,7 +55,7 @@ PARTS = {
     "upstreams": {"balancing", "endpoint_slots", "pool_selection", "backend_selection", "queues", "split_shares"}
     | {"tcp_weights", "transport_sockets", "upstream_protocols", "upstream_servers"},
     "routes": {"routes", "actions", "per_route", "conditional_filters", "filter_chains", "local_replies"}
-    | {"server_blocks", "shared_counters"},
+    | {"server_blocks", "includes", "shared_counters"},
     "text of the engine": {
         "buffers",
         "comments",

@@ -9,12 +9,13 @@ from lbgen.engines.api import BinaryHint, Images, RenderedFile
 from lbgen.engines.nginx.support import HABITS, NEW, OLD, SUPPORT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from jinja2 import Environment
 
     from lbgen.engines.api import Binary, CheckSpec, Objection, ProcessSpec, Verdict
+    from lbgen.engines.nginx.view import Config
     from lbgen.plan.features import Feature
     from lbgen.plan.guarantees import Guarantee
     from lbgen.plan.model import Plan
@@ -70,7 +71,7 @@ class Nginx:
         config = build(plan, version)
         main = text.render(_environment(), "nginx.conf.j2", config, texts(plan, self.name))
         scripts = script_files(config.http.scripts if config.http is not None else ())
-        files = (RenderedFile("nginx.conf", *main), *scripts)
+        files = (RenderedFile("nginx.conf", *main), *_included(config), *scripts)
         if not config.uses_agent:
             return files
         upstreams = tuple(u for part in (config.http, config.stream) if part is not None for u in part.upstreams)
@@ -97,15 +98,30 @@ class Nginx:
         return check(plan, binary, directory)
 
 
+def _included(config: Config) -> Iterator[RenderedFile]:
+    """The files that nginx.conf includes."""
+    from lbgen.engines import text
+
+    if config.http is None:
+        return
+    if config.http.headers_file:
+        yield RenderedFile("proxy_headers.conf", *text.render(_environment(), "proxy_headers.conf.j2", config.http))
+    for each in config.http.bodies:
+        assert each.include is not None  # noqa: S101  # includes.py
+        yield RenderedFile(each.include.text, *text.render(_environment(), "body.conf.j2", each))
+
+
 @cache
 def _environment() -> Environment:
     from jinja2 import FileSystemLoader
 
     from lbgen.engines import text
     from lbgen.engines.nginx.quote import QUOTES
+    from lbgen.engines.nginx.strings import block, unindent
     from lbgen.resources import folder
 
     env = text.environment(FileSystemLoader(folder("templates") / "nginx"), QUOTES)
+    env.globals["block"], env.globals["unindent"] = block, unindent
     macros = vars(env.get_template("text.j2").module)
     env.globals["text"], env.globals["line"] = macros["text"], macros["line"]
     return env

@@ -9,34 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.nginx.names import inline, reference
 from lbgen.engines.nginx.strings import EMPTY, directive, text
+from lbgen.engines.nginx.view import NONE, Entry, LogFormat, Map
 from lbgen.engines.text import Atom, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lbgen.engines.nginx.view import Line, Text
-    from lbgen.plan.model import Listener, Route
+    from lbgen.plan.model import Listener
 
 FILE = "access.log"
 ROUTE, POOL = "logged_route", "logged_pool"
 _CLIENT_CLOSED = 499  # nginx's status for a request that the client abandoned
 _ADDRESS = re.compile(r"[^ ,]+:[0-9]+")
 _SECONDS = re.compile(r"[0-9]+(?:[.][0-9]+)?")
-_FIELDS = {
-    "time": "msec",
-    "listener": "",
-    "route": ROUTE,
-    "pool": POOL,
-    "addresses": "upstream_addr",
-    "method": "logged_method",
-    "host": "http_host",
-    "path": "logged_path",
-    "status": "status",
-    "duration": "request_time",
-    "upstream": "upstream_response_time",
-    "bytes": "body_bytes_sent",
-    "request_id": "",
-}
+# The keys of the format in http.j2.
+_FIELDS = frozenset(
+    "time listener route pool addresses method host path status duration upstream bytes request_id".split()  # noqa: SIM905
+)
 
 
 def format_name(listener: Listener) -> str:
@@ -44,39 +34,55 @@ def format_name(listener: Listener) -> str:
     return f"json-{listener.name}"
 
 
-def log_format(listener: Listener, request_id: Text) -> Line:
-    """One JSON object per line; nginx escapes the values."""
-    parts: list[str | Atom] = []
-    for field, variable in _FIELDS.items():
-        parts.append(f'{", " if parts else "{"}"{field}": "')
-        if field == "listener":
-            parts.append(listener.name)
-        elif field == "request_id":
-            parts += [part if isinstance(part, Atom) else part.text for part in request_id.parts]
-        else:
-            parts.append(inline(variable))
-        parts.append('"')
-    parts.append("}")
-    return directive("log_format", format_name(listener), "escape=json", text(*parts), origin=Atom(listener.field))
+def log_format(listener: Listener, request_id: Text) -> LogFormat:
+    """One JSON object per line; nginx escapes the values. `request_id` is a variable or nothing."""
+    variable = request_id.parts[0] if request_id.parts else NONE
+    assert isinstance(variable, Atom)  # noqa: S101  # headers.standard_headers
+    return LogFormat(Atom(listener.field), Atom.of("[a-z0-9._-]+", listener.name), variable)
 
 
-def server_directives(listener: Listener) -> Iterator[Line]:
-    """The log of a listener, with empty variables for requests that match no route."""
+def log_directives(listener: Listener) -> Iterator[Line]:
+    """The log of a listener."""
     if listener.access_log:
-        yield directive("access_log", FILE, format_name(listener), "buffer=32k", "flush=1s")
-        yield _set(ROUTE, EMPTY)
-        yield _set(POOL, EMPTY)
+        yield directive("access_log", FILE, format_name(listener), "buffer=64k", "flush=1s")
 
 
-def route_directives(listener: Listener, route: Route, pool: Text) -> tuple[Line, ...]:
-    """The variables of the log in a location of the route."""
-    if not listener.access_log:
-        return ()
-    return (_set(ROUTE, text(route.name)), _set(POOL, pool))
+class LoggedRoutes:
+    """The variables of the log in locations; collects the pool of each route, which a map adds to the log."""
+
+    def __init__(self) -> None:
+        self._pools: dict[str, Text] = {}
+        self._in_use = False
+
+    @property
+    def maps(self) -> tuple[Map, ...]:
+        """The map from the route of a request to its pool."""
+        if not self._in_use:
+            return ()
+        entries = tuple(Entry(Literal(name, "key"), pool) for name, pool in self._pools.items())
+        return (Map(NONE, text(inline(ROUTE)), reference(POOL), EMPTY, entries),)
+
+    def add(self, listener: Listener, name: str, pool: Text | None) -> tuple[Line, ...]:
+        """The directives of a location of the route `name`; `pool` None: it forwards to none."""
+        if not listener.access_log:
+            return ()
+        self._in_use = True
+        if pool is not None:
+            self._pools[name] = pool
+        return (set_route(text(name)),)
+
+    def add_alias(self, listener: Listener, name: str, route: str) -> tuple[Line, ...]:
+        """The directives of a location for `$filtered`, which is `name` where the request is one of `route`."""
+        if not listener.access_log:
+            return ()
+        if route in self._pools:
+            self._pools[name] = self._pools[route]
+        return (set_route(text(inline("filtered"))),)
 
 
-def _set(variable: str, value: Text) -> Line:
-    return directive("set", reference(variable), value if value.parts else Literal("", "word"))
+def set_route(name: Text) -> Line:
+    """Note the route that the log names."""
+    return directive("set", reference(ROUTE), name)
 
 
 def parse_line(line: str) -> Mapping[str, object] | None:
@@ -85,7 +91,7 @@ def parse_line(line: str) -> Mapping[str, object] | None:
         fields = json.loads(line)
     except ValueError:
         return None
-    if not isinstance(fields, dict) or fields.keys() != _FIELDS.keys():
+    if not isinstance(fields, dict) or fields.keys() != _FIELDS:
         return None
     addresses = _ADDRESS.findall(fields["addresses"])
     status = int(fields["status"])

@@ -66,6 +66,7 @@ class RouteActions:
         self.mirrors = MirrorLocations(names, pools, old=old)
         self.cors = CorsMaps(names, texts)
         self.compression = CompressionMaps(names)
+        self.logged_routes = access_log.LoggedRoutes()
         self._own_hosts: set[str] = set()
         self._headers: dict[tuple[str, str], tuple[Header, ...]] = {}
 
@@ -126,11 +127,13 @@ class RouteActions:
 
     def log_variables(self, route: Route, listener: Listener) -> tuple[Line, ...]:
         """The variables of the access log and of queues in the route's locations."""
-        pool = EMPTY
-        if isinstance(route.action, Forward):
-            pool = text(inline_upstream(self.pool_selection.upstream(route, route.action)))
-        log = access_log.route_directives(listener, route, pool)
+        log = self.logged_routes.add(listener, route.name, self._logged_pool(route))
         return (*log, *queues.route_directives(self.queued_pool(route)))
+
+    def _logged_pool(self, route: Route) -> Text | None:
+        if not isinstance(route.action, Forward):
+            return None
+        return text(inline_upstream(self.pool_selection.upstream(route, route.action)))
 
     def queued_pool(self, route: Route) -> Pool | None:
         """The pool that requests of the route may wait for."""
@@ -159,6 +162,15 @@ class RouteActions:
             return None
         return targets[0].pool
 
+    def forwards_at_once(self, route: Route, listener: Listener) -> bool:
+        """Whether the location of the route forwards without checks, and never continues in another location."""
+        action = route.action
+        if not isinstance(action, Forward) or action.mirrors or action.retries or self.queued_pool(route):
+            return False
+        if self.guard(route, listener) is not None or action.timeouts.response != action.timeouts.idle:
+            return False
+        return not (self.pool_selection.routes_by_target(route) or self.pool_selection.fallback_upstream(route, action))
+
     def _proxy(self, rule: Rule, route: Route, action: Forward, listener: Listener, standard: HeaderLines) -> Proxy:
         times = proxy_times(action.timeouts)
         hide = {name: None for name, _ in route.response_headers.set} | dict.fromkeys(route.response_headers.remove)
@@ -186,6 +198,10 @@ class RouteActions:
             request_buffered=action.buffering.request,
         )
 
+    def filters(self, listener: Listener) -> bool:
+        """Whether requests are forwarded without the fields that Connection names."""
+        return not self.old and listener.guarantees.connection_options
+
     def protocol(self, action: Forward) -> UpstreamProtocol:
         """The protocol of the endpoints, the same for all targets."""
         return upstream_protocol(self.pools[next(t.pool for t in action.targets if t.weight)], old=self.old)
@@ -207,7 +223,7 @@ class RouteActions:
             base = apply_edits(base, route.request_headers, self.texts, self.client_headers)
             each = [apply_edits(base, t.request_headers, self.texts, self.client_headers) for t in targets]
             lines = self._by_target(route, targets, each) if len(each) > 1 else each[0]
-            self._headers[key] = header_directives(lines, self.protocol(action).module)
+            self._headers[key] = header_directives(lines, self.protocol(action).module, filters=self.filters(listener))
         return self._headers[key]
 
     def _by_target(self, route: Route, targets: list[Target], each: list[HeaderLines]) -> HeaderLines:

@@ -10,6 +10,7 @@ from lbgen.engines.nginx.access_log import log_format
 from lbgen.engines.nginx.actions import RouteActions
 from lbgen.engines.nginx.headers import header_directives, standard_headers, trust_by_listener, trust_maps
 from lbgen.engines.nginx.health_checks import uses_agent
+from lbgen.engines.nginx.includes import share_bodies, share_headers
 from lbgen.engines.nginx.l4 import build_stream
 from lbgen.engines.nginx.limits import has_limits, real_ip_listeners
 from lbgen.engines.nginx.listeners import virtual_servers
@@ -96,11 +97,13 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
     trust = trust_by_listener(listeners, with_real_ip)
     lines = {x.name: standard_headers(x, trust.get(x.name)) for x in listeners}
     shared = lines[listeners[0].name]
+    filters_shared = actions.filters(listeners[0])
     shared_times = client_times(listeners[0].timeouts)
     blocks = []
     for listener in listeners:
         own = lines[listener.name]
-        headers = () if own == shared else header_directives(own)
+        filters = actions.filters(listener)
+        headers = () if own == shared and filters == filters_shared else header_directives(own, filters=filters)
         grpc = header_directives(own, GRPC) if headers else ()
         times = client_times(listener.timeouts)
         own_times = None if times == shared_times else times
@@ -116,6 +119,7 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
     all_upstreams += [u for pool in pools if pool.name in actions.retries.single_pools for u in single_upstreams(pool)]
     maps = (
         *actions.values.maps,
+        *actions.logged_routes.maps,
         *actions.client_headers.maps,
         *servers.paths.maps,
         *servers.head_limits.maps,
@@ -127,12 +131,11 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         *actions.retries.maps,
         *actions.queues.maps,
         *servers.rule_maps.maps,
+        *servers.filtered.maps,
     )
     variables = len(maps) + len(actions.pool_selection.splits) + len(texts.constants) + len(guards.access.geos)
     hosts = [str(table.host) for x in listeners for table in x.hosts]
-    nominates = any(
-        x.proxy is not None and x.proxy.written_headers is not None for block in blocks for x in block.named
-    )
+    nominates = any(x.proxy is not None and x.proxy.without_headers for block in blocks for x in block.named)
     queue_zones = () if old else queues.zones(plan)
     scripts = (
         *servers.paths.scripts,
@@ -141,15 +144,20 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         *(queues.SCRIPTS if queue_zones else ()),
     )
     harmless = _HOP_BY_HOP + ("" if trust else _SET_BY_NGINX)
+    headers = header_directives(shared, filters=filters_shared)
+    shared_blocks, headers_file = share_headers(blocks, headers)
+    shared_blocks, bodies = share_bodies(shared_blocks)
     return Http(
-        servers=tuple(blocks),
+        servers=shared_blocks,
+        bodies=bodies,
         upstreams=tuple(all_upstreams),
         trust_geos=tuple(geo for geo, _ in trusted),
         trust_maps=tuple(m for _, each in trusted for m in each),
         constants=tuple(texts.constants),
         maps=maps,
         splits=(*actions.pool_selection.splits, *actions.mirrors.splits),
-        headers=header_directives(shared),
+        headers=headers,
+        headers_file=headers_file,
         client_times=shared_times,
         times=default_times,
         forwards=bool(pools),
@@ -165,6 +173,7 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         zones=tuple(guards.zones),
         with_real_ip=bool(with_real_ip),
         proxy_protocol=any(x.proxy_protocol for x in listeners),
+        log=servers.shared_log,
         log_formats=tuple(log_format(x, _request_id(lines[x.name])) for x in listeners if x.access_log),
         grpc=header_directives(shared, GRPC) if any(upstream_module(pool, old=old) == GRPC for pool in pools) else (),
         verifies_address=any(pool.tls is not None and verifies_address(pool, pool.tls) for pool in pools),

@@ -2,35 +2,44 @@
 
 nginx forwards all headers of a client or none. Such requests therefore continue in a filtered location that forwards
 none; a script writes the remaining fields behind the Host line. Locations that differ only in upstream and target share
-one filtered location, which reads both from variables.
+one filtered location, to which `$filtered` names the rule; maps have the rule's location, upstream and target.
+
+A server block sends the requests of a rule there before nginx selects a location, by a map over its rules: an `if` in
+each location would double nginx's memory. Only the locations of rules with limits, retries and the like test it again.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.matching import variable
 from lbgen.engines.nginx.names import inline, inline_upstream, reference
 from lbgen.engines.nginx.scripts import script
-from lbgen.engines.nginx.strings import EMPTY, text
+from lbgen.engines.nginx.strings import EMPTY, directive, text
 from lbgen.engines.nginx.upstream_protocols import PROXY
-from lbgen.engines.nginx.view import NONE, Check, Entry, FilteredForward, Guard, Location, Map, Text
+from lbgen.engines.nginx.view import NONE, Check, Entry, Guard, Header, Location, Map, Text
 from lbgen.engines.text import Atom, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from lbgen.engines.nginx.access_log import LoggedRoutes
     from lbgen.engines.nginx.strings import Texts
-    from lbgen.engines.nginx.view import Header, Proxy
+    from lbgen.engines.nginx.view import Proxy
+    from lbgen.plan.model import Listener
 
 SCRIPTS = (
     script("fields_left", "connection", "left"),
     script("response_options_dropped", "connection", "ended"),  # used by $response_options
 )
 _PROTECTED = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto")  # requests that name them are refused
-_UPSTREAM = Atom("$nominated_to")
-_REFUSED = Check(Atom("$nominates"), 400, EMPTY)
+_UPSTREAM = Atom("$filtered_to")
+_SHARED = Atom("@filtered")
+_REFUSED = Atom("/../refused")
+_RESPONSE_FILTER = Header(Atom("X-Connection-Options"), text(Atom("$response_options")))
+_REFUSES = Check(Atom("$nominates"), 400, EMPTY)
 
 
 class ClientHeaders:
@@ -55,51 +64,122 @@ class ClientHeaders:
         return self._known[header]
 
 
-def add_filtered_locations(
-    locations: Iterable[Location], standard: tuple[Header, ...], origin: Atom, texts: Texts
-) -> list[Location]:
-    """The locations of a server, and the filtered location of each that forwards; `standard` are its headers."""
-    out: list[Location] = []
-    shared: dict[tuple[Proxy, Guard | None], Location] = {}
-    for location in locations:
+class FilteredLocations:
+    """The filtered locations of all server blocks; collects their maps."""
+
+    def __init__(self, logged_routes: LoggedRoutes, texts: Texts, *, in_use: bool) -> None:
+        self._in_use = in_use
+        self._logged_routes = logged_routes
+        self.texts = texts
+        self._locations: dict[tuple[Proxy, Guard | None], Atom] = {}
+        self._keys: dict[tuple[str, Atom, Text, str], str] = {}
+        self._variants: Counter[str] = Counter()
+
+    @property
+    def maps(self) -> tuple[Map, ...]:
+        """The maps from `$filtered` to the location, and to the upstream and target; volatile since a mirror's copy
+        shares its request's variables."""
+        if not self._keys:
+            return (Map(NONE, text(inline("nominates")), Atom("$filtered_fields"), EMPTY, ()),) if self._in_use else ()
+        keys = tuple(self._keys.items())
+        default = Counter(names for (_, _, _, names), _ in keys).most_common(1)[0][0]
+        places = tuple(Entry(Literal(key, "key"), at) for (_, at, _, _), key in keys if at != _SHARED)
+        targets = tuple(Entry(Literal(key, "key"), to) for (_, _, to, _), key in keys if to != EMPTY)
+        made = tuple(
+            Entry(Literal(key, "key"), self.texts.of(f"{names},")) for (_, _, _, names), key in keys if names != default
+        )
+        place: Text | Atom = text(inline("filtered_location")) if places else _SHARED
+        none = Literal("", "key")
+        at = Map(
+            NONE, text(inline("fields_left")), Atom("$filtered_at"), place, (Entry(none, _REFUSED),), volatile=True
+        )
+        return (
+            at,
+            *((self._by_filtered("$filtered_location", _SHARED, places),) if places else ()),
+            self._by_filtered(_UPSTREAM.text, EMPTY, targets),
+            self._by_filtered("$fields_made", self.texts.of(f"{default},"), made),
+        )
+
+    @staticmethod
+    def _by_filtered(name: str, default: Text | Atom, entries: tuple[Entry, ...]) -> Map:
+        return Map(NONE, text(inline("filtered")), Atom(name), default, entries, volatile=True)
+
+    def add(self, listener: Listener, location: Location, standard: tuple[Header, ...]) -> tuple[str, Location]:
+        """The value of `$filtered` for requests of a location, and their filtered location. `standard` are the headers
+        of the listener."""
         proxy = location.proxy
-        if proxy is None:
+        assert proxy is not None  # noqa: S101  # only such locations forward
+        headers = proxy.headers or standard
+        limits = Guard((), (), location.guard.lines) if location.guard and location.guard.lines else None
+        filtered, to, log = _filtered(proxy), EMPTY, location.log_variables
+        is_shared = proxy.failure_to is None and proxy.next_try is None and not proxy.headers
+        if is_shared:
+            target = () if proxy.target is None else (inline_upstream(proxy.target),)
+            to = text(inline_upstream(proxy.upstream), *target)
+            filtered = replace(filtered, upstream=_UPSTREAM, target=None)
+        count = len(self._locations) + 1
+        at = self._locations.setdefault((filtered, limits), _SHARED if count == 1 else Atom(f"@filtered:{count}"))
+        key = self.key(location.route.text, at, to, headers)
+        if is_shared:
+            log = self._logged_routes.add_alias(listener, key, location.route.text)
+        route = Atom("filtered") if is_shared else location.route
+        return key, Location(NONE, route=route, name=at, proxy=filtered, guard=limits, log_variables=log)
+
+    def key(self, route: str, at: Atom, to: Text, headers: tuple[Header, ...]) -> str:
+        """The value of `$filtered` for a location, an upstream with a target, and the headers that nginx sets."""
+        names = "".join(f",{name}" for name in dict.fromkeys(x.name.text.lower() for x in headers))
+        known = (route, at, to, names)
+        if known not in self._keys:
+            self._variants[route] += 1
+            count = self._variants[route]
+            self._keys[known] = f"{route}:{count}" if count > 1 else route
+        return self._keys[known]
+
+
+def add_filtered_locations(
+    locations: Iterable[Location], listener: Listener, standard: tuple[Header, ...], all_filtered: FilteredLocations
+) -> list[Location]:
+    """The locations of a server, and the filtered location of each that tests Connection itself; `standard` are its
+    headers."""
+    out: list[Location] = []
+    shared: dict[Location, None] = {}
+    for location in map(with_response_filter, locations):
+        proxy = location.proxy
+        if proxy is None or location.filtered_before:
             out.append(location)
-        elif not _is_http1(proxy):
-            out.append(replace(location, proxy=replace(proxy, checks=(*proxy.checks, _REFUSED))))
+        elif not is_http1(proxy):
+            out.append(replace(location, proxy=replace(proxy, checks=(*proxy.checks, _REFUSES))))
         elif location.retry:
             assert location.name is not None  # noqa: S101  # a map names it
             name = Atom(f"{location.name.text}:nominated")
-            out += (location, replace(location, name=name, proxy=_filtered(proxy, standard, texts)))
+            headers = proxy.headers or standard
+            key = all_filtered.key(location.route.text, name, EMPTY, headers)
+            log = (*location.log_variables, directive("set", "$filtered", Literal(key, "word")))
+            out += (location, replace(location, name=name, proxy=_filtered(proxy), log_variables=log))
         else:
-            filtered = replace(_filtered(proxy, standard, texts), upstream=_UPSTREAM, target=None)
-            limits = Guard((), (), location.guard.lines) if location.guard and location.guard.lines else None
-            if (filtered, limits) not in shared:
-                name = Atom(f"@nominated:{len(shared) + 1}")
-                shared[filtered, limits] = Location(origin, name=name, proxy=filtered, guard=limits)
-            at = shared[filtered, limits].name
-            assert at is not None  # noqa: S101  # set above
-            target = () if proxy.target is None else (inline_upstream(proxy.target),)
-            forward = FilteredForward(at, text(inline_upstream(proxy.upstream), *target))
-            out.append(replace(location, proxy=replace(proxy, filtered=forward)))
-    return [*out, *shared.values()]
+            key, filtered = all_filtered.add(listener, location, standard)
+            shared[filtered] = None
+            out.append(replace(location, proxy=replace(proxy, filtered=Literal(key, "word"))))
+    return [*out, *shared]
 
 
-def _is_http1(proxy: Proxy) -> bool:
+def with_response_filter(location: Location) -> Location:
+    """The header of the http block that drops fields of responses; a location with headers of its own repeats it."""
+    if location.proxy is None or not location.proxy.add or not is_http1(location.proxy):
+        return location
+    return replace(location, proxy=replace(location.proxy, add=(_RESPONSE_FILTER, *location.proxy.add)))
+
+
+def is_http1(proxy: Proxy) -> bool:
     """Further header lines can be appended to Host's value in HTTP/1 only."""
     return proxy.module.text == PROXY and all(line.name.text != "proxy_http_version" for line in proxy.lines)
 
 
-def _filtered(proxy: Proxy, standard: tuple[Header, ...], texts: Texts) -> Proxy:
-    """`proxy` without the checks that precede the filtered location."""
-    headers = proxy.headers or standard
+def _filtered(proxy: Proxy) -> Proxy:
+    """`proxy` without the client's headers, and without the checks that precede the filtered location."""
     return replace(
         proxy,
-        headers=tuple(
-            replace(x, value=Text((*x.value.parts, inline("fields_left")))) if x.name.text == "Host" else x
-            for x in headers
-        ),
-        written_headers=texts.of(*(f",{name}" for name in dict.fromkeys(x.name.text.lower() for x in headers)), ","),
+        without_headers=True,
         checks=(),
         no_status_retry=None,
         streamed_to=None,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.names import inline, network, reference
 from lbgen.engines.nginx.strings import EMPTY, text
 from lbgen.engines.nginx.upstream_protocols import GRPC, PROXY
-from lbgen.engines.nginx.view import Entry, Geo, Header, Map, Network
+from lbgen.engines.nginx.view import Entry, Geo, Header, Map, Network, Text
 from lbgen.engines.text import Atom, Literal
 
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
     from lbgen.engines.nginx.connection_options import ClientHeaders
     from lbgen.engines.nginx.strings import Texts
-    from lbgen.engines.nginx.view import Text
     from lbgen.plan.model import HeaderEdits, Listener
 
-HeaderLines = dict[str, tuple["Text", ...]]
+HeaderLines = dict[str, tuple[Text, ...]]
 """Header name (lower case) to its lines; no lines drop the header."""
 
 _HTTP1_ONLY = ("connection", "upgrade")
+_HOST = Atom("Host")
 _FORWARDED = ("for", "proto", "host", "port")
 _PLAIN = re.compile(r"[0-9A-Za-z_.-]+")
 _SPELLING = {"http2-settings": "HTTP2-Settings", "x-request-id": "X-Request-ID", "te": "TE"}
@@ -133,13 +133,19 @@ def apply_edits(lines: HeaderLines, edits: HeaderEdits, texts: Texts, client: Cl
     return out
 
 
-def header_directives(lines: HeaderLines, module: str = PROXY) -> tuple[Header, ...]:
-    """As directives; nginx drops a header whose value is empty. HTTP/2 has no upgrades."""
+def header_directives(lines: HeaderLines, module: str = PROXY, *, filters: bool = False) -> tuple[Header, ...]:
+    """As directives; nginx drops a header whose value is empty. HTTP/2 has no upgrades. With `filters` Host also
+    carries the fields that are left of a request whose Connection names some, see `connection_options.py`."""
     dropped = _HTTP1_ONLY if module == GRPC else ()
-    return tuple(
+    out = [
         Header(header_name(name), value)
         for name, values in lines.items()
         for value in (() if name in dropped else values) or (EMPTY,)
+    ]
+    if not filters or module == GRPC:
+        return tuple(out)
+    return tuple(
+        replace(x, value=Text((*x.value.parts, inline("filtered_fields")))) if x.name == _HOST else x for x in out
     )
 
 

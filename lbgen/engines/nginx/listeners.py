@@ -44,9 +44,16 @@ def virtual_servers(listener: Listener) -> tuple[tls.VirtualServer, ...]:
 
 
 def server_directives(
-    listener: Listener, server: tls.VirtualServer, with_real_ip: frozenset[str], *, old: bool, queued: bool = False
+    listener: Listener,
+    server: tls.VirtualServer,
+    with_real_ip: frozenset[str],
+    *,
+    old: bool,
+    queued: bool = False,
+    logs: bool = True,
 ) -> Iterator[Line]:
-    """The directives of a server block apart from its locations; `queued`: requests may wait in a queue."""
+    """The directives of a server block apart from its locations; `queued`: requests may wait in a queue; `logs`: the
+    access log is not that of the http block."""
     if listener.http2 and not old:
         yield directive("http2", "on")
     if listener.tls is not None:
@@ -54,7 +61,8 @@ def server_directives(
         if server.certificate is not None:
             # With the default of 16k musl's allocator gives memory back to the kernel with each answer.
             yield directive("ssl_buffer_size", "8k")
-    yield from access_log.server_directives(listener)
+    if logs:
+        yield from access_log.log_directives(listener)
     if listener.underscores:  # this admits other characters as well, such as dots
         yield directive("underscores_in_headers", "on")
         yield directive("ignore_invalid_headers", "off")

@@ -52,9 +52,7 @@ def path_locations(
     """The locations of one host's rules: exact ones by path, then prefixes, shorter first. With `test_raw_paths` every
     rule tests the raw path, with `single` in one location for all paths."""
     if single:
-        by_rank = sorted(rules, key=lambda rule: rule.rank)
-        candidates = _cut(Candidate(rule, test_path=not rule.match.path.covers_all) for rule in by_rank)
-        return (PathLocation(PathKind.PREFIX, "/", tuple(candidates)),) if rules else ()
+        return (PathLocation(PathKind.PREFIX, "/", raw_candidates(rules)),) if rules else ()
     groups = path_groups(rules)
     known = {group.path for group in groups if group.kind is PathKind.PREFIX and _writable(decode_path(group.path))}
     by_path: dict[tuple[PathKind, str], list[PathGroup]] = {}
@@ -75,6 +73,12 @@ def path_locations(
             every = _merged([*own, *_around(key[1], by_path)], test_raw_paths)
         locations.append(PathLocation(*key, tuple(_cut(every))))
     return tuple(sorted(locations, key=lambda p: (p.kind is PathKind.PREFIX, p.path)))
+
+
+def raw_candidates(rules: Iterable[Rule]) -> tuple[Candidate, ...]:
+    """The rules in their order, each of which tests the raw path."""
+    by_rank = sorted(rules, key=lambda rule: rule.rank)
+    return tuple(_cut(Candidate(rule, test_path=not rule.match.path.covers_all) for rule in by_rank))
 
 
 @lru_cache(maxsize=65536)

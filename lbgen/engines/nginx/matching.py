@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines import escapes
 from lbgen.engines.nginx.names import inline, reference
-from lbgen.engines.nginx.strings import text, variables
-from lbgen.engines.nginx.view import Entry, Map
+from lbgen.engines.nginx.strings import EMPTY, text, variables
+from lbgen.engines.nginx.view import NONE, Entry, Map
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import PathKind, ValueKind
 from lbgen.plan.regex import matches_whole
@@ -37,6 +37,7 @@ class RuleMaps:
         self._names = names
         self._values = values
         self._known: dict[tuple[str, tuple[tuple[str, bool, str], ...]], str] = {}
+        self._filtered: dict[tuple[object, ...], str] = {}
         self._by_content: dict[tuple[object, ...], Map] = {}
 
     def variable(self, candidates: tuple[Candidate, ...], results: tuple[str, ...], kind: str, target: str) -> str:
@@ -50,6 +51,39 @@ class RuleMaps:
                 self.maps.append(made)
             self._known[key] = known.name.text.removeprefix("$")
         return self._known[key]
+
+    def filtered_variable(self, candidates: tuple[Candidate, ...], keys: tuple[str, ...], target: str) -> str:
+        """The variable with the key of the first candidate that matches, for requests whose Connection names fields
+        alone; empty for others and where the key is."""
+        known = (target, tuple((c.rule.id, c.test_path, key) for c, key in zip(candidates, keys, strict=True)), "key")
+        if known not in self._filtered:
+            tests = [(c, key) for c, key in zip(candidates, keys, strict=True) if not c.unconditional]
+            default = text(keys[-1]) if len(tests) < len(candidates) else EMPTY
+            while tests and text(tests[-1][1]) == default:
+                tests.pop()
+            if tests:
+                variables_used = key_variables((c for c, _ in tests), self._values, target)
+                entries = tuple(
+                    Entry(
+                        Literal(key_regex(c, variables_used, self._values, target), "regex"),
+                        text(key) if key else EMPTY,
+                    )
+                    for c, key in tests
+                )
+                name = self._names.variable("rule", keys[0] or candidates[0].rule.route)
+                origin = Atom(candidates[0].rule.field)
+                self.maps.append(Map(origin, variables(variables_used), reference(name), default, entries))
+                default = text(inline(name))
+            # nginx comes to the server block again for the answer to a broken body.
+            here = self._names.variable("forwarded", candidates[0].rule.route)
+            refused = Entry(Atom("/../refused"), EMPTY)
+            self.maps.append(Map(NONE, text(inline("uri")), reference(here), default, (refused,), volatile=True))
+            name = self._names.variable("filtered", candidates[0].rule.route)
+            ordinary = Entry(Literal("", "key"), EMPTY)
+            by_name = text(inline("nominates"))
+            self.maps.append(Map(NONE, by_name, reference(name), text(inline(here)), (ordinary,), volatile=True))
+            self._filtered[known] = name
+        return self._filtered[known]
 
     def _map(self, name: str, candidates: tuple[Candidate, ...], results: tuple[str, ...], target: str) -> Map:
         """nginx tries the regexes of a map in their order."""

@@ -62,7 +62,11 @@ class MirrorLocations:
             )
             # The copy shares the variables of the access log with its request, so it sets the same values.
             at_path = Atom(f"= {path.text}")
-            locations.append(Location(Atom(mirror.field), name=at_path, proxy=copy, log_variables=start.log_variables))
+            locations.append(
+                Location(
+                    Atom(mirror.field), name=at_path, proxy=copy, log_variables=start.log_variables, route=start.route
+                )
+            )
         return replace(proxy, mirrors=tuple(lines)), tuple(locations)
 
     def _unsampled(self, route: Route, at: int, mirror: Mirror) -> Atom:

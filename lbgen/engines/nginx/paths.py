@@ -46,13 +46,13 @@ class PathPolicies:
                 Entry(Literal(f"^[^?]*{pattern}", "regex"), Atom("400")) for pattern in _ambiguous(paths, old=self._old)
             )
             self.maps.append(Map(NONE, text(inline(PATH)), Atom(f"${unclear}"), Atom("0"), entries))
-            connect = (Entry(Literal("^[^ ]* CONNECT ", "regex"), Atom("405")),) if self._old else ()
+            connect = (Entry(Literal("^[^ ]* [^ ]* CONNECT ", "regex"), Atom("405")),) if self._old else ()
             entries = (
                 *connect,
                 Entry(plain_request(http2=self._http2), Atom("0")),
                 Entry(well_formed_request(http2=self._http2), text(inline(unclear))),
             )
-            source = text(inline("http_host"), " ", inline("request"))
+            source = text(inline("nominates"), " ", inline("http_host"), " ", inline("request"))
             self.maps.append(Map(NONE, source, Atom(f"${refused}"), Atom("400"), entries))
             if paths.mode is PathsMode.NORMALIZE:
                 self.maps.append(_normal(old=self._old))
@@ -62,19 +62,19 @@ class PathPolicies:
 
 
 def well_formed_request(*, http2: bool) -> Literal:
-    """Regex over `Host request-line`, required by every policy. HTTP/1.0 may lack Host."""
+    """Regex over `$nominates Host request-line`, required by every policy. HTTP/1.0 may lack Host."""
     version = r"(?:1\.[01]|2\.0)" if http2 else r"1\.[01]"
     target = r"(?:(?i:https?://\1)(?=[/? ])|(?=/))"
-    return Literal(rf"^((?:{AUTHORITY})?) [A-Z][A-Z_-]* {target}{_URI}* HTTP/{version}$", "regex")
+    return Literal(rf"^(?::nominated)? ((?:{AUTHORITY})?) [A-Z][A-Z_-]* {target}{_URI}* HTTP/{version}$", "regex")
 
 
 def plain_request(*, http2: bool) -> Literal:
-    """Regex over `Host request-line` that matches almost every request, and only what all policies accept: no escapes,
-    no empty or dot segments in the path."""
+    """Regex over `$nominates Host request-line` that matches almost every request, and only what all policies accept:
+    no fields that Connection names, no escapes, no empty or dot segments in the path."""
     version = r"(?:1\.[01]|2\.0)" if http2 else r"1\.[01]"
     path = rf"(?:/(?![./]){_PLAIN}*)+"
     return Literal(
-        rf"^[A-Za-z0-9][A-Za-z0-9.-]*(?::[1-5]?[0-9]{{1,4}})? [A-Z]+ {path}(?:\?{_URI}*)? HTTP/{version}$", "regex"
+        rf"^ [A-Za-z0-9][A-Za-z0-9.-]*(?::[1-5]?[0-9]{{1,4}})? [A-Z]+ {path}(?:\?{_URI}*)? HTTP/{version}$", "regex"
     )
 
 

@@ -113,4 +113,6 @@ class QueueLocations:
             directive("error_page", _REJECTED, "=", final),
         )
         waiting = replace(tried, lines=lines, tunnel_to=None, mirrors=())
-        return replace(tried, queue_to=queue_to), (Location(start.origin, name=wait_at, proxy=waiting, retry=True),)
+        return replace(tried, queue_to=queue_to), (
+            Location(start.origin, route=start.route, name=wait_at, proxy=waiting, retry=True),
+        )

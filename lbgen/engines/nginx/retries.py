@@ -103,10 +103,16 @@ class RetryChains:
                         tried = replace(tried, no_status_retry=name, repeatable=condition)
                     # Limits are applied after this redirect of the first try.
                     guard = start.guard if at == 0 else None
-                    locations.append(Location(start.origin, name=name, proxy=once, guard=guard))
+                    locations.append(Location(start.origin, route=start.route, name=name, proxy=once, guard=guard))
             if at > 0:
                 locations.append(
-                    Location(start.origin, name=_name(route, "again", at, variant), proxy=tried, retry=True)
+                    Location(
+                        start.origin,
+                        route=start.route,
+                        name=_name(route, "again", at, variant),
+                        proxy=tried,
+                        retry=True,
+                    )
                 )
                 continue
             first = tried
@@ -117,7 +123,9 @@ class RetryChains:
                 name = _name(route, "long", at, variant)
                 first = replace(first, streamed_to=name)
                 streamed = replace(proxy, next_try=final, lines=(*proxy.lines, *_native_retries(policy)))
-                locations.append(Location(start.origin, name=name, proxy=streamed, guard=start.guard))
+                locations.append(
+                    Location(start.origin, route=start.route, name=name, proxy=streamed, guard=start.guard)
+                )
         return first, tuple(locations)
 
     def _repeatable(self, *, short: bool, every: bool) -> Atom | None:
@@ -161,9 +169,21 @@ class RetryChains:
         sized = replace(first, no_status_retry=None, repeatable=None, tunnel_to=None)
         internal = (directive("internal"), *start.log_variables)
         return (
-            Location(start.origin, name=_name(route, "read", 0, variant), body_reader=reader, guard=start.guard),
-            Location(start.origin, name=Atom(f"= {sink.text}"), answer=Answer(204, EMPTY), log_variables=internal),
-            Location(start.origin, name=goes, proxy=sized, guard=start.guard, retry=True),
+            Location(
+                start.origin,
+                route=start.route,
+                name=_name(route, "read", 0, variant),
+                body_reader=reader,
+                guard=start.guard,
+            ),
+            Location(
+                start.origin,
+                route=start.route,
+                name=Atom(f"= {sink.text}"),
+                answer=Answer(204, EMPTY),
+                log_variables=internal,
+            ),
+            Location(start.origin, route=start.route, name=goes, proxy=sized, guard=start.guard, retry=True),
         )
 
     def _next_try(

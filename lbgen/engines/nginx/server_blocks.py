@@ -7,18 +7,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx import paths, queues
-from lbgen.engines.nginx.connection_options import add_filtered_locations
+from lbgen.engines.nginx.access_log import log_directives
+from lbgen.engines.nginx.connection_options import (
+    FilteredLocations,
+    add_filtered_locations,
+    is_http1,
+    with_response_filter,
+)
 from lbgen.engines.nginx.headers import header_directives
 from lbgen.engines.nginx.limits import HeadLimits, has_limits, real_ip_listeners
 from lbgen.engines.nginx.listeners import close_conditions, listen_parameters, server_directives
-from lbgen.engines.nginx.location_tree import path_locations
+from lbgen.engines.nginx.location_tree import path_locations, raw_candidates
 from lbgen.engines.nginx.matching import RuleMaps
 from lbgen.engines.nginx.names import named_location, reference
 from lbgen.engines.nginx.strings import text
 from lbgen.engines.nginx.timeouts import proxy_times
-from lbgen.engines.nginx.view import Answer, Check, InternalRedirect, Location, Proxy, Server
+from lbgen.engines.nginx.view import NONE, Answer, Check, InternalRedirect, Location, Proxy, Server
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import Forward, PathKind
+from lbgen.plan.model import Forward, Mode, PathKind
 
 if TYPE_CHECKING:
     from lbgen.engines.nginx.actions import Body, RouteActions
@@ -40,9 +46,16 @@ class ServerBlocks:
         self.rule_maps = RuleMaps(actions.names, actions.values)
         self.head_limits = HeadLimits(actions.names, old=old)
         self.paths = paths.PathPolicies(http2=any(listener.http2 for listener in plan.listeners), old=old)
-        self._old = old
+        self.old = old
+        self.filtered = FilteredLocations(
+            actions.logged_routes, actions.texts, in_use=any(map(actions.filters, plan.listeners))
+        )
         self._with_real_ip = real_ip_listeners(plan)
         self._routes = {route.name: route for route in plan.routes}
+        l7 = [x for x in plan.listeners if x.mode is Mode.L7]
+        # A server block with a queue has a log of its own beside it, which replaces that of the http block.
+        only = l7[0] if len(l7) == 1 and not queues.listener_has_queue(plan, l7[0]) else None
+        self.shared_log = () if only is None else tuple(log_directives(only))
         self._queued = {x.name: queues.listener_has_queue(plan, x) for x in plan.listeners}
 
     def build(
@@ -71,13 +84,16 @@ class ServerBlocks:
             x for r in (*routes.values(), *block.target_routes.values()) for x in self.actions.answer_locations(r)
         )
         named = [*block.named, *answers]
-        if not self._old:
+        filtered = None
+        if self.actions.filters(listener):
             headers_set = header_directives(standard)
-            every = add_filtered_locations([*locations, *named], headers_set, Atom(listener.field), self.actions.texts)
+            every = add_filtered_locations([*locations, *named], listener, headers_set, self.filtered)
             locations, named = every[: len(locations)], every[len(locations) :]
+            filtered, more = self._filtered_rules(block, server, listener, headers_set)
+            named += [each for each in more if each not in named]
         return Server(
             origin=Atom(listener.field),
-            listen=listen_parameters(listener, old=self._old),
+            listen=listen_parameters(listener, old=self.old),
             hosts=server.names,
             default=server.default,
             forwards=any(isinstance(route.action, Forward) for route in routes.values()),
@@ -90,12 +106,39 @@ class ServerBlocks:
             checks=self._checks(listener),
             lines=tuple(
                 server_directives(
-                    listener, server, self._with_real_ip, old=self._old, queued=self._queued[listener.name]
+                    listener,
+                    server,
+                    self._with_real_ip,
+                    old=self.old,
+                    queued=self._queued[listener.name],
+                    logs=not self.shared_log,
                 )
             ),
             close_if=close_conditions(listener),
             has_limits=any(has_limits(route) for route in routes.values()),
+            filtered=filtered,
+            has_not_found=block.has_not_found,
         )
+
+    def _filtered_rules(
+        self, block: _ServerBlock, server: VirtualServer, listener: Listener, standard: tuple[Header, ...]
+    ) -> tuple[Atom | None, list[Location]]:
+        """The variable with `$filtered` of requests whose Connection names fields, and their locations."""
+        rules = raw_candidates(server.table.rules)
+        keys, locations = [], []
+        for each in rules:
+            if (body := block.filtered_body(each.rule)) is None:
+                keys.append("")
+                continue
+            log = self.actions.log_variables(self.route(each.rule), listener)
+            start = Location(NONE, route=Atom(each.rule.route), proxy=body, log_variables=log)
+            key, location = self.filtered.add(listener, with_response_filter(start), standard)
+            keys.append(key)
+            locations.append(location)
+        if not locations:
+            return None, []
+        value = self.rule_maps.filtered_variable(rules, tuple(keys), paths.target_variable(listener))
+        return reference(value), list(dict.fromkeys(locations))
 
     def _checks(self, listener: Listener) -> tuple[Check, ...]:
         """The checks of every well-formed request to the listener."""
@@ -115,6 +158,7 @@ class _ServerBlock:
     def __init__(self, servers: ServerBlocks, listener: Listener, standard: HeaderLines) -> None:
         self.named: list[Location] = []
         self.rules: list[Rule] = []
+        self.has_not_found = False
         self.target_routes: dict[str, Route] = {}
         self._servers = servers
         self._actions = servers.actions
@@ -129,7 +173,7 @@ class _ServerBlock:
         self._variants: Counter[tuple[str, str]] = Counter()
 
     def location(self, own: PathLocation, exact: set[str]) -> Location:
-        """The location of one path; paths in `exact` have an exact location of their own."""
+        """The location of one path, which has an exact one of its own when it is in `exact`."""
         first = own.candidates[0]
         self.rules += [c.rule for c in own.candidates]
         prefix = own.kind is PathKind.PREFIX
@@ -143,7 +187,9 @@ class _ServerBlock:
         pools = [self._actions.plain_pool(self._servers.route(c.rule)) for c in own.candidates]
         if own.candidates[-1].unconditional and None not in pools and not self._listener.access_log:
             pool = self._servers.rule_maps.variable(own.candidates, tuple(map(str, pools)), "pool", self._target)
-            return replace(empty, proxy=Proxy(reference(pool), self._actions.plain_target(self._listener)))
+            proxy = Proxy(reference(pool), self._actions.plain_target(self._listener))
+            return replace(empty, proxy=proxy, filtered_before=self._actions.filters(self._listener))
+        self.has_not_found = self.has_not_found or not own.candidates[-1].unconditional
         locations = tuple(self._named(c.rule).text for c in own.candidates)
         variable = self._servers.rule_maps.variable(own.candidates, locations, "route", self._target)
         return replace(empty, redirect_to=InternalRedirect(reference(variable)))
@@ -161,7 +207,12 @@ class _ServerBlock:
         """`location` with the guard of the rule's route and its body."""
         route = self._servers.route(rule)
         guard = self._actions.guard(route, self._listener)
-        location = replace(location, log_variables=self._actions.log_variables(route, self._listener))
+        location = replace(
+            location,
+            log_variables=self._actions.log_variables(route, self._listener),
+            route=Atom(route.name),
+            filtered_before=self._actions.filters(self._listener) and self.filtered_body(rule) is not None,
+        )
         if guard is None or isinstance(body, Proxy):
             if routes := self._actions.pool_selection.routes_by_target(route):
                 return self._by_target(location, rule, route, routes, guard)
@@ -193,7 +244,9 @@ class _ServerBlock:
                 self.target_routes[each.name] = each
                 self._names[key] = self._next_name(each.name, "to")
                 log_variables = self._actions.log_variables(each, self._listener)
-                empty = Location(location.origin, name=self._names[key], log_variables=log_variables)
+                empty = Location(
+                    location.origin, name=self._names[key], log_variables=log_variables, route=Atom(each.name)
+                )
                 self.named.append(self._with_body(empty, body, each, guard))
             names.append(self._names[key])
         variable = self._actions.pool_selection.target_location(route, tuple(names))
@@ -239,6 +292,13 @@ class _ServerBlock:
             self.named += more
         return replace(location, proxy=self._chained[key])
 
+    def filtered_body(self, rule: Rule) -> Proxy | None:
+        """How a rule forwards whose requests the server block itself can send to a filtered location, else None."""
+        if not self._actions.forwards_at_once(self._servers.route(rule), self._listener):
+            return None
+        body = self._body(rule)
+        return body if isinstance(body, Proxy) and is_http1(body) else None
+
     def _next_name(self, route: str, what: str) -> Atom:
         """An unused name for a location of the route in this block."""
         self._variants[route, what] += 1
@@ -257,7 +317,9 @@ class _ServerBlock:
         if key not in self._tunnels:
             self._tunnels[key] = name = self._next_name(route.name, "tunnel")
             idle = proxy_times(replace(timeouts, response=timeouts.idle))
-            tunnel = Location(location.origin, name=name, proxy=replace(proxy, times=idle), guard=guard)
+            tunnel = Location(
+                location.origin, route=location.route, name=name, proxy=replace(proxy, times=idle), guard=guard
+            )
             self.named.append(self._with_retries(tunnel, route, guard))
         # An error_page in a location replaces all inherited ones.
         failure_to = proxy.failure_to or _FAILED

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
+
 from lbgen.engines.nginx.names import inline, reference
 from lbgen.engines.nginx.quote import MAX_LENGTH, is_bare, pieces, size
 from lbgen.engines.nginx.view import NONE, Line, Map, Text
@@ -28,10 +30,20 @@ def _text(parts: list[Atom | Literal]) -> Text:
             bare = Atom(only.text.replace("{", "").replace("}", ""))
         elif is_bare(only.text):
             bare = Atom(only.text)
-    return Text(tuple(parts), bare)
+    return Text(tuple(map(_without_braces, parts, (*parts[1:], None))), bare)
+
+
+def _without_braces(part: Atom | Literal, after: Atom | Literal | None) -> Atom | Literal:
+    """A variable without the braces that only text behind it makes necessary."""
+    if isinstance(part, Literal) or not part.text.startswith("${"):
+        return part
+    if isinstance(after, Literal) and (not after.text or after.text[0].isalnum() or after.text[0] in "_{"):
+        return part
+    return Atom(f"${part.text[2:-1]}")
 
 
 EMPTY = Text(())
+_MOST_ON_A_LINE, _LINE_LENGTH = 3, 125
 
 
 def variables(names: Iterable[str], end: str = "\n") -> Text:
@@ -42,6 +54,23 @@ def variables(names: Iterable[str], end: str = "\n") -> Text:
 def directive(name: str, *args: str | Atom | Literal | Text, origin: Atom = NONE) -> Line:
     """A simple directive; strings are words of the configuration, not free text."""
     return Line(Atom(name), tuple(Atom(arg) if isinstance(arg, str) else arg for arg in args), origin)
+
+
+def block(indent: int, head: Markup, body: Markup) -> Markup:
+    """A block of the configuration: on one line where it holds up to three short directives and nothing else."""
+    lines = [line.strip() for line in body.splitlines() if line.strip()]
+    single = f"{head} {{ {' '.join(lines)} }}" if lines else f"{head} {{ }}"
+    if len(lines) <= _MOST_ON_A_LINE and indent + len(single) <= _LINE_LENGTH and not any("#" in x for x in lines):
+        return Markup(f"{' ' * indent}{single}")  # noqa: S704  # of parts that the template printed
+    inner = "".join(f"{line}\n" for line in body.splitlines() if line.strip())
+    return Markup(f"{' ' * indent}{head} {{\n{inner}{' ' * indent}}}")  # noqa: S704
+
+
+def unindent(body: Markup) -> Markup:
+    """The lines of a block's body as a file of their own."""
+    lines = [line for line in body.splitlines() if line.strip()]
+    margin = min((len(line) - len(line.lstrip()) for line in lines), default=0)
+    return Markup("\n").join(line[margin:] for line in lines)
 
 
 class Texts:

@@ -112,14 +112,6 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
-class FilteredForward:
-    """The location that forwards without fields that Connection names, and the upstream and target it uses."""
-
-    at: Atom
-    to: Text
-
-
-@dataclass(frozen=True, slots=True)
 class Proxy:
     """A `*_pass` directive and what belongs to it. `upstream` is a name or a variable; `target` None = as sent by the
     client; `headers` empty = those of the server block. Fields `*_to` and `next_try` name locations or variables."""
@@ -127,6 +119,7 @@ class Proxy:
     upstream: Atom
     target: Atom | None = None
     headers: tuple[Header, ...] = ()
+    standard_headers: bool = False  # those of the http block precede `headers`
     times: Times | None = None
     hide: tuple[Atom | Literal, ...] = ()
     add: tuple[Header, ...] = ()
@@ -145,12 +138,12 @@ class Proxy:
     streamed_to: Atom | None = None  # for bodies too long to keep for another try
     unknown_length_to: Atom | None = None  # for bodies without a length: they are read first
     request_buffered: bool = False  # nginx reads the whole body before it connects
-    filtered: FilteredForward | None = None  # for requests whose Connection header names fields
-    written_headers: Text | None = None  # of such requests: the headers nginx sets, as `,name,name,`
+    filtered: Literal | None = None  # `$filtered` of requests whose Connection header names fields
+    without_headers: bool = False  # of such requests: a script writes the headers of the client that remain
     queue_to: Text | None = None  # for requests that join a queue
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Answer:
     """`content_type` None = the default. `body_at` is the named location with the body, for statuses whose `return`
     takes an address instead of a text."""
@@ -165,30 +158,27 @@ class Answer:
     may_lack_endpoints: bool = False
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class InternalRedirect:
-    """Continue at `to`, a named location or a variable with its name; `after_limits`: once the guard's limits, whose
-    answers are at `failure_to`, have passed the request."""
+    """Continue at `to`, a location or variable; `after_limits`: once the guard's limits (`failure_to`) let it pass."""
 
     to: Atom
     after_limits: bool = False
     failure_to: Atom | None = None
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class BodyReader:
-    """Read the body, then continue at `to`, a variable. `sink` is the path of a mirror that drops its copy: nginx reads
-    a body for a mirror. `failure_to` has the answers of limits."""
+    """Read the body, as nginx does for a mirror (`sink`), then continue at `to`; `failure_to` answers for limits."""
 
     to: Atom
     sink: Atom
     failure_to: Atom
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Location:
-    """`path` is an exact location, `below` a prefix location; a prefix match by segment has both, with the same body.
-    `name` is a named location."""
+    """`path` is an exact location, `below` a prefix one; a match by segment has both. `name` is a named location."""
 
     origin: Atom
     path: Literal | None = None
@@ -201,6 +191,9 @@ class Location:
     guard: Guard | None = None
     log_variables: tuple[Line, ...] = ()  # variables of the access log
     retry: bool = False  # a further try, chosen by a map
+    route: Atom = NONE  # the name of its route, not printed
+    include: Atom | None = None  # the file with the body, where several locations have it
+    filtered_before: bool = False  # requests whose Connection names fields do not come here
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +222,9 @@ class Server:
     checks: tuple[Check, ...] = ()
     lines: tuple[Line, ...] = ()
     has_limits: bool = False
+    has_not_found: bool = False  # some map leads to the location of requests that no rule matches
     close_if: tuple[Atom, ...] = ()
+    filtered: Atom | None = None  # the variable with `$filtered` of a request, if the server block tests Connection
 
 
 @record
@@ -283,6 +278,13 @@ class Script:
 
 
 @record
+class LogFormat:
+    origin: Atom
+    listener: Atom
+    request_id: Atom  # the variable with it, or nothing
+
+
+@record
 class Http:
     servers: tuple[Server, ...]
     upstreams: tuple[Upstream, ...]
@@ -311,12 +313,15 @@ class Http:
     client_certificates: bool = False
     grpc: tuple[Header, ...] = ()  # `headers` for the gRPC module, empty when it is unused
     verifies_address: bool = False  # some certificates are verified against addresses
-    log_formats: tuple[Line, ...] = ()
+    log_formats: tuple[LogFormat, ...] = ()
+    log: tuple[Line, ...] = ()  # the access log of all server blocks; empty: each has its own, or none
     with_real_ip: bool = False  # some listeners replace the peer's address by the client's
     proxy_protocol: bool = False  # some listeners accept it
     has_limits: bool = False
     modules: tuple[Atom, ...] = ()  # JavaScript modules
     scripts: tuple[Script, ...] = ()
+    bodies: tuple[Location, ...] = ()  # of the files that locations include
+    headers_file: bool = False  # `headers` are in a file that locations include
     queues: tuple[Line, ...] = ()  # shared memory of queues
 
 

@@ -12,6 +12,7 @@ import lbgen
 from lbgen.engines.nginx.limits import format_rate, geo_default, geo_networks
 from lbgen.engines.nginx.number_regex import above
 from lbgen.plan.policy import Access, Key, KeyKind, RateLimit
+from tests.support.nginx import with_includes
 
 
 @pytest.mark.parametrize("limit", [0, 1, 8, 9, 10, 99, 100, 1024, 1999, 9998, 65536, 10485760])
@@ -66,7 +67,7 @@ def topology(route: dict, **listener) -> dict:
 
 
 def rendered(data: dict) -> str:
-    return lbgen.render(lbgen.load(data), engine="nginx", accept=("all",))["nginx.conf"]
+    return with_includes(lbgen.render(lbgen.load(data), engine="nginx", accept=("all",)))
 
 
 def test_limits_come_before_an_answer_of_nginx_itself():
@@ -90,7 +91,7 @@ def test_a_counted_client_behind_proxies_leaves_the_peer_for_what_endpoints_are_
     text = rendered(topology(route, trusted_proxies=["10.0.0.0/8"]))
     assert "set_real_ip_from 10.0.0.0/8;" in text
     assert "geo $realip_remote_addr $trusted {" in text
-    assert '"${http_x_forwarded_for}, ${realip_remote_addr}"' in text
+    assert '"$http_x_forwarded_for, $realip_remote_addr"' in text
 
 
 def test_a_rate_that_nginx_cannot_write_is_refused_with_the_nearest():

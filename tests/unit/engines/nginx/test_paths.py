@@ -91,7 +91,7 @@ def test_the_short_test_passes_only_requests_that_every_policy_accepts(http2: bo
     for _ in range(20_000):
         target = "/" + "".join(chosen.choices((*PIECES, '"', "\\", "b.c", "-", " "), k=chosen.randrange(5)))
         host, method = chosen.choice(hosts), chosen.choice(("GET", "POST", "get", "G-T"))
-        line = f"{host} {method} {target} HTTP/{chosen.choice(('1.1', '1.0', '2.0', '0.9'))}"
+        line = f" {host} {method} {target} HTTP/{chosen.choice(('1.1', '1.0', '2.0', '0.9'))}"
         if not plain.search(line):
             continue
         passed += 1

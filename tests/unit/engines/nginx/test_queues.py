@@ -6,6 +6,7 @@ import pytest
 
 import lbgen
 from lbgen.diagnostics import LbgenError
+from tests.support.nginx import with_includes
 
 POOL = {
     "endpoints": [{"address": "10.0.0.1:80"}],
@@ -24,7 +25,7 @@ def conf(route: dict, **pools: dict) -> str:
         "pools": {"p": POOL, **pools},
         "routes": [{"name": "r", **route}],
     }
-    return lbgen.render(lbgen.load(topology), engine="nginx")["nginx.conf"]
+    return with_includes(lbgen.render(lbgen.load(topology), engine="nginx"))
 
 
 def test_who_finds_no_place_goes_where_requests_wait():

@@ -7,6 +7,7 @@ import re
 from lbgen.engines.nginx.names import Names
 from lbgen.engines.nginx.retries import MAX_RETRIES, RetryChains, ring
 from lbgen.plan.model import Balance, Endpoint, Pool
+from tests.support.nginx import with_includes
 
 
 def pool(*kinds: str) -> Pool:
@@ -62,7 +63,7 @@ def test_places_with_error_pages_of_their_own_keep_those_for_broken_requests():
         "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}},
         "routes": [{"name": "r", "forward": "p", "retries": {"max": 2, "on": ["reset", 502, 504]}}],
     }
-    text = lbgen.render(lbgen.load(topology), engine="nginx", accept=("all",))["nginx.conf"]
+    text = with_includes(lbgen.render(lbgen.load(topology), engine="nginx", accept=("all",)))
     places = [part.partition("        }")[0] for part in text.split("        location ")[1:]]
     own = [place for place in places if "error_page 502 503 504 =" in place or "error_page 502 504 =" in place]
     usual = [place for place in own if "proxy_pass_request_headers off" not in place]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lbgen
 from lbgen.plan.resolve import plan
+from tests.support.nginx import with_includes
 
 
 def topology(version: str, **pool) -> dict:
@@ -19,7 +20,7 @@ def topology(version: str, **pool) -> dict:
 
 
 def rendered(data: dict) -> str:
-    return lbgen.render(lbgen.load(data), engine="nginx", accept=("all",))["nginx.conf"]
+    return with_includes(lbgen.render(lbgen.load(data), engine="nginx", accept=("all",)))
 
 
 def test_an_upstream_prefers_the_server_of_the_cookie():
@@ -30,7 +31,7 @@ def test_an_upstream_prefers_the_server_of_the_cookie():
     assert f"server 10.0.0.2:80 max_fails=0 route={drained.cookie_value} drain;" in text
     assert "sticky route $stuck_p;" in text
     assert f'"={first.cookie_value}" {first.cookie_value};' in text
-    assert '"LB=${endpoint}; Path=/; Max-Age=3600; Secure; HttpOnly; SameSite=Lax"' in text
+    assert '"LB=$endpoint; Path=/; Max-Age=3600; Secure; HttpOnly; SameSite=Lax"' in text
 
 
 def test_an_old_nginx_has_an_upstream_for_each_endpoint():

@@ -1,0 +1,95 @@
+"""Files for bodies that several locations have, so that each is written once: those of an exact location and its
+prefix, and those of the named locations that nginx wants in every server block."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lbgen.engines.nginx.view import NONE, Answer, Location
+from lbgen.engines.text import Atom
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lbgen.engines.nginx.view import Header, Proxy, Server
+
+_FOLDER = "routes"
+_SHORT = 3  # directives that a location of one line holds
+_NOT_IN_A_NAME = re.compile(r"[^a-z0-9._]+")
+
+
+def share_bodies(servers: Iterable[Server]) -> tuple[tuple[Server, ...], tuple[Location, ...]]:
+    """The servers with includes in place of bodies that are long and used again, and those bodies."""
+    every = tuple(servers)
+    uses: Counter[Location] = Counter()
+    for server in every:
+        for location in (*server.locations, *server.named):
+            if _directives(location) > _SHORT:
+                uses[_body(location)] += sum(x is not None for x in (location.path, location.below, location.name))
+    files: dict[Location, Location] = {}
+    taken: Counter[str] = Counter()
+
+    def shared(location: Location) -> Location:
+        if _directives(location) <= _SHORT or uses[body := _body(location)] < 2:
+            return location
+        if body not in files:
+            name = _NOT_IN_A_NAME.sub("-", (location.name or location.route).text).strip("-")
+            taken[name] += 1
+            file = Atom(f"{_FOLDER}/{name}{f'-{taken[name]}' if taken[name] > 1 else ''}.conf")
+            files[body] = replace(body, origin=location.origin, include=file)
+        return replace(location, include=files[body].include)
+
+    out = tuple(replace(x, locations=tuple(map(shared, x.locations)), named=tuple(map(shared, x.named))) for x in every)
+    return out, tuple(files.values())
+
+
+def share_headers(servers: Iterable[Server], standard: tuple[Header, ...]) -> tuple[tuple[Server, ...], bool]:
+    """The servers with locations that include the `standard` headers before their own; whether there are any."""
+
+    def shared(location: Location) -> Location:
+        proxy = location.proxy
+        if proxy is None or not proxy.headers or proxy.headers[: len(standard)] != standard:
+            return location
+        return replace(location, proxy=replace(proxy, headers=proxy.headers[len(standard) :], standard_headers=True))
+
+    before = tuple(servers)
+    out = tuple(
+        replace(x, locations=tuple(map(shared, x.locations)), named=tuple(map(shared, x.named))) for x in before
+    )
+    locations = (each for x in out for each in (*x.locations, *x.named))
+    return out, any(x.proxy is not None and x.proxy.standard_headers for x in locations)
+
+
+def _body(location: Location) -> Location:
+    """What locations with the same body have in common; that of a filtered location has one line more."""
+    proxy = None if location.proxy is None else replace(location.proxy, without_headers=False)
+    same = replace(location, origin=NONE, path=None, below=None, name=None, retry=False, filtered_before=False)
+    return replace(same, proxy=proxy)
+
+
+def _directives(location: Location) -> int:
+    """About how many directives the body has."""
+    count = len(location.log_variables)
+    if location.guard is not None:
+        count += len(location.guard.checks) + len(location.guard.add) + len(location.guard.lines)
+    if location.redirect_to is not None:
+        return count + (4 if location.redirect_to.after_limits else 2)
+    if location.proxy is not None:
+        return count + _of_proxy(location.proxy)
+    return count + (5 if location.answer is None else _of_answer(location.answer))
+
+
+def _of_proxy(proxy: Proxy) -> int:
+    lists = (proxy.headers, proxy.hide, proxy.add, proxy.lines, proxy.mirrors, proxy.checks)
+    jumps = (proxy.failure_to, proxy.next_try, proxy.tunnel_to, proxy.streamed_to, proxy.queue_to, proxy.filtered)
+    rest = 1 + 4 * (proxy.times is not None) + proxy.standard_headers
+    return rest + sum(map(len, lists)) + 2 * sum(x is not None for x in jumps)
+
+
+def _of_answer(answer: Answer) -> int:
+    return (
+        1 + len(answer.add) + (answer.content_type is not None) + 2 * answer.after_retries + answer.may_lack_endpoints
+    )
