@@ -79,6 +79,13 @@ def has_phrase(ctx: ScriptContext, answer: Answer) -> bool:
     return leaves_answers(ctx) or answer.body == reason_body(answer.status or 0).encode()
 
 
+def reaches_endpoint(ctx: ScriptContext, request: Request) -> bool:
+    """Send a request to the listener `web`; whether it came to an endpoint."""
+    before = sum(ctx.endpoints.requests.values())
+    fetch(ctx.at["web"], request)
+    return sum(ctx.endpoints.requests.values()) > before
+
+
 def failed_answer(ctx: ScriptContext) -> str:
     """What `count_answers` counts where an endpoint fails: 502, or 503 for any 5xx where answers are left."""
     return "503" if leaves_answers(ctx) else "502"

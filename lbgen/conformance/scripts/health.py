@@ -20,6 +20,7 @@ from lbgen.conformance.scripts.context import (
     has_phrase,
     listener_of,
     own_status,
+    reaches_endpoint,
     restore_endpoint,
     unavailable_answer,
     wait_until,
@@ -236,7 +237,7 @@ def all_ejected(ctx: ScriptContext) -> Iterator[str]:
     target = f"/{pool}"
     failing = get(target, (CONTROL, '{"mode": "reset"}'))
     for _ in range(12):
-        if fetch(ctx.at["web"], failing).status == 503:
+        if not reaches_endpoint(ctx, failing):
             break
     begun = time.monotonic()
     time.sleep(TAKES_HOLD)

@@ -18,6 +18,7 @@ from lbgen.conformance.scripts.context import (
     count_answers,
     get,
     own_status,
+    reaches_endpoint,
     restore_endpoint,
     slow_start_shares,
     wait_until,
@@ -110,7 +111,7 @@ def ejection_begins_anew(ctx: ScriptContext) -> Iterator[str]:
     """An endpoint that came back fails three times again before it is out again."""
     target = f"/{ctx.params['pool']}"
     _out(ctx, target)
-    if not wait_until(lambda: own_status(ctx, fetch(ctx.at["web"], get(target, _FAILING)), 502) == 502):
+    if not wait_until(lambda: reaches_endpoint(ctx, get(target, _FAILING))):
         yield "it does not come back"
         return
     time.sleep(TAKES_HOLD)
