@@ -203,8 +203,6 @@ def support(version: str) -> Mapping[Feature, Verdict]:
         | {Feature.ESCAPE_HATCH: UNPORTABLE}
     )
     if version == "2.6":
-        stops = {"listener.timeouts.body": ("status 504", "time")}
-        known[Feature.CLIENT_TIMEOUTS] = approximate("a body that stops ends with the response time", stops)
         framing = {part: shown for part, shown in _DIFFERS[Feature.MALFORMED].items() if part not in _NEW_PARSER}
         framing["framing.malformed.h2_frames"] = ("text: a length that", "text: two hosts", "text: 2 of these requests")
         known[Feature.MALFORMED] = approximate(_APPROXIMATE[Feature.MALFORMED] + _SHORT_BODY, framing)
