@@ -69,7 +69,7 @@ def _tidied(config: RenderedFile, unused: list[str]) -> RenderedFile:
 
 def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
     """What the template prints, and the files beside haproxy.cfg: Lua files with rules, maps, lists of certificates."""
-    backends = Backends(frozenset(_keepalive_limited(plan)))
+    backends = Backends(frozenset(_keepalive_limited(plan)), version)
     lua_files: list[RenderedFile] = []
     maps_files: list[RenderedFile] = []
     frontends: list[Frontend] = []

@@ -192,6 +192,19 @@ _NEW_PARSER = ("framing.malformed.host_characters", "framing.malformed.host_comm
 _SHORT_BODY = "; over HTTP/2 a body that is shorter than its length reaches the endpoint before HAProxy detects it"
 
 
+# HAProxy 2.6 cannot answer in these cases.
+_CLOSED = (
+    "when the connect time expires, or the endpoint closes without a response, for a later request of a kept client "
+    "connection, HAProxy closes that connection (HTTP/2: resets the stream) instead of answering 504 or 502"
+)
+_CLOSED_WHERE = (
+    "statuses.failures.kept_connect",
+    "statuses.failures.kept_close",
+    "statuses.failures.kept_no_retry",
+    "statuses.failures.h2_close",
+)
+
+
 @cache
 def support(version: str) -> Mapping[Feature, Verdict]:
     """The verdict on every feature."""
@@ -203,6 +216,9 @@ def support(version: str) -> Mapping[Feature, Verdict]:
         | {Feature.ESCAPE_HATCH: UNPORTABLE}
     )
     if version == "2.6":
+        stops = {"listener.timeouts.body": ("status 504", "time")}
+        known[Feature.CLIENT_TIMEOUTS] = approximate("a body that stops ends with the response time", stops)
+        known[Feature.FAILURES] = approximate(_CLOSED, dict.fromkeys(_CLOSED_WHERE, "closed"))
         framing = {part: shown for part, shown in _DIFFERS[Feature.MALFORMED].items() if part not in _NEW_PARSER}
         framing["framing.malformed.h2_frames"] = ("text: a length that", "text: two hosts", "text: 2 of these requests")
         known[Feature.MALFORMED] = approximate(_APPROXIMATE[Feature.MALFORMED] + _SHORT_BODY, framing)

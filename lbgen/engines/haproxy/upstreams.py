@@ -66,6 +66,7 @@ class Backends:
     """
 
     keepalive_limited: frozenset[str] = frozenset()
+    version: str = "2.8"
     _drafts: dict[tuple[object, ...], _Draft] = field(default_factory=dict)
     _names: dict[str, list[str]] = field(default_factory=dict)  # by pool
 
@@ -139,7 +140,7 @@ class Backends:
             is_hashed=pool.balance in (Balance.SOURCE_HASH, Balance.HASH),
             times=_times(timers) if timers != usual[l7] else None,
             may_be_empty=l7 and bool(pool.active or pool.passive or any(map(is_resolved, pool.endpoints))),
-            answers_closed=l7 and not keeps_requests(draft.retries),
+            answers_closed=self.version != "2.6" and l7 and not keeps_requests(draft.retries),
             statements=tuple(_statements(draft, tracked)),
             servers=tuple(server_statements(pool, role)),
         )

@@ -65,18 +65,6 @@ core.register_action("join_filled", { "http-req" }, function(txn, name)
   txn.http:req_set_header(name, table.concat(filled, ", "))
 end, 1)
 
--- Answers 502 where an endpoint closes without a response: HAProxy would close a kept client connection. Where its time
--- is over instead, HAProxy answers 504.
-core.register_action("no_response", { "tcp-res" }, function(txn)
-  local since = txn:get_var("txn.sent") or txn:get_var("txn.queued")
-  if since == nil or txn.f:date(0, "us") - since >= txn.f:cur_server_timeout() * 950 then return end
-  local reply = txn:reply()
-  reply:set_status(502, "Bad Gateway")
-  reply:add_header("content-type", "text/plain")
-  reply:set_body("Bad Gateway\n")
-  txn:done(reply)
-end)
-
 -- Turns the absolute form of a target into the origin form. txn.other_host: it names another host than Host does.
 core.register_action("origin_form", { "http-req" }, function(txn)
   local authority = txn.f:url():match("^[^/]*//([^/?]*)")
