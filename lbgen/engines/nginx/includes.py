@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
+from itertools import chain, count
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.view import NONE, Answer, Location
@@ -30,15 +31,16 @@ def share_bodies(servers: Iterable[Server]) -> tuple[tuple[Server, ...], tuple[L
             if _directives(location) > _SHORT:
                 uses[_body(location)] += sum(x is not None for x in (location.path, location.below, location.name))
     files: dict[Location, Location] = {}
-    taken: Counter[str] = Counter()
+    names: set[str] = set()
 
     def shared(location: Location) -> Location:
         if _directives(location) <= _SHORT or uses[body := _body(location)] < 2:
             return location
         if body not in files:
             name = _NOT_IN_A_NAME.sub("-", (location.name or location.route).text).strip("-")
-            taken[name] += 1
-            file = Atom(f"{_FOLDER}/{name}{f'-{taken[name]}' if taken[name] > 1 else ''}.conf")
+            free = next(x for x in chain((name,), (f"{name}-{n}" for n in count(2))) if x not in names)
+            names.add(free)
+            file = Atom(f"{_FOLDER}/{free}.conf")
             files[body] = replace(body, origin=location.origin, include=file)
         return replace(location, include=files[body].include)
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
 import lbgen
+from lbgen.engines.nginx import includes
 from tests.support.nginx import with_includes
+
+if TYPE_CHECKING:
+    import pytest
 
 POOLS = {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}}
 
@@ -54,3 +61,17 @@ def test_many_routes_cost_few_lines():
         files = rendered([at(f"r{n}") for n in range(count)])
         lines.append(sum(text.count("\n") for name, text in files.items() if name.endswith(".conf")))
     assert (lines[1] - lines[0]) / 100 <= 5
+
+
+def test_names_of_files_do_not_collide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second body of route `a` and the first of `a-2` were one file: the rewrite of another rule was sent."""
+    more = {"rewrite": {"prefix": "/v1"}, "response_headers": {"set": {"x-a": "1"}}}
+    rules = [{"path": {"prefix": "/b"}}, {"path": {"prefix": "/c"}}]
+    routes = [{"name": "a", "match": rules, "forward": "p", **more}, at("a-2", **more)]
+    shared = rendered(routes)
+    monkeypatch.setattr(includes, "_SHORT", 10**6)
+    whole = rendered(routes)
+    assert any(name.startswith("routes/") for name in shared)
+    assert not any(name.startswith("routes/") for name in whole)
+    sends = re.compile(r"location ([^{]*) {|(proxy_pass [^;]*);")
+    assert sends.findall(with_includes(shared)) == sends.findall(with_includes(whole))
