@@ -19,7 +19,8 @@ def tree(engine: str, name: str, text: str) -> Tree:
         return _plain(json.loads(text))
     if name.endswith((".yaml", ".yml")):
         read = _templated(text) if engine == "traefik" and name.startswith("dynamic/") else text
-        return _plain(yaml.load(read, Loader=_LOADER))  # noqa: S506  # a safe one
+        data = _plain(yaml.load(read, Loader=_LOADER))  # noqa: S506  # a safe one
+        return _with_rules(data) if engine == "traefik" else data
     if name.endswith((".cors.lua", ".rules.lua")):
         return _lua(text)
     if engine == "nginx" and name.endswith(".conf"):
@@ -147,3 +148,18 @@ def _plain(data: Any) -> Tree:
     if isinstance(data, dict):
         return [[key, _plain(value)] for key, value in data.items()]
     return [_plain(each) for each in data] if isinstance(data, list) else data
+
+
+def _with_rules(data: Tree) -> Tree:
+    """The tree with the rules of routers as lists, in which each literal of Go is a leaf."""
+    if isinstance(data, list) and len(data) == 2 and data[0] == "rule" and isinstance(data[1], str):
+        parts = re.split(r'(`[^`]*`|"(?:[^"\\]|\\.)*")', data[1])
+        return ["rule", [_go_literal(part) if n % 2 else part for n, part in enumerate(parts)]]
+    return [_with_rules(each) for each in data] if isinstance(data, list) else data
+
+
+def _go_literal(written: str) -> str:
+    if written.startswith("`"):
+        return written[1:-1]
+    escaped = re.sub(r"\\x([0-9a-f]{2})", lambda found: f"\\udc{found[1]}", written)
+    return str(json.loads(escaped))

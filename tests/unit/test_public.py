@@ -32,6 +32,7 @@ PUBLIC = [
     "Topology",
     "UsageError",
     "check",
+    "config",
     "diff",
     "explain",
     "load",

@@ -119,6 +119,7 @@ class Backend:
     times: Times | None
     may_be_empty: bool
     answers_closed: bool
+    compresses: bool
     statements: tuple[Statement, ...]
     servers: tuple[Statement, ...]
 

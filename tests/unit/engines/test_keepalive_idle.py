@@ -12,7 +12,7 @@ import lbgen
 SAYS = {
     "nginx": ("keepalive_timeout 4s;", "keepalive_timeout 1500ms;", "keepalive_timeout 365d;"),
     "haproxy": ("pool-purge-delay 400ms", "pool-purge-delay 150ms", "pool-purge-delay 24d"),
-    "envoy": ('idle_timeout: "4s"', 'idle_timeout: "1.500s"', 'idle_timeout: "0s"'),
+    "envoy": ("idle_timeout: 4s", "idle_timeout: 1.500s", "idle_timeout: 0s"),
     "traefik": ("keepaliveIdle: 4000", "keepaliveIdle: 1500", "keepaliveIdle: 0"),
 }
 
@@ -41,7 +41,7 @@ def test_the_time_is_written_out(engine: str) -> None:
 
 def test_haproxy_writes_a_time_of_its_own_on_the_servers_only() -> None:
     assert len(re.findall("pool-purge-delay", rendered("haproxy", {}))) == 1
-    assert "server s1 10.0.0.1:80 weight 1 pool-purge-delay 150ms" in rendered("haproxy", {"keepalive_idle": "1500ms"})
+    assert "server s1 10.0.0.1:80 pool-purge-delay 150ms" in rendered("haproxy", {"keepalive_idle": "1500ms"})
 
 
 def test_no_time_where_no_connection_is_kept() -> None:
