@@ -28,6 +28,7 @@ from lbgen.conformance.judge import differences
 from lbgen.conformance.prepare import own_headers, verdicts_on
 from lbgen.conformance.wait_ready import wait_ready
 from lbgen.engines.api import Level, engine
+from lbgen.engines.verdicts import PlanJudge
 from lbgen.plan.features import Feature
 from lbgen.plan.guarantees import LEFT_TO_ENGINE, Guarantee, Guarantees, is_loose_status
 from lbgen.plan.overlay import with_endpoints, with_ports
@@ -205,6 +206,10 @@ def smallest(plan: Plan, request: Request, subject: EngineUnderTest) -> Plan:
 def test_engine_and_oracle_agree(subject: EngineUnderTest, addresses, guarantees: Guarantees) -> None:
     if subject.binary is None:
         pytest.skip(subject.gap)
+    if guarantees == LEFT_TO_ENGINE and isinstance(engine(subject.engine), PlanJudge):
+        pytest.skip(
+            "this engine's verdicts depend on a plan's features here, which random plans lack: conformance asks"
+        )
     counts: Counter[str] = Counter()
 
     def trial(plan: Plan, asked: list[Request]) -> None:
