@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -52,6 +53,7 @@ class Rendered(Mapping[str, str]):
         """Write the files below `directory` and return their paths.
 
         All texts are written beside their targets first and then renamed, so a failure leaves the old files whole.
+        A file that is there already with the same bytes, mode and owner is left alone.
         Files that an earlier `write` left and that are no longer rendered go away, other files stay. The topology's
         own relative files are copied, keys readable by their owner alone. `owner` (uid, gid; default: ourselves) gets
         each file before it is in its place. Raises OSError, and EngineError LB424 for a file of the topology's own.
@@ -59,17 +61,21 @@ class Rendered(Mapping[str, str]):
         root = Path(directory)
         root.mkdir(parents=True, exist_ok=True)
         staged: list[tuple[Path, Path]] = []
-        try:
-            for file in self.files:
-                target = root / PurePosixPath(file.name)
+        every: list[Path] = []
+
+        def stage(name: str, content: bytes, mode: int) -> None:
+            target = root / PurePosixPath(name)
+            every.append(target)
+            if not _is_there(target, content, mode, owner):
                 _folder(target.parent, root, owner)
-                staged.append((_stage(target, file.text.encode(), owner=owner), target))
-            for copy in self.copies:
+                staged.append((_stage(target, content, mode, owner), target))
+
+        try:
+            for copy in self.copies:  # first, as the other files name them
                 if copy.source is not None:
-                    target = root / PurePosixPath(copy.path)
-                    _folder(target.parent, root, owner)
-                    mode = _SECRET if copy.secret else _PUBLIC
-                    staged.insert(0, (_stage(target, copy.content(), mode, owner), target))
+                    stage(copy.path, copy.content(), _SECRET if copy.secret else _PUBLIC)
+            for file in self.files:
+                stage(file.name, file.text.encode(), _PUBLIC)
         except (OSError, EngineError):
             for temporary, _ in staged:
                 temporary.unlink(missing_ok=True)
@@ -82,7 +88,20 @@ class Rendered(Mapping[str, str]):
         for name in set(old) - set(names):
             (root / PurePosixPath(name)).unlink(missing_ok=True)
         _stage(manifest, "".join(f"{name}\n" for name in names).encode(), owner=owner).replace(manifest)
-        return tuple(target for _, target in staged)
+        return tuple(every)
+
+
+def _is_there(target: Path, content: bytes, mode: int, owner: tuple[int, int] | None) -> bool:
+    try:
+        found = target.lstat()
+        alike = stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) == mode and found.st_size == len(content)
+        return alike and (found.st_uid, found.st_gid) == (owner or _ourselves()) and target.read_bytes() == content
+    except OSError:
+        return False
+
+
+def _ourselves() -> tuple[int, int]:
+    return os.geteuid(), os.getegid()
 
 
 def _folder(path: Path, root: Path, owner: tuple[int, int] | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,19 @@ def test_the_owner_gets_files_and_folders(tmp_path, monkeypatch):
     assert given["maps"] == (7, 8)
     assert sorted(name.split(".")[1] for name in given if name != "maps") == ["", "a", "b"]
     assert set(given.values()) == {(7, 8)}
+
+
+def test_a_file_that_is_the_same_is_left_alone(tmp_path: Path) -> None:
+    """Engines watch files; what did not change must not look like a change, and cannot fail half-way."""
+    files(a="1", b="2").write(tmp_path)
+    before = {name: (tmp_path / name).stat().st_ino for name in ("a", "b")}
+    assert files(a="1", b="3").write(tmp_path) == (tmp_path / "a", tmp_path / "b")
+    after = {name: (tmp_path / name).stat().st_ino for name in ("a", "b")}
+    assert (after["a"] == before["a"], after["b"] == before["b"]) == (True, False)
+    (tmp_path / "a").chmod(0o600)
+    files(a="1", b="3").write(tmp_path)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o644
+    (tmp_path / "a").unlink()
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    files(a="3", b="3").write(tmp_path)
+    assert not (tmp_path / "a").is_symlink()
