@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+import lbgen
 from lbgen.engines.api import Level, missing_answers
 from lbgen.engines.nginx import ENGINE
 from lbgen.engines.nginx.support import SUPPORT
@@ -278,3 +279,18 @@ def test_many_routes_name_their_hash_sizes():
     edits = HeaderEdits(set=(("x", "1"),))
     many = plan(*((prefix(f"/s{n}", methods=("GET",)), forward("p"), edits) for n in range(300)))
     assert "variables_hash_max_size 2048;" in rendered(many)
+
+
+def test_sizes_of_tables_come_before_the_first_map():
+    """nginx takes a map before them for a size of its own: "map_hash_max_size" directive is duplicate."""
+    queue = {"max_per_endpoint": 2, "queue": {"size": 4, "timeout": "1s"}}
+    data = {
+        "version": 1,
+        "name": "many",
+        "listeners": {"web": {"port": 8080}},
+        "pools": {"app": {"endpoints": [{"address": "10.0.0.1:80"}], "connections": queue}},
+        "routes": [{"name": f"r{n}", "hosts": [f"host{n}.example.com"], "forward": "app"} for n in range(600)],
+    }
+    text = lbgen.render(lbgen.load(data), engine="nginx", accept=("all",))["nginx.conf"]
+    lines = [line.split()[0] for line in text.splitlines() if line.split()]
+    assert lines.index("map_hash_max_size") < lines.index("map")
