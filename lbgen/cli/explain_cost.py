@@ -48,7 +48,7 @@ def _table(found: dict[str, Costs | None], title: str) -> None:
         table.add_row(row, *cells)
     out = console()
     out.print(table)
-    out.print("[dim]0[/]: not to be told from nothing. [dim]-[/]: not used or not measured there.")
+    out.print("[dim]0[/]: within the noise. [dim]-[/]: not used or not measured there.")
     for row in order:
         cost = next(iter(rows[row].values()))
         if not all(each.is_noise for each in rows[row].values()):

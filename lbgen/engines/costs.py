@@ -85,7 +85,7 @@ class Cost:
 
     @property
     def is_noise(self) -> bool:
-        """Whether it cannot be told from nothing."""
+        """Whether it is within the noise."""
         return self.low <= 0
 
     def as_dict(self) -> dict[str, object]:

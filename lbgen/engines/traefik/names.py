@@ -11,7 +11,7 @@ PLUGIN = "lbgen"
 MODULE = "lbgen.local/lbgen"
 ADMIN = "lbgen-admin"
 ACCESS_LOG = "access.log"
-MARK = "~"  # between a name of the topology, which has none, and what tells its copies apart
+MARK = "~"  # between a name of the topology, which has none, and what distinguishes its copies
 
 
 def entry_point(listener: Listener) -> str:

@@ -12,22 +12,22 @@ if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.policy import Access, Concurrency, RateLimit
 
-NOBODY = "255.255.255.255/32"
+NO_CLIENT = "255.255.255.255/32"
 _IN_MEMORY = 1024 * 1024  # bytes of a body; the rest is in a file
 # The only field that has one value on all requests: Traefik sets it, whatever a client sends.
 _SAME_FOR_ALL = "X-Forwarded-Server"
 
 
 def answer_with(status: int) -> dict[str, Data]:
-    """The middleware that answers every request with this status and its phrase: an access list that admits nobody."""
-    return {"ipAllowList": {"sourceRange": [NOBODY], "rejectStatusCode": status}}
+    """The middleware that answers every request with this status and its phrase: an access list that admits none."""
+    return {"ipAllowList": {"sourceRange": [NO_CLIENT], "rejectStatusCode": status}}
 
 
 def build_access(access: Access) -> dict[str, Data]:
     """The access list without what is denied; see `denied_clients`. Empty when all the others are admitted."""
     if access.allow is None:
         return {}
-    return {"ipAllowList": {"sourceRange": list(access.allow) or [NOBODY]}}
+    return {"ipAllowList": {"sourceRange": list(access.allow) or [NO_CLIENT]}}
 
 
 def denied_clients(access: Access | None) -> str:
