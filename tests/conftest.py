@@ -43,6 +43,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--topologies-at-once", type=int, default=1, help="so many side by side")
     parser.addoption("--topologies-log", default="", help="file that gets a line of JSON for each")
     parser.addoption("--container-cases", choices=["sample", "all"], default="sample", help="cases run in containers")
+    parser.addoption(
+        "--left-cases", choices=["sample", "all"], default="sample", help="cases with guarantees left to the engine"
+    )
     parser.addoption("--reloads", type=int, default=3, help="of each engine in containers (a drill: 100)")
     parser.addoption(
         "--interrupts", choices=["some", "all"], default="some", help="requests to docker that are cut short"
