@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from lbgen.engines.document import Commented
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -40,6 +42,8 @@ class _Repeats:
 
     def number(self, data: object) -> tuple[object, int]:
         """A key that equal data share, and how many characters they have, about."""
+        if isinstance(data, Commented):
+            return self.number(data.value)
         if isinstance(data, dict):
             parts = [(key, self.number(value)) for key, value in data.items()]
             key: object = (getattr(data, "field", ""), *((name, part) for name, (part, _) in parts))
@@ -58,6 +62,8 @@ class _Repeats:
 
     def count(self, data: object, name: str) -> None:
         """Names what is written again; what is in it is not."""
+        if isinstance(data, Commented):
+            data = data.value
         if not isinstance(data, dict | list | tuple):
             return
         number = self.numbers[id(data)]

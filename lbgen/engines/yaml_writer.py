@@ -1,7 +1,7 @@
 """Plain data -> YAML as people write it, remembering the topology field behind each line.
 
 Short collections stand on one line, texts of several lines are block scalars, and what occurs twice may be an anchor
-and its aliases.
+and its aliases. PyYAML's emitter has no source map and takes seconds for ten thousand routes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import lru_cache
 from json import JSONEncoder
 from typing import TYPE_CHECKING
 
-from lbgen.engines.document import Tagged, quote
+from lbgen.engines.document import Commented, Tagged
 from lbgen.engines.yaml_anchors import find_repeats, measure
 
 if TYPE_CHECKING:
@@ -19,41 +19,32 @@ if TYPE_CHECKING:
 
     from lbgen.engines.document import Data
 
-_WIDTH = 104  # characters of a collection on one line, beside the indentation
+WIDTH = 104  # characters of a collection on one line, beside the indentation
 _WORTH = 100  # characters of a collection; a shorter one is written again rather than named
+_MANY = 8  # words in a mapping that are written next to each other
 # Texts that every reader of YAML takes for a text without quotes, also within a collection on one line. One that ends
-# in `s` is a duration; other digits in front may be a number, a time or an address.
+# in a unit is a duration; other digits in front may be a number, a time or an address.
 _PLAIN = re.compile(
-    r"[A-Za-z_/][A-Za-z0-9_./@;+-]*(?: [A-Za-z0-9_./@;+-]+)*|[0-9]+(?:[.][0-9]+)?s|[0-9]+(?:[.][0-9]+){3}"
+    r"[A-Za-z_/][A-Za-z0-9_./@;+-]*(?: [A-Za-z0-9_./@;+-]+)*|[0-9]+(?:[.][0-9]+)?s|[0-9]+(?:ms|[mh])"
+    r"|[0-9]+(?:[.][0-9]+){3}(?:/[0-9]+)?"
 )
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _NOT_PLAIN = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+_SINGLE_QUOTED = re.compile(r"[ -&(-~]*")
 _BLOCK = re.compile(r"[^\s][\t\n\x20-\x7e]*\n")  # ends in one line break; checked below
+# What JSON leaves as it is and YAML does not allow, or reads as a line break.
+_ESCAPE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _NESTED = (dict, list, tuple)
 _json = JSONEncoder(ensure_ascii=False).encode
 
 
-class Noted(Tagged):
-    """A mapping with comments above the lines of keys (`notes`). An empty `field` is that of the mapping around it."""
-
-    __slots__ = ("notes",)
-
-    def __init__(self, field: str, data: Mapping[str, Data], notes: Mapping[str, str]) -> None:
-        super().__init__(field, data)
-        self.notes = notes
-
-
-def noted(data: Mapping[str, Data], **notes: str) -> Noted:
-    """`data` with comments above the lines of these keys."""
-    return Noted("", data, notes)
-
-
-def dump(data: Data, header: str = "", *, anchors: bool = False) -> tuple[str, tuple[str, ...]]:
+def dump(data: Data, header: str = "", width: int = WIDTH, *, anchors: bool = False) -> tuple[str, tuple[str, ...]]:
     """`data` as YAML below the comment lines of `header`: the text, and the field behind each line ("" = none).
 
-    With `anchors` a long collection that occurs again is an alias.
+    A collection of at most `width` characters stands on one line. With `anchors` a long collection that occurs again
+    is an alias.
     """
-    writer = _Writer(find_repeats(data, _WORTH) if anchors else {})
+    writer = _Writer(find_repeats(data, _WORTH) if anchors else {}, width)
     for line in header.splitlines():
         writer.line(f"# {line}".rstrip(), "")
     writer.write(data, 0, "", "", "")
@@ -63,11 +54,13 @@ def dump(data: Data, header: str = "", *, anchors: bool = False) -> tuple[str, t
 class _Writer:
     """The lines of a document, and the field behind each. `anchors` are names of mappings by identity."""
 
-    def __init__(self, anchors: Mapping[int, str]) -> None:
+    def __init__(self, anchors: Mapping[int, str], width: int) -> None:
         self.lines: list[str] = []
         self.origins: list[str] = []
         self._anchors = anchors
+        self._width = width
         self._written: set[str] = set()
+        self._inner: set[str] = set()  # fields within the collection that was tried last
 
     def line(self, text: str, origin: str) -> None:
         self.lines.append(text)
@@ -84,37 +77,46 @@ class _Writer:
                 return
             self._written.add(anchor)
             start += f"&{anchor} "
+        room = self._width - len(start.strip())
         if isinstance(data, str) and _is_block(data):
             self._write_text(data, indent, start, origin)
         elif not isinstance(data, _NESTED) or not data:
             self.line(start + _leaf(data), origin)
-        elif (flow := self._flow(data, _WIDTH - len(start.strip()))) is not None:
-            self.line(start + flow, origin)
-        elif isinstance(data, dict):
-            self._write_mapping(data, indent, start, origin)
-        else:
+        elif not _is_section(data, indent) and (flow := self._flow(data, room)) is not None:
+            self.line(start + flow, self._inner.pop() if len(self._inner) == 1 else origin)
+        elif not isinstance(data, dict):
             self._write_list(data, indent, start, origin)
+        elif len(data) >= _MANY and (parts := self._words(data)):
+            self._write_words(parts, indent, start, origin)
+        else:
+            self._write_mapping(data, indent, start, origin)
 
     def _write_mapping(self, data: Mapping[str, Data], indent: int, start: str, origin: str) -> None:
         pad = " " * indent
-        notes = data.notes if isinstance(data, Noted) else {}
-        lead = pad
+        first = next(iter(data.values()))
         item = start.lstrip().startswith("- ")
-        if item and (above := notes.get(next(iter(data)))):
-            self._write_comment(above, start.partition("-")[0], origin)
+        if item and isinstance(first, Commented):
+            self._write_comment(first, start.partition("-")[0], origin)
+        lead = pad
         if start.endswith("- "):
             lead = start  # the first key is on the line of the dash
         elif start.strip():
             self.line(start.rstrip(), origin)
         for at, (key, value) in enumerate(data.items()):
-            if at or not item:
-                self._write_comment(notes.get(key, ""), pad, origin)
+            if isinstance(value, Commented):
+                if at or not item:
+                    self._write_comment(value, pad, origin)
+                value = value.value
             self.write(value, indent + 2, lead, origin, f"{_key(key)}: ")
             lead = pad
 
-    def _write_comment(self, text: str, pad: str, origin: str) -> None:
-        for line in text.splitlines():
-            self.line(f"{pad}# {line}", origin)
+    def _write_comment(self, value: Commented, pad: str, origin: str) -> None:
+        if self._anchors.get(id(value.value)) in self._written:
+            return  # an alias; the comment is above what it stands for
+        if value.apart and self.lines:
+            self.line("", "")
+        for line in value.comment.splitlines():
+            self.line(f"{pad}# {line}".rstrip(), origin)
 
     def _write_list(self, data: Sequence[Data], indent: int, start: str, origin: str) -> None:
         if start.endswith("- "):
@@ -124,7 +126,11 @@ class _Writer:
                 self.line(start.rstrip(), origin)
                 indent -= 2  # a list stands below its key
             lead = f"{' ' * indent}- "
-        for item in data:
+        for at, item in enumerate(data):
+            if isinstance(item, Commented):
+                above = start.partition("-")[0] if not at and start.endswith("- ") else " " * indent
+                self._write_comment(item, above, origin)
+                item = item.value
             self.write(item, indent + 2, lead, origin, "")
             lead = f"{' ' * indent}- "
 
@@ -133,9 +139,31 @@ class _Writer:
         for line in text.splitlines():
             self.line(f"{' ' * indent}{line}".rstrip(), origin)
 
+    def _words(self, data: Mapping[str, Data]) -> list[str] | None:
+        """The parts of a mapping of scalars; None for any other."""
+        if any(isinstance(each, (*_NESTED, Commented)) for each in data.values()):
+            return None
+        return [f"{_key(key)}: {_leaf(value)}" for key, value in data.items()]
+
+    def _write_words(self, parts: Sequence[str], indent: int, start: str, origin: str) -> None:
+        """Many short words next to each other within braces of their own lines."""
+        self.line(f"{start}{{", origin)
+        rows: list[list[str]] = [[]]
+        room = self._width
+        for part in parts:
+            if measure(part) + 2 > room and rows[-1]:
+                rows.append([])
+                room = self._width
+            rows[-1].append(part)
+            room -= measure(part) + 2
+        for at, row in enumerate(rows):
+            self.line(f"{' ' * indent}{', '.join(row)}{',' if at < len(rows) - 1 else ''}", origin)
+        self.line(f"{' ' * (indent - 2)}}}", origin)
+
     def _flow(self, data: Data, room: int) -> str | None:
-        """`data` on one line of at most `room` columns; None where it needs several, or shows fields of its own."""
+        """`data` on one line of at most `room` columns; None where it needs several."""
         parts: list[str] = []
+        self._inner.clear()
         for part in self._parts(data, outermost=True):
             if part is None:
                 return None
@@ -146,11 +174,12 @@ class _Writer:
         return "".join(parts)
 
     def _parts(self, data: Data, *, outermost: bool = False) -> Iterator[str | None]:
-        # Lines of their own: what has comments, and within another collection what has a field or an anchor.
-        own = isinstance(data, Noted) or (isinstance(data, Tagged) and bool(data.field) and not outermost)
-        if own or (not outermost and id(data) in self._anchors):
+        # Lines of their own: what has comments, and within another collection what has an anchor.
+        if isinstance(data, Commented) or (not outermost and id(data) in self._anchors):
             yield None
         elif isinstance(data, dict) and data:
+            if isinstance(data, Tagged) and data.field and not outermost:
+                self._inner.add(data.field)
             lead = "{ "
             for key, value in data.items():
                 yield f"{lead}{_key(key)}: "
@@ -168,6 +197,13 @@ class _Writer:
             yield None
         else:
             yield _leaf(data)
+
+
+def _is_section(data: Data, indent: int) -> bool:
+    """Whether it is the document, or a key of it that holds others: never on one line."""
+    if not isinstance(data, dict):
+        return False
+    return not indent or (indent == 2 and any(isinstance(each, (*_NESTED, Commented)) for each in data.values()))
 
 
 def _is_block(text: str) -> bool:
@@ -192,10 +228,18 @@ def _leaf(value: Data) -> str:
 
 @lru_cache(maxsize=4096)
 def _text(text: str) -> str:
-    plain = _PLAIN.fullmatch(text) and text.lower() not in _NOT_PLAIN
-    return text if plain else quote(text)
+    """A text in the quotes that it needs; back-slashes stay single where they can."""
+    if _PLAIN.fullmatch(text) and text.lower() not in _NOT_PLAIN:
+        return text
+    if "\\" in text and _SINGLE_QUOTED.fullmatch(text):
+        return f"'{text}'"
+    return _quote(text)
+
+
+def _quote(text: str) -> str:
+    return _ESCAPE.sub(lambda m: f"\\u{ord(m[0]):04x}", _json(text))
 
 
 @lru_cache(maxsize=1024)
 def _key(key: str) -> str:
-    return key if _PLAIN_KEY.fullmatch(key) and key.lower() not in _NOT_PLAIN else quote(key)
+    return key if _PLAIN_KEY.fullmatch(key) and key.lower() not in _NOT_PLAIN else _quote(key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import RenderedFile
+from lbgen.engines.document import comment_on
 from lbgen.engines.envoy.comments import RESOURCE_NOTES
 from lbgen.engines.envoy.endpoint_slots import build_wait_cluster, build_wait_extension, build_wait_listener, has_queues
 from lbgen.engines.envoy.listeners import build_listener
@@ -12,7 +13,7 @@ from lbgen.engines.envoy.run import FILE
 from lbgen.engines.envoy.static import KEYS, NOTES, build_static
 from lbgen.engines.envoy.upstreams import build_clusters, build_endpoint_files, plan_clusters
 from lbgen.engines.verbatim import entries, keys
-from lbgen.engines.yaml_writer import Noted, dump
+from lbgen.engines.yaml_writer import dump
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -39,9 +40,9 @@ def build(plan: Plan) -> tuple[RenderedFile, ...]:
             *entries(plan, "envoy", "clusters"),
         ],
     }
-    bootstrap["static_resources"] = Noted("", resources, RESOURCE_NOTES)
+    bootstrap["static_resources"] = comment_on(resources, RESOURCE_NOTES)
     bootstrap |= read_bootstrap_keys(plan)
-    text, origins = dump(Noted("", bootstrap, NOTES), header, anchors=True)
+    text, origins = dump(comment_on(bootstrap, NOTES), header, anchors=True)
     watched = (RenderedFile(name, *dump(data, header)) for name, data in build_endpoint_files(plan, clusters))
     return RenderedFile(FILE, text, origins), *watched
 

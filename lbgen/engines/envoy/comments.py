@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.yaml_writer import noted
+from lbgen.engines.document import Commented
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +46,7 @@ _FILTERS: Mapping[str, str] = {
 }
 
 
-def explain_filter(http_filter: dict[str, Data]) -> dict[str, Data]:
+def explain_filter(http_filter: dict[str, Data]) -> Data:
     """`http_filter` with a comment above it, if there is one for its name."""
     why = _FILTERS.get(str(http_filter["name"]))
-    return http_filter if why is None else noted(http_filter, name=why)
+    return http_filter if why is None else Commented(why, http_filter)

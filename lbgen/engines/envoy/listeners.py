@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from lbgen.engines.document import Tagged
+from lbgen.engines.document import Tagged, comment_on
 from lbgen.engines.envoy.access_log import build_access_log, build_snapshot_filter
 from lbgen.engines.envoy.balancing import PEER_STATE
 from lbgen.engines.envoy.comments import NOTES, ROUTE_NOTES, explain_filter
@@ -43,7 +43,6 @@ from lbgen.engines.envoy.tls import build_listener_socket, build_tls_inspector
 from lbgen.engines.envoy.udp import build_udp_proxy
 from lbgen.engines.envoy.virtual_hosts import build_virtual_hosts
 from lbgen.engines.verbatim import entries
-from lbgen.engines.yaml_writer import Noted
 from lbgen.plan.model import Forward, Mode, Protocol, Respond
 from lbgen.plan.policy import PathsMode
 
@@ -176,14 +175,13 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
             },
         )
     )
-    filters = [explain_filter(each) for each in filters]
     handshakes: dict[str, Data] = {"upgrade_type": "websocket"}
     if forwards and kept.connection_options:
-        whole = [*filters[:before_handshake], explain_filter(build_handshake_filter()), *filters[before_handshake:]]
+        whole = [*filters[:before_handshake], build_handshake_filter(), *filters[before_handshake:]]
         if any(each["name"] == RATE for each in filters):
             filters = whole  # a second chain would have buckets of its own
         else:
-            handshakes["filters"] = whole
+            handshakes["filters"] = [explain_filter(each) for each in whole]
     logs = build_access_log(listener, snapshot=snapshot) if listener.access_log else []
     logs += [build_release_log(plan, held) for held in _slot_keys(used, clusters)]
     first = [build_non_normal_route(filters)] if normal else []
@@ -204,8 +202,7 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
     return extension(
         "http",
         "filters.network.http_connection_manager.v3.HttpConnectionManager",
-        Noted(
-            "",
+        comment_on(
             {
                 "stat_prefix": listener.name,
                 "codec_type": "AUTO" if listener.http2 else "HTTP1",
@@ -238,9 +235,9 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
                     else {}
                 ),
                 **({"access_log": logs} if logs else {}),
-                "http_filters": filters,
+                "http_filters": [explain_filter(each) for each in filters],
                 "upgrade_configs": [handshakes],
-                "route_config": Noted("", route_config, ROUTE_NOTES),
+                "route_config": comment_on(route_config, ROUTE_NOTES),
             },
             NOTES,
         ),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.yaml_writer import Noted
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -20,8 +18,7 @@ def duration(milliseconds: int) -> str:
 
 def typed(kind: str, fields: Mapping[str, Data] | None = None) -> dict[str, Data]:
     """A message of the protobuf type `kind`, such as `envoy.extensions.filters.http.rbac.v3.RBAC`."""
-    found: dict[str, Data] = {"@type": f"type.googleapis.com/{kind}", **(fields or {})}
-    return Noted(fields.field, found, fields.notes) if isinstance(fields, Noted) else found
+    return {"@type": f"type.googleapis.com/{kind}", **(fields or {})}
 
 
 def extension(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.document import comment_on
 from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.run import STATUS_PATH
-from lbgen.engines.yaml_writer import noted
 from lbgen.plan.model import Mode
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _build_layers(plan: Plan) -> list[Data]:
         f"{_FEATURE}re2_use_latin1_mode": "Patterns match characters, not bytes.",
         "re2.max_program_size.error_level": "The default of 100 is for untrusted patterns; that of targets needs 300.",
     }
-    layers: list[Data] = [{"name": "static", "static_layer": noted(found, **notes)}]
+    layers: list[Data] = [{"name": "static", "static_layer": comment_on(found, notes)}]
     limits: dict[str, Data] = {
         f"envoy.resource_limits.listener.{listener.name}.connection_limit": listener.max_connections
         for listener in plan.listeners

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from lbgen.engines.document import Tagged
+from lbgen.engines.document import Tagged, comment_on
 from lbgen.engines.envoy.balancing import build_balancing
 from lbgen.engines.envoy.comments import CLUSTER_NOTES
 from lbgen.engines.envoy.connection_options import build_upstream_filters
@@ -16,7 +16,6 @@ from lbgen.engines.envoy.run import ENDPOINTS
 from lbgen.engines.envoy.shared_counters import find_counted_routes, find_shared_rates
 from lbgen.engines.envoy.sticky import build_answered_filter
 from lbgen.engines.envoy.transport_sockets import build_endpoint_metadata, build_pool_socket, has_socket_per_endpoint
-from lbgen.engines.yaml_writer import Noted
 from lbgen.plan.model import Forward, Mode, PoolProtocol
 from lbgen.records import record
 
@@ -124,7 +123,7 @@ def build_clusters(plan: Plan, clusters: Clusters) -> list[Tagged]:
     """All clusters, in the order of the pools; an unused pool has none."""
     found = [(pool, options) for pool in plan.pools for options in clusters.options[pool.name]]
     return [
-        Noted(pool.field, _cluster(pool, options, clusters, plan.resolvers), {} if at else CLUSTER_NOTES)
+        Tagged(pool.field, comment_on(_cluster(pool, options, clusters, plan.resolvers), {} if at else CLUSTER_NOTES))
         for at, (pool, options) in enumerate(found)
     ]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import RenderedFile
-from lbgen.engines.document import dump
 from lbgen.engines.traefik import health_status, names, readiness, tcp_weights
 from lbgen.engines.traefik.l4 import build_tcp, build_udp
 from lbgen.engines.traefik.listeners import build_listener
@@ -16,6 +15,7 @@ from lbgen.engines.traefik.quote import quote_data
 from lbgen.engines.traefik.static import build_static
 from lbgen.engines.traefik.tls import build_tls
 from lbgen.engines.verbatim import keys
+from lbgen.engines.yaml_writer import dump
 from lbgen.plan.model import Mode
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.agent_spec import AgentSpec, checked_pools
 from lbgen.engines.api import RenderedFile
-from lbgen.engines.document import dump
 from lbgen.engines.traefik import names
+from lbgen.engines.yaml_writer import dump
 from lbgen.plan.model import Forward, Mode, Protocol
 
 if TYPE_CHECKING:

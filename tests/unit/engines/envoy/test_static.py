@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from lbgen.engines.document import Commented
 from lbgen.engines.envoy.comments import explain_filter
 from lbgen.engines.envoy.static import KEYS, NOTES, build_static
 from lbgen.plan.resolve import plan
@@ -24,7 +25,7 @@ SMALL: dict[str, Any] = {
 def test_only_the_bytes_after_a_handshake_are_left_to_envoy(guarantees: dict[str, Any], strict: bool) -> None:
     layers: Any = build_static(plan(load({**SMALL, **guarantees})))["layered_runtime"]
     flags = layers["layers"][0]["static_layer"]
-    assert flags["envoy.reloadable_features.strict_chunk_parsing"] is True
+    assert flags["envoy.reloadable_features.strict_chunk_parsing"].value is True
     assert ("envoy.reloadable_features.http_pause_generic_upgrade_request_body" in flags) is strict
 
 
@@ -34,5 +35,7 @@ def test_notes_and_reserved_keys_name_what_is_written() -> None:
 
 
 def test_a_filter_keeps_its_data_below_a_comment() -> None:
-    assert explain_filter({"name": "malformed", "x": 1}) == {"name": "malformed", "x": 1}
+    explained = explain_filter({"name": "malformed", "x": 1})
+    assert isinstance(explained, Commented)
+    assert explained.value == {"name": "malformed", "x": 1}
     assert explain_filter({"name": "other"}) == {"name": "other"}
