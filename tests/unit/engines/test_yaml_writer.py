@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import yaml
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lbgen.engines.document import Commented, Tagged, comment_on
@@ -14,6 +14,10 @@ LEAF = st.none() | st.booleans() | st.integers() | TEXT
 DATA = st.recursive(LEAF, lambda x: st.lists(x, max_size=4) | st.dictionaries(TEXT, x, max_size=4), max_leaves=20)
 
 
+slow = settings(suppress_health_check=[HealthCheck.too_slow])  # the first draw, on a busy machine
+
+
+@slow
 @given(st.dictionaries(TEXT, DATA, max_size=5))
 def test_what_is_written_is_read_back(data):
     text, origins = dump(data, header="made by a test\n\n# twice")
@@ -21,11 +25,13 @@ def test_what_is_written_is_read_back(data):
     assert len(origins) == len(text.splitlines()) or "\x85" in text
 
 
+@slow
 @given(st.dictionaries(TEXT, DATA, max_size=5), st.integers(20, 120))
 def test_any_width_is_read_back(data, width):
     assert yaml.safe_load(dump(data, width=width)[0]) == (data or {})
 
 
+@slow
 @given(st.lists(st.dictionaries(TEXT, DATA, max_size=3), max_size=5))
 def test_anchors_change_nothing_that_is_read(data):
     repeated = {"a": [*data, {"name": "x" * 120}], "b": [*data, {"name": "x" * 120}]}
