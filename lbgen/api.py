@@ -19,7 +19,8 @@ from lbgen.runtime.common.progress import REPORTED_AT_START, Progress, Step
 from lbgen.runtime.common.time_limits import for_routes
 from lbgen.runtime.error_locations import add_locations
 from lbgen.runtime.registry import docker_unreachable, no_progress
-from lbgen.runtime.results import Stack, SwapResult
+from lbgen.runtime.results import Stack
+from lbgen.runtime.swap_result import SwapResult
 from lbgen.runtime.tiers import group
 from lbgen.runtime.tiers.group import GroupState
 from lbgen.runtime.tiers.rollout import TiersRequest, with_name

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from lbgen.codes import CODES
+from lbgen.severity import Severity
+
+if TYPE_CHECKING:
+    from lbgen.json_types import FindingRecord
 
 __all__ = [
     "Diagnostic",
@@ -17,14 +21,6 @@ __all__ = [
     "UsageError",
     "without_errors",
 ]
-
-
-class Severity(StrEnum):
-    """The severity of a finding; only errors stop a command."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    ADVICE = "advice"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -65,11 +61,11 @@ class Diagnostic:
         hint = f"; {self.hint}" if self.hint else ""
         return f"{place}{self.severity} {self.code}{field}: {self.message}{hint}"
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> FindingRecord:
         """The JSON record: code, severity, file, line, column, field, message, hint; accept where there is one."""
-        record: dict[str, object] = {
+        record: FindingRecord = {
             "code": self.code,
-            "severity": str(self.severity),
+            "severity": self.severity,
             "file": self.span.file,
             "line": self.span.line,
             "column": self.span.column,
@@ -77,7 +73,9 @@ class Diagnostic:
             "message": self.message,
             "hint": self.hint,
         }
-        return record | ({"accept": self.accept} if self.accept else {})
+        if self.accept:
+            record["accept"] = self.accept
+        return record
 
 
 def without_errors(found: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:

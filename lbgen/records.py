@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TypeVar, dataclass_transform
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar, cast, dataclass_transform
 
 _C = TypeVar("_C")
 
@@ -17,3 +17,8 @@ def record(cls: type[_C]) -> type[_C]:
     a key, or public.
     """
     return dataclass(eq=False, repr=False, slots=True)(cls)
+
+
+def as_json(data: _C) -> _C:
+    """The fields of a dataclass as a JSON object, typed as the dataclass, whose schema is that of the object."""
+    return cast("_C", asdict(cast("Any", data)))

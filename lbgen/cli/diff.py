@@ -32,13 +32,7 @@ def command(before: str, after: str, as_json: bool) -> None:
 
     found = lbgen.diff(lbgen.load(before), lbgen.load(after))
     if as_json:
-        record = {
-            "same": found.same,
-            "asked": found.asked,
-            "requests": [x.as_dict() for x in found.requests],
-            "fields": [x.as_dict() for x in found.fields],
-        }
-        print_json(record)
+        print_json(found.as_dict())
     else:
         _print(console(), found)
     raise click.exceptions.Exit(exit_codes.OK if found.same else exit_codes.DIFFERS)

@@ -36,7 +36,7 @@ VERBS = {
     "down": "Stop a stack and remove everything that belongs to it.",
     "agent": "Run health checks for an engine that has none of its own.",
     "images": "Show the containers' images, or build them from this host's executables.",
-    "schema": "Print the JSON Schema of a topology.",
+    "schema": "Print the JSON Schema of a topology, or of what a command prints.",
 }
 
 EPILOG = "\n\b\nExamples:\n" + "\n".join(

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from lbgen.plan.simulate import L4Outcome, Outcome
 
 if TYPE_CHECKING:
+    from lbgen.cli.json_types import (
+        HopRecord,
+        L4HopRecord,
+        L4OutcomeRecord,
+        L4RouteThroughTiers,
+        OutcomeRecord,
+        PlaceInTiers,
+        RouteThroughTiers,
+    )
     from lbgen.plan.tier_simulation import Hop
 
 SHOWN = 20  # losing rules printed
 
 
-def outcome_record(outcome: Outcome) -> dict[str, object]:
+def outcome_record(outcome: Outcome) -> OutcomeRecord:
     """Return the JSON record: route, pool, pools, status, location, upstream {target, host, headers}, losers ..."""
     ups = outcome.upstreams
     serving = [u for u in ups if u.weight > 0]
@@ -79,16 +88,19 @@ def print_outcome(outcome: Outcome, listener: str = "") -> None:
         click.echo(f"  ... and {len(outcome.losers) - SHOWN} more (--json shows all)")
 
 
-def hops_record(hops: tuple[Hop, ...]) -> dict[str, object]:
+def hops_record(hops: tuple[Hop, ...]) -> RouteThroughTiers | L4RouteThroughTiers:
     """Return the record of the last hop, as without tiers, and those of all hops under `tiers`."""
-    every = []
+    every: list[HopRecord | L4HopRecord] = []
     for hop in hops:
-        said = _l4_record(hop.outcome) if isinstance(hop.outcome, L4Outcome) else outcome_record(hop.outcome)
-        every.append({"tier": hop.tier, "listener": hop.listener, "client_known": hop.client_known, **said})
-    return {**every[-1], "tiers": every}
+        place: PlaceInTiers = {"tier": hop.tier, "listener": hop.listener, "client_known": hop.client_known}
+        if isinstance(hop.outcome, L4Outcome):
+            every.append({**place, **_l4_record(hop.outcome)})
+        else:
+            every.append({**place, **outcome_record(hop.outcome)})
+    return cast("RouteThroughTiers | L4RouteThroughTiers", {**every[-1], "tiers": every})
 
 
-def _l4_record(outcome: L4Outcome) -> dict[str, object]:
+def _l4_record(outcome: L4Outcome) -> L4OutcomeRecord:
     return {
         "route": outcome.route,
         "rule": outcome.rule,

@@ -13,6 +13,7 @@ from lbgen.cli.left_out import summary
 from lbgen.cli.output import print_findings, print_json
 
 if TYPE_CHECKING:
+    from lbgen.cli.json_types import RenderedRecord, TierRecord
     from lbgen.diagnostics import LbgenError
     from lbgen.engines.rendered import Rendered
     from lbgen.plan.tiers import Tier
@@ -48,7 +49,7 @@ def command(
     """
     from lbgen.plan.tiers import parts
 
-    records: dict[str, object] = {}
+    records: dict[str, RenderedRecord | TierRecord] = {}
     failed = False
     for tier in parts(topology.load()):
         done, refused = _render(tier, chosen, accept)
@@ -58,7 +59,7 @@ def command(
                 rendered.write(folder / name)
         if as_json:
             found = _records(done, refused)
-            records |= {tier.name: {"replicas": tier.names, "engines": found}} if tier.name else found
+            records |= {tier.name: {"replicas": list(tier.names), "engines": found}} if tier.name else found
         elif folder is not None:
             _summary(done, folder, tier)
         else:
@@ -93,8 +94,8 @@ def _render(
     return done, refused
 
 
-def _records(done: dict[str, Rendered], refused: dict[str, LbgenError]) -> dict[str, object]:
-    records: dict[str, object] = {
+def _records(done: dict[str, Rendered], refused: dict[str, LbgenError]) -> dict[str, RenderedRecord]:
+    records: dict[str, RenderedRecord] = {
         name: {
             "version": rendered.version,
             "files": dict(rendered),

@@ -13,6 +13,7 @@ from lbgen.plan.model import Forward, Mode, Plan
 from lbgen.plan.simulate import Outcome, simulate
 
 if TYPE_CHECKING:
+    from lbgen.conformance.json_types import ChangedAnswerRecord, ComparisonRecord, FieldChangeRecord
     from lbgen.plan.request import Request
     from lbgen.plan.tiers import Tier
     from lbgen.spec.load import Topology
@@ -76,16 +77,16 @@ class ChangedAnswer:
     count: int
     curl: str
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> ChangedAnswerRecord:
         """The JSON record."""
         request = self.request
         return {
             "listener": self.listener,
             "method": request.method,
             "target": request.target,
-            "headers": [list(header) for header in request.headers],
+            "headers": list(request.headers),
             "curl": self.curl,
-            "routes": list(self.routes),
+            "routes": self.routes,
             "before": self.before,
             "after": self.after,
             "requests": self.count,
@@ -101,9 +102,9 @@ class FieldChange:
     after: str
     meaning: str
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> FieldChangeRecord:
         """The JSON record."""
-        return {name: getattr(self, name) for name in ("field", "before", "after", "meaning")}
+        return {"field": self.field, "before": self.before, "after": self.after, "meaning": self.meaning}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,15 @@ class Comparison:
     @property
     def same(self) -> bool:
         return not self.requests and not self.fields
+
+    def as_dict(self) -> ComparisonRecord:
+        """The JSON record: same, asked, requests, fields."""
+        return {
+            "same": self.same,
+            "asked": self.asked,
+            "requests": [each.as_dict() for each in self.requests],
+            "fields": [each.as_dict() for each in self.fields],
+        }
 
 
 def diff(before: Topology, after: Topology) -> Comparison:

@@ -15,6 +15,7 @@ from lbgen.installed import engine_entries
 from lbgen.installed import engine_names as engine_names
 
 if TYPE_CHECKING:
+    from lbgen.json_types import AccessRecord
     from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan
 
@@ -199,7 +200,7 @@ class Engine(Protocol):
         """How to run the files that were rendered into `directory`."""
         ...
 
-    def access_record(self, line: str) -> Mapping[str, object] | None:
+    def access_record(self, line: str) -> AccessRecord | None:
         """A line of the engine's access log in lbgen's own schema (docs/contract.md, 10.log); None when it is none."""
         ...
 

@@ -12,6 +12,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.verdicts import answers
+from lbgen.json_types import Record
 from lbgen.plan.features import Feature
 from lbgen.plan.guarantees import Guarantee
 from lbgen.plan.model import Mode
@@ -69,6 +70,42 @@ CHEAPER = {
 }
 
 
+class CostRecord(Record):
+    """What one feature adds to a request, in CPU microseconds."""
+
+    feature: str
+    us: float
+    """The median of the rounds."""
+    low: float
+    """The lower end of the middle half of the rounds."""
+    high: float
+    noise: bool
+    """Within the noise."""
+    fields: list[str]
+    """The topology fields that ask for it."""
+    cheaper: str
+    """What to write instead."""
+
+
+class MeasurementRecord(Record):
+    """What was measured, when and how."""
+
+    version: str
+    """The engine's that was measured, which may be another than the topology's."""
+    date: str
+    method: str
+
+
+class CostsRecord(Record):
+    """The figures of an engine for one topology."""
+
+    measured: MeasurementRecord
+    forward_us: float
+    """CPU microseconds of forwarding alone."""
+    features: list[CostRecord]
+    """Dearest first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
     """CPU microseconds that a request takes more for one feature: the median and the middle half of the rounds.
@@ -88,7 +125,7 @@ class Cost:
         """Whether it is within the noise."""
         return self.low <= 0
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> CostRecord:
         """The JSON record: feature, us, low, high, noise, fields, cheaper."""
         return {
             "feature": self.name,
@@ -112,7 +149,7 @@ class Costs:
     base: float
     features: tuple[Cost, ...]
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> CostsRecord:
         """The JSON record: measured (version, date, method), forward_us, features."""
         return {
             "measured": {"version": self.version, "date": self.date, "method": self.method},

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from lbgen.json_types import Record
 from lbgen.plan.guarantees import Guarantee
 
 if TYPE_CHECKING:
@@ -22,6 +23,15 @@ class Habitual(Protocol):
         ...
 
 
+class LeftToEngineRecord(Record):
+    """A guarantee that is left to the engine."""
+
+    guarantee: Guarantee
+    habit: str
+    """What the engine does then, in a sentence."""
+    listeners: list[str]
+
+
 @dataclass(frozen=True, slots=True)
 class LeftToEngine:
     """A clause that is left to the engine on these listeners, and what the engine does then."""
@@ -30,9 +40,9 @@ class LeftToEngine:
     habit: str
     listeners: tuple[str, ...]
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> LeftToEngineRecord:
         """The JSON record: guarantee, habit, listeners."""
-        return {"guarantee": self.guarantee.value, "habit": self.habit, "listeners": list(self.listeners)}
+        return {"guarantee": self.guarantee, "habit": self.habit, "listeners": list(self.listeners)}
 
 
 def left_to_engine(plan: Plan, engine: Engine, version: str) -> tuple[LeftToEngine, ...]:

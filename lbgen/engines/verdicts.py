@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, assert_never, runtime_checkable
 from lbgen.diagnostics import Diagnostic, Span, UsageError
 from lbgen.engines.api import NOT_YET, Engine, Level, Verdict, engines
 from lbgen.engines.verbatim import unplaced
+from lbgen.json_types import Record
 from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
@@ -35,6 +36,22 @@ def verdict_on(plan: Plan, engine: Engine, feature: Feature, version: str) -> Ve
     return engine.verdict(feature, version)
 
 
+class VerdictRecord(Record):
+    """What an engine does with one feature, or with one field."""
+
+    feature: Feature | None
+    """null: the value of the field, which no feature names."""
+    verdict: Level
+    note: str
+    """How it is emulated, what differs, or why it is refused; empty for most native ones."""
+    fields: list[str]
+    """The topology fields that ask for it."""
+    accepted: bool
+    """Accepted by the topology, its profile, or --accept."""
+    default: bool
+    """No field asks for it, so an approximate verdict stops nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What an engine says to one feature of a plan, or (`place`) to the single field `fields[0]`.
@@ -49,11 +66,11 @@ class Answer:
     place: bool = False
     default: bool = False
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> VerdictRecord:
         """The JSON record: feature, verdict, note, fields, accepted, default."""
         return {
-            "feature": str(self.feature) if self.feature else None,
-            "verdict": str(self.verdict.level),
+            "feature": self.feature,
+            "verdict": self.verdict.level,
             "note": self.verdict.note,
             "fields": list(self.fields),
             "accepted": self.accepted,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Self
 
+from lbgen.records import as_json
 from lbgen.runtime import registry
 from lbgen.runtime.common.driver import Result
 from lbgen.runtime.tiers.group import GroupState
@@ -16,25 +17,8 @@ if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic
     from lbgen.runtime.common.health import EndpointHealth
     from lbgen.runtime.common.state import Address, EndpointState, EngineState
-
-
-@dataclass(frozen=True, slots=True)
-class SwapResult:
-    """What clients of our own saw while engine `after` took the place of `before`: `requests` of them that `failed`
-    (`first` says how), the longest time in which new connections failed, and `dropped` of `sockets` (WebSockets, TCP
-    streams) that they held open. `cut`: connections of `before` that were still open when its time was over.
-    `verified` says what was compared first."""
-
-    before: str
-    after: str
-    requests: int
-    failed: int
-    first: str
-    gap_ms: int
-    sockets: int
-    dropped: int
-    cut: int
-    verified: str = ""
+    from lbgen.runtime.json_types import MemberRecord, StackRecord
+    from lbgen.runtime.swap_result import SwapResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +84,17 @@ class Stack(Result):
         """Stop everything of this stack; nothing happens when it is already down."""
         registry.remove_stack(self.state, registry.no_progress)
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> StackRecord:
         """The JSON record: name, alive, engines, endpoints, skipped, warnings."""
         health = self.health()
-        return {
+        record: StackRecord = {
             "name": self.name,
             "runtime": self.state.runtime,
             "alive": self.alive,
             "unchanged": self.unchanged,
             "replaced": self.replaced,
             "reloaded": self.reloaded,
-            "swapped": None if self.swapped is None else asdict(self.swapped),
+            "swapped": None if self.swapped is None else as_json(self.swapped),
             "engines": [
                 {
                     "name": x.name,
@@ -123,17 +107,19 @@ class Stack(Result):
                     "died": x.died,
                     "log": str(x.log),
                     "urls": {a.listener: a.url for a in x.addresses},
-                    "health": [asdict(each) for each in health[x.name]],
+                    "health": [as_json(each) for each in health[x.name]],
                 }
                 for x in self.engines
             ],
-            **({"tiers": self._tiers()} if isinstance(self.state, GroupState) else {}),
             "endpoints": [{"name": x.name, "pool": x.pool, "host": x.host, "port": x.port} for x in self.endpoints],
             "skipped": {name: [each.as_dict() for each in reasons] for name, reasons in self.skipped},
             "warnings": [each.as_dict() for each in self.warnings],
         }
+        if isinstance(self.state, GroupState):
+            record["tiers"] = self._tiers()
+        return record
 
-    def _tiers(self) -> list[dict[str, object]]:
+    def _tiers(self) -> list[MemberRecord]:
         """The members of a stack that has tiers."""
         found = self.state.group.members if isinstance(self.state, GroupState) and self.state.group is not None else ()
         return [

@@ -12,7 +12,8 @@ from lbgen.plan.overlay import with_real_endpoints
 from lbgen.runtime import registry
 from lbgen.runtime.common.loss_probe import LossCounter, count_losses
 from lbgen.runtime.common.progress import Progress, Step
-from lbgen.runtime.results import Stack, SwapResult
+from lbgen.runtime.results import Stack
+from lbgen.runtime.swap_result import SwapResult
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan

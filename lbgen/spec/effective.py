@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired
+
+from pydantic import JsonValue
 
 from lbgen import resources
+from lbgen.json_types import Record
 from lbgen.spec.dump import Reference, lines
 from lbgen.spec.variables import names_in
 
@@ -31,24 +34,38 @@ class Source(StrEnum):
     DEFAULT = "default"
 
 
+class ValueRecord(Record):
+    """One value of the effective topology."""
+
+    field: str
+    value: JsonValue
+    source: Source
+    file: NotRequired[str]
+    """Where it is written; not for a default."""
+    line: NotRequired[int]
+    column: NotRequired[int]
+    variables: NotRequired[list[str]]
+    """The variables that the value refers to."""
+
+
 @dataclass(frozen=True, slots=True)
 class Value:
     """One value. `span` is None for a default; `variables` are those that the value refers to."""
 
     field: str
-    value: object
+    value: JsonValue
     source: Source
     span: Span | None
     variables: tuple[str, ...] = ()
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> ValueRecord:
         """The JSON record: field, value, source, file, line, column, variables."""
-        place = (
-            {} if self.span is None else {"file": self.span.file, "line": self.span.line, "column": self.span.column}
-        )
-        return {"field": self.field, "value": self.value, "source": self.source.value, **place} | (
-            {"variables": list(self.variables)} if self.variables else {}
-        )
+        record: ValueRecord = {"field": self.field, "value": self.value, "source": self.source}
+        if self.span is not None:
+            record |= {"file": self.span.file, "line": self.span.line, "column": self.span.column}
+        if self.variables:
+            record["variables"] = list(self.variables)
+        return record
 
     @property
     def origin(self) -> str:
@@ -102,7 +119,7 @@ def _walk(data: Any, path: str, topology: Topology, values: list[Value]) -> Any:
     return value.value
 
 
-def _value(topology: Topology, path: str, value: object) -> Value:
+def _value(topology: Topology, path: str, value: JsonValue) -> Value:
     for marks, source in ((topology.marks.top, Source.FILE), (topology.marks.under, Source.PROFILE)):
         if marks is None:
             continue

@@ -1,4 +1,4 @@
-"""The JSON Schema of a topology, for editors."""
+"""The JSON Schema of a topology, for editors, and of types of what commands print."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 JsonSchema = dict[str, Any]
 TITLE = "lbgen topology"
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema() -> JsonSchema:
@@ -31,8 +32,23 @@ def schema() -> JsonSchema:
             _complete(properties[name], field, definitions)
     made["properties"]["profile"] |= {"anyOf": [{"enum": list(names())}, {"type": "string", "pattern": r"/|\.ya?ml$"}]}
     tidied: JsonSchema = _tidied(made)
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": TITLE}
+    head = {"$schema": _DIALECT, "title": TITLE}
     return {**head, **{key: value for key, value in tidied.items() if key != "title"}}
+
+
+def schema_of(shape: Any, title: str) -> JsonSchema:  # noqa: ANN401  # a type of any kind
+    """JSON Schema (2020-12) of what is printed of a type."""
+    made = TypeAdapter(shape).json_schema(mode="serialization")
+    return {"$schema": _DIALECT, "title": title, **_without_titles(made)}
+
+
+def _without_titles(node: Any) -> Any:  # noqa: ANN401  # any JSON
+    """Without the titles that pydantic makes of names."""
+    if isinstance(node, list):
+        return [_without_titles(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    return {k: _without_titles(v) for k, v in node.items() if not (k == "title" and isinstance(v, str))}
 
 
 def _models(model: type[BaseModel], seen: set[type[BaseModel]] | None = None) -> Iterator[type[BaseModel]]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING
 
+import jsonschema
 import pytest
+from click.testing import CliRunner
 
+from lbgen.cli.main import group
+from lbgen.cli.schema import schema_of
 from lbgen.engines.api import engines
 from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.docker import client, helper_image, images
@@ -89,3 +94,11 @@ def test_old_images_of_ours_go(daemon: DockerClient, monkeypatch: pytest.MonkeyP
             used.remove()
         for image in daemon.images.list(f"{repository}/helper"):
             daemon.images.remove(image.id, force=True)
+
+
+def test_the_json_about_images_fits_its_schema(daemon: DockerClient) -> None:
+    commands = {"images": ["images", "--json"], "images build": ["images", "build", "-e", "nftables", "--json"]}
+    for command, words in commands.items():
+        done = CliRunner().invoke(group, words)
+        assert done.exit_code == 0, done.output
+        jsonschema.validate(json.loads(done.stdout), schema_of(command))

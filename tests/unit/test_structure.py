@@ -6,11 +6,15 @@ Every engine folder has the same skeleton, and code outside of it does not name 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 import lbgen
+from lbgen.cli.json_types import ANSWERS
+from lbgen.cli.main import VERBS, group
 from lbgen.installed import engine_names
 
 ROOT = Path(lbgen.__file__).parent
@@ -160,3 +164,18 @@ def names_engine(path: Path, engine: str) -> bool:
         or (isinstance(node, ast.Attribute) and engine in node.attr.lower())
         for node in ast.walk(tree)
     )
+
+
+def commands_with_json(command: click.Command, name: str) -> Iterator[str]:
+    if any("--json" in each.opts for each in command.params):
+        yield name
+    if isinstance(command, click.Group):
+        for inner, below in command.commands.items():
+            yield from commands_with_json(below, f"{name} {inner}")
+
+
+def test_every_command_with_json_has_a_schema() -> None:
+    top = click.Context(group)
+    commands = [(verb, group.get_command(top, verb)) for verb in VERBS]
+    found = [name for verb, command in commands if command for name in commands_with_json(command, verb)]
+    assert sorted(found) == sorted(ANSWERS), "one line in lbgen/cli/json_types.py: the type of what --json prints"

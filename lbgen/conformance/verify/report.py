@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.runner import CaseState, Result
+from lbgen.records import as_json
 
 if TYPE_CHECKING:
     from lbgen.conformance.case import Case
+    from lbgen.conformance.json_types import ReportRecord
     from lbgen.conformance.verify.edited_files import LineChange
     from lbgen.conformance.verify.messages import Finished
     from lbgen.conformance.verify.time_scaling import Scale
@@ -88,7 +90,7 @@ class Report:
         """0 green, 4 differences, 3 an engine failed."""
         return 4 if self.differences else 3 if self.broken else 0
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> ReportRecord:
         """The JSON record."""
         counts: dict[str, Counter[str]] = {}
         for result in self.results:
@@ -101,19 +103,24 @@ class Report:
             "moved_because": self.moved_because,
             "time_factor": self.scale.factor,
             "times": [{"real_ms": real, "verified_ms": new} for real, new in self.scale.pairs],
-            "totals": counts,
-            "left_to_engine": self.left_to_engine,
+            "totals": {subject: dict(count) for subject, count in counts.items()},
+            "left_to_engine": {guarantee: dict(count) for guarantee, count in self.left_to_engine.items()},
             "not_tried": list(self.untried),
             "engines": [
-                {"name": x.engine, "version": x.version, "changed": [asdict(c) for c in x.changed], "edits": x.edits}
+                {
+                    "name": x.engine,
+                    "version": x.version,
+                    "changed": [as_json(change) for change in x.changed],
+                    "edits": list(x.edits),
+                }
                 for x in self.served
             ],
             "left_out": [
                 {"engine": x.engine, "broken": x.broken, "reasons": [d.as_dict() for d in x.reasons]} for x in self.left
             ],
-            "differences": [asdict(x) for x in self.differences],
+            "differences": [as_json(x) for x in self.differences],
             "results": [
-                {"engine": x.subject, "case": x.case, "clause": x.clause, "state": str(x.state), "detail": x.detail}
+                {"engine": x.subject, "case": x.case, "clause": x.clause, "state": x.state, "detail": x.detail}
                 for x in self.results
             ],
         }

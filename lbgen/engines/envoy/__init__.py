@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.api import Binary, BinaryHint, CheckSpec, Engine, Objection, ProcessSpec, RenderedFile, Verdict
     from lbgen.engines.health import Condition
+    from lbgen.json_types import AccessRecord
     from lbgen.plan.features import Feature
     from lbgen.plan.guarantees import Guarantee
     from lbgen.plan.model import Plan
@@ -75,7 +76,7 @@ class Envoy:
         logged = any(listener.access_log for listener in plan.listeners)
         return build_process_spec(binary, directory, FILE if logged else "", plan.admin_port)
 
-    def access_record(self, line: str) -> Mapping[str, object] | None:
+    def access_record(self, line: str) -> AccessRecord | None:
         from lbgen.engines.envoy.access_log import parse_record
 
         return parse_record(line)

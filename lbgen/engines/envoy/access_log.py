@@ -15,9 +15,8 @@ from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.upstreams import pool_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lbgen.engines.document import Data
+    from lbgen.json_types import AccessRecord
     from lbgen.plan.model import Listener
 
 FILE = "access.log"
@@ -79,7 +78,7 @@ def build_access_log(listener: Listener, *, snapshot: bool) -> list[dict[str, Da
     ]
 
 
-def parse_record(line: str) -> Mapping[str, object] | None:
+def parse_record(line: str) -> AccessRecord | None:
     """A line of the log in lbgen's schema; None for any other line."""
     if not line.startswith("{"):
         return None

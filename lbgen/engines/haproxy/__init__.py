@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.api import Binary, BinaryHint, CheckSpec, Objection, ProcessSpec, RenderedFile, Verdict
     from lbgen.engines.health import Condition
+    from lbgen.json_types import AccessRecord
     from lbgen.plan.features import Feature
     from lbgen.plan.guarantees import Guarantee
     from lbgen.plan.model import Plan
@@ -59,7 +60,7 @@ class HAProxy:
         """How to run the files in `directory`."""
         return run.process(binary)
 
-    def access_record(self, line: str) -> Mapping[str, object] | None:
+    def access_record(self, line: str) -> AccessRecord | None:
         """The record of a line of HAProxy's output; None for a line that is not of the access log."""
         from lbgen.engines.haproxy.access_log import record
 

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from lbgen.json_types import AccessRecord
 
 # Keys and values of the log-format in templates/haproxy/haproxy.cfg.j2, which passes values of requests through `json`.
 _MARK = "lbgen"
@@ -20,7 +20,7 @@ _UNREAD = "<BADREQ>"
 _START_LINE = 20 + len("HTTP/1.1") + 3
 
 
-def record(line: str) -> Mapping[str, object] | None:
+def record(line: str) -> AccessRecord | None:
     """The record of a request; None for any other line."""
     if _MARK not in line:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,6 +15,7 @@ from lbgen.engines.nftables import run, support
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+    from lbgen.json_types import AccessRecord
     from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan
 
@@ -61,7 +62,7 @@ class Nftables:
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         return run.process(plan, binary, directory)
 
-    def access_record(self, line: str) -> Mapping[str, object] | None:
+    def access_record(self, line: str) -> AccessRecord | None:
         return None  # no requests at L4
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.api import Binary, CheckSpec, Objection, ProcessSpec, Verdict
     from lbgen.engines.nginx.view import Config
+    from lbgen.json_types import AccessRecord
     from lbgen.plan.features import Feature
     from lbgen.plan.guarantees import Guarantee
     from lbgen.plan.model import Plan
@@ -87,7 +88,7 @@ class Nginx:
 
         return process(plan, binary, directory)
 
-    def access_record(self, line: str) -> Mapping[str, object] | None:
+    def access_record(self, line: str) -> AccessRecord | None:
         from lbgen.engines.nginx.access_log import parse_line
 
         return parse_line(line)

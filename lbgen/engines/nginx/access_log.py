@@ -13,9 +13,10 @@ from lbgen.engines.nginx.view import NONE, Entry, LogFormat, Map
 from lbgen.engines.text import Atom, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from lbgen.engines.nginx.view import Line, Text
+    from lbgen.json_types import AccessRecord
     from lbgen.plan.model import Listener
 
 FILE = "access.log"
@@ -85,7 +86,7 @@ def set_route(name: Text) -> Line:
     return directive("set", reference(ROUTE), name)
 
 
-def parse_line(line: str) -> Mapping[str, object] | None:
+def parse_line(line: str) -> AccessRecord | None:
     """The line in lbgen's schema; None when it is not of the access log."""
     try:
         fields = json.loads(line)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.api import Binary, CheckSpec, Engine, Objection, ProcessSpec, RenderedFile, Verdict
     from lbgen.engines.health import Condition
+    from lbgen.json_types import AccessRecord
     from lbgen.plan.features import Feature
     from lbgen.plan.guarantees import Guarantee
     from lbgen.plan.model import Plan
@@ -81,7 +82,7 @@ class Traefik:
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         return run.build_process_spec(plan, binary)
 
-    def access_record(self, line: str) -> Mapping[str, object] | None:
+    def access_record(self, line: str) -> AccessRecord | None:
         return run.parse_record(line)
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:

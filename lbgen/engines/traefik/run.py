@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from signal import Signals
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from lbgen.engines.api import CheckSpec, ProcessSpec
 from lbgen.engines.traefik import readiness, tcp_weights
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lbgen.engines.api import Binary
+    from lbgen.json_types import AccessRecord
     from lbgen.plan.model import Plan
 
 # On SIGTERM Traefik closes connections between two requests, when the next one may be on its way.
@@ -61,7 +62,7 @@ def build_process_spec(plan: Plan, binary: Binary) -> ProcessSpec:
     )
 
 
-def parse_record(line: str) -> Mapping[str, object] | None:
+def parse_record(line: str) -> AccessRecord | None:
     """A line of the plugin's access log, which is in lbgen's schema; None for any other line."""
     try:
         found = json.loads(line)
@@ -69,7 +70,7 @@ def parse_record(line: str) -> Mapping[str, object] | None:
         return None
     if not isinstance(found, dict):
         return None
-    return found if found.keys() >= _FIELDS else access_log.read_line(found)
+    return cast("AccessRecord", found) if found.keys() >= _FIELDS else access_log.read_line(found)
 
 
 def build_check_spec(plan: Plan, binary: Binary) -> CheckSpec:

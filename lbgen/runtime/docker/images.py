@@ -24,6 +24,8 @@ from lbgen.version import VERSION
 if TYPE_CHECKING:
     from docker import DockerClient
 
+    from lbgen.runtime.json_types import BuiltImageRecord
+
 REPOSITORY = "lbgen"  # of images built here: lbgen/nginx:1.31.3
 LABEL = "io.lbgen.image"  # value: the version of lbgen that built it and the tools in it
 PROGRAMS = "/usr/local/sbin"
@@ -41,7 +43,7 @@ class Built:
     source: str
     size: int
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> BuiltImageRecord:
         """The JSON record."""
         return {
             "engine": self.engine,

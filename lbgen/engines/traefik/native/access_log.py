@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lbgen.engines.document import Data
+    from lbgen.json_types import AccessRecord
     from lbgen.plan.model import Plan
 
 _KEPT = (
@@ -53,7 +54,7 @@ def build_access_log(plan: Plan) -> Commented | None:
     return Commented(comment, data, apart=True)
 
 
-def read_line(line: Mapping[str, Any]) -> dict[str, object] | None:
+def read_line(line: Mapping[str, Any]) -> AccessRecord | None:
     """The record; None for a line that is no request on a listener."""
     if "RouterName" not in line and "DownstreamStatus" not in line:
         return None
