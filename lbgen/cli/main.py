@@ -22,6 +22,7 @@ from lbgen.version import VERSION
 VERBS = {
     "init": "Write a commented starter topology.",
     "check": "Report findings; run the engines' own checkers where installed.",
+    "fmt": "Write topologies in one canonical form that keeps their comments.",
     "render": "Write native configurations.",
     "explain": "Show features x engines with verdicts, or the topology behind a line.",
     "config": "Print the topology with profile, defaults and variables written out.",

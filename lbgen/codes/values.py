@@ -141,4 +141,8 @@ LB135 a setting that cannot be used
   cause: The path of `--set` names no field, or a line of the file of `--env-file` is not `NAME=VALUE`.
   example: $ lbgen check shop.yaml --set routes[9].forward=app
   remedy: Write the path as findings do, such as `listeners.web.port=8081` or `routes[api].forward=app`.
+LB136 a file that cannot be formatted
+  cause: `lbgen fmt` keeps every comment, and one inside braces or brackets has no place in the canonical form.
+  example: $ lbgen fmt shop.yaml    # hosts: [a.example, # the old one
+  remedy: Put the comment above, or write the collection as a block.
 """

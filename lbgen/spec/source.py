@@ -50,23 +50,27 @@ def without_collector() -> Iterator[None]:
 
 def read_nodes(path: Path) -> Node:
     """The root node of a YAML file. Raises LbgenError: LB100, LB107 to LB110."""
+    return parse(read_raw(path), str(path))
+
+
+def read_raw(path: Path) -> bytes:
+    """What is in the file, or a little more than LARGEST_FILE of it. Raises LbgenError LB110."""
     file = str(path)
     try:
         with path.open("rb") as stream:
-            raw = stream.read(LARGEST_FILE + 1)
+            return stream.read(LARGEST_FILE + 1)
     except OSError as error:
         reason = error.strerror or "cannot be read"
         raise LbgenError(Diagnostic("LB110", reason[:1].lower() + reason[1:], Span(file))) from None
     except ValueError:  # a NUL in the path
         raise LbgenError(Diagnostic("LB110", "not the path of a file", Span(file))) from None
-    return parse(raw, file)
 
 
 def parse(raw: bytes, file: str) -> Node:
     """The root node of YAML text in UTF-8, with or without BOM; see `read_nodes`."""
     if len(raw) > LARGEST_FILE:
         raise LbgenError(Diagnostic("LB108", f"larger than {LARGEST_FILE >> 20} MiB", Span(file)))
-    return _parse_text(_decoded(raw, file), file)
+    return _parse_text(decode(raw, file), file)
 
 
 def _parse_text(text: str, file: str) -> Node:
@@ -113,7 +117,8 @@ def read_mapping(data: object, file: str = "<dict>") -> Source:
     return Source(plain, Marks(file, data=plain))
 
 
-def _decoded(raw: bytes, file: str) -> str:
+def decode(raw: bytes, file: str) -> str:
+    """UTF-8, with or without BOM, as text. Raises LbgenError LB109."""
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise LbgenError(Diagnostic("LB109", "the text is UTF-16", Span(file), hint="save it as UTF-8"))
     try:
